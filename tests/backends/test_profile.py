@@ -186,7 +186,7 @@ def test_a_reading_that_was_interrupted_leaves_the_sum():
     """As if the thread was stopped in the only reading of nothing: steps seem shorter than a reading."""
     short, long = Row("short", "kernel"), Row("long", "kernel")
     measured = np.array([(9000, 1), (300, 2), (50_000, 1)])
-    found = list(without_readings([short, long], measured))
+    found = list(without_readings([short, long], measured[None]))
     assert found == [(READINGS, 18_300, 4), (short, 0, 2), (long, 41_000, 1)]
     assert sum(ns for _, ns, _ in found) == measured[:, 0].sum()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -56,7 +57,7 @@ def run_together(
 class NativeExecutable(Executable):
     """`image` is one object file or several that refer to each other."""
 
-    __slots__ = ("_images", "_loaded", "_others", "_engine", "_native_call", "_flat")
+    __slots__ = ("_images", "_loaded", "_others", "_engine", "_native_call", "_flat", "_places")
 
     def __init__(
         self, image: Image, interface: Interface, constants: bytes | memoryview | None = None,
@@ -69,7 +70,7 @@ class NativeExecutable(Executable):
         self._engine = self._join(code, constants) if len(mine) < len(devices) else None
         if self._engine is not None:
             functions = {**(functions or {}), "axla.collective": self._engine.address}
-        places = [(devices[n].id if devices else 0, n) for n in mine] or [(0, 0)]
+        places = self._places = [(devices[n].id if devices else 0, n) for n in mine] or [(0, 0)]
         self._loaded = LoadedProgram(self._images, code, constants, functions, *places[0])
         self._others = [
             LoadedProgram((), code, constants, functions, *place, self._loaded) for place in places[1:]
@@ -94,16 +95,17 @@ class NativeExecutable(Executable):
         return nest(self.interface.result_tree, self.execute(flatten(self.interface, arguments)))
 
     def profiling(self, profile: Profile | None) -> None:
-        """Calls go to a program with clocks; without a profile, to the one without. Runs of several
-        participants are counted.
+        """Calls go to a program with clocks; without a profile, to the one without. Runs of several processes
+        are counted.
         """
-        if self.device_ids != [0]:
+        if self._engine is not None:
             return super().profiling(profile)
         call = self._native_call
         self._native_call = call.plain if isinstance(call, ProfiledCall) else call
         if profile is not None:
             backend = self.client.backend_name if self.client is not None else ""
-            self._native_call = ProfiledCall(self._native_call, self.name, backend, profile, self._timed)
+            given = self._native_call, self.name, backend, profile, self._timed, self._places
+            self._native_call = ProfiledCall(*given)
 
     def _timed(self) -> tuple[Packed, Sequence[Row]] | None:
         """The program with clocks, and its rows; None where it cannot be compiled again."""
@@ -111,10 +113,9 @@ class NativeExecutable(Executable):
 
     def cancel(self) -> int:
         """Stops the runs in progress, which raise Cancelled; gives their number."""
-        call, programs = self._native_call, [self._loaded]
-        if isinstance(call, ProfiledCall) and call.loaded is not None:
-            programs.append(call.loaded)
-        handed = self._loaded.queue.cancel(self._loaded)
+        call, programs = self._native_call, [self._loaded, *self._others]
+        programs += call.loaded if isinstance(call, ProfiledCall) else []
+        handed = max(program.queue.cancel(program) for program in programs)  # one stops the others
         return handed + sum(native().cancel(program.address, abi.CANCELLED) for program in programs)
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
@@ -131,7 +132,13 @@ class NativeExecutable(Executable):
         grid = Grid(*self.counts, self.device_ids)
         if self._engine is not None:
             grid.mail = self._engine.mail()
-        return run_together([self._loaded, *self._others], rows, grid, options)
+        call, programs, run = self._native_call, [self._loaded, *self._others], run_together
+        plain = call.plain if isinstance(call, ProfiledCall) else call
+        if isinstance(plain, DynamicCall):
+            run = partial(plain.together, run)
+        if isinstance(call, ProfiledCall):
+            run = partial(call.together, run)
+        return run(programs, rows, grid, options)
 
     def _run_until(self, deadline: float, inputs: list[Any]) -> Any:
         flags = (c.c_int32 * 2)()

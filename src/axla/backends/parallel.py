@@ -38,19 +38,11 @@ class Programs:
         options = CompileOptions(num_replicas=self.counts[0], num_partitions=self.counts[1])
         made = {module: compiled(module, options) for row in rows for module in row}
         self.first = first
-        self.programs = []
-        for number, module in enumerate(module for row in rows for module in row):
-            packed = made[module]
-            self.programs.append(
-                LoadedProgram(
-                    packed.images,
-                    packed.interface.of_code(),
-                    packed.constants,
-                    None,
-                    self.first + number,
-                    number,
-                )
-            )
+        every = [made[module] for row in rows for module in row]
+        self.programs = [
+            LoadedProgram(one.images, one.interface.of_code(), one.constants, None, first + number, number)
+            for number, one in enumerate(every)
+        ]
 
     def run(self, arguments: Sequence[Sequence[Any]], deadline: float | None = None) -> list[list[Array]]:
         """The results of all."""

@@ -57,10 +57,8 @@ def emit_collective(entry: Places, step: CollectiveStep) -> None:
 
 def _fold(entry: Places, name: str, shapes: list[Shape]) -> Kernel:
     """The kernel that combines elements of arrays, and writes over the first ones."""
-    kernel, flat = (
-        next((kernel for kernel in entry.program.kernels if kernel.name == name), None),
-        [Shape(s.dtype, (max(s.size, 1),)) for s in shapes],
-    )
+    kernel = next((kernel for kernel in entry.program.kernels if kernel.name == name), None)
+    flat = [Shape(s.dtype, (max(s.size, 1),)) for s in shapes]
     taken = [p.shape.logical for p in kernel.computation.parameters] if kernel is not None else []
     if kernel is None or taken != flat * 2 or kernel.in_place != tuple((n, n) for n in range(len(flat))):
         raise VerifyError(f"{entry.program.name}: no kernel {name} folds {', '.join(map(str, flat))}")
@@ -81,9 +79,8 @@ def description(entry: Places, step: CollectiveStep, folds: list[Kernel]) -> byt
     half = Half.START if step.starts else Half.DONE if step.begun else Half.BOTH
     head = {
         "half": half, "kind": part, "count": 2 if part is Part.RAGGED else len(step.results),
-        "together": together,
-        "rooted": step.dynamic_root, "index_bytes": indices.dtype.itemsize if indices else 0,
-        "indices": indices.size if indices else 0,
+        "together": together, "rooted": step.dynamic_root, "indices": indices.size if indices else 0,
+        "index_bytes": indices.dtype.itemsize if indices else 0,
     }  # fmt: skip
     words = [head[field.name] for field in COLLECTIVE.fields]
     members = max((len(face.meetings[n].members) for n in step.meetings), default=1)

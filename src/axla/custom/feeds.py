@@ -42,6 +42,8 @@ class Feed:
     def __init__(self, name: str) -> None:
         self.name = name
         self.timeout = TIMEOUT
+        self.most: int | None = None
+        """How many values may wait; None: as many as memory holds; 0: it is closed."""
         self._values: deque[Value] = deque()
         self._changed = threading.Condition(locks.new_lock())
 
@@ -62,6 +64,14 @@ class Feed:
             raise InvalidArgument(f"{self.name}: timeout={timeout!r}, wanted seconds of at least 0")
         return self._take(self.timeout if timeout is None else timeout, _go_on)
 
+    def close(self) -> None:
+        """Says that no value comes any more: who waits for one, or adds one, gets InvalidArgument. With
+        another `most` it is open again.
+        """
+        with self._changed:
+            self.most = 0
+            self._changed.notify_all()
+
     def clear(self) -> None:
         """Drops what waits."""
         with self._changed:
@@ -72,6 +82,9 @@ class Feed:
 
     def _add(self, value: Value) -> None:
         with self._changed:
+            if self.most is not None and len(self._values) >= self.most:
+                found = f"{self.most} values wait, and no more may" if self.most else "it is closed"
+                raise InvalidArgument(f"{self.name}: {found}")
             self._values.append(value)
             self._changed.notify()
 
@@ -81,6 +94,8 @@ class Feed:
         with self._changed:
             while not self._values:
                 check()
+                if self.most == 0:
+                    raise InvalidArgument(f"{self.name}: it is closed and has no values left")
                 left = end - time.monotonic()
                 if left <= 0:
                     found = f"nothing came for {timeout:g} s" if timeout else "it is empty"

@@ -375,12 +375,8 @@ def moved_slices(inst: Instruction[Paired]) -> list[MovedSlice]:
     fit = len(sizes) == count * len(given.parts) > 0 and len(pairs) == count * each
     fit &= all(len(set(side)) == each for group in groups for side in zip(*group, strict=True))
     index, found, offsets = next(starts[0].leaves(), given), [], []
-    fit &= (
-        len(given.parts) == len(output.parts)
-        and isinstance(index, Shape)
-        and index.dtype.is_integer
-        and not index.rank
-    )
+    scalar = isinstance(index, Shape) and index.dtype.is_integer and not index.rank
+    fit &= scalar and len(given.parts) == len(output.parts)
     for number, (a, b) in enumerate(zip(given.parts, output.parts, strict=False)):
         mine, at = sizes[number * count : (number + 1) * count], () if whole else (number,)
         fit &= all(_within(size, a, b) for size in mine)

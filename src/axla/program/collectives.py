@@ -33,7 +33,7 @@ def check_collective(step: CollectiveStep, interface: Interface) -> None:
     if not fit or not all(_fit(step, given, results, len(group)) for group in groups):
         raise VerifyError(
             f"{step.name}: no {step.kind} is {', '.join(map(str, given))} -> {', '.join(map(str, results))} "
-            f"in groups {groups} of {count} participants, with pairs {step.pairs} and folds {step.folds}"
+            f"in groups {groups} of {count} participants, with pairs {step.pairs} and kernels {step.folds}"
         )
 
 
@@ -47,10 +47,9 @@ def _fit(step: CollectiveStep, given: list[Shape], results: list[Shape], size: i
     if step.kind == "all-to-all" and at is None:
         return len(data) == size and set(data) == set(results) == {data[0]}
     grows, shrinks = size if step.kind == "all-gather" else 1, size if step.kind == "reduce-scatter" else 1
-    pairs = list(zip(data, results, strict=False))
-    same = all(a.dtype is b.dtype and a.byte_size * grows == b.byte_size * shrinks for a, b in pairs)
-    known = step.kind in _KINDS and not (step.kind in _ALONG and at is None)
-    return known and same and len(data) == len(results)
+    brought = [(shape.dtype, shape.byte_size * grows) for shape in data]
+    fit = brought == [(shape.dtype, shape.byte_size * shrinks) for shape in results]
+    return fit and step.kind in _KINDS and not (step.kind in _ALONG and at is None)
 
 
 def _ragged(data: Shape, output: Shape, *indices: Shape) -> bool:

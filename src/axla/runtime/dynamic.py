@@ -6,7 +6,7 @@ pass and get arrays of the actual sizes: one smaller than its bound is copied in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,29 @@ class DynamicCall:
         found = self._run(lambda *inner: hand_over(self._call, loaded, inner, deadline), arguments)
         return [found] if isinstance(found, Array) else list(found)
 
+    def together(
+        self, run: Callable[..., list[list[Array]]], programs: Any, rows: Sequence[Sequence[Any]], *more: Any
+    ) -> list[list[Array]]:
+        """The results of `run(programs, rows, *more)`, a run of all participants."""
+        given = [self._bounded(row) for row in rows]
+        try:
+            found = run(programs, [inner for inner, _ in given], *more)
+        finally:  # what the run took, it took from the caller
+            for mine, copy in (pair for _, donated in given for pair in donated):
+                if copy.is_deleted:
+                    mine.delete()
+        return [self._results(row) for row in found]
+
     def _run(self, call: Any, arguments: Sequence[Any]) -> Array | tuple[Array, ...]:
+        def run(programs: None, rows: Sequence[Sequence[Any]]) -> list[list[Array]]:
+            found = call(*rows[0])
+            return [[found] if isinstance(found, Array) else list(found)]
+
+        (found,) = self.together(run, None, [arguments])
+        return tuple(found) if isinstance(self._interface.result_tree, tuple) else found[0]
+
+    def _bounded(self, arguments: Sequence[Any]) -> tuple[list[Any], list[tuple[Array, Array]]]:
+        """Arrays of the bounds, with sizes behind them; donated ones with the copies that were made."""
         interface = self._interface
         check_count(interface, len(arguments))
         check_donation(interface, arguments, self._donated)
@@ -57,22 +79,15 @@ class DynamicCall:
                 inner[leaf] = _padded(given, bounds)
                 if leaf in self._donated and isinstance(given, Array):
                     donated.append((given, inner[leaf]))
-        try:
-            found = call(*inner, *sizes)
-        finally:  # what the run took, it took from the caller
-            for given, copy in donated:
-                if copy.is_deleted:
-                    given.delete()
-        return self._results([found] if isinstance(found, Array) else list(found))
+        return [*inner, *sizes], donated
 
-    def _results(self, found: Sequence[Array]) -> Array | tuple[Array, ...]:
+    def _results(self, found: Sequence[Array]) -> list[Array]:
         interface = self._interface
         dims = [list(spec.shape.dims) for spec in interface.results]
         for size in self._result_sizes:
             bound = dims[size.leaf][size.dimension]
             dims[size.leaf][size.dimension] = max(0, min(int(found[size.number].to_numpy()), bound))
-        results = [_cut(array, tuple(wanted)) for array, wanted in zip(found, dims, strict=False)]
-        return tuple(results) if isinstance(interface.result_tree, tuple) else results[0]
+        return [_cut(array, tuple(wanted)) for array, wanted in zip(found, dims, strict=False)]
 
 
 def _padded(array: Array | np.ndarray, bounds: tuple[int, ...]) -> Array:
@@ -86,4 +101,6 @@ def _padded(array: Array | np.ndarray, bounds: tuple[int, ...]) -> Array:
 
 
 def _cut(array: Array, dims: tuple[int, ...]) -> Array:
-    return array if array.shape == dims else device_put(array.to_numpy()[tuple(map(slice, dims))])
+    if array.shape == dims:
+        return array
+    return device_put(array.to_numpy()[tuple(map(slice, dims))], array.device)

@@ -46,15 +46,14 @@ class Grid:
         self._kept: list[Any] = []
         self._seen: Any = None  # at the last look
         self.states = (c.c_int64 * (replicas * partitions))()
-        self.struct: Any = GRID.ctypes()(
-            partitions=partitions, run_id=self.number, states=c.addressof(self.states)
-        )
+        self.struct: Any = GRID.ctypes()(run_id=self.number, states=c.addressof(self.states))
         grids[self.number] = self
 
-    def peers(self, meetings: Sequence[Meeting]) -> int:
-        """The address of PEERS for a program with these meetings."""
+    def peers(self, meetings: Sequence[Meeting], program: Any) -> int:
+        """The address of PEERS for a program with these meetings; `program`: its PROGRAM."""
         table = (c.c_void_p * max(len(meetings), 1))(*[self._meeting(m) for m in meetings])
-        made = PEERS.ctypes()(grid=c.addressof(self.struct), meetings=c.addressof(table))
+        number = program.replica * self.partitions + program.partition
+        made = PEERS.ctypes()(grid=c.addressof(self.struct), meetings=c.addressof(table), number=number)
         self._kept += table, made
         return c.addressof(made)
 

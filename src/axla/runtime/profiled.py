@@ -28,11 +28,15 @@ class ProfiledCall:
     it cannot: then calls are measured, and no steps.
     """
 
-    def __init__(self, plain: Any, name: str, backend: str, profile: Profile, timed: Timed) -> None:
+    def __init__(
+        self, plain: Any, name: str, backend: str, profile: Profile, timed: Timed,
+        places: Sequence[tuple[int, int]],
+    ) -> None:  # fmt: skip
+        """`places`: device and number of each participant. Steps of several are counted as their mean."""
         self.plain, self.name, self.backend = plain, name, backend
-        self._profile, self._timed = profile, timed
+        self._profile, self._timed, self._places = profile, timed, places
         self._call: Any = None
-        self.loaded: LoadedProgram | None = None
+        self.loaded: list[LoadedProgram] = []
         self._run: Run | None = None
         self._lock = locks.new_lock()
 
@@ -45,6 +49,11 @@ class ProfiledCall:
         call, run = self._made()
         return run.measure(call.with_flag, flag, *arguments)
 
+    def together(self, run: Callable[..., Any], plain: Sequence[LoadedProgram], *arguments: Any) -> Any:
+        """A run of all participants, by their programs with clocks, or the plain ones."""
+        _, measured = self._made()
+        return measured.measure(run, self.loaded or plain, *arguments)
+
     def _made(self) -> tuple[Any, Run]:
         with self._lock:
             if self._run is None:
@@ -54,26 +63,29 @@ class ProfiledCall:
             return self._call, self._run
 
     def _load(self, program: Packed, rows: Sequence[Row]) -> Counts:
-        counters = np.zeros((len(rows) + 2, 2), np.int64)
+        counters = np.zeros((len(self._places), len(rows) + 2, 2), np.int64)
         clock = c.cast(c.CDLL(None).clock_gettime, c.c_void_p).value or 0
-        table = {"axla.clock": clock, "axla.counters": counters.ctypes.data}
         face = program.interface
         code = replace(face.of_code(), functions=face.functions)
-        self.loaded = LoadedProgram(program.images, code, program.constants, table)
-        self._call = native().callable_new(self.loaded.address, self.loaded)
+        for place, mine in zip(self._places, counters, strict=True):
+            table = {"axla.clock": clock, "axla.counters": mine.ctypes.data}
+            given = program.images, code, program.constants, table, *place, *self.loaded[:1]
+            self.loaded.append(LoadedProgram(*given))
+        self._call = native().callable_new(self.loaded[0].address, self.loaded[0])
         if face.is_dynamic:
             self._call = DynamicCall(self._call, face)
-        return partial(without_readings, rows, counters[1:])
+        return partial(without_readings, rows, counters[:, 1:])
 
 
 def without_readings(rows: Sequence[Row], counters: np.ndarray) -> Iterator[tuple[Row, int, int]]:
     """Rows with nanoseconds and calls: what readings of the clock took of them is a row of its own.
 
-    `counters`, s64[rows + 1, 2], has nanoseconds and calls of nothing, whose mean is the time of a reading,
-    and of the rows. A mean may be longer than a step, as where the thread was stopped in a reading: no row
-    gives more than it has, and all rows together stay what was measured.
+    `counters`, s64[participants, rows + 1, 2], of which the mean counts, has nanoseconds and calls of
+    nothing, whose mean is the time of a reading, and of the rows. A mean may be longer than a step, as where
+    the thread was stopped in a reading: no row gives more than it has, and all rows together stay what was
+    measured.
     """
-    (empty, runs), *found = counters.tolist()
+    (empty, runs), *found = (counters.sum(0) // len(counters)).tolist()
     reading = empty / max(runs, 1)
     taken = [min(round(reading * calls), ns) for ns, calls in found]
     yield READINGS, empty + sum(taken), runs + sum(calls for _, calls in found)

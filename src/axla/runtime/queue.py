@@ -119,7 +119,7 @@ class Task:
         self._lists = (c.c_void_p * (2 * len(held) + 1))(*places, *held)
         at = c.addressof(self._lists)
         self.struct: Any = TASK.ctypes()(program=loaded.address, lists=at, owner=id(self))
-        self.struct.peers = grid.peers(loaded.interface.meetings) if grid is not None else None
+        self.struct.peers = grid.peers(loaded.interface.meetings, loaded.block) if grid is not None else None
         self.flag = c.c_int32.from_buffer(self.struct, TASK.offset("flags"))
         for record in map(_Record.from_address, self.records):
             record.ready, record.context = PENDING, c.addressof(self.flag)

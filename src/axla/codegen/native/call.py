@@ -231,17 +231,12 @@ def _run_entry(f: Function, program: Ssa, frame: Ssa, flags: Ssa) -> None:
     f.ret(code)
 
 
-@_FUNCTIONS("participant", "i32", "program:ptr, grid:ptr")
-def _participant(f: Function, program: Ssa, grid: Ssa) -> None:
-    f.ret(program.get(PROGRAM, "replica") * grid.get(GRID, "partitions") + program.get(PROGRAM, "partition"))
-
-
-@_FUNCTIONS("grid_leave", "void", "program:ptr, grid:ptr, code:i32")
-def _grid_leave(f: Function, program: Ssa, grid: Ssa, code: Ssa) -> None:
+@_FUNCTIONS("grid_leave", "void", "peers:ptr, code:i32")
+def _grid_leave(f: Function, peers: Ssa, code: Ssa) -> None:
     """Stops the run of all, and waits until nobody is busy in the memory of others: a moment, since who is
     busy does not wait.
     """
-    number = f.call("i32", "participant", program, grid)
+    grid, number = peers.get(PEERS, "grid"), peers.get(PEERS, "number").cast("i32")
     grid.at(GRID.offset("culprit")).exchange(f.i32(0), number + 1)
     grid.at(GRID.offset("stop")).exchange(f.i32(0), code)
     with f.while_loop() as loop:
@@ -295,7 +290,7 @@ def _execute(
     with f.if_(released ^ 1):
         code.store(f.call_pointer("i32", program.get(PROGRAM, "entry"), frame))
     with f.if_(peers.ne(0) & code.load("i32").ne(0), likely=False):  # before the others' memory goes
-        f.call("void", "grid_leave", program, peers.get(PEERS, "grid"), code.load("i32"))
+        f.call("void", "grid_leave", peers, code.load("i32"))
     _copy_rng(f, frame.at(FRAME.offset("rng_state")), program.at(PROGRAM.offset("rng_state")))
     with f.if_(size.gt(0)):
         f.call("void", "axla_free", workspace.load("ptr"), size)

@@ -71,19 +71,19 @@ def _claim(f: Function, task: Ssa) -> None:
     f.ret(task.at(TASK.offset("claimed")).atomic("xchg", f.i32(1)))
 
 
-@_FUNCTIONS("leave_grid", "void", "program:ptr, task:ptr, code:i32")
-def _leave_grid(f: Function, program: Ssa, task: Ssa, code: Ssa) -> None:
+@_FUNCTIONS("leave_grid", "void", "task:ptr, code:i32")
+def _leave_grid(f: Function, task: Ssa, code: Ssa) -> None:
     """A participant has ended; when it failed, all do, and wait until the failure of the first is known."""
     peers = task.get(TASK, "peers")
     f.guard(peers.eq(0))
     grid = peers.get(PEERS, "grid")
-    number, culprit = f.call("i32", "participant", program, grid), grid.at(GRID.offset("culprit"))
-    grid.get(GRID, "states").item(number.cast("i64")).store(f.i64(ENDED), "seq_cst")
+    number, culprit = peers.get(PEERS, "number"), grid.at(GRID.offset("culprit"))
+    grid.get(GRID, "states").item(number).store(f.i64(ENDED), "seq_cst")
     f.guard(code.eq(0))
-    f.call("void", "grid_leave", program, grid, code)
+    f.call("void", "grid_leave", peers, code)
     with f.while_loop() as loop:
         found = culprit.load("i32", "seq_cst")
-        with f.if_(found.lt(0) | found.eq(number + 1)):
+        with f.if_(found.lt(0) | found.eq(number.cast("i32") + 1)):
             loop.leave()
         f.call("void", "futex_wait_briefly", culprit, found)
 
@@ -115,7 +115,7 @@ def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
     same = forks.eq(f.glob("forks").load("i32"))
     f.guard((same & queue.get(QUEUE, "closed").eq(0)) ^ 1, f.const("i1", 0))
     f.glob("pool_runs").atomic("sub", f.i64(1))
-    f.call("void", "leave_grid", program, task, code.load("i32"))
+    f.call("void", "leave_grid", task, code.load("i32"))
     program.set(PROGRAM, "ended", program.get(PROGRAM, "ended") + 1)
     good = code.load("i32").eq(0)
     with f.if_(good), f.loop(0, program.get(PROGRAM, "result_count")) as loop:

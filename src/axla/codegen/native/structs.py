@@ -128,7 +128,6 @@ GRID = Struct(
     "axla_grid",
     "The participants of one run in this process.",
     Field("stop", "i32", "not 0: the run has failed, with this code"),
-    Field("partitions", "i32", ""),
     Field("run_id", "i64", "of the frames of all"),
     Field("states", "ptr", "i64 for each participant: see RUNS, ENDED, WAITS"),
     Field("busy", "i32", "parts of collectives that are being done, in the memory of others"),
@@ -143,6 +142,7 @@ PEERS = Struct(
     "The others, as the code of one program knows them; frame->peers.",
     Field("grid", "ptr", "GRID"),
     Field("meetings", "ptr", "addresses of MEETINGs, by their numbers in the program"),
+    Field("number", "i64", "of the participant"),
 )
 
 QUEUE = Struct(

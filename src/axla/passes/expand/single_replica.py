@@ -27,9 +27,8 @@ def collectives_removal(module: Module) -> None:
     done at once, in place of two halves that `async-unwrapper` has left.
     """
     alone = module.config.replica_count * module.config.num_partitions == 1
-    for in_place in ({hlo.CollectivePermuteStart: _in_place_begun}, {hlo.CollectivePermute: _slices_moved}):
-        expand(module, "single-replica-collectives", in_place)
-    expand(module, "single-replica-collectives", _ALONE if alone else _TOGETHER)
+    for kinds in (_HALVES, {hlo.CollectivePermute: _slices_moved}, _ALONE if alone else _TOGETHER):
+        expand(module, "single-replica-collectives", kinds)
 
 
 def _operands(inst: Instruction) -> Instruction:
@@ -79,26 +78,15 @@ def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:
 
 def _gathered(inst: Instruction) -> Instruction:
     """The own parts first, zeros for members that do not exist."""
-    return _widened(inst, inst.shape)
-
-
-def _widened(inst: Instruction, result: AnyShape) -> Instruction:
     parts = []
-    for x, shape in zip(inst.operands, result.parts, strict=True):
+    for x, shape in zip(inst.operands, inst.shape.parts, strict=True):
         own = shape_of(x)
         high = tuple(n - m for n, m in zip(shape.dims, own.dims, strict=True))
         if any(high):
             zero = scalar(inst.computation, own.dtype, 0)
             x = hlo.Pad(PaddingConfig((0,) * own.rank, high))(x, zero)
         parts.append(x)
-    return packed(result, parts)
-
-
-def _gather_start(inst: Instruction) -> Instruction | None:
-    own, result, *rest = tuple_of(inst).elements
-    if rest:
-        return None
-    return inst.computation.add(hlo.Tuple(), [packed(own, inst.operands), _widened(inst, result)])
+    return packed(inst.shape, parts)
 
 
 def _permuted(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
@@ -109,13 +97,6 @@ def _sent(inst: Instruction[Paired], x: Instruction) -> Instruction:
     """What the only replica gets: its own operand, where it sends to itself."""
     pairs = inst.op.source_target_pairs.pairs
     return x if (0, 0) in pairs else full(inst.computation, shape_of(x), 0)
-
-
-def _permute_start(inst: Instruction[hlo.CollectivePermuteStart]) -> Instruction | None:
-    contexts = [full(inst.computation, s, 0) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
-    sent = [_sent(inst, x) for x in inst.operands]
-    own = tuple_of(inst).elements[0]
-    return inst.computation.add(hlo.Tuple(), [packed(own, inst.operands), packed(own, sent), *contexts])
 
 
 def _slices_moved(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
@@ -189,10 +170,6 @@ def _permute_begun(inst: Instruction) -> Instruction:
     return _begun(inst, at_once(inst, hlo.CollectivePermute), tuple_of(inst).elements[2:])
 
 
-def _in_place_begun(inst: Instruction[hlo.CollectivePermuteStart]) -> Instruction | None:
-    return _permute_begun(inst) if inst.op.slice_sizes else None
-
-
 def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape]) -> Instruction:
     """What a start gives: operands, results, and contexts."""
     computation, own = inst.computation, inst.operands[0]
@@ -231,6 +208,9 @@ def _numbers_widened(inst: Instruction[hlo.RaggedAllToAll]) -> Instruction | Non
 
 
 _HALVES: dict[type[Op], Expansion] = {
+    hlo.AllReduceStart: _reduce_begun,
+    hlo.AllGatherStart: _gather_begun,
+    hlo.CollectivePermuteStart: _permute_begun,
     hlo.AllReduceDone: _operand,
     hlo.AllGatherDone: _result,
     hlo.CollectivePermuteDone: _result,
@@ -239,25 +219,17 @@ _HALVES: dict[type[Op], Expansion] = {
     hlo.Domain: _operand,
 }
 _TOGETHER: dict[type[Op], Expansion] = {
-    **_HALVES,
     hlo.ReduceScatter: _scattered_first,
     hlo.RaggedAllToAll: _numbers_widened,
-    hlo.AllReduceStart: _reduce_begun,
-    hlo.AllGatherStart: _gather_begun,
-    hlo.CollectivePermuteStart: _permute_begun,
 }
 _ALONE: dict[type[Op], Expansion] = {
-    **_HALVES,
     hlo.AllReduce: _reduced,
-    hlo.AllReduceStart: _reduced,
     hlo.AllGather: _gathered,
-    hlo.AllGatherStart: _gather_start,
     hlo.ReduceScatter: _first_part,
     hlo.AllToAll: _exchanged,
     hlo.CollectiveBroadcast: _rooted,
     hlo.CollectiveReduce: _rooted,
     hlo.CollectivePermute: _permuted,
-    hlo.CollectivePermuteStart: _permute_start,
     hlo.ReplicaId: _first,
     hlo.PartitionId: _first,
 }
