@@ -41,6 +41,10 @@ job: list[Any] = []
 """The job of several processes that this one has joined (`axla.distributed.Job`), if it has."""
 
 
+_MOST = 4096
+"""Devices of a client, as of the flag."""
+
+
 class Devices:
     """The devices of a backend: of all processes of a job, else of this process `count`, or as many as the
     flag
@@ -50,8 +54,8 @@ class Devices:
     def __init__(
         self, backend_name: str, count: int | None, kind: str, memory_kinds: tuple[str, ...]
     ) -> None:
-        if count is not None and (type(count) is not int or count < 1):
-            raise InvalidArgument(f"Client: devices={count!r}, wanted a number of at least 1")
+        if count is not None and (type(count) is not int or not 1 <= count <= _MOST):
+            raise InvalidArgument(f"Client: devices={count!r}, wanted a number from 1 to {_MOST}")
         self.backend_name = backend_name
         self._kind, self._memory_kinds = kind, memory_kinds
         self.job = job[0] if job and count is None and backend_name == "cpu" else None

@@ -12,6 +12,7 @@ from typing import Any
 from axla.backends.executable import Executable
 from axla.backends.nesting import flatten, is_flat_call, nest
 from axla.backends.options import ExecuteOptions
+from axla.core.errors import UnsupportedError
 from axla.core.profile import Profile, Row
 from axla.program import abi
 from axla.program.interface import Interface
@@ -23,7 +24,7 @@ from axla.runtime.grid import Grid, launch, watch
 from axla.runtime.native import native
 from axla.runtime.profiled import ProfiledCall
 from axla.runtime.program import LoadedProgram
-from axla.runtime.queue import Task
+from axla.runtime.queue import Task, own_queue
 
 Image = bytes | Sequence[bytes]
 
@@ -129,6 +130,11 @@ class NativeExecutable(Executable):
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
         """A task on the queue of each device, all handed over together."""
+        if own_queue() is not None:
+            raise UnsupportedError(
+                f"{self.name}: it is for several devices; a function that a run on a device calls cannot run "
+                "it: the devices may be busy with that run"
+            )
         grid = Grid(*self.counts, self.device_ids)
         if self._engine is not None:
             grid.mail = self._engine.mail()

@@ -6,17 +6,8 @@ import ctypes as c
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from axla.codegen.native import structs
 from axla.codegen.native.image import Image
-from axla.codegen.native.structs import (
-    DONATES,
-    EFFECTS,
-    LONG_RUNNING,
-    PARAMETER,
-    PROGRAM,
-    RECORD,
-    RESULT,
-    SINGLE_RESULT,
-)
 from axla.core.errors import InvalidArgument, OutOfMemory
 from axla.custom.site import LIBRARY
 from axla.program.abi import RNG_SEED
@@ -77,19 +68,19 @@ class LoadedProgram:
         """A copy of the constants segment."""
         if not self._constants:
             return None
-        head = RECORD.ctypes().from_address(self._constants)
+        head = structs.RECORD.ctypes().from_address(self._constants)
         return c.string_at(head.address, head.bytes)
 
     def _constants_address(self) -> int | None:
         held = self._constants or (self._beside._constants if self._beside is not None else 0)
-        return RECORD.ctypes().from_address(held).address if held else None
+        return structs.RECORD.ctypes().from_address(held).address if held else None
 
     def _place(self, constants: bytes | memoryview) -> int:
         data = memoryview(constants).cast("B")
         record = self.native.record_new(len(data))
         if not record:
             raise OutOfMemory(f"{self.interface.name}: {len(data)} bytes of constants are not there")
-        address = RECORD.ctypes().from_address(record).address
+        address = structs.RECORD.ctypes().from_address(record).address
         if data:  # a slice of a ctypes array would copy byte by byte
             memoryview((c.c_ubyte * len(data)).from_address(address)).cast("B")[:] = data
         return record
@@ -100,19 +91,19 @@ class LoadedProgram:
         parameter_alias = {a.parameter: a.result for a in interface.aliases}
         result_alias = {a.result: a.parameter for a in interface.aliases}
         count = len(interface.parameters)
-        parameters = (PARAMETER.ctypes() * max(count, 1))()
+        parameters = (structs.PARAMETER.ctypes() * max(count, 1))()
         for i in range(count):
             parameters[i].info, parameters[i].alias = infos[i].address, parameter_alias.get(i, -1)
-        results = (RESULT.ctypes() * max(len(interface.results), 1))()
+        results = (structs.RESULT.ctypes() * max(len(interface.results), 1))()
         for i, info in enumerate(infos[count:]):
             results[i].info, results[i].info_object = info.address, id(info)
             results[i].alias = result_alias.get(i, -1)
         functions = (c.c_void_p * max(len(table), 1))(*table)
-        flags = LONG_RUNNING if interface.long_running else 0
-        flags |= 0 if isinstance(interface.result_tree, tuple) else SINGLE_RESULT
-        flags |= DONATES if interface.aliases else 0
-        flags |= EFFECTS if self.effects else 0
-        block = PROGRAM.ctypes()(
+        flags = structs.LONG_RUNNING if interface.long_running else 0
+        flags |= 0 if isinstance(interface.result_tree, tuple) else structs.SINGLE_RESULT
+        flags |= structs.DONATES if interface.aliases else 0
+        flags |= structs.EFFECTS if self.effects else 0
+        block = structs.PROGRAM.ctypes()(
             entry=self._image.addresses[ENTRY],
             parameter_count=count,
             result_count=len(interface.results),

@@ -336,6 +336,12 @@ def queue_of(device: int) -> Queue:
         return _queues[device]
 
 
+def own_queue() -> Queue | None:
+    """The queue whose run calls this, on its thread."""
+    here = threading.get_ident()
+    return next((queue for queue in list(_queues.values()) if queue.struct.thread == here), None)
+
+
 def _maker_of(record: int) -> str:
     tasks = [task for queue in list(_queues.values()) for task in list(queue._tasks)]
     return next((task.name for task in tasks if record in task.records), "a run")
