@@ -76,6 +76,20 @@ def test_a_sample_of_every_section_in_processes():
     assert [o for o in wrong if reasons.reason(o).endswith(reasons.UNEXPLAINED)] == []
 
 
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", [name for name in SECTIONS if name.startswith("devices")])
+def test_a_sample_of_the_sections_about_several_devices(name):
+    """Nothing there has a reason to fail."""
+    try:
+        cases = section(name).cases()
+    except NotAtHand as error:
+        pytest.skip(str(error))
+    for backend in section(name).backends:
+        for case in cases[:: max(1, len(cases) // 5)]:
+            outcome = section(name).run(case, backend)
+            assert outcome.kind == OK, (case, outcome)
+
+
 @pytest.mark.parametrize("opcode", ["add", "convert", "select", "reduce", "async-done", "send-done", "sort"])
 def test_samples_know_their_element_types(opcode):
     from axla.core.dtypes import ALL, BF16, C64
