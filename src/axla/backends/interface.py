@@ -22,6 +22,7 @@ from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.profile import watch
 from axla.ir.graph import Module
 from axla.ir.op import OPS
+from axla.ir.verify.channels import verify_waits
 from axla.runtime.array import Array, device_put
 from axla.runtime.serialized import unpack
 
@@ -60,6 +61,7 @@ class Client(Devices):
             self.backend.check(module, told)
             self.check(module.name, told.participants(module), told)
             self._check_order(module, told)
+            verify_waits(module, *told.participants(module))
             made = self.backend.compile(self, module, told)
         watch(made)
         return made

@@ -10,12 +10,12 @@ import struct
 from math import prod
 
 from axla.codegen.native.collectives import COLLECTIVE, Half, Part
+from axla.core.dtypes import S32, U32
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import Shape
 from axla.cpu.places import Places
 from axla.program import abi
-from axla.program.collectives import NUMBERS, check_collective
-from axla.program.interface import Meeting
+from axla.program.interface import Interface, Meeting
 from axla.program.kernels import Kernel
 from axla.program.steps import CollectiveStep, Value
 
@@ -24,17 +24,21 @@ _PARTS = {
     "all-to-all": Part.EXCHANGE, "collective-permute": Part.TAKE, "collective-broadcast": Part.TAKE,
     "collective-reduce": Part.FOLD_ROOT, "ragged-all-to-all": Part.RAGGED,
 }  # fmt: skip
+_NUMBERS = {"replica-id": "replica", "partition-id": "partition"}
+_FOLDING = (Part.FOLD, Part.FOLD_OWN, Part.FOLD_ROOT)
+_MOST = 1 << 16
+"""Participants of a program."""
 
 
 def emit_collective(entry: Places, step: CollectiveStep) -> None:
     """The call; its results are in their slices then. Numbers of participants are read from the frame."""
     f = entry.f
-    if step.kind in NUMBERS:
+    if step.kind in _NUMBERS and [v.shape.logical for v in step.results] == [Shape(U32)]:
         (result,) = step.results
         array = entry.writable(result.memory, result.shape)
-        f.store(entry.field(NUMBERS[step.kind], "i32"), array.pointer, 4)
+        f.store(entry.field(_NUMBERS[step.kind], "i32"), array.pointer, 4)
         return
-    check_collective(step, entry.program.interface)
+    _check(step, entry.program.interface)
     operands = [entry.pointer(value.memory) for value in step.operands]
     results = [entry.pointer(value.memory) for value in step.results]
     shapes = [value.shape for value in step.results]
@@ -53,6 +57,43 @@ def emit_collective(entry: Places, step: CollectiveStep) -> None:
     with f.if_(code.ne(0)):
         f.params["frame"].set(abi.FRAME, "error_step", step.function + 1)
         f.ret(code)
+
+
+def _check(step: CollectiveStep, interface: Interface) -> None:
+    """VerifyError for a collective that would leave its operands and results, apart from its kernels."""
+    given, results = ([v.shape.logical for v in values] for values in (step.operands, step.results))
+    meetings, count, part = interface.meetings, prod(interface.participants), _PARTS.get(step.kind)
+    groups = [meetings[n].members for n in step.meetings if 0 <= n < len(meetings)]
+    group_of = {member: n for n, group in enumerate(groups) for member in group if 0 <= member < count}
+    fit = len(groups) == len(step.meetings) and len(group_of) == sum(map(len, groups)) and count <= _MOST
+    fit &= all(group_of.get(a) == group_of.get(b, -1) for a, b in step.pairs) and len(results) > 0
+    fit &= len(step.folds) in ({1, len(results)} if part in _FOLDING else {0}) and step.function >= 0
+    if not fit or part is None or not all(_fit(step, part, given, results, len(g)) for g in groups):
+        raise VerifyError(
+            f"{step.name}: no {step.kind} is {', '.join(map(str, given))} -> {', '.join(map(str, results))} "
+            f"in groups {groups} of {count} participants, with pairs {step.pairs} and kernels {step.folds}"
+        )
+
+
+def _fit(step: CollectiveStep, part: Part, given: list[Shape], results: list[Shape], size: int) -> bool:
+    """Whether operands and results are those of a group of so many members."""
+    at, data = step.dimension, given[:-1] if step.dynamic_root else given
+    if step.dynamic_root and given[-1:] != [Shape(S32, (len(data),))]:
+        return False
+    if part is Part.RAGGED:
+        return len(data) == 6 and results == data[1:2] and _ragged(*data)
+    if part is Part.EXCHANGE and at is None:
+        return len(data) == size and set(data) == set(results) == {data[0]}
+    grows, shrinks = size if part is Part.GATHER else 1, size if part is Part.FOLD_OWN else 1
+    brought = [(shape.dtype, shape.byte_size * grows) for shape in data]
+    fit = brought == [(shape.dtype, shape.byte_size * shrinks) for shape in results]
+    return fit and (at is not None or part is not Part.GATHER)
+
+
+def _ragged(data: Shape, output: Shape, *indices: Shape) -> bool:
+    """Rows of one kind, and an index for each member of 4 or 8 bytes."""
+    rows = data.rank > 0 < output.rank and data.dims[1:] == output.dims[1:] and data.dtype is output.dtype
+    return rows and len(set(indices[:3])) == 1 and str(indices[0].dtype) in ("s32", "u32", "s64", "u64")
 
 
 def _fold(entry: Places, name: str, shapes: list[Shape]) -> Kernel:

@@ -20,7 +20,6 @@ from axla.custom.site import COLLECTIVE, REPORT
 from axla.ir.graph import Instruction
 from axla.ir.traverse import schedule_of
 from axla.program import steps as kinds
-from axla.program.collectives import NUMBERS
 from axla.program.contents import WORKSPACE, Contents, Memory
 from axla.program.interface import ValueSpec, array_numbers, tree_leaves
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
@@ -227,7 +226,7 @@ class _Verifier(Contents):
     def collective(self, step: kinds.CollectiveStep) -> None:
         functions, shapes = self.program.interface.functions, [v.shape for v in step.results]
         apis = [function.api for function in functions[max(step.function, 0) :][:1]]
-        right = step.kind in NUMBERS or step.function >= 0 and apis == [COLLECTIVE]
+        right = step.function == -1 or step.function >= 0 and apis == [COLLECTIVE]
         self.require(right, f"function {step.function} is no engine of collectives")
         self.require(not _shared(step.results, step.operands), "results share memory with operands")
         self.use(*step.operands, *step.begun)

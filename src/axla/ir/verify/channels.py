@@ -13,12 +13,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 
+from axla.ir.collectives import GroupMode, Kind, group_of, processes
 from axla.ir.families import Transfer
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.typed import op_of
 from axla.ir.verify.failure import fail
 
+_MOST = 1 << 20
+"""Instructions of all participants together that `verify_waits` looks at."""
+_SHOWN = 8
 _PAIRS = "_xla_send_recv_source_target_pairs"
 _NUMBERS = re.compile(r"\{\s*(-?\d+)\s*,\s*(-?\d+)\s*\}")
 
@@ -171,6 +176,13 @@ def channel_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
     return tuple((int(a), int(b)) for a, b in _NUMBERS.findall(text))
 
 
+def transfer_pairs(inst: Instruction, replicas: int, partitions: int) -> list[tuple[int, ...]]:
+    """The pairs of a transfer as participants."""
+    mode = GroupMode.CROSS_PARTITION if partitions > 1 else GroupMode.CROSS_REPLICA
+    rows = range(replicas) if partitions > 1 else (0,)
+    return [processes(mode, pair, row, 0, partitions) for row in rows for pair in channel_pairs(inst)]
+
+
 def _verify_different(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> None:
     for side in zip(*pairs, strict=True):
         if len(set(side)) != len(side):
@@ -189,3 +201,35 @@ def _verify_no_cycle(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> N
     if left:
         found = sorted(left.items())
         fail("channel_pairs", f"{inst!r}: source and target pairs make a cycle that waits, {found}")
+
+
+def verify_waits(module: Module, replicas: int, partitions: int) -> None:
+    """That participants which all run this program do not wait for each other in a cycle, however each orders
+    what it runs: nobody who receives waits for a send, or who ends a collective for a member, that comes only
+    after it. Looks at the entry, and at channels with one send, which is there.
+    """
+    entry, count = module.entry.instructions, replicas * partitions
+    sends: dict[int | None, Instruction | None] = {}
+    for inst in (inst for computation in module.computations for inst in computation.instructions):
+        if isinstance(inst.op, Transfer) and inst.opcode == "send":
+            one = inst.op.channel_id not in sends and inst.computation is module.entry
+            sends[inst.op.channel_id] = inst if one else None
+    if not sends or len(entry) * count > _MOST:
+        return
+    order: TopologicalSorter[tuple[Instruction, int]] = TopologicalSorter()
+    for inst in entry:
+        begun = inst.operands[0] if inst.op.ends is not None else inst
+        send = sends.get(getattr(begun.op, "channel_id", 0)) if inst.opcode == "recv-done" else None
+        pairs = transfer_pairs(begun, replicas, partitions) if send is not None else []
+        grouped = begun.op.collective not in (None, Kind.PAIRED) and inst.op.ended_by is None
+        for p in range(count):
+            members = group_of(begun.op, p, replicas, partitions) or () if grouped else ()
+            before = [(x, p) for x in (*inst.operands, *inst.extra.control_predecessors)]
+            before += [(x, m) for m in members for x in begun.operands]
+            order.add((inst, p), *before, *((send, a) for a, b in pairs if b == p and send is not None))
+    try:
+        order.prepare()
+    except CycleError as error:
+        found = [(i, p) for i, p in error.args[1][1:] if i.opcode == "recv-done" or i.op.collective]
+        said = [f"{i!r} of replica {p // partitions}, partition {p % partitions}" for i, p in found[:_SHOWN]]
+        fail("channel_waits", f"each waits for the next, and the last for the first: {'; '.join(said)}")

@@ -14,11 +14,10 @@ from graphlib import CycleError, TopologicalSorter
 import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.collectives import GroupMode, processes
 from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.typed import tuple_of
-from axla.ir.verify.channels import channel_pairs
+from axla.ir.verify.channels import transfer_pairs
 from axla.passes.expand.expander import Expansion, expand, full, scalar
 
 Halves = dict[Instruction, Instruction]  # a receive -> the send whose data it gets
@@ -75,15 +74,11 @@ def _between_participants(module: Module) -> None:
     """Every half is a call: who sends does not wait, and who receives does. Of several participants one is
     the host of another.
     """
-    replicas, partitions = module.config.replica_count, module.config.num_partitions
-    mode = GroupMode.CROSS_PARTITION if partitions > 1 else GroupMode.CROSS_REPLICA
-    rows = range(replicas) if partitions > 1 else (0,)
+    counts = module.config.replica_count, module.config.num_partitions
 
     def config(inst: Instruction) -> str:
-        pairs = [processes(mode, pair, row, 0, partitions) for row in rows for pair in channel_pairs(inst)]
-        return f"{getattr(inst.op, 'channel_id', None)};" + ",".join(
-            f"{a}>{b}" for a, b in dict.fromkeys(pairs)
-        )
+        pairs = ",".join(f"{a}>{b}" for a, b in dict.fromkeys(transfer_pairs(inst, *counts)))
+        return f"{getattr(inst.op, 'channel_id', None)};{pairs}"
 
     def send(inst: Instruction[hlo.Send]) -> Instruction | None:
         sent = _call(inst, inst.operands[1].shape, "axla.send", inst.operands, config(inst))
