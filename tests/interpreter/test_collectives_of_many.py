@@ -490,3 +490,10 @@ def test_the_command_line_runs_one_of_several_where_it_is_told_to(tmp_path, caps
         assert command.main([verb, str(path)]) == 1
         assert "is for 2 replicas of 1 partitions" in capsys.readouterr().err
         assert command.main([verb, str(path), "--replicas=first"]) == 0
+
+
+def test_members_whose_arrays_are_of_different_actual_sizes():
+    body = "x = f32[<=8] parameter(0)\nROOT y = f32[<=8] all-reduce(x), to_apply=add"
+    same(run(body, data(2, (5,)), 2), [np.add(*[row[0] for row in data(2, (5,))])] * 2)
+    with pytest.raises(CollectiveFailure, match="has other shapes"):
+        run(body, [data(1, (5,))[0], data(1, (3,))[0]], 2)

@@ -67,7 +67,7 @@ def _met(
     combine: Callable[[Brought], Values],
 ) -> Value:  # fmt: skip
     op = inst.op
-    shapes = (inst.shape.logical, *(o.shape.logical for o in inst.operands))
+    shapes = (inst.shape.logical, *map(np.shape, brought))  # the actual sizes
     opcode = op.opcode.removesuffix("-start")
     kind = (opcode, shapes, getattr(op, "dimensions", None), getattr(op, "source_target_pairs", None))
     return process.meet(members, op.channel_id, kind, repr(inst), brought, combine)
