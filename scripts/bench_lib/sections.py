@@ -11,6 +11,7 @@ import numpy as np
 
 from bench_lib import peers, programs
 from bench_lib.aot import aot
+from bench_lib.devices import devices
 from bench_lib.models import models
 from bench_lib.op_section import every_op
 from bench_lib.row import Effort, Row, timed
@@ -167,5 +168,5 @@ def _size(size: int) -> str:
 
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
-    "ops": every_op, "models": models, "aot": aot,
+    "ops": every_op, "models": models, "aot": aot, "devices": devices,
 }  # fmt: skip
