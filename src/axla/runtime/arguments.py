@@ -57,13 +57,11 @@ def slow_call(
     return call.with_flag(flag, *given) if flag else call(*given)
 
 
-def converted(
-    interface: Interface, arguments: Sequence[object], participant: int = 0
-) -> list[Array | np.ndarray]:
-    """The arguments of a participant as native code takes them."""
+def converted(interface: Interface, arguments: Sequence[object], number: int = 0) -> list[Array | np.ndarray]:
+    """The arguments of a participant, by its number, as native code takes them."""
     check_count(interface, len(arguments))
     check_donation(interface, arguments, interface.donated)
-    first = participant * len(arguments)
+    first = number * len(arguments)
     return [
         convert(interface, first + index, spec, argument)
         for index, (spec, argument) in enumerate(zip(interface.parameters, arguments, strict=True))

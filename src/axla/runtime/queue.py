@@ -373,6 +373,7 @@ def _after_fork() -> None:
 
 def _leave() -> None:
     """Lets runs end, or stops them. Errors that nobody has read by then are logged."""
+    native().glue.variable("tasks_ended").value = None
     for queue in list(_queues.values()):
         queue.drain(_EXIT_WAIT)
     for failure in list(_failures):

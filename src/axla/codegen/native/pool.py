@@ -229,8 +229,7 @@ def _parallel_for(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, a
 def _run(f: Function, pool: Ssa, *job: Ssa) -> None:
     """A loop on a pool that the caller has taken."""
     *_, ranges, threads = job
-    with f.if_((pool.get(POOL, "started") + 1).cast("i64").lt(threads), likely=False):
-        f.call("void", "pool_start", pool, threads)
+    f.call("void", "pool_start", pool, threads)
     for name, value in zip(_JOB, job, strict=True):
         pool.set(POOL, name, value)
     pool.set(POOL, "error", _NO_ERROR)
