@@ -5,7 +5,6 @@ result to a value for each, in the table `ELEMENT`. `Elements`, in `walk.py`, as
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import axla.hlo as hlo
 from axla.codegen.array import Array
@@ -27,7 +26,7 @@ from axla.codegen.walk import (
 from axla.codegen.window import reduce_window
 from axla.core.dtypes import PRED, DType
 from axla.ir.graph import Instruction
-from axla.ir.op import OPS
+from axla.ir.op import by_op
 from axla.kernels.plan import accumulation_type
 
 
@@ -324,33 +323,9 @@ def _conditional(e: Elements, inst: Instruction, index: Indices) -> tuple[Value,
     return among(0)
 
 
-_GENERATORS: dict[str, Callable[[Elements, Instruction[Any], Indices], Value | tuple[Value, ...]]] = {
-    "constant": _constant,
-    "get-tuple-element": _get_tuple_element,
-    "tuple": _tuple,
-    "iota": _iota,
-    "broadcast": _broadcast,
-    "reshape": _reshape,
-    "compare": _compare,
-    "select": _select,
-    "clamp": _clamp,
-    "convert": _convert,
-    "reduce-precision": _reduce_precision,
-    "copy": _copy,
-    "opt-barrier": _copy,
-    "bitcast-convert": bitcast_convert,
-    "pad": _pad,
-    "concatenate": _concatenate,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": dynamic_update_slice,
-    "gather": _gather,
-    "reduce": _reduce,
-    "reduce-window": reduce_window,
-    "dot": _dot,
-    "map": _map,
-    "call": _call,
-    "fusion": _call,
-    "conditional": _conditional,
-}
-
-ELEMENT.update((OPS[opcode], generator) for opcode, generator in _GENERATORS.items())
+ELEMENT.update(by_op(
+    _broadcast, _call, _clamp, _compare, _concatenate, _conditional, _constant, _convert, _copy, _dot,
+    _dynamic_slice, _gather, _get_tuple_element, _iota, _map, _pad, _reduce, _reduce_precision, _reshape,
+    _select, _tuple, bitcast_convert, dynamic_update_slice, reduce_window,
+))  # fmt: skip
+ELEMENT.update({hlo.Fusion: _call, hlo.OptBarrier: _copy})

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from axla.codegen.arithmetic import Reg
 from axla.codegen.convert import resize, wrap
 from axla.core.dtypes import DType
+from axla.core.tables import by_name
 
 
 def _magnitude(x: Reg, dtype: DType) -> Reg:
@@ -137,28 +138,22 @@ def power(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 INTEGERS: dict[str, Callable[..., Reg]] = {
+    **by_name(
+        "", count_leading_zeros, divide, maximum, minimum, power, remainder, shift_left,
+        shift_right_arithmetic, shift_right_logical, sign, between="-",
+    ),
     "abs": absolute,
     "negate": lambda x, dtype: wrap(-x, dtype),
     "not": lambda x, dtype: wrap(~x, dtype),
-    "sign": sign,
     "popcnt": population_count,
-    "count-leading-zeros": count_leading_zeros,
     "add": lambda a, b, dtype: wrap(a + b, dtype),
     "subtract": lambda a, b, dtype: wrap(a - b, dtype),
     "multiply": lambda a, b, dtype: wrap(a * b, dtype),
     "mulhi": multiply_high,
-    "divide": divide,
-    "remainder": remainder,
-    "maximum": maximum,
-    "minimum": minimum,
     "and": lambda a, b, dtype: a & b,
     "or": lambda a, b, dtype: a | b,
     "xor": lambda a, b, dtype: a ^ b,
-    "shift-left": shift_left,
-    "power": power,
-    "shift-right-arithmetic": shift_right_arithmetic,
-    "shift-right-logical": shift_right_logical,
-}
+}  # fmt: skip
 
 # Of pred: sum is or, product is and, as of numbers that saturate at 1.
 PRED: dict[str, Callable[..., Reg]] = {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from axla.core.shape import AnyShape, Shape
+from axla.core.tables import by_name
 from axla.custom.feeds import current, feeds, give, leaves_of, take
 from axla.custom.probes import probe
 from axla.custom.site import CallSite, nest
@@ -88,13 +89,7 @@ def _probe(value: Any, *, site: CallSite) -> Any:
 
 
 BUILT_IN: dict[str, Callable[..., Any]] = {
-    "axla.from_host": _from_host,
-    "axla.infeed": _infeed,
-    "axla.outfeed": _outfeed,
-    "axla.recv": _recv,
-    "axla.send": _send,
-    "axla.to_host": _to_host,
-    "axla.trace": _trace,
+    **by_name("axla.", _from_host, _infeed, _outfeed, _recv, _send, _to_host, _trace),
     "interpreter.probe": _probe,
     TARGET: solve_perturbed,
 }

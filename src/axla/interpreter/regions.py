@@ -19,7 +19,8 @@ from axla.interpreter.evaluate import REGIONS, Interpreter, Value
 from axla.interpreter.transfers import TRANSFERS
 from axla.ir.attributes import RandomDistribution
 from axla.ir.graph import Instruction
-from axla.ir.structure import GetTupleElement, Tuple
+from axla.ir.op import by_op
+from axla.ir.structure import GetTupleElement
 from axla.ir.typed import tuple_of
 
 TREE_ABOVE = 1024
@@ -358,27 +359,8 @@ def _sort_lines(interpreter: Interpreter, op: hlo.Sort, columns: list[np.ndarray
         order[(slice(None), *line)] = sorted(range(len(order)), key=cmp_to_key(before))
 
 
-REGIONS.update(
-    {
-        **COLLECTIVES,
-        **TRANSFERS,
-        hlo.AsyncStart: _async_start,
-        hlo.Rng: _rng,
-        hlo.RngGetAndUpdateState: _rng_state,
-        Tuple: _tuple,
-        GetTupleElement: _get_tuple_element,
-        hlo.While: _while,
-        hlo.Conditional: _conditional,
-        hlo.Call: _call,
-        hlo.Fusion: _call,
-        hlo.CustomCall: custom_call,
-        hlo.Bitcast: _bitcast,
-        hlo.Map: _map,
-        hlo.Reduce: _reduce,
-        hlo.ReduceWindow: _reduce_window,
-        hlo.Scan: _scan,
-        hlo.Scatter: _scatter,
-        hlo.SelectAndScatter: _select_and_scatter,
-        hlo.Sort: _sort,
-    }
-)
+REGIONS.update(by_op(
+    _async_start, _bitcast, _call, _conditional, _get_tuple_element, _map, _reduce, _reduce_window, _rng,
+    _scan, _scatter, _select_and_scatter, _sort, _tuple, _while, custom_call,
+))  # fmt: skip
+REGIONS.update({**COLLECTIVES, **TRANSFERS, hlo.Fusion: _call, hlo.RngGetAndUpdateState: _rng_state})

@@ -14,13 +14,13 @@ from axla.core.errors import RuntimeFailure
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.feeds import feeds, give, leaves_of, take
 from axla.custom.site import nest
-from axla.hlo.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from axla.hlo.transfer import Recv, RecvDone, Send
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.members import pairs_of
 from axla.interpreter.processes import Process
 from axla.ir.collectives import GroupMode
 from axla.ir.graph import Instruction
-from axla.ir.op import Op
+from axla.ir.op import Op, by_op
 from axla.ir.typed import tuple_of
 from axla.ir.verify.channels import channel_pairs
 
@@ -106,11 +106,6 @@ def _received(inst: Instruction, value: Value) -> Value:
     return nest(shape, iter(leaves_of(repr(inst), shape, value)))
 
 
-TRANSFERS: dict[type[Op], Callable[..., Value]] = {
-    Infeed: _infeed,
-    Outfeed: _outfeed,
-    Send: _send,
-    SendDone: _send_done,
-    Recv: _recv,
-    RecvDone: _recv_done,
-}
+TRANSFERS: dict[type[Op], Callable[..., Value]] = by_op(
+    _infeed, _outfeed, _send, _send_done, _recv, _recv_done
+)

@@ -140,14 +140,7 @@ class Window:
 
     def __post_init__(self) -> None:
         rank = len(self.size)
-        defaults = {
-            "stride": 1,
-            "low": 0,
-            "high": 0,
-            "base_dilation": 1,
-            "window_dilation": 1,
-            "reversal": False,
-        }
+        defaults = dict(stride=1, low=0, high=0, base_dilation=1, window_dilation=1, reversal=False)
         for name, default in defaults.items():
             found = getattr(self, name)
             if not found:

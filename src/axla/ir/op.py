@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 from axla.core import locks, plugins
 from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError, did_you_mean
 from axla.core.shape import AnyShape
+from axla.core.tables import by_name
 from axla.ir.codec import codec_of
 from axla.ir.graph import Attribute, Example, Op
 from axla.ir.strings import pattern
@@ -77,6 +78,11 @@ def _loaded(entry: EntryPoint) -> type[Op]:
     if OPS.get(entry.name) is not found:
         raise UnsupportedError(f"{what}: {entry.value} is {found!r}, wanted what @op declares by that name")
     return found
+
+
+def by_op(*functions: Callable[..., Any]) -> dict[type[Op], Any]:
+    """Functions by the op that they are called after: `_reduce_window` is that of reduce-window."""
+    return {OPS[name]: function for name, function in by_name("", *functions, between="-").items()}
 
 
 def known() -> list[str]:

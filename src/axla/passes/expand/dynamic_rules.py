@@ -11,7 +11,7 @@ from axla.core.shape import Shape
 from axla.hlo.movement import carried_sizes
 from axla.ir.attributes import PaddingConfig
 from axla.ir.graph import Instruction
-from axla.ir.op import Op
+from axla.ir.op import Op, by_op
 from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.dynamic_sums import SUMS
 from axla.passes.expand.dynamic_values import (
@@ -267,28 +267,14 @@ def _set_size(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 RULES: dict[type[Op], Rule] = {
-    hlo.AddDependency: _add_dependency,
-    hlo.Cholesky: _batched,
-    hlo.Fft: _batched,
-    hlo.TopK: _batched,
-    hlo.TriangularSolve: _batched,
-    hlo.Map: _elementwise,
-    hlo.Copy: _elementwise,
-    hlo.Domain: _elementwise,
-    hlo.BitcastConvert: _bitcast_convert,
-    hlo.Broadcast: _broadcast,
-    hlo.Transpose: _transpose,
-    hlo.Reverse: _reverse,
-    hlo.Slice: _slice,
+    **by_op(
+        _add_dependency, _bitcast_convert, _broadcast, _concatenate, _dynamic_reshape, _dynamic_update_slice,
+        _gather, _pad, _reshape, _reverse, _scatter, _slice, _transpose,
+    ),
+    **dict.fromkeys((hlo.Cholesky, hlo.Fft, hlo.TopK, hlo.TriangularSolve), _batched),
+    **dict.fromkeys((hlo.Copy, hlo.Domain, hlo.Map), _elementwise),
     hlo.DynamicSlice: _slice,
-    hlo.DynamicUpdateSlice: _dynamic_update_slice,
-    hlo.Pad: _pad,
-    hlo.Concatenate: _concatenate,
-    hlo.Reshape: _reshape,
-    hlo.DynamicReshape: _dynamic_reshape,
-    hlo.Gather: _gather,
-    hlo.Scatter: _scatter,
     hlo.GetDimensionSize: _get_size,
     hlo.SetDimensionSize: _set_size,
     **SUMS,
-}
+}  # fmt: skip

@@ -8,6 +8,7 @@ import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape, TupleShape, array
+from axla.core.tables import by_name
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement
@@ -16,7 +17,6 @@ from axla.stablehlo.building import number, numbers
 from axla.stablehlo.exporter.control import part
 from axla.stablehlo.exporter.plain import written
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
-from axla.stablehlo.tables import by_name
 
 
 def _constant(scope: Scope, inst: Instruction, op: Constant) -> Tree:

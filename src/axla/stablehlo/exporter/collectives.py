@@ -9,6 +9,7 @@ from typing import Any
 import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, array
+from axla.core.tables import by_name
 from axla.ir.collectives import group_mode, member_count
 from axla.ir.families import Paired
 from axla.ir.graph import Instruction
@@ -17,7 +18,6 @@ from axla.stablehlo.exporter.control import at_once, part
 from axla.stablehlo.exporter.declared import typed_call
 from axla.stablehlo.exporter.plain import each, said, written
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
-from axla.stablehlo.tables import by_name
 
 
 def _all_reduce(scope: Scope, inst: Instruction, op: hlo.AllReduce | hlo.AllReduceStart) -> Tree:

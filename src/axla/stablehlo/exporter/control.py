@@ -9,6 +9,7 @@ from typing import Any
 import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, BufferShape, Shape, TupleShape, array
+from axla.core.tables import by_name
 from axla.ir.attributes import ApiVersion
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -20,7 +21,6 @@ from axla.stablehlo.counterparts import CALL_FIELDS
 from axla.stablehlo.exporter.plain import attributes_of, written
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree, parsed
 from axla.stablehlo.mlir import CALL
-from axla.stablehlo.tables import by_name
 
 
 def _operand_leaves(scope: Scope, inst: Instruction) -> list[mlir.Value]:

@@ -10,6 +10,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core import dtypes
 from axla.core.errors import VerifyError
 from axla.core.shape import Shape, array
+from axla.core.tables import by_name
 from axla.ir.attributes import SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -19,7 +20,6 @@ from axla.stablehlo import reading as attr
 from axla.stablehlo.conversions import labels_of, precision
 from axla.stablehlo.importer.plain import op_of
 from axla.stablehlo.importer.scope import Rule, Scope
-from axla.stablehlo.tables import by_name
 
 # Elementwise
 

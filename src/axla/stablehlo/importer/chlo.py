@@ -10,6 +10,7 @@ from axla.builder import bessel, compositions, inverse, zeta
 from axla.builder import elementwise as e
 from axla.builder.xla_builder import XlaOp
 from axla.core.shape import Shape, array
+from axla.core.tables import by_name
 from axla.ir.graph import Instruction
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
@@ -18,7 +19,6 @@ from axla.stablehlo.importer.arrays import broadcast, converted
 from axla.stablehlo.importer.plain import op_of
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.tables import by_name
 from axla.stablehlo.types import literal_of
 
 _Function = Callable[..., XlaOp]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import axla.hlo as hlo
+from axla.core.tables import by_name
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
-from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.printer import attribute_text
 
 

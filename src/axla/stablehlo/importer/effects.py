@@ -13,6 +13,7 @@ from axla.builder.collective import moved_parts
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import U32
 from axla.core.shape import TOKEN, AnyShape, Layout, Shape, TupleShape
+from axla.core.tables import by_name
 from axla.custom.registry import registered
 from axla.interpreter.parallel import RUN_PARALLEL, parallel_call
 from axla.ir.attributes import ApiVersion, OutputAlias
@@ -26,7 +27,6 @@ from axla.stablehlo.importer.declared import declared_op
 from axla.stablehlo.importer.plain import fields_of, op_of
 from axla.stablehlo.importer.program import symbols
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope, whole
-from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.printer import attribute_text
 
 # Custom calls

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+from axla.core.tables import by_name
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.building import I1, I32, I64, matrix, number, numbers
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.draft import PIECES, TYPES, Draft, Step, operand
 from axla.stablehlo.text.operations import Argument, Operations, Use
 

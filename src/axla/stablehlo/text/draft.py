@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from axla.core.tables import by_name
 from axla.stablehlo import mlir
-from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.operations import Argument, Operations, Use
 
 

@@ -1,4 +1,4 @@
-"""Tables of functions, one for each operation."""
+"""Tables of functions, one for each operation, that do not name each twice."""
 
 from __future__ import annotations
 
