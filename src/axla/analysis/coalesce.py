@@ -155,9 +155,8 @@ def alias_leaves(module: Module) -> list[tuple[int, int]]:
         ):
             found[result] = starts[alias.parameter] + leaf
         elif alias.must:
-            raise InvalidArgument(
-                f"input_output_alias: result {alias.output} cannot lie in parameter {alias.parameter}"
-            )
+            message = f"input_output_alias: result {alias.output} cannot lie in parameter {alias.parameter}"
+            raise InvalidArgument(message)
     return list(found.items())
 
 

@@ -92,9 +92,8 @@ def _function(source: Source, name: Name, interface: Interface, module: Module) 
     for alias in interface.aliases:
         memory, held = interface.parameters[alias.parameter], interface.results[alias.result]
         if element_alignment(held.shape) > element_alignment(memory.shape):
-            raise UnsupportedError(
-                f"{name}: {held} cannot lie in {memory}: callers align arrays to their elements"
-            )
+            message = f"{name}: {held} cannot lie in {memory}: callers align arrays to their elements"
+            raise UnsupportedError(message)
     written = interface.donated
     placed = {alias.result for alias in interface.aliases}
     arguments = []

@@ -70,9 +70,8 @@ class Entry:
             found, wanted = list(shape.dims), list(self.dims)
             raise InvalidArgument(f"{self}: the config says shape {wanted}, the program has {found}")
         if self.dtype is not None and self.dtype is not shape.dtype:
-            raise InvalidArgument(
-                f"{self}: the config says type {self.dtype.name}, the program has {shape.dtype.name}"
-            )
+            message = f"{self}: the config says type {self.dtype.name}, the program has {shape.dtype.name}"
+            raise InvalidArgument(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +142,11 @@ def configured(example: Example, config: Config) -> Example:
         if entry.kind == "variable" and not entry.readonly:
             value = ends.update_of(place, label)
             if value is None:
-                raise InvalidArgument(
-                    f"{entry}: no result has its name, so nothing writes it; say readonly: true"
-                )
+                message = f"{entry}: no result has its name, so nothing writes it; say readonly: true"
+                raise InvalidArgument(message)
             if graph_ends.array_shape(value, str(entry)).logical is not place.shape.logical:
-                raise InvalidArgument(
-                    f"{entry}: its new value is {show(value.shape)}, wanted {show(place.shape)}"
-                )
+                message = f"{entry}: its new value is {show(value.shape)}, wanted {show(place.shape)}"
+                raise InvalidArgument(message)
             updated.append((len(gives), number))
             others = {given.name for _, given, _ in gives}
             name = label.name if label.name not in others else f"{label.name}_kept"

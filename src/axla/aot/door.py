@@ -14,9 +14,8 @@ from axla.aot.library import Weights
 from axla.codegen.function import Function, Module, Ssa
 from axla.program import abi
 from axla.program.interface import Interface
-from axla.target.machine import ObjectForm
+from axla.target.machine import ALIGNMENT, ObjectForm
 
-ALIGNMENT = 64
 _ATTRIBUTES = 'nounwind "no-builtins"'
 _MARK = 16  # bytes that find the constants in an object
 ROOM = 64

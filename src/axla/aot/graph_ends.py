@@ -164,9 +164,8 @@ def cut(
     needed = set(below(entry.root, set()))
     missing = [label.label for p, label in zip(old, labels, strict=True) if p in needed]
     if missing:
-        raise InvalidArgument(
-            f"config: the fetches need {', '.join(missing)}, which no feed or variable gives"
-        )
+        message = f"config: the fetches need {', '.join(missing)}, which no feed or variable gives"
+        raise InvalidArgument(message)
     kept = needed.union(fresh.values())
     for inst in reversed(post_order(entry)):
         if inst not in kept:

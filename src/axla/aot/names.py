@@ -68,9 +68,8 @@ def _is_taken(name: str) -> bool:
 def check_identifier(text: str, what: str) -> str:
     """`text`, when C, C++ and Rust take it as a name; else InvalidArgument that begins with `what`."""
     if _IDENTIFIER.fullmatch(text) is None:
-        raise InvalidArgument(
-            f"{what}: {text!r} is no identifier; wanted a letter, then letters, digits and underscores"
-        )
+        message = f"{what}: {text!r} is no identifier; wanted a letter, then letters, digits and underscores"
+        raise InvalidArgument(message)
     if text in KEYWORDS:
         raise InvalidArgument(f"{what}: {text!r} is a word of C, C++ or Rust; give it another name")
     if "__" in text:

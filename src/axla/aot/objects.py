@@ -168,9 +168,8 @@ def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_
     stand_alone(module)
     optimize(module, target)
     if double is not None and double_arithmetic(module) is not None:  # it is not folded away
-        raise UnsupportedError(
-            f"{double}: target {target.name} has no f64 arithmetic; use f32, or allow_libgcc"
-        )
+        message = f"{double}: target {target.name} has no f64 arithmetic; use f32, or allow_libgcc"
+        raise UnsupportedError(message)
     return program_of(module, target, pool)
 
 
@@ -196,9 +195,8 @@ def check_alone(image: bytes, target: CpuTarget, wanted: set[str], apart: Set[st
         raise CompileError(f"target {target.name}: the object needs symbols from outside: {names}")
     if found.defined != wanted:
         names = ", ".join(sorted(found.defined))
-        raise CompileError(
-            f"target {target.name}: the object defines {names}, wanted {', '.join(sorted(wanted))}"
-        )
+        message = f"target {target.name}: the object defines {names}, wanted {', '.join(sorted(wanted))}"
+        raise CompileError(message)
 
 
 def double_arithmetic(module: Module) -> str | None:
@@ -229,9 +227,8 @@ def refuse_functions(program: Program) -> None:
     """UnsupportedError for what runs in the process of the compiler: it is not there later."""
     if program.interface.functions:
         names = ", ".join(dict.fromkeys(function.name for function in program.interface.functions))
-        raise UnsupportedError(
-            f"{program.name}: calls {names} of the process it runs in; an object has to stand alone"
-        )
+        message = f"{program.name}: calls {names} of the process it runs in; an object has to stand alone"
+        raise UnsupportedError(message)
 
 
 def refuse_large(program: Program, target: CpuTarget) -> None:

@@ -56,9 +56,8 @@ class Options:
         if self.weights not in places:
             raise InvalidArgument(f"weights={self.weights!r}; {choices(places, self.weights)}")
         if self.config is not None and (self.names is not None or self.variables):
-            raise InvalidArgument(
-                "config: it has the names and variables; `names` and `variables` go without it"
-            )
+            message = "config: it has the names and variables; `names` and `variables` go without it"
+            raise InvalidArgument(message)
 
 
 DEFAULT = Options()

@@ -11,12 +11,12 @@ import numpy as np
 
 from axla.analysis.coalesce import element_alignment
 from axla.aot.c_types import c_type, comment, is_bits, literal, number
-from axla.aot.door import ALIGNMENT
 from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.aot.recordings import Recording
 from axla.comparison import NARROW, TOLERANCES
 from axla.core.dtypes import DType
 from axla.core.templates import fill
+from axla.target.machine import ALIGNMENT, aligned
 
 STATIC = 1 << 20
 """Bytes from which memory is allocated when a program runs."""
@@ -63,14 +63,10 @@ def _recorded(recording: Recording) -> bytes:
     return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
 
 
-def _padded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
 def _memory(function: Function) -> int:
     """Bytes of all that a call needs, each part at any place of a line."""
     sizes = [value.bytes for value in (*function.arguments, *function.results)]
-    return sum(_padded(size + ALIGNMENT) for size in (*sizes, function.workspace_bytes))
+    return sum(aligned(size + ALIGNMENT) for size in (*sizes, function.workspace_bytes))
 
 
 def _head(template: str, library: Library) -> list[str]:

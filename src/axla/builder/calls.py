@@ -84,9 +84,8 @@ def Conditional(selector: object, *rest: Any, **named: Any) -> XlaOp:
     names = by_index if len(rest) + len(named) == len(by_index) else by_pred
     given = dict(zip(names, rest, strict=False)) | named
     if set(given) != set(names):
-        raise InvalidArgument(
-            f"Conditional: found {sorted(given)}, wanted {list(by_index)} or {list(by_pred)}"
-        )
+        message = f"Conditional: found {sorted(given)}, wanted {list(by_index)} or {list(by_pred)}"
+        raise InvalidArgument(message)
     if names is by_index:
         branches, values = (items(given[name], f"Conditional: {name}") for name in by_index)
     else:

@@ -25,9 +25,8 @@ class XlaComputation:
     @property
     def module(self) -> Module:
         if self._module is None:
-            raise InvalidArgument(
-                "computation: this one is empty: building it failed, see the builder's first error"
-            )
+            message = "computation: this one is empty: building it failed, see the builder's first error"
+            raise InvalidArgument(message)
         return self._module
 
     @property

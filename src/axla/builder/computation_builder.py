@@ -281,9 +281,8 @@ class ComputationBuilder:
             ),
         ):
             if len({integer(place, f"convolution: the {what} dimensions") for place in places}) != 4:
-                raise InvalidArgument(
-                    f"convolution: the {what} dimensions {places} are not four different ones"
-                )
+                message = f"convolution: the {what} dimensions {places} are not four different ones"
+                raise InvalidArgument(message)
         return ConvolutionDimensionNumbers(
             batch, feature, [first_spatial, second_spatial],
             kernel_output_feature, kernel_input_feature, [kernel_first_spatial, kernel_second_spatial],

@@ -36,9 +36,8 @@ def check_accuracy(name: str, accuracy: object) -> None:
         return
     mode = instance(ResultAccuracy, accuracy, f"{name}: result_accuracy").mode
     if member(ResultAccuracy_Mode, mode, f"{name}: result_accuracy") is not ResultAccuracy_Mode.DEFAULT:
-        raise UnsupportedError(
-            f"{name}: result_accuracy={accuracy!r}; only the default accuracy is implemented"
-        )
+        message = f"{name}: result_accuracy={accuracy!r}; only the default accuracy is implemented"
+        raise UnsupportedError(message)
 
 
 def _binary(op: Op, name: str = "") -> Function:

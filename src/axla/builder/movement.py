@@ -226,9 +226,8 @@ def Iota(builder: XlaBuilder, *arguments: Any, **named: Any) -> XlaOp:
     """
     given = [*arguments, *(named[k] for k in ("shape", "type", "iota_dimension", "size") if k in named)]
     if len(given) != 2 or len(arguments) + len(named) != 2:
-        raise InvalidArgument(
-            f"Iota: found {len(given)} arguments, wanted (shape, iota_dimension) or (type, size)"
-        )
+        message = f"Iota: found {len(given)} arguments, wanted (shape, iota_dimension) or (type, size)"
+        raise InvalidArgument(message)
     builder_in("Iota", builder)
     first, second = given[0], integer(given[1], "Iota: iota_dimension or size")
     if isinstance(first, Shape):

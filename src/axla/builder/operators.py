@@ -90,9 +90,8 @@ class Operators:
         raise InvalidArgument(f"{self!r} has no value while the program is built, NumPy cannot take it")
 
     def __bool__(self) -> NoReturn:
-        raise InvalidArgument(
-            f"{self!r} has no truth value while the program is built; use Select or Conditional"
-        )
+        message = f"{self!r} has no truth value while the program is built; use Select or Conditional"
+        raise InvalidArgument(message)
 
     def __getitem__(self, index: object) -> Self:
         """An element of a tuple; of an array what NumPy's basic indexing gives, with scalars of the program

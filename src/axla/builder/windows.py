@@ -207,9 +207,8 @@ def _data_and_inits(operand: Any, init_value: Any) -> tuple[list[XlaOp], int]:
     """The arrays and behind them their initial values, and how many arrays there are."""
     several = isinstance(operand, (list, tuple))
     if several != isinstance(init_value, (list, tuple)) or several and len(operand) != len(init_value):
-        raise InvalidArgument(
-            "ReduceWindow: wanted as many initial values as operands, both lists or both single"
-        )
+        message = "ReduceWindow: wanted as many initial values as operands, both lists or both single"
+        raise InvalidArgument(message)
     arrays, inits = (list(operand), list(init_value)) if several else ([operand], [init_value])
     return operands("ReduceWindow", *arrays, *inits), len(arrays)
 

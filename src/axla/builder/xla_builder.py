@@ -196,9 +196,8 @@ class XlaBuilder:
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidArgument(f"constant: {error}") from None
         if literal.shape.is_tuple:
-            raise InvalidArgument(
-                "constant: found a tuple literal, wanted an array; make a Tuple of constants"
-            )
+            message = "constant: found a tuple literal, wanted an array; make a Tuple of constants"
+            raise InvalidArgument(message)
         return self.add(Constant(literal.shape, literal), shape=literal.shape)
 
     def callee(self, computation: object, what: str) -> Computation:
@@ -321,9 +320,8 @@ class XlaBuilder:
     def _root(self, root: XlaOp | None) -> Instruction:
         if root is None:
             if self._last is None:
-                raise InvalidArgument(
-                    f"build: builder '{self.name}' has no ops; a computation needs a result"
-                )
+                message = f"build: builder '{self.name}' has no ops; a computation needs a result"
+                raise InvalidArgument(message)
             return self._last
         if _op(root, "root").builder is not self or root.instruction.computation is not self._entry:
             self._foreign("build", root)
@@ -357,9 +355,8 @@ class XlaBuilder:
 
     def _parameter_leaf(self, what: str, number: int, index: tuple[int, ...]) -> AnyShape:
         if number not in self._parameters:
-            raise InvalidArgument(
-                f"{what}: there is no parameter {number}; there are {len(self._parameters)}"
-            )
+            message = f"{what}: there is no parameter {number}; there are {len(self._parameters)}"
+            raise InvalidArgument(message)
         return subshape(self._parameters[number].shape, index)
 
     # XLA's C++ and older Python spellings.

@@ -67,9 +67,8 @@ def machine(target: Target, *, level: int = 2) -> binding.TargetMachine:
             try:
                 found = binding.Target.from_triple(target.triple)
             except RuntimeError as error:
-                raise CompileError(
-                    f"target {target.name}: LLVM has no target for {target.triple!r}: {error}"
-                ) from error
+                message = f"target {target.name}: LLVM has no target for {target.triple!r}: {error}"
+                raise CompileError(message) from error
             cache[key] = found.create_target_machine(
                 cpu=target.cpu, features=features, opt=level, reloc=form.relocation,
                 codemodel=form.code_model, abiname=form.abi,

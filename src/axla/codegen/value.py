@@ -371,9 +371,8 @@ class Values:
     def binary(self, opcode: str, a: Value, b: Value) -> Value:
         """The elementwise operation of two values of one type."""
         if a.dtype is not b.dtype:
-            raise UnsupportedError(
-                f"{opcode}: operands of types {a.dtype} and {b.dtype}; both must have the same type"
-            )
+            message = f"{opcode}: operands of types {a.dtype} and {b.dtype}; both must have the same type"
+            raise UnsupportedError(message)
         if opcode == "complex":
             return self.complex(a, b)
         return self._computed(opcode, *self.together(a, b))
@@ -418,9 +417,8 @@ class Values:
         dtype = a.dtype
         if dtype.is_complex:
             if direction not in ("EQ", "NE"):
-                raise UnsupportedError(
-                    f"compare: direction {direction} is not defined for {dtype}; EQ and NE are"
-                )
+                message = f"compare: direction {direction} is not defined for {dtype}; EQ and NE are"
+                raise UnsupportedError(message)
             parts = zip(a.parts, b.parts, strict=True)
             re, im = (self._ordered(direction, x, y, dtype.real) for x, y in parts)
             both = re & im if direction == "EQ" else re | im

@@ -378,7 +378,6 @@ def either(
         wide = [max(n, v.lanes) for n, v in zip(lanes, y, strict=True)]
         y = tuple(e.values.splat(v, n) for v, n in zip(y, wide, strict=True))
     if wide != lanes:
-        raise UnsupportedError(
-            "conditional: its sides have different lane counts here; the interpreter runs it"
-        )
+        message = "conditional: its sides have different lane counts here; the interpreter runs it"
+        raise UnsupportedError(message)
     return merged(branch, x, y)

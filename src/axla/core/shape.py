@@ -312,9 +312,8 @@ class TupleShape(AnyShape):
         self.depth = 1 + max((e.depth for e in elements if isinstance(e, TupleShape)), default=0)
         if self.leaf_count > MAX_LEAVES or self.depth > MAX_DEPTH:
             found = f"{self.leaf_count} leaves and {self.depth} levels"
-            raise ShapeError(
-                f"a tuple shape has at most {MAX_LEAVES} leaves and {MAX_DEPTH} levels, found {found}"
-            )
+            message = f"a tuple shape has at most {MAX_LEAVES} leaves and {MAX_DEPTH} levels, found {found}"
+            raise ShapeError(message)
         logical = tuple(e.logical for e in elements)
         same = all(a is b for a, b in zip(logical, elements, strict=True))
         self._logical = None if same else TupleShape(logical)

@@ -72,9 +72,8 @@ def subshape(shape: AnyShape, index: Sequence[int]) -> AnyShape:
     for depth, place in enumerate(index):
         if not isinstance(found, TupleShape) or not 0 <= place < len(found.elements):
             path = "{" + ",".join(map(str, index)) + "}"
-            raise ShapeError(
-                f"no subshape {path} in {show(shape)}: entry {depth} is {place}, at {show(found)}"
-            )
+            message = f"no subshape {path} in {show(shape)}: entry {depth} is {place}, at {show(found)}"
+            raise ShapeError(message)
         found = found.elements[place]
     return found
 

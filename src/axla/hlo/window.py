@@ -282,9 +282,8 @@ class Convolution(Op):
 
     def check_dense(self) -> None:
         if self.sparsity_config:
-            raise UnsupportedError(
-                f"convolution with sparsity_config={self.sparsity_config} is not supported"
-            )
+            message = f"convolution with sparsity_config={self.sparsity_config} is not supported"
+            raise UnsupportedError(message)
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         self.check_dense()

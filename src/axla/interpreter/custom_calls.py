@@ -50,16 +50,12 @@ def _top_k(inst: Instruction, operand: np.ndarray) -> Value:
     return np.take_along_axis(operand, order, -1), order.astype(np.int32)
 
 
-CUSTOM_CALLS: dict[str, Callable[..., Value]] = {
-    "annotate_device_placement": _operand,
-    "LayoutConstraint": _operand,
-    "MoveToDevice": _operand,
-    "MoveToHost": _operand,
-    "Sharding": _operand,
-    "SPMDFullToShardShape": _operand,
-    "SPMDShardToFullShape": _operand,
-    "TopK": _top_k,
-}
+MARKERS = frozenset({
+    "annotate_device_placement", "LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding",
+    "SPMDFullToShardShape", "SPMDShardToFullShape",
+})  # fmt: skip
+"""Custom calls that only mark a place for passes of other backends: they give their operand."""
+CUSTOM_CALLS: dict[str, Callable[..., Value]] = {**dict.fromkeys(MARKERS, _operand), "TopK": _top_k}
 
 
 def check_custom_call(inst: Instruction) -> None:

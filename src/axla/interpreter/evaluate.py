@@ -344,9 +344,8 @@ class Interpreter:
             if not isinstance(leaf, Shape):
                 continue
             if leaf.byte_size > self.memory_limit:
-                raise OutOfMemory(
-                    f"{inst!r}: {leaf.byte_size} bytes are more than the limit of {self.memory_limit}"
-                )
+                message = f"{inst!r}: {leaf.byte_size} bytes are more than the limit of {self.memory_limit}"
+                raise OutOfMemory(message)
             why = why_no_array(leaf)
             if why is not None:
                 raise UnsupportedError(f"{inst!r}: {why}")
@@ -480,16 +479,14 @@ def _leaf(parameter: Instruction, shape: AnyShape, argument: object) -> Value:
         parts = argument.elements if isinstance(argument, Literal) else argument
         if not isinstance(parts, (tuple, list)) or len(parts) != len(shape.elements):
             wanted = shape.to_string(layout=False)
-            raise InvalidArgument(
-                f"parameter {parameter.name}: a tuple {wanted} is wanted, found {argument!r:.200}"
-            )
+            message = f"parameter {parameter.name}: a tuple {wanted} is wanted, found {argument!r:.200}"
+            raise InvalidArgument(message)
         return tuple(_leaf(parameter, s, p) for s, p in zip(shape.elements, parts, strict=True))
     if not isinstance(shape, Shape):
         return None
     array = argument.array if isinstance(argument, Literal) else np.asarray(argument)
     if array.dtype != shape.dtype.numpy or not shape.admits(array.shape):
         found = f"{array.dtype}{list(array.shape)}"
-        raise InvalidArgument(
-            f"parameter {parameter.name}: {shape.to_string(layout=False)} is wanted, found {found}"
-        )
+        message = f"parameter {parameter.name}: {shape.to_string(layout=False)} is wanted, found {found}"
+        raise InvalidArgument(message)
     return array

@@ -88,9 +88,8 @@ def _recv_done(interpreter: Interpreter, inst: Instruction[RecvDone], begun: Val
         return take(feeds().from_host(channel), shape, interpreter.wait), None
     waiting = interpreter.mail.get(channel)
     if not waiting:
-        raise RuntimeFailure(
-            f"{inst!r}: nothing was sent on channel {channel}, and the only replica waits here for it"
-        )
+        message = f"{inst!r}: nothing was sent on channel {channel}, and the only replica waits here for it"
+        raise RuntimeFailure(message)
     return waiting.popleft(), None
 
 

@@ -37,9 +37,8 @@ class Iota:
             shown, rank = ",".join(map(str, self.order)), len(self.reshape)
             raise InvalidArgument(f"T({shown}) is no order of the {rank} dimensions of devices")
         if min(self.reshape, default=1) < 1:
-            raise InvalidArgument(
-                f"{brackets(self.reshape)}: a size of 0; there is a tile in every dimension"
-            )
+            message = f"{brackets(self.reshape)}: a size of 0; there is a tile in every dimension"
+            raise InvalidArgument(message)
 
     @classmethod
     def of(cls, reshape: Iterable[int], order: Iterable[int] = ()) -> Iota:

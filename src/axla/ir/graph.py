@@ -276,9 +276,8 @@ class Computation:
 
     def set_root(self, root: Instruction) -> None:
         if root.computation is not self:
-            raise InternalError(
-                f"root {root!r} belongs to computation {root.computation.name}, not {self.name}"
-            )
+            message = f"root {root!r} belongs to computation {root.computation.name}, not {self.name}"
+            raise InternalError(message)
         self._root = root
         self._changed(structure=True)
 

@@ -51,9 +51,8 @@ def _options(options: dict[str, Any]) -> PrintOptions:
         return DEFAULT
     unknown = [name for name in options if name not in PrintOptions.__slots__]
     if unknown:
-        raise InvalidArgument(
-            f"unknown print option {unknown[0]}; known are {', '.join(PrintOptions.__slots__)}"
-        )
+        message = f"unknown print option {unknown[0]}; known are {', '.join(PrintOptions.__slots__)}"
+        raise InvalidArgument(message)
     return PrintOptions(**options)
 
 

@@ -188,9 +188,8 @@ def _blocks(total: int, most: int, multiple: int) -> int:
 def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
     """How to do `spec` on `target`."""
     if min(spec.batch, spec.m, spec.n) < 1 or spec.k < 0:
-        raise AssertionError(
-            f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
-        )
+        message = f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
+        raise AssertionError(message)
     return _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_tiles(spec, target)
 
 

@@ -159,15 +159,10 @@ _MERGE: dict[str, Callable[[Instruction[Any], int], bool]] = {
     "broadcast": _broadcast_merges,
     "iota": _iota_merges,
     "transpose": _transpose_merges,
-    "slice": _same_sizes,
-    "dynamic-slice": _same_sizes,
-    "pad": _same_sizes,
-    "reverse": _others_merge,
-    "concatenate": _others_merge,
-    "gather": lambda inst, d: False,
-    "reduce": lambda inst, d: False,
+    **dict.fromkeys(("slice", "dynamic-slice", "pad"), _same_sizes),
+    **dict.fromkeys(("reverse", "concatenate"), _others_merge),
+    **dict.fromkeys(("gather", "reduce", "dot"), lambda inst, d: False),
     "reduce-window": _window_merges,
-    "dot": lambda inst, d: False,
 }
 
 

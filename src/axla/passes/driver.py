@@ -139,9 +139,8 @@ class _Runner:
         given = dict(step.options)
         if asks_for_target(step.function):
             if self.target is None:
-                raise errors.InvalidArgument(
-                    f"pass '{step.name}' asks about a machine: driver.run wants a target"
-                )
+                message = f"pass '{step.name}' asks about a machine: driver.run wants a target"
+                raise errors.InvalidArgument(message)
             given["target"] = self.target
         text = module.to_string() if self.dumping else ""
         size = instruction_count(module) if flags.timings or trace.enabled() else 0

@@ -294,9 +294,8 @@ class _Rewriter:
             if made:
                 self.clean(made)
                 if self.session.strict:
-                    raise InternalError(
-                        f"rule {candidate.name} built instructions at {old!r} and gave nothing"
-                    )
+                    message = f"rule {candidate.name} built instructions at {old!r} and gave nothing"
+                    raise InternalError(message)
             return False
         if not self.fits(candidate, old, new, made) or not self.session.may_fire(candidate.name, old):
             self.clean(made)
@@ -313,9 +312,8 @@ class _Rewriter:
         self.recent.append(candidate.name)
         self.limit -= 1
         if self.limit < 0:
-            raise InternalError(
-                f"rewriting {computation.name} does not end; the last rules: {', '.join(self.recent)}"
-            )
+            message = f"rewriting {computation.name} does not end; the last rules: {', '.join(self.recent)}"
+            raise InternalError(message)
         return True
 
     def replace(self, old: Instruction, new: Instruction, users: list[Instruction]) -> None:

@@ -159,9 +159,8 @@ def _message(data: bytes | str) -> tuple[Proto, str]:
         try:
             data = data.decode()
         except UnicodeDecodeError:
-            raise ParseError(
-                f"the bytes are no HloModuleProto, HloProto or HloSnapshot{_broken(data)}"
-            ) from None
+            message = f"the bytes are no HloModuleProto, HloProto or HloSnapshot{_broken(data)}"
+            raise ParseError(message) from None
     found = _TEXT.match(data)
     if found is None:
         raise ParseError("the text is no HloModuleProto, HloProto or HloSnapshot")

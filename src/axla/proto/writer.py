@@ -28,9 +28,8 @@ _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 def module_message(module: Module) -> Proto:
     """The module as an HloModuleProto. UnsupportedError for what the format cannot say."""
     if not module.has_entry:
-        raise InvalidArgument(
-            f"to_proto: module {module.name} has no entry computation, or sizes not known yet"
-        )
+        message = f"to_proto: module {module.name} has no entry computation, or sizes not known yet"
+        raise InvalidArgument(message)
     return _Writer(module).message()
 
 

@@ -44,9 +44,8 @@ def tensor_shape(type_: mlir.TensorType) -> Shape:
     sizes = sizes_of(type_)
     known = [int(size) for size in sizes if size is not None]
     if len(known) != len(sizes):
-        raise UnsupportedError(
-            f"{type_text(type_)} has sizes that are not known; give the types of the arguments"
-        )
+        message = f"{type_text(type_)} has sizes that are not known; give the types of the arguments"
+        raise UnsupportedError(message)
     return Shape(element_type(type_.element), known, [isinstance(size, Bounded) for size in sizes])
 
 

@@ -117,9 +117,8 @@ def verify_shape(inst: Instruction) -> None:
         raise
     except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError) as error:
         # Attributes that fit nothing, such as two slice sizes for three dimensions.
-        raise VerifyError(
-            f"{inst!r}: attributes do not fit the operands: {error}  [instruction_shape]"
-        ) from error
+        message = f"{inst!r}: attributes do not fit the operands: {error}  [instruction_shape]"
+        raise VerifyError(message) from error
     if len(inst.operands) > 1 and not inst.op.mixes_floats:
         _verify_precision(inst)
     if inst.op.opcode == "async-done":

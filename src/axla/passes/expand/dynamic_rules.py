@@ -64,9 +64,8 @@ def _batched(inst: Instruction, operands: Sequence[Sized]) -> Result:
     own = len(op.fft_length) if isinstance(op, hlo.Fft) else 1 if isinstance(op, hlo.TopK) else 2
     batch = len(operands[0].sizes) - own
     if any(s is not None for o in operands for s in o.sizes[batch:]):
-        raise UnsupportedError(
-            f"{inst!r}: {inst.opcode} of matrices or rows of dynamic size is not supported"
-        )
+        message = f"{inst!r}: {inst.opcode} of matrices or rows of dynamic size is not supported"
+        raise UnsupportedError(message)
     sizes = [least(*[o.sizes[d] for o in operands]) for d in range(batch)]
     return several(again(inst, [o.data for o in operands]), (*sizes, *[None] * own))
 

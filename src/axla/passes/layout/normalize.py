@@ -201,9 +201,8 @@ def _bitcast(inst: Instruction, of: AnyShape, to: AnyShape) -> Instruction:
     if not isinstance(of, Shape) or not isinstance(to, Shape):
         if of.logical is to.logical:
             return source
-        raise UnsupportedError(
-            f"{inst!r}: a bitcast of {of} to {to} is not supported on cpu; both must be arrays"
-        )
+        message = f"{inst!r}: a bitcast of {of} to {to} is not supported on cpu; both must be arrays"
+        raise UnsupportedError(message)
     for shape in (of, to):
         check_layout(shape, f"%{inst.name}")
     if of is not to and (of.is_dynamic or to.is_dynamic):

@@ -31,9 +31,8 @@ def copy_insertion(module: Module, target: Target) -> None:
             return
         _Inserter(module, places).run()
     edge = places.failed[0]
-    raise InternalError(
-        f"copy-insertion: {edge.at!r}, leaf {edge.leaf}, still needs a copy after {ROUNDS} rounds"
-    )
+    message = f"copy-insertion: {edge.at!r}, leaf {edge.leaf}, still needs a copy after {ROUNDS} rounds"
+    raise InternalError(message)
 
 
 class _Inserter:

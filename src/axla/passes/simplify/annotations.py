@@ -6,13 +6,8 @@ from __future__ import annotations
 
 from axla.core.errors import UnsupportedError
 from axla.hlo import CustomCall
+from axla.interpreter.custom_calls import MARKERS
 from axla.ir.graph import Instruction, Module
-
-MARKERS = frozenset({
-    "annotate_device_placement", "LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-})  # fmt: skip
 
 
 def marker_removal(module: Module) -> None:

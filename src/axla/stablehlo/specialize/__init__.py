@@ -70,9 +70,8 @@ def _dimension(number: int, value: Any, type_: mlir.Type) -> Known:
     wanted = element_type(type_)
     scalar = isinstance(type_, mlir.TensorType) and type_.shape == ()
     if not scalar or wanted is None or wanted.kind not in "iu":
-        raise InvalidArgument(
-            f"dim_args[{number}]: argument {number} is {type_text(type_)}, a scalar integer is wanted"
-        )
+        message = f"dim_args[{number}]: argument {number} is {type_text(type_)}, a scalar integer is wanted"
+        raise InvalidArgument(message)
     limits = np.iinfo(wanted)
     if not isinstance(value, int | np.integer) or not limits.min <= value <= limits.max:
         raise InvalidArgument(f"dim_args[{number}]={value!r}: a value of {type_text(type_)} is wanted")
@@ -113,7 +112,6 @@ def _read(number: int, given: Any, written: mlir.Type) -> mlir.Type:
     element = written.element if isinstance(written, mlir.TensorType) else written
     type_ = with_sizes(mlir.TensorType((), element), sizes)
     if tensor_shape(type_).dtype is not found:
-        raise InvalidArgument(
-            f"arg_types: argument {number} is {type_text(written)}, found {found}{list(sizes)}"
-        )
+        message = f"arg_types: argument {number} is {type_text(written)}, found {found}{list(sizes)}"
+        raise InvalidArgument(message)
     return type_
