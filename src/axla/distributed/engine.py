@@ -8,13 +8,13 @@ where it lies in one piece there, else into memory of the engine. Then it does i
 from __future__ import annotations
 
 import ctypes as c
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from axla.codegen.native.collectives import COLLECTIVE, MEETING, MOVED, SEAT, SLOT, Half, Part
@@ -29,6 +29,10 @@ _ENGINE = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 5)
 _DO_PART = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 6)
 _TAGS = 1 << 12
 """Tags of the pairs of devices of two processes, for meetings that may be under way at the same time."""
+_thread = threading.local()
+"""Keeps what Python knows of a thread of a queue until that ends: each call would make and drop it, and
+libraries below MPI keep a note of all memory that is dropped.
+"""
 _STOP = GRID.offset("stop")
 _structs: Any = [struct.ctypes() for struct in (abi.FRAME, COLLECTIVE, MOVED, SEAT, MEETING, SLOT)]
 _Frame, _Head, _Moved, _Seat, _Meeting, _Slot = _structs
@@ -141,7 +145,8 @@ class Step:
         self.moves = self._plan(pieces, count)
         self.shares = self._plan(_folded, count) if head.kind == Part.FOLD else []
         self.room = sum(piece.span for _, _, piece, gives in self.moves if piece.result < 0 and not gives)
-        self.operands = [(c.c_void_p * count)() for _ in self.members]
+        self.addresses: Any = c.c_void_p * count
+        self.operands = [self.addresses() for _ in self.members]
         self.slots = (_Slot * self.size)()
         for slot, given in zip(self.slots, self.operands, strict=True):
             slot.collective, slot.operands = collective, c.addressof(given)
@@ -160,7 +165,7 @@ class Step:
 
     def visit(self, frame: int, ins: int, outs: int, kernels: int) -> int:
         """Brings what is read, does the part, and hands shares out: 0, or the code of native code."""
-        operands, results = (c.cast(p, c.POINTER(c.c_void_p)) for p in (ins, outs))
+        operands, results = (self.addresses.from_address(p) for p in (ins, outs))
         self._exchange(frame, self.moves, operands, results)
         for slot in self.slots:
             slot.results = outs
@@ -232,7 +237,7 @@ class MpiEngine:
         self.do_part = _DO_PART(functions["do_part"])
         self.number, self._runs = job.engines, 0
         self._steps: dict[tuple[int, int], Step] = {}
-        self._rooms: dict[int, np.ndarray] = {}
+        self._rooms: dict[int, Any] = {}
         self._callback = _ENGINE(self._run)
         self.address = c.cast(self._callback, c.c_void_p).value
 
@@ -242,6 +247,8 @@ class MpiEngine:
         return Post(self, self._runs)
 
     def _run(self, frame: int, collective: int, ins: int, outs: int, kernels: int) -> int:
+        if not hasattr(_thread, "state"):
+            _thread.state = c.pythonapi.PyGILState_Ensure()
         head = _Frame.from_address(frame)
         me = head.replica * self.partitions + head.partition
         try:
@@ -264,7 +271,7 @@ class MpiEngine:
 
     def room(self, participant: int, size: int) -> int:
         """The address of memory in which a participant finds what others have sent; kept between visits."""
+        if len(self._rooms.get(participant, b"")) < size:
+            self._rooms[participant] = (c.c_char * size)()
         room = self._rooms.get(participant)
-        if room is None or room.size < size:
-            room = self._rooms[participant] = np.empty(size, np.uint8)
-        return room.ctypes.data
+        return c.addressof(room) if room is not None else 0

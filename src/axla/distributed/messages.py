@@ -72,11 +72,11 @@ class Post(Mail):
         letters, request = self.job.letters, None
         while not self.has(address) and not letters.get((self.run, address)):
             check()
-            if request is None and (found := self.job.messages.improbe(tag=tag)) is not None:
-                request = found.irecv()
-            done, letter = request.test() if request is not None else (False, None)
-            if done:
-                run, where, value = letter
+            if request is None and (message := self.job.messages.improbe(tag=tag)) is not None:
+                request = message.irecv()
+            found: Any = request.test() if request is not None else (False, None)
+            if found[0]:
+                run, where, value = found[1]
                 letters.setdefault((run, where), deque()).append(value)
                 request = None
             elif time.monotonic() - begin > flags.current().collective_timeout:
