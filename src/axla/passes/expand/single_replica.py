@@ -27,7 +27,7 @@ def collectives_removal(module: Module) -> None:
     done at once, in place of two halves that `async-unwrapper` has left.
     """
     alone = module.config.replica_count * module.config.num_partitions == 1
-    for kinds in (_HALVES, {hlo.CollectivePermute: _slices_moved}, _ALONE if alone else _TOGETHER):
+    for kinds in (_HALVES, _IN_PLACE, _ALONE if alone else _TOGETHER):
         expand(module, "single-replica-collectives", kinds)
 
 
@@ -218,6 +218,7 @@ _HALVES: dict[type[Op], Expansion] = {
     hlo.CopyDone: _copied,
     hlo.Domain: _operand,
 }
+_IN_PLACE: dict[type[Op], Expansion] = {hlo.CollectivePermute: _slices_moved}
 _TOGETHER: dict[type[Op], Expansion] = {
     hlo.ReduceScatter: _scattered_first,
     hlo.RaggedAllToAll: _numbers_widened,
