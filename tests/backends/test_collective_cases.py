@@ -15,6 +15,7 @@ from axla.core import dtypes
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 import collective_cases as collectives  # noqa: E402
+import collective_programs  # noqa: E402
 
 GRIDS = [grid for grids in collectives.GRIDS.values() for grid in grids]
 KINDS = [d.name for d in dtypes.ALL]
@@ -29,6 +30,11 @@ def test_native_code_has_the_bits_of_the_interpreter(kind, grid, first):
     cases = collectives.cases(kind, grid, seed=first)[first::7]
     found = [f"{o.case.name}: {o.detail}" for o in collectives.compared(cases, first) if not o.refused]
     assert len(cases) > 5 and found == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_have_the_bits_of_the_interpreter(seed):
+    assert collective_programs.compared(seed) == ""
 
 
 def test_what_differs_is_found():
