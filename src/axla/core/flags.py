@@ -112,7 +112,7 @@ class Flags:
     )  # fmt: skip
     host_device_count: int = flag(
         1, "xla_force_host_platform_device_count", check=_at_least(1, 4096),
-        doc="How many devices the host shows.",
+        doc="Devices of a client that is not told how many it has.",
     )  # fmt: skip
     collective_timeout: int = flag(
         40, "xla_cpu_collective_call_terminate_timeout_seconds", check=_at_least(1),

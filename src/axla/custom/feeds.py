@@ -7,9 +7,9 @@
     feeds(0).from_host(7).put(x)          # for a recv with channel_id=7, is_host_transfer=true
     feeds(0).to_host(8).get()             # from a send of channel 8
 
-A device has one pair of queues, and one of each channel, which all programs on it share; replica n of a run
-uses device n's. Whoever waits stops when its run does (deadline, cancel, Ctrl-C), and after `timeout` seconds
-in any case.
+A device has one pair of queues, and one of each channel, which all programs on it share; a participant of a
+run uses those of its device. Whoever waits stops when its run does (deadline, cancel, Ctrl-C), and after
+`timeout` seconds in any case.
 """
 
 from __future__ import annotations
