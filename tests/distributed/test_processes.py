@@ -1,8 +1,11 @@
 """Programs on devices of several processes: the bits of collectives, transfers, the command line."""
 
+import os
 import re
 import sys
 from pathlib import Path
+
+import axla
 
 SWEEP = Path(__file__).resolve().parents[2] / "scripts" / "sweep_processes"
 
@@ -94,3 +97,18 @@ def test_the_command_line_runs_a_program_in_processes(job, tmp_path):
     assert (ended.status, sorted(shown)) == (0, wanted), ended.error
     ended = job(path, 3, "--processes=3", begin=command)
     assert ended.status == 1 and "--processes=3: wanted a divisor of 4" in ended.error
+
+
+def test_examples_of_the_documents_on_two_and_four_processes(job):
+    """Those of collectives; spread.py runs programs on the devices of all processes."""
+    here = Path(__file__).parent
+    command = [sys.executable, "-m", "axla.distributed", "-n", "4", "-m", "pytest", "-n", "0"]
+    of_one = ("more_often", "infeed", "computation", "schedules", "nobody", "another_shape")
+    chosen = " and ".join(["cpu", *(f"not {word}" for word in of_one)])
+    ended = job(
+        here.parent / "backends" / "test_documents_on_devices.py", 4, "-k", chosen, "-p", "spread",
+        "-p", "no:cacheprovider", begin=command, DEVICES_PER_PROCESS="2",
+        PYTHONPATH=f"{Path(axla.__file__).parents[1]}{os.pathsep}{here}",
+    )  # fmt: skip
+    assert ended.status == 0, ended.out + ended.error
+    assert re.findall(r"(\d+) passed", ended.out) == ["25"] * 4

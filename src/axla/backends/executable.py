@@ -128,7 +128,7 @@ class Executable:
         rows, count = [list(given) for given in inputs], len(self.local_participants)
         if len(rows) != count:
             raise InvalidArgument(f"{self.name}: inputs of {count} devices are wanted, found {len(rows)}")
-        return self._execute(rows, options or ExecuteOptions(**keywords))
+        return self._execute(rows, options or ExecuteOptions(**keywords)) if rows else []
 
     def cancel(self) -> int:
         """Stops the runs in progress, which raise Cancelled; gives their number."""

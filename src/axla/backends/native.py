@@ -68,7 +68,7 @@ class NativeExecutable(Executable):
         self._images = (bytes(image),) if isinstance(image, bytes | bytearray | memoryview) else tuple(image)
         code, mine = interface.of_code(), self.local_participants
         devices = self.devices
-        self._engine = self._join(code, constants) if len(mine) < len(devices) else None
+        self._engine = self._join(code, constants) if 0 < len(mine) < len(devices) else None
         if self._engine is not None:
             functions = {**(functions or {}), "axla.collective": self._engine.address}
         places = self._places = [(devices[n].id if devices else 0, n) for n in mine] or [(0, 0)]

@@ -121,9 +121,11 @@ def main() -> int:
     )
     parser.add_argument("-n", type=int, required=True, metavar="N", help="processes")
     parser.add_argument("--hosts", default="", help="names of machines, with commas between")
-    parser.add_argument("script", nargs=argparse.REMAINDER, help="or -m and a module, and its arguments")
+    parser.add_argument("-m", nargs=argparse.REMAINDER, default=[], help="a module, and its arguments")
+    parser.add_argument("script", nargs=argparse.REMAINDER, help="and its arguments")
     chosen = parser.parse_args()
-    if chosen.n < 1 or not chosen.script:
-        parser.error(f"-n {chosen.n} {' '.join(chosen.script)}: at least one process and a script are wanted")
+    command = ["-m", *chosen.m] if chosen.m else chosen.script
+    if chosen.n < 1 or not command:
+        parser.error(f"-n {chosen.n} {' '.join(command)}: at least one process and a script are wanted")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    return launch(chosen.n, chosen.script, chosen.hosts)
+    return launch(chosen.n, command, chosen.hosts)
