@@ -71,3 +71,14 @@ def test_programs_beside_each_other_are_not_those_of_one_program():
     x = np.ones(4, np.float32)
     found = axla.backends.get("cpu").execute_parallel([axla.parse(first), axla.parse(text)], [[x], [x]])
     assert [np.asarray(row[0]).tolist() for row in found] == [[-1.0] * 4] * 2
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_one_participant_has_groups_of_members_that_do_not_exist(backend):
+    text = program(
+        "{{0,0}}", SEND, RECV, SUM.replace("to_apply", "replica_groups={{0,1}}, to_apply"), replicas=1
+    )
+    found = axla.compile(axla.parse(text.replace("negate(v)", "add(v, a)")), backend=backend)(
+        np.ones(4, np.float32)
+    )
+    assert np.asarray(found).tolist() == [2.0] * 4

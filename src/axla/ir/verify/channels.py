@@ -214,7 +214,7 @@ def verify_waits(module: Module, replicas: int, partitions: int) -> None:
         if isinstance(inst.op, Transfer) and inst.opcode == "send":
             one = inst.op.channel_id not in sends and inst.computation is module.entry
             sends[inst.op.channel_id] = inst if one else None
-    if not sends or len(entry) * count > _MOST:
+    if not sends or count == 1 or len(entry) * count > _MOST:
         return
     order: TopologicalSorter[tuple[Instruction, int]] = TopologicalSorter()
     for inst in entry:
