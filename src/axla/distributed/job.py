@@ -97,8 +97,9 @@ class Job:
 
 
 def initialize(devices_per_process: int = 1) -> Job:
-    """Joins the other processes of the job; the same on all. Once is enough.
+    """Joins the other processes of the job; the same on all. Further calls give the same job.
 
+    InvalidArgument where `devices_per_process` is another one than before, or on another process.
     UnsupportedError without mpi4py or an MPI that takes calls from several threads.
     """
     global _job
@@ -108,6 +109,8 @@ def initialize(devices_per_process: int = 1) -> Job:
         _job = Job(_mpi(), devices_per_process)
         devices.job[:] = [_job]
         sys.excepthook = _job.abort
+    if _job.local != devices_per_process:
+        raise InvalidArgument(f"initialize: devices_per_process was {_job.local}, is {devices_per_process}")
     return _job
 
 

@@ -44,8 +44,8 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _run()
         return
-    if _line in wait([os.pidfd_open(child), _line]):  # the launcher is gone
-        os.kill(child, signal.SIGKILL)
+    if _line in wait([os.pidfd_open(child), _line]):
+        os._exit(1)  # the launcher is gone, and the child goes with this process
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     _line.send(status)
     if status:
