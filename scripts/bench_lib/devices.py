@@ -18,7 +18,7 @@ from bench_lib.row import Effort, Row, timed
 from bench_lib.timing import Times, compare
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-LAYERS, BATCH = (64, 512, 512, 10), 500
+LAYERS, BATCH = (64, 256, 256, 10), 1500
 
 
 def devices(effort: Effort) -> Iterator[Row]:
