@@ -307,3 +307,49 @@ def test_programs_for_a_partitioner_are_refused_by_name_on_several_devices():
         with pytest.raises(axla.UnsupportedError, match="negate.*cut over 2 partitions: there is no partiti"):
             axla.compile(module)
         assert (np.asarray(axla.compile(module, replicas="first")(x)) == -1).all()
+
+
+BY_HAND = """HloModule g, num_partitions=2
+ENTRY e {
+  x = f32[6] parameter(0), sharding={devices=[2]<=[2]}
+  f = f32[3] custom-call(x), custom_call_target="SPMDFullToShardShape", sharding={manual}
+  y = f32[3] add(f, f), sharding={manual}
+  ROOT r = f32[6] custom-call(y), custom_call_target="SPMDShardToFullShape", sharding={devices=[2]<=[2]}
+}"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("ROOT r = f32[6]", "ROOT r = f32[5]", axla.UnsupportedError),
+        ("ROOT r = f32[6]", "ROOT r = f32[600]", axla.VerifyError),
+        ("x = f32[6]", "x = f32[7]", axla.UnsupportedError),
+        (
+            "sharding={devices=[2]<=[2]}",
+            "sharding={devices=[1,2]<=[2] last_tile_dims={manual}}",
+            axla.UnsupportedError,
+        ),
+    ],
+)
+def test_parts_that_do_not_make_the_whole_are_refused(old, new, error):
+    with pytest.raises(error):
+        axla.compile(axla.parse(BY_HAND.replace(old, new)))
+
+
+def test_whole_arrays_are_donated_and_results_may_nest():
+    x = axla.device_put(np.arange(6, dtype=np.float32))
+    (found,) = axla.compile(axla.parse(BY_HAND)).execute([x], donate=[0])
+    assert found.tolist() == [0, 2, 4, 6, 8, 10] and x.is_deleted
+    nested = BY_HAND.replace("ROOT r", "r").replace(
+        "\n}", "\n  t = (f32[6]) tuple(r)\n  ROOT both = ((f32[6]), f32[6]) tuple(t, r)\n}"
+    )
+    (inner,), outer = axla.compile(axla.parse(nested))(np.arange(6, dtype=np.float32))
+    assert inner.tolist() == outer.tolist() == [0, 2, 4, 6, 8, 10]
+
+
+def test_a_client_grows_to_the_devices_of_an_assignment():
+    module = program("p = f32[4] parameter(0)\n ROOT r = f32[4] all-reduce(p), to_apply=f", 2)
+    found = axla.compile(module, device_assignment=[[6], [1]]).execute_replicated(
+        [[np.ones(4, np.float32)]] * 2
+    )
+    assert [row[0].device for row in found] == [6, 1]

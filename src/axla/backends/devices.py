@@ -99,7 +99,7 @@ class Devices:
             )
         ids = [number for row in rows for number in row]
         if self._grows:
-            self._grow(len(ids))
+            self._grow(min(max(ids) + 1, _MOST))
         first, last = min(0, *ids), max(ids)
         if first < 0 or last >= len(self._devices):
             raise InvalidArgument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import call
 from typing import Any, ClassVar
@@ -140,8 +140,11 @@ class Executable:
         if cut is None or len(self.local_participants) < len(self.devices):
             raise self._not_whole()
         check_count(self.interface, len(inputs))
+        donated = self._donated(inputs, options.donate) if options.donate else []
         rows = [[cut.part(k, a, p) for k, a in enumerate(inputs)] for p in range(self.counts[1])]
-        found = self._execute(rows * self.counts[0], options)
+        found = self._execute(rows * self.counts[0], replace(options, donate=()))
+        for array in donated:
+            array.delete()
         return [cut.joined(k, column) for k, column in enumerate(zip(*found[: self.counts[1]], strict=True))]
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:

@@ -51,7 +51,7 @@ def cuts_of(entry: Computation, partitions: int) -> Cuts | None:
     """The cuts that an entry of parts says; None where it has no shardings."""
     said = [p.extra.sharding for p in entry.parameters]
     result = entry.root.extra.sharding
-    if result is None or not any(said):
+    if result is None or (said and not any(said)):
         return None
     arguments = [
         (s, shape) for p, s in zip(entry.parameters, said, strict=True) for shape in _leaves(p.shape)

@@ -191,7 +191,9 @@ def tiling(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
     elif isinstance(what, Tiles) and not {*what.kinds} - {"replicated"}:
         counts, places = what.dims[:rank], _places(what.dims, what.devices, rank)
     else:
-        raise UnsupportedError(f"a sharding {{{sharding}}}, where tiles or replicated is wanted")
+        raise UnsupportedError(
+            f"a sharding {{{sharding}}}, where tiles or replicated is wanted (regions are manual as a whole)"
+        )
     if len(counts) != rank or sorted(places) != list(range(partitions)):
         raise UnsupportedError(f"a sharding {{{sharding}}} of rank {rank} for {partitions} partitions")
     return Tiling(counts, tuple(places[p] for p in range(partitions)))

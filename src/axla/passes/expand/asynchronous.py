@@ -40,7 +40,8 @@ def _join_halves(module: Module) -> None:
         chain = [inst.operands[0]]
         while isinstance(chain[-1].op, AsyncUpdate):
             chain.append(chain[-1].operands[0])
-        if any(len(one.users) > 1 or one.computation.root is one or one in awaited for one in chain):
+        begun = chain[-1].extra.control_predecessors
+        if begun or any(len(one.users) > 1 or one.computation.root is one or one in awaited for one in chain):
             return None
         found = _collective(chain[-1])
         joined.update(dict.fromkeys(chain if found is not None else ()))

@@ -103,8 +103,7 @@ class _Partitioner:
         root = self.values[self.old.root]
         self.new.set_root(root)
         state = self.states[root]
-        states = state if isinstance(state, tuple) else (state,)
-        parts = tuple(self._of_result(n, one) for n, one in enumerate(states))
+        parts = tuple(self._of_result(n, one) for n, one in enumerate(_leaves(state)))
         sharding = Sharding(parts=parts) if isinstance(state, tuple) else parts[0]
         self.new.set_extra(root, replace(root.extra, sharding=sharding))
         return self.new
@@ -133,7 +132,7 @@ class _Partitioner:
                 raise VerifyError(f"{inst!r}: its part of the operand is {operands[0].shape.logical}")
             return operands[0], MANUAL
         if target == _LEAVE:
-            return operands[0], self._tiling(inst)
+            return operands[0], self._joined(inst, shape_of(operands[0]))
         if isinstance(inst.op, Tuple):
             return self._copy(inst, operands, None), tuple(states)
         if isinstance(inst.op, GetTupleElement) and isinstance(states[0], tuple):
@@ -156,12 +155,7 @@ class _Partitioner:
         if not isinstance(inst.shape, Shape):
             return self._copy(inst, [], inst.shape), self._whole(inst.shape)
         state = self._tiling(inst) if _is_annotated(inst) else self._of_users(inst)
-        dims = []
-        for size, count in zip(inst.shape.dims, state.counts, strict=True):
-            if size % count:
-                raise UnsupportedError(f"{inst!r}: a size {size} in {count} parts of different sizes")
-            dims.append(size // count)
-        shape = inst.shape if state.is_whole else Shape(inst.shape.dtype, dims)
+        shape = inst.shape if state.is_whole else Shape(inst.shape.dtype, _part_of(inst, state))
         extra = replace(inst.extra, sharding=self.shardings.get(state))
         return self.new.add(
             Parameter(shape, inst.op.parameter_number), (), name=inst.name, extra=extra
@@ -182,16 +176,25 @@ class _Partitioner:
         found = wanted.pop() if len(wanted) == 1 else None
         return found or self._tiling(inst)
 
+    def _joined(self, inst: Instruction, part: Shape) -> Tiling:
+        """The sharding of an array that is put together; VerifyError where such parts do not make it."""
+        found = self._tiling(inst)
+        if part.dims != _part_of(inst, found):
+            raise VerifyError(
+                f"{inst!r}: parts of {part.logical} are {_part_of(inst, found)} of it by {found.counts}"
+            )
+        return found
+
     def _cut(self, whole: Instruction, wanted: Tiling) -> Instruction:
         """The part of a whole array that this partition has."""
-        shape = shape_of(whole)
+        shape, size = shape_of(whole), _part_of(whole, wanted)
         parts = [wanted.part(shape.dims, partition) for partition in range(self.partitions)]
         number, starts = self.new.add(PartitionId()), []
         for column in zip(*parts, strict=True):
             table = Literal.of([part.start for part in column], S32)
             row = DynamicSlice((1,))(self.new.add(Constant(table.shape, table)), number)
             starts.append(Reshape(Shape(S32))(row))
-        return DynamicSlice(tuple(part.stop - part.start for part in parts[0]))(whole, *starts)
+        return DynamicSlice(size)(whole, *starts)
 
     def _tiling(self, inst: Instruction) -> Tiling:
         """What is said of an instruction, as XLA says it or as Shardy does."""
@@ -208,6 +211,15 @@ class _Partitioner:
         if isinstance(shape, TupleShape):
             return tuple(map(self._whole, shape.elements))
         return tiling(None, shape.rank if isinstance(shape, Shape) else 0, self.partitions)
+
+
+def _part_of(inst: Instruction, cut: Tiling) -> tuple[int, ...]:
+    """The sizes of the parts of an array; UnsupportedError where they differ."""
+    dims = shape_of(inst).dims
+    for size, count in zip(dims, cut.counts, strict=True):
+        if size % count:
+            raise UnsupportedError(f"{inst!r}: a size {size} in {count} parts of different sizes")
+    return tuple(size // count for size, count in zip(dims, cut.counts, strict=True))
 
 
 def _leaves(state: State) -> list[Tiling | str]:
