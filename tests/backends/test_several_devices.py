@@ -353,3 +353,24 @@ def test_a_client_grows_to_the_devices_of_an_assignment():
         [[np.ones(4, np.float32)]] * 2
     )
     assert [row[0].device for row in found] == [6, 1]
+
+
+def test_a_run_waits_for_inputs_that_another_device_makes():
+    """The first run makes its results when it is let go, after the second was handed over."""
+    go = threading.Event()
+
+    def held(x):
+        assert go.wait(30)
+        return x + 1
+
+    axla.register_custom_call("test.held_back", held)
+    call = 'custom-call(p), custom_call_target="test.held_back"'
+    slow = axla.parse(f"HloModule s\nENTRY e {{ p = f32[4] parameter(0)\n  ROOT r = f32[4] {call} }}")
+    made = axla.compile(slow, device_assignment=[[2]]).execute([np.ones(4, np.float32)], asynchronous=True)
+    total = axla.compile(program("p = f32[4] parameter(0)\n ROOT r = f32[4] all-reduce(p), to_apply=f", 2))
+    found = total.execute_replicated([made, made], asynchronous=True)
+    stopped = total.execute_replicated([made, made], asynchronous=True, deadline=0.02)
+    with pytest.raises(DeadlineExceeded):
+        stopped[1][0].block_until_ready()
+    go.set()
+    assert [row[0].tolist() for row in found] == [[4.0] * 4] * 2
