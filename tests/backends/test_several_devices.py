@@ -374,3 +374,25 @@ def test_a_run_waits_for_inputs_that_another_device_makes():
         stopped[1][0].block_until_ready()
     go.set()
     assert [row[0].tolist() for row in found] == [[4.0] * 4] * 2
+
+
+HOST_CHANNELS = """HloModule h, replica_count=2
+ENTRY e {
+  x = f32[4] parameter(0)
+  t = token[] after-all()
+  s = (f32[4], u32[], token[]) send(x, t), channel_id=908, is_host_transfer=true
+  sd = token[] send-done(s), channel_id=908, is_host_transfer=true
+  r = (f32[4], u32[], token[]) recv(sd), channel_id=907, is_host_transfer=true
+  rd = (f32[4], token[]) recv-done(r), channel_id=907, is_host_transfer=true
+  ROOT o = f32[4] get-tuple-element(rd), index=0
+}"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_channels_of_the_host_are_those_of_each_device(backend):
+    for device in range(2):
+        axla.feeds(device).from_host(907).put(np.full(4, 10 + device, np.float32))
+    executable = axla.compile(axla.parse(HOST_CHANNELS), backend=backend)
+    found = executable.execute_replicated([[np.full(4, d, np.float32)] for d in range(2)], deadline=20)
+    assert [np.asarray(row[0])[0] for row in found] == [10, 11]
+    assert [axla.feeds(device).to_host(908).get()[0] for device in range(2)] == [0, 1]

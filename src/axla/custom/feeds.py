@@ -5,7 +5,7 @@
     loss = feeds(0).outfeed.get()
 
     feeds(0).from_host(7).put(x)          # for a recv with channel_id=7, is_host_transfer=true
-    feeds(0).to_host(8).get()             # from a send of channel 8, in a program of one participant
+    feeds(0).to_host(8).get()             # from a send of channel 8
 
 A device has one pair of queues, and one of each channel, which all programs on it share; a participant of a
 run uses those of its device. Whoever waits stops when its run does (deadline, cancel, Ctrl-C), and after

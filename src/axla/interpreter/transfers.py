@@ -1,6 +1,5 @@
 """Transfers as the interpreter does them: with the host by the queues of the device, between processes by a
-mailbox per channel, and per receiver where pairs of source and target are given. Of several processes one is
-the host of another: their host transfers meet like others.
+mailbox per channel, and per receiver where pairs of source and target are given.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ def _outfeed(interpreter: Interpreter, inst: Instruction, data: Value, token: Va
 
 def _send(interpreter: Interpreter, inst: Instruction[Send], data: Value, token: Value) -> Value:
     channel, process = inst.op.channel_id, interpreter.process
-    if process is None and inst.op.is_host_transfer:
-        give(feeds().to_host(channel), data)
+    if inst.op.is_host_transfer:
+        give(feeds(process.device if process else 0).to_host(channel), data)
     elif process is None:
         interpreter.mail.setdefault(channel, deque()).append(data)
     else:
@@ -69,7 +68,7 @@ def _send_done(interpreter: Interpreter, inst: Instruction, begun: Value) -> Non
 def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: Value) -> Value:
     process = interpreter.process
     address: tuple[int | None, ...] = ()
-    if process is not None:
+    if process is not None and not inst.op.is_host_transfer:
         pairs, channel = _pairs(inst, process), inst.op.channel_id
         if pairs is None or any(target == process.number for _, target in pairs):
             address = (channel, None if pairs is None else process.number)
@@ -78,14 +77,14 @@ def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: Value) -> Va
 
 
 def _recv_done(interpreter: Interpreter, inst: Instruction[RecvDone], begun: Value) -> Value:
-    channel = inst.op.channel_id
-    if interpreter.process is not None:
-        if not begun[0]:
-            return _nothing(inst.shape.elements[0]), None
-        return _received(inst, interpreter.process.receive(begun[0], repr(inst))), None
+    channel, process = inst.op.channel_id, interpreter.process
     if inst.op.is_host_transfer:
         shape = inst.shape.elements[0]
-        return take(feeds().from_host(channel), shape, interpreter.wait), None
+        return take(feeds(process.device if process else 0).from_host(channel), shape, interpreter.wait), None
+    if process is not None:
+        if not begun[0]:
+            return _nothing(inst.shape.elements[0]), None
+        return _received(inst, process.receive(begun[0], repr(inst))), None
     waiting = interpreter.mail.get(channel)
     if not waiting:
         message = f"{inst!r}: nothing was sent on channel {channel}, and the only replica waits here for it"

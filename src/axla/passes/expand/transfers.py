@@ -71,9 +71,7 @@ def transfer_rewriter(module: Module) -> None:
 
 
 def _between_participants(module: Module) -> None:
-    """Every half is a call: who sends does not wait, and who receives does. Of several participants one is
-    the host of another.
-    """
+    """Every half is a call: who sends does not wait, and who receives does."""
     counts = module.config.replica_count, module.config.num_partitions
 
     def config(inst: Instruction) -> str:
@@ -81,7 +79,11 @@ def _between_participants(module: Module) -> None:
         return f"{getattr(inst.op, 'channel_id', None)};{pairs}"
 
     def send(inst: Instruction[hlo.Send]) -> Instruction | None:
-        sent = _call(inst, inst.operands[1].shape, "axla.send", inst.operands, config(inst))
+        shape = inst.operands[1].shape
+        if inst.op.is_host_transfer:
+            sent = _call(inst, shape, "axla.to_host", inst.operands)
+        else:
+            sent = _call(inst, shape, "axla.send", inst.operands, config(inst))
         return _begun(inst, inst.operands[0], sent)
 
     def recv(inst: Instruction[hlo.Recv]) -> Instruction | None:
@@ -89,7 +91,10 @@ def _between_participants(module: Module) -> None:
         return None if nothing is None else _begun(inst, nothing, inst.operands[0])
 
     def received(inst: Instruction[hlo.RecvDone]) -> Instruction | None:
-        return _call(inst, inst.shape, "axla.recv", [hlo.GetTupleElement(2)(inst.operands[0])], configs[inst])
+        token = hlo.GetTupleElement(2)(inst.operands[0])
+        if inst.op.is_host_transfer:
+            return _call(inst, inst.shape, "axla.from_host", [token])
+        return _call(inst, inst.shape, "axla.recv", [token], configs[inst])
 
     every = [inst for computation in module.computations for inst in computation.instructions]
     configs = {inst: config(inst.operands[0]) for inst in every if isinstance(inst.op, hlo.RecvDone)}

@@ -17,6 +17,8 @@ from axla.core.tables import by_name
 from axla.custom.registry import registered
 from axla.interpreter.parallel import RUN_PARALLEL, parallel_call
 from axla.ir.attributes import ApiVersion, OutputAlias
+from axla.ir.clone import called_first
+from axla.ir.families import Transfer
 from axla.ir.graph import Extra, Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
@@ -263,9 +265,14 @@ def _run_parallel(scope: Scope, operation: mlir.Operation) -> Outcome:
         attr.reject(operation, "programs", "rows of functions")
     programs = [[number(name) for name in symbols(row)] for row in rows]
     config = parallel_call(programs, [number(name) for name in symbols(operation.attributes.get("infeed"))])
+    called = tuple(scope.importer.computations[name] for name in numbers)
+    every = {inst for root in called for each in called_first(root) for inst in each.instructions}
+    for inst in every:
+        if isinstance(inst.op, Transfer) and inst.op.is_host_transfer:  # one program is the other's host
+            inst.computation.set_op(inst, replace(inst.op, is_host_transfer=False))
     op = hlo.CustomCall(
         scope.whole_shape(operation), custom_call_target=RUN_PARALLEL, custom_call_has_side_effect=True,
-        called_computations=tuple(scope.importer.computations[name] for name in numbers),
+        called_computations=called,
     )  # fmt: skip
     return scope.add(op, scope.operands(operation), extra=replace(scope.extra, backend_config=config))
 
