@@ -7,10 +7,11 @@ the kernels that fold elements.
 from __future__ import annotations
 
 import struct
+from hashlib import blake2b
 from math import prod
 
 from axla.codegen.native.collectives import COLLECTIVE, Half, Part
-from axla.core.dtypes import S32, U32
+from axla.core.dtypes import S32, S64, U32
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import Shape
 from axla.cpu.places import Places
@@ -91,9 +92,9 @@ def _fit(step: CollectiveStep, part: Part, given: list[Shape], results: list[Sha
 
 
 def _ragged(data: Shape, output: Shape, *indices: Shape) -> bool:
-    """Rows of one kind, and an index for each member of 4 or 8 bytes."""
+    """Rows of one kind, and an index for each member, s32 or s64."""
     rows = data.rank > 0 < output.rank and data.dims[1:] == output.dims[1:] and data.dtype is output.dtype
-    return rows and len(set(indices[:3])) == 1 and str(indices[0].dtype) in ("s32", "u32", "s64", "u64")
+    return rows and len(set(indices[:3])) == 1 and indices[0].dtype in (S32, S64)
 
 
 def _fold(entry: Places, name: str, shapes: list[Shape]) -> Kernel:
@@ -109,7 +110,9 @@ def _fold(entry: Places, name: str, shapes: list[Shape]) -> Kernel:
 
 
 def description(entry: Places, step: CollectiveStep, folds: list[Kernel]) -> bytes:
-    """The step as the engine reads it."""
+    """The step as the engine reads it. Its digest is of the same bytes for equal collectives, whatever the
+    names of programs and steps and the numbers of meetings are. The names of kernels are digests too.
+    """
     face, part = entry.program.interface, _PARTS[step.kind]
     if part is Part.EXCHANGE and step.dimension is None:
         part = Part.EXCHANGE_OPERANDS
@@ -123,16 +126,23 @@ def description(entry: Places, step: CollectiveStep, folds: list[Kernel]) -> byt
         "together": together, "rooted": step.dynamic_root, "indices": indices.size if indices else 0,
         "index_bytes": indices.dtype.itemsize if indices else 0,
     }  # fmt: skip
-    words = [head[field.name] for field in COLLECTIVE.fields]
+    words: list[int] = []
     members = max((len(face.meetings[n].members) for n in step.meetings), default=1)
     for number, (operand, result) in enumerate(zip(step.operands, step.results, strict=False)):
         kernel = folds[0 if together else number] if folds else None
         words += _moved(part, step, operand, result, members, kernel)
     if part is Part.RAGGED:
         words += _rows(step.operands[1])
+    given, results = ([str(v.shape) for v in values] for values in (step.operands, step.results))
+    same = step.kind, given, results, step.pairs, step.dimension, step.dynamic_root, step.folds, words
+    digest = blake2b(repr(same).encode(), digest_size=8).digest()
     for participant in range(prod(face.participants)):
         words += _seat(step, face.meetings, participant)
-    return struct.pack(f"<{len(words)}q", *words)
+    head["digest"] = int.from_bytes(digest, "little", signed=True)
+    head["text"] = COLLECTIVE.size + 8 * len(words)
+    words = [*(head[field.name] for field in COLLECTIVE.fields), *words]
+    text = f"{step.kind} %{step.name} of {', '.join(given)} in {face.name}"
+    return struct.pack(f"<{len(words)}q", *words) + text.encode() + b"\0"
 
 
 def _moved(

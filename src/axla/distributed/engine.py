@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes as c
 import threading
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -139,8 +138,7 @@ class Step:
         self.about = f"{engine.interface.name}: {engine.names[participant]}, in an {kind} {meeting},"
         self.communicator, self.ranks, first = self.channel
         # Those who come to different collectives wait for each other in vain.
-        salt = zlib.crc32(c.string_at(collective, seats - collective))
-        self.tag = first + salt % (self.communicator.Get_attr(MPI.TAG_UB) // _TAGS) * _TAGS
+        self.tag = first + head.digest % (self.communicator.Get_attr(MPI.TAG_UB) // _TAGS) * _TAGS
         count = 5 if head.kind == Part.RAGGED else head.count
         self.moves = self._plan(pieces, count)
         self.shares = self._plan(_folded, count) if head.kind == Part.FOLD else []

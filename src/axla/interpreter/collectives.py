@@ -18,9 +18,10 @@ from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.collective import Reducing, equal_addends, moved_slices
 from axla.interpreter.evaluate import Interpreter, Value
-from axla.interpreter.members import group_of, pairs_of
+from axla.interpreter.members import pairs_of
 from axla.interpreter.processes import Process
-from axla.ir.collectives import Kind, group_mode
+from axla.ir.clone import fingerprint
+from axla.ir.collectives import Kind, group_mode, group_of
 from axla.ir.families import Grouped, Paired
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -54,7 +55,7 @@ def _together(
     process = interpreter.process
     if process is None:
         return meaning(interpreter, inst, [operands])[0]
-    members = group_of(inst, process)
+    members = group_of(inst.op, process.number, process.grid.replicas, process.grid.partitions)
     if members is None and inst.op.collective is Kind.ROOTED:
         return _zeros(inst)
     if members is None:
@@ -69,8 +70,10 @@ def _met(
     op = inst.op
     shapes = (inst.shape.logical, *map(np.shape, brought))  # the actual sizes
     opcode = op.opcode.removesuffix("-start")
-    kind = (opcode, shapes, getattr(op, "dimensions", None), getattr(op, "source_target_pairs", None))
-    return process.meet(members, op.channel_id, kind, repr(inst), brought, combine)
+    reducers = tuple(map(fingerprint, op.computations()))
+    kind = opcode, shapes, getattr(op, "dimensions", None), getattr(op, "source_target_pairs", None), reducers
+    name = f"{inst!r} in {inst.computation.module.name}"
+    return process.meet(members, op.channel_id, kind, name, brought, combine)
 
 
 def _alone(inst: Instruction[Grouped], brought: Brought) -> bool:

@@ -77,7 +77,7 @@ class Process:
         if meeting.kind != kind:
             raise CollectiveFailure(
                 f"{name} of {self} meets {meeting.name} of {meeting.first}, which is another operation, or "
-                "has other shapes"
+                "has other shapes or another reducer"
             )
         meeting.brought[self.number] = brought
         missing = [m for m in members if m not in meeting.brought]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from axla.codegen.native.collectives import MEETING, SLOT
+from axla.codegen.native.collectives import COLLECTIVE, MEETING, SLOT
 from axla.codegen.native.structs import ENDED, GRID, PEERS, QUEUE, RUNS, WAITS
 from axla.core import locks
 from axla.core.errors import Cancelled, CollectiveFailure
@@ -21,6 +21,7 @@ from axla.runtime.functions import grids
 from axla.runtime.native import native
 from axla.runtime.queue import Task, raised_again
 
+_Collective: Any = COLLECTIVE.ctypes()
 _SHOWN = 8
 """How many of those that wait for each other a message names."""
 _runs = itertools.count(1 << 32)
@@ -76,9 +77,21 @@ class Grid:
     def failed(self, error: BaseException) -> BaseException:
         """What a participant fails with: the first failure of the run."""
         if self.failure is None:
-            self.failure = error
+            self.failure = self._clash() if self.struct.clash else error
         self.struct.culprit = -1
         return self.failure
+
+    def _clash(self) -> CollectiveFailure:
+        """That members of a meeting have come to different collectives; their programs have not ended."""
+        meeting, (_, slots) = list(self._meetings.items())[self.struct.clash - 1]
+        found: dict[int, str] = {}
+        for member, slot in zip(meeting.members, slots, strict=True):
+            head = _Collective.from_address(slot.collective)
+            text = c.string_at(slot.collective + head.text).decode()
+            found.setdefault(head.digest, f"{text} of {self.name(member)}")
+        met = " met ".join(found.values())
+        message = f"{met}, in a meeting {meeting}: they differ in operation, shapes or reducer"
+        return CollectiveFailure(message, abi.COLLECTIVE)
 
     def wait(self, tasks: Sequence[Task]) -> None:
         """Waits until all have ended. Raises the failure of the run, when it has one."""

@@ -48,8 +48,10 @@ SLOT = Struct(
 
 COLLECTIVE = Struct(
     "axla_collective",
-    "A step of a program, the same for all participants. MOVED and SEAT arrays follow it.",
+    "A step of a program, the same for all participants. MOVED and SEAT arrays and its name follow it.",
     Field("half", "i64", "Half"),
+    Field("digest", "i64", "of all that must be equal where participants meet"),
+    Field("text", "i64", "where its name begins, as text that ends with 0"),
     Field("kind", "i64", "Part"),
     Field("count", "i64", "operands that are moved or folded"),
     Field("together", "i64", "1: one kernel folds all operands"),
@@ -237,14 +239,14 @@ def _do_part(f: Function, *given: Ssa) -> None:
     """What a member does, when all have come to the same collective. Engines that bring the others' operands
     from elsewhere call it too; what lies already where it belongs is not copied then.
     """
-    _, collective, _, meeting, _, _ = given
+    frame, collective, _, meeting, _, _ = given
     slots = meeting.get(MEETING, "slots")
-    head = collective.get(COLLECTIVE, "count") * MOVED.size + COLLECTIVE.size
     with f.loop(0, meeting.get(MEETING, "size").cast("i64")) as loop:
         other = slots.item(loop.index, SLOT.size).get(SLOT, "collective")
-        with f.if_(other.ne(collective), likely=False):
-            different = f.call("i32", "memcmp", other.at(8), collective.at(8), head - 8)  # not of the half
-            f.guard(different.ne(0), f.i32(STOPPED))
+        with f.if_(other.get(COLLECTIVE, "digest").ne(collective.get(COLLECTIVE, "digest")), likely=False):
+            grid = frame.get(FRAME, "peers").get(PEERS, "grid")
+            grid.set(GRID, "clash", meeting.get(MEETING, "number").cast("i64") + 1)
+            f.ret(f.i32(STOPPED))
     kind = collective.get(COLLECTIVE, "kind")
     for part, name in _PARTS.items():
         with f.if_(kind.eq(int(part))):
@@ -312,10 +314,8 @@ def _fold_share(f: Function, *given: Ssa) -> None:
     with f.loop(0, every) as loop:
         moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
         rows = moved.get(MOVED, "rows")
-        low, high = (
-            f.call("i64", "share", rows, position, size),
-            f.call("i64", "share", rows, position + 1, size),
-        )
+        low = f.call("i64", "share", rows, position, size)
+        high = f.call("i64", "share", rows, position + 1, size)
         with f.if_(loop.index.lt(_folded(f, collective))):
             code = f.call("i32", "fold", *given, loop.index, low, high, f.i64(0))
             f.guard(code.ne(0), code)
@@ -339,10 +339,8 @@ def _share(f: Function, rows: Ssa, number: Ssa, parts: Ssa) -> None:
 def _fold_own(f: Function, *given: Ssa) -> None:
     """Each member folds its part; or the root of each operand all of it, and the others get zeros."""
     _, collective, seat, meeting, slot, _ = given
-    position, scattered = (
-        seat.get(SEAT, "position"),
-        collective.get(COLLECTIVE, "kind").eq(int(Part.FOLD_OWN)),
-    )
+    position = seat.get(SEAT, "position")
+    scattered = collective.get(COLLECTIVE, "kind").eq(int(Part.FOLD_OWN))
     with f.loop(0, _folded(f, collective)) as loop:
         moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
         root = f.call("i64", "root_of", collective, seat, meeting, slot, loop.index)
@@ -466,6 +464,7 @@ def _ragged(f: Function, *given: Ssa) -> None:
 
 @_FUNCTIONS("index_at", "i64", "collective:ptr, numbers:ptr, index:i64")
 def _index_at(f: Function, collective: Ssa, numbers: Ssa, index: Ssa) -> None:
+    """A start, a size or a place, of type s64 or s32."""
     with f.if_(collective.get(COLLECTIVE, "index_bytes").eq(8)):
         f.ret(numbers.item(index).load("i64"))
     f.ret(f.cast("sext", numbers.item(index, 4).load("i32"), "i64"))

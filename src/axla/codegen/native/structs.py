@@ -132,6 +132,7 @@ GRID = Struct(
     Field("states", "ptr", "i64 for each participant: see RUNS, ENDED, WAITS"),
     Field("busy", "i32", "parts of collectives that are being done, in the memory of others"),
     Field("culprit", "i32", "1 + the participant whose failure ends the run; -1: Python knows it"),
+    Field("clash", "i64", "1 + the meeting to which members came for different collectives"),
 )
 
 # States of participants; n: it waits in meeting n - 1 of the grid.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import axla.hlo as hlo
-from axla.core.dtypes import PRED, S32, S64
+from axla.core.dtypes import PRED, S32, S64, U64
 from axla.core.shape import AnyShape, Shape, TupleShape, array
 from axla.hlo.collective import Reducing, equal_addends, moved_slices
 from axla.hlo.family import joined
@@ -198,13 +198,21 @@ def _scattered_first(inst: Instruction[hlo.ReduceScatter]) -> Instruction | None
 
 
 def _numbers_widened(inst: Instruction[hlo.RaggedAllToAll]) -> Instruction | None:
-    """A ragged-all-to-all whose starts, sizes and places are s64, unless all are s32."""
+    """A ragged-all-to-all whose starts, sizes and places are s64, unless all are s32. The largest s64 stands
+    for more: both are beyond all arrays.
+    """
     data, output, *numbers = inst.operands
     kinds = {shape_of(x).dtype for x in numbers}
     if len(kinds) == 1 and kinds <= {S32, S64}:
         return None
-    wide = [converted(x, S64) for x in numbers]
+    wide = [converted(_in_s64(x), S64) for x in numbers]
     return inst.computation.add(inst.op, [data, output, *wide], extra=inst.extra)
+
+
+def _in_s64(x: Instruction) -> Instruction:
+    """Numbers of at most the largest s64."""
+    shape = shape_of(x)
+    return hlo.Minimum()(x, full(x.computation, shape, (1 << 63) - 1)) if shape.dtype is U64 else x
 
 
 _HALVES: dict[type[Op], Expansion] = {
