@@ -137,7 +137,7 @@ class NativeExecutable(Executable):
             )
         grid = Grid(*self.counts, self.device_ids)
         if self._engine is not None:
-            grid.mail = self._engine.mail()
+            self._engine.join(grid)
         call, programs, run = self._native_call, [self._loaded, *self._others], run_together
         plain = call.plain if isinstance(call, ProfiledCall) else call
         if isinstance(plain, DynamicCall):

@@ -17,12 +17,14 @@ from typing import Any
 from mpi4py import MPI
 
 from axla.codegen.native.collectives import COLLECTIVE, MEETING, MOVED, SEAT, SLOT, Half, Part
-from axla.codegen.native.structs import GRID
+from axla.codegen.native.structs import ENDED, GRID, RUNS
 from axla.core.errors import AxlaError, Cancelled, CollectiveFailure
 from axla.distributed.messages import Post, wait
 from axla.program import abi
 from axla.program.interface import Interface
 from axla.runtime.functions import engine_functions, grids, raised
+from axla.runtime.native import native
+from axla.runtime.queue import own_queue
 
 _ENGINE = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 5)
 _DO_PART = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 6)
@@ -198,7 +200,23 @@ class Step:
                 pending.append((request, engine.names[other]))
                 total += piece.bytes * piece.rows
         head = _Frame.from_address(frame)
-        wait(pending, self.about, total, [head.cancel, c.addressof(grids[head.run_id].struct) + _STOP])
+        try:
+            wait(pending, self.about, total, [head.cancel, c.addressof(grids[head.run_id].struct) + _STOP])
+        except BaseException:
+            self._keep([request for request, _ in pending if not request.Test()], head)
+            raise
+
+    def _keep(self, pending: Sequence[Any], frame: Any) -> None:
+        """MPI may still read and write for requests that are not done: the memory of the run is never given
+        back. It is of one run, since there is no other collective after a failure.
+        """
+        queue = own_queue()
+        assert queue is not None
+        (task,) = (task for task in queue._tasks if task.struct.peers == frame.peers)
+        for record in (*task.inputs, *task.records):
+            native().record_hold(record)
+        frame.workspace = None
+        self.engine.job.kept.append((pending, self.engine, task.loaded))
 
 
 def _buffer(where: int, piece: Piece) -> list[Any]:
@@ -239,10 +257,13 @@ class MpiEngine:
         self._callback = _ENGINE(self._run)
         self.address = c.cast(self._callback, c.c_void_p).value
 
-    def mail(self) -> Post:
-        """The mail of the next run; all processes make as many."""
+    def join(self, grid: Any) -> None:
+        """Lets the participants of the next run know the others; all processes make as many."""
         self._runs += 1
-        return Post(self, self._runs)
+        grid.mail = Post(self, self._runs)
+        ranks = [place // self.job.local for place in self.places]
+        # Of those elsewhere nobody is in a meeting of this process.
+        grid.states[:] = [RUNS if rank == self.job.index else ENDED for rank in ranks]
 
     def _run(self, frame: int, collective: int, ins: int, outs: int, kernels: int) -> int:
         if not hasattr(_thread, "state"):

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from axla.backends import devices
+from axla.backends import devices, get
 from axla.core import flags
 from axla.core.errors import CollectiveFailure, InvalidArgument, UnsupportedError, missing
 from axla.distributed.worker import report
@@ -46,7 +47,15 @@ class Job:
             counts = ", ".join(f"{number} on rank {rank}" for rank, (number, _) in enumerate(said))
             raise InvalidArgument(f"initialize: devices_per_process is to be the same everywhere: {counts}")
         self.letters: dict[Any, Any] = {}
-        """What has come for participants here that they have not received yet, by run and address."""
+        """What has come for participants here that they have not received yet, with the number of its run,
+        by engine and address.
+        """
+        self.arriving: dict[int, Any] = {}
+        """Requests of messages that come now, by tag."""
+        self.left: deque[Any] = deque()
+        """Requests of what ended runs have sent; each holds its message until it has left."""
+        self.kept: list[Any] = []
+        """Requests of what has failed, and what owns their memory."""
         self.engines = 0
         self._groups: dict[tuple[int, ...], Any] = {}
         self.broken = ""
@@ -69,7 +78,9 @@ class Job:
         for rank in others:
             pending.append((self.messages.Irecv(said[rank], rank, 0), self.names[rank]))
             pending.append((self.messages.Isend(said[self.index], rank, 0), self.names[rank]))
+        self.kept.append(pending)
         wait(pending, f"{interface.name}: {self.names[self.index]}, which has compiled it,")
+        self.kept.remove(pending)
         if len(set(map(bytes, said))) > 1:
             ranks = sorted([self.index, *others])
             listed = ", ".join(f"{self.names[rank]} has {bytes(said[rank])[:4].hex()}" for rank in ranks)
@@ -99,13 +110,16 @@ class Job:
 def initialize(devices_per_process: int = 1) -> Job:
     """Joins the other processes of the job; the same on all. Further calls give the same job.
 
-    InvalidArgument where `devices_per_process` is another one than before, or on another process.
+    InvalidArgument where `devices_per_process` is another one than before, or on another process, and after
+    programs were compiled for `cpu`: they do not know the devices of the job.
     UnsupportedError without mpi4py or an MPI that takes calls from several threads.
     """
     global _job
     if type(devices_per_process) is not int or not 1 <= devices_per_process <= _MOST:
         raise InvalidArgument(f"initialize: devices_per_process={devices_per_process!r}, wanted 1 to {_MOST}")
     if _job is None:
+        if "client" in vars(get("cpu")):
+            raise InvalidArgument("initialize: the client of cpu was in use before, wanted: initialize first")
         _job = Job(_mpi(), devices_per_process)
         devices.job[:] = [_job]
         sys.excepthook = _job.abort

@@ -29,6 +29,7 @@ from pathlib import Path
 from axla.core.errors import UnsupportedError, missing
 from axla.distributed.worker import LAUNCHER
 
+_SIGNALS = {number.value: number.name for number in signal.Signals}
 _LOOK = 0.05
 _GRACE = 0.5
 """Seconds in which the others may end by themselves, when one has failed."""
@@ -64,7 +65,7 @@ class _Launcher:
         except (EOFError, OSError):
             said, why = 1, "what watched it was killed"
         if said:
-            killed = f"it was killed by {signal.Signals(-said).name}" if said < 0 else ""
+            killed = f"it was killed by {_SIGNALS.get(-said, f'signal {-said}')}" if said < 0 else ""
             self.causes[f"rank {rank} on {host}"] = killed or why or f"it ended with status {said}"
 
     def first(self) -> str:
@@ -114,6 +115,12 @@ def _mpiexec() -> str:
     return found
 
 
+def _terminated(number: int, frame: object) -> None:
+    """Ends the launcher, which ends the job, with the status of a shell."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """The command line; gives the status."""
     parser = argparse.ArgumentParser(
@@ -127,5 +134,5 @@ def main() -> int:
     command = ["-m", *chosen.m] if chosen.m else chosen.script
     if chosen.n < 1 or not command:
         parser.error(f"-n {chosen.n} {' '.join(command)}: at least one process and a script are wanted")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _terminated)
     return launch(chosen.n, command, chosen.hosts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
 import time
 from collections import deque
@@ -26,16 +27,13 @@ def wait(pending: Pending, about: str, size: int = 0, stops: Sequence[int] = ())
 
     Cancelled when one of the codes at the addresses `stops` is not 0. DeadlineExceeded, which names those
     that are awaited, when that is the deadline of the run, or they have not come within the seconds of the
-    flag `collective_timeout`.
+    flag `collective_timeout`. Then requests that are not done go on: their memory must stay.
     """
     begin, limit = time.monotonic(), flags.current().collective_timeout
     codes = [c.c_int32(), *map(c.c_int32.from_address, stops)]
     while pending := [item for item in pending if not item[0].Test()]:
         passed, code = time.monotonic() - begin, max(flag.value for flag in codes)
         if code or passed > limit:
-            for request, _ in pending:
-                request.Cancel()
-                request.Free()
             if code not in (0, abi.DEADLINE):
                 raise Cancelled(f"{about} was stopped", code)
             names = " and ".join(dict.fromkeys(name for _, name in pending))
@@ -65,27 +63,45 @@ class Post(Mail):
             return super().send(address, value)
         request = self.job.messages.isend((self.run, address, value), rank, 1 + device)
         self._sent.append((request, self.engine.names[address[1]]))
+        left = self.job.left
+        with contextlib.suppress(IndexError):  # none is left
+            for _ in range(2):  # more than come
+                if not (oldest := left.popleft())[0].Test():
+                    left.append(oldest)
+
+    def __del__(self) -> None:
+        self.job.left.extend(self._sent)
 
     def take(self, address: Any, check: Callable[[], None]) -> Any:
-        """The oldest value for an address; only its participant asks. What is of other runs is kept."""
+        """The oldest value for an address; only its participant asks. What is of later runs is kept."""
         tag, begin = 1 + self._place(address)[1], time.monotonic()
-        letters, request = self.job.letters, None
-        while not self.has(address) and not letters.get((self.run, address)):
+        letters, arriving = self.job.letters, self.job.arriving
+        engine, run = self.run
+        mine = letters.setdefault((engine, address), deque())
+        while not super().has(address) and not (mine and mine[0][0] == run):
             check()
-            if request is None and (message := self.job.messages.improbe(tag=tag)) is not None:
-                request = message.irecv()
-            found: Any = request.test() if request is not None else (False, None)
+            if mine and mine[0][0] < run:  # of one that has failed
+                mine.popleft()
+            if tag not in arriving and (message := self.job.messages.improbe(tag=tag)) is not None:
+                arriving[tag] = message.irecv()
+            found: Any = arriving[tag].test() if tag in arriving else (False, None)
             if found[0]:
-                run, where, value = found[1]
-                letters.setdefault((run, where), deque()).append(value)
-                request = None
+                (number, its_run), where, value = found[1]
+                letters.setdefault((number, where), deque()).append((its_run, value))
+                del arriving[tag]
             elif time.monotonic() - begin > flags.current().collective_timeout:
                 about = f"{self.engine.interface.name}: {self.engine.names[address[1]]}"
                 raise DeadlineExceeded(f"{about} has received nothing on channel {address[0]}", abi.DEADLINE)
             else:
                 time.sleep(PAUSE)
-        mine = letters.get((self.run, address))
-        return mine.popleft() if mine else super().take(address, check)
+        found = mine.popleft()[1] if mine and mine[0][0] == run else super().take(address, check)
+        if not mine:
+            del letters[engine, address]
+        return found
+
+    def has(self, address: Any) -> bool:
+        """True: what is not there may come from another process; `take` has a time-out."""
+        return True
 
     def finish(self) -> None:
         wait(self._sent, f"{self.engine.interface.name}: what was sent")

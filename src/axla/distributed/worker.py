@@ -64,9 +64,12 @@ def _run() -> None:
             runpy.run_path(sys.argv[0], run_name="__main__")
         return
     except SystemExit as end:
-        if not end.code:
+        if end.code in (None, 0):
             return
         status = end.code if isinstance(end.code, int) else 1
+        if status is not end.code:
+            print(end.code, file=sys.stderr)
+            report(str(end.code))
     except BaseException as error:  # noqa: BLE001  (whatever it is, the job ends)
         traceback.print_exc()
         report("".join(traceback.format_exception_only(error)))

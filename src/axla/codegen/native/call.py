@@ -292,8 +292,9 @@ def _execute(
     with f.if_(peers.ne(0) & code.load("i32").ne(0), likely=False):  # before the others' memory goes
         f.call("void", "grid_leave", peers, code.load("i32"))
     _copy_rng(f, frame.at(FRAME.offset("rng_state")), program.at(PROGRAM.offset("rng_state")))
-    with f.if_(size.gt(0)):
-        f.call("void", "axla_free", workspace.load("ptr"), size)
+    kept = frame.get(FRAME, "workspace")  # 0: others read or write it still
+    with f.if_(kept.ne(0)):
+        f.call("void", "axla_free", kept, size)
     f.ret(code.load("i32"))
 
 
