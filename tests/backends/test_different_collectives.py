@@ -111,27 +111,30 @@ def test_branches_of_one_program_whose_collectives_differ(backend):
             found.execute_replicated([[np.ones(4, np.float32)]] * 2)
 
 
-RAGGED = """HloModule m, replica_count=2
+RAGGED = """HloModule m, replica_count={1}
 ENTRY e {{ x = f32[8] parameter(0)
   o = f32[8] parameter(1)
-  a = {0}[2] parameter(2)
-  b = {0}[2] parameter(3)
-  c = {0}[2] parameter(4)
+  a = {0}[{1}] parameter(2)
+  b = {0}[{1}] parameter(3)
+  c = {0}[{1}] parameter(4)
   ROOT r = f32[8] ragged-all-to-all(x, o, a, b, c, b) }}"""
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("dtype", ["u64", "u32", "s64", "s32"])
-def test_ragged_offsets_and_sizes_beyond_all_arrays(dtype):
+def test_ragged_offsets_and_sizes_beyond_all_arrays(dtype, replicas):
     kind = np.dtype({"u": "uint", "s": "int"}[dtype[0]] + dtype[1:])
-    top = int(np.iinfo(kind).max)
-    programs = [axla.compile(axla.parse(RAGGED.format(dtype)), backend=b) for b in ("cpu", "interpreter")]
-    for start, size, place in ((top - 2, 5, 0), (0, 5, top - 2), (1, top, 3), (top // 2 + 1, top, 0)):
-        numbers = [
-            np.array([first, number], kind) for first, number in ((start, start), (size, size), (place, 0))
-        ]
+    low, top = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+    nothing = [(top - 2, 5, 0), (0, 5, top - 2), (top // 2 + 1, top, 0)] + [(low, 5, low)] * (low < 0)
+    rows_moved = [(1, top, 3), (1, 3, 2)] + [(-3, 5, 0), (0, 5, -3)] * (low < 0)
+    text = RAGGED.format(dtype, replicas)
+    programs = [axla.compile(axla.parse(text), backend=b) for b in ("cpu", "interpreter")]
+    for run in nothing + rows_moved:
+        numbers = [np.full(replicas, number, kind) for number in run]
         rows = [
-            [np.arange(1, 9, dtype=np.float32) + 10 * n, np.zeros(8, np.float32), *numbers] for n in (0, 1)
+            [np.arange(1, 9, dtype=np.float32) + 10 * n, np.zeros(8, np.float32)] for n in range(replicas)
         ]
-        cpu, judge = ([np.asarray(r[0]).tolist() for r in p.execute_replicated(rows)] for p in programs)
-        assert cpu == judge
-        assert any(map(any, cpu)) == (start == 1 or place > 3)
+        cpu, judge = (p.execute_replicated([row + numbers for row in rows]) for p in programs)
+        found = [np.asarray(leaves[0]).tolist() for leaves in cpu]
+        assert found == [np.asarray(leaves[0]).tolist() for leaves in judge], run
+        assert any(map(any, found)) == (run in rows_moved), run

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axla.builder import ops
+from axla.builder.broadcasting import full
 from axla.builder.xla_builder import XlaOp
-from axla.core.dtypes import S32
+from axla.core.dtypes import S64, U64
 from axla.hlo import RaggedAllToAll
 from axla.ir.attributes import PaddingConfig
 from axla.ir.graph import Instruction, Module
@@ -16,6 +17,8 @@ from axla.passes.expand.expander import expand, typed, written
 
 MOST_RUNS = 64
 """More runs than these would be too much code."""
+_FAR = 1 << 61
+"""Beyond all arrays; sums of a few do not overflow."""
 
 
 def ragged_exchange(module: Module) -> None:
@@ -40,11 +43,19 @@ def _replaced(
     # The data between as many rows of zeros as the output has: every shift is a slice of it.
     edges = (rows, *[0] * (len(dims) - 1))
     wide = ops.Pad(data, ops.Zero(builder, data.dtype), PaddingConfig(edges, edges))
-    row = ops.Iota(builder, S32, rows)
+    row = ops.Iota(builder, S64, rows)
     for number in range(len(flat(starts))):
-        start, size, place = (typed(flat(x)[number], S32) for x in (starts, sizes, places))
+        start, size, place = (_bounded(flat(x)[number]) for x in (starts, sizes, places))
         moved = ops.DynamicSliceInDim(wide, start - place + rows, rows, 0)
         source = row - place + start
         inside = (row >= place) & (row < place + size) & (source >= 0) & (source < data.dims[0])
         output = ops.Select(ops.BroadcastInDim(inside, dims, [0]), moved, output)
     return [output]
+
+
+def _bounded(x: XlaOp) -> XlaOp:
+    """A number as s64, between -_FAR and _FAR."""
+    if x.dtype in (S64, U64):
+        x = ops.Min(x, full(x, _FAR))
+    x = typed(x, S64)
+    return ops.Max(x, full(x, -_FAR))
