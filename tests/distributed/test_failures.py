@@ -84,6 +84,7 @@ def test_a_participant_waits_for_one_of_its_process_that_has_ended(job):
     script = '''
         import numpy as np
         import axla, axla.distributed
+        from axla.core.errors import CollectiveFailure
 
         axla.distributed.initialize(devices_per_process=2)
         run = axla.compile(axla.parse("""HloModule m, replica_count=4
@@ -95,15 +96,25 @@ def test_a_participant_waits_for_one_of_its_process_that_has_ended(job):
             no { x = f32[4] parameter(0)
               ROOT r = f32[4] add(x, x) }
             ENTRY e { x = f32[4] parameter(0)
+              one = u32[] parameter(1)
               n = u32[] replica-id()
-              one = u32[] constant(1)
               c = pred[] compare(n, one), direction=NE
               h = f32[4] conditional(c, x, x), true_computation=yes, false_computation=no
               ROOT y = f32[4] all-reduce(h), replica_groups={{0,2},{1},{3}}, to_apply=f }"""))
-        run.execute_replicated([[np.ones(4, np.float32)]] * 2)
+        for number, one in enumerate((1, 9)):  # nobody is missing in the second, but late
+            try:
+                run.execute_replicated([[np.full(4, number, np.float32), np.uint32(one)]] * 2)
+                print("no failure", flush=True)
+            except CollectiveFailure as error:
+                print(error, flush=True)
+                if number:
+                    raise
         '''
     ended = job(script, 2)
-    said = "wait for ever: replica 0, partition 0 in a collective for (replica 1, partition 0)"
+    assert "no failure" not in ended.out and ended.out.count("participants wait for ever") == 2
+    said = (
+        "failed before: participants wait for ever: replica 0, partition 0 in a collective for (replica 1, "
+    )
     assert (ended.status, len(ended.messages)) == (1, 1), ended.error
     assert f"rank 0 on {HOST}: " in ended.messages[0] and said in ended.messages[0]
 

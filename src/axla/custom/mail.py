@@ -41,6 +41,9 @@ class Mail:
             self.moved += 1
             return self._queues[address].popleft()
 
+    def failed(self, error: BaseException) -> None:
+        """When the run has failed: tells what others rely on."""
+
     def finish(self) -> None:
         """At the end of the run: waits until what was sent has left this process."""
 

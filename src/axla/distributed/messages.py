@@ -103,5 +103,10 @@ class Post(Mail):
         """True: what is not there may come from another process; `take` has a time-out."""
         return True
 
+    def failed(self, error: BaseException) -> None:
+        """Others may wait in a collective of this run; they are not to meet the next one there."""
+        if self.engine.channels:
+            self.job.broken = self.job.broken or str(error)
+
     def finish(self) -> None:
         wait(self._sent, f"{self.engine.interface.name}: what was sent")
