@@ -184,11 +184,16 @@ def test_a_run_that_does_not_end_is_stopped_on_all(how):
         with pytest.raises(DeadlineExceeded):
             executable.execute_replicated(given, deadline=0.1)
         return
-    timer = threading.Timer(0.1, executable.cancel)
-    timer.start()
+
+    def cancel():
+        while not executable.cancel():  # until the run is there
+            time.sleep(0.01)
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
     with pytest.raises(Cancelled):
         executable.execute_replicated(given)
-    timer.join()
+    canceller.join()
 
 
 def test_a_participant_that_raises_stops_all():

@@ -34,12 +34,16 @@ def run_together(
 ) -> list[list[Array]]:
     """One run of programs by all participants of a grid, each with arguments of its own."""
     given = [converted(p.interface, row, n) for n, (p, row) in enumerate(zip(programs, rows, strict=True))]
-    tasks = [
-        Task(program, [a if isinstance(a, Array) else device_put(a) for a in row], grid)
-        for program, row in zip(programs, given, strict=True)
-    ]
+    arrays = [[a if isinstance(a, Array) else device_put(a) for a in row] for row in given]
+    tasks: list[Task] = []
+    try:
+        for program, row in zip(programs, arrays, strict=True):
+            tasks.append(Task(program, row, grid))
+    except BaseException:
+        for task, row in zip(tasks, arrays, strict=False):
+            task.undo(row)
+        raise
     results = [task.results() for task in tasks]
-    grid.awaited = not options.asynchronous
     try:
         with launch:
             for task in tasks:

@@ -32,12 +32,18 @@ class Mail:
         """Whether something was sent there."""
         return bool(self._queues.get(address))
 
-    def take(self, address: Hashable, check: Callable[[], None]) -> Any:
-        """The oldest value that was sent; waits for one. `check` raises when that has no point any more."""
+    def take(
+        self, address: Hashable, check: Callable[[], None], found: Callable[[], None] | None = None
+    ) -> Any:
+        """The oldest value that was sent; waits for one. `check` raises when that has no point any more,
+        `found` is called before the value is taken.
+        """
         with self._changed:
             while not self._queues.get(address):
                 check()
                 self._changed.wait(_POLL)
+            if found is not None:
+                found()
             self.moved += 1
             return self._queues[address].popleft()
 

@@ -17,12 +17,12 @@ from typing import Any
 from mpi4py import MPI
 
 from axla.codegen.native.collectives import COLLECTIVE, MEETING, MOVED, SEAT, SLOT, Half, Part
-from axla.codegen.native.structs import ENDED, GRID, RUNS
+from axla.codegen.native.structs import ENDED, RUNS
 from axla.core.errors import AxlaError, Cancelled, CollectiveFailure
 from axla.distributed.messages import Post, wait
 from axla.program import abi
 from axla.program.interface import Interface
-from axla.runtime.functions import engine_functions, grids, raised
+from axla.runtime.functions import engine_functions, raised
 from axla.runtime.native import native
 from axla.runtime.queue import own_queue
 
@@ -34,7 +34,6 @@ _thread = threading.local()
 """Keeps what Python knows of a thread of a queue until that ends: each call would make and drop it, and
 libraries below MPI keep a note of all memory that is dropped.
 """
-_STOP = GRID.offset("stop")
 _structs: Any = [struct.ctypes() for struct in (abi.FRAME, COLLECTIVE, MOVED, SEAT, MEETING, SLOT)]
 _Frame, _Head, _Moved, _Seat, _Meeting, _Slot = _structs
 
@@ -201,7 +200,7 @@ class Step:
                 total += piece.bytes * piece.rows
         head = _Frame.from_address(frame)
         try:
-            wait(pending, self.about, total, [head.cancel, c.addressof(grids[head.run_id].struct) + _STOP])
+            wait(pending, self.about, total, [head.cancel])
         except BaseException:
             self._keep([request for request, _ in pending if not request.Test()], head)
             raise

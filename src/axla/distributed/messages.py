@@ -72,7 +72,7 @@ class Post(Mail):
     def __del__(self) -> None:
         self.job.left.extend(self._sent)
 
-    def take(self, address: Any, check: Callable[[], None]) -> Any:
+    def take(self, address: Any, check: Callable[[], None], found: Any = None) -> Any:
         """The oldest value for an address; only its participant asks. What is of later runs is kept."""
         tag, begin = 1 + self._place(address)[1], time.monotonic()
         letters, arriving = self.job.letters, self.job.arriving
@@ -84,9 +84,9 @@ class Post(Mail):
                 mine.popleft()
             if tag not in arriving and (message := self.job.messages.improbe(tag=tag)) is not None:
                 arriving[tag] = message.irecv()
-            found: Any = arriving[tag].test() if tag in arriving else (False, None)
-            if found[0]:
-                (number, its_run), where, value = found[1]
+            done: Any = arriving[tag].test() if tag in arriving else (False, None)
+            if done[0]:
+                (number, its_run), where, value = done[1]
                 letters.setdefault((number, where), deque()).append((its_run, value))
                 del arriving[tag]
             elif time.monotonic() - begin > flags.current().collective_timeout:
@@ -94,10 +94,11 @@ class Post(Mail):
                 raise DeadlineExceeded(f"{about} has received nothing on channel {address[0]}", abi.DEADLINE)
             else:
                 time.sleep(PAUSE)
-        found = mine.popleft()[1] if mine and mine[0][0] == run else super().take(address, check)
+        here = mine and mine[0][0] == run
+        value = mine.popleft()[1] if here else super().take(address, check, found)
         if not mine:
             del letters[engine, address]
-        return found
+        return value
 
     def has(self, address: Any) -> bool:
         """True: what is not there may come from another process; `take` has a time-out."""

@@ -164,9 +164,8 @@ def _enter(frame: int) -> None:
     grid = grids.get(head.run_id) if head.peers else None
 
     def check() -> None:
-        code = flag.value or (grid.struct.stop if grid is not None else 0)
-        if code:
-            raise _Stopped("the run was to stop", code)
+        if flag.value:
+            raise _Stopped("the run was to stop", flag.value)
 
     current.check = check
     if grid is None:

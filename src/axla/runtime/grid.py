@@ -11,19 +11,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from axla.codegen.native.collectives import COLLECTIVE, MEETING, SLOT
-from axla.codegen.native.structs import ENDED, GRID, PEERS, QUEUE, RUNS, WAITS
+from axla.codegen.native.structs import ENDED, GRID, NOT_BEGUN, PEERS, QUEUE, RUNS, WAITS
 from axla.core import locks
-from axla.core.errors import Cancelled, CollectiveFailure
+from axla.core.errors import Cancelled, CollectiveFailure, DeadlineExceeded
 from axla.custom.mail import Mail
 from axla.program import abi
 from axla.program.interface import Meeting
 from axla.runtime.functions import grids
 from axla.runtime.native import native
-from axla.runtime.queue import Task, raised_again
+from axla.runtime.queue import Failure, Task, raised_again
 
 _Collective: Any = COLLECTIVE.ctypes()
 _SHOWN = 8
 """How many of those that wait for each other a message names."""
+_PLAIN = {NOT_BEGUN: "has not begun", RUNS: "runs", ENDED: "has ended"}
+"""States in which a participant waits for no other one."""
 _runs = itertools.count(1 << 32)
 launch = locks.new_lock()
 """Held while the tasks of a run are handed over: all devices start runs in one order."""
@@ -40,22 +42,23 @@ class Grid:
         self.number = next(_runs)
         self.mail = Mail()
         self.failure: BaseException | None = None
-        self.awaited = False
-        """Whether somebody waits for the run, and gets its failure."""
+        self.told: list[Failure] = []
+        """The one failure that the results of all hold."""
         self._meetings: dict[Meeting, tuple[Any, Any]] = {}
         self._waits: dict[int, tuple[Any, str]] = {}  # participant -> (address of its mail, where it waits)
-        self._kept: list[Any] = []
+        self._here: list[Any] = []  # of each participant in this process: its tables and its program
         self._seen: Any = None  # at the last look
         self.states = (c.c_int64 * (replicas * partitions))()
         self.struct: Any = GRID.ctypes()(run_id=self.number, states=c.addressof(self.states))
         grids[self.number] = self
 
-    def peers(self, meetings: Sequence[Meeting], program: Any) -> int:
-        """The address of PEERS for a program with these meetings; `program`: its PROGRAM."""
+    def peers(self, loaded: Any) -> int:
+        """The address of PEERS for a loaded program."""
+        meetings, program = loaded.interface.meetings, loaded.block
         table = (c.c_void_p * max(len(meetings), 1))(*[self._meeting(m) for m in meetings])
         number = program.replica * self.partitions + program.partition
         made = PEERS.ctypes()(grid=c.addressof(self.struct), meetings=c.addressof(table), number=number)
-        self._kept += table, made
+        self._here.append((table, made, loaded))
         return c.addressof(made)
 
     def _meeting(self, meeting: Meeting) -> int:
@@ -88,57 +91,76 @@ class Grid:
         found: dict[int, str] = {}
         for member, slot in zip(meeting.members, slots, strict=True):
             head = _Collective.from_address(slot.collective)
-            text = c.string_at(slot.collective + head.text).decode()
-            found.setdefault(head.digest, f"{text} of {self.name(member)}")
+            found.setdefault(head.digest, f"{_text(slot)} of {self.name(member)}")
         met = " met ".join(found.values())
         message = f"{met}, in a meeting {meeting}: they differ in operation, shapes or reducer"
         return CollectiveFailure(message, abi.COLLECTIVE)
 
     def wait(self, tasks: Sequence[Task]) -> None:
-        """Waits until all have ended. Raises the failure of the run, when it has one."""
+        """Waits until no task is left. Raises the failure of the run, when it has one."""
         try:
             for task in tasks:
-                while not task.struct.ended:
+                while task.is_left():
                     steps = task.queue.struct.steps
-                    if not task.struct.ended:
+                    if task.is_left():
                         native().sleep_briefly(task.queue.address + QUEUE.offset("steps"), steps)
-                    self.look()
+                    self.look(tasks)
         except BaseException:
             self.stop(abi.INTERRUPTED)
             for task in tasks:
                 task.stop(abi.INTERRUPTED)
             raise
         if self.failure is not None:
+            for failure in self.told:
+                failure()
             raise raised_again(self.failure)
 
     # Who waits for whom.
 
-    def look(self) -> None:
-        """Stops the run when nobody has moved since the last look, and all wait in vain or have ended."""
-        states = tuple(self.states)
-        visits = [slot.visits for _, slots in self._meetings.values() for slot in slots]
-        now = states, visits, self.mail.moved
+    def look(self, tasks: Sequence[Task]) -> None:
+        """Stops the run when nobody has moved since the last look, and all wait in vain or have ended; and
+        tasks that wait for their turn, when it has failed.
+        """
+        if self.failure is not None:
+            for task in tasks:
+                task.stop(abi.CANCELLED)
+        states, *_ = now = self._moves()
         seen, self._seen = self._seen, now
         if now != seen or RUNS in states or set(states) == {ENDED} or self.struct.stop:
             return
-        waiting = {p: state for p, state in enumerate(states) if state != ENDED}
-        said = [self._in_vain(p, state) for p, state in waiting.items()]
-        if not all(said):
-            return
-        shown = "; ".join(said[:_SHOWN]) + (f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else "")
-        self.failed(CollectiveFailure(f"participants wait for ever: {shown}", abi.COLLECTIVE))
-        self.stop(abi.COLLECTIVE)
+        doing = [self._doing(p, state) for p, state in enumerate(states) if state != ENDED]
+        if all(in_vain for _, in_vain in doing) and self._moves() == now:
+            self.failed(CollectiveFailure(f"participants wait for ever: {_listed(doing)}", abi.COLLECTIVE))
+            self.stop(abi.COLLECTIVE)
 
-    def _in_vain(self, participant: int, state: int) -> str:
-        """What a participant waits for that is not there; "" when it is."""
+    def _moves(self) -> tuple[tuple[int, ...], list[int], int]:
+        """What changes when a participant moves."""
+        visits = [slot.visits for _, slots in self._meetings.values() for slot in slots]
+        return tuple(self.states), visits, self.mail.moved
+
+    def expire(self, name: str) -> None:
+        """Before the run of a program is stopped by its deadline: its failure says what everybody does."""
+        states = tuple(self.states)
+        if self.struct.stop or set(states) == {ENDED} or len(self._here) < len(states):
+            return
+        doing = _listed([self._doing(p, state) for p, state in enumerate(states)])
+        message = f"{name}: the deadline passed before the program ended: {doing}"
+        self.failed(DeadlineExceeded(message, abi.DEADLINE))
+
+    def _doing(self, participant: int, state: int) -> tuple[str, bool]:
+        """What a participant does, and whether it waits for what is not there."""
+        name = self.name(participant)
+        if state in _PLAIN:
+            return f"{name} {_PLAIN[state]}", False
         if state == WAITS:
-            address, where = self._waits.get(participant, (None, ""))
-            return f"{self.name(participant)} {where}" if address and not self.mail.has(address) else ""
+            address, where = self._waits[participant]
+            return f"{name} {where}", not self.mail.has(address)
         meeting, (_, slots) = list(self._meetings.items())[state - 1]
         visits = {m: slot.visits for m, slot in zip(meeting.members, slots, strict=True)}
         absent = [m for m in visits if visits[m] < visits[participant]]
         missing = " and ".join(f"({self.name(m)})" for m in absent[:_SHOWN])
-        return f"{self.name(participant)} in a collective for {missing}" if absent else ""
+        where = _text(slots[meeting.members.index(participant)])
+        return f"{name} in {where}" + (f" for {missing}" if absent else ""), bool(absent)
 
     def name(self, participant: int) -> str:
         replica, partition = divmod(participant, self.partitions)
@@ -153,10 +175,24 @@ class Grid:
         """The oldest value that was sent to an address; waits for it."""
         self._waits[participant] = address, where
         self.states[participant] = WAITS
-        try:
-            return self.mail.take(address, check)
-        finally:
+
+        def found() -> None:
             self.states[participant] = RUNS
+
+        try:
+            return self.mail.take(address, check, found)
+        finally:
+            found()
+
+
+def _text(slot: Any) -> str:
+    """What a member has come for."""
+    return c.string_at(slot.collective + _Collective.from_address(slot.collective).text).decode()
+
+
+def _listed(doing: Sequence[tuple[str, bool]]) -> str:
+    more = f"; and {len(doing) - _SHOWN} more" if len(doing) > _SHOWN else ""
+    return "; ".join(text for text, _ in doing[:_SHOWN]) + more
 
 
 # Runs that nobody waits for: one thread looks after all of them, as long as there are any.
@@ -180,5 +216,5 @@ def _watch() -> None:
             _watched[:] = [row for row in _watched if not all(task.struct.ended for task in row[1])]
             if not _watched:
                 return
-        for grid, _ in list(_watched):
-            grid.look()
+        for grid, tasks in list(_watched):
+            grid.look(tasks)

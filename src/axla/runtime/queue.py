@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 from weakref import WeakSet
 
-from axla.codegen.native.structs import EXTERNAL, FAILED, PENDING, QUEUE, READY, RECORD, TASK
+from axla.codegen.native.structs import EXTERNAL, FAILED, GRID, PENDING, QUEUE, READY, RECORD, TASK
 from axla.core import locks
 from axla.core.errors import Cancelled, InvalidArgument, OutOfMemory
 from axla.program import abi
@@ -51,11 +51,10 @@ class Failure:
 
     __slots__ = ("error", "_unread", "__weakref__")
 
-    def __init__(self, error: BaseException, run: str, awaited: bool = False) -> None:
+    def __init__(self, error: BaseException, run: str) -> None:
         self.error = error
         error.add_note(f"in {run}")
-        # `awaited`, or interrupted: somebody knows.
-        self._unread = not (awaited or isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)
+        self._unread = not (isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)  # somebody knows
         _failures.add(self)
 
     def __call__(self) -> NoReturn:
@@ -95,9 +94,11 @@ class Task:
         self.inputs: list[int] = []
         self.records: list[int] = []
         self.timer: threading.Timer | None = None
+        self.over = False
+        """Whether it was stopped before its turn."""
         number, device = loaded.block.handed + 1, loaded.queue.device
         self.name = f"run {number} of {loaded.interface.name} on device {device}"
-        aliases = {alias.parameter: alias.result for alias in loaded.interface.aliases}
+        self.aliases = aliases = {alias.parameter: alias.result for alias in loaded.interface.aliases}
         try:
             for index, array in enumerate(arguments):
                 self.inputs.append(loaded.native.array_hold(array, index in aliases))
@@ -105,28 +106,35 @@ class Task:
                 raise InvalidArgument(f"{loaded.interface.name}: an argument was deleted during the call")
             self._make_results({result: self.inputs[index] for index, result in aliases.items()})
         except BaseException:
-            for index in aliases.keys() & range(len(self.inputs)):
-                give_back(arguments[index], self.inputs[index])
-                self.inputs[index] = 0
+            self.undo(arguments)
             raise
         held, count = [*self.inputs, *self.records], len(self.inputs)
         places = [_Record.from_address(record).address for record in held]
         for index, result in aliases.items():
-            if places[index] == places[count + result]:
-                _Record.from_address(self.inputs[index]).flags = EXTERNAL
-                _Record.from_address(self.records[result]).flags = 0
             places[index] = places[count + result]
         self._lists = (c.c_void_p * (2 * len(held) + 1))(*places, *held)
         at = c.addressof(self._lists)
         self.struct: Any = TASK.ctypes()(program=loaded.address, lists=at, owner=id(self))
-        self.struct.peers = grid.peers(loaded.interface.meetings, loaded.block) if grid is not None else None
-        self.flag = c.c_int32.from_buffer(self.struct, TASK.offset("flags"))
+        self.struct.peers = grid.peers(loaded) if grid is not None else None
+        flags = (self.struct, TASK.offset("flags")) if grid is None else (grid.struct, GRID.offset("stop"))
+        self.flag = c.c_int32.from_buffer(*flags)
+        self.struct.cancel = c.addressof(self.flag)
         for record in map(_Record.from_address, self.records):
             record.ready, record.context = PENDING, c.addressof(self.flag)
             record.device = loaded.queue.device
 
+    def undo(self, arguments: Sequence[Array]) -> None:
+        """Gives donated arguments their memory back; for a run that has no results yet."""
+        for index in self.aliases.keys() & range(len(self.inputs)):
+            give_back(arguments[index], self.inputs[index])
+            self.inputs[index] = 0
+
     def results(self) -> list[Array]:
-        """The arrays of the results."""
+        """The arrays of the results, which own the memory of donated arguments from now on."""
+        for index, result in self.aliases.items():
+            given, record = map(_Record.from_address, (self.inputs[index], self.records[result]))
+            if given.address == record.address:
+                given.flags, record.flags = EXTERNAL, 0
         found = []
         for info, record in zip(
             self.loaded.infos[len(self.loaded.interface.parameters) :], self.records, strict=True
@@ -161,34 +169,43 @@ class Task:
         with _failing:  # who stopped it, and the thread whose turn came: they are not let go in between
             inputs = [record for record in map(_Record.from_address, self.inputs) if record.ready == FAILED]
             pending = [record for record in self.records if _Record.from_address(record).ready <= PENDING]
-            error = self.grid.failed(error) if self.grid is not None else error
+            known = [c.cast(record.context, c.py_object).value for record in inputs]
+            error = known[0].error if known else error
+            if self.grid is not None:  # all participants fail with the same
+                error = self.grid.failed(error)
+                known += self.grid.told
             if not pending:  # it was stopped before its turn, or has no results
                 return
-            failure = c.cast(inputs[0].context, c.py_object).value if inputs else self._failure(error)
+            failure = next((one for one in known if one.error is error), None) or Failure(error, self.name)
+            if self.grid is not None:
+                self.grid.told[:] = [failure]
             for record in pending:
                 self.loaded.native.record_publish(record, FAILED, failure)
 
-    def _failure(self, error: BaseException) -> Failure:
-        return Failure(error, self.name, self.grid is not None and self.grid.awaited)
-
     def is_left(self) -> bool:
-        """Whether the run has not ended."""
-        return not self.struct.ended and all(_Record.from_address(r).ready <= PENDING for r in self.records)
+        """Whether the run has not ended, nor was stopped before its turn."""
+        if self.struct.ended or self.over:
+            return False
+        return all(_Record.from_address(r).ready <= PENDING for r in self.records)
 
     def stop(self, code: int) -> None:
         """Sets the cancel flag; a run that has not begun fails now."""
-        self.flag.value = code
-        if self.grid is not None:
-            self.grid.stop(code)
-        if self.loaded is not None and not native().task_claim(c.addressof(self.struct)):
+        loaded = self.loaded
+        if loaded is None:  # it has ended
+            return
+        if self.grid is not None and code == abi.DEADLINE:
+            self.grid.expire(loaded.interface.name)
+        self.flag.value = self.flag.value or code
+        if not native().task_claim(c.addressof(self.struct)):
             _failed_task(self, code, 0, 0, code, 0)
+            self.over = True
 
     def release(self) -> None:
         """Lets all go but the struct, where the queue's thread looks for the next task."""
         if self.timer is not None:
             self.timer.cancel()
         held, self.inputs, self.records = [*self.inputs, *self.records], [], []
-        self.loaded = self.timer = None
+        self.loaded = self.timer = self.grid = None
         for record in held:
             native().record_release(record)
 

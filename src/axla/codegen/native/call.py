@@ -31,6 +31,7 @@ from axla.codegen.native.structs import (
     RECORD,
     RESULT,
     RUN,
+    RUNS,
     SHAPE_INFO,
     SINGLE_RESULT,
 )
@@ -282,7 +283,9 @@ def _execute(
         if field.name != "rng_state":
             frame.set(FRAME, field.name, values.get(field.name, 0))
     with f.if_(peers.ne(0), likely=False):
-        frame.set(FRAME, "run_id", peers.get(PEERS, "grid").get(GRID, "run_id"))
+        grid = peers.get(PEERS, "grid")
+        frame.set(FRAME, "run_id", grid.get(GRID, "run_id"))
+        grid.get(GRID, "states").item(peers.get(PEERS, "number")).store(f.i64(RUNS), "seq_cst")
     _copy_rng(f, program.at(PROGRAM.offset("rng_state")), frame.at(FRAME.offset("rng_state")))
     code = f.slot(f.i32(0))
     with f.if_(released):

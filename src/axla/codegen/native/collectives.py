@@ -8,8 +8,9 @@ once.
 
 Each slot is written by its member before it arrives, and read by others in the round that the last to arrive
 opens; parts are taken by compare and swap. There are no locks here, so there is no order of locks.
-`GRID.stop` is set by the first that fails or is stopped: who waits leaves, and who leaves a run keeps its
-memory until nobody is busy in that of others (`grid_leave` of `call.py`).
+`GRID.stop`, the cancel flag of all, is set by the first that fails or is stopped: who waits leaves, who
+computes polls it, and who leaves a run keeps its memory until nobody is busy in that of others (`grid_leave`
+of `call.py`).
 """
 
 from __future__ import annotations
@@ -109,14 +110,8 @@ def emit(m: Module) -> None:
     _FUNCTIONS.emit(m)
 
 
-@_FUNCTIONS("grid_stop", "void", "grid:ptr, code:i32", exported=True)
-def _grid_stop(f: Function, grid: Ssa, code: Ssa) -> None:
-    """Stops the run of all; the first says why."""
-    grid.at(GRID.offset("stop")).exchange(f.i32(0), code)
-
-
-@_FUNCTIONS("await_round", "i32", "frame:ptr, grid:ptr, count:ptr, before:i32")
-def _await_round(f: Function, frame: Ssa, grid: Ssa, count: Ssa, before: Ssa) -> None:
+@_FUNCTIONS("await_round", "i32", "grid:ptr, count:ptr, before:i32")
+def _await_round(f: Function, grid: Ssa, count: Ssa, before: Ssa) -> None:
     """Waits until one more round counts than before; not 0: the run is to stop."""
     spins = f.slot(f.i64(0))
     with f.while_loop() as loop:
@@ -129,9 +124,6 @@ def _await_round(f: Function, frame: Ssa, grid: Ssa, count: Ssa, before: Ssa) ->
             f.call("void", "pause")
             spins.store(tries + 1)
             loop.again()
-        code = f.call("i32", "poll", frame)
-        with f.if_(code.ne(0), likely=False):
-            f.call("void", "grid_stop", grid, code)
         f.call("void", "futex_wait_briefly", count, before)
     f.ret(f.i32(0))
 
@@ -181,12 +173,12 @@ def _collective(f: Function, frame: Ssa, collective: Ssa, operands: Ssa, results
     state = grid.get(GRID, "states").item(number)
     state.store(meeting.get(MEETING, "number").cast("i64") + 1, "seq_cst")
     opened, finished = (meeting.at(MEETING.offset(name)) for name in ("opened", "finished"))
-    code = f.slot(f.call("i32", "await_round", frame, grid, opened, before))
+    code = f.slot(f.call("i32", "await_round", grid, opened, before))
     state.store(f.i64(RUNS), "seq_cst")
     with f.if_(code.load("i32").eq(0), likely=True):
         code.store(f.call("i32", "do_parts", frame, grid, collective, seat, meeting, kernels, before))
     with f.if_(code.load("i32").eq(0), likely=True):
-        code.store(f.call("i32", "await_round", frame, grid, finished, before))
+        code.store(f.call("i32", "await_round", grid, finished, before))
     f.ret(code.load("i32"))
 
 

@@ -24,7 +24,7 @@ from axla.codegen.native.structs import (
     TASK,
 )
 from axla.codegen.straight import Ssa
-from axla.program.abi import FRAME
+from axla.program.abi import CANCELLED, FRAME
 
 _EVERYBODY = (1 << 31) - 1
 
@@ -92,18 +92,14 @@ def _leave_grid(f: Function, task: Ssa, code: Ssa) -> None:
 
 @_FUNCTIONS("await_input", "i32", "record:ptr, task:ptr")
 def _await_input(f: Function, record: Ssa, task: Ssa) -> None:
-    """Waits while the queue of another device makes an input: 0; -1: it failed; else why to stop."""
-    ready_at, flags = record.at(RECORD.offset("ready")), task.at(TASK.offset("flags"))
-    peers = task.get(TASK, "peers")
+    """Waits while the queue of another device makes an input: 0, or why to stop."""
+    ready_at, flags = record.at(RECORD.offset("ready")), task.get(TASK, "cancel")
     with f.while_loop():
         ready = ready_at.load("i32", "acquire")
         f.guard(ready.eq(READY), f.i32(0))
-        f.guard(ready.eq(FAILED), f.i32(-1))
+        f.guard(ready.eq(FAILED), f.i32(CANCELLED))  # failed_task finds it
         flag = flags.load("i32", "monotonic")
         f.guard(flag.ne(0), flag)
-        with f.if_(peers.ne(0)):
-            stop = peers.get(PEERS, "grid").at(GRID.offset("stop")).load("i32", "seq_cst")
-            f.guard(stop.ne(0), stop)
         ready_at.exchange(f.i32(PENDING), f.i32(AWAITED))
         f.call("void", "futex_wait_briefly", ready_at, f.i32(AWAITED))
     f.ret(f.i32(0))
@@ -112,7 +108,7 @@ def _await_input(f: Function, record: Ssa, task: Ssa) -> None:
 @_FUNCTIONS("run_task", "i1", "queue:ptr, task:ptr")
 def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
     """Runs a task and publishes its results; false where the process is another one now, or ends."""
-    program, flags = task.get(TASK, "program"), task.at(TASK.offset("flags"))
+    program, flags = task.get(TASK, "program"), task.get(TASK, "cancel")
     frame = f.space(f"[{FRAME.size} x i8]", 16)
     for name in ("error_step", "error_detail"):
         frame.set(FRAME, name, 0)
@@ -124,7 +120,7 @@ def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
         record = inputs.item(loop.index).load("ptr")
         found = f.call("i32", "await_input", record, task)
         with f.if_(found.ne(0), likely=False):
-            code.store(found)  # -1: failed_task finds it
+            code.store(found)
     with f.if_(f.call("i32", "task_claim", task).ne(0), likely=False):
         code.store(flags.load("i32", "monotonic"))  # of who stopped it
     forks, begin = f.glob("forks").load("i32"), f.call("i64", "now")

@@ -122,21 +122,23 @@ TASK = Struct(
     Field("ended", "i32", "1: its results are published"),
     Field("claimed", "i32", "1: it has begun, or was stopped before"),
     Field("peers", "ptr", "PEERS, or null"),
+    Field("cancel", "ptr", "frame->cancel: its flags, or with peers GRID.stop"),
 )
 
 GRID = Struct(
     "axla_grid",
     "The participants of one run in this process.",
-    Field("stop", "i32", "not 0: the run has failed, with this code"),
+    Field("stop", "i32", "frame->cancel of all; not 0: the run has failed, with this code"),
+    Field("look", "i32", "0; see LOOK"),
     Field("run_id", "i64", "of the frames of all"),
-    Field("states", "ptr", "i64 for each participant: see RUNS, ENDED, WAITS"),
+    Field("states", "ptr", "i64 for each participant: see below"),
     Field("busy", "i32", "parts of collectives that are being done, in the memory of others"),
     Field("culprit", "i32", "1 + the participant whose failure ends the run; -1: Python knows it"),
     Field("clash", "i64", "1 + the meeting to which members came for different collectives"),
 )
 
 # States of participants; n: it waits in meeting n - 1 of the grid.
-RUNS, ENDED, WAITS = 0, -1, -2
+NOT_BEGUN, ENDED, WAITS, RUNS = 0, -1, -2, -3
 
 PEERS = Struct(
     "axla_peers",
