@@ -113,7 +113,8 @@ def test_a_participant_waits_for_one_of_its_process_that_has_ended(job):
     ended = job(script, 2)
     assert "no failure" not in ended.out and ended.out.count("participants wait for ever") == 2
     said = (
-        "failed before: participants wait for ever: replica 0, partition 0 in a collective for (replica 1, "
+        "failed before: participants wait for ever: replica 0, partition 0 in all-reduce %r of "
+        "f32[4]{0} in m for (replica 1, "
     )
     assert (ended.status, len(ended.messages)) == (1, 1), ended.error
     assert f"rank 0 on {HOST}: " in ended.messages[0] and said in ended.messages[0]

@@ -32,9 +32,7 @@ class Mail:
         """Whether something was sent there."""
         return bool(self._queues.get(address))
 
-    def take(
-        self, address: Hashable, check: Callable[[], None], found: Callable[[], None] | None = None
-    ) -> Any:
+    def take(self, address: Hashable, check: Callable[[], None], found: Any = None) -> Any:
         """The oldest value that was sent; waits for one. `check` raises when that has no point any more,
         `found` is called before the value is taken.
         """

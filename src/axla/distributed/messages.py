@@ -94,8 +94,7 @@ class Post(Mail):
                 raise DeadlineExceeded(f"{about} has received nothing on channel {address[0]}", abi.DEADLINE)
             else:
                 time.sleep(PAUSE)
-        here = mine and mine[0][0] == run
-        value = mine.popleft()[1] if here else super().take(address, check, found)
+        value = mine.popleft()[1] if mine and mine[0][0] == run else super().take(address, check, found)
         if not mine:
             del letters[engine, address]
         return value

@@ -13,7 +13,7 @@ from typing import Any
 from axla.codegen.native.collectives import COLLECTIVE, MEETING, SLOT
 from axla.codegen.native.structs import ENDED, GRID, NOT_BEGUN, PEERS, QUEUE, RUNS, WAITS
 from axla.core import locks
-from axla.core.errors import Cancelled, CollectiveFailure, DeadlineExceeded
+from axla.core.errors import CollectiveFailure, DeadlineExceeded
 from axla.custom.mail import Mail
 from axla.program import abi
 from axla.program.interface import Meeting
@@ -74,8 +74,7 @@ class Grid:
 
     def stop(self, code: int) -> None:
         """Stops the run of all; the first says why."""
-        if not self.struct.stop:
-            self.struct.stop = code
+        self.struct.stop = self.struct.stop or code
 
     def failed(self, error: BaseException) -> BaseException:
         """What a participant fails with: the first failure of the run."""
@@ -104,7 +103,7 @@ class Grid:
                     steps = task.queue.struct.steps
                     if task.is_left():
                         native().sleep_briefly(task.queue.address + QUEUE.offset("steps"), steps)
-                    self.look(tasks)
+                    self.look()
         except BaseException:
             self.stop(abi.INTERRUPTED)
             for task in tasks:
@@ -117,13 +116,8 @@ class Grid:
 
     # Who waits for whom.
 
-    def look(self, tasks: Sequence[Task]) -> None:
-        """Stops the run when nobody has moved since the last look, and all wait in vain or have ended; and
-        tasks that wait for their turn, when it has failed.
-        """
-        if self.failure is not None:
-            for task in tasks:
-                task.stop(abi.CANCELLED)
+    def look(self) -> None:
+        """Stops the run when nobody has moved since the last look, and all wait in vain or have ended."""
         states, *_ = now = self._moves()
         seen, self._seen = self._seen, now
         if now != seen or RUNS in states or set(states) == {ENDED} or self.struct.stop:
@@ -139,7 +133,7 @@ class Grid:
         return tuple(self.states), visits, self.mail.moved
 
     def expire(self, name: str) -> None:
-        """Before the run of a program is stopped by its deadline: its failure says what everybody does."""
+        """Before a run, by its name, is stopped by its deadline: its failure says what everybody does."""
         states = tuple(self.states)
         if self.struct.stop or set(states) == {ENDED} or len(self._here) < len(states):
             return
@@ -159,17 +153,12 @@ class Grid:
         visits = {m: slot.visits for m, slot in zip(meeting.members, slots, strict=True)}
         absent = [m for m in visits if visits[m] < visits[participant]]
         missing = " and ".join(f"({self.name(m)})" for m in absent[:_SHOWN])
-        where = _text(slots[meeting.members.index(participant)])
-        return f"{name} in {where}" + (f" for {missing}" if absent else ""), bool(absent)
+        name += " in " + _text(slots[meeting.members.index(participant)])
+        return name + (f" for {missing}" if absent else ""), bool(absent)
 
     def name(self, participant: int) -> str:
         replica, partition = divmod(participant, self.partitions)
         return f"replica {replica}, partition {partition}"
-
-    def check(self) -> None:
-        """Cancelled when the run of all is to stop."""
-        if self.struct.stop:
-            raise Cancelled("the run stopped with that of another participant", self.struct.stop)
 
     def receive(self, participant: int, address: Any, where: str, check: Any) -> Any:
         """The oldest value that was sent to an address; waits for it."""
@@ -179,10 +168,7 @@ class Grid:
         def found() -> None:
             self.states[participant] = RUNS
 
-        try:
-            return self.mail.take(address, check, found)
-        finally:
-            found()
+        return self.mail.take(address, check, found)
 
 
 def _text(slot: Any) -> str:
@@ -216,5 +202,5 @@ def _watch() -> None:
             _watched[:] = [row for row in _watched if not all(task.struct.ended for task in row[1])]
             if not _watched:
                 return
-        for grid, tasks in list(_watched):
-            grid.look(tasks)
+        for grid, _ in list(_watched):
+            grid.look()

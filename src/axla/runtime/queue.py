@@ -171,32 +171,30 @@ class Task:
             pending = [record for record in self.records if _Record.from_address(record).ready <= PENDING]
             known = [c.cast(record.context, c.py_object).value for record in inputs]
             error = known[0].error if known else error
-            if self.grid is not None:  # all participants fail with the same
+            told = self.grid.told if self.grid is not None else []  # all participants fail with the same
+            if self.grid is not None:
                 error = self.grid.failed(error)
-                known += self.grid.told
             if not pending:  # it was stopped before its turn, or has no results
                 return
-            failure = next((one for one in known if one.error is error), None) or Failure(error, self.name)
-            if self.grid is not None:
-                self.grid.told[:] = [failure]
+            failure = next((one for one in [*known, *told] if one.error is error), None) or Failure(
+                error, self.name
+            )
+            told[:] = [failure]
             for record in pending:
                 self.loaded.native.record_publish(record, FAILED, failure)
 
     def is_left(self) -> bool:
         """Whether the run has not ended, nor was stopped before its turn."""
-        if self.struct.ended or self.over:
-            return False
-        return all(_Record.from_address(r).ready <= PENDING for r in self.records)
+        ended = self.struct.ended or self.over
+        return not ended and all(_Record.from_address(r).ready <= PENDING for r in self.records)
 
     def stop(self, code: int) -> None:
         """Sets the cancel flag; a run that has not begun fails now."""
-        loaded = self.loaded
-        if loaded is None:  # it has ended
-            return
-        if self.grid is not None and code == abi.DEADLINE:
-            self.grid.expire(loaded.interface.name)
+        grid = self.grid
+        if grid is not None and code == abi.DEADLINE:
+            grid.expire(self.name)
         self.flag.value = self.flag.value or code
-        if not native().task_claim(c.addressof(self.struct)):
+        if self.loaded is not None and not native().task_claim(c.addressof(self.struct)):
             _failed_task(self, code, 0, 0, code, 0)
             self.over = True
 

@@ -129,7 +129,6 @@ GRID = Struct(
     "axla_grid",
     "The participants of one run in this process.",
     Field("stop", "i32", "frame->cancel of all; not 0: the run has failed, with this code"),
-    Field("look", "i32", "0; see LOOK"),
     Field("run_id", "i64", "of the frames of all"),
     Field("states", "ptr", "i64 for each participant: see below"),
     Field("busy", "i32", "parts of collectives that are being done, in the memory of others"),
