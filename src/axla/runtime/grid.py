@@ -105,7 +105,6 @@ class Grid:
                         native().sleep_briefly(task.queue.address + QUEUE.offset("steps"), steps)
                     self.look()
         except BaseException:
-            self.stop(abi.INTERRUPTED)
             for task in tasks:
                 task.stop(abi.INTERRUPTED)
             raise
@@ -138,8 +137,7 @@ class Grid:
         if self.struct.stop or set(states) == {ENDED} or len(self._here) < len(states):
             return
         doing = _listed([self._doing(p, state) for p, state in enumerate(states)])
-        message = f"{name}: the deadline passed before the program ended: {doing}"
-        self.failed(DeadlineExceeded(message, abi.DEADLINE))
+        self.failed(DeadlineExceeded(f"{name}: the deadline passed before its end: {doing}", abi.DEADLINE))
 
     def _doing(self, participant: int, state: int) -> tuple[str, bool]:
         """What a participant does, and whether it waits for what is not there."""
