@@ -10,6 +10,7 @@ import axla
 import axla.distributed
 from axla.core.errors import InvalidArgument
 
+pytestmark = pytest.mark.processes
 HOST = socket.gethostname()
 DRILL = """
     import os, signal, sys, time

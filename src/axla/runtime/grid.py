@@ -79,7 +79,7 @@ class Grid:
     def failed(self, error: BaseException) -> BaseException:
         """What a participant fails with: the first failure of the run."""
         if self.failure is None:
-            self.failure = error
+            self.failure = self._clash() if self.struct.clash else error
             self.mail.failed(self.failure)
         self.struct.culprit = -1
         return self.failure
