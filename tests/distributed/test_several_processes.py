@@ -5,8 +5,11 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 import axla
 
+pytestmark = pytest.mark.processes
 SWEEP = Path(__file__).resolve().parents[2] / "scripts" / "sweep_processes"
 
 
