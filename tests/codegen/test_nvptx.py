@@ -1,4 +1,4 @@
-"""Kernels for NVIDIA GPUs: their PTX, assembled; and their results, on a GPU or on simulated threads."""
+"""Kernels for NVIDIA GPUs: their PTX, assembled; and their results, on a GPU or where PTX is executed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 import cuda_driver
 import numpy as np
 import pytest
-import simulated_gpu
 from test_operations import BINARY, UNARY
 
 import axla
@@ -28,6 +27,8 @@ from axla.kernels.plan import Plan
 from axla.program.kernels import Kernel, output_shapes, plan_kernel
 from axla.target.machine import Target
 from axla.target.nvptx import nvptx_target
+from ptx.machine import Kernels
+from ptx.memory import Memory
 
 SM90, SM80 = nvptx_target(), nvptx_target("sm_80")
 SMALL = replace(SM90, threads=64)
@@ -335,9 +336,23 @@ def check(name: str, target: Target, run) -> None:
         )
 
 
+def executed(emitted: Emitted, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+    """Launches the phases of a plan on the machine that executes PTX; `outputs` are written."""
+    memory = Memory(1 << 20, 1 << 20)
+    kernels = Kernels(llvm.emit_assembly(emitted.text, SMALL), memory)
+    arrays = [*inputs, *outputs, np.zeros(max(emitted.plan.scratch_bytes, 1), np.uint8)]
+    places = [memory.allocate(array.nbytes) or 0 for array in arrays]
+    for place, array in zip(places, inputs, strict=False):
+        memory.view(place, array.nbytes)[:] = array.reshape(-1).view(np.uint8)
+    for phase in emitted.plan.phases:
+        kernels.launch(phase.symbol, phase.count, phase.threads, places)
+    for place, array in zip(places[len(inputs) :], outputs, strict=False):
+        array.reshape(-1).view(np.uint8)[:] = memory.view(place, array.nbytes)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_simulated(name):
-    check(name, SMALL, lambda k, inputs, outputs: simulated_gpu.run(k.text, k.plan, inputs, outputs))
+def test_executed(name):
+    check(name, SMALL, executed)
 
 
 @pytest.mark.gpu

@@ -36,7 +36,8 @@ def is_tiny(inst: Instruction, limits: Limits) -> bool:
 def is_tiny_store(inst: Instruction, limits: Limits) -> bool:
     """Whether an instruction writes a few elements into a bigger array in place: a store."""
     return (
-        isinstance(inst.op, hlo.DynamicUpdateSlice)
+        limits.reads_elements
+        and isinstance(inst.op, hlo.DynamicUpdateSlice)
         and not is_tiny(inst, limits)
         and is_tiny_shape(inst.operands[1].shape, limits)
     )
@@ -137,7 +138,10 @@ def _cost(inst: Instruction, limits: Limits) -> int | None:
     cls = type(op)
     if not is_tiny_shape(inst.shape, limits):
         return None
-    if op.passes_on or op.structural or cls is hlo.Constant:
+    passes = op.passes_on or op.structural
+    if not (passes or limits.reads_elements or all(is_tiny_shape(o.shape, limits) for o in inst.operands)):
+        return None
+    if passes or cls is hlo.Constant:
         return 0
     if op.side_effect and cls is not hlo.RngGetAndUpdateState:
         return None

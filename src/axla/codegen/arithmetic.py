@@ -268,10 +268,7 @@ class Arithmetic:
 
     def any(self, mask: Reg) -> Reg:
         """Whether a lane of a mask is set, as one i1."""
-        if mask.lanes == 1:
-            return mask
-        packed = Reg(self, self.f.cast("bitcast", mask.ssa, f"i{mask.lanes}"))
-        return packed.ne(0)
+        return Reg(self, self.f.any_lane(mask.ssa))
 
     # -- sign, square root, rounding ---------------------------------------------------------------------
 

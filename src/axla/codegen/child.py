@@ -2,7 +2,8 @@
 
 One child serves many modules. It is spawned when first needed and again after it has died; what it died of is
 the reason in a CompileError. `python -m axla.codegen.child` is the child: it reads requests from its standard
-input, `u64 length | pickle of (text, target, level, room)`, and answers with `u8 kind | u64 length | bytes`.
+input, `u64 length | pickle of (function, text, target, level, room)`, and answers with `u8 kind | u64 length
+| bytes`.
 
 Room for constants does not come through the pipe: it is cut out of the object, and the parent puts the
 constants in its place. The answer is then `u64 where | object without it`.
@@ -21,6 +22,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import IO, BinaryIO
 
 from axla.core import locks
@@ -44,6 +47,10 @@ class Child:
         """The object file of an LLVM module; CompileError with target and reason when LLVM gives up."""
         return self._answer(text, target, level, None)
 
+    def emit_assembly(self, text: str, target: Target, *, level: int = 2) -> str:
+        """The assembly text of an LLVM module."""
+        return self._answer(text, target, level, None, emit="emit_assembly").decode()
+
     def emit_filled(
         self, text: str, target: Target, mark: bytes, contents: bytes, *, level: int = 2
     ) -> bytes:
@@ -53,8 +60,10 @@ class Child:
         rest = memoryview(answer)[8:]
         return b"".join((rest[:at], contents, rest[at:]))
 
-    def _answer(self, text: str, target: Target, level: int, room: tuple[bytes, int] | None) -> bytes:
-        request = pickle.dumps((text, target, level, room))
+    def _answer(
+        self, text: str, target: Target, level: int, room: tuple[bytes, int] | None, emit: str = "emit_object"
+    ) -> bytes:
+        request = pickle.dumps((emit, text, target, level, room))
         with self._lock:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
@@ -70,6 +79,8 @@ class Child:
                 self._stop()
                 raise
             self._complain(target)
+            if _is_spirv(target) and not hasattr(os, "fork"):
+                self._stop()
         if kind == _ERROR:
             raise CompileError(f"target {target.name}: {answer.decode('utf-8', 'replace')}")
         return answer
@@ -159,25 +170,55 @@ def _end_with_parent() -> None:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answers requests until there are no more, or until the parent has ended."""
-    from axla.codegen import llvm
-
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
             (size,) = struct.unpack("<Q", _exactly(requests, 8))
         except EOFError:
             return
-        text, target, level, room = pickle.loads(_exactly(requests, size))
-        try:
-            image = llvm.emit_object(text, target, level=level)
-            kind, parts = _OBJECT, [memoryview(image)] if room is None else _without_room(image, *room)
-        except Exception as error:  # everything is the parent's to report
-            kind, parts = _ERROR, [memoryview(str(error).encode())]
-        answers.write(struct.pack("<BQ", kind, sum(map(len, parts))))
-        for part in parts:
-            answers.write(part)
-        answers.flush()
-        image = parts = b""  # not kept until the next request
+        emit, text, target, level, room = pickle.loads(_exactly(requests, size))
+        work = partial(_answer, answers, emit, text, target, level, room)
+        if _is_spirv(target) and hasattr(os, "fork"):
+            _apart(work)
+        else:
+            work()
+
+
+def _answer(
+    answers: BinaryIO, emit: str, text: str, target: Target, level: int, room: tuple[bytes, int] | None
+) -> None:
+    """Writes what LLVM makes of a module: an object or assembly, in pieces, or an error."""
+    from axla.codegen import llvm
+
+    try:
+        made = getattr(llvm, emit)(text, target, level=level)
+        image = made.encode() if isinstance(made, str) else made
+        kind, parts = _OBJECT, [memoryview(image)] if room is None else _without_room(image, *room)
+    except Exception as error:  # everything is the parent's to report
+        kind, parts = _ERROR, [memoryview(str(error).encode())]
+    answers.write(struct.pack("<BQ", kind, sum(map(len, parts))))
+    for part in parts:
+        answers.write(part)
+    answers.flush()
+
+
+def _is_spirv(target: Target) -> bool:
+    """Whether LLVM remembers modules of a target."""
+    return target.triple.startswith("spirv")
+
+
+def _apart(work: Callable[[], None]) -> None:
+    """Works in a fork, which ends: LLVM for SPIR-V remembers types of the modules before, which are gone."""
+    from axla.codegen import llvm
+
+    llvm.initialise()
+    fork = os.fork()
+    if not fork:
+        work()
+        os._exit(0)
+    _, status = os.waitpid(fork, 0)
+    if status:
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
 def _without_room(image: bytes, mark: bytes, size: int) -> list[memoryview]:

@@ -54,6 +54,14 @@ class Distribution:
         f = self.f
         return f.load("ptr", f.gep("ptr", f.params["args"], f.const("i64", slot)), 8, readonly=True)
 
+    def handed(self) -> dict[str, Ssa]:
+        """Pointers, by names of parameters, by which functions that the kernel calls find its buffers."""
+        return {name: self.f.params[name] for name in ("frame", "args")}
+
+    def inside(self, f: Function) -> Distribution:
+        """In a function that is handed them."""
+        return Distribution(f)
+
     def start(self, low: Ssa, step: int) -> Ssa:
         """Where this thread begins in indices from `low` on of which each thread takes `step` in turn."""
         return low

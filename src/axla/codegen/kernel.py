@@ -16,6 +16,7 @@ from axla.codegen.element import Elements, reshape_index
 from axla.codegen.function import Function, Loop, Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.nvptx import Block
+from axla.codegen.spirv import SpirvModule, WorkGroup
 from axla.codegen.value import Value, Values
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
@@ -48,8 +49,8 @@ class KernelWriter:
         self._scratch_slot = first + len(self.outputs)
 
     def inside(self, f: Function) -> KernelWriter:
-        """A writer of another function, which has the kernel's frame and arguments."""
-        return KernelWriter(Distribution(f), self.kernel, self.target, self.phase)
+        """A writer of another function, which is handed the kernel's buffers."""
+        return KernelWriter(self.share.inside(f), self.kernel, self.target, self.phase)
 
     def _array(self, slot: int, shape: Shape, readonly: bool) -> Array:
         if shape.size > LARGEST_32_BIT and self.f.module.index_type == "i32":
@@ -136,12 +137,19 @@ def _read_only(kernel: Kernel) -> list[bool]:
     return [number not in shared for number in range(len(kernel.computation.parameters))]
 
 
+def device_module(target: Target) -> Module:
+    """An empty module for kernels that are launched."""
+    return (SpirvModule if target.form.format == "spirv" else Module)(target.index_type)
+
+
 def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
     """Writes a kernel's functions into the module: one for each phase."""
     plan, kind = kernel.plan, kind_planned_as(type(kernel.plan))
     written = [False] * len(output_shapes(kernel.computation))
     for number, phase in enumerate(plan.phases):
-        if target.launched:
+        if isinstance(module, SpirvModule):
+            share = WorkGroup(module, phase.symbol, [*_read_only(kernel), *written], phase.threads)
+        elif target.launched:
             share = Block(module, phase.symbol, [*_read_only(kernel), *written], phase.threads)
         else:
             share = Distribution(kernel_function(module, phase.symbol, target))

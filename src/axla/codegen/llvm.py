@@ -92,7 +92,9 @@ def parse(text: str, target: Target, *, level: int = 2) -> tuple[binding.ModuleR
 
 
 def emit_object(text: str, target: Target, *, level: int = 2) -> bytes:
-    """The object file of an LLVM module."""
+    """The object file of an LLVM module; of NVIDIA GPUs PTX text."""
+    if target.form.format == "ptx":
+        return emit_assembly(text, target, level=level).encode()
     with LOCK:
         module, found = parse(text, target, level=level)
         return found.emit_object(module)

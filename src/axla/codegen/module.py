@@ -18,6 +18,7 @@ class Module:
         self.functions: dict[str, str] = {}
         self.attributes: dict[str, int] = {}
         self.outlined: dict[str, str] = {}  # shared internal functions and their result types
+        self.has_bit_masks = True  # lanes of truth values are the bits of an integer
         self.in_process = True  # its code is run by the glue of this process, whose parallel_for polls
 
     def declare(self, name: str, signature: str) -> None:

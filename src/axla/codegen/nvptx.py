@@ -17,6 +17,17 @@ WARP = 32
 _INTEGER_OF = {"float": "i32", "double": "i64"}
 
 
+class Handed(Distribution):
+    """A function that is handed the buffers of a kernel."""
+
+    def __init__(self, f: Function, slots: Sequence[str]):
+        super().__init__(f)
+        self._slots = slots
+
+    def argument(self, slot: int) -> Ssa:
+        return self.f.params[self._slots[slot]]
+
+
 class Block(Distribution):
     """`void name(ptr buffers..., ptr scratch)`: block b runs step b."""
 
@@ -52,6 +63,12 @@ class Block(Distribution):
 
     def argument(self, slot: int) -> Ssa:
         return self.f.params[self._slots[slot]]
+
+    def handed(self) -> dict[str, Ssa]:
+        return {name: self.argument(slot) for slot, name in enumerate(self._slots)}
+
+    def inside(self, f: Function) -> Distribution:
+        return Handed(f, self._slots)
 
     def start(self, low: Ssa, step: int) -> Ssa:
         if self.threads == 1:
@@ -130,15 +147,20 @@ class Block(Distribution):
 
     def _shared_array(self, kind: str, count: int) -> Ssa:
         """The address of `count` elements in the block's shared memory, of their own."""
+        name = self._shared_name(kind, count)
+        return self.f.anywhere("ptr", f"addrspacecast (ptr addrspace(3) @{name} to ptr)")
+
+    def _shared_name(self, kind: str, count: int) -> str:
+        """A global of the block's shared memory."""
         name = f"{self.f.name}_shared{self._shared}"
         self._shared += 1
         kind = _memory(kind)
         self.f.module.globals[name] = (
             f"@{name} = internal addrspace(3) global [{count} x {kind}] poison, align {_bytes(kind)}"
         )
-        return self.f.anywhere("ptr", f"addrspacecast (ptr addrspace(3) @{name} to ptr)")
+        return name
 
-    def _shared_load(self, array: Ssa, kind: str, number: int) -> Ssa:
+    def _shared_load(self, array: Ssa, kind: str, number: Ssa | int) -> Ssa:
         f, stored = self.f, _memory(kind)
         found = f.load(stored, f.gep(stored, array, number), _bytes(stored))
         return f.cast("trunc", found, kind)

@@ -124,7 +124,7 @@ class Lowering:
 def lowering(m: Arithmetic) -> Lowering | None:
     """The replacements for a machine; None where it lacks nothing."""
     target = m.target
-    complete = target.has_double and target.has_division and target.has_wide_division
+    complete = target.has_double and target.has_division and target.has_wide_division and target.has_maximum
     return None if complete else Lowering(m)
 
 

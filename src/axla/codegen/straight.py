@@ -370,6 +370,23 @@ class Code:
             (a, b),
         )
 
+    def any_lane(self, mask: Ssa) -> Ssa:
+        """Whether a lane of a mask is set, as one i1."""
+        lanes = lane_count(mask.type)
+        if lanes == 1:
+            return mask
+        if self.module.has_bit_masks:
+            return self.icmp("ne", self.cast("bitcast", mask, f"i{lanes}"), 0)
+        kind = vector("i8", lanes)
+        flags = self.select(mask, self.const(kind, 1), self.zero(kind))
+        if lanes <= 8:
+            return self.icmp("ne", self.cast("bitcast", flags, f"i{8 * lanes}"), 0)
+        words = self.cast("bitcast", flags, vector("i64", lanes // 8))
+        found = self.extract(words, 0)
+        for word in range(1, lanes // 8):
+            found = self.binary("or", found, self.extract(words, word))
+        return self.icmp("ne", found, 0)
+
     def lanes_constant(self, type_: str, values: Sequence[int]) -> Ssa:
         element = element_type(type_)
         return self.anywhere(type_, "<" + ", ".join(f"{element} {v}" for v in values) + ">")

@@ -110,6 +110,10 @@ INDEX_TYPES = {"i32": S32, "i64": S64}
 """The element type that an index register has."""
 
 _SIGNED_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "sge", "GT": "sgt", "LE": "sle", "LT": "slt"}
+_PRED_ORDER: dict[str, Callable[[Reg, Reg], Reg]] = {  # not every LLVM orders vectors of truth values
+    "GT": lambda a, b: a & ~b, "GE": lambda a, b: a | ~b,
+    "LT": lambda a, b: ~a & b, "LE": lambda a, b: ~a | b,
+}  # fmt: skip
 _UNSIGNED_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "uge", "GT": "ugt", "LE": "ule", "LT": "ult"}
 _FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
 
@@ -433,6 +437,8 @@ class Values:
     def _ordered(self, direction: str, x: Ssa, y: Ssa, dtype: DType) -> Reg:
         if dtype.is_float:
             return self.m.compare(_FLOAT_PREDICATE[direction], self.m.reg(x), self.m.reg(y))
+        if dtype.is_pred and direction in _PRED_ORDER:
+            return _PRED_ORDER[direction](self.m.reg(x), self.m.reg(y))
         predicates = _SIGNED_PREDICATE if dtype.is_signed else _UNSIGNED_PREDICATE
         return self.m.reg(self.f.icmp(predicates[direction], x, y))
 

@@ -142,6 +142,16 @@ class Flags:
         False, doc="Print time, instructions before and after, and firings per rule of every pass."
     )
     trace: str = flag("", doc="File for a trace of passes and code generation, in Chrome's JSON format.")
+    cuda: str = flag(
+        "",
+        doc="File of the CUDA driver's library that the backend `cuda` loads. By default `libcuda.so.1`. "
+        "Read when the backend is first used.",
+    )  # fmt: skip
+    opencl: str = flag(
+        "",
+        doc="File of the OpenCL library that the backend `opencl` loads: a loader, or the driver itself. By "
+        "default `libOpenCL.so.1`, then what pip put beside this Python. Read when it is first used.",
+    )  # fmt: skip
 
 
 FIELDS: dict[str, dataclasses.Field] = {f.name: f for f in dataclasses.fields(Flags)}

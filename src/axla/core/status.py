@@ -50,7 +50,7 @@ del CLASSES[Status.OK]
 
 # Return codes of compiled programs. One from FIRST_MESSAGE on is an index into the program's own messages.
 OK, CANCELLED, DEADLINE, INTERRUPTED, OUT_OF_MEMORY, CUSTOM_CALL, COLLECTIVE = range(7)
-WRONG_FRAME, INTERNAL, NO_BATCH = 7, 8, 9
+WRONG_FRAME, INTERNAL, NO_BATCH, DEVICE = 7, 8, 9, 10
 NO_FILE, DAMAGED_FILE, OTHER_FILE = 64, 65, 66
 FIRST_MESSAGE = 1000
 
@@ -81,6 +81,8 @@ FRAME_ERRORS: dict[int, FrameError] = {
     INTERNAL: _row("internal", "the generated code met a state that cannot be", _FAILURE, Status.INTERNAL),
     NO_BATCH: _row("no_batch", "no function was compiled for this number of rows",
         _FAILURE, Status.UNIMPLEMENTED),
+    DEVICE: _row("device", "a device, or its driver, reported an error",
+        _FAILURE, Status.UNAVAILABLE),
     NO_FILE: _row("no_file", "the file cannot be opened or read, or there is no memory for it",
         _FAILURE, Status.NOT_FOUND),
     DAMAGED_FILE: _row("damaged_file", "the file is not a safetensors file, or its contents have changed",

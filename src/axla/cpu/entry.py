@@ -6,7 +6,7 @@ are slices of the frame's memory, updated in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import AnyIndex
@@ -34,6 +34,11 @@ def emit_entry(module: Module, program: Program, target: Target, name: str = ENT
 
 
 class Entry(Places):
+    @property
+    def writers(self) -> Mapping[type, Callable]:
+        """What writes each kind of steps."""
+        return STEPS
+
     def emit(self) -> None:
         f = self.f
         self.kernels = {kernel.name: kernel for kernel in self.program.kernels}
@@ -44,7 +49,7 @@ class Entry(Places):
 
     def steps(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            write = STEPS.get(type(step))
+            write = self.writers.get(type(step))
             if write is None:
                 raise UnsupportedError(f"{self.program.name}: no CPU runs a {type(step).__name__}")
             write(self, step)

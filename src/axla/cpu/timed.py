@@ -69,7 +69,7 @@ def timed_program(module: HloModule, target: Target) -> tuple[Packed, list[Row]]
         entry = TimedEntry(code, program, target, ENTRY)
         entry.emit()
         kernels = {kernel.name: kernel for kernel in program.kernels}
-        rows.extend(_row(step, kernels) for _, step in entry.rows.values())
+        rows.extend(row_of(step, kernels) for _, step in entry.rows.values())
 
     constants: dict[Literal, int] = {}
     program = compile_program(module, target, constants)
@@ -83,7 +83,8 @@ def _is_worth_a_reading(step: Step) -> bool:
     return isinstance(step, work) or any(map(_is_worth_a_reading, nested_steps(step)))
 
 
-def _row(step: Step, kernels: dict) -> Row:
+def row_of(step: Step, kernels: dict) -> Row:
+    """What a profile says of a step."""
     if isinstance(step, CopyStep):
         return Row(step.source.name, "copy", 2 * step.source.shape.byte_size)
     location = str(step.location or "")

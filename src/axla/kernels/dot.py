@@ -269,7 +269,11 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
         found,
         lhs_bytes=aligned(tile.rows * found.lhs_stride * size) if pack_lhs else 0,
         rhs_bytes=aligned(unit_columns * depth * size) if pack_rhs else 0,
-        prefetch=pack_rhs and not small and not spec.rhs_transposed and tile.lanes > 1,
+        prefetch=pack_rhs
+        and not target.launched
+        and not small
+        and not spec.rhs_transposed
+        and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k else 0,
     )
 

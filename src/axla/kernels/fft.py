@@ -187,8 +187,8 @@ def _placed(name: str, axes: list[Axis], tables: _Tables, dtype: DType, op: Fft,
     middle = buffers = aligned(tables.size)
     if op.fft_type is FftType.IRFFT and len(axes) > 1:
         buffers += aligned(2 * size * dtype.itemsize)
-    phases = [Phase(f"{name}.tables", 1, 1, False)] if tables.size else []
-    phases += [Phase(f"{name}.axis{n}", axis.pieces, 1, axis.pieces > 1) for n, axis in enumerate(axes)]
+    phases = [Phase(f"{name}_tables", 1, 1, False)] if tables.size else []
+    phases += [Phase(f"{name}_axis{n}", axis.pieces, 1, axis.pieces > 1) for n, axis in enumerate(axes)]
     scale = 1.0 / prod(op.fft_length) if inverse else 1.0
     found = FftPlan(dtype, inverse, tuple(axes), middle, buffers, scale, phases=tuple(phases))
     most = max((axis.pieces * found.piece_bytes(axis) for axis in axes), default=0)

@@ -106,8 +106,8 @@ def widest(computation: Computation) -> DType:
     return max((shape.dtype for shape in shapes if isinstance(shape, Shape)), key=_width)
 
 
-def _width(dtype: DType) -> int:
-    return max(dtype.real.bits, 32) if dtype.is_inexact else dtype.bits
+def _width(dtype: DType) -> tuple[int, bool]:
+    return max(dtype.real.bits, 32) if dtype.is_inexact else dtype.bits, dtype.is_complex
 
 
 def lines_per_piece(lines: int, cost: int, limits: Limits) -> int:

@@ -22,6 +22,7 @@ from axla.core.status import CANCELLED as CANCELLED
 from axla.core.status import COLLECTIVE as COLLECTIVE
 from axla.core.status import CUSTOM_CALL as CUSTOM_CALL
 from axla.core.status import DEADLINE as DEADLINE
+from axla.core.status import DEVICE as DEVICE
 from axla.core.status import FIRST_MESSAGE, FRAME_ERRORS
 from axla.core.status import INTERRUPTED as INTERRUPTED
 from axla.core.status import OK as OK

@@ -37,6 +37,8 @@ class Allocation:
 
     @property
     def name(self) -> str:
+        if self.space is MemorySpace.HOST:
+            return "host"
         if self.kind in (AllocationKind.CONSTANTS, AllocationKind.WORKSPACE):
             return str(self.kind)
         return f"{self.kind}{self.number}"

@@ -57,15 +57,25 @@ def slow_call(
     return call.with_flag(flag, *given) if flag else call(*given)
 
 
-def converted(interface: Interface, arguments: Sequence[object], number: int = 0) -> list[Array | np.ndarray]:
-    """The arguments of a participant, by its number, as native code takes them."""
+def converted(
+    interface: Interface, arguments: Sequence[object], number: int = 0, here: bool = True
+) -> list[Array | np.ndarray]:
+    """The arguments of a participant, by its number, as native code takes them; `here`: in memory of the
+    host. Donated ones that were copied to it are gone.
+    """
     check_count(interface, len(arguments))
     check_donation(interface, arguments, interface.donated)
     first = number * len(arguments)
-    return [
+    found = [
         convert(interface, first + index, spec, argument)
         for index, (spec, argument) in enumerate(zip(interface.parameters, arguments, strict=True))
     ]
+    for index, array in enumerate(found):
+        if here and isinstance(array, Array) and array.elsewhere:
+            found[index] = array.to_numpy()
+            if index in interface.donated:
+                array.delete()
+    return found
 
 
 def check_count(interface: Interface, count: int) -> None:

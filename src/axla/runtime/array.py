@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes as c
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,9 @@ class Array:
     """An array on a device. Make one with `axla.device_put`; programs return them."""
 
     __slots__ = ()
+
+    elsewhere: ClassVar[bool] = False
+    """Whether it lies in memory that code of this machine does not read."""
 
     if TYPE_CHECKING:
         _record: int  # address of the RECORD, 0 when deleted

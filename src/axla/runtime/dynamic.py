@@ -19,11 +19,15 @@ from axla.runtime.array import Array, device_put
 class DynamicCall:
     """Stands for the native call of such a program: arrays of actual sizes in and out."""
 
-    __slots__ = ("_call", "_interface", "_parameter_sizes", "_result_sizes", "_dynamic", "_donated")
+    __slots__ = ("_call", "_interface", "_put", "_parameter_sizes", "_result_sizes", "_dynamic", "_donated")
 
-    def __init__(self, call: Any, interface: Interface) -> None:
+    def __init__(
+        self, call: Any, interface: Interface, put: Callable[[Any, int], Array] = device_put
+    ) -> None:
+        """`put` makes an array of results, where their memory is."""
         self._call = call
         self._interface = interface
+        self._put = put
         self._parameter_sizes = sizes_of(interface.parameters)
         self._result_sizes = sizes_of(interface.results)
         self._dynamic = tuple(dict.fromkeys(size.leaf for size in self._parameter_sizes))
@@ -87,7 +91,12 @@ class DynamicCall:
         for size in self._result_sizes:
             bound = dims[size.leaf][size.dimension]
             dims[size.leaf][size.dimension] = max(0, min(int(found[size.number].to_numpy()), bound))
-        return [_cut(array, tuple(wanted)) for array, wanted in zip(found, dims, strict=False)]
+        return [self._cut(array, tuple(wanted)) for array, wanted in zip(found, dims, strict=False)]
+
+    def _cut(self, array: Array, dims: tuple[int, ...]) -> Array:
+        if array.shape == dims:
+            return array
+        return self._put(array.to_numpy()[tuple(map(slice, dims))], array.device)
 
 
 def _padded(array: Array | np.ndarray, bounds: tuple[int, ...]) -> Array:
@@ -98,9 +107,3 @@ def _padded(array: Array | np.ndarray, bounds: tuple[int, ...]) -> Array:
     whole = np.zeros(bounds, values.dtype)
     whole[tuple(map(slice, values.shape))] = values
     return device_put(whole)
-
-
-def _cut(array: Array, dims: tuple[int, ...]) -> Array:
-    if array.shape == dims:
-        return array
-    return device_put(array.to_numpy()[tuple(map(slice, dims))], array.device)

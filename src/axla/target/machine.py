@@ -54,6 +54,8 @@ class Limits:
     line_block: int = 500  # values in a row before the code polls, which ends a basic block
     pieces: int = 64  # of a concatenation that is one kernel
 
+    reads_elements: bool = True  # registers are filled from, and stored into, bigger arrays in memory
+
     # What a kernel is built around
     inner_row: int = 8  # a row this short is one strided load per lane of neighbouring rows
     inner_column: int = 32  # a column this short is unrolled in registers
@@ -89,7 +91,7 @@ class Limits:
 class ObjectForm:
     """How object files of a machine are made. `attributes`: LLVM's, of every function of a module."""
 
-    format: str = "elf"  # elf, coff, macho or wasm
+    format: str = "elf"  # elf, coff, macho or wasm; spirv; ptx, which is text
     pointer_bytes: int = 8
     abi: str = ""  # LLVM's name, where the triple does not say it
     relocation: str = "pic"
@@ -112,12 +114,14 @@ class Target:
     index_type: str = "i64"  # LLVM type of index arithmetic, `i64` or `i32`
     vector_bytes: int = 16
     max_lanes: int = 64
+    most_elements: int = 1 << 16  # of a vector of LLVM's; the parts of complex numbers count
     has_fma: bool = False  # else `llvm.fma` is a library call: never emitted
     has_rounding: bool = False  # floor, ceil, trunc and roundeven
     has_half_conversion: bool = False  # f32 to and from f16
     has_division: bool = True  # of 32-bit integers
     has_wide_division: bool = True  # of 64-bit integers, which are made from and into floats, too
     has_double: bool = True  # f64 arithmetic
+    has_maximum: bool = True  # of floats, also minimum, where NaN wins
     has_fast_gather: bool = False
     has_masked: bool = False  # masked loads and stores cost about as much as plain ones (AVX-512, SVE)
     blocks_products: bool = True  # the matrix multiplication generator serves it; elsewhere a dot is a loop
@@ -140,7 +144,8 @@ class Target:
         """
         bits = widest.real.bits
         width = max(bits, 32) if widest.is_inexact else max(bits, 8)
-        return max(1, min(self.max_lanes, self.vector_bytes * 8 // width))
+        most = min(self.max_lanes, self.most_elements // 2 if widest.is_complex else self.most_elements)
+        return max(1, min(most, self.vector_bytes * 8 // width))
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # Target says what is equal, and hashes it fast

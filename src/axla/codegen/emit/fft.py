@@ -192,19 +192,23 @@ class _Lines:
         count = axis.length // 2 + 1 if axis.kind == ("real" if result else "half") else axis.points
         return _Pairs(values, self.whole, element_address(f, array, self.whole, f.mul(outer, count))), count
 
+    def lanes(self, count: int) -> int:
+        """Of vectors of complex numbers, where there are `count`."""
+        return fitting(self.k.target.lanes(C128 if self.dtype is F64 else C64), count)
+
     def run(self, count: int, body: Callable[[Ssa, int], None], first: int = 0) -> None:
         """`body(start, lanes)` for vectors that cover [first, first + count); the last one may overlap."""
         f = self.f
         if count <= 0:
             return
-        lanes = fitting(self.k.target.lanes(self.dtype), count)
+        lanes = self.lanes(count)
         with f.loop(first, first + count, lanes) as loop:
             body(least(f, loop.index, first + count - lanes, needed=count % lanes != 0), lanes)
 
     def columns(self, column: Ssa, body: Callable[[Ssa, int], None]) -> None:
         """`body(column of the strip, lanes)` for the columns that there are; never twice for one."""
         f, axis = self.f, self.axis
-        lanes = fitting(self.k.target.lanes(self.dtype), axis.width)
+        lanes = self.lanes(axis.width)
         count = f.smin(f.sub(axis.inner, column), axis.width)
         whole = f.mul(f.udiv(count, lanes), lanes)
         with f.loop(0, whole, lanes) as loop:

@@ -85,7 +85,7 @@ class Tiles(Product):
         )  # fmt: skip
         if self.finishes:
             self._emit_finish()
-        f.attributes, f.polls = LOOPS, cut.calls > 1
+        f.attributes, f.polls = LOOPS, cut.calls > 1 and "frame" in f.params
         if cut.scratch_bytes:
             self.lhs_pack = self.k.scratch_of_call(cut.region_bytes)
             self.rhs_pack = f.gep("i8", self.lhs_pack, cut.lhs_bytes)
@@ -232,7 +232,8 @@ class Tiles(Product):
         corner = f.gep(self.element, self.buffer, f.add(skipped, f.sub(place.col, place.col_start)))
         rows = f.smin(f.sub(spec.m, place.row), tile.rows)
         cols = f.smin(f.sub(spec.n, place.col), tile.columns)
-        args = [f.params["frame"], f.params["args"], corner, block.batch, place.row, rows, place.col, cols]
+        handed = self.k.share.handed().values()
+        args = [*handed, corner, block.batch, place.row, rows, place.col, cols]
         if self.split:
             row, col, base = place.row, place.col, block.out
             if not self.direct:
@@ -246,7 +247,7 @@ class Tiles(Product):
         """`finish`: adds earlier sums to the new part of a tile, then gives it away or keeps it for later."""
         module, tile = self.f.module, self.tile
         kind = module.index_type
-        params = [("ptr", "frame"), ("ptr", "args"), ("ptr", "tile")]
+        params = [("ptr", name) for name in (*self.k.share.handed(), "tile")]
         params += [(kind, name) for name in ("batch", "row", "rows", "col", "cols")]
         if self.split:
             params += [("ptr", "partial"), ("i1", "add"), ("i1", "done")]

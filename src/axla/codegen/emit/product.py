@@ -88,7 +88,7 @@ class Product(Sums):
         k.f.polls = False  # calls are short; in tiles, which may be long, the loops that matter poll
 
     def inside(self, f: Function) -> Product:
-        """The same in another function, which has the kernel's frame and arguments."""
+        """The same in another function, which is handed the kernel's buffers."""
         return Product(self.k.inside(f), self.plan)
 
     def units(self) -> AbstractContextManager[Loop]:

@@ -117,7 +117,7 @@ class _Selection:
             with f.loop(self.count, whole, lanes) as loop:
                 worst = f.cast("trunc", f.binary("lshr", self.at(f.index(0)), f.const("i64", 32)), "i32")
                 better = values.compare("GT", self.key(loop.index, lanes), Value(U32, 1, (worst,)))
-                some = f.icmp("ne", f.cast("bitcast", better.ssa, f"i{lanes}"), f.const(f"i{lanes}", 0))
+                some = f.any_lane(better.ssa)
                 with (
                     f.if_(some),
                     f.loop(loop.index, f.add(loop.index, lanes), 1, nonempty=True) as inner,

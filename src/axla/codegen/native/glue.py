@@ -30,13 +30,15 @@ class Glue:
         """A glue function as a ctypes function that keeps the interpreter lock (glue relies on it)."""
         return c.PYFUNCTYPE(result, *parameters)(self.addresses[name])
 
-    def extended(self, emit: Callable[[Module], None]) -> dict[str, int]:
+    def extended(
+        self, emit: Callable[[Module], None], known: Mapping[str, int] = MappingProxyType({})
+    ) -> dict[str, int]:
         """The addresses of further functions, which `emit` adds to a module of their own; they may call
-        those that are exported here.
+        those that are exported here, and those whose addresses are `known`.
         """
         m = Module(platform.machine())
         emit(m)
-        return _link(m, self.addresses)
+        return _link(m, {**self.addresses, **known})
 
     def variable(self, name: str, kind: type = c.c_void_p):
         """A glue variable, to read and to set through `.value`."""

@@ -59,7 +59,7 @@ def _record_forget(f: Function, record: Ssa) -> None:
         f.call("void", "PyGILState_Release", state)
 
 
-@_FUNCTIONS("now", "i64")
+@_FUNCTIONS("now", "i64", exported=True)
 def _now(f: Function) -> None:
     """Nanoseconds of the monotonic clock."""
     time = f.space("[2 x i64]")

@@ -1,0 +1,127 @@
+"""OpenCL devices: how a work-group runs a step of a kernel, and its code as SPIR-V.
+
+A work-item has one lane. A work-group runs one step of the kernel's outer index space, the one of its number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.nvptx import Block, _bytes, _memory
+from axla.codegen.types import float_text
+from axla.codegen.value import Group, Join, Value
+
+_GENERIC, _GLOBAL, _LOCAL = 4, 1, 3  # address spaces
+_POINTER = re.compile(r"\bptr\b(?! addrspace\()")
+_STACK = re.compile(r"^  (%\w+) = alloca (.*)$", re.M)
+_CONSTANT = re.compile(r"^@([\w.]+) = (?:private|internal) unnamed_addr constant")
+_FROM_PRED = re.compile(r"uitofp <(\d+) x i1> (\S+) to (<\d+ x (\w+)>)")
+_LOCAL_MEMORY = 1
+_FAN = 8
+"""Work-items whose values one work-item joins, between two barriers."""
+
+
+class SpirvModule(Module):
+    """A module whose pointers are generic: they may point into any memory."""
+
+    def __init__(self, index_type: str):
+        super().__init__(index_type)
+        self.has_bit_masks = False
+
+    def text(self) -> str:
+        """The module as LLVM text. Stack and constants have address spaces of their own, and are cast."""
+        casts = r"  \1.own = alloca \2\n  \1 = addrspacecast ptr addrspace(0) \1.own to ptr"
+        constants = [m[1] for m in map(_CONSTANT.match, self.globals.values()) if m]
+        for name in constants:
+            self.globals[name] = self.globals[name].replace(" constant", f" addrspace({_GLOBAL}) constant", 1)
+        self.functions = {name: _with_constants(body, constants) for name, body in self.functions.items()}
+        text = _FROM_PRED.sub(_selected, _STACK.sub(casts, super().text()))
+        return _POINTER.sub(f"ptr addrspace({_GENERIC})", text)
+
+
+def _selected(found: re.Match[str]) -> str:
+    """Floats from truth values: LLVM makes a choice between integers of it whose type is wrong."""
+    lanes, value, kind, element = found.groups()
+    one = f"splat ({element} {float_text(element, 1.0)})"
+    return f"select <{lanes} x i1> {value}, {kind} {one}, {kind} zeroinitializer"
+
+
+def _with_constants(body: str, constants: Sequence[str]) -> str:
+    """A function whose uses of constants are of pointers to any memory."""
+    casts = ["entry:"]
+    for name in constants:
+        if f"ptr @{name}," in body:
+            body = body.replace(f"ptr @{name},", f"ptr %{name},")
+            casts.append(f"  %{name} = addrspacecast ptr addrspace({_GLOBAL}) @{name} to ptr")
+    return body.replace("entry:", "\n".join(casts), 1)
+
+
+class WorkGroup(Block):
+    """`void name(global ptr buffers..., global ptr scratch)`: work-group b runs step b."""
+
+    def __init__(self, module: Module, name: str, read_only: Sequence[bool], threads: int):
+        self.threads = threads
+        self._slots = names = [f"buffer{slot}" for slot in range(len(read_only))] + ["scratch"]
+        self.f = Function(
+            module, name, "void", [(f"ptr addrspace({_GLOBAL})", name) for name in names],
+            linkage="spir_kernel", attributes='nounwind "no-builtins"',
+        )  # fmt: skip
+        self._buffers = [self._generic(_GLOBAL, f"%{name}") for name in names]
+        self._step = self._number("get_group_id")
+        self._behind = self.f.add(self._step, 1)
+        self.thread = self._number("get_local_id")
+        self._shared = 0
+
+    def _generic(self, space: int, name: str) -> Ssa:
+        """A pointer of an address space as one to any memory."""
+        return self.f.pure("ptr", f"addrspacecast ptr addrspace({space}) {name} to ptr", ())
+
+    def _number(self, what: str) -> Ssa:
+        symbol = f"_Z{len(what)}{what}j"
+        self.f.module.declare(symbol, f"declare spir_func i64 @{symbol}(i32)")
+        found = self.f.pure("i64", f"call spir_func i64 @{symbol}(i32 0)", ())
+        return self.f.cast("trunc", found, self.f.module.index_type)
+
+    def argument(self, slot: int) -> Ssa:
+        return self._buffers[slot]
+
+    def combine(self, values: Group, join: Join) -> Group:
+        """Of every few work-items one value, through local memory, until there is one."""
+        distance = 1
+        while distance < self.threads:
+            fan = min(_FAN, self.threads // distance)
+            values = self._joined(values, join, distance, fan)
+            distance *= fan
+        return values
+
+    def _joined(self, values: Group, join: Join, distance: int, fan: int) -> Group:
+        """The values of `fan` work-items that are `distance` apart, which are equal among so many."""
+        f = self.f
+        places = [[(x, self._shared_array(x.type, self.threads)) for x in v.parts] for v in values]
+        for x, array in (pair for part in places for pair in part):
+            kind = _memory(x.type)
+            f.store(f.cast("zext", x, kind), f.gep(kind, array, self.thread), _bytes(kind))
+        f.module.declare("_Z7barrierj", "declare spir_func void @_Z7barrierj(i32) #0")
+        f.line(f"call spir_func void @_Z7barrierj(i32 {_LOCAL_MEMORY})")
+        first = f.mul(f.udiv(self.thread, distance * fan), distance * fan)
+        held = [
+            tuple(
+                Value(
+                    v.dtype,
+                    1,
+                    tuple(self._shared_load(array, x.type, f.add(first, n * distance)) for x, array in part),
+                )
+                for v, part in zip(values, places, strict=True)
+            )
+            for n in range(fan)
+        ]
+        while len(held) > 1:
+            held = [join(held[n], held[n + 1]) for n in range(0, len(held), 2)]
+        return held[0]
+
+    def _shared_array(self, kind: str, count: int) -> Ssa:
+        """The address of `count` elements in the work-group's local memory, of their own."""
+        name = self._shared_name(kind, count)
+        return self._generic(_LOCAL, f"@{name}")

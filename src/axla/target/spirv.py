@@ -1,0 +1,33 @@
+"""Devices of OpenCL that take SPIR-V: what plans and emitters may assume about one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from axla.target.machine import Caches, Limits, ObjectForm, Target
+
+MOST_LANES = 16
+"""Of OpenCL's vectors."""
+
+
+def spirv_target(threads: int = 64) -> Target:
+    """An OpenCL device whose work-groups have this many work-items at most, each with one lane."""
+    return Target(
+        "spirv64", "spirv64-unknown-unknown", "",
+        vector_bytes=4, max_lanes=1, threads=threads, launched=True, blocks_products=False, registers=64,
+        limits=Limits(step_cost=0, reads_elements=False), has_fma=True, has_rounding=True,
+        has_half_conversion=True, has_maximum=False, caches=Caches(32 << 10, 1 << 20),
+        form=ObjectForm(format="spirv"),
+    )  # fmt: skip
+
+
+def spirv_cpu_target(lanes: int) -> Target:
+    """An OpenCL device that is a CPU with vectors of so many floats.
+
+    What runs there beside each other are work-groups: one work-item with vectors has no barriers to wait at.
+    """
+    return replace(
+        spirv_target(1), name="spirv64-cpu", vector_bytes=4 * min(lanes, MOST_LANES), max_lanes=MOST_LANES,
+        most_elements=MOST_LANES, blocks_products=True, registers=32 if lanes >= MOST_LANES else 16,
+        unroll=(2, 8), limits=Limits(reads_elements=False),
+    )  # fmt: skip
