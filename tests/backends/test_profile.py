@@ -15,6 +15,7 @@ from axla.core import trace
 from axla.core.profile import Row
 from axla.runtime.profiled import READINGS, without_readings
 from axla.tools.main import main
+from opencl_device import why_no_device
 
 TEXT = """HloModule model
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
@@ -46,8 +47,10 @@ ENTRY main {
 X = np.eye(64, dtype=np.float32) * np.float32(0.5)
 
 
-@pytest.fixture(params=["cpu", "one-lane", "interpreter"])
+@pytest.fixture(params=["cpu", "one-lane", "interpreter", "opencl"])
 def backend(request):
+    if request.param == "opencl" and why_no_device():
+        pytest.skip(why_no_device())
     return request.param
 
 

@@ -175,6 +175,8 @@ BACKENDS: Registry[Backend] = Registry(
         "cpu": "axla.backends.cpu:cpu",
         "one-lane": "axla.backends.cpu:one_lane",
         "interpreter": "axla.backends.interpreter:InterpreterBackend",
+        "cuda": "axla.device.executable:CudaBackend",
+        "opencl": "axla.device.executable:OpenCLBackend",
     },
 )  # fmt: skip
 

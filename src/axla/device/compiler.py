@@ -1,0 +1,135 @@
+"""Module -> program for a device -> machine code of the host, and kernels as the device takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from axla.codegen.child import CHILD
+from axla.codegen.host import host_target
+from axla.codegen.kernel import device_module, emit_kernel
+from axla.core.errors import CompileError
+from axla.core.literal import Literal
+from axla.core.profile import Row
+from axla.cpu.compiler import code_of, llvm_modules, object_for
+from axla.cpu.timed import row_of
+from axla.device.driver import Driver
+from axla.device.entry import emit_device_entry
+from axla.device.spaces import with_transfers
+from axla.ir.graph import Module
+from axla.lowering.pipeline import compile_program, constants_segment
+from axla.program.interface import Interface
+from axla.program.program import Program, all_steps
+from axla.program.steps import KernelStep
+from axla.program.text import print_program
+from axla.target.machine import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A program for a device: machine code of the host, kernels as the driver takes them, constants."""
+
+    images: tuple[bytes, ...]
+    interface: Interface
+    constants: bytes
+    symbols: tuple[str, ...]
+    code: bytes
+    host_bytes: int
+    host_steps: Mapping[str, str] = field(default_factory=dict)
+    """Kernels that the host runs, and why the device does not."""
+
+
+def program_for(module: Module, target: Target) -> tuple[Program, bytes]:
+    """The program of a module, which is changed on the way, as if there was one memory; its constants."""
+    constants: dict[Literal, int] = {}
+    return compile_program(module, target, constants), constants_segment(constants)
+
+
+def code_for(
+    program: Program, segment: bytes, target: Target, refused: Mapping[str, str] | None = None
+) -> Compiled:
+    """The code of a program for a device. `refused`: kernels that the host runs, and why."""
+    here = {**reasons(program, target), **(refused or {})}
+    host = host_target()
+    program, host_bytes = with_transfers(program, here, host)
+    hosted, launched = _parted(program, here)
+    symbols = symbols_of(launched)
+    made = code_of(hosted, segment, host, emit=lambda m, _, t: emit_device_entry(m, program, t, symbols))
+    code = kernels_code(launched, target)
+    return Compiled(made.images, program.interface, made.constants, symbols, code, host_bytes, here)
+
+
+def reasons(program: Program, target: Target) -> dict[str, str]:
+    """The kernels that a device does not run, and why."""
+    if target.has_double:
+        return {}
+    why = "it computes with f64, which the device has not"
+    return {kernel.name: why for kernel in program.kernels if _has_double(kernel.computation.module)}
+
+
+def _has_double(module: Module) -> bool:
+    insts = (inst for computation in module.computations for inst in computation.instructions)
+    return any(s.is_array and s.dtype.name in ("f64", "c128") for inst in insts for s in inst.shape.leaves())
+
+
+def _parted(program: Program, here: Mapping[str, str]) -> tuple[Program, Program]:
+    """The program with the kernels of the host alone, and with those of the device."""
+    ours = tuple(kernel for kernel in program.kernels if kernel.name in here)
+    theirs = tuple(kernel for kernel in program.kernels if kernel.name not in here)
+    return replace(program, kernels=ours), replace(program, kernels=theirs)
+
+
+def symbols_of(program: Program) -> tuple[str, ...]:
+    """The functions of all kernels, each once."""
+    return tuple(dict.fromkeys(symbol for kernel in program.kernels for symbol in kernel.symbols))
+
+
+def kernels_text(program: Program, target: Target) -> str:
+    """All kernels of a program as one LLVM module for the device."""
+    module = device_module(target)
+    for kernel in program.kernels:
+        emit_kernel(module, kernel, target)
+    return module.text()
+
+
+def kernels_code(program: Program, target: Target) -> bytes:
+    """All kernels of a program as the driver takes them."""
+    return object_for(kernels_text(program, target), target, CHILD.emit_object) if program.kernels else b""
+
+
+def refused_kernels(program: Program, driver: Driver) -> dict[str, str]:
+    """The kernels that cannot be built for a device, each by itself, and what its compiler says."""
+    found = {}
+    for kernel in program.kernels:
+        try:
+            driver.build(kernel.symbols, kernels_code(replace(program, kernels=(kernel,)), driver.target))
+        except CompileError as error:
+            found[kernel.name] = str(error)
+    return found
+
+
+def text_of(program: Program, target: Target, here: Mapping[str, str], stage: str) -> str:
+    """A program at a stage: "program", "llvm" (host, then device), or the format of its kernels."""
+    host = host_target()
+    program, _ = with_transfers(program, here, host)
+    hosted, launched = _parted(program, here)
+    if stage == "program":
+        return print_program(program)
+    if stage == target.form.format:
+        return CHILD.emit_assembly(kernels_text(launched, target), target)
+    symbols = symbols_of(launched)
+    texts = llvm_modules(hosted, host, emit=lambda m, _, t: emit_device_entry(m, program, t, symbols))
+    return "\n".join([*texts, kernels_text(launched, target)])
+
+
+def rows_of(program: Program) -> dict[str, Row]:
+    """What a profile says of the functions of kernels: the first step that calls one."""
+    kernels = {kernel.name: kernel for kernel in program.kernels}
+    found: dict[str, Row] = {}
+    for step in all_steps(program):
+        if isinstance(step, KernelStep):
+            row = row_of(step, kernels)
+            for symbol in kernels[step.kernel].symbols:
+                found.setdefault(symbol, row)
+                row = replace(row, bytes=0, operations=0)
+    return found

@@ -1,0 +1,315 @@
+"""NVIDIA GPUs: a driver by the CUDA driver API.
+
+Addresses of host and device are different numbers (unified addressing), so one function copies all ways.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from axla.codegen.native.assembly import Function, Functions
+from axla.codegen.straight import Ssa
+from axla.core import flags
+from axla.core.errors import CompileError, OutOfMemory, RuntimeFailure, UnsupportedError
+from axla.device.driver import DRIVER, Driver, Loaded
+from axla.program.abi import Field, Struct
+from axla.runtime.native import native
+from axla.target.machine import Target
+from axla.target.nvptx import nvptx_target
+
+ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
+"""What PTX is written for; a later GPU takes that of the one before it."""
+_CAPABILITY = (75, 76)  # attributes of a device: the two parts of its number
+_NON_BLOCKING, _TIMED, _UNTIMED = 1, 0, 2
+_LOG, _LOG_BYTES = 5, 6  # options of the compiler
+_BUFFER, _BUFFER_SIZE, _END = 1, 2, 0  # words of a launch whose arguments lie in one buffer
+_OUT_OF_MEMORY, _NOT_READY, _STOPPED = 2, 600, -1
+_NOT_BUILT = (200, 209, 218, 221, 222, 223, 300)
+_STAGED = 64 << 10  # bytes of the host that a copy keeps aside, without a look at the queue
+_YIELDS, _TRIES, _SLEEP = 500, 600, 100  # looks at an event before one sleeps in between, all, microseconds
+_MOST_NOTES = 1 << 16  # launches of one run whose times are kept
+_FILLS = {1: ("cuMemsetD8Async", "i8"), 2: ("cuMemsetD16Async", "i16"), 4: ("cuMemsetD32Async", "i32")}
+_DESTROY = "cuEventDestroy_v2"
+_CALLED = (
+    "cuCtxSetCurrent", "cuEventCreate", "cuEventRecord", "cuEventQuery", _DESTROY,
+    "cuLaunchKernel", "cuMemcpyAsync", "cuStreamSynchronize", *(name for name, _ in _FILLS.values()),
+)  # fmt: skip
+
+CONTEXT = Struct(
+    "axla_cuda",
+    "The context of the driver's functions.",
+    Field("context", "ptr", "CUDA's, which a thread makes its own before it calls anything"),
+    Field("stream", "ptr", "the queue of the device"),
+    Field("events", "ptr", "where launches note two events and their kernel; null: nowhere"),
+    Field("noted", "i64", "how many launches have"),
+)
+_FUNCTIONS = Functions()
+
+
+def _try(f: Function, name: str, *arguments: Ssa) -> None:
+    """Calls a function of CUDA; its error is the result of the function being written."""
+    code = f.call("i32", name, *arguments)
+    f.guard(code.ne(0), code)
+
+
+def _entered(f: Function, context: Ssa) -> Ssa:
+    """The stream of a context, which is made the thread's own."""
+    _try(f, "cuCtxSetCurrent", context.get(CONTEXT, "context"))
+    return context.get(CONTEXT, "stream")
+
+
+@_FUNCTIONS("cuda_event", "i32", "place:ptr, stream:ptr, how:i32")
+def _event(f: Function, place: Ssa, stream: Ssa, how: Ssa) -> None:
+    """A new event, put into the queue."""
+    _try(f, "cuEventCreate", place, how)
+    code = f.call("i32", "cuEventRecord", place.load("ptr"), stream)
+    with f.if_(code.ne(0)):
+        f.call("i32", _DESTROY, place.load("ptr"))
+    f.ret(code)
+
+
+_LAUNCH = "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, count:i64"
+
+
+@_FUNCTIONS("cuda_launch", "i32", _LAUNCH, exported=True)
+def _launch(f: Function, context: Ssa, kernel: Ssa, addresses: Ssa, *sizes: Ssa) -> None:
+    """The arguments of a kernel are the addresses, one behind the other."""
+    stream, noted = _entered(f, context), context.get(CONTEXT, "noted")
+    notes, none, one = context.get(CONTEXT, "events"), f.i32(0), f.i32(1)
+    wanted, note = f.binary("and", notes.ne(f.null()), noted.lt(_MOST_NOTES)), notes.item(noted * 3)
+    extra, size = f.space("[5 x i64]"), f.slot(sizes[2] * 8)
+    for number, word in enumerate((f.i64(_BUFFER), addresses, f.i64(_BUFFER_SIZE), size, f.i64(_END))):
+        extra.item(number).store(word)
+    with f.if_(wanted):
+        _try(f, "cuda_event", note, stream, f.i32(_TIMED))
+    blocks, threads = (f.cast("trunc", size, "i32") for size in sizes[:2])
+    grid = blocks, one, one, threads, one, one
+    _try(f, "cuLaunchKernel", kernel, *grid, none, stream, f.null(), extra)
+    with f.if_(wanted):
+        _try(f, "cuda_event", note.at(8), stream, f.i32(_TIMED))
+        note.at(16).store(kernel)
+        context.set(CONTEXT, "noted", noted + 1)
+    f.ret(none)
+
+
+@_FUNCTIONS("cuda_copy", "i32", "context:ptr, target:ptr, source:ptr, size:i64", exported=True)
+def _copy(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa) -> None:
+    f.guard(size.eq(0), f.i32(0))
+    stream = _entered(f, context)
+    f.ret(f.call("i32", "cuMemcpyAsync", target, source, size, stream))
+
+
+@_FUNCTIONS("cuda_happened", "i32", "event:ptr, flag:ptr, tries:i64", exported=True)
+def _happened(f: Function, event: Ssa, flag: Ssa, tries: Ssa) -> None:
+    """0 when the event has happened, an error's code, or -1 when the flag is set or the time is over."""
+    with f.loop(0, tries) as loop:
+        code = f.call("i32", "cuEventQuery", event)
+        f.guard(code.ne(_NOT_READY), code)
+        f.guard(flag.load("i32", "seq_cst").ne(0), f.i32(_STOPPED))
+        with f.if_(loop.index.lt(_YIELDS)):
+            f.call("i32", "sched_yield")
+        with f.if_(loop.index.ge(_YIELDS)):
+            f.call("i32", "usleep", f.i32(_SLEEP))
+    f.ret(f.i32(_STOPPED))
+
+
+_MOVE = "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr"
+
+
+@_FUNCTIONS("cuda_read", "i32", _MOVE, exported=True)
+def _read(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
+    """Waits for the queue first, unless the flag is set before that."""
+    stream, event = _entered(f, context), f.slot(f.null())
+    _try(f, "cuda_event", event, stream, f.i32(_UNTIMED))
+    code = f.call("i32", "cuda_happened", event.load("ptr"), flag, f.i64(1 << 62))
+    f.call("i32", _DESTROY, event.load("ptr"))
+    f.guard(code.eq(_STOPPED), f.i32(0))
+    f.guard(code.ne(0), code)
+    _try(f, "cuda_copy", context, target, source, size)
+    f.ret(f.call("i32", "cuStreamSynchronize", stream))
+
+
+@_FUNCTIONS("cuda_write", "i32", _MOVE, exported=True)
+def _write(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
+    """A number is what a fill fills with; of a few bytes more CUDA keeps a copy."""
+    stream = _entered(f, context)
+    for few, (fill, kind) in _FILLS.items():
+        with f.if_(size.eq(few)):
+            value = f.cast("zext", source.load(kind), "i32")
+            f.ret(f.call("i32", fill, target, value, f.i64(1), stream))
+    with f.if_(size.gt(_STAGED)):
+        f.ret(f.call("i32", "cuda_read", context, target, source, size, flag))  # (it copies both ways)
+    f.ret(f.call("i32", "cuda_copy", context, target, source, size))
+
+
+@cache
+def library(file: str) -> Any:
+    """The CUDA driver's library, ready to be used; UnsupportedError where there is none."""
+    try:
+        found = c.CDLL(file)
+    except OSError:
+        raise UnsupportedError(f"no CUDA driver here ({file}); AXLA_CUDA says where one is") from None
+    if code := found.cuInit(0):
+        raise UnsupportedError(f"the CUDA driver finds no device (cuInit gives error {code})")
+    return found
+
+
+def devices() -> list[tuple[Any, int]]:
+    """The GPUs here: library and number. UnsupportedError where there are none."""
+    lib, count = library(flags.current().cuda or "libcuda.so.1"), c.c_int()
+    if lib.cuDeviceGetCount(c.byref(count)) or not count.value:
+        raise UnsupportedError("the CUDA driver finds no device")
+    return [(lib, number) for number in range(count.value)]
+
+
+class Handle:
+    """Something of CUDA's, given back by a function when nobody refers to it any more."""
+
+    def __init__(self, driver: Cuda, back: str, address: int | None = None) -> None:
+        self._driver, self._back, self.address = driver, back, c.c_void_p(address)
+
+    def __del__(self) -> None:
+        if self.address:
+            self._driver.drop(self._back, self.address)
+
+
+class Cuda(Driver):
+    """A GPU, with its primary context and a stream."""
+
+    def __init__(self, lib: Any, number: int) -> None:
+        self.lib, self._context, self.stream, room = (
+            lib,
+            c.c_void_p(),
+            c.c_void_p(),
+            c.create_string_buffer(256),
+        )
+        self._check("its name", lib.cuDeviceGetName(room, len(room), number))
+        self.name = room.value.decode("utf-8", "replace")
+        self.target: Target = nvptx_target(self._architecture(number))
+        self._check("a context", lib.cuDevicePrimaryCtxRetain(c.byref(self._context), number))
+        self.call("a queue", "cuStreamCreate", c.byref(self.stream), _NON_BLOCKING)
+        functions = _functions(lib)
+        look = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64)
+        self._happened, self._none = look(functions["cuda_happened"]), c.c_int32(0)
+        self._state: Any = CONTEXT.ctypes()(context=self._context, stream=self.stream)
+        called = {name: functions[f"cuda_{name}"] for name in ("launch", "copy", "write", "read")}
+        self._table = DRIVER.ctypes()(context=c.addressof(self._state), **called)
+
+    def _architecture(self, number: int) -> str:
+        parts = c.c_int(), c.c_int()
+        for part, what in zip(parts, _CAPABILITY, strict=True):
+            self._check("its capability", self.lib.cuDeviceGetAttribute(c.byref(part), what, number))
+        own = 10 * parts[0].value + parts[1].value
+        known = [one for one in ARCHITECTURES if one <= own]
+        if not known:
+            raise UnsupportedError(f"{self.name} is sm_{own}; wanted sm_{ARCHITECTURES[0]} or later")
+        return f"sm_{known[-1]}"
+
+    @property
+    def table(self) -> int:
+        return c.addressof(self._table)
+
+    def allocate(self, size: int) -> int:
+        found = c.c_uint64()
+        self.call(f"{size} bytes", "cuMemAlloc_v2", c.byref(found), c.c_size_t(size))
+        return found.value
+
+    def free(self, address: int) -> None:
+        self.drop("cuMemFree_v2", c.c_uint64(address))
+
+    def write(self, address: int, data: memoryview) -> None:
+        if data.nbytes:
+            self._move(address, np.frombuffer(data, np.uint8).ctypes.data, data.nbytes)
+
+    def read(self, data: memoryview, address: int) -> None:
+        if data.nbytes:
+            self._move(np.frombuffer(data, np.uint8).ctypes.data, address, data.nbytes)
+
+    def _move(self, target: int, source: int, size: int) -> None:
+        self.call("a copy", "cuMemcpyAsync", *map(c.c_uint64, (target, source, size)), self.stream)
+        self.call("a copy", "cuStreamSynchronize", self.stream)
+
+    def mark(self) -> Handle:
+        event = Handle(self, _DESTROY)
+        self.call("an event", "cuEventCreate", c.byref(event.address), _UNTIMED)
+        self.call("an event", "cuEventRecord", event.address, self.stream)
+        return event
+
+    def happened(self, event: Handle, flag: int = 0) -> bool:
+        self._check("a run", self.lib.cuCtxSetCurrent(self._context))
+        code = self._happened(event.address, flag or c.addressof(self._none), _TRIES)
+        self._check("a run", max(code, 0))
+        return code == 0
+
+    @contextmanager
+    def timed(self) -> Iterator[dict[int, list[int]]]:
+        found: dict[int, list[int]] = {}
+        notes = (c.c_void_p * (3 * _MOST_NOTES))()
+        self.wait()
+        self._state.noted, self._state.events = 0, c.addressof(notes)
+        try:
+            yield found
+        finally:
+            self._state.events = None
+            self.wait()
+            for number in range(self._state.noted):
+                first, last, kernel = notes[3 * number : 3 * number + 3]
+                found.setdefault(kernel or 0, []).append(self._between(first, last))
+
+    def _between(self, *events: int | None) -> int:
+        """The nanoseconds between two events, which are given back."""
+        first, last = (Handle(self, _DESTROY, event) for event in events)
+        milliseconds = c.c_float()
+        self.call("a time", "cuEventElapsedTime", c.byref(milliseconds), first.address, last.address)
+        return int(milliseconds.value * 1e6)
+
+    def build(self, kernels: Sequence[str], code: bytes) -> Loaded:
+        log, module, handles = c.create_string_buffer(1 << 13), Handle(self, "cuModuleUnload"), []
+        options, values = (c.c_int * 2)(_LOG, _LOG_BYTES), (c.c_void_p * 2)(c.addressof(log), len(log))
+        self._check("a module", self.lib.cuCtxSetCurrent(self._context))
+        failed = self.lib.cuModuleLoadDataEx(c.byref(module.address), code + b"\0", 2, options, values)
+        if failed in _NOT_BUILT:
+            said = log.value.decode("utf-8", "replace").strip()[:2000] or self.said(failed)
+            raise CompileError(f"{self.name}: {kernels} could not be built: {said}")
+        self._check("a module", failed)
+        for kernel in kernels:
+            handle = c.c_void_p()
+            self.call(kernel, "cuModuleGetFunction", c.byref(handle), module.address, kernel.encode())
+            handles.append(handle.value or 0)
+        return Loaded(tuple(handles), module)
+
+    def said(self, code: int) -> str:
+        text = c.c_char_p()
+        self.lib.cuGetErrorString(code, c.byref(text))
+        return f"{(text.value or b'unknown').decode()} (error {code} of CUDA)"
+
+    def error(self, what: str, code: int) -> RuntimeFailure:
+        found = super().error(what, code)
+        return OutOfMemory(str(found)) if code == _OUT_OF_MEMORY else found
+
+    def call(self, what: str, name: str, *arguments: Any) -> None:
+        """Calls a function of CUDA in the device's context."""
+        self._check(what, self.lib.cuCtxSetCurrent(self._context) or getattr(self.lib, name)(*arguments))
+
+    def drop(self, name: str, *arguments: Any) -> None:
+        """Calls what gives something back, when what is queued has used it: nobody waits for its error."""
+        self.lib.cuCtxSetCurrent(self._context)
+        if name != _DESTROY:  # events may be given back before they have happened
+            self.lib.cuStreamSynchronize(self.stream)
+        getattr(self.lib, name)(*arguments)
+
+    def _check(self, what: str, code: int) -> None:
+        if code:
+            raise self.error(what, code)
+
+
+@cache
+def _functions(lib: Any) -> dict[str, int]:
+    known = {name: c.cast(getattr(lib, name), c.c_void_p).value or 0 for name in _CALLED}
+    return native().glue.extended(_FUNCTIONS.emit, known)

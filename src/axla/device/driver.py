@@ -1,0 +1,171 @@
+"""What a driver of a device has to do: about a dozen functions.
+
+Those that programs call while they run are called by address, from native code (`DRIVER`), in one order: a
+device has one queue, and what is put into it runs in order. The others are called from Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import OutOfMemory, RuntimeFailure
+from axla.program.abi import Field, Struct
+from axla.target.machine import Target
+
+DRIVER = Struct(
+    "axla_driver",
+    "What programs call. All give 0, or the driver's own code of an error. What waits stops when the i32 at "
+    "`flag` is not 0, and gives 0 then, too.",
+    Field("context", "ptr", "the first argument of the functions"),
+    Field("launch", "ptr", "(context, kernel, addresses, blocks, threads, count of addresses)"),
+    Field("copy", "ptr", "(context, to, from, bytes): within the device's memory"),
+    Field("write", "ptr", "(context, to, from, bytes, flag): from the host, which may change it afterwards"),
+    Field("read", "ptr", "(context, to, from, bytes, flag): to the host; returns when the bytes are there"),
+)
+
+
+MOST_KEPT = 1 << 30
+"""Bytes of free memory that a device keeps for those who ask next."""
+
+
+class DeviceError(RuntimeFailure):
+    """A driver's function gave an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A module on a device: the handles of its kernels, in the order they were asked for."""
+
+    handles: tuple[int, ...]
+    owner: object
+    """Keeps the module there."""
+
+
+class Pool:
+    """Memory of a device that is free again, by size: what is queued uses it before whoever gets it next.
+
+    It takes no lock: the collector may give memory back anywhere.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._free: dict[int, list[int]] = {}
+        self._kept = 0
+
+    def take(self, room: int) -> int:
+        """The address of so many bytes, one of the sizes that `rounded` gives, aligned to 64; OutOfMemory
+        where there are none.
+        """
+        try:
+            found = self._free[room].pop()
+        except (KeyError, IndexError):
+            return self._new(room)
+        self._kept -= room
+        return found
+
+    def _new(self, room: int) -> int:
+        try:
+            return self._driver.allocate(room)
+        except OutOfMemory:
+            self.empty()
+            return self._driver.allocate(room)
+
+    def give(self, address: int, room: int) -> None:
+        """Gives memory back that `take` gave."""
+        if self._kept + room > MOST_KEPT:
+            self._driver.free(address)
+        else:
+            self._kept += room
+            self._free.setdefault(room, []).append(address)
+
+    def empty(self) -> None:
+        """Gives all that is free back to the driver, and waits until it has it."""
+        for room, addresses in list(self._free.items()):
+            while addresses:
+                self._driver.free(addresses.pop())
+                self._kept -= room
+        self._driver.wait()
+
+
+def rounded(size: int) -> int:
+    """At least `size` bytes: one of eight sizes between a power of two and the next; a multiple of 64."""
+    step = max(64, 1 << max(size - 1, 0).bit_length() >> 4)
+    return max(64, -(-size // step) * step)
+
+
+class Driver:
+    """One device. Addresses of its memory are numbers that one can add to. What is queued runs in order."""
+
+    name: str = ""
+    """What users call the device: its maker's name for it."""
+    target: Target
+    """What its kernels are compiled for."""
+    waited: float = 0.0
+    """Seconds that somebody waited for a run last."""
+
+    @cached_property
+    def pool(self) -> Pool:
+        return Pool(self)
+
+    @property
+    def table(self) -> int:
+        """The address of a DRIVER, valid as long as the driver."""
+        raise NotImplementedError
+
+    def allocate(self, size: int) -> int:
+        """Memory of at least `size` bytes, aligned to 64; OutOfMemory where there is none."""
+        raise NotImplementedError
+
+    def free(self, address: int) -> None:
+        """Gives memory back, once what is in the queue has used it."""
+        raise NotImplementedError
+
+    def write(self, address: int, values: np.ndarray) -> None:
+        """Copies a contiguous array of the host to the device; returns when it is read."""
+        raise NotImplementedError
+
+    def read(self, values: np.ndarray, address: int) -> None:
+        """Fills a contiguous array of the host from the device, after what is in the queue."""
+        raise NotImplementedError
+
+    def mark(self) -> Any:
+        """An event: that what is in the queue now is done."""
+        raise NotImplementedError
+
+    def happened(self, event: Any, flag: int = 0) -> bool:
+        """Whether an event has happened; waits up to some 10 ms for it, or until the i32 at the address
+        `flag` is not 0. DeviceError where what it stands for failed.
+        """
+        raise NotImplementedError
+
+    def join(self, event: Any) -> None:
+        """Waits for an event, and works for the device meanwhile, where that is a CPU. Others do nothing."""
+
+    def wait(self) -> None:
+        """Waits for what is in the queue."""
+        event = self.mark()
+        while not self.happened(event):
+            pass
+
+    def build(self, kernels: Sequence[str], code: bytes) -> Loaded:
+        """Loads code that was compiled for `target`; CompileError with the driver's log."""
+        raise NotImplementedError
+
+    def timed(self) -> AbstractContextManager[dict[int, list[int]]]:
+        """Measures what is queued inside: of each kernel's handle the nanoseconds of every launch, which are
+        there behind it.
+        """
+        raise NotImplementedError
+
+    def said(self, code: int) -> str:
+        """What a code of an error means."""
+        return f"error {code}"
+
+    def error(self, what: str, code: int) -> RuntimeFailure:
+        return DeviceError(f"{self.name}: {what}: {self.said(code)}")

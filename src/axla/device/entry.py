@@ -1,0 +1,109 @@
+"""Writes the host side of a device's program: the entry of a CPU, whose kernel steps call a driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from axla.codegen.array import Array
+from axla.codegen.function import Module, Ssa
+from axla.cpu.entry import ENTRY, STEPS, Entry
+from axla.cpu.places import indices
+from axla.custom.site import Function
+from axla.device.driver import DRIVER
+from axla.program import abi
+from axla.program.memory import BufferSlice, MemorySpace
+from axla.program.program import Program
+from axla.program.steps import CopyStep, KernelStep, TransferStep
+from axla.target.machine import Target
+
+FUNCTIONS = (Function("axla.driver"), Function("axla.kernels"), Function("axla.host"))
+"""Behind the program's own functions: the address of a DRIVER, of the kernels' handles, of host memory."""
+
+
+def emit_device_entry(module: Module, program: Program, target: Target, symbols: Sequence[str]) -> None:
+    """Adds the entry function to the module. `target` is the host's; `symbols`: those of the device's
+    kernels, in the order of their handles.
+    """
+    entry = DeviceEntry(module, program, target, ENTRY)
+    entry.numbers = {symbol: number for number, symbol in enumerate(symbols)}
+    entry.emit()
+
+
+class DeviceEntry(Entry):
+    numbers: Mapping[str, int]
+
+    @property
+    def writers(self) -> Mapping[type, Callable]:
+        return WRITERS
+
+    def emit(self) -> None:
+        first = len(self.program.interface.functions)
+        self.driver, self.handles, self.host = (self.function(first + n) for n in range(len(FUNCTIONS)))
+        super().emit()
+
+    def pointer(self, place: BufferSlice) -> Ssa:
+        if place.space is MemorySpace.HOST:
+            return self.f.gep("i8", self.host, self.f.const("i64", place.offset))
+        return super().pointer(place)
+
+    def kernel_step(self, step: KernelStep) -> None:
+        if any(value.memory.space is MemorySpace.HOST for value in step.results):
+            super().kernel_step(step)
+            return
+        f, kernel = self.f, self.kernels[step.kernel]
+        pointers = [self.pointer(value.memory) for value in (*step.operands, *step.results)]
+        pointers.append(self.pointer(step.scratch) if step.scratch is not None else f.null())
+        args = self.pointers(pointers)
+        for phase in kernel.plan.phases:
+            if phase.count:
+                handle = self.handles.item(self.numbers[phase.symbol]).load("ptr")
+                sizes = (phase.count, phase.threads, len(pointers))
+                self.drive("launch", handle, args, *(f.const("i64", size) for size in sizes))
+        f.poll()
+
+    def copy_step(self, step: CopyStep) -> None:
+        if step.target.place is None:
+            super().copy_step(step)
+            return
+        size = self.f.const("i64", step.source.shape.byte_size)
+        self.drive("copy", self.pointer(step.target.memory), self.pointer(step.source.memory), size)
+
+    def transfer_step(self, step: TransferStep) -> None:
+        f, source, target, shape = self.f, step.source, step.target, step.source.shape
+        size = f.const("i64", shape.byte_size)
+        if source.place is not None and target.place is not None:
+            down = target.place.space is MemorySpace.HOST
+            self.move(
+                "read" if down else "write", self.pointer(target.place), self.pointer(source.place), size
+            )
+            return
+        room = f.space(f"[{max(shape.byte_size, 1)} x i8]", 64)
+        array = Array(self.values, room, shape.dtype, shape.dims, readonly=False)
+        if source.place is not None:
+            self.move("read", room, self.pointer(source.place), size)
+            self.define(target, [array.load(index, 1) for index in indices(shape)])
+            return
+        for index, element in zip(indices(shape), self.elements(source), strict=True):
+            array.store(index, element)
+        self.move("write", self.pointer(target.memory), room, size)
+
+    def move(self, name: str, target: Ssa, source: Ssa, size: Ssa) -> None:
+        """Copies bytes between host and device, which may wait, and ends where the run is to stop."""
+        self.drive(name, target, source, size, self.f.params["frame"].get(abi.FRAME, "cancel"))
+        self.f.poll()
+
+    def drive(self, name: str, *arguments: Ssa) -> None:
+        """Calls a function of the driver; its failure ends the run."""
+        f = self.f
+        code = f.call_pointer(
+            "i32", self.driver.get(DRIVER, name), self.driver.get(DRIVER, "context"), *arguments
+        )
+        with f.if_(code.ne(0), likely=False):
+            f.params["frame"].set(abi.FRAME, "error_detail", f.cast("sext", code, "i64"))
+            f.ret(f.const("i32", abi.DEVICE))
+
+
+WRITERS: dict[type, Callable] = {
+    **STEPS, KernelStep: DeviceEntry.kernel_step, CopyStep: DeviceEntry.copy_step,
+    TransferStep: DeviceEntry.transfer_step,
+}  # fmt: skip

@@ -1,0 +1,389 @@
+"""Compiles modules for devices, and runs them."""
+
+from __future__ import annotations
+
+import ctypes as c
+import itertools
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, NoReturn
+from warnings import warn
+from weakref import WeakSet
+
+import numpy as np
+
+from axla.backends.devices import Device
+from axla.backends.executable import Executable
+from axla.backends.interface import Backend, Capabilities, Client
+from axla.backends.options import CompileOptions, ExecuteOptions
+from axla.codegen.host import host_target
+from axla.codegen.native.image import Image
+from axla.core import flags, locks
+from axla.core.errors import CompileError, InvalidArgument, UnsupportedError
+from axla.core.profile import Profile, Row
+from axla.cpu.entry import ENTRY
+from axla.device.compiler import Compiled, code_for, program_for, refused_kernels, rows_of, text_of
+from axla.device.driver import Driver
+from axla.device.memory import SHORT, DeviceArray, Memory, Run, put
+from axla.ir.clone import clone_module
+from axla.ir.graph import Module
+from axla.ir.places import located
+from axla.lowering.donation import donate_parameters, row_major_boundary
+from axla.program import abi
+from axla.program.packed import Packed, decode, encode
+from axla.runtime.arguments import converted, failed_call
+from axla.runtime.array import Array
+from axla.runtime.dynamic import DynamicCall
+from axla.runtime.functions import resolve_functions
+from axla.runtime.native import native
+from axla.target.identity import identity
+from axla.target.machine import Target
+
+_FRAME: Any = abi.FRAME.ctypes()
+_ENTRY = c.CFUNCTYPE(c.c_int32, c.c_void_p)
+_runs = itertools.count(1 << 48)
+
+
+class DeviceExecutable(Executable):
+    """A program on one device. `asynchronous` runs return as soon as their work is in the device's queue."""
+
+    __slots__ = (
+        "compiled", "driver", "_image", "_entry", "_kernels", "_constants", "_table", "_keep", "_code",
+        "_donors", "_rng", "_long", "_running",
+    )  # fmt: skip
+
+    def __init__(self, compiled: Compiled, driver: Driver, **more: Any) -> None:
+        super().__init__(compiled.interface, **more)
+        self.compiled, self.driver = compiled, driver
+        self._code = face = compiled.interface.of_code()
+        self._kernels = driver.build(compiled.symbols, compiled.code) if compiled.symbols else None
+        self._image = Image([(face.name, image) for image in compiled.images], [ENTRY])
+        self._entry = _ENTRY(self._image.addresses[ENTRY])
+        self._constants = Memory(driver, len(compiled.constants))
+        if compiled.constants:
+            driver.write(self._constants.address, np.frombuffer(compiled.constants, np.uint8))
+        handles = _addresses(self._kernels.handles if self._kernels is not None else ())
+        table, owners = resolve_functions(face.functions, None)
+        self._table = [*table, driver.table, c.addressof(handles)]
+        self._keep = owners, handles
+        self._donors = {alias.result: alias.parameter for alias in face.aliases}
+        self._rng, self._long = abi.RNG_SEED, face.long_running
+        self._running: WeakSet[Run] = WeakSet()
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return "hlo", "optimized", "program", "llvm", self.driver.target.form.format
+
+    @property
+    def host_steps(self) -> Mapping[str, str]:
+        """The kernels that the host runs, with copies there and back, and why the device does not."""
+        return self.compiled.host_steps
+
+    def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
+        if not self.interface.is_dynamic:
+            return self._start(inputs, options)
+
+        def start(*inner: Any) -> tuple[Array, ...]:
+            return tuple(self._start(list(inner), options))
+
+        found = DynamicCall(start, self.interface, partial(put, self.driver))(*inputs)
+        return [found] if isinstance(found, Array) else list(found)
+
+    def _start(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
+        """Puts a run into the queue; unless it is asynchronous, waits for its end."""
+        face, driver = self._code, self.driver
+        given = converted(face, inputs, here=False)
+        arrays = [self._there(array) for array in given]
+        memories = [array.memory(spec.name) for array, spec in zip(arrays, face.parameters, strict=True)]
+        donors = self._donors
+        made = [
+            memories[donors[number]] if number in donors else Memory(driver, spec.bytes)
+            for number, spec in enumerate(face.results)
+        ]
+        workspace = Memory(driver, face.workspace_bytes)
+        for number in donors.values():
+            if isinstance(array := given[number], Array):
+                array.delete()
+        run = self._call([m.address for m in memories], [m.address for m in made], workspace, options)
+        results = zip(face.results, made, strict=True)
+        return [DeviceArray(spec.shape, memory, 0, run) for spec, memory in results]
+
+    def _there(self, value: Array | np.ndarray) -> DeviceArray:
+        """The array in the memory of this device: itself, or a copy."""
+        if isinstance(value, DeviceArray) and value.memory("argument").driver is self.driver:
+            return value
+        return put(self.driver, value)
+
+    def _call(
+        self, arguments: list[int], results: list[int], workspace: Memory, options: ExecuteOptions
+    ) -> Run:
+        driver = self.driver
+        given, made = _addresses(arguments), _addresses(results)
+        host = np.empty(self.compiled.host_bytes + 64, np.uint8)
+        table = _addresses([*self._table, (host.ctypes.data + 63) & ~63])
+        frame = _FRAME(
+            version=abi.FRAME_VERSION, arguments=c.addressof(given), results=c.addressof(made),
+            constants=self._constants.address, workspace=workspace.address, functions=c.addressof(table),
+            parallel_for=native().glue.addresses["axla_parallel_for"], run_id=next(_runs),
+            rng_state=self._rng,
+        )  # fmt: skip
+        run = Run(f"{self.name} on {driver.name}", driver, partial(self._stopped, frame))
+        frame.cancel = c.addressof(run.flag)
+        timer = _timer(options.deadline, run)
+        self._running.add(run)
+        try:
+            code = self._entered(c.addressof(frame), run)
+            self._rng = tuple(frame.rng_state)
+            if code:
+                self._failed(frame, run, code)
+            run.event = driver.mark()
+            if not options.asynchronous:
+                run.wait()
+        finally:
+            if timer is not None and not (options.asynchronous and run.event is not None):
+                timer.cancel()
+            if run.event is None or not options.asynchronous:
+                self._running.discard(run)
+        return run
+
+    def _entered(self, frame: int, run: Run) -> int:
+        """The host's part of a run; where it was long, on another thread, so that Ctrl-C stops it."""
+        begin, apart = time.monotonic(), threading.current_thread() is threading.main_thread() and self._long
+        code = self._apart(frame, run) if apart else self._entry(frame)
+        self._long = time.monotonic() - begin > SHORT
+        return code
+
+    def _apart(self, frame: int, run: Run) -> int:
+        codes: list[int] = []
+        done = threading.Event()  # what `join` says of a thread is not true after an exception
+
+        def enter() -> None:
+            codes.append(self._entry(frame))
+            done.set()
+
+        thread = threading.Thread(target=enter, daemon=True)
+        try:
+            thread.start()
+            while not done.wait(SHORT):
+                pass
+        except BaseException:
+            run.stop(abi.INTERRUPTED)
+            while not done.wait(SHORT) and thread.ident is not None:
+                pass
+            raise
+        return codes[0]
+
+    def _failed(self, frame: Any, run: Run, code: int) -> NoReturn:
+        if code == abi.DEVICE:
+            raise self.driver.error(self.name, c.c_int32(frame.error_detail).value)
+        self._stopped(frame, run.flag[0], code)
+
+    def _stopped(self, frame: Any, flag: int, code: int = abi.CANCELLED) -> NoReturn:
+        failed: Any = self  # of a loaded program it is asked for the interface alone
+        failed_call(failed, code, frame.error_step, frame.error_detail, flag, c.addressof(frame))
+
+    def cancel(self) -> int:
+        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        running = [run for run in list(self._running) if run.event is None or not run.is_done()]
+        for run in running:
+            run.stop(abi.CANCELLED)
+        return len(running)
+
+    def profiling(self, profile: Profile | None) -> None:
+        """Every launch is measured by the device."""
+        self._counted = None
+        if profile is not None:
+            backend = self.client.backend_name if self.client is not None else ""
+            times: dict[int, list[int]] = {}
+            measured: Any = _TimedRun(
+                profile.run(self.name, backend, partial(self._counts, times)), self.driver, times
+            )
+            self._counted = measured
+
+    def _counts(self, times: Mapping[int, list[int]]) -> Iterator[tuple[Row, int, int]]:
+        """The kernels, with what they took: nanoseconds on the device, and calls."""
+        rows = rows_of(self._program()) if self._module is not None else {}
+        handles = self._kernels.handles if self._kernels is not None else ()
+        for symbol, handle in zip(self.compiled.symbols, handles, strict=True):
+            if found := times.get(handle):
+                yield rows.get(symbol, Row(symbol, "kernel")), sum(found), len(found)
+
+    # Texts, numbers, bytes.
+
+    def _text(self, stage: str) -> str:
+        if stage in ("hlo", "optimized"):
+            return super()._text(stage)
+        program, here = self._program(), self.compiled.host_steps
+        return text_of(program, self.driver.target, here, stage)
+
+    def _program(self) -> Any:
+        with flags.override(**dict(self.options.flags)):
+            return program_for(self._work(), self.driver.target)[0]
+
+    def _optimized(self) -> Module:
+        from axla.lowering.pipeline import optimize
+
+        work = self._work()
+        with flags.override(**dict(self.options.flags)):
+            optimize(work, self.driver.target)
+        return work
+
+    def _work(self) -> Module:
+        return work_of(self._source(), self.options)
+
+    def _code_bytes(self) -> int:
+        return len(self.compiled.code) + sum(map(len, self.compiled.images))
+
+    def _target(self) -> Target:
+        return host_target()
+
+    def _payload(self) -> bytes:
+        made = self.compiled
+        target = identity(self.driver.target)
+        head = {
+            "target": target, "symbols": made.symbols, "host_bytes": made.host_bytes,
+            "host_steps": dict(made.host_steps),
+        }  # fmt: skip
+        images = (json.dumps(head).encode(), made.code, *made.images)
+        return encode(Packed(images, made.interface, made.constants))
+
+
+class _TimedRun:
+    """Calls of an executable while a profile is taken: launches are measured, one call after the other."""
+
+    def __init__(self, run: Any, driver: Driver, times: dict[int, list[int]]) -> None:
+        self._run, self._driver, self._times = run, driver, times
+
+    def measure(self, function: Any, *arguments: Any) -> Any:
+        with _timing, self._driver.timed() as found:
+            result = self._run.measure(function, *arguments)
+        for handle, each in found.items():
+            self._times.setdefault(handle, []).extend(each)
+        return result
+
+
+_timing = locks.new_lock()
+
+
+def _addresses(values: Iterable[int]) -> Any:
+    found = list(values)
+    return (c.c_void_p * max(len(found), 1))(*found)
+
+
+def _timer(deadline: float | None, run: Run) -> threading.Timer | None:
+    """Sets the flag of a run when the deadline passes."""
+    if deadline is None:
+        return None
+
+    timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), run.stop, [abi.DEADLINE])
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def work_of(module: Module, options: CompileOptions) -> Module:
+    """A copy for the passes, as the compiler takes it."""
+    work = clone_module(module)
+    row_major_boundary(work)
+    if options.donate:
+        donate_parameters(work, options.donate)
+    return work
+
+
+class DeviceBackend(Backend):
+    """A backend over drivers: derive from it, and say `driver`. Programs run on the first device."""
+
+    device_kind = "device"
+    capabilities = Capabilities(1, {"participants": "a program runs on one device"})
+
+    def driver(self, number: int) -> Driver:
+        """The device of a number; the same object every time."""
+        raise NotImplementedError
+
+    def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        if options.target_cpu is not None or options.target_features is not None:
+            raise InvalidArgument(
+                f"compile: the backend {self.name} takes no target_cpu and no target_features"
+            )
+        driver, more = self.driver(0), {"client": client, "module": module, "options": options}
+        with located(module.file, module):
+            program, segment = program_for(work_of(module, options), driver.target)
+            try:
+                return DeviceExecutable(code_for(program, segment, driver.target), driver, **more)
+            except CompileError:
+                refused = refused_kernels(program, driver)
+                if not refused:
+                    raise
+                reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
+                warn(f"{module.name}: the host runs what {driver.name} refuses: {reasons}", RuntimeWarning, 2)
+            return DeviceExecutable(code_for(program, segment, driver.target, refused), driver, **more)
+
+    def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
+        """Machine code of the host, which runs in this process with all its rights, and of the device."""
+        driver = self.driver(0)
+        try:
+            packed = decode(payload)
+            text, code, *images = packed.images
+            head = json.loads(text)
+        except ValueError as error:
+            raise InvalidArgument(f"load: these are no programs as axla writes them ({error})") from error
+        if head["target"] != identity(driver.target):
+            raise UnsupportedError(
+                f"load: made for {head['target']}, this device is {identity(driver.target)}"
+            )
+        made = Compiled(
+            tuple(images), packed.interface, packed.constants, tuple(head["symbols"]), code,
+            head["host_bytes"], head["host_steps"],
+        )  # fmt: skip
+        return DeviceExecutable(made, driver, client=client, options=options)
+
+    def device_put(self, array: Any, device: Device) -> Array:
+        try:
+            return put(self.driver(device.local_id), array, device.local_id)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"device_put: {error}") from error
+
+
+class QueueBackend(DeviceBackend):
+    """A backend whose drivers are made when they are first asked for: queues of the devices that are found.
+    Where there are fewer devices, several are queues of one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = locks.new_lock()
+        self._drivers: dict[int, Driver] = {}
+
+    def driver(self, number: int) -> Driver:
+        with self._lock:
+            if number not in self._drivers:
+                self._drivers[number] = self.opened(number)
+            return self._drivers[number]
+
+    def opened(self, number: int) -> Driver:
+        """A new queue; UnsupportedError where there is no device."""
+        raise NotImplementedError
+
+
+class OpenCLBackend(QueueBackend):
+    name = "opencl"
+    about = "OpenCL devices that take SPIR-V"
+
+    def opened(self, number: int) -> Driver:
+        from axla.device.opencl import OpenCL, devices
+
+        found = devices()
+        return OpenCL(*found[number % len(found)])
+
+
+class CudaBackend(QueueBackend):
+    name = "cuda"
+    about = "NVIDIA GPUs"
+
+    def opened(self, number: int) -> Driver:
+        from axla.device.cuda import Cuda, devices
+
+        found = devices()
+        return Cuda(*found[number % len(found)])

@@ -1,0 +1,167 @@
+"""Memory of a device, runs that are under way there, and arrays in it."""
+
+from __future__ import annotations
+
+import ctypes as c
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from axla.core import dtypes
+from axla.core.errors import DeadlineExceeded, InvalidArgument, UnsupportedError
+from axla.core.literal import why_no_array
+from axla.core.shape import Shape
+from axla.device.driver import Driver, rounded
+from axla.runtime.array import Array
+from axla.runtime.shape_info import shape_info
+
+SHORT = 0.01
+"""Seconds of a wait that need not be stopped: while waits are so short, the thread works itself."""
+
+
+class Memory:
+    """Bytes on a device, given back when nobody refers to them any more."""
+
+    __slots__ = ("driver", "address", "size", "__weakref__")
+
+    def __init__(self, driver: Driver, size: int) -> None:
+        self.driver, self.size, self.address = driver, rounded(size), 0
+        self.address = driver.pool.take(self.size)
+
+    def __del__(self) -> None:
+        if self.address:
+            self.driver.pool.give(self.address, self.size)
+
+
+class Run:
+    """A run that was put into the queue of a device, whose results are there when it is done.
+
+    `fail` raises the error of what stopped it, given the value of its flag.
+    """
+
+    __slots__ = ("name", "driver", "flag", "event", "error", "done", "_fail", "__weakref__")
+
+    def __init__(self, name: str, driver: Driver, fail: Callable[[int], NoReturn]) -> None:
+        self.name, self.driver, self._fail = name, driver, fail
+        self.flag = (c.c_int32 * 2)()
+        self.event: Any = None
+        self.error: Exception | None = None
+        self.done = False
+
+    def stop(self, code: int) -> None:
+        """Has it end with the error of a code; what waits for it gets that."""
+        self.flag[0] = code
+
+    def is_done(self) -> bool:
+        """Whether it has ended, well or not. Does not wait for long."""
+        if not self.done and self.error is None:
+            try:
+                self.done = self.driver.happened(self.event, c.addressof(self.flag))
+                if not self.done and self.flag[0]:
+                    self._fail(self.flag[0])
+            except Exception as error:
+                self.error = error
+        return self.done or self.error is not None
+
+    def _join(self, timeout: float | None) -> None:
+        """Works for the device until it is done; not on this thread where that may be long."""
+        driver = self.driver
+        if timeout is None and driver.waited < SHORT:
+            driver.join(self.event)
+        elif driver.waited >= SHORT:
+            threading.Thread(target=driver.join, args=[self.event], daemon=True).start()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until it has ended; whether it has after `timeout` seconds. Raises its error."""
+        begin = time.monotonic()
+        if not self.done and self.error is None:
+            self._join(timeout)
+        while not self.is_done():
+            if timeout is not None and time.monotonic() > begin + timeout:
+                return False
+        self.driver.waited = time.monotonic() - begin
+        if self.error is not None:
+            raise self.error
+        return True
+
+
+class DeviceArray(Array):
+    """An array in the memory of a device. What reads it on the host copies it there, once."""
+
+    __slots__ = ("_info", "_memory", "_ordinal", "_values", "_run", "__weakref__")
+
+    elsewhere: ClassVar[bool] = True
+
+    def __new__(cls, shape: Shape, memory: Memory, ordinal: int, run: Run | None = None) -> DeviceArray:
+        self = object.__new__(cls)
+        self._info, self._memory, self._ordinal, self._values = shape_info(shape), memory, ordinal, None
+        self._run = run
+        return self
+
+    @property
+    def _record(self) -> int:
+        return 0 if self._memory is None else 1
+
+    @property
+    def device(self) -> int:
+        self._head("device")
+        return self._ordinal
+
+    def _head(self, what: str) -> Memory:
+        if self._memory is None:
+            raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
+        return self._memory
+
+    def memory(self, what: str) -> Memory:
+        """Where it lies; InvalidArgument for a deleted array, the error of a run that failed to make it."""
+        if self._run is not None and self._run.error is not None:
+            raise self._run.error
+        return self._head(what)
+
+    def is_ready(self) -> bool:
+        self._head("is_ready")
+        return self._run is None or self._run.is_done()
+
+    def block_until_ready(self, timeout: float | None = None) -> DeviceArray:
+        self._head("block_until_ready")
+        run = self._run
+        if run is not None and not run.wait(timeout):
+            raise DeadlineExceeded(f"{self._text()} is not there after {timeout} s: {run.name} has not ended")
+        return self
+
+    def delete(self) -> None:
+        self._memory = None
+        self._values = None
+
+    def to_numpy(self) -> np.ndarray:
+        memory = self._head("to_numpy")
+        why = why_no_array(self._info.shape)
+        if why is not None:
+            raise UnsupportedError(f"{self._text()}: {why}")
+        self.block_until_ready()
+        if self._values is None:
+            values = np.empty(self._info.dims, self._info.dtype)
+            memory.driver.read(values, memory.address)
+            values.flags.writeable = False
+            self._values = values
+        return self._values
+
+    @property
+    def __array_interface__(self) -> dict[str, object]:
+        raise AttributeError("__array_interface__")
+
+    def __dlpack__(self, **options: Any) -> object:
+        return self.to_numpy().__dlpack__(**options)
+
+
+def put(driver: Driver, array: Any, ordinal: int = 0) -> DeviceArray:
+    """A copy of an array-like on a device."""
+    values = np.ascontiguousarray(array)  # which has a dimension where there was none
+    dims = array.shape if isinstance(array, Array) else np.shape(array)
+    shape = Shape(dtypes.from_numpy(values.dtype), dims)
+    memory = Memory(driver, values.nbytes)
+    driver.write(memory.address, values)
+    return DeviceArray(shape, memory, ordinal)

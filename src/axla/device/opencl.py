@@ -1,0 +1,405 @@
+"""OpenCL devices that take SPIR-V and share virtual memory with the host: a driver by the C API."""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.straight import Ssa
+from axla.core import flags
+from axla.core.errors import CompileError, OutOfMemory, UnsupportedError
+from axla.device.driver import DRIVER, Driver, Loaded
+from axla.program.abi import Field, Struct
+from axla.runtime.native import native
+from axla.target.machine import Target
+from axla.target.spirv import spirv_cpu_target, spirv_target
+
+_ALL_DEVICES = 0xFFFFFFFF
+_NAME, _IL_VERSION, _SVM, _MOST_ITEMS = 0x102B, 0x105B, 0x1053, 0x1004
+_TYPE, _CPU, _FLOATS, _DOUBLES = 0x1000, 2, 0x103A, 0x1032
+_FINE_BUFFER, _FINE_MEMORY, _READ_WRITE = 2, 1 << 10, 1
+_BUILD_LOG, _STATUS, _STARTED, _ENDED = 0x1183, 0x11D3, 0x1282, 0x1283
+_QUEUE_PROPERTIES, _PROFILING = 0x1093, 2
+_OPTIONS = b"-cl-fp32-correctly-rounded-divide-sqrt"
+_ALIGN = 64
+_FILL = 128  # bytes: the longest pattern
+_YIELDS, _TRIES, _SLEEP = 500, 600, 100  # looks at an event before one sleeps in between, all, microseconds
+_SHORT = 10_000_000  # nanoseconds
+_MOST_NOTES = 1 << 18  # launches of one run whose times are kept
+_ERRORS = {
+    -4: "the memory object could not be allocated", -5: "the device is out of resources",
+    -6: "out of host memory", -11: "the program could not be built", -36: "the queue is gone",
+    -54: "the work-group is too large",
+}  # fmt: skip
+
+CONTEXT = Struct(
+    "axla_opencl",
+    "The context of the driver's functions.",
+    Field("queue", "ptr", "the queue of the device"),
+    Field("busy", "i32", "1 while a thread sets arguments of a kernel and launches it"),
+    Field("waited", "i64", "nanoseconds that a program waited last"),
+    Field("events", "ptr", "where launches note their event and kernel; null: nowhere"),
+    Field("noted", "i64", "how many launches have"),
+    Field("most", "i64", "how many there is room for"),
+)
+_FUNCTIONS = Functions()
+
+
+def _emit(m: Module) -> None:
+    _FUNCTIONS.emit(m)
+
+
+@_FUNCTIONS(
+    "opencl_start", "i32", "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, count:i64"
+)
+def _start(
+    f: Function, context: Ssa, kernel: Ssa, addresses: Ssa, blocks: Ssa, threads: Ssa, count: Ssa
+) -> None:
+    with f.loop(0, count) as loop:
+        address = addresses.item(loop.index).load("ptr")
+        number = f.cast("trunc", loop.index, "i32")
+        code = f.call("i32", "clSetKernelArgSVMPointer", kernel, number, address)
+        f.guard(code.ne(0), code)
+    queue, notes = context.get(CONTEXT, "queue"), context.get(CONTEXT, "events")
+    noted = context.get(CONTEXT, "noted")
+    note = notes.item(noted * 2)
+    wanted = f.binary("and", notes.ne(f.null()), noted.lt(context.get(CONTEXT, "most")))
+    items, group = f.slot(blocks * threads), f.slot(threads)
+    sizes = f.i32(1), f.null(), items, group, f.i32(0), f.null()
+    code = f.call("i32", "clEnqueueNDRangeKernel", queue, kernel, *sizes, f.select(wanted, note, f.null()))
+    f.guard(code.ne(0), code)
+    with f.if_(wanted):
+        note.at(8).store(kernel)
+        context.set(CONTEXT, "noted", noted + 1)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS(
+    "opencl_launch", "i32", "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, count:i64",
+    exported=True,
+)  # fmt: skip
+def _launch(f: Function, context: Ssa, *arguments: Ssa) -> None:
+    """A kernel has one set of arguments: one thread at a time."""
+    busy = context.field(CONTEXT, "busy")
+    with f.while_loop() as loop:
+        with f.if_(busy.atomic("xchg", f.i32(1)).eq(0)):
+            loop.leave()
+        f.call("i32", "sched_yield")
+    code = f.call("i32", "opencl_start", context, *arguments)
+    busy.store(f.i32(0), "seq_cst")
+    f.ret(code)
+
+
+@_FUNCTIONS("opencl_copy", "i32", "context:ptr, target:ptr, source:ptr, size:i64", exported=True)
+def _copy(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa) -> None:
+    f.guard(size.eq(0), f.i32(0))
+    queue, nothing = context.get(CONTEXT, "queue"), (f.i32(0), f.null(), f.null())
+    f.ret(f.call("i32", "clEnqueueSVMMemcpy", queue, f.i32(0), target, source, size, *nothing))
+
+
+@_FUNCTIONS("opencl_happened", "i32", "event:ptr, flag:ptr, tries:i64", exported=True)
+def _happened(f: Function, event: Ssa, flag: Ssa, tries: Ssa) -> None:
+    """0 when the event has happened, a negative code where it failed, 1 when the flag is set or the time is
+    over.
+    """
+    status = f.slot(f.i32(0))
+    with f.loop(0, tries) as loop:
+        code = f.call("i32", "clGetEventInfo", event, f.i32(_STATUS), f.i64(4), status, f.null())
+        f.guard(code.ne(0), code)
+        f.guard(status.load("i32").le(0), status.load("i32"))
+        f.guard(flag.load("i32", "seq_cst").ne(0), f.i32(1))
+        with f.if_(loop.index.lt(_YIELDS)):
+            f.call("i32", "sched_yield")
+        with f.if_(loop.index.ge(_YIELDS)):
+            f.call("i32", "usleep", f.i32(_SLEEP))
+    f.ret(f.i32(1))
+
+
+@_FUNCTIONS("opencl_wait", "i32", "context:ptr, flag:ptr")
+def _wait(f: Function, context: Ssa, flag: Ssa) -> None:
+    """Waits for what is in the queue. While waits are short, this thread works for the device meanwhile, as
+    OpenCL on a CPU has it; it cannot be stopped then.
+    """
+    queue, event, code = context.get(CONTEXT, "queue"), f.slot(f.null()), f.slot(f.i32(0))
+    code.store(f.call("i32", "clEnqueueMarkerWithWaitList", queue, f.i32(0), f.null(), event))
+    f.guard(code.load("i32").ne(0), code.load("i32"))
+    begin = f.call("i64", "now")
+    short = context.get(CONTEXT, "waited").lt(_SHORT)
+    with f.if_(short):
+        code.store(f.call("i32", "clWaitForEvents", f.i32(1), event))
+    with f.if_(short ^ 1):
+        f.call("i32", "clFlush", queue)
+        code.store(f.call("i32", "opencl_happened", event.load("ptr"), flag, f.i64(1 << 62)))
+    context.set(CONTEXT, "waited", f.call("i64", "now") - begin)
+    f.call("i32", "clReleaseEvent", event.load("ptr"))
+    f.ret(code.load("i32"))
+
+
+@_FUNCTIONS("opencl_read", "i32", "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr", exported=True)
+def _read(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
+    """The device's memory is the host's as well, when the device is done."""
+    f.guard(size.eq(0), f.i32(0))
+    code = f.call("i32", "opencl_wait", context, flag)
+    f.guard(code.eq(1), f.i32(0))
+    f.guard(code.ne(0), code)
+    f.call("ptr", "memcpy", target, source, size)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("opencl_write", "i32", "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr", exported=True)
+def _write(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
+    """A few bytes are patterns of fills, which are taken at once; for more the queue must be empty."""
+    with f.if_(size.ge(2 * _FILL)):
+        f.ret(f.call("i32", "opencl_read", context, target, source, size, flag))
+    queue, nothing = context.get(CONTEXT, "queue"), (f.i32(0), f.null(), f.null())
+    few = _FILL
+    while few:
+        with f.if_((size & few).ne(0)):
+            at = size & -2 * few
+            place, piece = target.at(at), source.at(at)
+            code = f.call("i32", "clEnqueueSVMMemFill", queue, place, piece, f.i64(few), f.i64(few), *nothing)
+            f.guard(code.ne(0), code)
+        few //= 2
+    f.ret(f.i32(0))
+
+
+@cache
+def library() -> Any:
+    """The OpenCL library; UnsupportedError where there is none."""
+    beside = os.path.join(sys.prefix, "lib", "libintelocl.so")
+    named = flags.current().opencl
+    tried = [named] if named else ["libOpenCL.so.1", beside]
+    for path in tried:
+        try:
+            found = c.CDLL(path)
+        except OSError:
+            continue
+        for name in _POINTERS:
+            getattr(found, name).restype = c.c_void_p
+        if _platforms(found):
+            return found
+    raise UnsupportedError(
+        f"there is no OpenCL here (tried {', '.join(tried)}); AXLA_OPENCL says where one is, and "
+        "`pip install axla[opencl]` brings Intel's for CPUs"
+    )
+
+
+_POINTERS = (
+    "clCreateContext", "clCreateCommandQueueWithProperties", "clCreateProgramWithIL", "clCreateKernel",
+    "clSVMAlloc",
+)  # fmt: skip
+
+
+def _platforms(lib: Any) -> list[int]:
+    return _listed(lambda most, room, count: lib.clGetPlatformIDs(most, room, count))
+
+
+def _listed(ask: Any) -> list[int]:
+    count = c.c_uint()
+    if ask(0, None, c.byref(count)) or not count.value:
+        return []
+    room = (c.c_void_p * count.value)()
+    return [] if ask(count.value, room, None) else [found or 0 for found in room]
+
+
+def devices() -> list[tuple[Any, int]]:
+    """The devices that axla can use: library and handle. UnsupportedError where there are none."""
+    lib = library()
+    found = []
+    for platform in _platforms(lib):
+        for device in _listed(
+            lambda most, room, count, at=platform: lib.clGetDeviceIDs(
+                c.c_void_p(at), c.c_uint64(_ALL_DEVICES), most, room, count
+            )
+        ):
+            if "SPIR-V" in _text(lib, device, _IL_VERSION) and _number(lib, device, _SVM) & _FINE_BUFFER:
+                found.append((lib, device))
+    if not found:
+        raise UnsupportedError("no OpenCL device here takes SPIR-V and shares virtual memory with the host")
+    return found
+
+
+def _text(lib: Any, device: int, what: int) -> str:
+    return _told(lib.clGetDeviceInfo, c.c_void_p(device), what)
+
+
+def _told(function: Any, *about: Any) -> str:
+    """The text that a function of OpenCL gives; empty where it has none."""
+    size = c.c_size_t()
+    if function(*about, 0, None, c.byref(size)):
+        return ""
+    room = c.create_string_buffer(size.value)
+    function(*about, size, room, None)
+    return room.value.decode("utf-8", "replace")
+
+
+def _number(lib: Any, device: int, what: int) -> int:
+    found = c.c_uint64()
+    lib.clGetDeviceInfo(c.c_void_p(device), what, c.sizeof(found), c.byref(found), None)
+    return found.value
+
+
+def _target(lib: Any, device: int) -> Target:
+    if _number(lib, device, _TYPE) & _CPU:
+        found = spirv_cpu_target(max(1, _number(lib, device, _FLOATS)))
+    else:
+        found = spirv_target(min(64, _number(lib, device, _MOST_ITEMS)))
+    return replace(found, has_double=bool(_number(lib, device, _DOUBLES)))
+
+
+class OpenCL(Driver):
+    """A device of OpenCL, with a context and a queue."""
+
+    def __init__(self, lib: Any, device: int) -> None:
+        self.lib, self._device = lib, c.c_void_p(device)
+        self.name = _text(lib, device, _NAME)
+        self.target = _target(lib, device)
+        self._context = self._made(
+            "a context", lib.clCreateContext, None, 1, c.byref(self._device), None, None
+        )
+        timed, create = (
+            (c.c_uint64 * 3)(_QUEUE_PROPERTIES, _PROFILING, 0),
+            lib.clCreateCommandQueueWithProperties,
+        )
+        self._queue = self._made("a queue", create, self._context, self._device, timed)
+        functions = _functions()
+        kind = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64)
+        self._happened = kind(functions["opencl_happened"])
+        self._none = c.c_int32(0)
+        self._state: Any = CONTEXT.ctypes()(queue=self._queue)
+        self._table = DRIVER.ctypes()(
+            context=c.addressof(self._state),
+            **{name: functions[f"opencl_{name}"] for name in ("launch", "copy", "write", "read")},
+        )
+
+    @property
+    def table(self) -> int:
+        return c.addressof(self._table)
+
+    def allocate(self, size: int) -> int:
+        kind = c.c_uint64(_READ_WRITE | _FINE_MEMORY)
+        found = self.lib.clSVMAlloc(self._context, kind, c.c_size_t(size), _ALIGN)
+        if not found:
+            raise OutOfMemory(f"{self.name}: out of memory: {size} bytes are not there")
+        return found
+
+    def free(self, address: int) -> None:
+        pointer = (c.c_void_p * 1)(address)
+        self.lib.clEnqueueSVMFree(self._queue, 1, pointer, None, None, 0, None, None)
+
+    def write(self, address: int, values: np.ndarray) -> None:
+        self.wait()
+        c.memmove(address, values.ctypes.data, values.nbytes)
+
+    def read(self, values: np.ndarray, address: int) -> None:
+        self.wait()
+        c.memmove(values.ctypes.data, address, values.nbytes)
+
+    def mark(self) -> Event:
+        event = c.c_void_p()
+        code = self.lib.clEnqueueMarkerWithWaitList(self._queue, 0, None, c.byref(event))
+        self._check("an event", code)
+        self.lib.clFlush(self._queue)
+        return Event(self.lib, event.value or 0)
+
+    def happened(self, event: Event, flag: int = 0) -> bool:
+        code = self._happened(event.address, flag or c.addressof(self._none), _TRIES)
+        if code < 0:
+            raise self.error("a run", code)
+        return code == 0
+
+    def join(self, event: Event) -> None:
+        address = c.c_void_p(event.address)
+        self.lib.clWaitForEvents(1, c.byref(address))
+
+    @contextmanager
+    def timed(self) -> Iterator[dict[int, list[int]]]:
+        found: dict[int, list[int]] = {}
+        notes = (c.c_void_p * (2 * _MOST_NOTES))()
+        self.wait()
+        self._state.noted, self._state.most, self._state.events = 0, _MOST_NOTES, c.addressof(notes)
+        try:
+            yield found
+        finally:
+            self._state.events = None
+            self.wait()
+            for number in range(self._state.noted):
+                event, kernel = notes[2 * number : 2 * number + 2]
+                found.setdefault(kernel or 0, []).append(self._taken(event))
+                self.lib.clReleaseEvent(c.c_void_p(event))
+
+    def _taken(self, event: int | None) -> int:
+        """The nanoseconds of a launch on the device."""
+        times = c.c_uint64(), c.c_uint64()
+        for what, time in zip((_STARTED, _ENDED), times, strict=True):
+            self.lib.clGetEventProfilingInfo(c.c_void_p(event), what, c.c_size_t(8), c.byref(time), None)
+        return times[1].value - times[0].value
+
+    def build(self, kernels: Sequence[str], code: bytes) -> Loaded:
+        room, size = c.create_string_buffer(code, len(code)), c.c_size_t(len(code))
+        program = self._made("a program", self.lib.clCreateProgramWithIL, self._context, room, size)
+        owner = _Program(self.lib, program)
+        if self.lib.clBuildProgram(program, 1, c.byref(self._device), _OPTIONS, None, None):
+            log = _told(self.lib.clGetProgramBuildInfo, program, self._device, _BUILD_LOG)
+            raise CompileError(f"{self.name}: {kernels} could not be built: {log.strip()[:2000]}")
+        for kernel in kernels:
+            made = self._made(kernel, self.lib.clCreateKernel, program, kernel.encode())
+            owner.handles.append(made.value or 0)
+        return Loaded(tuple(owner.handles), owner)
+
+    def _made(self, what: str, function: Any, *arguments: Any) -> c.c_void_p:
+        """What a function of OpenCL makes that has a place for its error behind its arguments."""
+        code = c.c_int()
+        made = c.c_void_p(function(*arguments, c.byref(code)))
+        self._check(what, code.value)
+        return made
+
+    def said(self, code: int) -> str:
+        return _ERRORS.get(code, f"error {code} of OpenCL")
+
+    def _check(self, what: str, code: int) -> None:
+        if code:
+            raise self.error(what, code)
+
+
+class Event:
+    """A mark in the queue."""
+
+    def __init__(self, lib: Any, address: int) -> None:
+        self.lib, self.address = lib, address
+
+    def __del__(self) -> None:
+        self.lib.clReleaseEvent(c.c_void_p(self.address))
+
+
+class _Program:
+    """A program and its kernels. OpenCL keeps them until what is queued is done."""
+
+    def __init__(self, lib: Any, program: c.c_void_p) -> None:
+        self.lib, self.program = lib, program
+        self.handles: list[int] = []
+
+    def __del__(self) -> None:
+        for handle in self.handles:
+            self.lib.clReleaseKernel(c.c_void_p(handle))
+        self.lib.clReleaseProgram(self.program)
+
+
+@cache
+def _functions() -> dict[str, int]:
+    lib = library()
+    names = (
+        "clSetKernelArgSVMPointer", "clEnqueueNDRangeKernel", "clEnqueueSVMMemcpy", "clEnqueueSVMMemFill",
+        "clEnqueueMarkerWithWaitList", "clFlush", "clWaitForEvents", "clGetEventInfo", "clReleaseEvent",
+    )  # fmt: skip
+    known = {name: c.cast(getattr(lib, name), c.c_void_p).value or 0 for name in names}
+    return native().glue.extended(_emit, known)
