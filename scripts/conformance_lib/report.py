@@ -52,8 +52,15 @@ def totals(outcomes: Sequence[Outcome]) -> list[Total]:
         counts.setdefault((o.section, o.backend), Counter())[o.kind] += 1
         seconds[o.section, o.backend] += o.seconds
     order = list(SECTIONS)
-    keys = sorted(counts, key=lambda k: (order.index(k[0]), SECTIONS[k[0]].backends.index(k[1])))
+    keys = sorted(counts, key=lambda k: (order.index(k[0]), _rank(k)))
     return [Total(*key, counts[key], seconds[key]) for key in keys]
+
+
+def _rank(key: tuple[str, str]) -> tuple[int, str]:
+    """Where a backend stands in its section; one that was named on the command line comes last."""
+    name, backend = key
+    own = SECTIONS[name].backends
+    return (own.index(backend) if backend in own else len(own)), backend
 
 
 def printed(outcomes: Sequence[Outcome], *, slowest: bool = False) -> str:
