@@ -1,17 +1,25 @@
-"""The backends that the interface suite runs on: axla's own, and one of a package that is installed for it.
+"""The backends that the interface suite runs on: axla's own, and those of packages that are installed for it.
 
 A new backend joins by its name in NAMES.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import axla
+from axla.core import flags
+from opencl_device import why_no_device
+from ptx.gpu import FakeGpu
 
-NAMES = ("interpreter", "cpu", "one-lane", "outside")
+NAMES = ("interpreter", "cpu", "one-lane", "outside", "c-source", "opencl", "cuda")
 
 SOURCE = '''
 """A backend of somebody else: the interpreter, which has no sine here."""
@@ -41,6 +49,8 @@ broken = outside_backend:broken
 odd = builtins:dict
 """
 
+C_SOURCE = Path(__file__).parents[2] / "examples" / "backends" / "c_source"
+
 
 @pytest.fixture(scope="session", autouse=True)
 def installed(tmp_path_factory):
@@ -51,14 +61,52 @@ def installed(tmp_path_factory):
     facts.mkdir()
     (facts / "METADATA").write_text(METADATA)
     (facts / "entry_points.txt").write_text(ENTRIES)
-    sys.path.insert(0, str(folder))
+    _install_c_source(folder)
+    paths = [str(folder), str(C_SOURCE)]
+    sys.path[:0] = paths
     yield folder
-    sys.path.remove(str(folder))
+    for path in paths:
+        sys.path.remove(path)
+
+
+def _install_c_source(folder: Path) -> None:
+    """What an installer writes of the package in examples/: its name and its entry points."""
+    project = tomllib.loads((C_SOURCE / "pyproject.toml").read_text())["project"]
+    facts = folder / f"axla_c_source-{project['version']}.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    entries = project["entry-points"]["axla.backends"].items()
+    lines = ["[axla.backends]", *(f"{name} = {where}" for name, where in entries), ""]
+    (facts / "entry_points.txt").write_text("\n".join(lines))
+
+
+def why_no_compiler() -> str:
+    """Why nothing in C can be built here, "" where it can."""
+    name = os.environ.get("CC", "cc")
+    return "" if shutil.which(name) else f"there is no C compiler {name!r}"
+
+
+@pytest.fixture(scope="session")
+def fake_gpu(tmp_path_factory) -> str:
+    """The library that stands for CUDA's: a GPU in NumPy."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc: it builds the fake library of CUDA")
+    return str(FakeGpu(tmp_path_factory.mktemp("cuda")).file)
 
 
 @pytest.fixture(params=NAMES)
-def backend(request) -> str:
-    return request.param
+def backend(request) -> Iterator[str]:
+    if request.param == "opencl" and why_no_device():
+        pytest.skip(why_no_device())
+    if request.param == "c-source" and why_no_compiler():
+        pytest.skip(why_no_compiler())
+    if request.param != "cuda":
+        yield request.param
+        return
+    with flags.override(cuda=request.getfixturevalue("fake_gpu")):
+        yield "cuda"
 
 
 @pytest.fixture

@@ -1,0 +1,118 @@
+"""The backend `c-source`: what it takes and refuses, how C is built, and how a run calls it."""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from axla import CompileError, Module, UnsupportedError
+from axla.backends import Backend, Capabilities, Client, CompileOptions, Executable
+from axla.backends.interface import effects
+from axla.backends.kit import HostExecutable, Packed, decode, encode, program_of
+from axla.core import dtypes
+from axla.program.interface import Interface
+
+from .program import source_of
+from .writer import TYPES
+
+FLAGS = ("-std=c99", "-O2", "-fPIC", "-shared", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-w")
+REFUSED = {
+    "participants": "a program runs on one device",
+    "bitcast-convert": "it has no kernel for it", "complex": "it has no complex numbers",
+    "convolution": "it has no kernel for it", "count-leading-zeros": "C99 has no function for it",
+    "imag": "it has no complex numbers", "popcnt": "C99 has no function for it",
+    "custom-call": "C sources have no table of functions", "fft": "it has no kernel for it",
+    "mulhi": "C99 has no type of twice the width", "reduce-precision": "it has no kernel for it",
+    "scatter": "it has no kernel for it", "select-and-scatter": "its pass ends in a scatter",
+    "sort": "it has no kernel for it", "topk": "its pass ends in a sort",
+    **{effect: "steps of a program are calls of kernels only" for effect in effects()},
+    **{d.name: "C99 has no such type" for d in dtypes.ALL if d.name not in TYPES},
+}  # fmt: skip
+
+
+class CSource(Backend):
+    """Compiles modules with the compiler that CC names, `cc` where it is not set."""
+
+    name = "c-source"
+    about = "an example: C99, built with the system's compiler"
+    capabilities = Capabilities(1, REFUSED)
+
+    def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        program, constants = program_of(module, options)
+        source, scratch = source_of(program)
+        face = replace(program.interface, workspace_bytes=program.interface.workspace_bytes + scratch)
+        made = source, face, constants, scratch
+        return CExecutable(*made, client=client, module=module, options=options)
+
+    def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
+        """The payload has the source, which is built again: it runs on any machine with a compiler."""
+        packed = decode(payload)
+        source, scratch = (image.decode() for image in packed.images)
+        made = source, packed.interface, packed.constants, int(scratch)
+        return CExecutable(*made, client=client, options=options)
+
+
+class CExecutable(HostExecutable):
+    """A program in C. Every run has a workspace of its own."""
+
+    __slots__ = ("source", "constants", "scratch", "_library")
+
+    stages = ("hlo", "optimized", "c")
+
+    def __init__(self, source: str, face: Interface, constants: bytes, scratch: int, **more: Any) -> None:
+        super().__init__(face, **more)
+        self.source, self.scratch = source, scratch
+        self.constants = np.frombuffer(constants + b"\0", np.uint8)
+        self._library = built(source)
+
+    def _enter(self, arguments: list[np.ndarray], results: list[np.ndarray], stop: c.c_int32) -> None:
+        face = self.interface
+        workspace = np.empty(face.workspace_bytes + 128, np.uint8)
+        start = (workspace.ctypes.data + 63) & ~63
+        scratch = start + (face.workspace_bytes - self.scratch + 63 & ~63)
+        places = (addresses(arguments), addresses(results), c.c_void_p(self.constants.ctypes.data))
+        self._library.run(*places, c.c_void_p(start), c.c_void_p(scratch), c.byref(stop))
+
+    def _text(self, stage: str) -> str:
+        return self.source if stage == "c" else super()._text(stage)
+
+    def _code_bytes(self) -> int:
+        return len(self.source)
+
+    def _payload(self) -> bytes:
+        images = self.source.encode(), str(self.scratch).encode()
+        return encode(Packed(images, self.interface, self.constants.tobytes()[:-1]))
+
+
+def addresses(arrays: list[np.ndarray]) -> c.Array:
+    return (c.c_void_p * max(len(arrays), 1))(*[array.ctypes.data for array in arrays])
+
+
+def compiler() -> str:
+    """The C compiler; UnsupportedError where there is none."""
+    found = shutil.which(os.environ.get("CC", "cc"))
+    if found is None:
+        raise UnsupportedError("c-source: there is no C compiler; the variable CC names one")
+    return found
+
+
+@lru_cache(maxsize=256)
+def built(source: str) -> c.CDLL:
+    """The library of a C source."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, library = Path(folder, "program.c"), Path(folder, "program.so")
+        file.write_text(source)
+        command = [compiler(), *FLAGS, "-o", str(library), str(file), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise CompileError(f"c-source: {command[0]} failed:\n{done.stderr[:2000]}")
+        return c.CDLL(str(library))

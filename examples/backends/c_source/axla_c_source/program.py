@@ -1,0 +1,89 @@
+"""A Program as C: its kernels, and the function `run` with its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from axla import UnsupportedError
+from axla.program.memory import AllocationKind
+from axla.program.program import Program
+from axla.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, RegisterStep, Step, Value
+
+from .elementwise import PRELUDE
+from .kernels import KernelWriter
+from .writer import Writer, c_type
+
+HEAD = (
+    "void run(char *const *parameter, char *const *result, char *constants, char *workspace, char *scratch,\n"
+    "         const volatile int32_t *stop)"
+)
+PLACES = {
+    AllocationKind.PARAMETER: "parameter[{0}]", AllocationKind.RESULT: "result[{0}]",
+    AllocationKind.CONSTANTS: "constants", AllocationKind.WORKSPACE: "workspace",
+}  # fmt: skip
+
+
+def source_of(program: Program) -> tuple[str, int]:
+    """C99 of a program, and the bytes of scratch memory that its kernels take."""
+    kernels = [KernelWriter(kernel) for kernel in program.kernels]
+    texts = [kernel.text() for kernel in kernels]
+    run = Writer()
+    steps(run, program.steps)
+    scratch = max((kernel.scratch for kernel in kernels), default=0)
+    return "\n".join([PRELUDE, *texts, run.text(HEAD), ""]), scratch
+
+
+def pointer(value: Value) -> str:
+    """Where a value lies."""
+    place = value.memory
+    start = PLACES[place.allocation.kind].format(place.allocation.number)
+    return f"({c_type(value.shape.dtype)} *)({start} + {place.offset})"
+
+
+def steps(out: Writer, steps: Sequence[Step]) -> None:
+    for step in steps:
+        write = STEPS.get(type(step))
+        if write is None:
+            raise UnsupportedError(f"c-source does not run {type(step).__name__} {getattr(step, 'name', '')}")
+        write(out, step)
+
+
+def kernel(out: Writer, step: KernelStep) -> None:
+    values = ", ".join(map(pointer, (*step.operands, *step.results)))
+    out.line(f"{step.kernel}({values}, scratch, stop);  // {step.name}")
+    out.line("if (*stop) return;")
+
+
+def copy(out: Writer, step: CopyStep) -> None:
+    out.line(f"memmove({pointer(step.target)}, {pointer(step.source)}, {step.target.memory.size});")
+
+
+def loop(out: Writer, step: LoopStep) -> None:
+    """What it carries lies in one place all the time, so there is nothing to pass on."""
+    with out.block("for (;;)"):
+        out.line("if (*stop) return;")
+        steps(out, step.condition)
+        out.line(f"if (!*{pointer(step.test)}) break;")
+        steps(out, step.body)
+
+
+def branch(out: Writer, step: BranchStep) -> None:
+    """A pred takes the first branch where it holds; a number that is no branch's takes the last."""
+    value, last = f"*{pointer(step.selector)}", len(step.branches) - 1
+    with out.block(f"switch ({f'!{value}' if step.selector.shape.dtype.is_pred else value})"):
+        for number, taken in enumerate(step.branches):
+            with out.block("default:" if number == last else f"case {number}:"):
+                steps(out, taken.steps)
+                out.line("break;")
+
+
+def nothing(out: Writer, step: RegisterStep) -> None:
+    """A program for `kit.PLAIN` has all values in memory."""
+    if step.results:
+        raise UnsupportedError(f"c-source has no registers for {step.name}")
+
+
+STEPS: dict[type, Callable[[Writer, Any], None]] = {
+    BranchStep: branch, CopyStep: copy, KernelStep: kernel, LoopStep: loop, RegisterStep: nothing,
+}  # fmt: skip

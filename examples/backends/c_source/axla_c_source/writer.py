@@ -1,0 +1,112 @@
+"""Writes C: lines, fresh names, blocks; and remembers which elements have a name already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from axla import InternalError, Shape, UnsupportedError
+from axla.core.dtypes import DType
+
+TYPES = {
+    "pred": "uint8_t", "s8": "int8_t", "s16": "int16_t", "s32": "int32_t", "s64": "int64_t",
+    "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "f32": "float", "f64": "double",
+}  # fmt: skip
+"""The element types that C99 has. Those without arithmetic in C are refused (`backend.py`)."""
+
+Index = tuple[str, ...]
+"""C expressions, one for each dimension."""
+
+
+def c_type(dtype: DType) -> str:
+    """The C type of an element type; UnsupportedError for one that C99 does not have."""
+    if dtype.name not in TYPES:
+        raise UnsupportedError(f"c-source does not run {dtype.name}: C99 has no such type")
+    return TYPES[dtype.name]
+
+
+def number(value: object, dtype: DType) -> str:
+    """A literal with exactly this value."""
+    if not dtype.is_float:
+        suffix = {"u64": "ULL", "u32": "U"}.get(dtype.name, "LL" if dtype.bits == 64 else "")
+        least = dtype.is_signed and value == -(2 ** (dtype.bits - 1))  # C has no negative literals
+        return f"(-{2 ** (dtype.bits - 1) - 1}{suffix} - 1)" if least else f"{int(value)}{suffix}"
+    value = float(value)
+    if value != value or value in (float("inf"), -float("inf")):
+        return {"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"}[str(value)]
+    return value.hex() + ("f" if dtype.name == "f32" else "")
+
+
+def flat(index: Index, shape: Shape) -> str:
+    """The place of an element in a row-major array."""
+    terms, stride = [], 1
+    for at, size in zip(reversed(index), reversed(shape.dims), strict=True):
+        if size != 1:
+            terms.append(at if stride == 1 else f"{at} * {stride}")
+        stride *= size
+    return " + ".join(reversed(terms)) or "0"
+
+
+class Writer:
+    """The text of one C function, line by line."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._names = 0
+        self._scopes: list[dict] = [{}]  # what has a name, in each open block
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * len(self._scopes) + text)
+
+    def name(self, letter: str = "v") -> str:
+        self._names += 1
+        return f"{letter}{self._names}"
+
+    def value(self, dtype: DType, expression: str) -> str:
+        """The name of a new variable that is never changed."""
+        name = self.name()
+        self.line(f"const {c_type(dtype)} {name} = {expression};")
+        return name
+
+    def place(self, expression: str) -> str:
+        """The same for an index."""
+        name = self.name("i")
+        self.line(f"const int64_t {name} = {expression};")
+        return name
+
+    def known(self, key: object) -> str | None:
+        """The name that was given to `key` here, or in a block around."""
+        return next((scope[key] for scope in reversed(self._scopes) if key in scope), None)
+
+    def remember(self, key: object, name: str) -> str:
+        self._scopes[-1][key] = name
+        return name
+
+    @contextmanager
+    def block(self, head: str = "") -> Iterator[None]:
+        """Braces behind `head`. What is named inside is not known outside."""
+        self.line(f"{head} {{".strip())
+        self._scopes.append({})
+        yield
+        self._scopes.pop()
+        self.line("}")
+
+    @contextmanager
+    def loops(self, sizes: tuple[int, ...], polls: bool = False) -> Iterator[Index]:
+        """Loops inside each other; gives their indices. `polls`: the outermost looks at `stop`."""
+        names = tuple(self.name("i") for _ in sizes)
+        for depth, (name, size) in enumerate(zip(names, sizes, strict=True)):
+            self.line(f"for (int64_t {name} = 0; {name} < {size}; {name}++) {{")
+            self._scopes.append({})
+            if polls and not depth:
+                self.line("if (*stop) return;")
+        yield names
+        for _ in sizes:
+            self._scopes.pop()
+            self.line("}")
+
+    def text(self, head: str) -> str:
+        """The function behind its head."""
+        if len(self._scopes) != 1:
+            raise InternalError("c-source: a block was not closed")
+        return "\n".join([f"{head} {{", *self.lines, "}"])
