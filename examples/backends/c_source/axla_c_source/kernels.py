@@ -2,8 +2,8 @@
 
 A kernel's computation is a small graph. Some of its instructions are *kept*: each has an array and a loop
 nest that writes it. Of all others, elements are computed where they are read: `element` writes the statements
-for one element and gives the name of a variable with it. What is read more than once, or reads much itself, is
-kept; so nothing is computed twice for one reader.
+for one element and gives the name of a variable with it. What is read more than once, or reads much itself,
+is kept; so nothing is computed twice for one reader.
 """
 
 from __future__ import annotations
