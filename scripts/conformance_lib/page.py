@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from axla.core.dtypes import ALL
 from axla.ir.op import OPS
+from axla.tools.samples import STARTS, UNTYPED
 from conformance_lib.reasons import UNEXPLAINED, general, reason
 from conformance_lib.report import is_good, totals
-from conformance_lib.samples import NOT_TAKEN, STARTS, UNTYPED
+from conformance_lib.samples import NOT_TAKEN
 from conformance_lib.section import UNSUPPORTED, Outcome
 
 BACKENDS = ("interpreter", "cpu", "one-lane")

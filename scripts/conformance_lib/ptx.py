@@ -69,7 +69,7 @@ class _Kernels(Backend):
 
 def modules(section: Section, cases: Iterable[str]) -> Iterator[tuple[str, Module]]:
     """The modules of cases, each with its case."""
-    from conformance_lib.samples import modules_of
+    from axla.tools.samples import modules_of
 
     axla.register_custom_call("sample", lambda x, number: x)  # the target of custom-call's sample
     for case in cases:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from conformance_lib.samples import STARTS, main_type, modules_of
-
 import axla
 import axla.passes.pipelines as pipelines
 from axla.codegen.host import host_target
@@ -14,6 +12,7 @@ from axla.ir.graph import Module
 from axla.ir.op import OPS
 from axla.passes import driver
 from axla.passes.steps import Pass
+from axla.tools.samples import STARTS, main_type, modules_of
 from docs_lib.examples import Example, lifted
 
 

@@ -12,8 +12,6 @@ from dataclasses import MISSING
 from functools import cache
 from typing import Any
 
-from conformance_lib.samples import UNTYPED, modules_of
-
 import axla.hlo as hlo
 from axla.builder import ops as builder
 from axla.core.dtypes import ALL
@@ -23,6 +21,7 @@ from axla.ir.attributes import RawText, Word
 from axla.ir.codec import codec_of
 from axla.ir.graph import Computation
 from axla.ir.op import OPS, Attribute, Op
+from axla.tools.samples import UNTYPED, modules_of
 
 KIND = {
     Computation: "computation", bool: "true or false", int: "integer", float: "number", str: "text in quotes",

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from conformance_lib.samples import run_fed
 
 import axla
 from axla.core.errors import UnsupportedError
@@ -23,6 +22,7 @@ from axla.ir.graph import Module
 from axla.ir.literal_text import literal_text
 from axla.ir.op import OPS, package_of
 from axla.ir.structure import Constant, Parameter
+from axla.tools.samples import run_fed
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"
 

@@ -16,10 +16,12 @@ import pytest
 
 import axla
 from axla.core import flags
+from axla.tools.new_backend import package
 from opencl_device import why_no_device
 from ptx.gpu import FakeGpu
 
-NAMES = ("interpreter", "cpu", "one-lane", "outside", "c-source", "opencl", "cuda")
+NAMES = ("interpreter", "cpu", "one-lane", "outside", "c-source", "npu", "opencl", "cuda")
+"""`npu` is what `axla new-backend npu` writes."""
 
 SOURCE = '''
 """A backend of somebody else: the interpreter, which has no sine here."""
@@ -61,18 +63,23 @@ def installed(tmp_path_factory):
     facts.mkdir()
     (facts / "METADATA").write_text(METADATA)
     (facts / "entry_points.txt").write_text(ENTRIES)
-    _install_c_source(folder)
-    paths = [str(folder), str(C_SOURCE)]
+    install(C_SOURCE, folder)
+    new = tmp_path_factory.mktemp("npu")
+    for name, text in package("npu").items():
+        (new / name).parent.mkdir(exist_ok=True)
+        (new / name).write_text(text)
+    install(new, folder)
+    paths = [str(folder), str(C_SOURCE), str(new)]
     sys.path[:0] = paths
     yield folder
     for path in paths:
         sys.path.remove(path)
 
 
-def _install_c_source(folder: Path) -> None:
-    """What an installer writes of the package in examples/: its name and its entry points."""
-    project = tomllib.loads((C_SOURCE / "pyproject.toml").read_text())["project"]
-    facts = folder / f"axla_c_source-{project['version']}.dist-info"
+def install(package: Path, folder: Path) -> None:
+    """What an installer writes of a package into a folder: its name and its entry points."""
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    facts = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"

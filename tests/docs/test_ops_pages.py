@@ -14,11 +14,12 @@ from axla.ir.verify import verify
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from conformance_lib.samples import run_fed  # noqa: E402
 from docs_lib import declarations, sections  # noqa: E402
 from docs_lib.examples import FOLDER, Example, lifted  # noqa: E402
 from docs_lib.pages import DOCS, pages  # noqa: E402
 from docs_lib.rules import rules  # noqa: E402
+
+from axla.tools.samples import run_fed  # noqa: E402
 
 
 def test_every_op_has_an_example():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import call
@@ -95,6 +95,11 @@ class Executable:
         here = self.client.process_index if self.client is not None else 0
         devices = self.devices or [None]
         return [n for n, device in enumerate(devices) if device is None or device.process_index == here]
+
+    @property
+    def host_steps(self) -> Mapping[str, str]:
+        """What the host runs in the place of the device, instructions or kernels by name, and why."""
+        return {}
 
     # Calls.
 

@@ -58,10 +58,15 @@ class InterpreterBackend(Backend):
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """The module is read and verified again: nothing in the bytes is run as it is."""
-        from axla import proto
+        return compiled_again(client, payload, options)
 
-        sized = replace(options, arg_types=None, dim_args=None)
-        return client.compile(proto.read(payload), sized)
+
+def compiled_again(client: Client, payload: bytes, options: CompileOptions) -> Executable:
+    """An executable from the module that `InterpretedExecutable` has as its payload."""
+    from axla import proto
+
+    sized = replace(options, arg_types=None, dim_args=None)
+    return client.compile(proto.read(payload), sized)
 
 
 def prepared_copy(module: Module) -> Module:
@@ -137,7 +142,7 @@ class InterpretedExecutable(Executable):
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         (values,) = self._taken([inputs])
         with self._interpreter(options.deadline) as interpreter:
-            return self.results(interpreter.run(self._work.entry, values))
+            return self.results(interpreter.host(interpreter.run(self._work.entry, values)))
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
         values = self._taken(rows)
@@ -153,9 +158,13 @@ class InterpretedExecutable(Executable):
                 array.delete()
         return values
 
+    def _made(self, **limits: Any) -> Interpreter:
+        """What evaluates the module in one run."""
+        return Interpreter(**limits)
+
     @contextmanager
     def _interpreter(self, deadline: float | None) -> Iterator[Interpreter]:
-        interpreter = Interpreter(
+        interpreter = self._made(
             deadline=deadline, seed=next(self._seeds), clock=self._clocks and self._clocks.timed
         )
         self._running[interpreter] = None

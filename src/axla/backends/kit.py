@@ -3,27 +3,38 @@
 program, constants = kit.program_of(module, options)    a Program (axla.program), and its constants' bytes
 class Mine(kit.HostExecutable): ...                     says how one run reads and writes arrays in memory
 data = kit.encode(kit.Packed(images, interface, constants))     an executable's payload; `kit.decode`
+
+class Mine(kit.OpByOp): ...                says which instructions the device runs; NumPy runs the others
+class MyBackend(kit.OpByOpBackend): ...    has its compile and load
 """
 
 from __future__ import annotations
 
 import ctypes as c
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from axla.backends.executable import Executable
+from axla.backends.interface import Backend, Client
+from axla.backends.interpreter import InterpretedExecutable, compiled_again, prepared_copy
 from axla.backends.options import CompileOptions, ExecuteOptions
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.literal import Literal
+from axla.core.shape import Shape
+from axla.interpreter import Interpreter
 from axla.ir.clone import clone_module
-from axla.ir.graph import Module
+from axla.ir.graph import Instruction, Module
+from axla.ir.op import Op
 from axla.ir.places import located
 from axla.lowering.donation import donate_parameters, row_major_boundary
 from axla.lowering.pipeline import compile_program, constants_segment
+from axla.passes import driver, pipelines
+from axla.passes.expand.expanders import EXPANDERS
 from axla.program import abi
 from axla.program.packed import Packed, decode, encode
 from axla.program.program import Program
@@ -32,7 +43,10 @@ from axla.runtime.array import Array, device_put
 from axla.runtime.dynamic import DynamicCall
 from axla.target.machine import Limits, ObjectForm, Target
 
-__all__ = ["PLAIN", "HostExecutable", "Packed", "decode", "encode", "program_of"]
+__all__ = [
+    "PLAIN", "HostExecutable", "Instruction", "OpByOp", "OpByOpBackend", "Packed", "decode", "encode",
+    "program_of", "simplified",
+]  # fmt: skip
 
 PLAIN = Target(
     "plain", "", "", vector_bytes=8, max_lanes=1, blocks_products=False, limits=Limits(tiny=0),
@@ -52,14 +66,18 @@ def program_of(
 
     InvalidArgument for options that name another machine; UnsupportedError for what no pass expands.
     """
-    if options.target_cpu is not None or options.target_features is not None:
-        raise InvalidArgument(f"compile: {target.name} takes no target_cpu and no target_features")
+    _check_machine(options, target.name)
     work, constants = clone_module(module), dict[Literal, int]()
     with located(module.file, module):
         row_major_boundary(work)
         donate_parameters(work, options.donate or ())
         program = compile_program(work, target, constants)
     return program, constants_segment(constants)
+
+
+def _check_machine(options: CompileOptions, name: str) -> None:
+    if options.target_cpu is not None or options.target_features is not None:
+        raise InvalidArgument(f"compile: {name} takes no target_cpu and no target_features")
 
 
 class HostExecutable(Executable):
@@ -139,3 +157,161 @@ class HostExecutable(Executable):
 
 def _set(stop: c.c_int32, why: int) -> None:
     stop.value = why
+
+
+_SIMPLIFIED = (
+    pipelines.marker_removal, pipelines.layout_normalization, pipelines.defuse,
+    *(p for p in EXPANDERS if p.name in ("async-unwrapper", "op-expander", "batchnorm-expander")),
+    pipelines.call_inliner, pipelines.map_inliner, *pipelines.SIMPLIFY, pipelines.expand_barriers,
+    pipelines.dot_canonicalize, pipelines.cse, pipelines.dce,
+)  # fmt: skip
+
+
+def simplified(module: Module, options: CompileOptions) -> Module:
+    """A copy of a module for backends that run it op by op: simplified, without calls, fusions and layouts.
+
+    Dots are [m, k] x [k, n] or, with one batch dimension in front, [b, m, k] x [b, k, n]; either operand may
+    have its last two dimensions exchanged. A module with dynamic sizes keeps its ops.
+    """
+    work = prepared_copy(module)
+    if not _is_dynamic(work):
+        with located(module.file, module):
+            driver.run(work, _SIMPLIFIED, PLAIN, name="op-by-op")
+    if options.donate:
+        donate_parameters(work, options.donate)
+    return work
+
+
+def _is_dynamic(module: Module) -> bool:
+    insts = (inst for computation in module.computations for inst in computation.instructions)
+    return any(isinstance(s, Shape) and s.is_dynamic for inst in insts for s in inst.shape.leaves())
+
+
+class OpByOp(InterpretedExecutable):
+    """An executable that runs its module one instruction after the other: those that it has functions for on
+    the device, the others on the host, with the interpreter's NumPy. Loops and branches are walked, so the
+    instructions in them may run on the device, too.
+
+    Derive from it, and say `ops`; `why_not`, where not all instructions of an op are taken; `to_device` and
+    `to_host`, where the device has memory of its own. `host_steps` says what the host runs.
+    """
+
+    __slots__ = ("__dict__",)
+
+    ops: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+    """The device's functions, by opcode: function(instruction, *operands) gives the value. Operands and value
+    are what `to_device` gives, of the shapes that the instruction says; operands are only read. Several
+    threads may run the executable.
+    """
+
+    def why_not(self, inst: Instruction) -> str:
+        """Why an instruction runs on the host though `ops` has its opcode, "" where it runs on the device.
+        Element types and ranks that the device lacks belong here.
+        """
+        return ""
+
+    def to_device(self, array: np.ndarray) -> Any:
+        """A copy of an array in the memory of the device; anything but a tuple, None or a NumPy array, unless
+        it is the array itself, as it is by default.
+        """
+        return array
+
+    def to_host(self, value: Any) -> np.ndarray:
+        """The array that a value of the device is, with the shape and element type of its instruction."""
+        return value
+
+    @cached_property
+    def host_steps(self) -> Mapping[str, str]:
+        """The instructions that the host runs, and why. Constants, tuples and control flow are in no memory,
+        and are not counted.
+        """
+        return {
+            f"{inst.opcode} {inst.name}": why
+            for inst in self._walked()
+            if not _is_handed_on(inst.op) and inst.opcode != "constant" and (why := self.reason(inst))
+        }
+
+    def reason(self, inst: Instruction) -> str:
+        """Why the host runs an instruction, "" where the device does."""
+        if inst.opcode not in self.ops:
+            return f"the device has no {inst.opcode}"
+        return "the program has dynamic sizes" if self._dynamic else self.why_not(inst)
+
+    @cached_property
+    def _dynamic(self) -> bool:
+        return _is_dynamic(self._work)
+
+    def _walked(self) -> Iterator[Instruction]:
+        """The instructions of the entry, and of loops and branches."""
+        stack, seen = [self._work.entry], {self._work.entry}
+        while stack:
+            for inst in stack.pop().instructions:
+                yield inst
+                called = inst.op.computations() if inst.op.control else ()
+                stack += [c for c in called if c not in seen]
+                seen.update(called)
+
+    def _made(self, **limits: Any) -> Interpreter:
+        return _Walker(self, **limits)
+
+
+def _is_handed_on(op: Op) -> bool:
+    """Whether values of an op are those that it gets, wherever they are."""
+    return op.structural or op.control or (op.passes_on and not op.moves)
+
+
+class _Walker(Interpreter):
+    """Runs an OpByOp once. What the host does is left to an interpreter beside it, computations that an op
+    applies to elements included.
+    """
+
+    def __init__(self, program: OpByOp, **limits: Any) -> None:
+        super().__init__(**limits)
+        self._program = program
+        self._host = self.beside()
+
+    def host(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self.host, value))
+        if value is None or isinstance(value, (np.ndarray, np.generic)):
+            return value
+        return np.asarray(self._program.to_host(value))
+
+    def evaluator(self, inst: Instruction) -> Callable[..., Any]:
+        if inst.op.structural or inst.op.control:
+            return super().evaluator(inst)
+        if _is_handed_on(inst.op):
+            return _first
+        if self._program.reason(inst):
+            return partial(self._on_host, self._host.evaluator(inst))
+        return partial(self._on_device, inst, self._program.ops[inst.opcode])
+
+    def _on_host(self, function: Callable[..., Any], *operands: Any) -> Any:
+        return function(*map(self.host, operands))
+
+    def _on_device(self, inst: Instruction, function: Callable[..., Any], *operands: Any) -> Any:
+        given = [self._program.to_device(x) if isinstance(x, np.ndarray) else x for x in operands]
+        value = function(inst, *given)
+        wanted = inst.shape
+        found = getattr(value, "dtype", None), tuple(getattr(value, "shape", ()))
+        if isinstance(wanted, Shape) and found[0] is not None and found != (wanted.dtype.numpy, wanted.dims):
+            raise UnsupportedError(f"{inst!r}: its function gives {found[0]}{list(found[1])}")
+        return value
+
+
+def _first(operand: Any, *_: Any) -> Any:
+    return operand
+
+
+class OpByOpBackend(Backend):
+    """A backend whose executables are an OpByOp: derive from it, and name the class."""
+
+    executable: ClassVar[type[OpByOp]] = OpByOp
+
+    def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        _check_machine(options, f"the backend {self.name}")
+        return self.executable(simplified(module, options), client=client, module=module, options=options)
+
+    def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
+        """The payload is the module, which is compiled again."""
+        return compiled_again(client, payload, options)

@@ -145,8 +145,8 @@ class Interpreter:
         self._plans: dict[Computation, Plan] = {}
         self._scalar_plans: dict[Computation, Plan | None] = {}
 
-    def beside(self, process: Process) -> Interpreter:
-        """Another one, for a process, within the same limits."""
+    def beside(self, process: Process | None = None) -> Interpreter:
+        """Another one, for a process or within this one, with the same limits."""
         made = Interpreter(memory_limit=self.memory_limit, seed=self.seed, process=process)
         made.step_limit, made.steps = self.step_limit, self.steps
         made.stop_at, made.deadline, made.cancelled = self.stop_at, self.deadline, self.cancelled
@@ -261,7 +261,7 @@ class Interpreter:
                 continue
             self._check_size(inst)
             inputs = _inputs(inst)
-            function = (evaluator or self._evaluator)(inst) if inputs is inst.operands else _same
+            function = (evaluator or self.evaluator)(inst) if inputs is inst.operands else _same
             if self.clock is not None and not self.depth:
                 function = self.clock(inst, function)
             operands = tuple(slots[o] for o in inputs)
@@ -350,7 +350,12 @@ class Interpreter:
             if why is not None:
                 raise UnsupportedError(f"{inst!r}: {why}")
 
-    def _evaluator(self, inst: Instruction) -> Callable[..., Value]:
+    def host(self, value: Value) -> Value:
+        """A value as NumPy has it; an interpreter whose values may be elsewhere fetches it."""
+        return value
+
+    def evaluator(self, inst: Instruction) -> Callable[..., Value]:
+        """The function from an instruction's operands to its value."""
         region = REGIONS.get(type(inst.op))
         if region is not None:
             return by_bounds(inst, partial(region, self, inst))
@@ -382,7 +387,7 @@ class Interpreter:
             return lambda *arguments: self.run_plan(plan, arguments)
         if _moves_scalar(inst):
             return _same
-        return self._evaluator(inst)
+        return self.evaluator(inst)
 
 
 def _is_small(shape: AnyShape) -> bool:

@@ -46,27 +46,28 @@ def _while(interpreter: Interpreter, inst: Instruction[hlo.While], value: Value)
     """
     look_at = 1
     iteration = 0
-    while interpreter.run(inst.op.condition, [value]):
+    while interpreter.host(interpreter.run(inst.op.condition, [value])):
         interpreter.tick()
         before, value = value, interpreter.run(inst.op.body, [value])
         iteration += 1
         if iteration == look_at:
             look_at *= 2
-            if not interpreter.has_effect(inst) and _same_bits(before, value):
+            if not interpreter.has_effect(inst) and _same_bits(interpreter, before, value):
                 break
     return value
 
 
-def _same_bits(a: Value, b: Value) -> bool:
+def _same_bits(interpreter: Interpreter, a: Value, b: Value) -> bool:
     if isinstance(a, tuple):
-        return all(_same_bits(x, y) for x, y in zip(a, b, strict=True))
-    return a is b or a.tobytes() == b.tobytes()
+        return all(_same_bits(interpreter, x, y) for x, y in zip(a, b, strict=True))
+    return a is b or interpreter.host(a).tobytes() == interpreter.host(b).tobytes()
 
 
 def _conditional(
     interpreter: Interpreter, inst: Instruction[hlo.Conditional], index: Value, *operands: Value
 ) -> Value:
     branches = inst.op.branches
+    index = interpreter.host(index)
     number = int(index)
     if index.dtype == np.bool_:
         number = 0 if number else 1

@@ -13,11 +13,11 @@ from typing import Any
 import axla
 from axla.core.errors import AxlaError, choices, did_you_mean
 from axla.ir.places import located
-from axla.tools import backends, cache, check, compile, convert, ops, opt, run, targets
+from axla.tools import backends, cache, check, compile, convert, new_backend, ops, opt, run, targets
 
 VERBS = {
     "run": run, "opt": opt, "compile": compile, "targets": targets, "check": check, "convert": convert,
-    "cache": cache, "backends": backends, "ops": ops,
+    "cache": cache, "backends": backends, "new-backend": new_backend, "ops": ops,
 }  # fmt: skip
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them

@@ -1,0 +1,63 @@
+"""axla new-backend: writes a package with a backend of your own.
+
+axla new-backend npu     the package axla-npu in the folder axla-npu: pip install -e axla-npu
+
+The backend runs every program at once: what its device has no function for runs on the host. Its README says
+where to go on, docs/new-backend.md tells more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from axla import backends
+from axla.core.errors import InvalidArgument
+from axla.core.templates import fill
+
+HELP = "write a package with a backend of your own"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", metavar="NAME", help="what `--backend` will take: lower case, digits, hyphens"
+    )
+    parser.add_argument("--folder", type=Path, help="a folder that is empty or new (axla-NAME)")
+
+
+def execute(options: argparse.Namespace) -> int:
+    folder = options.folder or Path(f"axla-{options.name}")
+    made = package(options.name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidArgument(f"--folder={folder}: wanted a folder that is empty or new")
+    for name, text in made.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    print(f"{folder}: {', '.join(made)}")
+    return 0
+
+
+def package(name: str) -> dict[str, str]:
+    """The files of a package, by their names in its folder. InvalidArgument for a name that is none, or that
+    a backend has.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise InvalidArgument(f"new-backend: {name!r}, wanted lower case letters, digits and hyphens: my-npu")
+    if name in backends.names():
+        raise InvalidArgument(f"new-backend: there is a backend {name!r} already")
+    module = f"axla_{name.replace('-', '_')}"
+    words = "".join(word.capitalize() for word in name.split("-"))
+    classes = {"BACKEND": f"{words}Backend", "EXECUTABLE": f"{words}Executable"}
+    project = {"NAME": name, "PACKAGE": f"axla-{name}", "MODULE": module, "BACKEND": classes["BACKEND"]}
+    files = {
+        "pyproject.toml": fill("tools/backend_pyproject.txt", **project),
+        "README.md": fill("tools/backend_readme.txt", NAME=name, MODULE=module),
+        f"{module}/__init__.py": fill("tools/backend_init.txt", NAME=name),
+        f"{module}/backend.py": fill("tools/backend_backend.txt", NAME=name, **classes),
+        f"{module}/ops.py": fill("tools/backend_ops.txt"),
+        f"{module}/device.py": fill("tools/backend_device.txt"),
+        f"tests/test_{module}.py": fill("tools/backend_test.txt", NAME=name),
+    }
+    return {file: f"{text}\n" for file, text in files.items()}
