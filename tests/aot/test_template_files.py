@@ -99,7 +99,7 @@ DECLARED = {
     "aot/arena_static.c": "#define MEMORY 64\n",
     "aot/arena_heap.c": "#define MEMORY 64\n",
 }
-PACKAGE = {name for name in TEMPLATES if name.startswith("tools/backend_")}  # tests/tools/test_new_backend.py
+PAGES = {name for name in TEMPLATES if name.startswith("tools/")}  # read by tests of tests/tools
 PROSE = ("aot/CMakeLists.txt", "aot/loader.cmake", "aot/calling.txt", "aot/packed.txt")
 MEMBERS = """
 namespace weights {
@@ -156,7 +156,7 @@ def test_each_template_is_used_and_seen_here():
     assert set(re.findall(r'fill\(\s*"([^"]+)"', text)) == set(TEMPLATES)
     rust = {name for name in TEMPLATES if name.endswith(".rs")}
     headers = {"aot/axla_aot.hpp", "aot/class_weights.hpp"}  # which another one includes
-    assert {*BEFORE, *BEFORE_CPP, *PROSE, *rust, *headers, *PACKAGE} == set(TEMPLATES)
+    assert {*BEFORE, *BEFORE_CPP, *PROSE, *rust, *headers, *PAGES} == set(TEMPLATES)
 
 
 @pytest.mark.parametrize("weights", Weights)

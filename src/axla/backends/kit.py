@@ -291,8 +291,7 @@ class _Walker(Interpreter):
 
     def _on_device(self, inst: Instruction, function: Callable[..., Any], *operands: Any) -> Any:
         given = [self._program.to_device(x) if isinstance(x, np.ndarray) else x for x in operands]
-        value = function(inst, *given)
-        wanted = inst.shape
+        value, wanted = function(inst, *given), inst.shape
         found = getattr(value, "dtype", None), tuple(getattr(value, "shape", ()))
         if isinstance(wanted, Shape) and found[0] is not None and found != (wanted.dtype.numpy, wanted.dims):
             raise UnsupportedError(f"{inst!r}: its function gives {found[0]}{list(found[1])}")

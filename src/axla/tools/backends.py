@@ -1,7 +1,8 @@
 """axla backends: what programs can run on.
 
-axla backends            a line for each backend, those of installed packages too
-axla backends cpu        what it takes, and what it refuses and why
+axla backends                   a line for each backend, those of installed packages too
+axla backends cpu               what it takes, and what it refuses and why
+axla backends --coverage cpu    of each op whether the backend runs it itself, the host does, or it is refused
 """
 
 from __future__ import annotations
@@ -10,15 +11,21 @@ import argparse
 
 from axla import backends
 from axla.core.errors import AxlaError
+from axla.tools.conformance import BY_HOST, FAILED, REFUSED, alone, outcomes
+from axla.tools.source import add_backend
 
 HELP = "list the backends, what they take and what they refuse"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("backend", metavar="NAME", nargs="?", help="a backend")
+    add_backend(parser, "--coverage", None, "run every op alone, and say who does it, and why")
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.coverage is not None:
+        print(coverage(options.coverage))
+        return 0
     if options.backend is not None:
         print(detail(options.backend))
         return 0
@@ -46,3 +53,10 @@ def detail(name: str) -> str:
     ]  # fmt: skip
     width = max(len(label) for label, _ in facts)
     return "\n".join([f"{name}: {found.about}", *(f"  {label:<{width}}  {text}" for label, text in facts)])
+
+
+def coverage(name: str) -> str:
+    """A line for each op: who runs it, alone and at the element type of its first sample, and why."""
+    said = {BY_HOST: "the host: ", REFUSED: "refused: ", FAILED: "failed: "}
+    cases = outcomes(name, alone())
+    return "\n".join(f"{c.op:26} {c.dtype:5} {said.get(c.kind, 'itself')}{c.reason}" for c in cases)

@@ -3,6 +3,10 @@
 A StableHLO program with `check` operations says what it expects; any other program runs on the reference
 backend too, with random inputs. Of one file all results are shown; of folders and archives (.tar.gz), the
 programs inside are counted, and failures listed by reason. Exit code 1: something differs or failed.
+
+axla check --backend NAME --all     every op at every element type, compared with the interpreter: a table by
+level (elementwise, movement, reduction, contraction, control flow, effects, everything), and what is refused
+and why. Exit code 1: something failed; what a backend refuses is no failure.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from pathlib import Path
 from axla.comparison import check
 from axla.core.errors import AxlaError, InvalidArgument, Mismatch
 from axla.tools.archives import ARCHIVES, archived
+from axla.tools.conformance import FAILED, LEVELS, Case, Report, chosen, outcomes
 from axla.tools.source import add_backend, add_replicas, add_sizes, feed, sizes_of
 
 HELP = "run programs and check their results"
@@ -30,18 +35,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths",
         metavar="PATH",
-        nargs="+",
+        nargs="*",
         help="a program, a folder or an archive of some; `-` is standard input",
     )
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", "interpreter", "what to compare with (interpreter)")
     parser.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
-    parser.add_argument("--only", metavar="REGEX", default="", help="only programs whose name matches")
+    parser.add_argument(
+        "--only", metavar="REGEX", default="", help="only programs or cases whose name matches"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="check every op at every element type: `add f32`..."
+    )
+    parser.add_argument("--level", action="append", choices=list(LEVELS), help="only the cases of a level")
+    parser.add_argument("--report", metavar="FOLDER", help="write report.html and badge.svg about --all")
     add_replicas(parser)
     add_sizes(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.all == bool(options.paths) or (not options.all and (options.level or options.report)):
+        raise InvalidArgument("check: wanted a PATH or --all; --level and --report go with --all")
+    try:
+        re.compile(options.only)
+    except re.error as error:
+        raise InvalidArgument(f"--only={options.only}: no regular expression, {error}") from None
+    return _conform(options) if options.all else _check(options)
+
+
+def _conform(options: argparse.Namespace) -> int:
+    """Runs the conformance kit. After Ctrl-C what is known by then is shown, and nothing is written."""
+    cases: list[Case] = []
+    report = Report(options.backend, cases)
+    failed, begin = 0, time.monotonic()
+    try:
+        for case in outcomes(options.backend, chosen(options.level or (), options.only)):
+            cases.append(case)
+            failed += case.kind == FAILED
+            _progress(len(cases) - failed, failed, time.monotonic() - begin, f"{case.op} {case.dtype}")
+    except KeyboardInterrupt:
+        _progress()
+        print(f"{report}\nstopped after {len(cases)} cases")
+        raise
+    _progress()
+    print(report)
+    if options.report:
+        report.write(Path(options.report))
+    return 1 if failed else 0
+
+
+def _check(options: argparse.Namespace) -> int:
     how = {"reference": options.reference, "seed": options.random, "replicas": options.replicas}
     how["before_run"] = feed
     if len(options.paths) == 1 and not _holds_many(options.paths[0]):
@@ -50,10 +93,7 @@ def execute(options: argparse.Namespace) -> int:
         return 0
     if any(value is not None for value in sizes_of(options).values()):
         raise InvalidArgument("--arg-types and --dim-args are for one program, many are given")
-    try:
-        wanted = re.compile(options.only)
-    except re.error as error:
-        raise InvalidArgument(f"--only={options.only}: no regular expression, {error}") from None
+    wanted = re.compile(options.only)
     passed, failures = 0, defaultdict(list)
     begin = time.monotonic()
     for name, content in programs(options.paths):

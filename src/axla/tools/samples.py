@@ -6,7 +6,8 @@ The samples of a declaration are carried over to other element types.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -135,6 +136,13 @@ def exchange(dtype: DType) -> Module:
 
 def run_fed(module: Module, inputs: Sequence[np.ndarray], backend: str) -> list[np.ndarray]:
     """Runs a module with 1, 2, 3... in the infeed queue, for every infeed of its entry."""
+    with fed(module):
+        return run_flat(module, inputs, backend, deadline=20)
+
+
+@contextmanager
+def fed(module: Module) -> Iterator[None]:
+    """Has 1, 2, 3... in the infeed queue, for every infeed of a module's entry; empties the queues after."""
     queues = feeds(0)
     for inst in module.entry.instructions:
         if isinstance(inst.op, Infeed):
@@ -142,7 +150,7 @@ def run_fed(module: Module, inputs: Sequence[np.ndarray], backend: str) -> list[
             numbers = np.arange(1, data.size + 1, dtype=np.int32).reshape(data.dims)
             queues.infeed.put(convert(numbers, data.dtype))
     try:
-        return run_flat(module, inputs, backend, deadline=20)
+        yield
     finally:
         queues.infeed.clear()
         queues.outfeed.clear()

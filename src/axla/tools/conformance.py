@@ -1,0 +1,185 @@
+"""The conformance kit: every op at every element type on a backend, compared with the interpreter, by level.
+
+A case is an op and an element type, `add f32`: the samples of the op's declaration (`samples.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+import axla
+from axla.comparison import compare
+from axla.core.dtypes import ALL, F32, DType
+from axla.core.errors import UnsupportedError
+from axla.core.templates import fill
+from axla.ir.op import OPS
+from axla.tools.samples import NOTHING_TO_COMPARE, STARTS, UNTYPED, fed, main_type, modules_of, run_fed
+
+LEVELS = {
+    "elementwise": "structure elementwise transcendental conversion",
+    "movement": "movement slicing gather",
+    "reduction": "reduction sorting reduce-window select-and-scatter scatter",
+    "contraction": "contraction grouped_dot convolution",
+    "control flow": "control",
+    "effects": "transfer random custom-call after-all add-dependency",
+    "everything": "",
+}
+"""The levels in their order, with opcodes and families of ops (files of axla.hlo); the last has the rest."""
+
+PASSED, BY_HOST, REFUSED, FAILED = "passed", "by the host", "refused", "failed"
+KINDS = PASSED, BY_HOST, REFUSED, FAILED
+DEADLINE = 20  # seconds of one run
+SHOWN = 5  # cases named for each reason
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What came of an op at an element type. BY_HOST: it passed, and the host ran some of it."""
+
+    level: str
+    op: str
+    dtype: str
+    kind: str
+    reason: str = ""
+
+
+def level_of(opcode: str) -> str:
+    found = {word: level for level, words in LEVELS.items() for word in words.split()}
+    return found.get(opcode) or found.get(OPS[opcode].__module__.rpartition(".")[2], "everything")
+
+
+def chosen(levels: Sequence[str] = (), only: str = "") -> list[tuple[str, DType]]:
+    """The ops and element types of some levels (all by default) whose name has a match of `only`."""
+    wanted = re.compile(only)
+    ops = [op for level in levels or LEVELS for op in sorted(OPS) if level_of(op) == level]
+    pairs = [(op, dtype) for op in ops for dtype in ALL if op not in UNTYPED or dtype is F32]
+    return [(op, dtype) for op, dtype in pairs if wanted.search(f"{op} {dtype.name}")]
+
+
+def alone() -> list[tuple[str, DType]]:
+    """Every op at the element type of its declaration's first sample."""
+    first = [(opcode, *OPS[STARTS.get(opcode, opcode)].samples()[0]) for opcode in sorted(OPS)]
+    return [(opcode, main_type(op, shapes)) for opcode, op, shapes in first]
+
+
+def outcomes(backend: str, of: Iterable[tuple[str, DType]]) -> Iterator[Case]:
+    """What comes of cases on a backend. An op that does not take a type is no case."""
+    axla.register_custom_call("sample", lambda x, number: x)  # the target of custom-call's sample
+    for opcode, dtype in of:
+        if modules_of(opcode, dtype):
+            yield Case(level_of(opcode), opcode, dtype.name, *_outcome(backend, opcode, dtype))
+
+
+def _outcome(backend: str, opcode: str, dtype: DType) -> tuple[str, str]:
+    why = ""
+    for module, inputs in modules_of(opcode, dtype):
+        try:
+            program = axla.compile(module, backend=backend)
+            with fed(module):
+                found = [np.asarray(a) for a in program.execute(inputs, deadline=DEADLINE)]
+            if opcode not in NOTHING_TO_COMPARE:
+                wanted = run_fed(module, inputs, "interpreter")
+                compare(module, found, wanted, backend, "interpreter").raise_if_different()
+            why = why or next(iter(program.host_steps.values()), "")
+        except UnsupportedError as error:
+            return REFUSED, _said(error.message).rpartition(f"{backend} does not run ")[2]
+        except Exception as error:  # whatever a backend of somebody else raises
+            return FAILED, _said(f"{type(error).__name__}: {error}")
+    return (BY_HOST, why) if why else (PASSED, "")
+
+
+def _said(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of many cases on a backend."""
+
+    backend: str
+    cases: Sequence[Case]
+
+    @property
+    def counts(self) -> dict[str, Counter[str]]:
+        """Of each level that was tried how many cases there are of each kind."""
+        found = {level: Counter(c.kind for c in self.cases if c.level == level) for level in LEVELS}
+        return {level: counts for level, counts in found.items() if counts}
+
+    @property
+    def total(self) -> Counter[str]:
+        return Counter(case.kind for case in self.cases)
+
+    @property
+    def reached(self) -> str:
+        """The last level up to which nothing failed and something passed in each; "none" where the first was
+        not reached or not tried.
+        """
+        last, counts = "none", self.counts
+        for level in LEVELS:
+            there = counts.get(level, Counter())
+            if there[FAILED] or not there[PASSED] + there[BY_HOST]:
+                break
+            last = level
+        return last
+
+    def reasons(self, kind: str) -> list[tuple[str, list[str]]]:
+        """Why cases are of a kind, and which, the most frequent reason first."""
+        found = defaultdict(list)
+        for case in self.cases:
+            if case.kind == kind:
+                found[case.reason].append(f"{case.op} {case.dtype}")
+        return sorted(found.items(), key=lambda item: -len(item[1]))
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A row for each level, and one for all."""
+        every = [*self.counts.items(), ("all", self.total)]
+        return [(level, *(str(counts[kind]) for kind in KINDS)) for level, counts in every]
+
+    def __str__(self) -> str:
+        lines = ["".join(f"{cell:>13}" for cell in row) for row in [("level", *KINDS), *self.rows()]]
+        for kind in (REFUSED, FAILED):
+            lines += [f"{kind}, {len(names)} x {why}: {_some(names)}" for why, names in self.reasons(kind)]
+        return "\n".join([*lines, f"{self.backend} reaches: {self.reached}"])
+
+    def write(self, folder: Path) -> None:
+        """Writes `report.html` and `badge.svg` into a folder."""
+        total = self.total
+        passed, refused, failed = total[PASSED] + total[BY_HOST], total[REFUSED], total[FAILED]
+        shown = escape(f"{self.reached}, {passed} passed, {refused} refused, {failed} failed")
+        width = 6 * len(shown) + 20
+        badge = fill(
+            "tools/badge.svg", TEXT=shown, COLOR="#c62828" if failed else "#2e7d32", WIDTH=str(width + 40),
+            ROOM=str(width),
+        )  # fmt: skip
+        ops: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for case in self.cases:
+            ops[case.op][case.kind].append(case.dtype)
+        version = axla.backends.get(self.backend).version
+        page = fill(
+            "tools/report.html", NAME=escape(self.backend), VERSION=escape(version), AXLA=axla.__version__,
+            REACHED=self.reached, BADGE=[badge], LEVELS=[_html(*row) for row in self.rows()],
+            OPS=[_html(op, *(" ".join(by[kind]) for kind in KINDS)) for op, by in ops.items()],
+            REASONS=[
+                _html(kind, len(names), why, _some(names))
+                for kind in (FAILED, REFUSED, BY_HOST) for why, names in self.reasons(kind)
+            ],
+        )  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "badge.svg").write_text(f"{badge}\n", encoding="utf-8")
+        (folder / "report.html").write_text(f"{page}\n", encoding="utf-8")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _html(*cells: object) -> str:
+    return "".join(["<tr>", *(f"<td>{escape(str(cell))}</td>" for cell in cells), "</tr>"])
