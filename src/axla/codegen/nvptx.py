@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from axla.codegen.distribute import Distribution
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Group, Join, Value
+from axla.core.dtypes import F16, DType
 
 WARP = 32
 _INTEGER_OF = {"float": "i32", "double": "i64"}
@@ -83,6 +84,45 @@ class Block(Distribution):
     def finish(self) -> None:
         self.f.ret()
 
+    # -- what threads share ----------------------------------------------------------------------------------
+
+    def barrier(self) -> None:
+        """All threads of the step come here; what they have written to shared memory is there then."""
+        self.f.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", self.f.const("i32", 0))
+
+    def local(self, size: int) -> Ssa:
+        """The address of so many bytes of the block's shared memory, aligned to 16."""
+        self._local = self._shared_name("i8", size, 16)
+        return self._shared_pointer(self._local)
+
+    def _shared_pointer(self, name: str) -> Ssa:
+        """A global of the block's shared memory as a pointer to any memory."""
+        return self.f.anywhere("ptr", f"addrspacecast (ptr addrspace(3) @{name} to ptr)")
+
+    def squares(self, byte: Ssa, *, turned: bool) -> list[Ssa]:
+        """Four matrices of 8 x 8 halves, as fragments of tensor cores, from what `local` gave: every thread
+        of a warp says where one of their rows begins. `turned`: transposed.
+        """
+        f, pointer, words = self.f, "ptr addrspace(3)", "{ i32, i32, i32, i32 }"
+        text = f"getelementptr inbounds i8, {pointer} @{self._local}, {byte.type} {byte.text}"
+        place = f.pure(pointer, text, (byte,))
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.b16.p3"
+        return self._fields(f.call(words, name, place, effect=True), "i32")
+
+    def multiply_halves(
+        self, dtype: DType, a: Sequence[Ssa], b: Sequence[Ssa], c: Sequence[Ssa]
+    ) -> list[Ssa]:
+        """a b + c by a warp, of f16 or bf16: a has 16 x 16 elements, b 16 x 8, c 16 x 8 of f32."""
+        f = self.f
+        name, words = "llvm.nvvm.mma.m16n8k16.row.col.bf16", [*a, *b]
+        if dtype is F16:
+            name = "llvm.nvvm.mma.m16n8k16.row.col.f32.f32"
+            words = [f.cast("bitcast", word, "<2 x half>") for word in words]
+        return self._fields(f.call("{ float, float, float, float }", name, *words, *c, effect=True), "float")
+
+    def _fields(self, struct: Ssa, kind: str) -> list[Ssa]:
+        return [self.f.pure(kind, f"extractvalue {struct!r}, {n}", (struct,)) for n in range(4)]
+
     # -- what threads hold, combined -----------------------------------------------------------------------
 
     def combine(self, values: Group, join: Join) -> Group:
@@ -133,7 +173,7 @@ class Block(Distribution):
                 kind = _memory(x.type)
                 f.store(f.cast("zext", x, kind), f.gep(kind, array, f.udiv(self.thread, WARP)), _bytes(kind))
         # Nobody writes this memory again, in this step or another: one barrier is enough.
-        f.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", f.const("i32", 0))
+        self.barrier()
         held = [
             tuple(
                 Value(v.dtype, 1, tuple(self._shared_load(array, x.type, warp) for x, array in part))
@@ -147,16 +187,15 @@ class Block(Distribution):
 
     def _shared_array(self, kind: str, count: int) -> Ssa:
         """The address of `count` elements in the block's shared memory, of their own."""
-        name = self._shared_name(kind, count)
-        return self.f.anywhere("ptr", f"addrspacecast (ptr addrspace(3) @{name} to ptr)")
+        return self._shared_pointer(self._shared_name(kind, count))
 
-    def _shared_name(self, kind: str, count: int) -> str:
-        """A global of the block's shared memory."""
+    def _shared_name(self, kind: str, count: int, align: int = 0) -> str:
+        """A global of the block's shared memory; `align` as elements are, if not said."""
         name = f"{self.f.name}_shared{self._shared}"
         self._shared += 1
         kind = _memory(kind)
         self.f.module.globals[name] = (
-            f"@{name} = internal addrspace(3) global [{count} x {kind}] poison, align {_bytes(kind)}"
+            f"@{name} = internal addrspace(3) global [{count} x {kind}] poison, align {align or _bytes(kind)}"
         )
         return name
 

@@ -103,8 +103,7 @@ class WorkGroup(Block):
         for x, array in (pair for part in places for pair in part):
             kind = _memory(x.type)
             f.store(f.cast("zext", x, kind), f.gep(kind, array, self.thread), _bytes(kind))
-        f.module.declare("_Z7barrierj", "declare spir_func void @_Z7barrierj(i32) #0")
-        f.line(f"call spir_func void @_Z7barrierj(i32 {_LOCAL_MEMORY})")
+        self.barrier()
         first = f.mul(f.udiv(self.thread, distance * fan), distance * fan)
         held = [
             tuple(
@@ -121,7 +120,9 @@ class WorkGroup(Block):
             held = [join(held[n], held[n + 1]) for n in range(0, len(held), 2)]
         return held[0]
 
-    def _shared_array(self, kind: str, count: int) -> Ssa:
-        """The address of `count` elements in the work-group's local memory, of their own."""
-        name = self._shared_name(kind, count)
+    def barrier(self) -> None:
+        self.f.module.declare("_Z7barrierj", "declare spir_func void @_Z7barrierj(i32) convergent nounwind")
+        self.f.line(f"call spir_func void @_Z7barrierj(i32 {_LOCAL_MEMORY})")
+
+    def _shared_pointer(self, name: str) -> Ssa:
         return self._generic(_LOCAL, f"@{name}")

@@ -227,11 +227,15 @@ class Values:
 
     # -- memory ------------------------------------------------------------------------------------------
 
-    def load(self, dtype: DType, pointer: Ssa, lanes: int, readonly: bool = False) -> Value:
-        """`lanes` contiguous elements. `readonly`: nobody writes them while the function runs."""
+    def load(
+        self, dtype: DType, pointer: Ssa, lanes: int, readonly: bool = False, *, align: int = 0
+    ) -> Value:
+        """`lanes` contiguous elements. `readonly`: nobody writes them while the function runs. `align`: bytes
+        that the first is aligned to, where that is more than an element.
+        """
         kind = memory_element(dtype.real)
         count = 2 * lanes if dtype.is_complex else lanes
-        raw = self.f.load(vector(kind, count), pointer, dtype.real.itemsize, readonly=readonly)
+        raw = self.f.load(vector(kind, count), pointer, align or dtype.real.itemsize, readonly=readonly)
         if dtype.is_complex:
             if lanes == 1:
                 return Value(dtype, 1, (self.f.extract(raw, 0), self.f.extract(raw, 1)))
@@ -267,8 +271,8 @@ class Values:
         known = self._bits.get(x.ssa.text + dtype.name)
         return known if known is not None else small_float.encode(x, dtype)
 
-    def store(self, value: Value, pointer: Ssa, nontemporal: bool = False) -> None:
-        """Writes the lanes to contiguous elements."""
+    def store(self, value: Value, pointer: Ssa, nontemporal: bool = False, *, align: int = 0) -> None:
+        """Writes the lanes to contiguous elements; `align` as that of `load`."""
         dtype = value.dtype
         if not dtype.is_complex:
             raw = self._to_memory(value)
@@ -278,7 +282,7 @@ class Values:
         else:
             order = [k for lane in range(value.lanes) for k in (lane, lane + value.lanes)]
             raw = self.f.shuffle(value.parts[0], value.parts[1], order)
-        self.f.store(raw, pointer, dtype.real.itemsize, nontemporal=nontemporal)
+        self.f.store(raw, pointer, align or dtype.real.itemsize, nontemporal=nontemporal)
 
     def gather(self, dtype: DType, pointer: Ssa, index: Ssa, readonly: bool = False) -> Value:
         """The elements at `index` (one element number per lane) of the array at `pointer`."""

@@ -12,68 +12,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from axla.core.dtypes import S16, U16, DType
 from axla.hlo import Dot
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import shape_of
 from axla.kernels.access import KernelBody, accesses, elements
+from axla.kernels.blocks import BlockCut, plan_blocks
 from axla.kernels.kind import Form, Kind
 from axla.kernels.loop import LoopKind
-from axla.kernels.plan import KernelTask, Phase, Plan, accumulation_type, fitting
+from axla.kernels.plan import KernelTask, Phase, Plan, fitting
+from axla.kernels.product import GemmSpec, Tile, part_count
 from axla.target.machine import Limits, Target, aligned
-
-
-@dataclass(frozen=True, slots=True)
-class GemmSpec:
-    """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], all of them dense.
-
-    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k].
-    """
-
-    dtype: DType
-    result: DType
-    batch: int
-    m: int
-    n: int
-    k: int
-    lhs_transposed: bool = False
-    rhs_transposed: bool = False
-
-    @property
-    def accumulator(self) -> DType:
-        """What is summed: f32 for smaller floats; for bytes 16 bits, which wrap to the same low bits."""
-        return _widened(accumulation_type(self.result))
-
-    @property
-    def lhs_row(self) -> int:
-        """Elements of a row of lhs, as it is stored."""
-        return self.m if self.lhs_transposed else self.k
-
-    @property
-    def rhs_row(self) -> int:
-        return self.k if self.rhs_transposed else self.n
-
-
-def _widened(dtype: DType) -> DType:
-    if dtype.is_integer and dtype.bits < 16:
-        # No vector unit multiplies bytes in one instruction.
-        return S16 if dtype.is_signed else U16
-    return dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """The shape of a micro-kernel: rows, vectors per row, lanes per vector, k-steps per iteration."""
-
-    rows: int
-    vectors: int
-    lanes: int
-    unroll: int = 1
-
-    @property
-    def columns(self) -> int:
-        return self.vectors * self.lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +64,6 @@ class GemmPlan:
     @property
     def scratch_bytes(self) -> int:
         return self.region_bytes * self.calls
-
-
-def part_count(dtype: DType) -> int:
-    return 2 if dtype.is_complex else 1
 
 
 def piece_count(count: int, lanes: int) -> int:
@@ -304,7 +249,7 @@ class DotPlan(Plan):
 
     hero: str
     product: GemmSpec
-    cut: GemmPlan
+    cut: GemmPlan | BlockCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,15 +302,22 @@ class DotKind(Kind):
         left, right, result = (shape_of(i).dtype for i in (*self.hero.operands, self.hero))
         small_integer = result.is_integer and result.bits < 8
         known = left is right and not left.is_pred and not small_integer and not result.is_pred
-        return self if known and target.blocks_products else LoopKind(shape_of(self.hero).dims, (self.hero,))
+        by_blocks = target.local_bytes > 0 and self.sizes[3] > 0
+        if known and (target.blocks_products or by_blocks):
+            return self
+        return LoopKind(shape_of(self.hero).dims, (self.hero,))
 
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
         """Called once, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
-        product = GemmSpec(left, result, *self.sizes)
-        cut = plan_product(product, target)
+        spec = GemmSpec(left, result, *self.sizes)
+        if target.local_bytes:
+            blocks = plan_blocks(spec, target)
+            phase = Phase(task.name, blocks.units, 1, blocks.units > 1, blocks.threads)
+            return DotPlan(self.hero.name, spec, blocks, phases=(phase,))
+        cut = plan_product(spec, target)
         phase = Phase(task.name, cut.calls, 1, cut.calls > 1)
-        return DotPlan(self.hero.name, product, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
+        return DotPlan(self.hero.name, spec, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
 
 
 def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:

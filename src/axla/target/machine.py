@@ -124,7 +124,11 @@ class Target:
     has_maximum: bool = True  # of floats, also minimum, where NaN wins
     has_fast_gather: bool = False
     has_masked: bool = False  # masked loads and stores cost about as much as plain ones (AVX-512, SVE)
-    blocks_products: bool = True  # the matrix multiplication generator serves it; elsewhere a dot is a loop
+    blocks_products: bool = (
+        True  # products by the tiles of CPUs; with neither these nor blocks they are loops
+    )
+    local_bytes: int = 0  # of memory that the threads of a step share; products by blocks of threads need it
+    matrix_units: frozenset[str] = frozenset()  # types of the operands of tensor cores
     unroll: tuple[int, int] = (1, 4)  # fewest and most independent chains worth keeping in flight
     registers: int = 16  # of `vector_bytes`
     caches: Caches = Caches()

@@ -14,10 +14,11 @@ from axla.codegen.emit.microkernel import Operand, emit_microkernel
 from axla.codegen.emit.narrow import Narrow
 from axla.codegen.emit.pack import pack_columns, pack_rows, pack_steps, pack_transposed, pieces
 from axla.codegen.emit.product import Matrix, Product
+from axla.codegen.emit.tiles import Threads, Warps
 from axla.codegen.function import Function, Ssa
 from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import merged
-from axla.kernels.dot import DotPlan
+from axla.kernels.dot import DotPlan, GemmPlan
 from axla.kernels.plan import fitting
 
 # LLVM would turn loops that copy and clear into calls of memcpy and memset.
@@ -64,6 +65,8 @@ class Tiles(Product):
     leaves the tile in a buffer on the stack, and `finish` adds earlier k blocks, cuts off the overlap and
     writes the results.
     """
+
+    cut: GemmPlan
 
     def __init__(self, k: KernelWriter, plan: DotPlan):
         super().__init__(k, plan)
@@ -289,6 +292,7 @@ class Tiles(Product):
         branch.merge([])
 
 
-_METHODS: dict[str, type[Tiles | Gemv | Narrow]] = {
-    "tile": Tiles, "rows": Gemv, "columns": Gemv, "narrow": Narrow, "fill": Narrow,
+_METHODS: dict[str, type[Tiles | Gemv | Narrow | Threads | Warps]] = {
+    "tile": Tiles, "rows": Gemv, "columns": Gemv, "narrow": Narrow, "fill": Narrow, "threads": Threads,
+    "warps": Warps,
 }  # fmt: skip

@@ -18,12 +18,14 @@ from axla.codegen.emit.product import Product
 from axla.codegen.function import Ssa
 from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import Value, parts_of, rebuilt
-from axla.kernels.dot import DotPlan
+from axla.kernels.dot import DotPlan, GemmPlan
 from axla.kernels.plan import fitting
 
 
 class Gemv(Product):
     """Writes the kernel of a plan whose method is columns or rows; x is the vector, on whichever side."""
+
+    cut: GemmPlan
 
     def __init__(self, k: KernelWriter, plan: DotPlan):
         super().__init__(k, plan)

@@ -12,10 +12,13 @@ from axla.codegen.emit.transpose_registers import transposed
 from axla.codegen.function import Ssa
 from axla.codegen.kernel import least
 from axla.codegen.value import Value
+from axla.kernels.dot import GemmPlan
 
 
 class Narrow(Product):
     """Writes the kernel of a plan whose method is narrow or fill."""
+
+    cut: GemmPlan
 
     def emit(self) -> None:
         f, spec, cut = self.f, self.spec, self.cut

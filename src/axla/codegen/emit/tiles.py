@@ -1,0 +1,360 @@
+"""Matrix multiplication by blocks of threads, which bring slices of the operands to local memory.
+
+A block computes a tile of the result, slice by slice of k. What it multiplies lies in one half of its local
+memory, while the next slice goes from global memory through registers into the other: one barrier for each.
+
+    bring slice 0;  barrier
+    for slice:  load the next one;  multiply this one;  store the next one;  barrier
+    for part of the tile:  sums to local memory;  barrier;  what follows the product, element by element
+
+The sums of an element are taken in the order of k; where groups of threads share a slice, each takes its part
+of all slices, and the groups' sums are added in their order. Nothing depends on when a thread runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from axla.codegen.array import element_address
+from axla.codegen.emit.product import Matrix, Product
+from axla.codegen.function import Ssa
+from axla.codegen.kernel import KernelWriter
+from axla.codegen.nvptx import WARP, Block
+from axla.codegen.value import Value, merged, parts_of, rebuilt
+from axla.core.dtypes import PRED, U16, U32, DType
+from axla.kernels.blocks import NEIGHBOURS, SQUARE, BlockCut, Staging
+from axla.kernels.dot import DotPlan
+
+Sum = tuple[int, Ssa, Ssa, Value]
+"""Finished sums of a thread: the part of the tile that they are in, row and first column there, lanes."""
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """A vector of an operand's slice that a thread brings: where it begins in the operand if the slice does
+    at k 0; its k, counted from the slice's first one; its place in local memory.
+    """
+
+    start: Ssa
+    k: Ssa
+    place: Ssa
+
+
+class Side:
+    """One operand of a block: how its part of a slice is loaded and stored.
+
+    `first`: the row of lhs, or the column of rhs, at which the block begins, of `total`.
+    """
+
+    def __init__(self, product: Blocks, matrix: Matrix, staging: Staging, first: Ssa, total: int, base: int):
+        self.product, self.f, self.values = product, product.f, product.values
+        self.matrix, self.staging, self.base = matrix, staging, base
+        self.first, self.total = first, total
+        self.slots = [self._slot(n) for n in range(-(-staging.vectors // product.cut.threads))]
+
+    def _slot(self, number: int) -> _Slot:
+        f, staging, threads = self.f, self.staging, self.product.cut.threads
+        vector = f.add(self.product.thread, number * threads)
+        if staging.vectors < threads:  # several threads bring the same
+            vector = f.urem(vector, staging.vectors)
+        per_line = staging.minor // staging.lanes
+        major, minor = f.udiv(vector, per_line), f.mul(f.urem(vector, per_line), staging.lanes)
+        x, k = (major, minor) if staging.along_k else (minor, major)
+        at = f.add(self.first, x)
+        if self.total % staging.extent:  # beyond the edge stands something else, whose sums nobody reads
+            at = f.smin(at, self.total - (1 if staging.along_k else staging.lanes))
+        start = f.mul(at, self.matrix.stride) if staging.along_k else at
+        return _Slot(start, k, self.product.placed(staging, x, k))
+
+    def load(self, first: Ssa) -> list[Value]:
+        """This thread's part of the slice that begins at `first` of k; zeros behind the last k."""
+        f, values, spec = self.f, self.values, self.product.spec
+        step = self.staging.lanes if self.staging.along_k else 1
+        found = []
+        for slot in self.slots:
+            k = f.add(first, slot.k)
+            inside = f.icmp("slt", k, spec.k)
+            cut = spec.k % self.product.cut.depth != 0
+            k = f.smin(k, spec.k - step) if cut else k
+            index = f.add(slot.start, k if self.staging.along_k else f.mul(k, self.matrix.stride))
+            value = self.product.fetch(self.matrix.start, index, self.staging.lanes)
+            if cut:
+                zero = values.constant(value.dtype, 0, value.lanes)
+                value = values.select(Value(PRED, 1, (inside,)), value, zero)
+            found.append(value)
+        return found
+
+    def store(self, half: Ssa, loaded: Sequence[Value]) -> None:
+        """Puts what was loaded into a half of local memory, which begins at that byte."""
+        for slot, value in zip(self.slots, loaded, strict=True):
+            self.product.put(self, half, slot.place, value)
+
+    def address(self, half: Ssa, place: Ssa | int) -> Ssa:
+        """Of an element in local memory."""
+        f = self.f
+        start = f.gep("i8", self.product.local, f.add(half, self.base))
+        return f.gep(f"[{self.staging.size} x i8]", start, place)
+
+
+class Blocks(Product):
+    """Writes the kernel of a plan with a `BlockCut`. What follows is what sums and slices are made of."""
+
+    cut: BlockCut
+
+    def __init__(self, k: KernelWriter, plan: DotPlan):
+        super().__init__(k, plan)
+        f, cut = self.f, self.cut
+        assert isinstance(k.share, Block)
+        self.share, self.thread = k.share, k.share.thread
+        self.local = self.share.local(cut.local_bytes)
+        team = self._team()
+        self.across = f.urem(team, cut.across)
+        self.down = f.urem(f.udiv(team, cut.across), cut.down)
+        self.group = f.udiv(team, cut.across * cut.down)
+
+    def _team(self) -> Ssa:
+        """What computes a tile of registers: this thread's number, or that of its warp."""
+        raise NotImplementedError
+
+    def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
+        """The number in local memory of an element: a row of lhs or column of rhs, and its k."""
+        raise NotImplementedError
+
+    def fetch(self, start: Ssa, index: Ssa, lanes: int) -> Value:
+        """Elements of an operand as they go to local memory."""
+        raise NotImplementedError
+
+    def put(self, side: Side, half: Ssa, place: Ssa, value: Value) -> None:
+        """Stores what `fetch` gave."""
+        raise NotImplementedError
+
+    def zeros(self) -> list[Value]:
+        """The sums of a thread before the first slice."""
+        raise NotImplementedError
+
+    def multiply(self, sides: Sequence[Side], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
+        """The sums with the products of a slice, which lies in a half of local memory."""
+        raise NotImplementedError
+
+    def finished(self, sums: Sequence[Value]) -> list[Sum]:
+        """Where sums belong."""
+        raise NotImplementedError
+
+    # -- the kernel ----------------------------------------------------------------------------------------
+
+    def emit(self) -> None:
+        f, spec, cut = self.f, self.spec, self.cut
+        with self.share.steps() as unit:
+            stripes, panels = -(-spec.m // cut.rows), -(-spec.n // cut.columns)
+            row = f.mul(f.urem(unit, stripes), cut.rows)
+            rest = f.udiv(unit, stripes)
+            col = f.mul(f.urem(rest, panels), cut.columns)
+            batch = f.udiv(rest, panels)
+            lhs, rhs = self.matrices(batch)
+            sides = [
+                Side(self, lhs, cut.lhs, row, spec.m, 0),
+                Side(self, rhs, cut.rhs, col, spec.n, cut.lhs.bytes),
+            ]
+            self._finish(self._accumulate(sides), batch, row, col)
+
+    def _accumulate(self, sides: Sequence[Side]) -> Sequence[Value]:
+        """The sums over all slices."""
+        f, cut, share = self.f, self.cut, self.share
+        slices, zeros, start = -(-self.spec.k // cut.depth), self.zeros(), f.index(0)
+        for side in sides:
+            side.store(start, side.load(start))
+        share.barrier()
+        if slices == 1:
+            found = self.multiply(sides, start, zeros)
+            share.barrier()
+            return found
+        with f.loop(0, slices, 1, parts_of(zeros)) as loop:
+            half = f.mul(f.binary("and", loop.index, f.index(1)), cut.half_bytes)
+            branch = f.branch(f.icmp("slt", loop.index, slices - 1))
+            with branch.then():
+                first = f.mul(f.add(loop.index, 1), cut.depth)
+                loaded = [value for side in sides for value in side.load(first)]
+            none = [Value(v.dtype, v.lanes, tuple(f.undef(x.type) for x in v.parts)) for v in loaded]
+            loaded = merged(branch, loaded, none)
+            sums = self.multiply(sides, half, rebuilt(zeros, loop.carried))
+            for side in sides:
+                side.store(f.sub(cut.half_bytes, half), loaded[: len(side.slots)])
+                loaded = loaded[len(side.slots) :]
+            share.barrier()
+            loop.yield_(parts_of(sums))
+        return rebuilt(zeros, loop.results)
+
+    def _finish(self, sums: Sequence[Value], batch: Ssa, row: Ssa, col: Ssa) -> None:
+        """Gives the tile away, by parts that fit local memory: neighbouring threads have neighbouring columns
+        then, and what follows the product is written once for each part.
+        """
+        cut, parts = self.cut, self.finished(sums)
+        for number in range(cut.rows // cut.part_rows):
+            if number:
+                self.share.barrier()
+            for part, r, c, value in parts:
+                if part == number:
+                    at = self.f.add(self.f.mul(r, cut.columns), c)
+                    self.values.store(value, self._sum(self.group, at), align=self._aligned(value.lanes))
+            self.share.barrier()
+            self._give_part(batch, self.f.add(row, number * cut.part_rows), col)
+
+    def _give_part(self, batch: Ssa, row: Ssa, col: Ssa) -> None:
+        """Gives away the rows from `row` on, whose sums lie in local memory."""
+        f, cut, spec = self.f, self.cut, self.spec
+        with self.k.walk(f.index(0), f.index(cut.part_rows * cut.columns), 1) as loop:
+            at_row = f.add(row, f.udiv(loop.index, cut.columns))
+            at_col = f.add(col, f.urem(loop.index, cut.columns))
+            inside = [f.icmp("slt", at_row, spec.m)] if spec.m % cut.rows else []
+            inside += [f.icmp("slt", at_col, spec.n)] if spec.n % cut.columns else []
+            with f.if_(f.binary("and", inside[0], inside[-1]) if inside else f.const("i1", True)):
+                total = self.values.load(self.dtype, self._sum(f.index(0), loop.index), 1)
+                for group in range(1, cut.groups):
+                    more = self.values.load(self.dtype, self._sum(f.index(group), loop.index), 1)
+                    total = self.add(total, more)
+                self.give(total, batch, at_row, at_col)
+
+    def _sum(self, group: Ssa, place: Ssa) -> Ssa:
+        """The address of a group's sum in local memory."""
+        at = self.f.add(self.f.mul(group, self.cut.part_rows * self.cut.columns), place)
+        return element_address(self.f, self.local, self.dtype, at)
+
+    def _aligned(self, lanes: int) -> int:
+        return min(16, lanes * self.dtype.itemsize)
+
+
+class Threads(Blocks):
+    """Each thread multiplies and adds numbers of the sums' type, for a few rows and columns.
+
+    A slice lies in local memory k by k, so that neighbouring rows of lhs, or columns of rhs, are one access.
+    """
+
+    def _team(self) -> Ssa:
+        return self.thread
+
+    def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
+        return self.f.add(self.f.mul(k, staging.pitch), x)
+
+    def fetch(self, start: Ssa, index: Ssa, lanes: int) -> Value:
+        dtype, values = self.spec.dtype, self.values
+        address = element_address(self.f, start, dtype, index)
+        return values.convert(values.load(dtype, address, lanes, align=lanes * dtype.itemsize), self.dtype)
+
+    def put(self, side: Side, half: Ssa, place: Ssa, value: Value) -> None:
+        address = side.address(half, place)
+        if not side.staging.along_k:
+            self.values.store(value, address, align=self._aligned(value.lanes))
+            return
+        for lane in range(value.lanes):
+            at = element_address(self.f, address, self.dtype, lane * side.staging.pitch)
+            self.values.store(self.values.lane(value, lane), at)
+
+    def zeros(self) -> list[Value]:
+        return [self.zero(1)] * (self.tile.rows * self.tile.columns)
+
+    def multiply(self, sides: Sequence[Side], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
+        for step in range(self.cut.depth // self.cut.groups):
+            a = self._read(sides[0], half, step, self.tile.rows, self.down, self.cut.down)
+            b = self._read(sides[1], half, step, self.tile.columns, self.across, self.cut.across)
+            pairs = [(x, y) for x in a for y in b]
+            sums = [self.multiply_add(x, y, s) for (x, y), s in zip(pairs, sums, strict=True)]
+        return sums
+
+    def _read(self, side: Side, half: Ssa, step: int, count: int, number: Ssa, teams: int) -> list[Value]:
+        """This thread's elements of one k: vectors of neighbours, which are a vector of each thread apart."""
+        f, pitch, lanes = self.f, side.staging.pitch, min(NEIGHBOURS, count)
+        steps = self.cut.depth // self.cut.groups
+        first = f.add(f.mul(self.group, steps * pitch), f.mul(number, lanes))
+        start = side.address(half, first)
+        found = []
+        for vector in range(count // lanes):
+            place = element_address(f, start, self.dtype, step * pitch + vector * teams * lanes)
+            value = self.values.load(self.dtype, place, lanes, align=self._aligned(lanes))
+            found += [self.values.lane(value, lane) for lane in range(lanes)]
+        return found
+
+    def finished(self, sums: Sequence[Value]) -> list[Sum]:
+        f, cut, wide = self.f, self.cut, self.tile.columns
+        high, lanes = min(NEIGHBOURS, self.tile.rows), min(NEIGHBOURS, self.tile.columns)
+        found = []
+        for number in range(0, len(sums), lanes):
+            i, j = divmod(number, wide)
+            r = f.add(f.mul(self.down, high), i % high)
+            c = f.add(f.mul(self.across, lanes), j * cut.across)
+            found.append((i // high, r, c, self.values.join(sums[number : number + lanes])))
+        return found
+
+
+class Warps(Blocks):
+    """Each warp multiplies matrices of 16 x 16 halves by instructions of tensor cores, with sums in f32.
+
+    A slice lies in local memory as it lies in the operand; what reads it turns it where that is needed.
+    """
+
+    def _team(self) -> Ssa:
+        return self.f.udiv(self.thread, WARP)
+
+    def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
+        major, minor = (x, k) if staging.along_k else (k, x)
+        return self.f.add(self.f.mul(major, staging.pitch), minor)
+
+    def fetch(self, start: Ssa, index: Ssa, lanes: int) -> Value:
+        address = element_address(self.f, start, U16, index)
+        dtype = _word(lanes)
+        return self.values.load(dtype, address, 2 * lanes // dtype.itemsize, align=2 * lanes)
+
+    def put(self, side: Side, half: Ssa, place: Ssa, value: Value) -> None:
+        self.values.store(value, side.address(half, place), align=value.lanes * value.dtype.itemsize)
+
+    def zeros(self) -> list[Value]:
+        return [self.zero(1)] * (self.tile.rows * self.tile.columns // WARP)
+
+    def multiply(self, sides: Sequence[Side], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
+        share, tile, total = self.share, self.tile, [value.ssa for value in sums]
+        for k in range(0, self.cut.depth, SQUARE):
+            a = [
+                self._squares(sides[0], half, k, n, self.down, self.cut.down)
+                for n in range(tile.rows // SQUARE)
+            ]
+            b = [
+                self._squares(sides[1], half, k, n, self.across, self.cut.across)
+                for n in range(tile.columns // SQUARE)
+            ]
+            # Of a square of rhs, words 0 and 2 are the left eight columns.
+            pairs = [(x, (y[n], y[n + 2])) for x in a for y in b for n in range(2)]
+            for number, (x, y) in enumerate(pairs):
+                at = slice(4 * number, 4 * number + 4)
+                total[at] = share.multiply_halves(self.spec.dtype, x, y, total[at])
+        return [Value(self.dtype, 1, (x,)) for x in total]
+
+    def _squares(self, side: Side, half: Ssa, k: int, number: int, team: Ssa, teams: int) -> list[Ssa]:
+        """A square of 16 x 16 of this warp: four words of each thread."""
+        f, staging = self.f, side.staging
+        lane = f.urem(self.thread, WARP)
+        far = f.mul(f.udiv(lane, SQUARE), 8)
+        if staging.along_k:
+            x, at = f.urem(lane, SQUARE), far
+        else:
+            x, at = f.binary("and", lane, f.index(8)), f.add(far, f.urem(lane, 8))
+        place = self.placed(staging, f.add(f.mul(team, SQUARE), x), at)
+        further = self.placed(staging, f.index(number * teams * SQUARE), f.index(k))
+        byte = f.mul(f.add(place, further), side.staging.size)
+        return self.share.squares(f.add(f.add(half, side.base), byte), turned=not staging.along_k)
+
+    def finished(self, sums: Sequence[Value]) -> list[Sum]:
+        f, cut = self.f, self.cut
+        lane = f.urem(self.thread, WARP)
+        found = []
+        for number in range(0, len(sums), 2):
+            rest, lower = divmod(number // 2, 2)
+            i, j = divmod(rest, self.tile.columns // 8)
+            r = f.add(f.add(f.mul(self.down, SQUARE), f.udiv(lane, 4)), 8 * lower)
+            c = f.add(f.add(f.mul(self.across, SQUARE), f.mul(f.urem(lane, 4), 2)), j % 2 * 8)
+            c = f.add(c, j // 2 * SQUARE * cut.across)
+            found.append((i, r, c, self.values.join(sums[number : number + 2])))
+        return found
+
+
+def _word(lanes: int) -> DType:
+    return U16 if lanes == 1 else U32

@@ -1,0 +1,165 @@
+"""Products by blocks of threads, which share slices of the operands in local memory."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from axla.core.dtypes import F32
+from axla.kernels.product import GemmSpec, Tile
+from axla.target.machine import Target, aligned
+
+NEIGHBOURS = 4
+"""Rows or columns beside each other that a thread has, at most: an access of 16 bytes of f32."""
+SQUARE = 16
+"""Rows, columns and k of what a warp multiplies by tensor cores."""
+_TILES = {
+    "threads": ((8, 8), (8, 4), (4, 8), (4, 4), (2, 2), (4, 1), (1, 4), (1, 1)),
+    "warps": ((64, 32), (32, 32), (32, 16), (16, 16)),
+}
+# Of a large GPU: threads that keep it busy, if each has several sums, and what all of them get from its L2 in
+# the time of an instruction.
+_BUSY, _L2_BYTES = 1 << 15, 6000
+_SECTOR = 32  # bytes that are moved together
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """How a block of threads brings a slice of an operand to local memory: `depth` of k of `extent` rows of
+    lhs, or columns of rhs, by vectors of `lanes`.
+
+    `along_k`: neighbours in the operand are neighbours in k. In local memory an element has `size` bytes, and
+    lines are `pitch` elements apart: they run along rows or columns, but for warps as they do in the operand.
+    """
+
+    extent: int
+    depth: int
+    along_k: bool
+    lanes: int
+    size: int
+    pitch: int
+    bytes: int
+
+    @property
+    def minor(self) -> int:
+        """Elements of a line of the slice, as it lies in the operand."""
+        return self.depth if self.along_k else self.extent
+
+    @property
+    def vectors(self) -> int:
+        return self.extent * self.depth // self.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCut:
+    """A product by blocks of threads, which share slices of the operands in local memory.
+
+    `method`: threads (each computes a `tile` of the result) or warps (each does, with tensor cores). In a
+    block there are `down` x `across` tiles, by `groups`: each takes its part of a slice's k.
+    """
+
+    method: str
+    tile: Tile
+    down: int
+    across: int
+    groups: int
+    threads: int
+    units: int  # blocks of the result
+    lhs: Staging
+    rhs: Staging
+    part_rows: int  # rows of a block whose sums are in local memory at once
+    local_bytes: int
+    group: int = 1  # units of a step
+
+    @property
+    def rows(self) -> int:
+        """Of the result that a block computes."""
+        return self.down * self.tile.rows
+
+    @property
+    def columns(self) -> int:
+        return self.across * self.tile.columns
+
+    @property
+    def depth(self) -> int:
+        """Of k that a slice has."""
+        return self.lhs.depth
+
+    @property
+    def half_bytes(self) -> int:
+        """Of local memory that a slice takes."""
+        return self.lhs.bytes + self.rhs.bytes
+
+
+@functools.lru_cache(maxsize=1024)
+def plan_blocks(spec: GemmSpec, target: Target) -> BlockCut:
+    """How blocks of threads do `spec`: of all cuts that fit local memory and registers the cheapest.
+
+    Sums of f16 and bf16 in f32 are taken by tensor cores, where there are any and no side is shorter than
+    their squares.
+    """
+    square = spec.accumulator is F32 and min(spec.m, spec.n, spec.k) >= SQUARE
+    method = "warps" if square and spec.dtype.name in target.matrix_units else "threads"
+    cuts = (c for c in _cuts(spec, method, target.threads) if c.local_bytes <= target.local_bytes)
+    return min(cuts, key=functools.partial(_cost, spec))
+
+
+def _cuts(spec: GemmSpec, method: str, most: int) -> Iterator[BlockCut]:
+    """Cuts with `most` threads in a block, or few, whose sums fit registers."""
+    warps = method == "warps"
+    team = 32 if warps else 1
+    for rows, columns in _TILES[method]:
+        fits = rows * columns * spec.accumulator.itemsize <= 256 * team
+        for threads in sorted({most, min(most, 64)}) if fits else ():
+            for groups in (1,) if warps else (1, 4, 16):
+                teams = threads // team // groups
+                for power in range(teams.bit_length()):
+                    yield _cut(spec, method, Tile(rows, columns, 1), 1 << power, teams >> power, groups, team)
+
+
+def _cut(spec: GemmSpec, method: str, tile: Tile, down: int, across: int, groups: int, team: int) -> BlockCut:
+    """The cut with such tiles. Its slices are deeper where tiles are small, but not beyond k."""
+    rows, columns, size = down * tile.rows, across * tile.columns, spec.accumulator.itemsize
+    if method == "warps":
+        depth, part_rows = 2 * SQUARE, down * SQUARE
+    else:
+        deep = max(8 if tile.rows * tile.columns > 16 else 16, 4 * groups)
+        depth = max(groups, min(deep, 1 << (spec.k - 1).bit_length()))
+        part_rows = down * min(NEIGHBOURS, tile.rows)
+    lhs = _staging(spec, method, rows, depth, not spec.lhs_transposed, spec.lhs_row)
+    rhs = _staging(spec, method, columns, depth, spec.rhs_transposed, spec.rhs_row)
+    local = max(2 * (lhs.bytes + rhs.bytes), groups * part_rows * columns * size)
+    units = spec.batch * math.ceil(spec.m / rows) * math.ceil(spec.n / columns)
+    threads = down * across * groups * team
+    return BlockCut(method, tile, down, across, groups, threads, units, lhs, rhs, part_rows, local)
+
+
+def _staging(spec: GemmSpec, method: str, extent: int, depth: int, along_k: bool, row: int) -> Staging:
+    """Vectors have 16 bytes, where rows of the operand are whole ones; then all are aligned."""
+    minor = depth if along_k else extent
+    size, pitch, lines, most = spec.accumulator.itemsize, extent + 4 * along_k, depth, NEIGHBOURS
+    if method == "warps":  # neighbouring lines begin in different banks
+        size, pitch, lines, most = 2, minor + 8, extent * depth // minor, 8
+    most = min(most, 16 // spec.dtype.itemsize)
+    lanes = most if row % most == 0 and minor % most == 0 else 1
+    return Staging(extent, depth, along_k, lanes, size, pitch, aligned(lines * pitch * size))
+
+
+def _cost(spec: GemmSpec, cut: BlockCut) -> float:
+    """Instructions of threads behind each other, where as many are at work as may be."""
+    rows, columns, slices = cut.tile.rows, cut.tile.columns, math.ceil(spec.k / cut.depth)
+    step = rows * columns + rows + columns + 4
+    if cut.method == "warps":
+        step = (rows * columns + SQUARE * (rows + columns)) / 64
+    turns = sum(math.ceil(side.vectors / cut.threads) for side in (cut.lhs, cut.rhs))
+    last = 8 * (cut.groups + 2) * math.ceil(cut.rows * cut.columns / cut.threads)
+    work = slices * (cut.depth / cut.groups * step + 8 * turns + 40) + last
+    # Lines of a slice that are shorter than what is moved together cost as much.
+    lines = (
+        (side.extent * side.depth // side.minor, side.minor * spec.dtype.itemsize)
+        for side in (cut.lhs, cut.rhs)
+    )
+    moved = cut.units * slices * sum(count * max(_SECTOR, size) for count, size in lines)
+    return max(1.0, cut.units * cut.threads / _BUSY) * work + moved / _L2_BYTES
