@@ -73,6 +73,13 @@ class Distribution:
         """
         return values
 
+    def local(self, size: int) -> Ssa:
+        """The address of so many bytes that the threads of a step share, and no others, aligned to 16."""
+        return self.f.space(f"[{size} x i8]", 16)
+
+    def barrier(self) -> None:
+        """All threads of a step wait here for each other; what they wrote to local memory is there then."""
+
     def once(self) -> contextlib.AbstractContextManager[None]:
         """Code that one thread of a step runs."""
         return contextlib.nullcontext()

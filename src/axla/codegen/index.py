@@ -250,5 +250,10 @@ def placed(rank: int, *groups: tuple[Sequence[int], Sequence[AnyIndex]]) -> tupl
     return tuple(found)
 
 
+def base_of(f: Function, index: AnyIndex) -> Ssa:
+    """An index that is the same in all lanes, as a register."""
+    return f.index(index) if isinstance(index, int) else index.base
+
+
 def index_key(index: Sequence[AnyIndex]) -> tuple:
     return tuple(i if isinstance(i, int) else i.key for i in index)

@@ -6,7 +6,7 @@ phase by means of a `KernelWriter`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import prod
 
@@ -14,10 +14,11 @@ from axla.codegen.array import Array
 from axla.codegen.distribute import Distribution, kernel_function
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.function import Function, Loop, Module, Ssa
-from axla.codegen.index import AnyIndex, Index, delinearize
+from axla.codegen.index import AnyIndex, Index, base_of, delinearize
 from axla.codegen.nvptx import Block
 from axla.codegen.spirv import SpirvModule, WorkGroup
 from axla.codegen.value import Value, Values
+from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.ir.typed import shape_of
@@ -29,6 +30,8 @@ from axla.target.machine import Target
 
 LARGEST_32_BIT = (1 << 31) - (1 << 16)
 """Elements of an array where indices have 32 bits: an index one step behind the end must not overflow."""
+
+Storing = tuple[Array, tuple[AnyIndex, ...], Value]
 
 
 class KernelWriter:
@@ -69,6 +72,11 @@ class KernelWriter:
         bytes on.
         """
         return self.f.gep("i8", self.scratch(offset), self.f.mul(self.share.begin, size))
+
+    def local_array(self, dtype: DType, dims: Sequence[int]) -> Array:
+        """An array that the threads of a step share, in memory of their own."""
+        address = self.share.local(prod(dims) * dtype.itemsize)
+        return Array(self.values, address, dtype, dims, readonly=False)
 
     @contextmanager
     def steps(self, *sizes: int) -> Iterator[tuple[AnyIndex, ...]]:
@@ -114,21 +122,32 @@ class KernelWriter:
 
         All is read before anything is written: an output may lie where an input lies.
         """
-        found: list[tuple[Array, tuple[AnyIndex, ...], Value]] = []
+        store(self.computed(e, at, dims, only))
+
+    def computed(
+        self, e: Elements, at: Sequence[AnyIndex], dims: Sequence[int], only: Sequence[int] | None = None
+    ) -> list[Storing]:
+        """What `write` would store, and where."""
+        found: list[Storing] = []
         for number, root in enumerate(self.roots):
             if only is not None and number not in only:
                 continue
             outputs = self.outputs_of(number)
             here = reshape_index(at, dims, root_shape(root).dims)
             found.extend((o, here, v) for o, v in zip(outputs, e.all(root, here), strict=True))
-        for output, here, value in found:
-            output.store(here, value)
+        return found
 
     def outputs_of(self, number: int) -> list[Array]:
         """The outputs of a root: several for a variadic reduce and its like."""
         counts = [root.shape.leaf_count for root in self.roots]
         first = sum(counts[:number])
         return self.outputs[first : first + counts[number]]
+
+
+def store(found: Iterable[Storing]) -> None:
+    """Writes what was computed."""
+    for output, here, value in found:
+        output.store(here, value)
 
 
 def _read_only(kernel: Kernel) -> list[bool]:
@@ -165,6 +184,5 @@ def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
 
 def span_of(f: Function, space: Space, block: AnyIndex) -> tuple[Ssa, Ssa]:
     """The first and the end of the inner indices of a block of a space."""
-    number = f.index(block) if isinstance(block, int) else block.base
-    low = f.mul(number, space.block)
+    low = f.mul(base_of(f, block), space.block)
     return low, f.smin(f.add(low, space.block), space.inner)

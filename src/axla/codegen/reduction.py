@@ -19,6 +19,7 @@ from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Group, Value, Values, parts_of, rebuilt
 from axla.ir.graph import Instruction
 from axla.kernels.reduce import Reducing
+from axla.target.machine import aligned
 
 
 class Reduction(Reducing):
@@ -57,7 +58,7 @@ def scratch_arrays(
         here = []
         for dtype in r.accumulators:
             here.append(Array(k.values, k.scratch(offset), dtype, dims, readonly=False))
-            offset += prod(dims) * dtype.itemsize
+            offset += aligned(prod(dims) * dtype.itemsize)
         found.append(here)
     return found
 

@@ -5,7 +5,7 @@ over leading or middle ones, column by column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from axla.kernels.geometry import ReduceGeometry, reduce_geometry
 from axla.kernels.kind import Form, Kind
 from axla.kernels.loop import LoopKind
 from axla.kernels.plan import KernelTask, Phase, Plan, Space, accumulation_type, fitting, widest
-from axla.target.machine import Limits, Target
+from axla.target.machine import Limits, Target, aligned
 
 _SUMS = frozenset({"add", "multiply"})
 
@@ -230,20 +230,20 @@ class RowKind(ReduceKind):
         cost = task.cost(target.limits) * self.row_size
         pieces, piece = self._pieces(reductions, cost, most * target.threads, target.limits)
         if pieces > 1:
-            size = sum(d.itemsize for r in reductions for d in r.accumulators)
+            scratch = _scratch(reductions, pieces * self.row_count)
             phases = (
                 Phase(f"{task.name}_parts", pieces * self.row_count, 1, True, target.threads),
                 Phase(task.name, self.row_count, self.row_count, False),
             )
         else:
-            size = 0
+            scratch = 0
             # Threads that share a row have a vector of it at least.
             threads = fitting(target.threads, self.row_size // lanes)
             phases = (task.phase(self.row_count, cost, target.limits, threads),)
         stages = tuple(tuple(inst.name for inst in stage) for stage in self.stages)
         return RowPlan(
             self.rows, self.columns, stages, self.full_roots, self.row_roots, lanes, pieces, piece,
-            phases=phases, scratch_bytes=size * pieces * self.row_count,
+            phases=phases, scratch_bytes=scratch,
         )  # fmt: skip
 
     def _pieces(self, reductions: list[Reducing], cost: int, least: int, limits: Limits) -> tuple[int, int]:
@@ -263,10 +263,31 @@ class RowKind(ReduceKind):
 
 
 @dataclass(frozen=True, slots=True)
+class Teams:
+    """How the threads of a step reduce `pieces` of `piece` rows each (the last has what is left).
+
+    `columns` threads with columns beside each other are a team; `teams` of them take rows in turn, `rows` at
+    once. Every piece has as many rows as all teams take at once.
+    """
+
+    columns: int
+    teams: int
+    rows: int
+    pieces: int
+    piece: int
+
+    @property
+    def threads(self) -> int:
+        return self.columns * self.teams
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnPlan(Plan):
     """Reductions of [outer, reduced, inner] over the middle: `space` is that of [outer, inner].
 
     `kept_in`: for each reduce the root whose outputs hold its partial results, -1 for scratch memory.
+    `teams`: where threads share a step, how they do in each phase. A second one reduces what the pieces of
+    the first have left in scratch memory.
     """
 
     outer: int
@@ -275,6 +296,7 @@ class ColumnPlan(Plan):
     reduces: tuple[str, ...]
     space: Space
     kept_in: tuple[int, ...]
+    teams: tuple[Teams, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +351,8 @@ class ColumnKind(ReduceKind):
 
     def plan(self, task: KernelTask, target: Target) -> ColumnPlan:
         """Blocks of columns in parallel."""
+        if target.threads > 1:
+            return self._shared(task, target)
         space = self._space(widest(task.computation), target)
         cost = (task.cost(target.limits) + 1) * self.reduced * space.block
         reductions = list(map(Reducing, self.columns))
@@ -337,8 +361,44 @@ class ColumnKind(ReduceKind):
         return ColumnPlan(
             self.outer, self.reduced, self.inner, tuple(inst.name for inst in self.columns), space, kept_in,
             phases=(task.phase(space.count, cost, target.limits),),
-            scratch_bytes=sum(d.itemsize for r in apart for d in r.accumulators) * self.outer * self.inner,
+            scratch_bytes=_scratch(apart, self.outer * self.inner),
         )  # fmt: skip
+
+    def _shared(self, task: KernelTask, target: Target) -> ColumnPlan:
+        """Threads share columns and rows; few columns are cut into pieces."""
+        reductions = list(map(Reducing, self.columns))
+        free = all(r.any_order for r in reductions)
+        first = self._teams(self.reduced, self.inner, target, free=free)
+        teams, names = [first], tuple(inst.name for inst in self.columns)
+        symbols = [task.name]
+        if first.pieces > 1:
+            teams.append(replace(self._teams(first.pieces, self.inner, target, free=True), pieces=1))
+            symbols.insert(0, f"{task.name}_parts")
+        phases = tuple(
+            Phase(symbol, self.outer * t.pieces * -(-self.inner // t.columns), 1, True, t.threads)
+            for symbol, t in zip(symbols, teams, strict=True)
+        )
+        kept = first.pieces * self.outer * self.inner if first.pieces > 1 else 0
+        space = Space((self.outer,), self.inner, self.inner, 1)
+        return ColumnPlan(
+            self.outer, self.reduced, self.inner, names, space, (-1,) * len(names), tuple(teams),
+            phases=phases, scratch_bytes=_scratch(reductions, kept),
+        )  # fmt: skip
+
+    def _teams(self, reduced: int, inner: int, target: Target, *, free: bool) -> Teams:
+        """`free`: rows may be combined in any order."""
+        limits = target.limits
+        if not free:
+            columns = fitting(target.threads, 2 * inner - 1)
+            return Teams(columns, 1, 1, 1, reduced)
+        columns = fitting(min(limits.turned_block, target.threads), 2 * inner - 1)
+        rows = fitting(limits.column_rows, reduced // 8)
+        teams = fitting(target.threads // columns, reduced // rows)
+        together = rows * teams
+        blocks = self.outer * -(-inner // columns)
+        pieces = max(1, min(limits.parts, limits.busy_blocks // blocks, reduced // (4 * together)))
+        piece = -(-reduced // pieces // together) * together
+        return Teams(columns, teams, rows, max(1, (reduced + piece - together) // piece), piece)
 
     def _space(self, dtype: DType, target: Target) -> Space:
         lanes = fitting(target.lanes(dtype), self.inner)
@@ -348,6 +408,11 @@ class ColumnKind(ReduceKind):
         if self.outer == 1 and self.inner >= 8 * lanes:
             block = min(block, -(-self.inner // 2 // lanes) * lanes)
         return Space((self.outer,), self.inner, block, lanes)
+
+
+def _scratch(reductions: Sequence[Reducing], count: int) -> int:
+    """Bytes of arrays with `count` of what each reduction accumulates."""
+    return sum(aligned(d.itemsize * count) for r in reductions for d in r.accumulators)
 
 
 def _root_of(task: KernelTask, r: Reducing) -> int:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from axla.hlo import Transpose
-from axla.ir.graph import Instruction
-from axla.kernels.access import AccessKeys, KernelBody, accesses, elements
+from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import shape_of
+from axla.kernels.access import AccessKeys, KernelBody, accesses, elements, kernel_roots, root_shape
 from axla.kernels.geometry import collapsed_transpose, moves_minor
 from axla.kernels.kind import Form, Kind
+from axla.kernels.loop import LoopKind
 from axla.kernels.plan import KernelTask, Plan, fitting, widest
 from axla.target.machine import Limits, Target
 
@@ -17,7 +19,7 @@ from axla.target.machine import Limits, Target
 @dataclass(frozen=True, slots=True)
 class TransposePlan(Plan):
     """Transposes of `input_dims` (collapsed) by `permutation`, in blocks of `block` x `block` elements, in
-    registers of `lanes` x `lanes`.
+    registers of `lanes` x `lanes`; where threads share a step, in `tile`s of (p, q) in local memory.
 
     The output space is (outer..., p, q): q is the minor dimension of the output, p that of the input.
     """
@@ -27,6 +29,7 @@ class TransposePlan(Plan):
     heroes: tuple[str, ...]
     lanes: int
     block: int
+    tile: tuple[int, ...] = ()
 
     @property
     def output_dims(self) -> tuple[int, ...]:
@@ -47,9 +50,10 @@ class TransposePlan(Plan):
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The kernel's outer index space: the outer dimensions, then blocks of rows."""
+        """The kernel's outer index space: the outer dimensions, then blocks of rows, or tiles."""
         dims = self.output_dims
-        return (*(dims[d] for d in self.outer), -(-dims[self.p] // self.block))
+        cut = zip((self.p, self.q), self.tile or (self.block,), strict=False)
+        return (*(dims[d] for d in self.outer), *(-(-dims[d] // size) for d, size in cut))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +102,34 @@ class TransposeKind(Kind):
         form = collapsed_transpose(heroes[-1])
         return cls(tuple(h for h in heroes if collapsed_transpose(h) == form), *form)
 
+    def served(self, computation: Computation, target: Target) -> Kind:
+        """Matrices that are less than a tile are read from the caches of a device, element by element."""
+        small = max(self.input_dims[-1], self.input_dims[self.permutation[-1]]) < target.limits.turned_block
+        return (
+            LoopKind(root_shape(kernel_roots(computation)[0]).dims) if target.threads > 1 and small else self
+        )
+
     def plan(self, task: KernelTask, target: Target) -> TransposePlan:
         """Blocks of output rows in parallel."""
         minor = self.input_dims[-1], self.input_dims[self.permutation[-1]]
+        if target.threads > 1:
+            return self._tiled(task, target, minor)
         lanes = fitting(target.lanes(widest(task.computation)), min(minor))
         block = max(lanes, target.limits.turned_block // lanes * lanes)
         names = tuple(hero.name for hero in self.turned)
         found = TransposePlan(self.input_dims, self.permutation, names, lanes, block, phases=())
         cost = (task.cost(target.limits) + 1) * block * found.output_dims[found.q]
         return replace(found, phases=(task.phase(prod(found.steps), cost, target.limits),))
+
+    def _tiled(self, task: KernelTask, target: Target, minor: tuple[int, int]) -> TransposePlan:
+        """A tile for the threads of each step: square, but for dimensions that are shorter."""
+        side = target.limits.turned_block
+        size = sum(shape_of(hero).dtype.itemsize for hero in self.turned)
+        while size * side * (side + 1) > target.local_bytes and side > 1:
+            side //= 2
+        p, q = (min(side, 1 << (n - 1).bit_length()) for n in minor)
+        tile = (side * side // q, q) if q < p else (p, side * side // p)
+        threads = fitting(target.threads, side * side)
+        names = tuple(hero.name for hero in self.turned)
+        found = TransposePlan(self.input_dims, self.permutation, names, 1, side, tile, phases=())
+        return replace(found, phases=(task.phase(prod(found.steps), 1, target.limits, threads),))

@@ -78,6 +78,7 @@ class Limits:
     vector_work: int = 1 << 17  # the same for a product with a vector
     turned_block: int = 32  # rows and columns of a transpose's block: its lines of input stay in L1
     column_rows: int = 8  # rows combined at once: so many streams a prefetcher follows
+    busy_blocks: int = 1024  # blocks of threads that keep a whole device busy
     column_bytes: int = 4096  # of a row that a step covers: long for the prefetcher, sums short enough for L1
 
     # Time

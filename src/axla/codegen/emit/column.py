@@ -4,6 +4,8 @@ inner].
 Lanes run along `inner`. Rows are taken a few at a time, and each column's partial result stays in the output
 (or in scratch memory) between them: all memory is read in long contiguous stretches, and the partial results
 stay in cache.
+Where threads share a step, each has a column and every few rows; what they have is combined through local
+memory.
 """
 
 from __future__ import annotations
@@ -13,15 +15,18 @@ from collections.abc import Sequence
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
-from axla.codegen.index import AnyIndex, Index
-from axla.codegen.kernel import KernelWriter, span_of
-from axla.codegen.reduction import Reduction, scratch_arrays
-from axla.codegen.value import Value
+from axla.codegen.function import Ssa
+from axla.codegen.index import AnyIndex, Index, base_of
+from axla.codegen.kernel import KernelWriter, least, span_of
+from axla.codegen.reduction import Reduction, combined, folded, registers, scratch_arrays
+from axla.codegen.value import Group, Value
 from axla.kernels.reduce import ColumnPlan
 
 
 def emit(k: KernelWriter, plan: ColumnPlan) -> None:
     """Writes the kernel of a `ColumnPlan`."""
+    if plan.teams:
+        return _Shared(k, plan).emit()
     space = plan.space
     reductions = [Reduction(k.named[name]) for name in plan.reduces]
     partial = _partials(k, plan, reductions)
@@ -110,3 +115,103 @@ def _write(
         k.write(bound, (outer, column), (plan.outer, plan.inner), todo)
 
     vectors(k, plan.space, span[0], span[1], body, once=bool(k.kernel.in_place))
+
+
+class _Shared:
+    """Writes a phase for threads that share columns and rows."""
+
+    def __init__(self, k: KernelWriter, plan: ColumnPlan):
+        self.k, self.f, self.plan, self.teams = k, k.f, plan, plan.teams[k.phase]
+        self.reductions = [Reduction(k.named[name]) for name in plan.reduces]
+        self.last = k.phase == len(plan.teams) - 1
+        self.reduced = plan.teams[0].pieces if k.phase else plan.reduced
+        self.scratch = []
+        if len(plan.teams) > 1:
+            self.scratch = scratch_arrays(k, self.reductions, (plan.teams[0].pieces, plan.outer, plan.inner))
+
+    def emit(self) -> None:
+        f, k, plan, t = self.f, self.k, self.plan, self.teams
+        with k.steps(plan.outer, t.pieces, -(-plan.inner // t.columns)) as (outer, piece, block):
+            number = Index(f, k.share.start(f.index(0), 1), limit=t.threads)
+            place = number // t.columns, number % t.columns
+            wanted = base_of(f, place[1] + block * t.columns)
+            # Threads beyond the last column read that one, and write nothing.
+            column = Index(f, least(f, wanted, plan.inner - 1), limit=plan.inner)
+            groups = self.accumulated(outer, column, piece, base_of(f, place[0]))
+            is_last = f.icmp("slt", wanted, plan.inner)
+            if t.teams > 1:
+                arrays = [
+                    [k.local_array(value.dtype, (t.teams, t.columns)) for value in group] for group in groups
+                ]
+                _store(arrays, place, groups)
+                k.share.barrier()
+                is_last = f.binary("and", is_last, f.icmp("eq", base_of(f, place[0]), 0))
+            with f.if_(is_last):
+                if t.teams > 1:
+                    groups = self.halved([_load(arrays, (team, place[1])) for team in range(t.teams)])
+                self.finish(groups, outer, column, piece)
+
+    def accumulated(self, outer: AnyIndex, column: Index, piece: AnyIndex, team: Ssa) -> list[Group]:
+        """What a thread's rows of its column have in common."""
+        f, t, e = self.f, self.teams, self.k.elements(1)
+        low = f.mul(base_of(f, piece), t.piece)
+        high = f.smin(f.add(low, t.piece), self.reduced)
+        together = t.rows * t.teams
+        own, whole = f.add(low, team), f.add(low, f.mul(f.udiv(f.sub(high, low), together), together))
+
+        def new(at: Ssa, rows: int = t.rows) -> list[Group]:
+            places = [Index(f, f.add(at, n * t.teams), limit=self.reduced) for n in range(rows)]
+            return [group for row in places for group in self.row(e, (outer, row, column))]
+
+        current = new(own)
+        if not all(r.any_order for r in self.reductions):
+            current = combined(e, self.reductions, [r.initial(e) for r in self.reductions], current)
+            for r in self.reductions:
+                r.started = True
+        if self.reduced > together:
+            loop = f.loop(f.add(own, together), whole, together, registers(current))
+            current = folded(e, self.reductions * t.rows, loop, current, new)
+        count = len(self.reductions)
+        current = self.halved([current[n : n + count] for n in range(0, len(current), count)])
+        if self.reduced % together:
+            loop = f.loop(f.add(whole, team), high, t.teams, registers(current))
+            current = folded(e, self.reductions, loop, current, lambda at: new(at, 1))
+        return current
+
+    def row(self, e: Elements, at: tuple[AnyIndex, Index, Index]) -> list[Group]:
+        """What each reduction reads at a row of a column."""
+        if self.k.phase:
+            return _load(self.scratch, (at[1], at[0], at[2]))
+        dims = self.plan.outer, self.plan.reduced, self.plan.inner
+        return [
+            r.lift([e(x, reshape_index(at, dims, x.shape.dims)) for x in r.inputs], e.values)
+            for r in self.reductions
+        ]
+
+    def halved(self, groups: list[list[Group]]) -> list[Group]:
+        """All of a power of two joined: neighbours with neighbours."""
+        e = self.k.elements(1)
+        while len(groups) > 1:
+            pairs = zip(groups[::2], groups[1::2], strict=True)
+            groups = [combined(e, self.reductions, a, b) for a, b in pairs]
+        return groups[0]
+
+    def finish(self, groups: list[Group], outer: AnyIndex, column: Index, piece: AnyIndex) -> None:
+        """Keeps what a piece has, or writes the results."""
+        if not self.last:
+            _store(self.scratch, (piece, outer, column), groups)
+            return
+        e = self.k.elements(1)
+        for r, values in zip(self.reductions, groups, strict=True):
+            e.bind(r.inst, r.finish(e, values))
+        self.k.write(e, (outer, column), (self.plan.outer, self.plan.inner))
+
+
+def _store(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex], groups: Sequence[Group]) -> None:
+    for group, places in zip(groups, arrays, strict=True):
+        for value, array in zip(group, places, strict=True):
+            array.store(at, value)
+
+
+def _load(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex]) -> list[Group]:
+    return [tuple(array.load(at, 1) for array in places) for places in arrays]

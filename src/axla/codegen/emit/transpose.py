@@ -1,4 +1,5 @@
 """The transpose emitter: square blocks go through registers, so that both reads and writes are contiguous.
+Where threads share a step, they go through local memory.
 
 Blocks of rows of the output are the parallel unit. What the sizes leave over beyond whole blocks is done
 element by element.
@@ -6,21 +7,27 @@ element by element.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from axla.codegen.array import Array
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.transpose_registers import transposed
 from axla.codegen.function import Ssa
-from axla.codegen.index import AnyIndex, Index, placed
-from axla.codegen.kernel import KernelWriter
+from axla.codegen.index import AnyIndex, Index, base_of, placed
+from axla.codegen.kernel import KernelWriter, least, store
 from axla.codegen.value import Value
 from axla.ir.graph import Instruction
+from axla.ir.typed import shape_of
 from axla.kernels.transpose import TransposePlan
 
 
 def emit(k: KernelWriter, plan: TransposePlan) -> None:
     """Writes the kernel of a `TransposePlan`."""
-    _Transpose(k, plan).emit()
+    if plan.tile:
+        _Tiles(k, plan).emit()
+    else:
+        _Transpose(k, plan).emit()
 
 
 class _Transpose:
@@ -39,8 +46,7 @@ class _Transpose:
         f, k, lanes, dims = self.f, self.k, self.lanes, self.output_dims
         rows, columns = dims[self.p], dims[self.q]
         with k.steps(*self.steps) as (*outer, block):
-            number = f.index(block) if isinstance(block, int) else block.base
-            low = f.mul(number, self.block)
+            low = f.mul(base_of(f, block), self.block)
             high = f.smin(f.add(low, self.block), rows)
             whole_rows, whole_columns = rows - rows % lanes, columns - columns % lanes
             tiles_end = f.smin(high, whole_rows)
@@ -96,3 +102,87 @@ class _Transpose:
             row = Index(f, p.index, limit=dims[self.p])
             column = Index(f, q.index, limit=dims[self.q])
             self.store(self.k.elements(1), self.output_index(outer, row, column))
+
+
+BATCH = 8
+"""Elements that a thread reads before it writes one."""
+
+
+class _Tiles(_Transpose):
+    """Writes the kernel for threads that share a tile of (p, q): they read it along p, put it into local
+    memory, and write it along q. What lies beyond the array is read as its last element, and not written.
+    """
+
+    def __init__(self, k: KernelWriter, plan: TransposePlan):
+        super().__init__(k, plan)
+        self.tile_dims = plan.tile
+
+    def emit(self) -> None:
+        k, (p_size, q_size) = self.k, self.tile_dims
+        # One element more than is read across: threads side by side then meet different banks.
+        tiles = [k.local_array(shape_of(hero).dtype, (q_size, p_size + 1)) for hero in self.heroes]
+        with k.steps(*self.steps) as (*outer, p_block, q_block):
+            start = p_block * p_size, q_block * q_size
+            with self.batches() as numbers:
+                self.fill(tiles, outer, start, numbers)
+            k.share.barrier()
+            with self.batches() as numbers:
+                self.drain(tiles, outer, start, numbers)
+
+    @contextmanager
+    def batches(self) -> Iterator[list[Index]]:
+        """The numbers of this thread's elements in the tile, a few at a time; neighbours have neighbours."""
+        f, threads, size = self.f, self.k.share.threads, self.tile_dims[0] * self.tile_dims[1]
+        batch = min(BATCH, size // threads)
+        own = self.k.share.start(f.index(0), 1)
+        if batch * threads == size:
+            yield [Index(f, f.add(own, n * threads), limit=size) for n in range(batch)]
+            return
+        with f.loop(own, size, batch * threads, nonempty=True) as loop:
+            yield [Index(f, f.add(loop.index, n * threads), limit=size) for n in range(batch)]
+
+    def within(self, start: AnyIndex, offset: AnyIndex, dim: int, tile: int) -> Index:
+        """An index of an output dimension, where an element of the tile lies beyond it the last one."""
+        f, size = self.f, self.output_dims[dim]
+        at = f.add(base_of(f, start), base_of(f, offset))
+        return Index(f, least(f, at, size - 1, needed=size % tile != 0), limit=size)
+
+    def fill(self, tiles: list[Array], outer: list, start: tuple, numbers: list[Index]) -> None:
+        e, (p_size, q_size) = self.k.elements(1), self.tile_dims
+        found = []
+        for number in numbers:
+            place = number // p_size, number % p_size
+            q = self.within(start[1], place[0], self.q, q_size)
+            p = self.within(start[0], place[1], self.p, p_size)
+            at = placed(len(self.output_dims), (self.permutation, self.output_index(outer, p, q)))
+            found.extend(
+                (tile, place, self.below(e, hero, at)) for tile, hero in zip(tiles, self.heroes, strict=True)
+            )
+        for tile, place, value in found:
+            tile.store(place, value)
+
+    def drain(self, tiles: list[Array], outer: list, start: tuple, numbers: list[Index]) -> None:
+        k, (p_size, q_size) = self.k, self.tile_dims
+        found = []
+        for number in numbers:
+            place = number // q_size, number % q_size
+            p = self.within(start[0], place[0], self.p, p_size)
+            q = self.within(start[1], place[1], self.q, q_size)
+            e = k.elements(1)
+            for tile, hero in zip(tiles, self.heroes, strict=True):
+                e.bind(hero, tile.load((place[1], place[0]), 1))
+            found.append((place, k.computed(e, self.output_index(outer, p, q), self.output_dims)))
+        for place, values in found:
+            with self.inside(start, place):
+                store(values)
+
+    def inside(self, start: tuple, place: tuple) -> AbstractContextManager[None]:
+        """Code for an element of the tile that lies in the array."""
+        f = self.f
+        found = None
+        for first, offset, dim, tile in zip(start, place, (self.p, self.q), self.tile_dims, strict=True):
+            if self.output_dims[dim] % tile:
+                at = f.add(base_of(f, first), base_of(f, offset))
+                here = f.icmp("slt", at, self.output_dims[dim])
+                found = here if found is None else f.binary("and", found, here)
+        return nullcontext() if found is None else f.if_(found)
