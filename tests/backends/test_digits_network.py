@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 FILE = Path(__file__).parents[2] / "examples" / "digits.py"
@@ -24,12 +25,19 @@ def digits():
     return module
 
 
-def test_it_learns(digits, backend):
+@pytest.fixture(scope="module")
+def wanted(digits):
+    """The losses on cpu."""
+    return digits.train("network", (64, 24, 10), digits.load(), 3, 0.05, "cpu").losses
+
+
+def test_it_learns_and_has_the_losses_of_cpu(digits, wanted, backend):
     if backend == "cuda":
         pytest.skip("a GPU in NumPy is slow: tests/device/test_ptx_programs.py trains on two batches")
     trained = digits.train("network", (64, 24, 10), digits.load(), 3, 0.05, backend)
     assert trained.test_accuracy[-1] > 0.8
     assert trained.losses[-1] < 0.6 * trained.losses[0]
+    np.testing.assert_allclose(trained.losses, wanted, rtol=1e-5)
 
 
 def test_it_learns_from_the_command_line(digits, installed):
