@@ -7,6 +7,7 @@ that import the package around them.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -62,3 +63,14 @@ def test_every_kind_of_import_counts(text):
     graph = graph_of({"axla": "", "axla.a": text, "axla.b": "from axla.a import g"})
     with pytest.raises(CycleError, match="axla.a"):
         TopologicalSorter(graph).prepare()
+
+
+def test_nothing_is_linked_by_llvm():
+    """LLVM's linker may put code and constants more than 2 GiB apart, and ends the process then.
+
+    `Image` gives them one piece of memory.
+    """
+    linkers = re.compile(r"create_(lljit|mcjit)_compiler")
+    files = [*ROOT.rglob("*.py"), *Path(__file__).parent.rglob("*.py")]
+    found = [str(path) for path in files if path != Path(__file__) and linkers.search(path.read_text())]
+    assert not found

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import llvmlite.binding as binding
 import numpy as np
 
 from axla.codegen import llvm
 from axla.codegen.function import Function, Module
+from axla.codegen.native.image import Image
 from axla.codegen.value import Value, Values, forbidden_intrinsics
 from axla.core.dtypes import DType
 from axla.target.machine import Target
 
 Body = Callable[..., Value]
-_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -66,12 +64,7 @@ class Compiled:
         self.cases = {case.name: case for case in cases}
         self.target = target
         self.image = llvm.emit_object(module_of(cases, target).text(), target)
-        with llvm.LOCK:
-            self._jit = binding.create_lljit_compiler()
-            builder = binding.JITLibraryBuilder().add_object_img(self.image)
-            for name in self.cases:
-                builder.export_symbol(name)
-            self._library = builder.link(self._jit, f"elementwise{next(_numbers)}")
+        self._library = Image([("elementwise", self.image)], list(self.cases))
 
     def run(self, name: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
         case = self.cases[name]
@@ -85,5 +78,5 @@ class Compiled:
         out = np.zeros(padded, case.result.numpy)
         index = ctypes.c_int64 if self.target.index_type == "i64" else ctypes.c_int32
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(ins) + 1), index)
-        kind(self._library[name])(*[a.ctypes.data for a in ins], out.ctypes.data, padded)
+        kind(self._library.addresses[name])(*[a.ctypes.data for a in ins], out.ctypes.data, padded)
         return out[:count]

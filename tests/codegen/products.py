@@ -7,13 +7,13 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import llvmlite.binding as binding
 import numpy as np
 
 import axla
 from axla.codegen import llvm
 from axla.codegen.function import Module
 from axla.codegen.kernel import emit_kernel
+from axla.codegen.native.image import Image
 from axla.core.dtypes import DType
 from axla.kernels.dot import DotPlan, GemmPlan, GemmSpec
 from axla.program import abi
@@ -21,7 +21,6 @@ from axla.program.kernels import Kernel, plan_kernel
 from axla.target.machine import Target
 
 GUARD = 64
-_numbers = itertools.count()
 
 
 @dataclass
@@ -104,12 +103,7 @@ class Compiled:
     def __init__(self, products: Sequence[Product], target: Target):
         self.products = list(products)
         self.image = llvm.emit_object(module_of(self.products, target).text(), target)
-        with llvm.LOCK:
-            self._jit = binding.create_lljit_compiler()
-            builder = binding.JITLibraryBuilder().add_object_img(self.image)
-            for product in self.products:
-                builder.export_symbol(product.name)
-            self._library = builder.link(self._jit, f"products{next(_numbers)}")
+        self._library = Image([("products", self.image)], [product.name for product in self.products])
 
     def run(
         self, product: Product, lhs: np.ndarray, rhs: np.ndarray, cuts: Sequence[int] | None = None,
@@ -125,7 +119,7 @@ class Compiled:
         pointers = [lhs, rhs, *extra, whole, scratch[-scratch.ctypes.data % 64 :]]
         args = (ctypes.c_void_p * len(pointers))(*[array.ctypes.data for array in pointers])
         signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)
-        kernel = signature(self._library[product.name])
+        kernel = signature(self._library.addresses[product.name])
         never = ctypes.c_int64(0)
         frame = abi.FRAME.ctypes()(cancel=ctypes.addressof(never))
         bounds = [0, *(cuts or ()), product.plan.calls]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 
-import llvmlite.binding as binding
 import numpy as np
 import pytest
 from products import Compiled, Product, check, module_of
@@ -14,6 +13,7 @@ from axla.codegen import llvm
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module
 from axla.codegen.host import host_target, one_lane_target
+from axla.codegen.native.image import Image
 from axla.codegen.object_files import symbols
 from axla.codegen.types import vector
 from axla.codegen.value import forbidden_intrinsics
@@ -252,7 +252,6 @@ def test_transpose_block(element, lanes):
 def run(module: Module, name: str, *arrays: np.ndarray) -> None:
     """Compiles a module for this machine and calls a function of it with the addresses of arrays."""
     image = llvm.emit_object(module.text(), HOST)
-    jit = binding.create_lljit_compiler()
-    library = binding.JITLibraryBuilder().add_object_img(image).export_symbol(name).link(jit, "test")
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arrays))(library[name])
+    library = Image([("test", image)], [name])
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arrays))(library.addresses[name])
     function(*[array.ctypes.data for array in arrays])
