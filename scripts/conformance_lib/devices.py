@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,16 +15,13 @@ import numpy as np
 import axla
 from axla.core.errors import AxlaError, UnsupportedError
 from axla.ir.graph import Module
-from axla.ir.verify import verify
 from conformance_lib.corpora import require
 from conformance_lib.section import (
-    DIFFERS,
     OK,
-    REFUSED,
     UNSUPPORTED,
     Outcome,
+    Running,
     kind_of,
-    pairs_of,
     said,
 )
 from conformance_lib.texts import ACCEPTED
@@ -35,7 +32,7 @@ STORED = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 Rows = list[list[np.ndarray]]
 
 
-class Devices:
+class Devices(Running):
     """Per-device code as it is written."""
 
     name = "devices"
@@ -52,29 +49,19 @@ class Devices:
     def cases(self) -> Sequence[str]:
         return self.names
 
-    def run(self, case: str, backend: str) -> Outcome:
-        """Parses, verifies, runs on all devices, and compares device by device."""
-
-        def outcome(kind: str, detail: str = "") -> Outcome:
-            return Outcome(self.name, case, backend, kind, detail, time.perf_counter() - begin, pairs)
-
-        begin, pairs = time.perf_counter(), ()
+    def ready(
+        self, case: str, backend: str
+    ) -> tuple[Callable[[Module], Rows], Callable[[Module, Rows], str]]:
         meta = self.meta(case)
-        try:
-            module = self.module(case)
-            verify(module)
-        except UnsupportedError as error:
-            return outcome(UNSUPPORTED, said(error))
-        except AxlaError as error:
-            return outcome(REFUSED, said(error))
-        pairs = pairs_of(module)
         given, wanted = self.data(case, meta)
-        try:
-            found = self.results(module, meta, given, backend)
-        except Exception as error:
-            return outcome(kind_of(error), said(error))
-        problem = differences(found, wanted, meta)
-        return outcome(DIFFERS if problem else OK, problem)
+
+        def run(module: Module) -> Rows:
+            return self.results(module, meta, given, backend)
+
+        def check(module: Module, found: Rows) -> str:
+            return differences(found, wanted, meta)
+
+        return run, check
 
     def meta(self, case: str) -> dict[str, Any]:
         return json.loads((self.root / self.folder / case / "meta.json").read_text())

@@ -6,29 +6,21 @@ import csv
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from axla.core.errors import AxlaError, UnsupportedError
 from axla.ir.graph import Module
-from axla.ir.verify import verify
 from axla.text import parse_hlo
 from conformance_lib.corpora import require
 from conformance_lib.section import (
     DIFFERS,
     OK,
-    REFUSED,
-    UNSUPPORTED,
-    Outcome,
-    kind_of,
+    Running,
     load_module,
-    pairs_of,
     run_flat,
-    said,
 )
 
 BACKENDS = ("interpreter", "cpu", "one-lane")
@@ -38,7 +30,7 @@ Inputs = Callable[[], list[np.ndarray]]
 Check = Callable[[Module, list[np.ndarray]], str]
 
 
-class Programs:
+class Programs(Running):
     """Cases with a text, inputs, and a check of what comes out."""
 
     name = ""
@@ -59,32 +51,14 @@ class Programs:
     def data(self, case: str, backend: str) -> tuple[Inputs, Check]:
         raise NotImplementedError
 
-    def run(self, case: str, backend: str) -> Outcome:
-        """Parses, verifies and runs one case, and compares."""
-
-        def outcome(kind: str, detail: str = "") -> Outcome:
-            return Outcome(self.name, case, backend, kind, detail, time.perf_counter() - begin, pairs)
-
-        begin, pairs = time.perf_counter(), ()
-        try:
-            module = self.module(case)
-            verify(module)
-        except UnsupportedError as error:
-            return outcome(UNSUPPORTED, said(error))
-        except AxlaError as error:
-            return outcome(REFUSED, said(error))
-        pairs = pairs_of(module)
+    def ready(self, case: str, backend: str) -> tuple[Callable[[Module], list[np.ndarray]], Check]:
         inputs, check = self.data(case, backend)
         values = inputs()
-        try:
-            found = self.results(module, values, backend)
-        except Exception as error:
-            return outcome(kind_of(error), said(error))
-        problem = check(module, found)
-        return outcome(self.different(case) if problem else OK, problem)
 
-    def different(self, case: str) -> str:
-        return DIFFERS
+        def run(module: Module) -> list[np.ndarray]:
+            return self.results(module, values, backend)
+
+        return run, check
 
     def results(self, module: Module, inputs: list[np.ndarray], backend: str) -> list[np.ndarray]:
         return run_flat(module, inputs, backend)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ import numpy as np
 from axla.core.errors import AxlaError, UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.graph import Instruction, Module
+from axla.ir.verify import verify
 
 OK = "ok"
 UNSUPPORTED = "unsupported"
@@ -49,6 +51,46 @@ class Section(Protocol):
     def cases(self) -> Sequence[str]: ...
 
     def run(self, case: str, backend: str) -> Outcome: ...
+
+
+class Running:
+    """A section whose cases are modules that run, and results that are compared."""
+
+    name = ""
+
+    def module(self, case: str) -> Module:
+        raise NotImplementedError
+
+    def ready(self, case: str, backend: str) -> tuple[Callable[[Module], Any], Callable[[Module, Any], str]]:
+        """What runs the module of a case, and what says how the results differ; "" where they do not."""
+        raise NotImplementedError
+
+    def different(self, case: str) -> str:
+        """The kind of an outcome that differs."""
+        return DIFFERS
+
+    def run(self, case: str, backend: str) -> Outcome:
+        """Parses, verifies and runs one case, and compares."""
+
+        def outcome(kind: str, detail: str = "") -> Outcome:
+            return Outcome(self.name, case, backend, kind, detail, time.perf_counter() - begin, pairs)
+
+        begin, pairs = time.perf_counter(), ()
+        try:
+            module = self.module(case)
+            verify(module)
+        except UnsupportedError as error:
+            return outcome(UNSUPPORTED, said(error))
+        except AxlaError as error:
+            return outcome(REFUSED, said(error))
+        pairs = pairs_of(module)
+        run, check = self.ready(case, backend)
+        try:
+            found = run(module)
+        except Exception as error:
+            return outcome(kind_of(error), said(error))
+        problem = check(module, found)
+        return outcome(self.different(case) if problem else OK, problem)
 
 
 def run_flat(module: Module, inputs: Sequence[np.ndarray], backend: str) -> list[np.ndarray]:

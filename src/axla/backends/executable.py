@@ -141,7 +141,8 @@ class Executable:
 
     def _execute_whole(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         """One run on several devices: whole arrays are cut, and put together, by the program's shardings."""
-        cut = cuts_of(self._source().entry, self.counts[1])
+        count = self.counts[1]
+        cut = self._source().entry.fact(("cuts", count), lambda entry: cuts_of(entry, count))
         if cut is None or len(self.local_participants) < len(self.devices):
             raise self._not_whole()
         check_count(self.interface, len(inputs))
