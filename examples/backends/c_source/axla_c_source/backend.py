@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -25,15 +26,14 @@ from .program import source_of
 from .writer import TYPES
 
 FLAGS = ("-std=c99", "-O2", "-fPIC", "-shared", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-w")
+COMPILER_SECONDS = 600
+"""How long the compiler may take for a program."""
 REFUSED = {
     "participants": "a program runs on one device",
-    "bitcast-convert": "it has no kernel for it", "complex": "it has no complex numbers",
-    "convolution": "it has no kernel for it", "count-leading-zeros": "C99 has no function for it",
-    "imag": "it has no complex numbers", "popcnt": "C99 has no function for it",
-    "custom-call": "C sources have no table of functions", "fft": "it has no kernel for it",
-    "mulhi": "C99 has no type of twice the width", "reduce-precision": "it has no kernel for it",
-    "scatter": "it has no kernel for it", "select-and-scatter": "its pass ends in a scatter",
-    "sort": "it has no kernel for it", "topk": "its pass ends in a sort",
+    "complex": "it has no complex numbers", "custom-call": "C sources have no table of functions",
+    "fft": "it has no complex numbers", "scatter": "it has no kernel for it",
+    "select-and-scatter": "its pass ends in a scatter", "sort": "it has no kernel for it",
+    "topk": "its pass ends in a sort",
     **{effect: "steps of a program are calls of kernels only" for effect in effects()},
     **{d.name: "C99 has no such type" for d in dtypes.ALL if d.name not in TYPES},
 }  # fmt: skip
@@ -97,22 +97,45 @@ def addresses(arrays: list[np.ndarray]) -> c.Array:
     return (c.c_void_p * max(len(arrays), 1))(*[array.ctypes.data for array in arrays])
 
 
-def compiler() -> str:
-    """The C compiler; UnsupportedError where there is none."""
-    found = shutil.which(os.environ.get("CC", "cc"))
-    if found is None:
-        raise UnsupportedError("c-source: there is no C compiler; the variable CC names one")
-    return found
+def compiler() -> list[str]:
+    """The command of the C compiler; UnsupportedError where there is none."""
+    command = os.environ.get("CC", "").split() or ["cc"]
+    if shutil.which(command[0]) is None:
+        raise UnsupportedError(f"c-source: there is no C compiler {command[0]!r}; the variable CC names one")
+    return command
 
 
 @lru_cache(maxsize=256)
 def built(source: str) -> c.CDLL:
-    """The library of a C source."""
-    with tempfile.TemporaryDirectory() as folder:
-        file, library = Path(folder, "program.c"), Path(folder, "program.so")
+    """The library of a C source, built in a folder that only this user can enter, and which is removed."""
+    with tempfile.TemporaryDirectory(prefix="axla-c-source-") as name:
+        folder = Path(name)
+        file, library, errors = (folder / f for f in ("program.c", "program.so", "errors.txt"))
         file.write_text(source)
-        command = [compiler(), *FLAGS, "-o", str(library), str(file), "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise CompileError(f"c-source: {command[0]} failed:\n{done.stderr[:2000]}")
-        return c.CDLL(str(library))
+        command = [*compiler(), *FLAGS, "-o", str(library), str(file), "-lm"]
+        status = run(command, folder, errors)
+        said = errors.read_text(errors="replace").splitlines()
+        if status or not library.exists():
+            first = next((line for line in said if "error" in line), *said[:1] or ["it says nothing"])
+            raise CompileError(f"c-source: {command[0]} failed with status {status}: {first}")
+        try:
+            return c.CDLL(str(library))
+        except OSError as error:
+            raise CompileError(f"c-source: what {command[0]} built cannot be loaded: {error}") from error
+
+
+def run(command: list[str], folder: Path, errors: Path) -> int:
+    """The exit status of a command whose temporary files lie in `folder`. Nothing of it is left running."""
+    with errors.open("w") as said:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+            env={**os.environ, "TMPDIR": str(folder)},
+        )  # fmt: skip
+    try:
+        return process.wait(COMPILER_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise CompileError(f"c-source: {command[0]} took longer than {COMPILER_SECONDS} s") from None
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -9,28 +9,18 @@ is kept; so nothing is computed twice for one reader.
 from __future__ import annotations
 
 from axla import Shape, UnsupportedError
-from axla.hlo import Constant, DynamicUpdateSlice, GetTupleElement, Parameter, Tuple
-from axla.ir.graph import Computation, Instruction
+from axla.ir.graph import Computation
 from axla.ir.traverse import post_order
 from axla.program.kernels import Kernel, output_shapes
 
 from . import elementwise, movement, reduction
-from .writer import Index, Writer, c_type, flat, number
+from .writer import Index, Leaf, Node, Writer, c_type, flat, leaf, number
 
 ALIGNMENT = 64
-Leaf = tuple[Instruction, int]
-"""An array: a leaf of the result of an instruction."""
 
 
-def shapes_of(inst: Instruction) -> list[Shape]:
+def shapes_of(inst: Node) -> list[Shape]:
     return [shape for shape in inst.shape.leaves() if isinstance(shape, Shape)]
-
-
-def leaf(inst: Instruction) -> Leaf:
-    """The array that an instruction stands for: itself, or what it takes out of a tuple."""
-    if isinstance(inst.op, GetTupleElement):
-        return inst.operands[0], inst.op.index
-    return inst, 0
 
 
 class KernelWriter:
@@ -50,9 +40,7 @@ class KernelWriter:
             self.arrays[inst, 0] = f"p{inst.op.parameter_number}"
         given = [f"const {c_type(p.shape.dtype)} *p{n}" for n, p in enumerate(computation.parameters)]
         made = [f"{c_type(shape.dtype)} *r{n}" for n, shape in enumerate(shapes)]
-        root = computation.root
-        results = [leaf(o) for o in root.operands] if isinstance(root.op, Tuple) else [leaf(root)]
-        self._body(results)
+        self._body([leaf(root) for root in roots_of(computation)])
         head = ", ".join([*given, *made, "char *scratch", "const volatile int32_t *stop"])
         return "\n".join([*self.constants, self.out.text(f"static void {self.kernel.name}({head})"), ""])
 
@@ -72,14 +60,16 @@ class KernelWriter:
         for n in updates:
             movement.update_in_place(self, results[n][0], f"r{n}")
             self.arrays[results[n]] = f"r{n}"
-        for n, (inst, leaf) in enumerate(results):
-            if (source := self.arrays[inst, leaf]) != f"r{n}":
-                self.out.line(f"memmove(r{n}, {source}, {shapes_of(inst)[leaf].byte_size});")
+        for n, array in enumerate(results):
+            if (source := self.arrays[array]) != f"r{n}":
+                self.out.line(
+                    f"memmove(r{n}, {source}, {output_shapes(self.kernel.computation)[n].byte_size});"
+                )
 
-    def _updates(self, inst: Instruction, parameter: int) -> bool:
+    def _updates(self, inst: Node, parameter: int) -> bool:
         """Whether a result is its operand's memory with a part that is new."""
-        source = inst.operands[0] if isinstance(inst.op, DynamicUpdateSlice) else inst
-        return source is not inst and source is self.kernel.computation.parameters[parameter]
+        over = self.kernel.computation.parameters[parameter]
+        return inst.opcode == "dynamic-update-slice" and inst.operands[0] is over
 
     def _room(self, shape: Shape) -> str:
         place = f"(({c_type(shape.dtype)} *)(scratch + {self.scratch}))"
@@ -88,7 +78,7 @@ class KernelWriter:
         self.out.line(f"{c_type(shape.dtype)} *const {name} = {place};")
         return name
 
-    def _nest(self, inst: Instruction) -> None:
+    def _nest(self, inst: Node) -> None:
         """The loops that write the arrays of an instruction."""
         shapes = shapes_of(inst)
         write = reduction.NESTS.get(inst.opcode)
@@ -99,7 +89,7 @@ class KernelWriter:
 
     # Elements.
 
-    def element(self, inst: Instruction, index: Index) -> str:
+    def element(self, inst: Node, index: Index) -> str:
         """A C variable with an element."""
         array = leaf(inst)
         key = array, index
@@ -110,9 +100,9 @@ class KernelWriter:
             return self.out.remember(key, self.out.value(inst.shape.dtype, value))
         return self.out.remember(key, self.compute(inst, index))
 
-    def compute(self, inst: Instruction, index: Index) -> str:
+    def compute(self, inst: Node, index: Index) -> str:
         """An element by what its instruction does."""
-        if isinstance(inst.op, Constant):
+        if inst.opcode == "constant":
             return self._constant(inst, index)
         if inst.opcode in movement.ELEMENTS:
             return movement.ELEMENTS[inst.opcode](self, inst, index)
@@ -122,7 +112,7 @@ class KernelWriter:
         values = [self.element(o, at) for o, at in zip(inst.operands, scalars, strict=True)]
         return self.out.value(inst.shape.dtype, elementwise.expression(inst, values))
 
-    def _constant(self, inst: Instruction, index: Index) -> str:
+    def _constant(self, inst: Node, index: Index) -> str:
         array, dtype = inst.op.literal.array, inst.shape.dtype
         if array.size == 1:
             return number(array.reshape(()).item(), dtype)
@@ -135,12 +125,12 @@ class KernelWriter:
         """What a computation on scalars gives for values."""
         for parameter, value in zip(computation.parameters, values, strict=True):
             self.out.remember(((parameter, 0), ()), value)
-        found: dict[Instruction, list[str]] = {}
+        found: dict[Node, list[str]] = {}
         for inst in post_order(computation):
-            if isinstance(inst.op, Tuple):
+            if inst.opcode == "tuple":
                 found[inst] = [found[o][0] for o in inst.operands]
             elif isinstance(inst.shape, Shape) and not inst.shape.rank:
-                value = None if isinstance(inst.op, Parameter) else self.compute(inst, ())
+                value = None if inst.opcode == "parameter" else self.compute(inst, ())
                 found[inst] = [value or str(self.out.known(((inst, 0), ())))]
                 self.out.remember(((inst, 0), ()), found[inst][0])
             else:
@@ -148,25 +138,30 @@ class KernelWriter:
         return found[computation.root]
 
 
-REREAD = {"broadcast", "dot", "gather", "reduce-window"}
-"""Ops that read an element of an operand many times."""
-CHEAP = {"broadcast", "constant", "get-tuple-element", "iota", "parameter"}
-
-
-def keeps(computation: Computation, updates: set[Instruction]) -> set[Instruction]:
-    """The instructions that have arrays of their own, but for `updates`, which are written in place."""
-    kept: set[Instruction] = set()
-    reread: set[Instruction] = set()  # those of which some element is read many times
-    order = post_order(computation)
+def roots_of(computation: Computation) -> list[Node]:
+    """The instructions that give the results."""
     root = computation.root
-    results = {leaf(o)[0] for o in root.operands} if isinstance(root.op, Tuple) else {root}
-    for inst in reversed(order):
-        if isinstance(inst.op, Parameter | Tuple | GetTupleElement):
-            reread.update(inst.operands if inst in reread else ())
-            continue
-        often = inst in reread or len(inst.users) > 1 or any(user in updates for user in inst.users)
-        if inst in results or inst.opcode in reduction.NESTS or (often and inst.opcode not in CHEAP):
-            kept.add(inst)
+    return list(root.operands) if root.opcode == "tuple" else [root]
+
+
+REREAD = {"broadcast", "convolution", "dot", "gather", "reduce-window"}
+"""Ops that read an element of an operand many times."""
+CHEAP = {"broadcast", "constant", "iota"}
+NO_VALUES = {"get-tuple-element", "parameter", "tuple"}
+"""Ops that only say where an array is."""
+
+
+def keeps(computation: Computation, updates: set[Node]) -> set[Node]:
+    """The instructions that have arrays of their own, but for `updates`, which are written in place."""
+    kept: set[Node] = {leaf(root)[0] for root in roots_of(computation)}
+    reread: set[Node] = set()  # those of which some element is read many times
+    for inst in reversed(post_order(computation)):
+        if inst.opcode not in NO_VALUES:
+            often = inst in reread or len(inst.users) > 1 or any(user in updates for user in inst.users)
+            if inst.opcode in reduction.NESTS or (often and inst.opcode not in CHEAP):
+                kept.add(inst)
+        if inst.opcode in ("bitcast", "bitcast-convert"):
+            kept.update(o for o in inst.operands if o.shape.dtype is not inst.shape.dtype)
         if inst.opcode in REREAD or (inst in reread and inst not in kept):
             reread.update(inst.operands)
-    return kept - updates
+    return {inst for inst in kept - updates if inst.opcode not in NO_VALUES}

@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from axla.ir.graph import Instruction
-
-from .writer import Index, c_type, flat
+from .writer import Index, Node, c_type, flat, leaf
 
 if TYPE_CHECKING:
     from .kernels import KernelWriter
 
 
-def broadcast(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
+def broadcast(kernel: KernelWriter, inst: Node, index: Index) -> str:
     return kernel.element(inst.operands[0], tuple(index[d] for d in inst.op.dimensions))
 
 
-def transpose(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
-    places = dict(zip(inst.op.dimensions, index, strict=True))
-    return kernel.element(inst.operands[0], tuple(places[d] for d in range(len(index))))
+def transpose(kernel: KernelWriter, inst: Node, index: Index) -> str:
+    places = tuple(index[inst.op.dimensions.index(d)] for d in range(len(index)))
+    return kernel.element(inst.operands[0], places)
 
 
-def reverse(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
-    sizes = inst.shape.dims
-    turned = [
-        kernel.out.place(f"{sizes[d] - 1} - {at}") if d in inst.op.dimensions else at
-        for d, at in enumerate(index)
-    ]
-    return kernel.element(inst.operands[0], tuple(turned))
+def reverse(kernel: KernelWriter, inst: Node, index: Index) -> str:
+    places = list(index)
+    for d in inst.op.dimensions:
+        places[d] = kernel.out.place(f"{inst.shape.dims[d] - 1} - {index[d]}")
+    return kernel.element(inst.operands[0], tuple(places))
 
 
-def reshape(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
+def reshape(kernel: KernelWriter, inst: Node, index: Index) -> str:
     source = inst.operands[0]
-    rest = kernel.out.place(flat(index, inst.shape)) if index else "0"
+    rest = kernel.out.place(flat(index, inst.shape))
     found: list[str] = []
     stride = source.shape.size
-    for d, size in enumerate(source.shape.dims):
+    for size in source.shape.dims:
         stride //= max(size, 1)
-        within = "" if d == 0 else f" % {size}"
-        found.append("0" if size == 1 else kernel.out.place(f"{rest} / {stride}{within}"))
+        found.append("0" if size == 1 else kernel.out.place(f"{rest} / {stride} % {size}"))
     return kernel.element(source, tuple(found))
 
 
-def slice_(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
+def bitcast(kernel: KernelWriter, inst: Node, index: Index) -> str:
+    """The bytes of the operand, which has an array, as another type."""
+    source, name, kind = inst.operands[0], kernel.out.name(), c_type(inst.shape.dtype)
+    if inst.shape.dtype is source.shape.dtype:
+        return reshape(kernel, inst, index)
+    kernel.out.line(f"{kind} {name};")
+    start = f"({kind} *){kernel.arrays[leaf(source)]} + {flat(index, inst.shape)}"
+    kernel.out.line(f"memcpy(&{name}, {start}, sizeof {name});")
+    return name
+
+
+def slice_(kernel: KernelWriter, inst: Node, index: Index) -> str:
     dims = inst.op.slice
     places = [
         kernel.out.place(f"{start} + {at} * {stride}")
@@ -52,50 +58,52 @@ def slice_(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
     return kernel.element(inst.operands[0], tuple(places))
 
 
-def pad(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
-    """The operand's element where there is one, else the padding value."""
-    (source, fill), config, out = inst.operands, inst.op.padding, kernel.out
-    inside, places = [], []
-    for d, at in enumerate(index):
-        step = config.interior[d] + 1
-        place = out.place(f"{at} - {config.low[d]}" if config.low[d] >= 0 else f"{at} + {-config.low[d]}")
-        inside.append(f"{place} >= 0 && {place} % {step} == 0 && {place} / {step} < {source.shape.dims[d]}")
-        places.append(out.place(f"{place} / {step}"))
-    return either(kernel, inst, " && ".join(inside), (source, tuple(places)), (fill, ()))
+def spread(
+    kernel: KernelWriter, places: Sequence[str], steps: Sequence[int], sizes: Sequence[int]
+) -> tuple[Index, str]:  # fmt: skip
+    """The index in an array whose elements lie `steps` apart, and the test whether one is there."""
+    inside = [
+        f"{place} >= 0 && {place} % {step} == 0 && {place} / {step} < {size}"
+        for place, step, size in zip(places, steps, sizes, strict=True)
+    ]
+    found = [kernel.out.place(f"{place} / {step}") for place, step in zip(places, steps, strict=True)]
+    return tuple(found), " && ".join(inside) or "1"
 
 
-def either(
-    kernel: KernelWriter, inst: Instruction, test: str, yes: tuple[Instruction, Index], no: Any
-) -> str:  # fmt: skip
-    """One of two elements; the other one is not read."""
+def either(kernel: KernelWriter, inst: Node, cases: Sequence[tuple[str, Node, Index]]) -> str:
+    """The element of the first case whose test holds; the others are not read."""
     out, name = kernel.out, kernel.out.name()
     out.line(f"{c_type(inst.shape.dtype)} {name};")
-    for head, (source, index) in ((f"if ({test or 1})", yes), ("else", no)):
-        with out.block(head):
+    for number, (test, source, index) in enumerate(cases):
+        with out.block(f"{'else ' if number else ''}if ({test})"):
             out.line(f"{name} = {kernel.element(source, index)};")
     return name
 
 
-def concatenate(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
+def pad(kernel: KernelWriter, inst: Node, index: Index) -> str:
+    (source, fill), config = inst.operands, inst.op.padding
+    places = [kernel.out.place(f"{at} - ({low})") for at, low in zip(index, config.low, strict=True)]
+    steps = [gap + 1 for gap in config.interior]
+    found, inside = spread(kernel, places, steps, source.shape.dims)
+    return either(kernel, inst, [(inside, source, found), ("1", fill, ())])
+
+
+def concatenate(kernel: KernelWriter, inst: Node, index: Index) -> str:
     (d,) = inst.op.dimensions
-    out, name = kernel.out, kernel.out.name()
-    out.line(f"{c_type(inst.shape.dtype)} {name};")
-    start = 0
+    cases, start = [], 0
     for source in inst.operands:
-        stop = start + source.shape.dims[d]
-        with out.block(f"{'else ' if start else ''}if ({index[d]} < {stop})" if stop else "if (0)"):
-            place = out.place(f"{index[d]} - {start}")
-            out.line(f"{name} = {kernel.element(source, (*index[:d], place, *index[d + 1 :]))};")
-        start = stop
-    return name
+        places = (*index[:d], f"({index[d]} - {start})", *index[d + 1 :])
+        start += source.shape.dims[d]
+        cases.append((f"{index[d]} < {start}", source, places))
+    return either(kernel, inst, cases)
 
 
-def iota(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
+def iota(kernel: KernelWriter, inst: Node, index: Index) -> str:
     return kernel.out.value(inst.shape.dtype, index[inst.op.iota_dimension])
 
 
 def starts_of(
-    kernel: KernelWriter, starts: list[Instruction], sizes: tuple[int, ...], dims: tuple[int, ...]
+    kernel: KernelWriter, starts: list[Node], sizes: tuple[int, ...], dims: tuple[int, ...]
 ) -> list[str]:  # fmt: skip
     """Where a window of `sizes` in an array of `dims` starts: moved so that it lies inside."""
     if len(starts) == 1 and starts[0].shape.rank:
@@ -106,36 +114,35 @@ def starts_of(
     return [kernel.out.place(f"CLAMP({at}, {room})") for at, room in zip(found, rooms, strict=True)]
 
 
-def dynamic_slice(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
+def dynamic_slice(kernel: KernelWriter, inst: Node, index: Index) -> str:
     source, *starts = inst.operands
     found = starts_of(kernel, starts, inst.shape.dims, source.shape.dims)
     places = [kernel.out.place(f"{start} + {at}") for start, at in zip(found, index, strict=True)]
     return kernel.element(source, tuple(places))
 
 
-def dynamic_update_slice(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
+def dynamic_update_slice(kernel: KernelWriter, inst: Node, index: Index) -> str:
     source, update, *starts = inst.operands
     found = starts_of(kernel, starts, update.shape.dims, source.shape.dims)
     places = [kernel.out.place(f"{at} - {start}") for start, at in zip(found, index, strict=True)]
-    sizes = update.shape.dims
-    inside = [f"{place} >= 0 && {place} < {size}" for place, size in zip(places, sizes, strict=True)]
-    return either(kernel, inst, " && ".join(inside), (update, tuple(places)), (source, index))
+    places, inside = spread(kernel, places, [1] * len(places), update.shape.dims)
+    return either(kernel, inst, [(inside, update, places), ("1", source, index)])
 
 
-def update_in_place(kernel: KernelWriter, inst: Instruction, result: str) -> None:
+def update_in_place(kernel: KernelWriter, inst: Node, result: str) -> None:
     """Writes an update over the memory of its operand."""
     source, update, *starts = inst.operands
     found = starts_of(kernel, starts, update.shape.dims, source.shape.dims)
-    with kernel.out.loops(update.shape.dims) as index:
+    with kernel.out.loops(update.shape.dims, polls=True) as index:
         value = kernel.element(update, index)
         places = tuple(f"({start} + {at})" for start, at in zip(found, index, strict=True))
         kernel.out.line(f"{result}[{flat(places, inst.shape)}] = {value};")
 
 
-def gather(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
+def gather(kernel: KernelWriter, inst: Node, index: Index) -> str:
     (source, indices), op = inst.operands, inst.op
-    outer = [at for d, at in enumerate(index) if d not in op.offset_dims]
     window = iter([at for d, at in enumerate(index) if d in op.offset_dims])
+    outer = [at for d, at in enumerate(index) if d not in op.offset_dims]
     vector = op.index_vector_dim
     # Dimensions of the indices, in order, without that of the vectors.
     batch = dict(zip([d for d in range(indices.shape.rank) if d != vector], outer, strict=True))
@@ -153,9 +160,8 @@ def gather(kernel: KernelWriter, inst: Instruction, index: Index) -> str:
     return kernel.element(source, tuple(places))
 
 
-ELEMENTS: dict[str, Callable[[Any, Instruction, Index], str]] = {
-    "bitcast": reshape, "broadcast": broadcast,
-    "concatenate": concatenate, "dynamic-slice": dynamic_slice,
-    "dynamic-update-slice": dynamic_update_slice, "gather": gather, "iota": iota, "pad": pad,
-    "reshape": reshape, "reverse": reverse, "slice": slice_, "transpose": transpose,
+ELEMENTS: dict[str, Callable[[KernelWriter, Any, Index], str]] = {
+    "bitcast": bitcast, "bitcast-convert": bitcast, "broadcast": broadcast, "concatenate": concatenate,
+    "dynamic-slice": dynamic_slice, "dynamic-update-slice": dynamic_update_slice, "gather": gather,
+    "iota": iota, "pad": pad, "reshape": reshape, "reverse": reverse, "slice": slice_, "transpose": transpose,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from axla import UnsupportedError
@@ -10,10 +11,10 @@ from axla.program.memory import AllocationKind
 from axla.program.program import Program
 from axla.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, RegisterStep, Step, Value
 
-from .elementwise import PRELUDE
 from .kernels import KernelWriter
 from .writer import Writer, c_type
 
+PRELUDE = Path(__file__).with_name("prelude.c").read_text()
 HEAD = (
     "void run(char *const *parameter, char *const *result, char *constants, char *workspace, char *scratch,\n"
     "         const volatile int32_t *stop)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from axla import InternalError, Shape, UnsupportedError
 from axla.core.dtypes import DType
@@ -17,6 +18,19 @@ TYPES = {
 Index = tuple[str, ...]
 """C expressions, one for each dimension."""
 
+Node = Any
+"""An `axla.ir.graph.Instruction` that gives arrays; tables of opcodes say what its op is."""
+
+Leaf = tuple[Node, int]
+"""An array: a leaf of the result of an instruction."""
+
+
+def leaf(inst: Node) -> Leaf:
+    """The array that an instruction stands for: itself, or what it takes out of a tuple."""
+    if inst.opcode == "get-tuple-element":
+        return inst.operands[0], inst.op.index
+    return inst, 0
+
 
 def c_type(dtype: DType) -> str:
     """The C type of an element type; UnsupportedError for one that C99 does not have."""
@@ -25,16 +39,16 @@ def c_type(dtype: DType) -> str:
     return TYPES[dtype.name]
 
 
-def number(value: object, dtype: DType) -> str:
+def number(value: Any, dtype: DType) -> str:
     """A literal with exactly this value."""
     if not dtype.is_float:
         suffix = {"u64": "ULL", "u32": "U"}.get(dtype.name, "LL" if dtype.bits == 64 else "")
         least = dtype.is_signed and value == -(2 ** (dtype.bits - 1))  # C has no negative literals
-        return f"(-{2 ** (dtype.bits - 1) - 1}{suffix} - 1)" if least else f"{int(value)}{suffix}"
+        return f"(-{2 ** (dtype.bits - 1) - 1}{suffix} - 1)" if least else f"({int(value)}{suffix})"
     value = float(value)
     if value != value or value in (float("inf"), -float("inf")):
-        return {"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"}[str(value)]
-    return value.hex() + ("f" if dtype.name == "f32" else "")
+        return {"nan": "NAN", "inf": "INFINITY", "-inf": "(-INFINITY)"}[str(value)]
+    return f"({value.hex()}{'f' if dtype.name == 'f32' else ''})"
 
 
 def flat(index: Index, shape: Shape) -> str:
