@@ -13,11 +13,15 @@ from axla.hlo import Compare, Constant, Parameter, Sort, TopK
 from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.kind import HeroKind
-from axla.kernels.plan import KernelTask, Phase, Plan, lines_per_piece
+from axla.kernels.plan import KernelTask, Phase, Plan, fitting, lines_per_piece
 from axla.target.machine import Target, aligned
 
 DIGIT = 8
 """Bits of a digit of a sort: the counts of its 256 values stay in the nearest cache."""
+LOCAL_BYTES = 16 << 10
+"""Of local memory, which a block of threads has: several blocks run beside each other."""
+SLOTS = 8
+"""Elements that a thread of a block has at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +49,35 @@ class SortPlan(Plan):
     key: SortKey | None  # None: lines are merged
     dtypes: tuple[DType, ...]
 
+    tile: int = 0  # elements that a block of threads sorts or merges in local memory; 0: a thread is alone
+
     @property
     def pieces(self) -> int:
         return -(-self.lines // self.per_piece) if self.lines and self.length else 0
+
+    @property
+    def row(self) -> int:
+        """Elements of a tile that are of one line, a power of two: all of a short line."""
+        return min(self.tile, 1 << (self.length - 1).bit_length())
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a long line."""
+        return -(-self.length // self.tile)
+
+    @property
+    def passes(self) -> int:
+        """How often runs are merged in pairs, which are tiles at first."""
+        return (self.tiles - 1).bit_length()
+
+    def array_offsets(self) -> list[int]:
+        """Where in scratch memory the arrays lie between which and the outputs passes go back and forth; the
+        last number is the end.
+        """
+        found = [0]
+        for dtype in self.dtypes:
+            found.append(found[-1] + aligned(self.lines * self.length * dtype.itemsize))
+        return found
 
     @property
     def digits(self) -> int:
@@ -92,14 +122,30 @@ class SortKind(HeroKind):
         length = dims[dimension]
         lines = prod(dims) // length if length else 0
         compared = sort_key(op.to_apply)
-        key = compared if compared is not None and _digits_pay(compared, length) else None
+        alone = target.threads == 1
+        key = compared if compared is None or not alone or _digits_pay(compared, length) else None
         cost = length * max(1, length.bit_length()) * 4
         per_piece = lines_per_piece(lines, cost, target.limits)
         dtypes = tuple(s.dtype for s in shapes)
         stride = prod(dims[dimension + 1 :])
         found = SortPlan(hero.name, length, lines, stride, per_piece, key, dtypes, phases=())
+        if not alone and found.pieces:
+            return _by_blocks(found, task.name, target)
         phase = Phase(task.name, found.pieces, 1, found.pieces > 1)
         return replace(found, phases=(phase,), scratch_bytes=found.pieces * found.piece_bytes)
+
+
+def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
+    """The plan for blocks of threads: one phase sorts tiles, each further one merges pairs of runs."""
+    held = plan.key.dtype.itemsize if plan.key else sum(dtype.itemsize for dtype in plan.dtypes)
+    slots = 1 << (plan.length - 1).bit_length() + (plan.lines - 1).bit_length()
+    room = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))
+    found = replace(plan, tile=max(2, min(room, slots)))
+    count = -(-plan.lines // (found.tile // found.row)) * found.tiles
+    threads = min(target.threads, found.tile // 2)
+    phases = tuple(Phase(f"{name}_{number}", count, 1, True, threads) for number in range(found.passes + 1))
+    scratch = found.array_offsets()[-1] if found.passes else 0
+    return replace(found, phases=phases, scratch_bytes=scratch)
 
 
 def _digits_pay(key: SortKey, length: int) -> bool:

@@ -13,56 +13,16 @@ from collections.abc import Sequence
 
 from axla.codegen.array import Array, element_address
 from axla.codegen.element import Elements
+from axla.codegen.emit.order import Order, key_bits
+from axla.codegen.emit.sort_tiles import TileSort
 from axla.codegen.function import UNPOLLED_INDICES, Function, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import Value, Values
-from axla.core.dtypes import BY_NAME, DType
-from axla.hlo import Compare, Parameter, Sort
-from axla.ir.graph import Computation
+from axla.codegen.value import Value
+from axla.core.dtypes import DType
+from axla.hlo import Sort
 from axla.ir.typed import op_of
 from axla.kernels.sort import DIGIT, SortKey, SortPlan
-
-
-def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequence[Value]) -> Value:
-    """The key of an element as an unsigned integer: the smaller comes first."""
-    inner = Elements(e.values, 1)
-    for parameter in comparator.parameters:
-        number = op_of(parameter, Parameter).parameter_number
-        if number % 2 == key.side:
-            inner.bind(parameter, element[number // 2])
-    value = inner(comparator.root.operands[0], ())
-    return ordered_bits(e.values, value, total_order=key.total_order, descending=key.descending)
-
-
-def ordered_bits(values: Values, value: Value, *, total_order: bool, descending: bool) -> Value:
-    """Unsigned integers in the order of the values, or in the opposite one."""
-    dtype = value.dtype
-    if dtype.is_pred:
-        bits = values.convert(value, BY_NAME["u8"])
-    elif dtype.is_float:
-        if not total_order:  # -0 is equal to +0
-            zero = values.constant(dtype, 0)
-            value = values.select(values.compare("EQ", value, zero), zero, value)
-        bits = _float_bits(values, value)
-    else:
-        bits = values.convert(value, BY_NAME[f"{'s' if dtype.is_signed else 'u'}{max(8, dtype.bits)}"])
-        if dtype.is_signed:
-            unsigned = BY_NAME[f"u{bits.dtype.bits}"]
-            bits = values.bitcast_convert(bits, unsigned)
-            bits = values.binary("xor", bits, values.constant(unsigned, 1 << (unsigned.bits - 1)))
-    return values.unary("not", bits) if descending else bits
-
-
-def _float_bits(values: Values, value: Value) -> Value:
-    """Negative floats fall as their bits rise: all their bits are turned; of the others the sign is."""
-    width = value.dtype.bits
-    signed, unsigned = BY_NAME[f"s{width}"], BY_NAME[f"u{width}"]
-    bits = values.bitcast_convert(value, signed)
-    sign = values.binary("shift-right-arithmetic", bits, values.constant(signed, width - 1))
-    flips = values.binary("or", sign, values.constant(signed, -1 << (width - 1)))
-    return values.bitcast_convert(values.binary("xor", bits, flips), unsigned)
-
 
 RUN = 8
 """Elements of the runs that insertion makes."""
@@ -72,7 +32,9 @@ ONE_RUN = 20
 
 def emit(k: KernelWriter, plan: SortPlan) -> None:
     """Writes the kernel of a `SortPlan`."""
-    if plan.pieces:
+    if plan.tile:
+        TileSort(k, plan).emit()
+    elif plan.pieces:
         _Sort(k, plan).emit()
 
 
@@ -100,22 +62,13 @@ class _Sort:
         self.e: Elements = k.elements(1)
         self.layout = plan
         self.computation = op_of(k.named[plan.hero], Sort).to_apply
-        root = self.computation.root.op
-        self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # says yes of equal elements
+        self.before = Order(k, plan).before
         self.length = self.f.index(plan.length)
 
     def line(self, pointers: Sequence[Ssa], stride: int = 1) -> _Line:
         """The line whose elements are `stride` elements apart, from these addresses on."""
         dims, pairs = (self.layout.length, stride), zip(pointers, self.layout.dtypes, strict=True)
         return _Line([Array(self.k.values, p, dtype, dims, readonly=False) for p, dtype in pairs])
-
-    def before(self, a: Sequence[Value], b: Sequence[Value]) -> Ssa:
-        """Whether elements a come before elements b, and are not equal."""
-        if self.ties:
-            a, b = b, a
-        both = [v for pair in zip(a, b, strict=True) for v in pair]
-        found = self.e.apply(self.computation, both)[0]
-        return self.k.values.unary("not", found).ssa if self.ties else found.ssa
 
     def emit(self) -> None:
         f, k, found = self.f, self.k, self.layout

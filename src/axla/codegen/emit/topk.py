@@ -8,7 +8,7 @@ and only those that have a better one are looked at.
 from __future__ import annotations
 
 from axla.codegen.array import Array
-from axla.codegen.emit.sort import ordered_bits
+from axla.codegen.emit.order import ordered_bits
 from axla.codegen.function import Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter

@@ -1,0 +1,135 @@
+"""Sorts by blocks of threads, as PTX and as work-groups of OpenCL, against the interpreter."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import axla
+from axla.device.executable import OpenCLBackend
+from axla.target.spirv import spirv_target
+from opencl_device import needs_opencl, why_no_device
+from ptx.gpu import FakeCudaBackend, FakeGpu
+
+LESS = "ROOT c = pred[] compare(a0, b0), direction=LT"
+LEAST_FIRST = "ROOT c = pred[] compare(a0, b0), direction=LE"
+TOTAL = "ROOT c = pred[] compare(a0, b0), direction=GT, type=TOTALORDER"
+OF_NEGATED = "n = s32[] negate(a0)\n  m = s32[] negate(b0)\n  ROOT c = pred[] compare(n, m), direction=LT"
+OF_SECOND = "ROOT c = pred[] compare(a1, b1), direction=GT"
+TWO_KEYS = """l = pred[] compare(a0, b0), direction=LT
+  q = pred[] compare(a0, b0), direction=EQ
+  r = pred[] compare(a1, b1), direction=GT
+  t = pred[] and(q, r)
+  ROOT c = pred[] or(l, t)"""
+NOTHING = "ROOT c = pred[] compare(a0, b0), direction=NE"
+CASES = [
+    (("f32",), LESS, (700,), 0),
+    (("f32",), TOTAL, (5000,), 0),  # longer than local memory holds
+    (("s32",), LEAST_FIRST, (1,), 0),
+    (("s32", "f32"), TWO_KEYS, (3, 2600), 1),
+    (("u8", "f16", "s8"), LESS, (4, 21), 1),  # several lines in a tile
+    (("s32", "u8"), OF_NEGATED, (2, 2100, 3), 1),
+    (("u8", "s8"), OF_SECOND, (40, 3), 0),
+    (("pred", "s64"), LESS, (4, 300), 1),
+    (("f32",), LESS, (4, 0), 1),
+    (("f32",), LESS, (), 0),
+    (("c64", "u8"), "x = f32[] real(a0)\n  y = f32[] real(b0)\n  ROOT c = pred[] compare(x, y), direction=LT",
+     (5, 30), 1),
+]  # fmt: skip
+
+
+class WorkGroups(OpenCLBackend):
+    """Devices of OpenCL as if they were GPUs: work-groups of several work-items."""
+
+    name = "opencl-groups"
+
+    def opened(self, number):
+        driver = super().opened(number)
+        driver.target = replace(spirv_target(), has_double=True)
+        return driver
+
+
+@pytest.fixture(scope="module")
+def ptx(tmp_path_factory):
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc: it builds the fake library of CUDA")
+    return axla.Client(FakeCudaBackend(FakeGpu(tmp_path_factory.mktemp("cuda"))))
+
+
+@pytest.fixture(scope="module")
+def groups():
+    if why_no_device():
+        pytest.skip(why_no_device())
+    return axla.Client(WorkGroups())
+
+
+@pytest.fixture(params=["ptx", pytest.param("groups", marks=needs_opencl)])
+def client(request):
+    return request.getfixturevalue(request.param)
+
+
+def sort_text(types, comparator, dims, dimension) -> str:
+    size = ",".join(map(str, dims))
+    arrays = [f"{t}[{size}]" for t in types]
+    result = arrays[0] if len(arrays) == 1 else f"({', '.join(arrays)})"
+    scalars = "\n".join(
+        f"  a{k} = {t}[] parameter({2 * k})\n  b{k} = {t}[] parameter({2 * k + 1})"
+        for k, t in enumerate(types)
+    )
+    parameters = "\n".join(f"  p{k} = {a} parameter({k})" for k, a in enumerate(arrays))
+    names = ", ".join(f"p{k}" for k in range(len(arrays)))
+    return (
+        f"HloModule sorts\nbefore {{\n{scalars}\n  {comparator}\n}}\nENTRY main {{\n{parameters}\n"
+        f"  ROOT s = {result} sort({names}), dimensions={{{dimension}}}, is_stable=true, to_apply=before\n}}"
+    )
+
+
+def drawn(name: str, dims: tuple[int, ...]) -> np.ndarray:
+    """Few different values, so that many are equal; zeros of both signs."""
+    rng = np.random.default_rng(len(name) + sum(dims))
+    x = np.round(np.asarray(rng.standard_normal(dims)) * 8) / 2
+    types = {"f32": np.float32, "f16": np.float16, "s32": np.int32, "s8": np.int8, "s64": np.int64}
+    if name == "c64":
+        return (x + 1j * rng.standard_normal(dims)).astype(np.complex64)
+    if name in ("u8", "pred"):
+        return (np.abs(x) if name == "u8" else x > 0).astype(np.uint8 if name == "u8" else np.bool_)
+    return x.astype(types[name])
+
+
+def same(client, text: str, arguments) -> None:
+    program = client.compile(axla.parse(text))
+    assert not program.host_steps
+    found = program.execute(arguments)
+    wanted = axla.compile(axla.parse(text), backend="interpreter").execute(arguments)
+    for a, b in zip(found, wanted, strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+@pytest.mark.parametrize(("types", "comparator", "dims", "dimension"), CASES)
+def test_sorts_as_the_interpreter(client, types, comparator, dims, dimension):
+    same(client, sort_text(types, comparator, dims, dimension), [drawn(t, dims) for t in types])
+
+
+def test_total_order_places_every_nan(client):
+    x = np.array([np.nan, 1, -np.inf, -0.0, 0.0, -np.nan, np.inf, -1] * 400, np.float32)
+    same(client, sort_text(("f32",), TOTAL, x.shape, 0), [x])
+
+
+def test_not_a_number_is_last(client):
+    """Without total order, too: as in long lines on a CPU, by the bits."""
+    x = np.where(np.arange(3000) % 7 == 0, np.nan, np.arange(3000)[::-1]).astype(np.float32)
+    (found,) = client.compile(axla.parse(sort_text(("f32",), LESS, x.shape, 0))).execute([x])
+    np.testing.assert_array_equal(np.asarray(found), np.sort(x))
+
+
+def test_a_comparator_that_orders_nothing_loses_nothing(client):
+    x = np.where(np.arange(5000) % 3 == 0, np.nan, np.arange(5000)[::-1]).astype(np.float32)
+    text = sort_text(("f32", "s32"), NOTHING, x.shape, 0)
+    values, places = map(
+        np.asarray, client.compile(axla.parse(text)).execute([x, np.arange(5000, dtype=np.int32)])
+    )
+    np.testing.assert_array_equal(np.sort(places), np.arange(5000))
+    np.testing.assert_array_equal(values, x[places])
