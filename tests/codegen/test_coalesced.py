@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_nvptx import SM90, SMALL, Emitted, arguments, kernel_of
+from test_nvptx import SM90, SMALL, Emitted, arguments, kernel_of, softmax
 
 import axla
 from axla.codegen import llvm
@@ -64,6 +64,47 @@ ENTRY e { p = f32[701,21] parameter(0)
   k = f64[21] convert(s)
   ROOT r = f64[21] divide(k, m) }"""
 
+
+def centred(kind: str, rows: int, columns: int) -> str:
+    """x - max(x), and x + sum(x), by rows."""
+    full, row = f"{kind}[{rows},{columns}]", f"{kind}[{rows}]"
+    return f"""HloModule m
+f {{ a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT r = {kind}[] maximum(a, b) }}
+g {{ a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT r = {kind}[] add(a, b) }}
+ENTRY e {{ p = {full} parameter(0)
+  q = {kind}[{columns}] parameter(1)
+  l = {kind}[] constant(-100)
+  z = {kind}[] constant(0)
+  m = {row} reduce(p, l), dimensions={{1}}, to_apply=f
+  mb = {full} broadcast(m), dimensions={{0}}
+  d = {full} subtract(p, mb)
+  s = {row} reduce(d, z), dimensions={{1}}, to_apply=g
+  sb = {full} broadcast(s), dimensions={{0}}
+  qb = {full} broadcast(q), dimensions={{1}}
+  t = {full} subtract(d, qb)
+  u = {full} add(t, sb)
+  ROOT both = ({full}, {row}) tuple(u, s) }}"""
+
+
+def added(kind: str, dims: str, at: str, of: str) -> str:
+    """A sum with what is broadcast along dimensions."""
+    return f"""HloModule m
+ENTRY e {{ p = {kind}[{dims}] parameter(0)
+  q = {kind}[{of}] parameter(1)
+  b = {kind}[{dims}] broadcast(q), dimensions={{{at}}}
+  ROOT r = {kind}[{dims}] add(p, b) }}"""
+
+
+REVERSED = """HloModule m
+ENTRY e { p = f32[700] parameter(0)
+  r = f32[700] reverse(p), dimensions={0}
+  s = f32[700] slice(r), slice={[0:700]}
+  ROOT t = f32[700] add(s, p) }"""
+
 PROGRAMS = {
     "transpose of s8": transposed("s8", "67,45", "1,0", "45,67"),
     "transpose of bf16": transposed("bf16", "64,33", "1,0", "33,64"),
@@ -86,6 +127,24 @@ PROGRAMS = {
     "columns in the middle": reduces("f32", "3,70,33", "1", "3,33"),
     "columns in pieces": reduces("f32", "2051,5", "0", "5"),
     "two reductions of columns": MOMENTS,
+    "rows of one vector per thread": centred("f32", 3, 256),
+    "rows of some vectors": centred("f32", 3, 600),
+    "rows without whole vectors": centred("f32", 3, 203),
+    "rows beyond registers": centred("f32", 2, 2052),
+    "rows of s32": centred("s32", 3, 300),
+    "rows of f64": centred("f64", 3, 130),
+    "rows of s16": centred("s16", 3, 520),
+    "rows of c64": reduces("c64", "3,130", "1", "3", start="(1,0)"),
+    "rows of bf16": reduces("bf16", "3,264", "1", "3"),
+    "loop of s8": added("s8", "3,1000", "1", "1000"),
+    "loop of pred": reduces("pred", "3,1000", "1", "3", "and", "true"),
+    "loop of bf16": added("bf16", "1003", "0", "1003"),
+    "loop of f64": added("f64", "5,34", "0", "5"),
+    "loop of c64": added("c64", "7,33", "1", "33"),
+    "loop along the first of three": added("f32", "5,6,36", "0,2", "5,36"),
+    "loop of short rows": added("f32", "300,4", "1", "4"),
+    "loop of shorter rows": added("f32", "300,3", "1", "3"),
+    "loop backwards": REVERSED,
 }  # fmt: skip
 
 
@@ -131,7 +190,10 @@ def test_results(name):
     compared(PROGRAMS[name], SMALL)
 
 
-@pytest.mark.parametrize("name", ["transpose of s8", "two transposes", "columns in the middle"])
+@pytest.mark.parametrize(
+    "name",
+    ["transpose of s8", "two transposes", "columns in the middle", "rows of some vectors", "loop of s8"],
+)
 @pytest.mark.parametrize("threads", [8, 256])
 def test_results_of_other_blocks(name, threads):
     compared(PROGRAMS[name], replace(SM90, threads=threads))
@@ -146,12 +208,22 @@ def test_results_of_other_blocks(name, threads):
         reduces("f32", "512,64", "0", "64"),
         reduces("bf16", "2,256,64", "1", "2,64"),
         reduces("f32", "512,64", "0", "64", "subtract"),
+        added("f32", "4096", "0", "4096"),
+        added("s8", "65536", "0", "65536"),
     ],
 )  # fmt: skip
 def test_every_sector_is_moved_once(program):
     (count, *_) = compared(program, SM90)
     assert count.asked == count.sectors * SECTOR
     assert count.sectors * SECTOR == count.footprint("ld") + count.footprint("st")
+
+
+@pytest.mark.parametrize("size", [1000, 1024])
+def test_rows_are_read_once(size):
+    """16 bytes per thread, which stay in registers until the row is written."""
+    emitted = kernel_of(softmax(16, size), SM90)
+    _, (count,) = run(emitted, [np.ones((16, size), np.float32)], SM90)
+    assert count.sectors * SECTOR <= (2 * size + 1) * 16 * 4 + 16 * SECTOR
 
 
 def test_a_tile_has_no_conflicts_of_banks():

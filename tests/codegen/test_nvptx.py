@@ -231,8 +231,9 @@ def test_a_loop_is_a_thread_per_element():
     assert phase.count == -(-1_000_000 // 1024)  # each thread has four elements at most
     ptx = llvm.emit_assembly(kernel.text, SM90)
     assert ".reqntid 256" in ptx
-    assert "ld.global.nc.b32" in ptx  # inputs that nobody writes
-    assert not re.search(r"\bshfl|\bbar\.|\.shared|\.v[24]\.", ptx)
+    assert "ld.global.nc.v4.b32" in ptx  # inputs that nobody writes, 16 bytes per thread
+    assert "st.global.v4.b32" in ptx
+    assert not re.search(r"\bshfl|\bbar\.|\.shared", ptx)
     # Rounded once each: exact remainders in the mathematics must not become fused.
     assert "fma.rn.f32" in ptx and "mul.rn.f32" in ptx and "div.rn.f32" in ptx and "sqrt.rn.f32" in ptx
     assert not re.search(r"\b(mul|add|sub)\.f32|\.approx|\.ftz", ptx)
@@ -241,11 +242,11 @@ def test_a_loop_is_a_thread_per_element():
 def test_a_row_is_a_block():
     kernel = kernel_of(softmax(100, 1000), SM90)
     (phase,) = kernel.plan.phases
-    assert (phase.count, phase.threads) == (100, 256)
+    assert (phase.count, phase.threads) == (100, 128)  # of 250 vectors
     ptx = llvm.emit_assembly(kernel.text, SM90)
     assert len(re.findall(r"shfl\.sync\.down\.b32", ptx)) == 2 * 5  # two reductions, halves of 32
     assert len(re.findall(r"\bbar\.sync", ptx)) == 2
-    assert len(re.findall(r"^\s*\.shared \.align 4 \.b8 \w+\[32\]", ptx, re.M)) == 2  # a word of each warp
+    assert len(re.findall(r"^\s*\.shared \.align 4 \.b8 \w+\[16\]", ptx, re.M)) == 2  # a word of each warp
     assert "st.shared" in ptx and "ld.shared" in ptx
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from axla.codegen.function import Function, Ssa
 from axla.codegen.index import AnyIndex, Index, linear
@@ -14,13 +15,17 @@ SHORT_STRIDE = 4
 
 
 class Array:
-    """A dense row-major array at `pointer`. `readonly`: nobody writes it while the function runs."""
+    """A dense row-major array at `pointer`. `readonly`: nobody writes it while the function runs. `align`:
+    bytes that divide its address, if more are known than those of an element.
+    """
 
-    __slots__ = ("values", "pointer", "dtype", "dims", "readonly")
+    __slots__ = ("values", "pointer", "dtype", "dims", "readonly", "align")
 
     def __init__(
-        self, values: Values, pointer: Ssa, dtype: DType, dims: Sequence[int], *, readonly: bool = True
-    ):
+        self, values: Values, pointer: Ssa, dtype: DType, dims: Sequence[int], *, readonly: bool = True,
+        align: int = 1,
+    ):  # fmt: skip
+        self.align = align
         self.values = values
         self.pointer = pointer
         self.dtype = dtype
@@ -38,7 +43,8 @@ class Array:
         if offset.vec is not None:
             return values.gather(self.dtype, self.pointer, offset.vec, self.readonly)
         if offset.stride in (0, 1):
-            return values.load(self.dtype, self._address(offset), count, self.readonly)
+            align = self._alignment(offset)
+            return values.load(self.dtype, self._address(offset), count, self.readonly, align=align)
         if offset.stride == -1:
             address = self._address(offset, 1 - count)
             return reverse_lanes(values, values.load(self.dtype, address, count, self.readonly))
@@ -69,7 +75,8 @@ class Array:
         offset = self._offset(index)
         if offset.vec is None and offset.stride == 1:
             wide = values.splat(value, offset.lanes)
-            values.store(wide, self._address(offset), nontemporal=nontemporal)
+            align = self._alignment(offset)
+            values.store(wide, self._address(offset), nontemporal=nontemporal, align=align)
         elif offset.uniform:
             values.store(value, self._address(offset))
         else:
@@ -78,6 +85,10 @@ class Array:
                 one = values.lane(value, lane) if value.lanes > 1 else value
                 place = Index(f, f.extract(positions, lane))
                 values.store(one, self._address(place))
+
+    def _alignment(self, offset: Index) -> int:
+        """Bytes that divide the address of the first lane."""
+        return max(gcd(self.align, self.dtype.itemsize * offset.divisor), self.dtype.real.itemsize)
 
     def _address(self, index: Index, further: int = 0) -> Ssa:
         """Of the first lane's element, or one `further` on: the number becomes a displacement."""

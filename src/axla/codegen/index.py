@@ -61,6 +61,12 @@ class Index:
     def constant(self) -> int | None:
         return self.origin.constant if self.uniform else None
 
+    @property
+    def divisor(self) -> int:
+        """A number that divides the base; of a constant, the constant itself (0: divisible by all)."""
+        constant = self.origin.constant
+        return self.multiple if constant is None else abs(constant)
+
     def vector(self, lanes: int) -> Ssa:
         """The index of each lane."""
         f = self.f
@@ -100,7 +106,7 @@ class Index:
             return self._vec_binary("add nsw", other, limit)
         origin, offset = self.f.add(self.origin, other.origin), self.offset + other.offset
         lanes = max(self.lanes, other.lanes)
-        multiple = max(1, gcd(_divisor(self), _divisor(other)))
+        multiple = max(1, gcd(self.divisor, other.divisor))
         stride = self.stride + other.stride
         return Index(self.f, origin, stride, lanes, multiple=multiple, limit=limit, offset=offset)
 
@@ -120,7 +126,7 @@ class Index:
         limit = (self.limit - 1) * factor + 1 if factor > 0 else 1
         if self.vec is not None:
             return self._vec_binary("mul nsw", factor, limit)
-        origin, multiple = self.f.mul(self.origin, self.f.const(self.origin.type, factor)), _divisor(self)
+        origin, multiple = self.f.mul(self.origin, self.f.const(self.origin.type, factor)), self.divisor
         return self._new(origin, self.stride * factor, multiple * abs(factor), limit, self.offset * factor)
 
     __rmul__ = __mul__
@@ -132,7 +138,7 @@ class Index:
         if self.vec is not None:
             return "general"
         span = abs(self.stride) * (self.lanes - 1)
-        if span == 0 or (self.stride > 0 and gcd(_divisor(self), divisor) > span):
+        if span == 0 or (self.stride > 0 and gcd(self.divisor, divisor) > span):
             return "uniform"
         if self.stride > 0 and self.stride % divisor == 0:
             return "stepping"
@@ -154,7 +160,7 @@ class Index:
         kind = self._split_kind(divisor)
         if kind == "general":
             return self._vec_binary("udiv", divisor, limit)
-        known = _divisor(self)
+        known = self.divisor
         multiple = known // divisor if known % divisor == 0 else 1
         stride = 0 if kind == "uniform" else self.stride // divisor
         return self._new(self.f.udiv(self.base, divisor), stride, multiple, limit)
@@ -173,13 +179,7 @@ class Index:
         if kind == "general":
             return self._vec_binary("urem", divisor, divisor)
         stride = self.stride if kind == "uniform" else 0
-        return self._new(self.f.urem(self.base, divisor), stride, gcd(_divisor(self), divisor), divisor)
-
-
-def _divisor(index: Index) -> int:
-    """A number that divides the base; of a constant, the constant itself (0: divisible by all)."""
-    constant = index.origin.constant
-    return index.multiple if constant is None else abs(constant)
+        return self._new(self.f.urem(self.base, divisor), stride, gcd(self.divisor, divisor), divisor)
 
 
 AnyIndex = Index | int

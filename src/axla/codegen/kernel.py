@@ -61,7 +61,10 @@ class KernelWriter:
                 f"{self.kernel.name}: {shape} has {shape.size} elements; indices on {self.target.name} have "
                 f"32 bits, for at most {LARGEST_32_BIT}"
             )
-        return Array(self.values, self.share.argument(slot), shape.dtype, shape.dims, readonly=readonly)
+        # On the host, arguments may be anywhere; arrays of devices are aligned.
+        align = self.target.access_bytes or 1
+        place = self.share.argument(slot)
+        return Array(self.values, place, shape.dtype, shape.dims, readonly=readonly, align=align)
 
     def scratch(self, offset: int = 0) -> Ssa:
         """The address of the kernel's scratch memory, `offset` bytes in."""
@@ -91,9 +94,11 @@ class KernelWriter:
         return f.loop(f.mul(share.begin, per_piece), last, 1, nonempty=True)
 
     def walk(
-        self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False
-    ) -> AbstractContextManager[Loop]:
-        """A loop over [low, high) that the threads of a step share, in stretches of `step` indices each.
+        self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False,
+        turns: int = 1,
+    ) -> AbstractContextManager[Loop]:  # fmt: skip
+        """A loop over [low, high) that the threads of a step share, in stretches of `step` indices each, of
+        which an iteration has `turns`: all threads have their first ones, then their second ones...
 
         `nonempty` promises that the range is not empty (of one thread's part nothing is promised).
         """
@@ -102,7 +107,7 @@ class KernelWriter:
         if low.constant is not None and high.constant is not None:
             all_work = high.constant - low.constant > step * (threads - 1)
         start = self.share.start(low, step)
-        return self.f.loop(start, high, step * threads, carry, nonempty=nonempty and all_work)
+        return self.f.loop(start, high, step * threads * turns, carry, nonempty=nonempty and all_work)
 
     def elements(self, lanes: int) -> Elements:
         """Element generators with the computation's parameters bound to the inputs."""

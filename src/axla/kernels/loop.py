@@ -94,9 +94,30 @@ def loop_space(
 ) -> tuple[Space, Phase]:
     """The space of a loop over `dims`, and the phase that runs it; elements have the loops `inner` inside."""
     merge, cost = mergeable(task.computation, dims), task.cost(target.limits)
-    space = cut(dims, target.lanes(widest(task.computation)), cost, merge, target)
+    space = cut(dims, in_a_row(task.computation, target), cost, merge, target)
     work = cost * space.block * prod(map(_inner_cost, inner))
     return space, task.phase(space.count, work, target.limits, space.threads)
+
+
+def in_a_row(computation: Computation, target: Target, reduces: int = 0) -> int:
+    """How many elements beside each other a thread takes at once: more than lanes only where it finds all
+    that it reads beside each other too. `reduces`: how many are not computed element by element.
+    """
+    plain = all(_keeps_rows(inst) for inst in computation.instructions)
+    apart = sum(isinstance(inst.op, hlo.Reduce) for inst in computation.instructions)
+    kind = widest(computation)
+    return target.stretch(kind) if plain and apart == reduces else target.lanes(kind)
+
+
+def _keeps_rows(inst: Instruction) -> bool:
+    """Whether elements beside each other come from such, or from one."""
+    op = inst.op
+    if isinstance(op, hlo.Broadcast):
+        return list(op.dimensions) == sorted(op.dimensions)
+    return op.elementwise or op.keeps_order or isinstance(op, _IN_PLACE)
+
+
+_IN_PLACE = (hlo.Parameter, hlo.Constant, hlo.Iota, hlo.Tuple, hlo.GetTupleElement, hlo.Reduce)
 
 
 def _inner_cost(inst: Instruction) -> int:

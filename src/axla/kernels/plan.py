@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from axla.core.dtypes import F32, DType
 from axla.core.shape import Shape
@@ -142,12 +142,14 @@ def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], t
     if not groups:
         groups = [1]
     inner = groups.pop()
+    if threads > 1 and groups:
+        lanes = gcd(lanes, inner)  # no thread's elements lie in two rows
     if inner < lanes * threads and groups:  # short rows: lanes and threads run across them
         inner *= prod(groups)
         groups = []
     lanes = fitting(lanes, inner)
     block = inner
-    least = lanes * threads * 4
+    least = lanes * threads * 4 if threads == 1 else max(lanes, 4) * threads
     step = max(least, target.limits.step_cost // max(cost, 1) // least * least)
     if inner > 2 * step:
         block = step

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import ClassVar
 
 from axla.core.dtypes import DType
@@ -17,7 +17,7 @@ from axla.ir.typed import op_of
 from axla.kernels.access import AccessKeys, KernelBody, accesses, elements, kernel_roots
 from axla.kernels.geometry import ReduceGeometry, reduce_geometry
 from axla.kernels.kind import Form, Kind
-from axla.kernels.loop import LoopKind
+from axla.kernels.loop import LoopKind, in_a_row
 from axla.kernels.plan import KernelTask, Phase, Plan, Space, accumulation_type, fitting, widest
 from axla.target.machine import Limits, Target, aligned
 
@@ -225,8 +225,9 @@ class RowKind(ReduceKind):
 
     def plan(self, task: KernelTask, target: Target) -> RowPlan:
         """Rows in parallel, or pieces of the rows and then their combination."""
-        reductions, most = self.reductions, target.lanes(widest(task.computation))
-        lanes = fitting(most, self.row_size)
+        reductions = self.reductions
+        most = in_a_row(task.computation, target, len(reductions))
+        lanes = gcd(most, self.row_size) if target.threads > 1 else fitting(most, self.row_size)
         cost = task.cost(target.limits) * self.row_size
         pieces, piece = self._pieces(reductions, cost, most * target.threads, target.limits)
         if pieces > 1:

@@ -29,6 +29,7 @@ class Caches:
     l2: int = 1 << 20
 
 
+MOST_STRETCH = 8  # elements; of the smallest, 16 bytes would be longer code than they are worth
 ALIGNMENT = 64  # one cache line, and what the widest vector store (AVX-512) needs
 
 
@@ -136,6 +137,7 @@ class Target:
     math: MathKnobs = field(default_factory=MathKnobs)
     intrinsics: frozenset[str] = frozenset()  # without `llvm.`: instructions here, nowhere else
     threads: int = 1  # most threads that run one step of a kernel together: a power of two
+    access_bytes: int = 0  # that a thread of several in a step loads at once, where they lie in a row
     limits: Limits = Limits()
     launched: bool = False  # blocks of `threads` run a kernel's step; else a thread is called with a range
     form: ObjectForm = ObjectForm()  # how its object files are made
@@ -151,6 +153,13 @@ class Target:
         width = max(bits, 32) if widest.is_inexact else max(bits, 8)
         most = min(self.max_lanes, self.most_elements // 2 if widest.is_complex else self.most_elements)
         return max(1, min(most, self.vector_bytes * 8 // width))
+
+    def stretch(self, widest: DType) -> int:
+        """How many elements beside each other a thread of a loop takes at once: lanes, and more where threads
+        share a step.
+        """
+        width = max(widest.bits, 32) if widest.is_inexact else max(widest.bits, 8)
+        return max(self.lanes(widest), min(MOST_STRETCH, self.access_bytes * 8 // width))
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # Target says what is equal, and hashes it fast

@@ -73,30 +73,33 @@ def vectors(
 
     `copies`: how often it may stand in a loop.
     """
-    f, lanes, inner = k.f, space.lanes, space.inner
+    f, lanes, inner, threads = k.f, space.lanes, space.inner, k.share.threads
     rest = inner % lanes
     e = k.elements(lanes)
-    if lanes == 1:
+    if lanes == threads == 1:
         with k.walk(low, high, 1, nonempty=True) as loop:
             body(e, Index(f, loop.index, limit=inner))
         return
-    if rest and once:
+    if rest and (once or threads > 1):
         _main_then_single(k, space, low, high, body)
         return
-    if inner == lanes:
+    if inner == lanes and threads == 1:
         body(e, Index(f, f.index(0), 1, lanes, limit=inner))
         return
-    unroll = 1 if rest else min(copies, _unroll(k.kernel.computation, space))
-    with k.walk(low, high, lanes * unroll, nonempty=True) as loop:
+    unroll = 1 if rest else min(copies, _unroll(k.kernel.computation, space, threads))
+    with k.walk(low, high, lanes, nonempty=True, turns=unroll) as loop:
         for part in range(unroll):
-            base = least(f, f.add(loop.index, part * lanes), inner - lanes, needed=rest != 0)
+            base = least(f, f.add(loop.index, part * lanes * threads), inner - lanes, needed=rest != 0)
             body(e, Index(f, base, 1, lanes, multiple=1 if rest else lanes, limit=inner))
 
 
-def _unroll(computation: Computation, space: Space) -> int:
+def _unroll(computation: Computation, space: Space, threads: int) -> int:
     size = gcd(space.block, space.inner)  # of which a full block and the last one are multiples
     for unroll in (4, 2):
-        if size % (space.lanes * unroll) == 0 and len(computation.instructions) * unroll <= 2 * SMALL_BODY:
+        if (
+            size % (space.lanes * threads * unroll) == 0
+            and len(computation.instructions) * unroll <= 2 * SMALL_BODY
+        ):
             return unroll
     return 1
 

@@ -11,19 +11,25 @@ scratch memory, phase 1 combines them in order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.kernel import KernelWriter
+from axla.codegen.kernel import KernelWriter, store
 from axla.codegen.reduction import Reduction, combined, folded, registers, scratch_arrays
 from axla.codegen.value import Group, Value
+from axla.core.dtypes import PRED
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 from axla.kernels.plan import Space
 from axla.kernels.reduce import RowPlan
+
+MOST_HELD = 4
+"""Vectors of a row that a thread holds in registers from its first pass to its last, instead of reading them
+again."""
 
 
 def emit(k: KernelWriter, plan: RowPlan) -> None:
@@ -52,6 +58,29 @@ class _Row:
         self.stashed: dict[Instruction, Array] = {}
         self.row_index = delinearize(row, plan.rows) if plan.rows else ()
         self.space = (*plan.rows, *plan.columns)
+        self.held: list[tuple[Index, Ssa | None]] = []
+        if k.share.threads > 1 and plan.pieces == 1:
+            self.held = self._held()
+        self.kept = k.elements(lanes)
+
+    def _held(self) -> list[tuple[Index, Ssa | None]]:
+        """The columns of a thread, each with the condition that they are in the row where not all threads'
+        are (columns that are not stand for the last ones). Empty where they are too many for registers, or
+        taken in order.
+        """
+        f, lanes, size, threads = self.k.f, self.lanes, self.plan.row_size, self.k.share.threads
+        together = lanes * threads
+        parts = -(-size // together)
+        ordered = not all(Reduction(inst).any_order for stage in self.stages for inst in stage)
+        if parts > MOST_HELD or ordered or size % lanes:
+            return []
+        found: list[tuple[Index, Ssa | None]] = []
+        for number in range(parts):
+            base, inside = f.add(self.k.share.start(f.index(0), lanes), number * together), None
+            if (number + 1) * together > size:
+                inside, base = f.icmp("slt", base, size), f.smin(base, size - lanes)
+            found.append((self._column(base, 0, lanes), inside))
+        return found
 
     def elements(self, lanes: int) -> Elements:
         e = self.k.elements(lanes)
@@ -105,12 +134,39 @@ class _Row:
         self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
     ) -> dict[Instruction, tuple[Value, ...]]:
         """Reduces columns [low, low + size) of the row; the results are known afterwards."""
-        accumulated = self.accumulate(reductions, low, size, stash)
+        if self.held:
+            accumulated, stash = self._accumulate_held(reductions), {}
+        else:
+            accumulated = self.accumulate(reductions, low, size, stash)
         e = self.elements(1)
         for r, values in zip(reductions, accumulated, strict=True):
             self.known[r.inst] = r.finish(e, values)
+            self.kept.bind(r.inst, self.known[r.inst])
         self.stashed.update(stash)
         return self.known
+
+    def _accumulate_held(self, reductions: Sequence[Reduction]) -> list[Group]:
+        """The columns of the row combined, which threads have in registers: what is computed of them here is
+        there in later passes.
+        """
+        e, count, values = self.kept, len(reductions), self.k.values
+        found = self._values(e, reductions, [column for column, _ in self.held], {})
+        current = found[:count]
+        for number, (_, inside) in enumerate(self.held[1:], 1):
+            joined = combined(e, reductions, current, found[number * count : (number + 1) * count])
+            if inside is not None:
+                here = Value(PRED, 1, (inside,))
+                pairs = [zip(a, b, strict=True) for a, b in zip(joined, current, strict=True)]
+                joined = [tuple(values.select(here, a, b) for a, b in pair) for pair in pairs]
+            current = joined
+        return self._together(reductions, current)
+
+    def _together(self, reductions: Sequence[Reduction], current: Sequence[Group]) -> list[Group]:
+        """What lanes and threads have accumulated, combined."""
+        wide, e = self.elements(self.lanes), self.elements(1)
+        single = [r.across_lanes(wide, v) for r, v in zip(reductions, current, strict=True)]
+        pairs = zip(reductions, single, strict=True)
+        return [self.k.share.combine(v, lambda a, b, r=r: r.combine(e, a, b)) for r, v in pairs]
 
     def accumulate(
         self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
@@ -142,10 +198,7 @@ class _Row:
             copies = [combined(e, reductions, a, b) for a, b in pairs]
         aligned = size // lanes * lanes
         current = self._rest(e, reductions, (low, whole, aligned), self.k.walk, copies[0], stash)
-        single = [r.across_lanes(e, v) for r, v in zip(reductions, current, strict=True)]
-        e = self.elements(1)
-        pairs = zip(reductions, single, strict=True)
-        single = [share.combine(v, lambda a, b, r=r: r.combine(e, a, b)) for r, v in pairs]
+        single = self._together(reductions, current)
         return self._rest(self.elements(1), reductions, (low, aligned, size), f.loop, single, stash)
 
     def _unrolls(self, reductions: Sequence[Reduction]) -> tuple[int, ...]:
@@ -213,6 +266,12 @@ class _Row:
         """Writes the outputs that have a value per element, in one pass over the row."""
         plan, k = self.plan, self.k
         if not plan.full_roots:
+            return
+        if self.held:
+            found = [k.computed(self.kept, self.at(c), self.space, plan.full_roots) for c, _ in self.held]
+            for values, (_, inside) in zip(found, self.held, strict=True):
+                with nullcontext() if inside is None else k.f.if_(inside):
+                    store(values)
             return
 
         def body(e: Elements, column: AnyIndex) -> None:
