@@ -29,12 +29,27 @@ def launched(kernel):
     return run
 
 
+def fails(error):
+    def run(inst, *operands):
+        raise error
+
+    return run
+
+
+class Lost:
+    """An array that cannot be fetched."""
+
+
 class FarProgram(OpByOp):
     ops = {
         "add": launched(np.add),
         "multiply": launched(np.multiply),
         "compare": launched(np.less),
         "negate": lambda inst, x: Far(np.float64(-x.data)),
+        "abs": fails(ZeroDivisionError("on the bus")),
+        "sign": fails(MemoryError("9 lines are not there")),
+        "floor": fails(axla.UnsupportedError("no floors")),
+        "ceil": lambda inst, x: Lost(),
     }
 
     def why_not(self, inst):
@@ -150,6 +165,33 @@ def test_a_function_that_gives_another_type_is_told_so():
         program(np.float32([1, 2]))
 
 
+@pytest.mark.parametrize(
+    ("opcode", "kind", "said"),
+    [
+        (
+            "abs",
+            axla.RuntimeFailure,
+            r"%r = .* abs\(.*: the device's function failed: ZeroDivisionError: on the bus",
+        ),
+        ("sign", axla.OutOfMemory, r"%r = .* sign\(.*MemoryError: 9 lines are not there"),
+        ("floor", axla.UnsupportedError, "^no floors"),
+        ("ceil", axla.RuntimeFailure, r"to_host.*AttributeError: 'Lost' object has no attribute 'data'"),
+    ],
+)
+def test_what_a_function_of_the_device_raises_says_what_failed(opcode, kind, said):
+    program = one(f"x = f32[2] parameter(0)\n ROOT r = f32[2] {opcode}(x)")
+    with pytest.raises(kind, match=said):
+        program(np.float32([1, 2]))
+
+
+def test_a_profile_has_the_name_of_the_backend_and_its_instructions():
+    with axla.profile() as profile:
+        program = one("x = f32[2] parameter(0)\n y = f32[2] add(x, x)\n ROOT r = f32[2] sine(y)")
+        program(np.float32([1, 2]))
+    text = str(profile)
+    assert "(far)" in text and "y, add" in text and "r, sine" in text
+
+
 def test_a_machine_cannot_be_named():
-    with pytest.raises(axla.InvalidArgument, match="far takes no target_cpu"):
+    with pytest.raises(axla.InvalidArgument, match="the backend far takes no target_cpu"):
         axla.compile(axla.parse(LOOP), backend="far", target_cpu="x86-64")

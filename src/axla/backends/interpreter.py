@@ -15,7 +15,6 @@ from axla.analysis.cost import entry_costs
 from axla.backends.executable import Executable
 from axla.backends.interface import Backend, Capabilities, Client
 from axla.backends.options import CompileOptions, ExecuteOptions
-from axla.core.errors import InvalidArgument
 from axla.core.profile import Profile, Row
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.interpreter.custom_calls import check_custom_call
@@ -38,10 +37,7 @@ class InterpreterBackend(Backend):
     capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        if options.target_cpu is not None or options.target_features is not None:
-            raise InvalidArgument(
-                f"compile: the backend {self.name} takes no target_cpu and no target_features"
-            )
+        options.refuse_machine(self.name)
         work = prepared_copy(module)
         if options.donate:
             donate_parameters(work, options.donate)
@@ -137,7 +133,8 @@ class InterpretedExecutable(Executable):
         self._clocks = Clocks(self._work) if profile is not None else None
         self._counted = None
         if profile is not None and self._clocks is not None:
-            self._counted = profile.run(self.name, "interpreter", self._clocks.counts)
+            backend = self.client.backend_name if self.client is not None else "interpreter"
+            self._counted = profile.run(self.name, backend, self._clocks.counts)
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         (values,) = self._taken([inputs])

@@ -14,6 +14,7 @@ import ctypes as c
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from axla.backends.executable import Executable
 from axla.backends.interface import Backend, Client
 from axla.backends.interpreter import InterpretedExecutable, compiled_again, prepared_copy
 from axla.backends.options import CompileOptions, ExecuteOptions
-from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.errors import AxlaError, OutOfMemory, RuntimeFailure, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape
 from axla.interpreter import Interpreter
@@ -66,18 +67,13 @@ def program_of(
 
     InvalidArgument for options that name another machine; UnsupportedError for what no pass expands.
     """
-    _check_machine(options, target.name)
+    options.refuse_machine(target.name)
     work, constants = clone_module(module), dict[Literal, int]()
     with located(module.file, module):
         row_major_boundary(work)
         donate_parameters(work, options.donate or ())
         program = compile_program(work, target, constants)
     return program, constants_segment(constants)
-
-
-def _check_machine(options: CompileOptions, name: str) -> None:
-    if options.target_cpu is not None or options.target_features is not None:
-        raise InvalidArgument(f"compile: {name} takes no target_cpu and no target_features")
 
 
 class HostExecutable(Executable):
@@ -201,7 +197,8 @@ class OpByOp(InterpretedExecutable):
     ops: ClassVar[Mapping[str, Callable[..., Any]]] = {}
     """The device's functions, by opcode: function(instruction, *operands) gives the value. Operands and value
     are what `to_device` gives, of the shapes that the instruction says; operands are only read. Several
-    threads may run the executable.
+    threads may run the executable. A run is stopped between two instructions. What a function raises becomes
+    a RuntimeFailure with the instruction, MemoryError an OutOfMemory.
     """
 
     def why_not(self, inst: Instruction) -> str:
@@ -275,7 +272,8 @@ class _Walker(Interpreter):
             return tuple(map(self.host, value))
         if value is None or isinstance(value, (np.ndarray, np.generic)):
             return value
-        return np.asarray(self._program.to_host(value))
+        with _blamed(self._program.to_host):
+            return np.asarray(self._program.to_host(value))
 
     def evaluator(self, inst: Instruction) -> Callable[..., Any]:
         if inst.op.structural or inst.op.control:
@@ -290,12 +288,25 @@ class _Walker(Interpreter):
         return function(*map(self.host, operands))
 
     def _on_device(self, inst: Instruction, function: Callable[..., Any], *operands: Any) -> Any:
-        given = [self._program.to_device(x) if isinstance(x, np.ndarray) else x for x in operands]
-        value, wanted = function(inst, *given), inst.shape
+        put, wanted = self._program.to_device, inst.shape
+        with _blamed(inst):
+            value = function(inst, *[put(x) if isinstance(x, np.ndarray) else x for x in operands])
         found = getattr(value, "dtype", None), tuple(getattr(value, "shape", ()))
         if isinstance(wanted, Shape) and found[0] is not None and found != (wanted.dtype.numpy, wanted.dims):
             raise UnsupportedError(f"{inst!r}: its function gives {found[0]}{list(found[1])}")
         return value
+
+
+@contextmanager
+def _blamed(what: object) -> Iterator[None]:
+    """What is no error of axla becomes a RuntimeFailure that says what failed, MemoryError an OutOfMemory."""
+    try:
+        yield
+    except AxlaError:
+        raise
+    except Exception as error:
+        kind = OutOfMemory if isinstance(error, MemoryError) else RuntimeFailure
+        raise kind(f"{what!r}: the device's function failed: {type(error).__name__}: {error}") from error
 
 
 def _first(operand: Any, *_: Any) -> Any:
@@ -308,7 +319,7 @@ class OpByOpBackend(Backend):
     executable: ClassVar[type[OpByOp]] = OpByOp
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        _check_machine(options, f"the backend {self.name}")
+        options.refuse_machine(self.name)
         return self.executable(simplified(module, options), client=client, module=module, options=options)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:

@@ -76,6 +76,13 @@ class CompileOptions:
         config = module.config
         return self.num_replicas or config.replica_count, self.num_partitions or config.num_partitions
 
+    def refuse_machine(self, backend: str) -> None:
+        """InvalidArgument where the options name a CPU or its features, of which a backend has no choice."""
+        if self.target_cpu is not None or self.target_features is not None:
+            raise InvalidArgument(
+                f"compile: the backend {backend} takes no target_cpu and no target_features"
+            )
+
     # XLA's flags.
 
     @classmethod

@@ -304,10 +304,7 @@ class DeviceBackend(Backend):
         raise NotImplementedError
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        if options.target_cpu is not None or options.target_features is not None:
-            raise InvalidArgument(
-                f"compile: the backend {self.name} takes no target_cpu and no target_features"
-            )
+        options.refuse_machine(self.name)
         driver, more = self.driver(0), {"client": client, "module": module, "options": options}
         with located(module.file, module):
             program, segment = program_for(work_of(module, options), driver.target)

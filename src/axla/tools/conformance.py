@@ -107,12 +107,6 @@ class Report:
     cases: Sequence[Case]
 
     @property
-    def counts(self) -> dict[str, Counter[str]]:
-        """Of each level that was tried how many cases there are of each kind."""
-        found = {level: Counter(c.kind for c in self.cases if c.level == level) for level in LEVELS}
-        return {level: counts for level, counts in found.items() if counts}
-
-    @property
     def total(self) -> Counter[str]:
         return Counter(case.kind for case in self.cases)
 
@@ -143,9 +137,10 @@ class Report:
         return sorted(found.items(), key=lambda item: -len(item[1]))
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A row for each level, and one for all."""
-        every = [*self.counts.items(), ("all", self.total)]
-        return [(level, *(str(counts[kind]) for kind in KINDS)) for level, counts in every]
+        """A row for each level that was tried, and one for all: how many cases there are of each kind."""
+        groups = [(level, [case for case in self.cases if case.level == level]) for level in LEVELS]
+        every = [(name, Counter(case.kind for case in group)) for name, group in groups if group]
+        return [(n, *(str(counts[kind]) for kind in KINDS)) for n, counts in [*every, ("all", self.total)]]
 
     def __str__(self) -> str:
         lines = ["".join(f"{cell:>13}" for cell in row) for row in [("level", *KINDS), *self.rows()]]
