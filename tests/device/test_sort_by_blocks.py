@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from devices_of_blocks import same
 
 import axla
-from axla.device.executable import OpenCLBackend
-from axla.target.spirv import spirv_target
-from opencl_device import needs_opencl, why_no_device
-from ptx.gpu import FakeCudaBackend, FakeGpu
 
 LESS = "ROOT c = pred[] compare(a0, b0), direction=LT"
 LEAST_FIRST = "ROOT c = pred[] compare(a0, b0), direction=LE"
@@ -41,36 +35,6 @@ CASES = [
 ]  # fmt: skip
 
 
-class WorkGroups(OpenCLBackend):
-    """Devices of OpenCL as if they were GPUs: work-groups of several work-items."""
-
-    name = "opencl-groups"
-
-    def opened(self, number):
-        driver = super().opened(number)
-        driver.target = replace(spirv_target(), has_double=True)
-        return driver
-
-
-@pytest.fixture(scope="module")
-def ptx(tmp_path_factory):
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc: it builds the fake library of CUDA")
-    return axla.Client(FakeCudaBackend(FakeGpu(tmp_path_factory.mktemp("cuda"))))
-
-
-@pytest.fixture(scope="module")
-def groups():
-    if why_no_device():
-        pytest.skip(why_no_device())
-    return axla.Client(WorkGroups())
-
-
-@pytest.fixture(params=["ptx", pytest.param("groups", marks=needs_opencl)])
-def client(request):
-    return request.getfixturevalue(request.param)
-
-
 def sort_text(types, comparator, dims, dimension) -> str:
     size = ",".join(map(str, dims))
     arrays = [f"{t}[{size}]" for t in types]
@@ -97,15 +61,6 @@ def drawn(name: str, dims: tuple[int, ...]) -> np.ndarray:
     if name in ("u8", "pred"):
         return (np.abs(x) if name == "u8" else x > 0).astype(np.uint8 if name == "u8" else np.bool_)
     return x.astype(types[name])
-
-
-def same(client, text: str, arguments) -> None:
-    program = client.compile(axla.parse(text))
-    assert not program.host_steps
-    found = program.execute(arguments)
-    wanted = axla.compile(axla.parse(text), backend="interpreter").execute(arguments)
-    for a, b in zip(found, wanted, strict=True):
-        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
 @pytest.mark.parametrize(("types", "comparator", "dims", "dimension"), CASES)

@@ -77,8 +77,10 @@ class Distribution:
         """The address of so many bytes that the threads of a step share, and no others, aligned to 16."""
         return self.f.space(f"[{size} x i8]", 16)
 
-    def barrier(self) -> None:
-        """All threads of a step wait here for each other; what they wrote to local memory is there then."""
+    def barrier(self, *, everywhere: bool = False) -> None:
+        """All threads of a step wait here for each other; what they wrote to local memory is there then, and
+        to other memory, if `everywhere`.
+        """
 
     def once(self) -> contextlib.AbstractContextManager[None]:
         """Code that one thread of a step runs."""

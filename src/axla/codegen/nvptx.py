@@ -86,7 +86,7 @@ class Block(Distribution):
 
     # -- what threads share ----------------------------------------------------------------------------------
 
-    def barrier(self) -> None:
+    def barrier(self, *, everywhere: bool = False) -> None:
         """All threads of the step come here; what they have written to shared memory is there then."""
         self.f.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", self.f.const("i32", 0))
 

@@ -18,7 +18,7 @@ _POINTER = re.compile(r"\bptr\b(?! addrspace\()")
 _STACK = re.compile(r"^  (%\w+) = alloca (.*)$", re.M)
 _CONSTANT = re.compile(r"^@([\w.]+) = (?:private|internal) unnamed_addr constant")
 _FROM_PRED = re.compile(r"uitofp <(\d+) x i1> (\S+) to (<\d+ x (\w+)>)")
-_LOCAL_MEMORY = 1
+_LOCAL_MEMORY, _ALL_MEMORY = 1, 3  # what a barrier makes known
 _FAN = 8
 """Work-items whose values one work-item joins, between two barriers."""
 
@@ -120,9 +120,9 @@ class WorkGroup(Block):
             held = [join(held[n], held[n + 1]) for n in range(0, len(held), 2)]
         return held[0]
 
-    def barrier(self) -> None:
+    def barrier(self, *, everywhere: bool = False) -> None:
         self.f.module.declare("_Z7barrierj", "declare spir_func void @_Z7barrierj(i32) convergent nounwind")
-        self.f.line(f"call spir_func void @_Z7barrierj(i32 {_LOCAL_MEMORY})")
+        self.f.line(f"call spir_func void @_Z7barrierj(i32 {_ALL_MEMORY if everywhere else _LOCAL_MEMORY})")
 
     def _shared_pointer(self, name: str) -> Ssa:
         return self._generic(_LOCAL, f"@{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from math import prod
 from typing import Self
 
@@ -16,6 +17,9 @@ from axla.kernels.kind import Kind
 from axla.kernels.loop import LoopPlan, loop_space
 from axla.kernels.plan import KernelTask, Phase, Plan, fitting, widest
 from axla.target.machine import Limits, Target
+
+MOST_OWNERS = 1 << 14
+"""Threads that look at all indices of a scatter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,38 @@ class ScatterGeometry:
     def window_count(self) -> int:
         return prod(self.window_sizes)
 
+    @property
+    def indexed(self) -> tuple[int, ...]:
+        """The dimensions of the operands in which windows begin where the indices say."""
+        return (*self.op.scatter_dims_to_operand_dims, *self.op.input_batching_dims)
+
+    @property
+    def indexed_sizes(self) -> list[int]:
+        return [self.dims[d] for d in self.indexed]
+
+    @property
+    def atomic(self) -> str:
+        """The atomic operation that does what the combiner does, whatever the order; "" for none."""
+        root = self.op.to_apply.root
+        read = sorted(getattr(o.op, "parameter_number", -1) for o in root.operands)
+        dtype = shape_of(self.operands[0]).dtype
+        if self.count != 1 or read != [0, 1] or dtype.is_inexact or dtype.bits not in (32, 64):
+            return ""
+        found = _ATOMIC.get(root.op.opcode, "")
+        return f"u{found}" if found in ("min", "max") and not dtype.is_signed else found
+
+
+_ATOMIC = {"add": "add", "minimum": "min", "maximum": "max", "and": "and", "or": "or", "xor": "xor"}
+
+
+class Sharing(Enum):
+    """How the threads of all blocks share a scatter, so that every element gets its updates in order."""
+
+    ALONE = "one thread does all"
+    FREE = "a thread per element of the updates: no two meet, or they meet in atomic operations"
+    OWNERS = "a thread per element of a window, and per so many starts; it looks at all indices"
+    WINDOW = "the threads of one block share each window, one after the other"
+
 
 @dataclass(frozen=True, slots=True)
 class ScatterPlan(Plan):
@@ -148,6 +184,9 @@ class ScatterPlan(Plan):
     hero: str
     row: int
     lanes: int
+    sharing: Sharing = Sharing.ALONE
+    owners: int = 1  # threads that share the starts of windows, of each element of a window
+    atomic: bool = False
 
 
 class ScatterKind(InPlaceKind):
@@ -174,6 +213,28 @@ class ScatterKind(InPlaceKind):
         return super().why_not_operand(user, numbers, inst)
 
     def plan(self, task: KernelTask, target: Target) -> ScatterPlan:
-        row = ScatterGeometry(self.hero).row
-        lanes = fitting(target.lanes(widest(task.computation)), row)
-        return ScatterPlan(self.hero.name, row, lanes, phases=(Phase(task.name, 1, 1, False),))
+        geometry = ScatterGeometry(self.hero)
+        if target.threads > 1 and geometry.batch_count * geometry.window_count:
+            return self._shared(geometry, task.name, target)
+        lanes = fitting(target.lanes(widest(task.computation)), geometry.row)
+        return ScatterPlan(self.hero.name, geometry.row, lanes, phases=(Phase(task.name, 1, 1, False),))
+
+    def _shared(self, g: ScatterGeometry, name: str, target: Target) -> ScatterPlan:
+        """The plan for blocks of threads."""
+        owners, blocks = 1, 1
+        # Where this holds, windows either are one or have nothing in common.
+        disjoint = all(g.sizes[d] == 1 for d in g.op.scatter_dims_to_operand_dims)
+        apart = g.batch_count == 1 or g.op.unique_indices and disjoint
+        if apart or g.atomic:
+            sharing, work = Sharing.FREE, g.batch_count * g.window_count
+        elif disjoint:
+            owners = fitting(MOST_OWNERS // g.window_count, min(g.batch_count, prod(g.indexed_sizes)))
+            sharing, work = Sharing.OWNERS, owners * g.window_count
+        else:
+            sharing, work = Sharing.WINDOW, g.window_count
+        threads = fitting(target.threads, work)
+        if sharing is not Sharing.WINDOW:
+            blocks = -(-work // threads)
+        phases = (Phase(name, blocks, 1, True, threads),)
+        atomic = bool(g.atomic) and not apart
+        return ScatterPlan(self.hero.name, 1, 1, sharing, owners, atomic, phases=phases)

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import contextlib
 
+from axla.codegen.array import element_address
 from axla.codegen.element import Elements, Indices
 from axla.codegen.emit.loop import vectors, walk
-from axla.codegen.function import Function
-from axla.codegen.index import AnyIndex, Index, delinearize
+from axla.codegen.function import Function, Loop
+from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.scatter import Scattering
 from axla.codegen.value import Value
 from axla.kernels.plan import Space
-from axla.kernels.update import ScatterPlan, UpdatePlan
+from axla.kernels.update import ScatterPlan, Sharing, UpdatePlan
 
 
 def emit_update(k: KernelWriter, plan: UpdatePlan) -> None:
@@ -36,6 +37,88 @@ def emit_scatter(k: KernelWriter, plan: ScatterPlan) -> None:
     """Writes the kernel of a `ScatterPlan`: for each scatter index, and each element of its window, combine
     and store.
     """
+    if plan.sharing is Sharing.ALONE:
+        _alone(k, plan)
+    else:
+        _SHARED[plan.sharing](_Shared(k, plan))
+
+
+class _Shared:
+    """A scatter that threads share, an element of a window each."""
+
+    def __init__(self, k: KernelWriter, plan: ScatterPlan):
+        self.k, self.f, self.plan = k, k.f, plan
+        self.g = Scattering(k.named[plan.hero])
+
+    def batch(self, number: AnyIndex) -> tuple[AnyIndex, ...]:
+        return delinearize(number, self.g.batch_sizes)
+
+    def numbers(self, count: int) -> contextlib.AbstractContextManager[Loop]:
+        """A loop that this thread runs once, with its number, of `count`."""
+        f, threads = self.f, self.k.share.threads
+        low = f.mul(self.k.share.begin, threads)
+        return self.k.walk(low, f.smin(f.add(low, threads), count), 1)
+
+    def free(self) -> None:
+        """A thread for each element of the updates."""
+        g = self.g
+        work = g.batch_count * g.window_count
+        with self.numbers(work) as loop:
+            number = Index(self.f, loop.index, limit=work)
+            batch = self.batch(number // g.window_count)
+            start, inside = g.start(self.k.elements(1), batch)
+            with _when(self.f, inside):
+                self.combine(batch, start, number % g.window_count)
+
+    def owners(self) -> None:
+        """A thread looks at all starts, in order, and takes those that are its own."""
+        f, g, owners = self.f, self.g, self.plan.owners
+        work = owners * g.window_count
+        with self.numbers(work) as loop:
+            number = Index(f, loop.index, limit=work)
+            owner = (number // g.window_count).base
+            with f.loop(0, g.batch_count, 1) as batches:
+                batch = self.batch(Index(f, batches.index, limit=g.batch_count))
+                start, inside = g.start(self.k.elements(1), batch)
+                place = linear([start[d] for d in g.indexed], g.indexed_sizes)
+                at = f.index(place) if isinstance(place, int) else place.base
+                mine = f.icmp("eq", f.urem(at, owners), owner)
+                with _when(f, inside), f.if_(mine):
+                    self.combine(batch, start, number % g.window_count)
+
+    def window(self) -> None:
+        """A window after the other, of which each thread has some elements."""
+        f, g = self.f, self.g
+        with f.loop(0, g.batch_count, 1) as batches:
+            batch = self.batch(Index(f, batches.index, limit=g.batch_count))
+            start, inside = g.start(self.k.elements(1), batch)
+            with _when(f, inside), self.k.walk(f.index(0), f.index(g.window_count), 1) as loop:
+                self.combine(batch, start, Index(f, loop.index, limit=g.window_count))
+            self.k.share.barrier(everywhere=True)
+
+    def combine(self, batch: tuple[AnyIndex, ...], start: dict[int, AnyIndex], number: AnyIndex) -> None:
+        """Updates an element of a window."""
+        f, g, e, arrays = self.f, self.g, self.k.elements(1), self.k.outputs
+        window = delinearize(number, g.window_sizes)
+        at = g.operand_index(start, window)
+        new = [e(update, g.update_index(batch, window)) for update in g.updates]
+        if self.plan.atomic:
+            offset = linear(at, g.dims)
+            place = offset if isinstance(offset, int) else offset.base
+            pointer = element_address(f, arrays[0].pointer, arrays[0].dtype, place)
+            value = new[0].ssa
+            f.effect(value.type, f'atomicrmw {g.atomic} {pointer!r}, {value!r} syncscope("device") monotonic')
+            return
+        old = [array.load(at, 1) for array in arrays]
+        for array, value in zip(arrays, e.apply(g.op.to_apply, (*old, *new)), strict=True):
+            array.store(at, value)
+
+
+_SHARED = {Sharing.FREE: _Shared.free, Sharing.OWNERS: _Shared.owners, Sharing.WINDOW: _Shared.window}
+
+
+def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
+    """One thread does all, with vectors along the rows of windows."""
     f, g = k.f, Scattering(k.named[plan.hero])
     arrays, minor = k.outputs, plan.row
     rows = g.window_count // max(minor, 1)
