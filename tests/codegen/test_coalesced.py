@@ -136,6 +136,11 @@ PROGRAMS = {
     "rows of s16": centred("s16", 3, 520),
     "rows of c64": reduces("c64", "3,130", "1", "3", start="(1,0)"),
     "rows of bf16": reduces("bf16", "3,264", "1", "3"),
+    "short rows": centred("f32", 37, 12),
+    "short rows of several per warp": centred("s32", 100, 64),
+    "rows of one warp": centred("f32", 35, 128),
+    "short rows of s8": centred("s8", 70, 9),
+    "rows in pieces": reduces("f32", "2,40000", "1", "2"),
     "loop of s8": added("s8", "3,1000", "1", "1000"),
     "loop of pred": reduces("pred", "3,1000", "1", "3", "and", "true"),
     "loop of bf16": added("bf16", "1003", "0", "1003"),
@@ -192,7 +197,15 @@ def test_results(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["transpose of s8", "two transposes", "columns in the middle", "rows of some vectors", "loop of s8"],
+    [
+        "transpose of s8",
+        "two transposes",
+        "columns in the middle",
+        "rows of some vectors",
+        "loop of s8",
+        "short rows",
+        "rows in pieces",
+    ],
 )
 @pytest.mark.parametrize("threads", [8, 256])
 def test_results_of_other_blocks(name, threads):
@@ -224,6 +237,15 @@ def test_rows_are_read_once(size):
     emitted = kernel_of(softmax(16, size), SM90)
     _, (count,) = run(emitted, [np.ones((16, size), np.float32)], SM90)
     assert count.sectors * SECTOR <= (2 * size + 1) * 16 * 4 + 16 * SECTOR
+
+
+def test_short_rows_share_a_block():
+    """Eight rows for a warp, of four threads with 16 bytes each."""
+    emitted = kernel_of(centred("f32", 256, 16), SM90)
+    (phase,) = emitted.plan.phases
+    assert (phase.count, phase.threads) == (4, 256)
+    (count,) = compared(centred("f32", 256, 16), SM90)
+    assert count.sectors * SECTOR <= count.footprint("ld") + count.footprint("st") + 64 * 4 * SECTOR
 
 
 def test_a_tile_has_no_conflicts_of_banks():

@@ -25,7 +25,7 @@ from axla.core import dtypes as D
 from axla.core.errors import UnsupportedError
 from axla.kernels.plan import Plan
 from axla.program.kernels import Kernel, output_shapes, plan_kernel
-from axla.target.machine import Target
+from axla.target.machine import Target, aligned
 from axla.target.nvptx import nvptx_target
 from ptx.machine import Kernels
 from ptx.memory import Memory
@@ -252,18 +252,19 @@ def test_a_row_is_a_block():
 
 def test_short_rows_are_a_part_of_a_warp():
     kernel = kernel_of(softmax(100, 11), SM90)
-    assert kernel.plan.phases[0].threads == 8
+    (phase,) = kernel.plan.phases
+    assert (phase.count, phase.threads) == (4, 256)  # 32 rows of 8 threads each
     ptx = llvm.emit_assembly(kernel.text, SM90)
     assert ".shared" not in ptx and "bar.sync" not in ptx
-    assert re.search(r"shfl\.sync\.idx\.b32\s+\S+ \S+ 0, 6175, 255;", ptx)  # within 8: (32 - 8) << 8 | 31
+    assert re.search(r"shfl\.sync\.idx\.b32\s+\S+ \S+ 0, 6175, %r\d+;", ptx)  # within 8: (32 - 8) << 8 | 31
 
 
 def test_everything_is_reduced_in_pieces():
     kernel = kernel_of(total(10_000_000), SM90)
     parts, rest = kernel.plan.phases
-    assert (parts.count, parts.threads) == (64, 256)
-    assert (rest.count, rest.threads) == (1, 1)
-    assert kernel.plan.scratch_bytes == 64 * 4
+    assert (parts.count, parts.threads) == (977, 256)
+    assert (rest.count, rest.threads) == (1, 256)
+    assert kernel.plan.scratch_bytes == aligned(977 * 4)
 
 
 def test_arrays_beyond_32_bit_indices_are_refused():

@@ -66,6 +66,12 @@ class Distribution:
         """Where this thread begins in indices from `low` on of which each thread takes `step` in turn."""
         return low
 
+    def split(self, threads: int) -> Ssa:
+        """Has every `threads` of a step run something of their own from here on, as steps do; gives the
+        number of this thread's part.
+        """
+        return self.f.index(0)
+
     def combine(self, values: Group, join: Join) -> Group:
         """What all threads of a step hold (of one lane), joined in a fixed tree; every thread gets the same.
 

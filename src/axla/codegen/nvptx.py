@@ -44,7 +44,7 @@ class Block(Distribution):
         )  # fmt: skip
         self._step = self._special("ctaid.x")
         self._behind = self.f.add(self._step, 1)
-        self.thread = self._special("tid.x")
+        self.thread = self.member = self._special("tid.x")
         self._shared = 0
 
     @property
@@ -75,6 +75,10 @@ class Block(Distribution):
         if self.threads == 1:
             return low
         return self.f.add(low, self.f.mul(self.thread, step))
+
+    def split(self, threads: int) -> Ssa:
+        self.threads, self.thread = threads, self.f.urem(self.member, threads)
+        return self.f.udiv(self.member, threads)
 
     def once(self) -> contextlib.AbstractContextManager[None]:
         if self.threads == 1:
@@ -141,6 +145,9 @@ class Block(Distribution):
         f = self.f
         width = min(self.threads, WARP)
         members = f.const("i32", -1 if width == WARP else (1 << width) - 1)
+        if self.member is not self.thread and width < WARP:
+            first = f.mul(f.udiv(f.urem(self.member, WARP), width), width)
+            members = f.binary("shl", members, f.cast("trunc", first, "i32"))
         bounds = f.const("i32", (WARP - width) << 8 | (WARP - 1))  # sources stay within `width` threads
 
         def word(x: Ssa) -> Ssa:

@@ -71,7 +71,8 @@ class WorkGroup(Block):
         self._buffers = [self._generic(_GLOBAL, f"%{name}") for name in names]
         self._step = self._number("get_group_id")
         self._behind = self.f.add(self._step, 1)
-        self.thread = self._number("get_local_id")
+        self.items, self.thread = threads, self._number("get_local_id")
+        self.member = self.thread
         self._shared = 0
 
     def _generic(self, space: int, name: str) -> Ssa:
@@ -99,12 +100,12 @@ class WorkGroup(Block):
     def _joined(self, values: Group, join: Join, distance: int, fan: int) -> Group:
         """The values of `fan` work-items that are `distance` apart, which are equal among so many."""
         f = self.f
-        places = [[(x, self._shared_array(x.type, self.threads)) for x in v.parts] for v in values]
+        places = [[(x, self._shared_array(x.type, self.items)) for x in v.parts] for v in values]
         for x, array in (pair for part in places for pair in part):
             kind = _memory(x.type)
-            f.store(f.cast("zext", x, kind), f.gep(kind, array, self.thread), _bytes(kind))
+            f.store(f.cast("zext", x, kind), f.gep(kind, array, self.member), _bytes(kind))
         self.barrier()
-        first = f.mul(f.udiv(self.thread, distance * fan), distance * fan)
+        first = f.mul(f.udiv(self.member, distance * fan), distance * fan)
         held = [
             tuple(
                 Value(

@@ -115,7 +115,8 @@ class RowPlan(Plan):
     """Reductions over the trailing dimensions: `rows` x `columns`, stage by stage (names of reduces).
 
     `full_roots` and `row_roots`: numbers of the roots with a value per element, and per row. Rows are reduced
-    in `pieces` of `piece` columns each (the last has what is left); one piece: a step is a whole row.
+    in `pieces` of `piece` columns each (the last has what is left); one piece: a step is a whole row, or
+    several `beside` each other, of threads of their own.
     """
 
     rows: tuple[int, ...]
@@ -126,6 +127,7 @@ class RowPlan(Plan):
     lanes: int
     pieces: int
     piece: int
+    beside: int = 1
 
     @property
     def row_count(self) -> int:
@@ -229,34 +231,49 @@ class RowKind(ReduceKind):
         most = in_a_row(task.computation, target, len(reductions))
         lanes = gcd(most, self.row_size) if target.threads > 1 else fitting(most, self.row_size)
         cost = task.cost(target.limits) * self.row_size
-        pieces, piece = self._pieces(reductions, cost, most * target.threads, target.limits)
+        pieces, piece = self._pieces(reductions, cost, most, target)
+        beside = 1
         if pieces > 1:
             scratch = _scratch(reductions, pieces * self.row_count)
             phases = (
                 Phase(f"{task.name}_parts", pieces * self.row_count, 1, True, target.threads),
-                Phase(task.name, self.row_count, self.row_count, False),
+                Phase(task.name, self.row_count, self.row_count, False, fitting(target.threads, pieces)),
             )
         else:
             scratch = 0
             # Threads that share a row have a vector of it at least.
             threads = fitting(target.threads, self.row_size // lanes)
-            phases = (task.phase(self.row_count, cost, target.limits, threads),)
+            beside = self._beside(threads, target)
+            steps = -(-self.row_count // beside)
+            phases = (task.phase(steps, cost * beside, target.limits, threads * beside),)
         stages = tuple(tuple(inst.name for inst in stage) for stage in self.stages)
         return RowPlan(
-            self.rows, self.columns, stages, self.full_roots, self.row_roots, lanes, pieces, piece,
+            self.rows, self.columns, stages, self.full_roots, self.row_roots, lanes, pieces, piece, beside,
             phases=phases, scratch_bytes=scratch,
         )  # fmt: skip
 
-    def _pieces(self, reductions: list[Reducing], cost: int, least: int, limits: Limits) -> tuple[int, int]:
-        """In how many pieces each row is reduced, and the columns of all but the last. `least`: read at once.
+    def _beside(self, threads: int, target: Target) -> int:
+        """How many rows share a step, where each takes so many threads. Rows that wait for each other must be
+        whole steps; others may be missing from the last one.
+        """
+        if threads > target.warp > 1:
+            return 1
+        beside = fitting(target.threads // threads, self.row_count)
+        return beside if target.warp > 1 else gcd(beside, self.row_count)
+
+    def _pieces(self, reductions: list[Reducing], cost: int, lanes: int, target: Target) -> tuple[int, int]:
+        """In how many pieces each row is reduced, and the columns of all but the last.
 
         One piece: rows are short or many enough to be the parallel unit.
         """
+        limits, least = target.limits, lanes * target.threads  # read at once
         if self.row_count > 8 or len(self.stages) != 1 or self.full_roots or cost < 2 * limits.parallel_cost:
             return 1, self.row_size
         if not all(r.any_order for r in reductions):
             return 1, self.row_size
         pieces = max(1, min(limits.parts, cost // limits.chunk_cost, self.row_size // (least * 16)))
+        if target.threads > 1:
+            pieces = max(1, min(limits.busy_blocks // self.row_count, self.row_size // (least * 4)))
         size = -(-self.row_size // pieces // least) * least
         # The last piece is what is left: shorter, or longer by less than `least`, but never shorter than
         # that.

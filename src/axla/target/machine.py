@@ -137,6 +137,7 @@ class Target:
     math: MathKnobs = field(default_factory=MathKnobs)
     intrinsics: frozenset[str] = frozenset()  # without `llvm.`: instructions here, nowhere else
     threads: int = 1  # most threads that run one step of a kernel together: a power of two
+    warp: int = 1  # threads of a step that exchange values without waiting for others
     access_bytes: int = 0  # that a thread of several in a step loads at once, where they lie in a row
     limits: Limits = Limits()
     launched: bool = False  # blocks of `threads` run a kernel's step; else a thread is called with a range

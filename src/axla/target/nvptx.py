@@ -11,7 +11,7 @@ def nvptx_target(cpu: str = "sm_90") -> Target:
         cpu, "nvptx64-nvidia-cuda", cpu,
         index_type="i32",  # 64-bit integers are two registers and many instructions
         vector_bytes=4, max_lanes=1, threads=256, launched=True, blocks_products=False, registers=64,
-        access_bytes=16, local_bytes=48 << 10,  # that a kernel may declare
+        warp=32, access_bytes=16, local_bytes=48 << 10,  # that a kernel may declare
         matrix_units=frozenset({"f16", "bf16"}) if int(cpu[3:].rstrip("af")) >= 80 else frozenset(),
         # Blocks cost nothing: a step has a few elements per thread. Registers are the host's.
         limits=Limits(step_cost=0, reads_elements=False),

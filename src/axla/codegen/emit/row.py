@@ -10,8 +10,8 @@ scratch memory, phase 1 combines them in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, reshape_index
@@ -37,12 +37,25 @@ def emit(k: KernelWriter, plan: RowPlan) -> None:
     if plan.pieces > 1:
         return _emit_combine(k, plan) if k.phase else _emit_parts(k, plan)
     f = k.f
-    with k.share.steps() as step:
-        row = _Row(k, plan, Index(f, step, limit=plan.row_count), plan.lanes)
+    with _rows(k, plan) as number:
+        row = _Row(k, plan, number, plan.lanes)
         for number, stage in enumerate(row.stages):
             row.reduce([Reduction(inst) for inst in stage], f.index(0), plan.row_size, row.stash_plan(number))
         row.write_rows()
         row.write_full()
+
+
+@contextmanager
+def _rows(k: KernelWriter, plan: RowPlan) -> Iterator[Index]:
+    """Code for every row of this call; gives its number."""
+    f, beside, count = k.f, plan.beside, plan.row_count
+    with k.share.steps() as step:
+        if beside == 1:
+            yield Index(f, step, limit=count)
+            return
+        number = f.add(f.mul(step, beside), k.share.split(k.share.threads // beside))
+        with f.if_(f.icmp("slt", number, count)) if count % beside else nullcontext():
+            yield Index(f, number, limit=count)
 
 
 class _Row:
@@ -163,9 +176,14 @@ class _Row:
 
     def _together(self, reductions: Sequence[Reduction], current: Sequence[Group]) -> list[Group]:
         """What lanes and threads have accumulated, combined."""
-        wide, e = self.elements(self.lanes), self.elements(1)
+        wide = self.elements(self.lanes)
         single = [r.across_lanes(wide, v) for r, v in zip(reductions, current, strict=True)]
-        pairs = zip(reductions, single, strict=True)
+        return self.across_threads(reductions, single)
+
+    def across_threads(self, reductions: Sequence[Reduction], current: Sequence[Group]) -> list[Group]:
+        """What threads have accumulated, combined."""
+        e = self.elements(1)
+        pairs = zip(reductions, current, strict=True)
         return [self.k.share.combine(v, lambda a, b, r=r: r.combine(e, a, b)) for r, v in pairs]
 
     def accumulate(
@@ -339,9 +357,11 @@ def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
         def piece(at: AnyIndex) -> list[Group]:
             return [tuple(a.load((at,), 1) for a in group) for group in arrays]
 
-        first = piece(start)
-        loop = f.loop(1, pieces, 1, registers(first))
+        own, threads = k.share.start(f.index(0), 1), k.share.threads
+        first = piece(start + Index(f, own, limit=threads))
+        loop = f.loop(f.add(own, threads), pieces, threads, registers(first))
         total = folded(e, reductions, loop, first, lambda n: piece(start + Index(f, n, limit=pieces)))
+        total = here.across_threads(reductions, total)
         for r, values in zip(reductions, total, strict=True):
             here.known[r.inst] = r.finish(e, values)
         here.write_rows()
