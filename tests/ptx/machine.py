@@ -33,18 +33,26 @@ class Kernels:
         self.places: dict[str, int] = {}
         self._owned: list[int] = []
         self._codes: dict[str, Code] = {}
-        shared = 0
-        inside = [v for f in self.module.functions.values() for v in f.variables if v.space == "shared"]
-        for variable in (*self.module.variables, *inside):
-            if variable.space == "shared":
-                shared = -(-shared // variable.align) * variable.align
-                self.places[variable.name] = shared
-                shared += variable.size
-            else:
+        functions = self.module.functions.values()
+        called = [v for f in functions if not f.entry for v in f.variables if v.space == "shared"]
+        everybody = [*(v for v in self.module.variables if v.space == "shared"), *called]
+        common = self._shared(everybody, 0)
+        # Of kernels, each has its own.
+        own = ([v for v in f.variables if v.space == "shared"] for f in functions if f.entry)
+        self.shared = max((self._shared(variables, common) for variables in own), default=common)
+        if self.shared > _SHARED_BYTES:
+            raise PtxError(f"{self.shared} bytes of shared memory; a block has {_SHARED_BYTES}")
+        for variable in self.module.variables:
+            if variable.space != "shared":
                 self._global(variable)
-        self.shared = shared
-        if shared > _SHARED_BYTES:
-            raise PtxError(f"{shared} bytes of shared memory; a block has {_SHARED_BYTES}")
+
+    def _shared(self, variables: Sequence[Variable], begin: int) -> int:
+        """Places variables from there on; where they end."""
+        for variable in variables:
+            begin = -(-begin // variable.align) * variable.align
+            self.places[variable.name] = begin
+            begin += variable.size
+        return begin
 
     def _global(self, variable: Variable) -> None:
         address = self.memory.allocate(variable.size)
@@ -81,7 +89,8 @@ class Kernels:
         if len(arguments) != len(function.parameters):
             raise PtxError(f"{name} has {len(function.parameters)} parameters, not {len(arguments)}")
         code = self.ready(name)
-        each = max(1, _MOST_THREADS // threads)
+        own = self.shared + threads * code.local
+        each = max(1, min(_MOST_THREADS // threads, self.memory.room // max(own, 1)))
         try:
             for first in range(0, blocks, each):
                 here = np.arange(first, min(first + each, blocks))

@@ -27,7 +27,7 @@ class Memory:
         first = -self._whole.ctypes.data % 256
         self.bytes = self._whole[first : first + size + room]
         self.base = self.bytes.ctypes.data
-        self.size = size
+        self.size, self.room = size, room
         self._words = {width: self.bytes.view(f"u{width}") for width in (1, 2, 4, 8)}
         self._begins: list[int] = []
         self._ends: list[int] = []

@@ -148,18 +148,23 @@ def _staging(spec: GemmSpec, method: str, extent: int, depth: int, along_k: bool
 
 
 def _cost(spec: GemmSpec, cut: BlockCut) -> float:
-    """Instructions of threads behind each other, where as many are at work as may be."""
+    """Time on a large GPU, in instructions of a thread: of one that waits for nobody, or what all of them ask
+    of multipliers and of local memory, whichever is more; and what comes from the L2.
+    """
     rows, columns, slices = cut.tile.rows, cut.tile.columns, math.ceil(spec.k / cut.depth)
-    step = rows * columns + rows + columns + 4
+    adds, reads = rows * columns, rows + columns
     if cut.method == "warps":
-        step = (rows * columns + SQUARE * (rows + columns)) / 64
+        adds, reads = rows * columns / 64, (rows + columns) / SQUARE
     turns = sum(math.ceil(side.vectors / cut.threads) for side in (cut.lhs, cut.rhs))
     last = 8 * (cut.groups + 2) * math.ceil(cut.rows * cut.columns / cut.threads)
-    work = slices * (cut.depth / cut.groups * step + 8 * turns + 40) + last
+    steps = slices * cut.depth / cut.groups
+    alone = steps * (adds + reads / 2 + 4) + slices * (8 * turns + 40) + last
+    # Of 16 bytes that each thread of a warp reads, local memory gives 128 in the time of four instructions.
+    words = spec.accumulator.itemsize / 4
+    together = steps * max(adds, 4 * reads) * words + slices * 8 * turns + last
     # Lines of a slice that are shorter than what is moved together cost as much.
-    lines = (
-        (side.extent * side.depth // side.minor, side.minor * spec.dtype.itemsize)
-        for side in (cut.lhs, cut.rhs)
-    )
-    moved = cut.units * slices * sum(count * max(_SECTOR, size) for count, size in lines)
-    return max(1.0, cut.units * cut.threads / _BUSY) * work + moved / _L2_BYTES
+    moved = 0
+    for side in (cut.lhs, cut.rhs):
+        line = max(_SECTOR, side.minor * spec.dtype.itemsize)
+        moved += cut.units * slices * side.extent * side.depth // side.minor * line
+    return max(alone, together * cut.units * cut.threads / _BUSY) + moved / _L2_BYTES

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import TypeVar
 
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
 from axla.hlo import Convolution
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.blocks import plan_blocks
+from axla.kernels.dot import DotPlan
 from axla.kernels.kind import HeroKind
-from axla.kernels.plan import KernelTask, Plan, fitting
+from axla.kernels.plan import KernelTask, Phase, Plan, fitting
+from axla.kernels.product import GemmSpec
 from axla.target.machine import Target
+
+At = TypeVar("At")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class ConvolutionPlan(Plan):
     lanes: int
     vectors: int
     singles: int
+    blocks: DotPlan | None = None  # done as a product by blocks of threads
 
     @property
     def vector_axis(self) -> int:
@@ -45,6 +53,10 @@ class ConvolutionPlan(Plan):
         """The kernel's outer index space."""
         tiles = -(-self.vector_axis // (self.vectors * self.lanes))
         return (self.batch, *self.places[:-1], 1 if self.mode == "channels" else self.groups, tiles)
+
+    def laid(self, batch: At, places: Sequence[At], feature: At) -> tuple[At, ...]:
+        """The index of a feature at a place, in the image or the result."""
+        return (batch, feature, *places) if self.mode == "pixels" else (batch, *places, feature)
 
 
 class ConvolutionKind(HeroKind):
@@ -82,8 +94,31 @@ class ConvolutionKind(HeroKind):
             mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
             window.window_dilation, total, lanes, vectors, singles, phases=(),
         )  # fmt: skip
+        blocks = self._by_blocks(found, task.name, target)
+        if blocks is not None:
+            return replace(found, blocks=blocks, phases=blocks.phases)
         cost = max(1, found.single_axis * vectors * lanes * prod(window.size) * inputs // 4)
         return replace(found, phases=(task.phase(prod(found.outer), cost, target.limits),))
+
+    def _by_blocks(self, form: ConvolutionPlan, name: str, target: Target) -> DotPlan | None:
+        """The plan as a product of the image, its places by window and features, and the kernel."""
+        left, right, result = (shape_of(i).dtype for i in (*self.hero.operands, self.hero))
+        places, depth = form.batch * prod(form.places), prod(form.window) * form.inputs
+        known = left is right and not left.is_pred and not (left.is_integer and left.bits < 8)
+        some = min(form.groups, form.outputs, places, depth) > 0
+        if not target.local_bytes or not known or not some or form.mode == "channels":
+            return None
+        if form.mode == "pixels":
+            spec = GemmSpec(left, result, form.groups, form.outputs, places, depth, True)
+            cut = plan_blocks(spec, target)
+            cut = replace(cut, rhs=replace(cut.rhs, lanes=1))
+        else:
+            spec = GemmSpec(left, result, form.groups, places, form.outputs, depth)
+            cut = plan_blocks(spec, target)
+            if form.inputs % cut.lhs.lanes:  # a vector would go beyond a place in the window
+                cut = replace(cut, lhs=replace(cut.lhs, lanes=1))
+        phase = Phase(name, cut.units, 1, cut.units > 1, cut.threads)
+        return DotPlan(self.hero.name, spec, cut, phases=(phase,))
 
 
 def accumulator(dtype: DType) -> DType:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from axla.codegen.array import Array
+from axla.codegen.emit import image
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Group, Value
@@ -31,7 +32,10 @@ Places = tuple[AnyIndex, ...]
 
 def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
     """Writes the kernel of a `ConvolutionPlan`."""
-    _Convolution(k, plan).emit()
+    if plan.blocks is not None:
+        image.emit(k, plan)
+    else:
+        _Convolution(k, plan).emit()
 
 
 class _Convolution:
@@ -95,12 +99,9 @@ class _Convolution:
 
         sums = self.accumulate((zero,) * len(places), step)
         for total, (_, vector, single) in zip(sums, places, strict=True):
-            at = self.laid([*self.rows, self.last(vector, single)], self.output(vector, single))
+            spatial = [*self.rows, self.last(vector, single)]
+            at = form.laid(self.batch, spatial, self.output(vector, single))
             self.out.store(at, values.convert(total, self.out.dtype))
-
-    def laid(self, places: Sequence[AnyIndex], feature: AnyIndex) -> Places:
-        """The index of a feature at a place, in the image or the result."""
-        return (self.batch, feature, *places) if self.pixels else (self.batch, *places, feature)
 
     def last(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
         """The place of the result in the last spatial dimension."""
@@ -120,7 +121,8 @@ class _Convolution:
         form, last, (*window, feature) = self.form, self.last(vector, single), at
         steps = zip([*self.rows, last], form.stride, window, form.dilation, strict=True)
         channel = vector if self.channels else self.group * form.inputs + feature
-        return self.load(self.lhs, self.laid([r * s + w * d for r, s, w, d in steps], channel))
+        places = [r * s + w * d for r, s, w, d in steps]
+        return self.load(self.lhs, form.laid(self.batch, places, channel))
 
     def load(self, array: Array, index: Places) -> Value:
         return self.k.values.convert(array.load(index, self.form.lanes), self.form.accumulator)

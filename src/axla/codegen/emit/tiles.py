@@ -30,6 +30,36 @@ Sum = tuple[int, Ssa, Ssa, Value]
 """Finished sums of a thread: the part of the tile that they are in, row and first column there, lanes."""
 
 
+class Operand:
+    """A matrix in memory: where an element lies is the sum of what its k and its row of lhs, or its column of
+    rhs, say.
+    """
+
+    start: Ssa
+
+    def across(self, x: Ssa) -> Ssa:
+        """What a row, or column, adds."""
+        raise NotImplementedError
+
+    def along(self, k: Ssa) -> Ssa:
+        """What k adds."""
+        raise NotImplementedError
+
+
+class Dense(Operand):
+    """One with equal distances; `along_k`: neighbours in k are neighbours."""
+
+    def __init__(self, matrix: Matrix, *, along_k: bool):
+        self.start, self._f = matrix.start, matrix.sums.f
+        self._strides = (matrix.stride, 1) if along_k else (1, matrix.stride)
+
+    def across(self, x: Ssa) -> Ssa:
+        return self._f.mul(x, self._strides[0])
+
+    def along(self, k: Ssa) -> Ssa:
+        return self._f.mul(k, self._strides[1])
+
+
 @dataclass(frozen=True)
 class _Slot:
     """A vector of an operand's slice that a thread brings: where it begins in the operand if the slice does
@@ -47,9 +77,11 @@ class Side:
     `first`: the row of lhs, or the column of rhs, at which the block begins, of `total`.
     """
 
-    def __init__(self, product: Blocks, matrix: Matrix, staging: Staging, first: Ssa, total: int, base: int):
+    def __init__(
+        self, product: Blocks, operand: Operand, staging: Staging, first: Ssa, total: int, base: int
+    ):
         self.product, self.f, self.values = product, product.f, product.values
-        self.matrix, self.staging, self.base = matrix, staging, base
+        self.operand, self.staging, self.base = operand, staging, base
         self.first, self.total = first, total
         self.slots = [self._slot(n) for n in range(-(-staging.vectors // product.cut.threads))]
 
@@ -64,8 +96,7 @@ class Side:
         at = f.add(self.first, x)
         if self.total % staging.extent:  # beyond the edge stands something else, whose sums nobody reads
             at = f.smin(at, self.total - (1 if staging.along_k else staging.lanes))
-        start = f.mul(at, self.matrix.stride) if staging.along_k else at
-        return _Slot(start, k, self.product.placed(staging, x, k))
+        return _Slot(self.operand.across(at), k, self.product.placed(staging, x, k))
 
     def load(self, first: Ssa) -> list[Value]:
         """This thread's part of the slice that begins at `first` of k; zeros behind the last k."""
@@ -77,8 +108,8 @@ class Side:
             inside = f.icmp("slt", k, spec.k)
             cut = spec.k % self.product.cut.depth != 0
             k = f.smin(k, spec.k - step) if cut else k
-            index = f.add(slot.start, k if self.staging.along_k else f.mul(k, self.matrix.stride))
-            value = self.product.fetch(self.matrix.start, index, self.staging.lanes)
+            index = f.add(slot.start, self.operand.along(k))
+            value = self.product.fetch(self.operand.start, index, self.staging.lanes)
             if cut:
                 zero = values.constant(value.dtype, 0, value.lanes)
                 value = values.select(Value(PRED, 1, (inside,)), value, zero)
@@ -151,12 +182,17 @@ class Blocks(Product):
             rest = f.udiv(unit, stripes)
             col = f.mul(f.urem(rest, panels), cut.columns)
             batch = f.udiv(rest, panels)
-            lhs, rhs = self.matrices(batch)
+            lhs, rhs = self.operands(batch)
             sides = [
                 Side(self, lhs, cut.lhs, row, spec.m, 0),
                 Side(self, rhs, cut.rhs, col, spec.n, cut.lhs.bytes),
             ]
             self._finish(self._accumulate(sides), batch, row, col)
+
+    def operands(self, batch: Ssa) -> tuple[Operand, Operand]:
+        """Of one product of the batch."""
+        lhs, rhs = self.matrices(batch)
+        return Dense(lhs, along_k=self.cut.lhs.along_k), Dense(rhs, along_k=self.cut.rhs.along_k)
 
     def _accumulate(self, sides: Sequence[Side]) -> Sequence[Value]:
         """The sums over all slices."""

@@ -1,0 +1,91 @@
+"""Convolution as a matrix product by blocks of threads: the matrix of the image is never written.
+
+Its rows are the places of the result (batch, then spatial dimensions), its columns are k: places in the
+window, then input features. An element's address is computed when it is brought to local memory. The
+convolution has one of the forms of the pass `convolution-canonicalize`, so that all of them are inside of the
+image. Groups are the batch of the product; with features before places (`pixels`) the image is its right
+operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from axla.codegen.array import element_address
+from axla.codegen.emit.product import Matrix
+from axla.codegen.emit.tiles import Blocks, Dense, Operand, Threads, Warps
+from axla.codegen.function import Function, Ssa
+from axla.codegen.index import AnyIndex, Index, delinearize, linear
+from axla.codegen.kernel import KernelWriter
+from axla.codegen.value import Value
+from axla.kernels.convolution import ConvolutionPlan
+
+
+def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
+    """Writes the kernel of a plan that has a product."""
+    assert plan.blocks is not None
+    (_ByThreads if plan.blocks.cut.method == "threads" else _ByWarps)(k, plan).emit()
+
+
+class _Image(Operand):
+    """The image of a group, of these dimensions, as a matrix."""
+
+    def __init__(self, f: Function, form: ConvolutionPlan, start: Ssa, dims: Sequence[int], group: Index):
+        self.f, self.form, self.start, self.dims = f, form, start, dims
+        self.first = group * form.inputs
+
+    def across(self, x: Ssa) -> Ssa:
+        form = self.form
+        batch, *places = _split(self.f, x, (form.batch, *form.places))
+        steps = [place * step for place, step in zip(places, form.stride, strict=True)]
+        return self._offset(form.laid(batch, steps, self.first))
+
+    def along(self, k: Ssa) -> Ssa:
+        form = self.form
+        *window, feature = _split(self.f, k, (*form.window, form.inputs))
+        steps = [place * step for place, step in zip(window, form.dilation, strict=True)]
+        return self._offset(form.laid(0, steps, feature))
+
+    def _offset(self, index: Sequence[AnyIndex]) -> Ssa:
+        found = linear(index, self.dims)
+        return self.f.index(found) if isinstance(found, int) else found.base
+
+
+def _split(f: Function, at: Ssa, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
+    return delinearize(Index(f, at, limit=prod(sizes)), sizes)
+
+
+class _Convolution(Blocks):
+    """What a convolution's product has for itself: where operands and results lie."""
+
+    def __init__(self, k: KernelWriter, plan: ConvolutionPlan):
+        assert plan.blocks is not None
+        super().__init__(k, plan.blocks)
+        self.form = plan
+
+    def operands(self, batch: Ssa) -> tuple[Operand, Operand]:
+        form, f = self.form, self.f
+        image, kernel = self.k.inputs
+        first = element_address(f, kernel.pointer, kernel.dtype, f.mul(batch, form.outputs))
+        weights = Dense(Matrix(self, first, form.groups * form.outputs), along_k=False)
+        pixels = _Image(f, form, image.pointer, image.dims, Index(f, batch, limit=form.groups))
+        return (weights, pixels) if form.mode == "pixels" else (pixels, weights)
+
+    def give(self, total: Value, batch: Ssa, row: Ssa | int, col: Ssa | int) -> None:
+        form, f, out = self.form, self.f, self.k.outputs[0]
+        at, feature = (f.index(x) if isinstance(x, int) else x for x in (row, col))
+        if form.mode == "pixels":
+            at, feature = feature, at
+        number, *places = _split(f, at, (form.batch, *form.places))
+        first = Index(f, batch, limit=form.groups) * form.outputs
+        index = form.laid(number, places, first + Index(f, feature, limit=form.outputs))
+        out.store(index, self.values.convert(total, out.dtype))
+
+
+class _ByThreads(_Convolution, Threads):
+    pass
+
+
+class _ByWarps(_Convolution, Warps):
+    pass
