@@ -72,6 +72,7 @@ class Memory:
 
     def begin(self, blocks: int, threads: int, shared: int, local: int) -> None:
         """Makes shared memory for blocks and local memory for threads, for a launch."""
+        shared, local = (-(-size // 16) * 16 for size in (shared, local))  # each begins where 16 bytes do
         first = self.size
         second = first + blocks * shared
         if second + blocks * threads * local > len(self.bytes):

@@ -196,13 +196,28 @@ def _same_function(a: Instruction, b: Instruction) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class TopKPlan(Plan):
-    """The `k` first of each of `lines` lines of `length` elements, `per_piece` lines for each heap."""
+    """The `k` first of each of `lines` lines of `length` elements, `per_piece` lines for each heap.
+
+    Where blocks of threads select, each has room for `tile` candidates in local memory; a line has `pieces`,
+    from which the first phase selects; the second does from what they give.
+    """
 
     lines: int
     length: int
     k: int
     largest: bool
     per_piece: int
+    tile: int = 0
+    pieces: int = 1
+
+    @property
+    def best(self) -> int:
+        """Places for the best candidates: the power of two from k on."""
+        return 1 << (self.k - 1).bit_length()
+
+    @property
+    def piece(self) -> int:
+        return -(-self.length // self.pieces)
 
 
 class TopKKind(HeroKind):
@@ -219,6 +234,17 @@ class TopKKind(HeroKind):
     def plan(self, task: KernelTask, target: Target) -> TopKPlan:
         op, shape = op_of(self.hero, TopK), shape_of(self.hero.operands[0])
         lines, length = prod(shape.dims[:-1]), shape.dims[-1]
+        tile = min(LOCAL_BYTES // 8, 2 << (length - 1).bit_length()) if length else 0
+        if target.threads > 1 and lines and 0 < 2 * op.k <= tile:
+            # Behind the best there is room for what all threads add at once.
+            threads = fitting(target.threads, min(tile // 4, length))
+            pieces = max(1, min(target.limits.parts // lines, length // (32 * threads), length // (8 * op.k)))
+            first = (Phase(f"{task.name}_pieces", lines * pieces, 1, True, threads),) * (pieces > 1)
+            phases = (*first, Phase(task.name, lines, 1, lines > 1, threads))
+            scratch = lines * pieces * op.k * 8 * (pieces > 1)
+            return TopKPlan(
+                lines, length, op.k, op.largest, 1, tile, pieces, phases=phases, scratch_bytes=scratch
+            )
         per = lines_per_piece(lines, length // 2 + 60 * op.k, target.limits)
         pieces = -(-lines // per) if op.k else 0
         phases = (Phase(task.name, pieces, 1, pieces > 1),)

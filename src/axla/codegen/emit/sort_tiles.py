@@ -109,12 +109,7 @@ class TileSort:
             return f.binary("and", f.icmp("slt", f.urem(slot, row), count), there)
 
         self.fill(place, lambda at: at)
-        with f.while_loop([f.index(2)]) as runs:
-            (width,) = runs.carried
-            runs.test(f.icmp("sle", width, row))
-            # The first step compares the runs from both ends.
-            self.halved(f.udiv(width, 2), f.sub(width, 1), real)
-            runs.yield_([f.add(width, width)])
+        sort_network(self.k, plan.tile, row, lambda low, high: self.exchange(low, high, real))
         self.write(place, place, real)
 
     def merged(self) -> None:
@@ -141,7 +136,8 @@ class TileSort:
             return f.select(f.icmp("slt", at, here), at, turned)
 
         self.fill(place, bitonic)
-        self.halved(f.index(plan.tile // 2), f.index(plan.tile // 2), real)
+        half = f.index(plan.tile // 2)
+        halves(self.k, plan.tile, half, half, lambda low, high: self.exchange(low, high, real))
         self.write(place, lambda at: self.address(line, f.add(first, at)), real)
 
     def runs(self, line: Ssa, first: Ssa) -> list[Ssa]:
@@ -151,16 +147,16 @@ class TileSort:
         begin = f.mul(f.udiv(first, 2 * width), 2 * width)
         middle = f.smin(f.add(begin, width), plan.length)
         end = f.smin(f.add(middle, width), plan.length)
-        with f.while_loop([f.index(width), begin, middle, middle, end]) as halves:
-            half, a, b, c, d = halves.carried
-            halves.test(f.icmp("sge", half, plan.tile))
+        with f.while_loop([f.index(width), begin, middle, middle, end]) as cuts:
+            half, a, b, c, d = cuts.carried
+            cuts.test(f.icmp("sge", half, plan.tile))
             wanted = f.smin(half, f.add(f.sub(b, a), f.sub(d, c)))
             taken = self.taken(line, a, b, c, d, wanted)
             x, y = f.add(a, taken), f.add(c, f.sub(wanted, taken))
             upper = f.icmp("ne", f.binary("and", first, half), 0)
             ends = (x, b, y, d), (a, x, c, y)
-            halves.yield_([f.udiv(half, 2), *(f.select(upper, p, q) for p, q in zip(*ends, strict=True))])
-        return halves.results[1:]
+            cuts.yield_([f.udiv(half, 2), *(f.select(upper, p, q) for p, q in zip(*ends, strict=True))])
+        return cuts.results[1:]
 
     def taken(self, line: Ssa, a: Ssa, b: Ssa, c: Ssa, d: Ssa, wanted: Ssa) -> Ssa:
         """How many of the first `wanted` elements of the merged runs [a, b) and [c, d) are of the first."""
@@ -187,20 +183,6 @@ class TileSort:
             self.put(at, slot(at))
         self.k.share.barrier()
 
-    def halved(self, distance: Ssa, mask: Ssa, real: Place) -> None:
-        """Compares places whose numbers differ in the bits of `mask`, then those at half the distance, ..."""
-        f = self.f
-        with f.while_loop([distance, mask]) as steps:
-            distance, mask = steps.carried
-            steps.test(f.icmp("sgt", distance, 0))
-            with self.k.walk(f.index(0), f.index(self.plan.tile // 2), 1) as loop:
-                pair = loop.index
-                low = f.sub(f.add(pair, pair), f.binary("and", pair, f.sub(distance, 1)))
-                self.exchange(low, f.binary("xor", low, mask), real)
-            self.k.share.barrier()
-            half = f.udiv(distance, 2)
-            steps.yield_([half, half])
-
     def exchange(self, low: Ssa, high: Ssa, real: Place) -> None:
         """Puts the element that comes first at the lower of two places."""
         f = self.f
@@ -222,3 +204,33 @@ class TileSort:
 def _key_type(dtype: DType) -> DType:
     """Unsigned integers in the order of the values, as `ordered_bits` gives them."""
     return BY_NAME[f"u{dtype.bits if dtype.is_float else max(8, dtype.bits)}"]
+
+
+Exchange = Callable[[Ssa, Ssa], None]
+"""Puts what comes first of two places at the lower one."""
+
+
+def sort_network(k: KernelWriter, tile: int, row: int, exchange: Exchange) -> None:
+    """Sorts each `row` of places of a tile, a power of two, by all threads of a step."""
+    f = k.f
+    with f.while_loop([f.index(2)]) as runs:
+        (width,) = runs.carried
+        runs.test(f.icmp("sle", width, row))
+        # The first step compares the runs from both ends.
+        halves(k, tile, f.udiv(width, 2), f.sub(width, 1), exchange)
+        runs.yield_([f.add(width, width)])
+
+
+def halves(k: KernelWriter, tile: int, distance: Ssa, mask: Ssa, exchange: Exchange) -> None:
+    """Compares places whose numbers differ in the bits of `mask`, then those at half the distance, ..."""
+    f = k.f
+    with f.while_loop([distance, mask]) as steps:
+        distance, mask = steps.carried
+        steps.test(f.icmp("sgt", distance, 0))
+        with k.walk(f.index(0), f.index(tile // 2), 1) as loop:
+            pair = loop.index
+            low = f.sub(f.add(pair, pair), f.binary("and", pair, f.sub(distance, 1)))
+            exchange(low, f.binary("xor", low, mask))
+        k.share.barrier()
+        half = f.udiv(distance, 2)
+        steps.yield_([half, half])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from axla.codegen.array import Array
 from axla.codegen.emit.order import ordered_bits
+from axla.codegen.emit.sort_tiles import sort_network
 from axla.codegen.function import Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
@@ -19,7 +20,9 @@ from axla.kernels.sort import TopKPlan
 
 def emit(k: KernelWriter, plan: TopKPlan) -> None:
     """Writes the kernel of a `TopKPlan`."""
-    if plan.lines and plan.k:
+    if plan.tile:
+        _Together(k, plan).together()
+    elif plan.lines and plan.k:
         _Selection(k, plan).emit(plan.per_piece)
 
 
@@ -148,3 +151,99 @@ class _Selection:
             source = f.add(self.base, values.to_index(position))
             elements.store((here,), self.elements.load((Index(f, source),), 1))
             places.store((here,), values.bitcast_convert(position, S32))
+
+
+class _Together(_Selection):
+    """Writes a phase in which the threads of a block select.
+
+    Candidates that are better than the worst of the best so far are gathered behind the best, in any order,
+    until there is no room: then all are sorted, the best first. No two are equal, so the order in which they
+    came does not matter.
+    """
+
+    def __init__(self, k: KernelWriter, plan: TopKPlan):
+        super().__init__(k, plan)
+        self.plan, self.threads = plan, k.share.threads
+        self.heap, self.used = k.share.local(8 * plan.tile), k.share.local(4)
+        self.gathers = k.phase == 1  # what the pieces have given
+        self.gives = plan.pieces > 1 and not k.phase  # to scratch memory
+
+    def together(self) -> None:
+        f, plan = self.f, self.plan
+        block = self.kernel.share.begin
+        begin, line, end = f.index(0), block, f.index(plan.length)
+        if self.gathers:
+            end = f.index(plan.pieces * plan.k)
+            self.base = f.mul(block, end)
+        else:
+            if self.gives:
+                line = f.udiv(block, plan.pieces)
+                begin = f.mul(f.urem(block, plan.pieces), plan.piece)
+                end = f.smin(f.add(begin, plan.piece), plan.length)
+            self.base = f.mul(line, plan.length)
+        self.cleared(f.index(0), f.index(plan.best))
+        with f.loop(begin, end, self.threads) as loop:
+            self.gather(loop.index, end)
+            count = self.gathered()
+            with f.if_(f.icmp("sgt", count, plan.tile - self.threads)):
+                self.sort(count)
+        self.sort(self.gathered())
+        self.give(block)
+
+    def cleared(self, low: Ssa, high: Ssa) -> None:
+        """No candidates in places [low, high); all places behind the best are free."""
+        f = self.f
+        with self.kernel.walk(low, high, 1) as loop:
+            self.put(loop.index, f.const("i64", 0))
+        with self.kernel.share.once():
+            f.store(f.const("i32", self.plan.best), self.used, 4)
+        self.kernel.share.barrier()
+
+    def gather(self, first: Ssa, end: Ssa) -> None:
+        """Adds the candidates among the elements from `first` on, one of each thread."""
+        f = self.f
+        worst = self.at(f.index(self.plan.k - 1))
+        with self.kernel.walk(first, f.smin(f.add(first, self.threads), end), 1) as loop:
+            if self.gathers:
+                place = f.gep("i64", self.kernel.scratch(), f.add(self.base, loop.index))
+                candidate = f.load("i64", place, 8)
+            else:
+                candidate = self.candidate(loop.index)
+            with f.if_(f.icmp("ugt", candidate, worst)):
+                one = f.const("i32", 1)
+                add = f'atomicrmw add {self.used!r}, {one!r} syncscope("device") monotonic'
+                self.put(f.cast("zext", f.effect("i32", add), f.module.index_type), candidate)
+        self.kernel.share.barrier()
+
+    def gathered(self) -> Ssa:
+        """How many places are taken; nobody takes another one, or frees them, before all know it."""
+        count = self.f.load("i32", self.used, 4)
+        self.kernel.share.barrier()
+        return self.f.cast("zext", count, self.f.module.index_type)
+
+    def sort(self, count: Ssa) -> None:
+        """Sorts the candidates, of which there are `count`, the best first."""
+        self.cleared(count, self.f.index(self.plan.tile))
+        sort_network(self.kernel, self.plan.tile, self.plan.tile, self.exchange)
+
+    def exchange(self, low: Ssa, high: Ssa) -> None:
+        f = self.f
+        a, b = self.at(low), self.at(high)
+        better = f.icmp("ugt", b, a)
+        self.put(low, f.select(better, b, a))
+        self.put(high, f.select(better, a, b))
+
+    def give(self, block: Ssa) -> None:
+        """Writes the best: of a piece, or as results."""
+        f, values, count = self.f, self.values, self.count
+        elements, places = (self.flat(o, count) for o in self.kernel.outputs)
+        with self.kernel.walk(f.index(0), f.index(count), 1) as loop:
+            best, here = self.at(loop.index), f.add(f.mul(block, count), loop.index)
+            if self.gives:
+                f.store(best, f.gep("i64", self.kernel.scratch(), here), 8)
+            else:
+                position = values.unary("not", Value(U32, 1, (f.cast("trunc", best, "i32"),)))
+                base = f.mul(block, self.length)
+                source = Index(f, f.add(base, values.to_index(position)))
+                elements.store((Index(f, here),), self.elements.load((source,), 1))
+                places.store((Index(f, here),), values.bitcast_convert(position, S32))

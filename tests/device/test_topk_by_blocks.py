@@ -1,0 +1,51 @@
+"""Selections by blocks of threads, as PTX and as work-groups of OpenCL, against the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from devices_of_blocks import same
+
+CASES = [  # type, dims, k, largest: one line and several, in pieces, of ascending numbers
+    ("f32", (3, 500), 7, True),
+    ("s32", (2, 3, 70), 1, False),
+    ("u8", (2, 3000), 100, True),
+    ("f16", (5000,), 33, False),
+    ("f32", (40000,), 9, True),
+    ("pred", (300, 20), 2, True),
+    ("f32", (0, 16), 2, True),
+]
+TYPES = {"f32": np.float32, "s32": np.int32, "u8": np.uint8, "f16": np.float16}
+
+
+def topk_text(kind, dims, k, largest) -> str:
+    size, result = (",".join(map(str, d)) for d in (dims, (*dims[:-1], k)))
+    return f"""HloModule topk
+ENTRY main {{
+  x = {kind}[{size}] parameter(0)
+  ROOT y = ({kind}[{result}], s32[{result}]) topk(x), k={k}, largest={str(largest).lower()}
+}}"""
+
+
+def drawn(kind, dims) -> np.ndarray:
+    """Few different numbers, NaN and zeros of both signs."""
+    x = np.round(np.random.default_rng(0).standard_normal(dims) * 60)
+    if kind == "pred":
+        return x > 0
+    x = (np.abs(x) if kind == "u8" else x).astype(TYPES[kind])
+    if x.dtype.kind == "f":
+        x.reshape(-1)[::7] = np.nan
+        x.reshape(-1)[3::11] *= -0.0
+    return x
+
+
+@pytest.mark.parametrize(("kind", "dims", "k", "largest"), CASES)
+def test_selects_as_the_interpreter(client, kind, dims, k, largest):
+    same(client, topk_text(kind, dims, k, largest), [drawn(kind, dims)])
+
+
+@pytest.mark.parametrize("step", [-1, 1])
+def test_ordered_lines(client, step):
+    """All of a line comes before what is best so far, or nothing does."""
+    x = np.arange(6000, dtype=np.float32)[::step].copy().reshape(2, 3000)
+    same(client, topk_text("f32", x.shape, 9, True), [x])
