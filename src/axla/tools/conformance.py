@@ -72,9 +72,12 @@ def alone() -> list[tuple[str, DType]]:
 def outcomes(backend: str, of: Iterable[tuple[str, DType]]) -> Iterator[Case]:
     """What comes of cases on a backend. An op that does not take a type is no case."""
     axla.register_custom_call("sample", lambda x, number: x)  # the target of custom-call's sample
-    for opcode, dtype in of:
-        if modules_of(opcode, dtype):
-            yield Case(level_of(opcode), opcode, dtype.name, *_outcome(backend, opcode, dtype))
+    try:
+        for opcode, dtype in of:
+            if modules_of(opcode, dtype):
+                yield Case(level_of(opcode), opcode, dtype.name, *_outcome(backend, opcode, dtype))
+    finally:
+        axla.unregister_custom_call("sample")
 
 
 def _outcome(backend: str, opcode: str, dtype: DType) -> tuple[str, str]:
