@@ -18,18 +18,25 @@ import pytest
 import axla.hlo  # noqa: F401  (declares the ops)
 from axla.api import parse
 from axla.codegen.host import host_target, one_lane_target
-from axla.comparison import check
+from axla.comparison import check, compare
+from axla.core.dtypes import ALL, F32, S32
 from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import Shape
 from axla.cpu.compiler import llvm_modules
+from axla.device.compiler import kernels_text, program_for, reasons
 from axla.interpreter import evaluate
 from axla.interpreter.evaluate import REGIONS
 from axla.ir.op import OPS, Op, declared
 from axla.ir.verify import verify
 from axla.lowering.pipeline import compile_program
 from axla.passes.expand import dynamic_rules
+from axla.program.program import all_steps
+from axla.program.steps import CustomCallStep
 from axla.stablehlo import export_text
+from axla.target.nvptx import nvptx_target
+from axla.target.spirv import spirv_target
 from axla.text import parse_hlo
+from axla.tools.samples import NOTHING_TO_COMPARE, fed, modules_of, run_fed
 from sample_modules import ENDS, sample_arguments, sample_cases, sample_module
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
@@ -39,11 +46,19 @@ from docs_lib.examples import Example, lifted  # noqa: E402
 LOADED = [declared(opcode) for opcode in os.environ.get("LEDGER_OPS", "").split(",") if opcode]
 
 TARGETS = {"cpu": host_target, "one-lane": one_lane_target}
+DEVICES = {"opencl": spirv_target, "cuda": nvptx_target}
 
 # Ops whose samples are not compiled, with what the refusal says.
 NOT_LOWERED = {
     "custom-call": "no such target is registered",
     "recv": "nothing is sent on its channel",
+}
+
+# Ops whose steps the host does for a device, with the reason.
+ON_THE_HOST = {
+    "custom-call": "its target is a function of the host",
+    "infeed": "the queue that it takes from is the host's",
+    "outfeed": "the queue that it fills is the host's",
 }
 
 # Ops that no operation of StableHLO stands for, with the reason.
@@ -94,6 +109,7 @@ MISSING = {
     "evaluation": "it needs a method evaluate, an entry of interpreter REGIONS, or a reason in NOT_EVALUATED",
     "lowering": "it needs an element generator (codegen/element.py), an expander (passes/expand), its own "
     "method element, expand or source, or a reason in NOT_LOWERED",
+    "kernels": "what devices do not run needs a reason in ON_THE_HOST",
     "StableHLO": "it needs a record in stablehlo/operations.py, or a reason in NOT_IN_STABLEHLO",
     "example": "it needs a text: docs/examples/OPCODE.hlo, or OPCODE.hlo beside the module of a package",
 }
@@ -188,6 +204,46 @@ def test_is_lowered_or_says_why(opcode, backend):
                 assert llvm_modules(compile_program(module, target), target)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("opcode", ALONE)
+def test_has_kernels_for_devices_or_says_why(opcode, device):
+    """As far as the text that LLVM gets."""
+    target = DEVICES[device]()
+    for op, shapes in OPS[opcode].samples():
+        if opcode in NOT_LOWERED:
+            continue  # (its refusal is that of the CPU, tested above)
+        with asked_for("kernels", opcode):
+            program, _ = program_for(sample_module(op, shapes), target)
+            assert "define" in kernels_text(program, target) or not program.kernels
+        there = any(isinstance(step, CustomCallStep) for step in all_steps(program))
+        assert there == (opcode in ON_THE_HOST), MISSING["kernels"]
+        assert not reasons(program, target)
+
+
+@pytest.mark.opencl
+@pytest.mark.skipif("__import__('opencl_device').why_no_device()", reason="no OpenCL device")
+@pytest.mark.parametrize("opcode", sorted(OPS))
+def test_runs_on_opencl_or_says_why(opcode):
+    """A sample gives what the interpreter gives; no kernel is left to the host."""
+    module, inputs = first_sample(opcode)
+    program = axla.compile(module, backend="opencl", replicas="first")
+    assert not program.host_steps, MISSING["kernels"]
+    with fed(module):
+        found = program.execute(list(inputs))
+    wanted = run_fed(module, inputs, "interpreter")
+    if opcode not in NOTHING_TO_COMPARE:
+        compare(module, found, wanted, "opencl", "interpreter").raise_if_different()
+
+
+def first_sample(opcode):
+    """The first sample of an op, with inputs, of f32 where it takes that."""
+    axla.register_custom_call("sample", lambda x, number: x)  # the target of custom-call's sample
+    for dtype in (F32, S32, *ALL):
+        if modules := modules_of(opcode, dtype):
+            return modules[0]
+    raise AssertionError(f"{opcode} has no sample of any type")
+
+
 @pytest.mark.parametrize("opcode", ALONE)
 def test_goes_through_stablehlo_or_says_why(opcode):
     """What comes back takes the same arguments and gives the same arrays."""
@@ -237,7 +293,7 @@ def ends_of(module):
 
 
 def test_the_tables_name_ops():
-    assert {*NOT_LOWERED, *NOT_IN_STABLEHLO} <= set(OPS)
+    assert {*NOT_LOWERED, *ON_THE_HOST, *NOT_IN_STABLEHLO} <= set(OPS)
 
 
 @pytest.mark.parametrize("opcode", sorted(OPS))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from devices_of_blocks import same
 
 import axla
+from opencl_device import needs_opencl
 
 LESS = "ROOT c = pred[] compare(a0, b0), direction=LT"
 LEAST_FIRST = "ROOT c = pred[] compare(a0, b0), direction=LE"
@@ -88,3 +91,15 @@ def test_a_comparator_that_orders_nothing_loses_nothing(client):
     )
     np.testing.assert_array_equal(np.sort(places), np.arange(5000))
     np.testing.assert_array_equal(values, x[places])
+
+
+@pytest.mark.parametrize("groups", [pytest.param(None, marks=needs_opencl)], indirect=True)
+def test_f64_is_sorted_on_the_host_where_the_device_has_none(groups, monkeypatch):
+    """A plan for blocks of threads becomes one for the host; the report says so."""
+    driver = groups.compile(axla.parse(sort_text(("f32",), LESS, (5,), 0))).driver
+    monkeypatch.setattr(driver, "target", replace(driver.target, has_double=False))
+    x = np.random.default_rng(8).standard_normal((3, 2500))
+    program = groups.compile(axla.parse(sort_text(("f64",), LESS, x.shape, 1)))
+    assert set(program.host_steps.values()) == {"it computes with f64, which the device has not"}
+    assert "in host[" in program.as_text("program")
+    np.testing.assert_array_equal(np.asarray(program.execute([x])[0]), np.sort(x))
