@@ -235,6 +235,99 @@ def test_ctrl_c_stops_the_part_of_the_host(client):
     assert program.cancel() == 0
 
 
+# Other devices than the first.
+
+
+def test_a_program_for_the_second_device(client):
+    program = client.compile(axla.parse(DOUBLE), device_assignment=[[1]])
+    assert [device.id for device in program.devices] == [1]
+    assert program.driver is client.backend.driver(1) is not client.backend.driver(0)
+    y = program(X)
+    assert y.device == 1 and y.memory("y").driver is program.driver and y.tolist() == TWO_X
+    assert program(client.device_put(X)).tolist() == TWO_X
+    loaded = client.load(program.serialize())
+    assert loaded.driver is program.driver and loaded(y).device == 1
+    with pytest.raises(axla.InvalidArgument, match="needs devices 0 to 2"):
+        client.compile(axla.parse(DOUBLE), device_assignment=[[2]])
+
+
+# Runs whose host part is long: a function that the test holds.
+
+HELD = """
+HloModule held, input_output_alias={ {}: (0, {}, may-alias) }
+ENTRY e {
+  x = f32[64] parameter(0)
+  y = f32[64] negate(x)
+  c = f32[64] custom-call(y), custom_call_target="test_opencl_held"
+  ROOT z = f32[64] negate(c)
+}"""
+
+
+@pytest.fixture
+def held():
+    """An event that programs wait for, and what they do then."""
+    go, acts = threading.Event(), []
+
+    def wait(x):
+        go.wait(10)
+        for act in acts:
+            act()
+        return x.copy()
+
+    axla.register_custom_call("test_opencl_held", wait)
+    go.acts = acts
+    yield go
+    go.set()
+
+
+def test_runs_that_the_host_takes_part_in_return_at_once(client, double, held):
+    program, x = client.compile(axla.parse(HELD)), client.device_put(X)
+    (y,) = program.execute([x], asynchronous=True)
+    (z,) = double.execute([y], asynchronous=True)
+    assert x.is_deleted and not y.is_ready() and not z.is_ready()
+    with pytest.raises(axla.DeadlineExceeded, match="held on .* has not ended"):
+        y.block_until_ready(timeout=0.01)
+    held.set()
+    assert z.tolist() == TWO_X and y.tolist() == X.tolist() and double(y).tolist() == TWO_X
+
+
+def test_a_function_may_run_programs_of_its_device(client, double, held):
+    found = []
+    held.acts.append(lambda: found.append(double(X).tolist()))
+    (y,) = client.compile(axla.parse(HELD)).execute([X], asynchronous=True)
+    held.set()
+    assert y.tolist() == X.tolist() and found == [TWO_X]
+
+
+def test_an_error_of_the_host_is_that_of_all_results(client, double, held):
+    def fail():
+        raise ValueError("nothing today")
+
+    held.acts.append(fail)
+    (y,) = client.compile(axla.parse(HELD)).execute([X], asynchronous=True)
+    (z,) = double.execute([y], asynchronous=True)
+    held.set()
+    for array in (z, y):
+        with pytest.raises(axla.AxlaError, match="nothing today"):
+            array.tolist()
+    assert double(X).tolist() == TWO_X
+
+
+@pytest.mark.parametrize("how", ["cancel", "deadline"])
+def test_runs_are_stopped_before_their_turn(client, double, held, how):
+    program = client.compile(axla.parse(HELD))
+    (first,) = program.execute([X], asynchronous=True)
+    (second,) = program.execute([X], asynchronous=True, deadline=0.01 if how == "deadline" else None)
+    if how == "cancel":
+        assert program.cancel() == 2
+    with pytest.raises(axla.Cancelled if how == "cancel" else axla.DeadlineExceeded):
+        second.block_until_ready()
+    held.set()
+    assert double(X).tolist() == TWO_X
+    if how == "deadline":
+        assert first.tolist() == X.tolist()
+
+
 # Failures: a driver that gives an error at any call.
 
 

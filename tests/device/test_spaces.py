@@ -61,3 +61,42 @@ def test_results_over_operands_are_so_on_the_host():
     (step,) = [step for step in steps if isinstance(step, KernelStep)]
     for output, number in program.kernels[0].in_place:
         assert step.results[output].place == step.operands[number].place
+
+
+COUNTED = """
+HloModule counted
+body { t = (s32[], f32[512], s32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f32[512] get-tuple-element(t), index=1
+  n = s32[] get-tuple-element(t), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[512] add(x, x)
+  ROOT r = (s32[], f32[512], s32[]) tuple(j, y, n) }
+cond { t = (s32[], f32[512], s32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] get-tuple-element(t), index=2
+  ROOT c = pred[] compare(i, n), direction=LT }
+outer_body { t = (s32[], f32[512], s32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f32[512] get-tuple-element(t), index=1
+  n = s32[] get-tuple-element(t), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  zero = s32[] constant(0)
+  u = (s32[], f32[512], s32[]) tuple(zero, x, n)
+  w = (s32[], f32[512], s32[]) while(u), condition=cond, body=body
+  y = f32[512] get-tuple-element(w), index=1
+  ROOT r = (s32[], f32[512], s32[]) tuple(j, y, n) }
+ENTRY e { x = f32[512] parameter(0)
+  n = s32[] parameter(1)
+  zero = s32[] constant(0)
+  t = (s32[], f32[512], s32[]) tuple(zero, x, n)
+  w = (s32[], f32[512], s32[]) while(t), condition=cond, body=outer_body
+  ROOT y = f32[512] get-tuple-element(w), index=1 }"""
+
+
+def test_what_a_loop_does_not_change_is_fetched_before_it():
+    program, _ = with_transfers(program_for(axla.parse(COUNTED), spirv_target())[0])
+    moved = [step for step in all_steps(program) if isinstance(step, TransferStep)]
+    assert len(moved) == 1 and moved[0] in program.steps

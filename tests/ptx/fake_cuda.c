@@ -9,6 +9,7 @@
 
 enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100, NO_CONTEXT = 201, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600,
        LAUNCH_FAILED = 719 };
+enum { MOST_AHEAD = 64 }; /* launches in the queue: one more waits, as CUDA has it */
 enum { MOVE, FILL, LAUNCH, EVENT, FREE, UNLOAD };
 
 typedef struct Work {
@@ -31,6 +32,7 @@ int64_t fake_calls, fake_fail_at = -1, fake_live; /* fake_live: memory, events a
 int fake_code, fake_lost;
 
 static Work *first, *last;
+static volatile int ahead; /* launches in the queue */
 static int broken, now, acting; /* acting: a launch, in whose callback Python may collect garbage */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static __thread void *current;
@@ -45,6 +47,7 @@ void fake_reset(void) {
         free(gone);
     }
     last = 0;
+    ahead = 0;
     broken = fake_lost = fake_code = 0;
     fake_calls = 0;
     fake_fail_at = -1;
@@ -68,6 +71,7 @@ static Work *put(int kind, size_t room) {
     pthread_mutex_lock(&lock);
     if (last && first) last->next = work; else first = work;
     last = work;
+    ahead += kind == LAUNCH;
     return work; /* locked */
 }
 
@@ -99,7 +103,7 @@ static void act(Work *work) {
 static int step(void) {
     pthread_mutex_lock(&lock);
     Work *work = acting ? 0 : first;
-    if (work) { first = work->next; if (!first) last = 0; }
+    if (work) { first = work->next; if (!first) last = 0; ahead -= work->kind == LAUNCH; }
     if (work && (!broken || work->kind >= EVENT)) act(work);
     pthread_mutex_unlock(&lock);
     free(work);
@@ -202,6 +206,7 @@ int cuLaunchKernel(uint64_t kernel, unsigned x, unsigned y, unsigned z, unsigned
     if (parameters || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4]) return 1;
     if (y != 1 || z != 1 || ty != 1 || tz != 1 || shared || !x || !tx) return 1;
     size_t size = *(size_t *)extra[3];
+    while (ahead >= MOST_AHEAD && step()) {}
     Work *work = put(LAUNCH, size);
     work->target = kernel, work->blocks = x, work->threads = tx, work->count = size;
     memcpy(work->data, extra[1], size);

@@ -19,8 +19,9 @@ from axla.device.spaces import with_transfers
 from axla.ir.graph import Module
 from axla.lowering.pipeline import compile_program, constants_segment
 from axla.program.interface import Interface
+from axla.program.memory import MemorySpace
 from axla.program.program import Program, all_steps
-from axla.program.steps import KernelStep
+from axla.program.steps import KernelStep, LoopStep, Step, TransferStep
 from axla.program.text import print_program
 from axla.target.machine import Target
 
@@ -35,6 +36,8 @@ class Compiled:
     symbols: tuple[str, ...]
     code: bytes
     host_bytes: int
+    waits: bool = False
+    """Whether the host has loops or waits for the device, so that it may take long to queue a run."""
     host_steps: Mapping[str, str] = field(default_factory=dict)
     """Kernels that the host runs, and why the device does not."""
 
@@ -56,7 +59,14 @@ def code_for(
     symbols = symbols_of(launched)
     made = code_of(hosted, segment, host, emit=lambda m, _, t: emit_device_entry(m, program, t, symbols))
     code = kernels_code(launched, target)
-    return Compiled(made.images, program.interface, made.constants, symbols, code, host_bytes, here)
+    waits = any(_waits(step) for step in all_steps(program))
+    return Compiled(made.images, program.interface, made.constants, symbols, code, host_bytes, waits, here)
+
+
+def _waits(step: Step) -> bool:
+    if isinstance(step, TransferStep):
+        return step.target.place is None or step.target.place.space is MemorySpace.HOST
+    return isinstance(step, LoopStep)
 
 
 def reasons(program: Program, target: Target) -> dict[str, str]:

@@ -28,6 +28,7 @@ from axla.cpu.entry import ENTRY
 from axla.device.compiler import Compiled, code_for, program_for, refused_kernels, rows_of, text_of
 from axla.device.driver import Driver
 from axla.device.memory import SHORT, DeviceArray, Memory, Run, put
+from axla.device.turns import Turns, turns_of
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.places import located
@@ -39,6 +40,7 @@ from axla.runtime.array import Array
 from axla.runtime.dynamic import DynamicCall
 from axla.runtime.functions import resolve_functions
 from axla.runtime.native import native
+from axla.runtime.queue import raised_again
 from axla.target.identity import identity
 from axla.target.machine import Target
 
@@ -51,13 +53,14 @@ class DeviceExecutable(Executable):
     """A program on one device. `asynchronous` runs return as soon as their work is in the device's queue."""
 
     __slots__ = (
-        "compiled", "driver", "_image", "_entry", "_kernels", "_constants", "_table", "_keep", "_code",
-        "_donors", "_rng", "_long", "_running",
+        "compiled", "driver", "ordinal", "_turns", "_image", "_entry", "_kernels", "_constants", "_table",
+        "_keep", "_code", "_donors", "_rng", "_long", "_running",
     )  # fmt: skip
 
-    def __init__(self, compiled: Compiled, driver: Driver, **more: Any) -> None:
+    def __init__(self, compiled: Compiled, driver: Driver, turns: Turns, **more: Any) -> None:
         super().__init__(compiled.interface, **more)
-        self.compiled, self.driver = compiled, driver
+        self.compiled, self.driver, self._turns = compiled, driver, turns
+        self.ordinal = self.device_ids[0]
         self._code = face = compiled.interface.of_code()
         self._kernels = driver.build(compiled.symbols, compiled.code) if compiled.symbols else None
         self._image = Image([(face.name, image) for image in compiled.images], [ENTRY])
@@ -89,8 +92,11 @@ class DeviceExecutable(Executable):
         def start(*inner: Any) -> tuple[Array, ...]:
             return tuple(self._start(list(inner), options))
 
-        found = DynamicCall(start, self.interface, partial(put, self.driver))(*inputs)
+        found = DynamicCall(start, self.interface, partial(put, self.driver, ordinal=self.ordinal))(*inputs)
         return [found] if isinstance(found, Array) else list(found)
+
+    def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
+        return [self._run(row, options) for row in rows]
 
     def _start(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         """Puts a run into the queue; unless it is asynchronous, waits for its end."""
@@ -107,47 +113,64 @@ class DeviceExecutable(Executable):
         for number in donors.values():
             if isinstance(array := given[number], Array):
                 array.delete()
-        run = self._call([m.address for m in memories], [m.address for m in made], workspace, options)
+        before = [array.run for array in arrays if array.run is not None]
+        run = self._call(memories, made, workspace, before, options)
         results = zip(face.results, made, strict=True)
-        return [DeviceArray(spec.shape, memory, 0, run) for spec, memory in results]
+        return [DeviceArray(spec.shape, memory, self.ordinal, run) for spec, memory in results]
 
     def _there(self, value: Array | np.ndarray) -> DeviceArray:
         """The array in the memory of this device: itself, or a copy."""
         if isinstance(value, DeviceArray) and value.memory("argument").driver is self.driver:
             return value
-        return put(self.driver, value)
+        return put(self.driver, value, self.ordinal)
 
     def _call(
-        self, arguments: list[int], results: list[int], workspace: Memory, options: ExecuteOptions
-    ) -> Run:
-        driver = self.driver
-        given, made = _addresses(arguments), _addresses(results)
+        self, arguments: list[Memory], results: list[Memory], workspace: Memory, before: list[Run],
+        options: ExecuteOptions,
+    ) -> Run:  # fmt: skip
+        """A run, which is in the queue or was handed over; `before` are those that make its arguments."""
+        driver, turns = self.driver, self._turns
+        given, made = (_addresses(memory.address for memory in each) for each in (arguments, results))
         host = np.empty(self.compiled.host_bytes + 64, np.uint8)
         table = _addresses([*self._table, (host.ctypes.data + 63) & ~63])
         frame = _FRAME(
             version=abi.FRAME_VERSION, arguments=c.addressof(given), results=c.addressof(made),
             constants=self._constants.address, workspace=workspace.address, functions=c.addressof(table),
             parallel_for=native().glue.addresses["axla_parallel_for"], run_id=next(_runs),
-            rng_state=self._rng,
         )  # fmt: skip
         run = Run(f"{self.name} on {driver.name}", driver, partial(self._stopped, frame))
         frame.cancel = c.addressof(run.flag)
         timer = _timer(options.deadline, run)
         self._running.add(run)
+        going = False
         try:
-            code = self._entered(c.addressof(frame), run)
-            self._rng = tuple(frame.rng_state)
-            if code:
-                self._failed(frame, run, code)
-            run.event = driver.mark()
-            if not options.asynchronous:
+            if turns.is_busy() or (options.asynchronous and self.compiled.waits and self._counted is None):
+                held = given, made, host, table, arguments, results, workspace
+                turns.add(run, partial(self._enter, frame, run, before, held))
+            else:
+                self._enter(frame, run, before)
+            going = options.asynchronous
+            if not going:
                 run.wait()
         finally:
-            if timer is not None and not (options.asynchronous and run.event is not None):
-                timer.cancel()
-            if run.event is None or not options.asynchronous:
+            if not going:
+                run.stop(abi.INTERRUPTED)  # where an exception ended the wait
                 self._running.discard(run)
+                if timer is not None:
+                    timer.cancel()
         return run
+
+    def _enter(self, frame: Any, run: Run, before: list[Run], held: object = None) -> None:
+        """Puts the work of a run into the queue; `held` is there as long. Raises the error of an argument."""
+        for other in before:
+            if other.error is not None:
+                raise raised_again(other.error)
+        frame.rng_state = self._rng
+        code = self._entered(c.addressof(frame), run)
+        self._rng = tuple(frame.rng_state)
+        if code:
+            self._failed(frame, run, code)
+        run.event = self.driver.mark()
 
     def _entered(self, frame: int, run: Run) -> int:
         """The host's part of a run; where it was long, on another thread, so that Ctrl-C stops it."""
@@ -187,7 +210,7 @@ class DeviceExecutable(Executable):
 
     def cancel(self) -> int:
         """Stops the runs in progress, which raise Cancelled; gives their number."""
-        running = [run for run in list(self._running) if run.event is None or not run.is_done()]
+        running = [run for run in list(self._running) if not run.is_done()]
         for run in running:
             run.stop(abi.CANCELLED)
         return len(running)
@@ -245,7 +268,7 @@ class DeviceExecutable(Executable):
         target = identity(self.driver.target)
         head = {
             "target": target, "symbols": made.symbols, "host_bytes": made.host_bytes,
-            "host_steps": dict(made.host_steps),
+            "waits": made.waits, "host_steps": dict(made.host_steps),
         }  # fmt: skip
         images = (json.dumps(head).encode(), made.code, *made.images)
         return encode(Packed(images, made.interface, made.constants))
@@ -294,9 +317,12 @@ def work_of(module: Module, options: CompileOptions) -> Module:
 
 
 class DeviceBackend(Backend):
-    """A backend over drivers: derive from it, and say `driver`. Programs run on the first device."""
+    """A backend over drivers: derive from it, and say `driver`. A program runs on one device, the first or
+    another.
+    """
 
     device_kind = "device"
+    any_devices = True
     capabilities = Capabilities(1, {"participants": "a program runs on one device"})
 
     def driver(self, number: int) -> Driver:
@@ -305,22 +331,23 @@ class DeviceBackend(Backend):
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
         options.refuse_machine(self.name)
-        driver, more = self.driver(0), {"client": client, "module": module, "options": options}
+        driver, turns = self._queue_for(client, options)
+        more = {"client": client, "module": module, "options": options}
         with located(module.file, module):
             program, segment = program_for(work_of(module, options), driver.target)
             try:
-                return DeviceExecutable(code_for(program, segment, driver.target), driver, **more)
+                return DeviceExecutable(code_for(program, segment, driver.target), driver, turns, **more)
             except CompileError:
                 refused = refused_kernels(program, driver)
                 if not refused:
                     raise
                 reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
                 warn(f"{module.name}: the host runs what {driver.name} refuses: {reasons}", RuntimeWarning, 2)
-            return DeviceExecutable(code_for(program, segment, driver.target, refused), driver, **more)
+            return DeviceExecutable(code_for(program, segment, driver.target, refused), driver, turns, **more)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """Machine code of the host, which runs in this process with all its rights, and of the device."""
-        driver = self.driver(0)
+        driver, turns = self._queue_for(client, options)
         try:
             packed = decode(payload)
             text, code, *images = packed.images
@@ -333,9 +360,15 @@ class DeviceBackend(Backend):
             )
         made = Compiled(
             tuple(images), packed.interface, packed.constants, tuple(head["symbols"]), code,
-            head["host_bytes"], head["host_steps"],
+            head["host_bytes"], head["waits"], head["host_steps"],
         )  # fmt: skip
-        return DeviceExecutable(made, driver, client=client, options=options)
+        return DeviceExecutable(made, driver, turns, client=client, options=options)
+
+    def _queue_for(self, client: Client, options: CompileOptions) -> tuple[Driver, Turns]:
+        """The device that a program is for, and the turns of its runs."""
+        ((number,),) = options.device_assignment or client.default_device_assignment(1)
+        driver = self.driver(client.device(number).local_id)
+        return driver, turns_of(driver)
 
     def device_put(self, array: Any, device: Device) -> Array:
         try:

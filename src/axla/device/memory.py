@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from axla.core.literal import why_no_array
 from axla.core.shape import Shape
 from axla.device.driver import Driver, rounded
 from axla.runtime.array import Array
+from axla.runtime.queue import raised_again
 from axla.runtime.shape_info import shape_info
 
 SHORT = 0.01
@@ -39,32 +41,49 @@ class Memory:
 class Run:
     """A run that was put into the queue of a device, whose results are there when it is done.
 
-    `fail` raises the error of what stopped it, given the value of its flag.
+    `stopped` raises the error of what stopped it, given the value of its flag. `entered` is set when the work
+    of a run that was handed over is in the queue, and its event is there, or when that has failed.
     """
 
-    __slots__ = ("name", "driver", "flag", "event", "error", "done", "_fail", "__weakref__")
+    __slots__ = ("name", "driver", "flag", "event", "entered", "error", "done", "_stopped", "__weakref__")
 
-    def __init__(self, name: str, driver: Driver, fail: Callable[[int], NoReturn]) -> None:
-        self.name, self.driver, self._fail = name, driver, fail
+    def __init__(self, name: str, driver: Driver, stopped: Callable[[int], NoReturn]) -> None:
+        self.name, self.driver, self._stopped = name, driver, stopped
         self.flag = (c.c_int32 * 2)()
         self.event: Any = None
-        self.error: Exception | None = None
+        self.entered: threading.Event | None = None
+        self.error: BaseException | None = None
         self.done = False
 
     def stop(self, code: int) -> None:
-        """Has it end with the error of a code; what waits for it gets that."""
-        self.flag[0] = code
+        """Has it end with the error of a code, unless it was stopped; what waits for it gets that."""
+        self.flag[0] = self.flag[0] or code
+
+    def fail(self, error: BaseException) -> None:
+        """Gives all who read its results an error, unless they have one."""
+        self.error = self.error or error.with_traceback(None)
+
+    def is_stopped(self) -> bool:
+        """Whether it was stopped; then it has the error of that."""
+        try:
+            if self.flag[0]:
+                self._stopped(self.flag[0])
+        except Exception as error:
+            self.fail(error)
+        return self.error is not None
 
     def is_done(self) -> bool:
         """Whether it has ended, well or not. Does not wait for long."""
         if not self.done and self.error is None:
             try:
-                self.done = self.driver.happened(self.event, c.addressof(self.flag))
-                if not self.done and self.flag[0]:
-                    self._fail(self.flag[0])
+                if self.event is None and self.entered is not None:
+                    self.entered.wait(SHORT)
+                self.done = self.event is not None and self.driver.happened(
+                    self.event, c.addressof(self.flag)
+                )
             except Exception as error:
-                self.error = error
-        return self.done or self.error is not None
+                self.fail(error)
+        return self.done or self.is_stopped()
 
     def _join(self, timeout: float | None) -> None:
         """Works for the device until it is done; not on this thread where that may be long."""
@@ -77,14 +96,19 @@ class Run:
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until it has ended; whether it has after `timeout` seconds. Raises its error."""
         begin = time.monotonic()
+        late = begin + timeout if timeout is not None else math.inf
+        while self.event is None and not self.is_done():
+            if time.monotonic() > late:
+                return False
+        entered = time.monotonic()
         if not self.done and self.error is None:
             self._join(timeout)
         while not self.is_done():
-            if timeout is not None and time.monotonic() > begin + timeout:
+            if time.monotonic() > late:
                 return False
-        self.driver.waited = time.monotonic() - begin
+        self.driver.waited = time.monotonic() - entered
         if self.error is not None:
-            raise self.error
+            raise raised_again(self.error)
         return True
 
 
@@ -110,6 +134,11 @@ class DeviceArray(Array):
         self._head("device")
         return self._ordinal
 
+    @property
+    def run(self) -> Run | None:
+        """The run that makes it."""
+        return self._run
+
     def _head(self, what: str) -> Memory:
         if self._memory is None:
             raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
@@ -118,7 +147,7 @@ class DeviceArray(Array):
     def memory(self, what: str) -> Memory:
         """Where it lies; InvalidArgument for a deleted array, the error of a run that failed to make it."""
         if self._run is not None and self._run.error is not None:
-            raise self._run.error
+            raise raised_again(self._run.error)
         return self._head(what)
 
     def is_ready(self) -> bool:

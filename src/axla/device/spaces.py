@@ -57,11 +57,14 @@ class _Split:
     def __init__(self, here: Mapping[str, Kernel]) -> None:
         self.here = here
         self.held: list[set[str]] = [set()]  # names of values in registers, in each open scope
+        self.loops: list[tuple[Steps, set[str]]] = []  # of each open loop: what is before it, and held there
+        self.made: dict[str, int] = {}  # how many loops were open when a value was made or moved
         self.host_bytes = 0
 
     def steps(self, steps: Sequence[Step]) -> Steps:
         found: Steps = []
         for step in steps:
+            self.made.update((name, len(self.loops)) for name in _made(step))
             _SPLITS[type(step)](self, step, found)
         return found
 
@@ -71,11 +74,14 @@ class _Split:
         return self.steps(steps)
 
     def fetched(self, value: Value, steps: Steps) -> Value:
-        """A value in registers; a transfer where it is not there yet."""
-        register = replace(value, place=None)
+        """A value in registers. Where it is not there yet, a transfer, before loops that do not make it."""
+        register, held = replace(value, place=None), self.held[-1]
         if value.place is not None and not any(value.name in names for names in self.held):
+            depth = self.made.get(value.name, 0)
+            if depth < len(self.loops):
+                steps, held = self.loops[depth]
             steps.append(TransferStep(value.name, value, register))
-        self.held[-1].add(value.name)
+        held.add(value.name)
         return register
 
     def kept(self, step: Step, steps: Steps) -> None:
@@ -115,6 +121,8 @@ class _Split:
             self.fetched(one.initial, steps) if held else one.initial
             for one, held in zip(step.carried, registers, strict=True)
         ]
+        self.loops.append((steps, self.held[-1]))
+        self.made.update((one.parameter.name, len(self.loops)) for one in step.carried)
         self.held.append({one.parameter.name for one in step.carried if one.parameter.place is None})
         condition = self.steps(step.condition)
         test = self.fetched(step.test, condition)
@@ -124,6 +132,7 @@ class _Split:
             for one, held in zip(step.carried, registers, strict=True)
         ]
         self.held.pop()
+        self.loops.pop()
         carried = tuple(
             Carried(first, one.parameter, later, one.result)
             for one, first, later in zip(step.carried, initial, following, strict=True)
@@ -182,6 +191,16 @@ class _Split:
 
     def collective(self, step: CollectiveStep, steps: Steps) -> None:
         raise InternalError(f"{step.name}: a device alone has no {step.kind}")
+
+
+def _made(step: Step) -> list[str]:
+    """The names of the values that a step makes, or puts to another place."""
+    if isinstance(step, LoopStep):
+        return [one.result.name for one in step.carried]
+    if isinstance(step, CopyStep | TransferStep):
+        return [step.target.name]
+    results = (step.result,) if isinstance(step, StoreStep) else step.results
+    return [value.name for value in results if value is not None]
 
 
 HOST = Allocation(AllocationKind.WORKSPACE, 0, 0, space=MemorySpace.HOST)

@@ -1,0 +1,87 @@
+"""The host's parts of runs that nobody waits for: on the thread of a device's queue, one after the other.
+
+The host's part of a run is over when all its work is in the queue of the device. Where it has loops, or waits
+for the device, that may be long: an asynchronous run is handed over to this thread then. As long as it is
+busy, all runs on the device are, so that they stand in the device's queue in the order of their calls.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from weakref import WeakKeyDictionary
+
+from axla.core import locks
+from axla.device.driver import Driver
+from axla.device.memory import Run
+from axla.program import abi
+
+_EXIT_WAIT = 0.45
+"""Seconds that the end of the interpreter waits, before and after it stops what is left."""
+
+
+class Turns:
+    """The host's parts of runs that were handed over, and the thread that does them."""
+
+    def __init__(self) -> None:
+        self._lock = locks.new_lock()
+        self._waiting: SimpleQueue[tuple[Run, Callable[[], None]]] = SimpleQueue()
+        self._left: deque[Run] = deque()
+        self._thread: threading.Thread | None = None
+
+    def is_busy(self) -> bool:
+        """Whether a caller has to wait for its turn; the thread itself, which runs functions, need not."""
+        return bool(self._left) and threading.current_thread() is not self._thread
+
+    def add(self, run: Run, work: Callable[[], None]) -> None:
+        """Has the thread do the work, when its turn comes; what it raises is the error of the run."""
+        run.entered = threading.Event()
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="axla device", daemon=True)
+                self._thread.start()
+            self._left.append(run)
+            self._waiting.put((run, work))
+
+    def _work(self) -> None:
+        while True:
+            self._turn(*self._waiting.get())
+
+    def _turn(self, run: Run, work: Callable[[], None]) -> None:
+        try:
+            if not run.is_stopped():
+                work()
+        except BaseException as error:  # who reads the results gets it
+            run.fail(error)
+        self._left.popleft()
+        assert run.entered is not None
+        run.entered.set()
+
+    def leave(self) -> None:
+        """Lets runs end, or stops them."""
+        for code in (abi.INTERRUPTED, 0):
+            limit = time.monotonic() + _EXIT_WAIT
+            while self._left and time.monotonic() < limit:
+                time.sleep(0.001)
+            for run in list(self._left):
+                run.stop(code)
+
+
+_every: WeakKeyDictionary[Driver, Turns] = WeakKeyDictionary()
+_lock = locks.new_lock()
+
+
+def turns_of(driver: Driver) -> Turns:
+    """The turns of a device's runs."""
+    with _lock:
+        return _every.setdefault(driver, Turns())
+
+
+@atexit.register
+def _leave() -> None:
+    for turns in list(_every.values()):
+        turns.leave()
