@@ -419,6 +419,12 @@ def test_a_program_runs_on_the_devices_that_its_assignment_names(backend):
     given = client.device_put(W, client.devices[2])
     donating = client.compile(axla.parse(STEP), device_assignment=[[2]], donate=[0])
     assert arrays(donating.execute([given, C]))[0] == [5, 6, 11] and given.is_deleted
+    again = axla.Executable.load(step.serialize(), client)
+    assert [d.id for d in again.devices] == [2] and again(W, C)[0].device == 2
+    with pytest.raises(axla.InvalidArgument, match="no device 2|needs devices 0 to 2"):
+        axla.Executable.load(step.serialize(), axla.Client(backend, devices=2))
+    if client.backend.capabilities.participants < 2:
+        return
     total = client.compile(axla.parse(TOTAL), num_replicas=2, device_assignment=[[3], [1]])
     found = total.execute_replicated([[W[:2]], [C[:2]]])
     assert [(row[0].tolist(), row[0].device) for row in found] == [([5, 6], 3), ([5, 6], 1)]
@@ -434,15 +440,17 @@ def test_feeds_are_those_of_the_device(backend):
     client = axla.Client(backend, devices=4)
     if not client.backend.any_devices:
         return
-    program = client.compile(axla.parse(FED), num_replicas=2, device_assignment=[[3], [1]])
-    for number in (1, 3):
+    devices = [3, 1][: client.backend.capabilities.participants]
+    places = [[number] for number in devices]
+    program = client.compile(axla.parse(FED), num_replicas=len(devices), device_assignment=places)
+    for number in devices:
         axla.feeds(number).infeed.put(np.float32([number, 10]))
     try:
-        found = program.execute_replicated([[], []])
-        assert arrays([row[0] for row in found]) == [[9, 100], [1, 100]]
-        assert [axla.feeds(n).outfeed.get(1.0).tolist() for n in (1, 3)] == [[1, 10], [3, 10]]
+        found = program.execute_replicated([[]] * len(devices))
+        assert arrays([row[0] for row in found]) == [[n * n, 100] for n in devices]
+        assert [axla.feeds(n).outfeed.get(1.0).tolist() for n in devices] == [[n, 10] for n in devices]
     finally:
-        for number in (1, 3):
+        for number in devices:
             axla.feeds(number).infeed.clear()
             axla.feeds(number).outfeed.clear()
 

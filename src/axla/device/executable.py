@@ -38,7 +38,7 @@ from axla.program.packed import Packed, decode, encode
 from axla.runtime.arguments import converted, failed_call
 from axla.runtime.array import Array
 from axla.runtime.dynamic import DynamicCall
-from axla.runtime.functions import resolve_functions
+from axla.runtime.functions import device_of, resolve_functions
 from axla.runtime.native import native
 from axla.runtime.queue import raised_again
 from axla.target.identity import identity
@@ -92,7 +92,7 @@ class DeviceExecutable(Executable):
         def start(*inner: Any) -> tuple[Array, ...]:
             return tuple(self._start(list(inner), options))
 
-        found = DynamicCall(start, self.interface, partial(put, self.driver, ordinal=self.ordinal))(*inputs)
+        found = DynamicCall(start, self.interface, partial(put, self.driver))(*inputs)
         return [found] if isinstance(found, Array) else list(found)
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
@@ -165,8 +165,11 @@ class DeviceExecutable(Executable):
         for other in before:
             if other.error is not None:
                 raise raised_again(other.error)
-        frame.rng_state = self._rng
-        code = self._entered(c.addressof(frame), run)
+        frame.rng_state, device_of[frame.run_id] = self._rng, self.ordinal
+        try:
+            code = self._entered(c.addressof(frame), run)
+        finally:
+            del device_of[frame.run_id]
         self._rng = tuple(frame.rng_state)
         if code:
             self._failed(frame, run, code)

@@ -152,6 +152,10 @@ def _caller(call: PythonCall) -> Callable[[int, Any, Any], int]:
     return called
 
 
+device_of: dict[int, int] = {}
+"""The devices of runs of one participant, by their `run_id`, where that is not the first."""
+
+
 class _Stopped(Cancelled):
     """The run was to stop while a call waited; `code` says why."""
 
@@ -170,7 +174,7 @@ def _enter(frame: int) -> None:
     current.check = check
     if grid is None:
         mail = mail_of(head.run_id)
-        current.participant = current.device = 0
+        current.participant, current.device = 0, device_of.get(head.run_id, 0)
         current.send, current.receive = mail.send, partial(_taken, mail)
         return
     number = current.participant = head.replica * grid.partitions + head.partition
