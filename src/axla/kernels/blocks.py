@@ -11,8 +11,7 @@ from axla.core.dtypes import F32
 from axla.kernels.product import GemmSpec, Tile
 from axla.target.machine import Target, aligned
 
-NEIGHBOURS = 4
-"""Rows or columns beside each other that a thread has, at most: an access of 16 bytes of f32."""
+_NEIGHBOURS = 4  # that a thread brings, or multiplies, at most
 SQUARE = 16
 """Rows, columns and k of what a warp multiplies by tensor cores."""
 _TILES = {
@@ -127,7 +126,7 @@ def _cut(spec: GemmSpec, method: str, tile: Tile, down: int, across: int, groups
     else:
         deep = max(8 if tile.rows * tile.columns > 16 else 16, 4 * groups)
         depth = max(groups, min(deep, 1 << (spec.k - 1).bit_length()))
-        part_rows = down * min(NEIGHBOURS, tile.rows)
+        part_rows = down * neighbours(spec, tile.rows)
     lhs = _staging(spec, method, rows, depth, not spec.lhs_transposed, spec.lhs_row)
     rhs = _staging(spec, method, columns, depth, spec.rhs_transposed, spec.rhs_row)
     local = max(2 * (lhs.bytes + rhs.bytes), groups * part_rows * columns * size)
@@ -136,10 +135,15 @@ def _cut(spec: GemmSpec, method: str, tile: Tile, down: int, across: int, groups
     return BlockCut(method, tile, down, across, groups, threads, units, lhs, rhs, part_rows, local)
 
 
+def neighbours(spec: GemmSpec, count: int) -> int:
+    """Of `count` rows or columns of a thread, those beside each other: 16 bytes, which are read at once."""
+    return min(count, _NEIGHBOURS, max(1, 16 // spec.accumulator.itemsize))
+
+
 def _staging(spec: GemmSpec, method: str, extent: int, depth: int, along_k: bool, row: int) -> Staging:
     """Vectors have 16 bytes, where rows of the operand are whole ones; then all are aligned."""
     minor = depth if along_k else extent
-    size, pitch, lines, most = spec.accumulator.itemsize, extent + 4 * along_k, depth, NEIGHBOURS
+    size, pitch, lines, most = spec.accumulator.itemsize, extent + 4 * along_k, depth, _NEIGHBOURS
     if method == "warps":  # neighbouring lines begin in different banks
         size, pitch, lines, most = 2, minor + 8, extent * depth // minor, 8
     most = min(most, 16 // spec.dtype.itemsize)

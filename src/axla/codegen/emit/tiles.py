@@ -23,7 +23,7 @@ from axla.codegen.kernel import KernelWriter
 from axla.codegen.nvptx import WARP, Block
 from axla.codegen.value import Value, merged, parts_of, rebuilt
 from axla.core.dtypes import PRED, U16, U32, DType
-from axla.kernels.blocks import NEIGHBOURS, SQUARE, BlockCut, Staging
+from axla.kernels.blocks import SQUARE, BlockCut, Staging, neighbours
 from axla.kernels.dot import DotPlan
 
 Sum = tuple[int, Ssa, Ssa, Value]
@@ -139,6 +139,7 @@ class Blocks(Product):
         assert isinstance(k.share, Block)
         self.share, self.thread = k.share, k.share.thread
         self.local = self.share.local(cut.local_bytes)
+        f.attributes += ' "nvvm.minctasm"="2"'  # a GPU holds two blocks: one multiplies while one waits
         team = self._team()
         self.across = f.urem(team, cut.across)
         self.down = f.urem(f.udiv(team, cut.across), cut.down)
@@ -299,7 +300,7 @@ class Threads(Blocks):
 
     def _read(self, side: Side, half: Ssa, step: int, count: int, number: Ssa, teams: int) -> list[Value]:
         """This thread's elements of one k: vectors of neighbours, which are a vector of each thread apart."""
-        f, pitch, lanes = self.f, side.staging.pitch, min(NEIGHBOURS, count)
+        f, pitch, lanes = self.f, side.staging.pitch, neighbours(self.spec, count)
         steps = self.cut.depth // self.cut.groups
         first = f.add(f.mul(self.group, steps * pitch), f.mul(number, lanes))
         start = side.address(half, first)
@@ -312,7 +313,7 @@ class Threads(Blocks):
 
     def finished(self, sums: Sequence[Value]) -> list[Sum]:
         f, cut, wide = self.f, self.cut, self.tile.columns
-        high, lanes = min(NEIGHBOURS, self.tile.rows), min(NEIGHBOURS, self.tile.columns)
+        high, lanes = (neighbours(self.spec, count) for count in (self.tile.rows, wide))
         found = []
         for number in range(0, len(sums), lanes):
             i, j = divmod(number, wide)
