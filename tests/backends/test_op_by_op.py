@@ -144,6 +144,14 @@ ENTRY e { x = f32[2,4] parameter(0)
     assert [step.split()[0] for step in program.host_steps] == ["reduce"] and COUNTS == {"up": 0, "down": 0}
 
 
+def test_layouts_of_parameters_and_results_change_no_sizes():
+    text = """HloModule m, entry_computation_layout={(f32[2,4]{0,1})->f32[2,4]{0,1}}
+ENTRY e { x = f32[2,4]{0,1} parameter(0)
+  ROOT r = f32[2,4]{0,1} add(x, x) }"""
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(np.asarray(axla.compile(axla.parse(text), backend="far")(x)), x + x)
+
+
 def one(line: str):
     return axla.compile(axla.parse(f"HloModule m\nENTRY e {{ {line} }}"), backend="far")
 

@@ -172,6 +172,7 @@ def simplified(module: Module, options: CompileOptions) -> Module:
     work = prepared_copy(module)
     if not _is_dynamic(work):
         with located(module.file, module):
+            row_major_boundary(work)
             driver.run(work, _SIMPLIFIED, PLAIN, name="op-by-op")
     if options.donate:
         donate_parameters(work, options.donate)
