@@ -22,6 +22,8 @@ LOCAL_BYTES = 16 << 10
 """Of local memory, which a block of threads has: several blocks run beside each other."""
 SLOTS = 8
 """Elements that a thread of a block has at most."""
+LONGEST = 1 << 30
+"""Elements of a line that blocks sort: twice as many are a number of 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class SortKind(HeroKind):
         length = dims[dimension]
         lines = prod(dims) // length if length else 0
         compared = sort_key(op.to_apply)
-        alone = target.threads == 1
+        alone = target.threads == 1 or length > LONGEST
         key = compared if compared is None or not alone or _digits_pay(compared, length) else None
         cost = length * max(1, length.bit_length()) * 4
         per_piece = lines_per_piece(lines, cost, target.limits)
