@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import axla
+from axla.core.dtypes import BY_NAME
 
 TYPES = {
     "f32": np.float32, "s32": np.int32, "u8": np.uint8, "f64": np.float64, "s64": np.int64, "s8": np.int8,
@@ -106,3 +107,12 @@ def test_a_comparator_that_orders_nothing_loses_nothing():
         values, places = map(np.asarray, executable.execute([x, np.arange(1000, dtype=np.int32)]))
         np.testing.assert_array_equal(np.sort(places), np.arange(1000))
         np.testing.assert_array_equal(values, x[places])
+
+
+@pytest.mark.parametrize("name", ["f8e8m0fnu", "f6e2m3fn", "f6e3m2fn", "f4e2m1fn", "f8e5m2fnuz"])
+def test_narrow_floats(name):
+    """Also those without a sign, and with as many bits as no integer has."""
+    numbers = 2.0 ** np.random.default_rng(1).integers(-1, 2, (3, 300))
+    x = numbers.astype(BY_NAME[name].numpy)
+    check(sort_text((name,), LESS, x.shape, 1), [x])
+    check(sort_text((name,), GREATER, x.shape, 1), [x])

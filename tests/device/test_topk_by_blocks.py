@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from devices_of_blocks import same
 
+from axla.core.dtypes import BY_NAME
+
 CASES = [  # type, dims, k, largest: one line and several, in pieces, of ascending numbers
     ("f32", (3, 500), 7, True),
     ("s32", (2, 3, 70), 1, False),
@@ -14,6 +16,8 @@ CASES = [  # type, dims, k, largest: one line and several, in pieces, of ascendi
     ("f32", (40000,), 9, True),
     ("pred", (300, 20), 2, True),
     ("f32", (0, 16), 2, True),
+    ("f8e8m0fnu", (3, 300), 4, True),
+    ("f6e2m3fn", (3, 300), 4, False),
 ]
 TYPES = {"f32": np.float32, "s32": np.int32, "u8": np.uint8, "f16": np.float16}
 
@@ -32,6 +36,8 @@ def drawn(kind, dims) -> np.ndarray:
     x = np.round(np.random.default_rng(0).standard_normal(dims) * 60)
     if kind == "pred":
         return x > 0
+    if kind not in TYPES:
+        return (2.0 ** (np.abs(x) % 3)).astype(BY_NAME[kind].numpy)
     x = (np.abs(x) if kind == "u8" else x).astype(TYPES[kind])
     if x.dtype.kind == "f":
         x.reshape(-1)[::7] = np.nan

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from axla.core.dtypes import DType
+from axla.core.dtypes import F32, DType
 from axla.core.shape import Shape
 from axla.hlo import Compare, Constant, Parameter, Sort, TopK
 from axla.ir.graph import Computation, Instruction
@@ -169,7 +169,14 @@ def sort_key(computation: Computation) -> SortKey | None:
         return None
     # The first of two elements comes before where its key is less: ascending.
     descending = (root.op.direction in ("GT", "GE")) != (side == 1)
-    return SortKey(side, descending, root.op.is_total_order, shape.dtype)
+    return SortKey(side, descending, root.op.is_total_order, key_dtype(shape.dtype))
+
+
+def key_dtype(dtype: DType) -> DType:
+    """What values are converted to whose bits, as they are, have no order: f32 for floats that have no sign,
+    or as many bits as no integer has.
+    """
+    return F32 if dtype.name in ("f8e8m0fnu", "f6e2m3fn", "f6e3m2fn") else dtype
 
 
 def _same_function(a: Instruction, b: Instruction) -> int | None:

@@ -12,7 +12,7 @@ from axla.core.dtypes import BY_NAME
 from axla.hlo import Compare, Parameter, Sort
 from axla.ir.graph import Computation
 from axla.ir.typed import op_of
-from axla.kernels.sort import SortKey, SortPlan
+from axla.kernels.sort import SortKey, SortPlan, key_dtype
 
 
 class Order:
@@ -46,7 +46,8 @@ def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequen
 
 def ordered_bits(values: Values, value: Value, *, total_order: bool, descending: bool) -> Value:
     """Unsigned integers in the order of the values, or in the opposite one."""
-    dtype = value.dtype
+    dtype = key_dtype(value.dtype)
+    value = values.convert(value, dtype)
     if dtype.is_pred:
         bits = values.convert(value, BY_NAME["u8"])
     elif dtype.is_float:
