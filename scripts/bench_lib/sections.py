@@ -14,6 +14,7 @@ from bench_lib.aot import aot
 from bench_lib.devices import devices
 from bench_lib.models import models
 from bench_lib.op_section import every_op
+from bench_lib.opencl import opencl
 from bench_lib.row import Effort, Row, timed
 from bench_lib.timing import Times, compare
 
@@ -169,4 +170,5 @@ def _size(size: int) -> str:
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
     "ops": every_op, "models": models, "aot": aot, "devices": devices,
+    "opencl": opencl,
 }  # fmt: skip
