@@ -109,10 +109,13 @@ def _cuts(spec: GemmSpec, method: str, most: int) -> Iterator[BlockCut]:
     """Cuts with `most` threads in a block, or few, whose sums fit registers."""
     warps = method == "warps"
     team = 32 if warps else 1
+    several = [
+        groups for groups in (1, 4, 16) if groups == 1 or spec.k >= 32 * groups
+    ]  # short sums: in order
     for rows, columns in _TILES[method]:
         fits = rows * columns * spec.accumulator.itemsize <= 256 * team
         for threads in sorted({most, min(most, 64)}) if fits else ():
-            for groups in (1,) if warps else (1, 4, 16):
+            for groups in (1,) if warps else several:
                 teams = threads // team // groups
                 for power in range(teams.bit_length()):
                     yield _cut(spec, method, Tile(rows, columns, 1), 1 << power, teams >> power, groups, team)
