@@ -223,7 +223,7 @@ def test_has_kernels_for_devices_or_says_why(opcode, device):
 @pytest.mark.opencl
 @pytest.mark.skipif("__import__('opencl_device').why_no_device()", reason="no OpenCL device")
 @pytest.mark.parametrize("opcode", sorted(OPS))
-def test_runs_on_opencl_or_says_why(opcode):
+def test_runs_on_opencl_or_says_why(target_of_the_sample, opcode):
     """A sample gives what the interpreter gives; no kernel is left to the host."""
     module, inputs = first_sample(opcode)
     program = axla.compile(module, backend="opencl", replicas="first")
@@ -235,9 +235,16 @@ def test_runs_on_opencl_or_says_why(opcode):
         compare(module, found, wanted, "opencl", "interpreter").raise_if_different()
 
 
+@pytest.fixture
+def target_of_the_sample():
+    """The target of custom-call's sample."""
+    axla.register_custom_call("sample", lambda x, number: x)
+    yield
+    axla.unregister_custom_call("sample")
+
+
 def first_sample(opcode):
     """The first sample of an op, with inputs, of f32 where it takes that."""
-    axla.register_custom_call("sample", lambda x, number: x)  # the target of custom-call's sample
     for dtype in (F32, S32, *ALL):
         if modules := modules_of(opcode, dtype):
             return modules[0]

@@ -462,3 +462,26 @@ def test_the_device_measures_its_kernels(client):
     assert run.calls == 3 and kernels and all(step.calls == 3 and step.ns > 0 for step in kernels)
     assert kernels[0].row.bytes == 64 * 512 * 4 + 64 * 4 + 4 or kernels[0].row.bytes == 64 * 512 * 4 + 64 * 4
     assert "row" in kernels[0].row.kind
+
+
+def test_arrays_of_the_host_are_written_where_slices_begin():
+    """The second of two results of a function lies 192 bytes behind the first's beginning."""
+    text = """
+    HloModule m
+    ENTRY e { x = f32[40] parameter(0)
+      both = (f32[40], f32[40]) custom-call(x), custom_call_target="twice"
+      a = f32[40] get-tuple-element(both), index=0
+      b = f32[40] get-tuple-element(both), index=1
+      s = f32[40] sine(x)
+      c = f32[40] custom-call(s), custom_call_target="once"
+      d = f32[40] add(a, b)
+      ROOT r = f32[40] add(d, c) }"""
+    axla.register_custom_call("twice", lambda x: (np.array(x), np.array(x)))
+    axla.register_custom_call("once", lambda x: np.array(x))
+    try:
+        x = np.arange(40, dtype=np.float32)
+        found = axla.compile(axla.parse(text), backend="opencl")(x)
+        np.testing.assert_allclose(np.asarray(found), 2 * x + np.sin(x), rtol=1e-6)
+    finally:
+        axla.unregister_custom_call("twice")
+        axla.unregister_custom_call("once")

@@ -17,7 +17,7 @@ from axla.tools.new_backend import package
 ROOT = Path(axla.__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["npu", "my-npu-2"])
+@pytest.mark.parametrize("name", ["mine", "my-npu-2"])
 def test_the_package_is_small_python_without_places(name):
     files = package(name)
     assert sum(text.count("\n") for text in files.values()) < 300
@@ -32,8 +32,8 @@ def test_the_package_is_small_python_without_places(name):
 def test_it_is_formatted_as_ruff_does_by_default(tmp_path, capsys):
     if shutil.which("ruff") is None:
         pytest.skip("there is no ruff")
-    assert command.main(["new-backend", "npu", "--folder", str(tmp_path)]) == 0
-    assert "axla_npu/backend.py" in capsys.readouterr().out
+    assert command.main(["new-backend", "mine", "--folder", str(tmp_path)]) == 0
+    assert "axla_mine/backend.py" in capsys.readouterr().out
     for verb in (
         ["check", "--select=E,F,I,B", "--line-length=110"],
         ["format", "--check", "--line-length=110"],
@@ -89,6 +89,6 @@ def test_a_name_that_is_taken_and_a_folder_that_is_not_empty(tmp_path, capsys):
     assert "there is a backend 'cpu' already" in capsys.readouterr().err
     (tmp_path / "mine").write_text("kept")
     for folder in (tmp_path, tmp_path / "mine"):
-        assert command.main(["new-backend", "npu", "--folder", str(folder)]) == 1
+        assert command.main(["new-backend", "mine", "--folder", str(folder)]) == 1
         assert "wanted a folder that is empty or new" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]

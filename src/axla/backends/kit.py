@@ -24,7 +24,7 @@ from axla.backends.executable import Executable
 from axla.backends.interface import Backend, Client
 from axla.backends.interpreter import InterpretedExecutable, compiled_again, prepared_copy
 from axla.backends.options import CompileOptions, ExecuteOptions
-from axla.core.errors import AxlaError, OutOfMemory, RuntimeFailure, UnsupportedError
+from axla.core.errors import AxlaError, OutOfMemory, RuntimeFailure
 from axla.core.literal import Literal
 from axla.core.shape import Shape
 from axla.interpreter import Interpreter
@@ -294,7 +294,7 @@ class _Walker(Interpreter):
             value = function(inst, *[put(x) if isinstance(x, np.ndarray) else x for x in operands])
         found = getattr(value, "dtype", None), tuple(getattr(value, "shape", ()))
         if isinstance(wanted, Shape) and found[0] is not None and found != (wanted.dtype.numpy, wanted.dims):
-            raise UnsupportedError(f"{inst!r}: its function gives {found[0]}{list(found[1])}")
+            raise RuntimeFailure(f"{inst!r}: its function gives {found[0]}{list(found[1])}")
         return value
 
 

@@ -278,14 +278,21 @@ class DeviceExecutable(Executable):
 
 
 class _TimedRun:
-    """Calls of an executable while a profile is taken: launches are measured, one call after the other."""
+    """Calls of an executable while a profile is taken: launches are measured, of one call at a time. Those of
+    a call within a measured one, or beside it, are not.
+    """
 
     def __init__(self, run: Any, driver: Driver, times: dict[int, list[int]]) -> None:
         self._run, self._driver, self._times = run, driver, times
 
     def measure(self, function: Any, *arguments: Any) -> Any:
-        with _timing, self._driver.timed() as found:
-            result = self._run.measure(function, *arguments)
+        if not _timing.acquire(blocking=False):
+            return self._run.measure(function, *arguments)
+        try:
+            with self._driver.timed() as found:
+                result = self._run.measure(function, *arguments)
+        finally:
+            _timing.release()
         for handle, each in found.items():
             self._times.setdefault(handle, []).extend(each)
         return result
@@ -355,16 +362,15 @@ class DeviceBackend(Backend):
             packed = decode(payload)
             text, code, *images = packed.images
             head = json.loads(text)
-        except ValueError as error:
+            target = head["target"]
+            made = Compiled(
+                tuple(images), packed.interface, packed.constants, tuple(head["symbols"]), code,
+                head["host_bytes"], head["waits"], head["host_steps"],
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError) as error:
             raise InvalidArgument(f"load: these are no programs as axla writes them ({error})") from error
-        if head["target"] != identity(driver.target):
-            raise UnsupportedError(
-                f"load: made for {head['target']}, this device is {identity(driver.target)}"
-            )
-        made = Compiled(
-            tuple(images), packed.interface, packed.constants, tuple(head["symbols"]), code,
-            head["host_bytes"], head["waits"], head["host_steps"],
-        )  # fmt: skip
+        if target != identity(driver.target):
+            raise UnsupportedError(f"load: made for {target}, this device is {identity(driver.target)}")
         return DeviceExecutable(made, driver, turns, client=client, options=options)
 
     def _queue_for(self, client: Client, options: CompileOptions) -> tuple[Driver, Turns]:

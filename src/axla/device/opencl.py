@@ -31,7 +31,7 @@ _BUILD_LOG, _STATUS, _STARTED, _ENDED = 0x1183, 0x11D3, 0x1282, 0x1283
 _QUEUE_PROPERTIES, _PROFILING = 0x1093, 2
 _OPTIONS = b"-cl-fp32-correctly-rounded-divide-sqrt"
 _ALIGN = 64
-_FILL = 128  # bytes: the longest pattern
+_FILL = 64  # bytes: the longest pattern, to which slices are aligned
 _YIELDS, _TRIES, _SLEEP = 500, 600, 100  # looks at an event before one sleeps in between, all, microseconds
 _SHORT = 10_000_000  # nanoseconds
 _MOST_NOTES = 1 << 18  # launches of one run whose times are kept
@@ -252,7 +252,7 @@ def _target(lib: Any, device: int) -> Target:
     if _number(lib, device, _TYPE) & _CPU:
         found = spirv_cpu_target(max(1, _number(lib, device, _FLOATS)))
     else:
-        found = spirv_target(min(64, _number(lib, device, _MOST_ITEMS)))
+        found = spirv_target(1 << min(64, _number(lib, device, _MOST_ITEMS)).bit_length() - 1)
     return replace(found, has_double=bool(_number(lib, device, _DOUBLES)))
 
 

@@ -241,8 +241,9 @@ class RowKind(ReduceKind):
             )
         else:
             scratch = 0
-            # Threads that share a row have a vector of it at least.
-            threads = fitting(target.threads, self.row_size // lanes)
+            # Threads that share a row have a vector of it at least; a row that goes in order has one thread.
+            shared = all(r.any_order for r in reductions)
+            threads = fitting(target.threads, self.row_size // lanes) if shared else 1
             beside = self._beside(threads, target)
             steps = -(-self.row_count // beside)
             phases = (task.phase(steps, cost * beside, target.limits, threads * beside),)

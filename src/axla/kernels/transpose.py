@@ -125,10 +125,14 @@ class TransposeKind(Kind):
         """A tile for the threads of each step: square, but for dimensions that are shorter."""
         side = target.limits.turned_block
         size = sum(shape_of(hero).dtype.itemsize for hero in self.turned)
-        while size * side * (side + 1) > target.local_bytes and side > 1:
+
+        def tile_of(side: int) -> tuple[int, int]:
+            p, q = (min(side, 1 << (n - 1).bit_length()) for n in minor)
+            return (side * side // q, q) if q < p else (p, side * side // p)
+
+        while size * (tile_of(side)[0] + 1) * tile_of(side)[1] > target.local_bytes and side > 1:
             side //= 2
-        p, q = (min(side, 1 << (n - 1).bit_length()) for n in minor)
-        tile = (side * side // q, q) if q < p else (p, side * side // p)
+        tile = tile_of(side)
         threads = fitting(target.threads, side * side)
         names = tuple(hero.name for hero in self.turned)
         found = TransposePlan(self.input_dims, self.permutation, names, 1, side, tile, phases=())

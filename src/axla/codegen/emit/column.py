@@ -155,7 +155,10 @@ class _Shared:
         """What a thread's rows of its column have in common."""
         f, t, e = self.f, self.teams, self.k.elements(1)
         low = f.mul(base_of(f, piece), t.piece)
-        high = f.smin(f.add(low, t.piece), self.reduced)
+        high = f.index(self.reduced)
+        if t.pieces > 1:  # the last piece has what is left, which may be more than others have
+            is_last = f.icmp("eq", base_of(f, piece), t.pieces - 1)
+            high = f.select(is_last, high, f.add(low, t.piece))
         together = t.rows * t.teams
         own, whole = f.add(low, team), f.add(low, f.mul(f.udiv(f.sub(high, low), together), together))
 
