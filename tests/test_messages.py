@@ -40,7 +40,8 @@ def test_what_the_cpu_does_not_compile_is_not_said_to_run_elsewhere():
         assert axla.compile(axla.parse(unused), backend=backend).execute([])[0].tolist() == [1, 2, 3]
 
 
-def test_an_infeed_inside_a_map_is_called_infeed():
+def test_an_infeed_inside_a_map_is_called_infeed(monkeypatch):
+    monkeypatch.setattr(axla.feeds(0).infeed, "timeout", 0.05)
     body = """t = token[] after-all() i = (f32[], token[]) infeed(t)
       v = f32[] get-tuple-element(i), index=0 ROOT a = f32[] add(x, v)"""
     message = error_of(inside_map(body), "cpu")

@@ -200,6 +200,15 @@ def test_a_deadline_fails_results(double, x, stuck):
         double(y)
 
 
+def test_a_deadline_leaves_no_thread_behind(double, x):
+    arrays = [double.execute([x], asynchronous=True, deadline=1000)[0] for _ in range(5)]
+    assert [y.tolist() for y in arrays] == [TWO_X] * 5
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join(20)
+            assert not thread.is_alive()
+
+
 def test_cancel_while_the_host_waits(double, x, stuck):
     failures = []
 
@@ -297,6 +306,24 @@ def test_a_function_may_run_programs_of_its_device(client, double, held):
     (y,) = client.compile(axla.parse(HELD)).execute([X], asynchronous=True)
     held.set()
     assert y.tolist() == X.tolist() and found == [TWO_X]
+
+
+@pytest.mark.parametrize("use", ["argument", "value"])
+def test_a_function_cannot_use_what_a_run_behind_it_makes(client, double, held, use):
+    behind, failures = [], []
+
+    def act():
+        try:
+            double(*behind) if use == "argument" else behind[0].tolist()
+        except axla.RuntimeFailure as error:
+            failures.append(str(error))
+
+    held.acts.append(act)
+    (y,) = client.compile(axla.parse(HELD)).execute([X], asynchronous=True)
+    behind += double.execute([X], asynchronous=True)
+    held.set()
+    assert y.tolist() == X.tolist() and behind[0].tolist() == TWO_X
+    assert len(failures) == 1 and "asked for by a function that a run before it calls" in failures[0]
 
 
 def test_an_error_of_the_host_is_that_of_all_results(client, double, held):

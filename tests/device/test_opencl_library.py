@@ -13,7 +13,7 @@ from axla.device.driver import Driver, Pool, rounded
 def test_the_library_that_the_flag_names():
     wanted = r"no OpenCL here \(tried /nowhere/libOpenCL.so\); AXLA_OPENCL"
     with flags.override(opencl="/nowhere/libOpenCL.so"), pytest.raises(axla.UnsupportedError, match=wanted):
-        opencl.library.__wrapped__()
+        opencl.devices.__wrapped__()
 
 
 class Counting(Driver):

@@ -101,10 +101,13 @@ def test_locks_of_other_threads_are_free_in_the_child():
     axla.compile(axla.parse(text.format("cosine")))(x)
     held, done = threading.Event(), threading.Event()
     def hold():
-        for lock in list(locks._locks):
+        taken = list(locks._locks)
+        for lock in taken:
             lock.acquire()
         held.set()
         done.wait()
+        for lock in taken:
+            lock.release()
     holder = threading.Thread(target=hold, daemon=True)
     holder.start()
     held.wait()
@@ -112,6 +115,8 @@ def test_locks_of_other_threads_are_free_in_the_child():
     def child():
         return axla.compile(axla.parse(text.format("sine")))(x).tolist() == [0] * 3
     print(in_child(child))
+    done.set()
+    holder.join()
     """)
 
 

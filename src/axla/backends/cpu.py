@@ -16,7 +16,6 @@ from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
 from axla.core.literal import Literal
 from axla.core.profile import Row
 from axla.custom.built_in import BUILT_IN
-from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.places import located
 from axla.passes.expand.parallel import TARGET
@@ -82,14 +81,11 @@ class CpuBackend(Backend):
 
     def work(self, module: Module, options: CompileOptions) -> Module:
         """A copy for the passes, as the compiler takes it."""
-        from axla.lowering.donation import donate_parameters, row_major_boundary
+        from axla.lowering.donation import work_of
 
-        work = clone_module(module)
+        work = work_of(module, options.donate)
         replicas, partitions = options.participants(module)
         work.set_config(replica_count=replicas, num_partitions=partitions)
-        row_major_boundary(work)
-        if options.donate:
-            donate_parameters(work, options.donate)
         return work
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -28,11 +28,10 @@ from axla.core.errors import AxlaError, OutOfMemory, RuntimeFailure
 from axla.core.literal import Literal
 from axla.core.shape import Shape
 from axla.interpreter import Interpreter
-from axla.ir.clone import clone_module
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
 from axla.ir.places import located
-from axla.lowering.donation import donate_parameters, row_major_boundary
+from axla.lowering.donation import donate_parameters, row_major_boundary, work_of
 from axla.lowering.pipeline import compile_program, constants_segment
 from axla.passes import driver, pipelines
 from axla.passes.expand.expanders import EXPANDERS
@@ -57,6 +56,7 @@ PLAIN = Target(
 `StoreStep` that does anything: kernels, copies, loops and branches are left.
 """
 _POLL = 0.01  # seconds
+_Result = TypeVar("_Result")
 
 
 def program_of(
@@ -68,10 +68,9 @@ def program_of(
     InvalidArgument for options that name another machine; UnsupportedError for what no pass expands.
     """
     options.refuse_machine(target.name)
-    work, constants = clone_module(module), dict[Literal, int]()
+    constants: dict[Literal, int] = {}
     with located(module.file, module):
-        row_major_boundary(work)
-        donate_parameters(work, options.donate or ())
+        work = work_of(module, options.donate)
         program = compile_program(work, target, constants)
     return program, constants_segment(constants)
 
@@ -140,15 +139,20 @@ class HostExecutable(Executable):
         """A run; on another thread where it may be long, so that Ctrl-C stops it."""
         if not self.interface.long_running or threading.current_thread() is not threading.main_thread():
             return self._enter(arguments, results, stop)
-        with ThreadPoolExecutor(1) as pool:
-            run = pool.submit(self._enter, arguments, results, stop)
-            try:
-                while not run.done():
-                    wait([run], _POLL)
-            except BaseException:
-                _set(stop, abi.INTERRUPTED)
-                raise
-            return run.result()
+        return apart(partial(self._enter, arguments, results, stop), partial(_set, stop, abi.INTERRUPTED))
+
+
+def apart(work: Callable[[], _Result], stop: Callable[[], None]) -> _Result:
+    """Does work on a thread of its own. Ctrl-C calls `stop`, and is raised when the work has ended."""
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(work)
+        try:
+            while not run.done():
+                wait([run], _POLL)
+        except BaseException:
+            stop()
+            raise
+        return run.result()
 
 
 def _set(stop: c.c_int32, why: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes as c
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from axla.codegen.native.assembly import Function, Functions
 from axla.codegen.straight import Ssa
 from axla.core import flags
 from axla.core.errors import CompileError, OutOfMemory, RuntimeFailure, UnsupportedError
-from axla.device.driver import DRIVER, Driver, Loaded
+from axla.device.driver import DRIVER, TRIES, Driver, Loaded, looked
 from axla.program.abi import Field, Struct
 from axla.runtime.native import native
 from axla.target.machine import Target
@@ -32,7 +32,6 @@ _BUFFER, _BUFFER_SIZE, _END = 1, 2, 0  # words of a launch whose arguments lie i
 _OUT_OF_MEMORY, _NOT_READY, _STOPPED = 2, 600, -1
 _NOT_BUILT = (200, 209, 218, 221, 222, 223, 300)
 _STAGED = 64 << 10  # bytes of the host that a copy keeps aside, without a look at the queue
-_YIELDS, _TRIES, _SLEEP = 500, 600, 100  # looks at an event before one sleeps in between, all, microseconds
 _MOST_NOTES = 1 << 16  # launches of one run whose times are kept
 _FILLS = {1: ("cuMemsetD8Async", "i8"), 2: ("cuMemsetD16Async", "i16"), 4: ("cuMemsetD32Async", "i32")}
 _DESTROY = "cuEventDestroy_v2"
@@ -47,7 +46,7 @@ CONTEXT = Struct(
     Field("context", "ptr", "CUDA's, which a thread makes its own before it calls anything"),
     Field("stream", "ptr", "the queue of the device"),
     Field("events", "ptr", "where launches note two events and their kernel; null: nowhere"),
-    Field("noted", "i64", "how many launches have"),
+    Field("noted", "i64", "how many launches wanted to"),
 )
 _FUNCTIONS = Functions()
 
@@ -80,9 +79,11 @@ _LAUNCH = "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, coun
 @_FUNCTIONS("cuda_launch", "i32", _LAUNCH, exported=True)
 def _launch(f: Function, context: Ssa, kernel: Ssa, addresses: Ssa, *sizes: Ssa) -> None:
     """The arguments of a kernel are the addresses, one behind the other."""
-    stream, noted = _entered(f, context), context.get(CONTEXT, "noted")
-    notes, none, one = context.get(CONTEXT, "events"), f.i32(0), f.i32(1)
-    wanted, note = f.binary("and", notes.ne(f.null()), noted.lt(_MOST_NOTES)), notes.item(noted * 3)
+    stream, notes, none, one = _entered(f, context), context.get(CONTEXT, "events"), f.i32(0), f.i32(1)
+    noted = f.slot(f.i64(_MOST_NOTES))
+    with f.if_(notes.ne(f.null())):
+        noted.store(context.field(CONTEXT, "noted").atomic("add", f.i64(1)))
+    wanted, note = noted.load("i64").lt(_MOST_NOTES), notes.item(noted.load("i64") * 3)
     extra, size = f.space("[5 x i64]"), f.slot(sizes[2] * 8)
     for number, word in enumerate((f.i64(_BUFFER), addresses, f.i64(_BUFFER_SIZE), size, f.i64(_END))):
         extra.item(number).store(word)
@@ -94,7 +95,6 @@ def _launch(f: Function, context: Ssa, kernel: Ssa, addresses: Ssa, *sizes: Ssa)
     with f.if_(wanted):
         _try(f, "cuda_event", note.at(8), stream, f.i32(_TIMED))
         note.at(16).store(kernel)
-        context.set(CONTEXT, "noted", noted + 1)
     f.ret(none)
 
 
@@ -108,15 +108,12 @@ def _copy(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa) -> Non
 @_FUNCTIONS("cuda_happened", "i32", "event:ptr, flag:ptr, tries:i64", exported=True)
 def _happened(f: Function, event: Ssa, flag: Ssa, tries: Ssa) -> None:
     """0 when the event has happened, an error's code, or -1 when the flag is set or the time is over."""
-    with f.loop(0, tries) as loop:
+
+    def look() -> None:
         code = f.call("i32", "cuEventQuery", event)
         f.guard(code.ne(_NOT_READY), code)
-        f.guard(flag.load("i32", "seq_cst").ne(0), f.i32(_STOPPED))
-        with f.if_(loop.index.lt(_YIELDS)):
-            f.call("i32", "sched_yield")
-        with f.if_(loop.index.ge(_YIELDS)):
-            f.call("i32", "usleep", f.i32(_SLEEP))
-    f.ret(f.i32(_STOPPED))
+
+    looked(f, flag, tries, look, _STOPPED)
 
 
 _MOVE = "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr"
@@ -223,15 +220,15 @@ class Cuda(Driver):
     def free(self, address: int) -> None:
         self.drop("cuMemFree_v2", c.c_uint64(address))
 
-    def write(self, address: int, data: memoryview) -> None:
-        if data.nbytes:
-            self._move(address, np.frombuffer(data, np.uint8).ctypes.data, data.nbytes)
+    def write(self, address: int, values: np.ndarray) -> None:
+        self._move(address, values.ctypes.data, values.nbytes)
 
-    def read(self, data: memoryview, address: int) -> None:
-        if data.nbytes:
-            self._move(np.frombuffer(data, np.uint8).ctypes.data, address, data.nbytes)
+    def read(self, values: np.ndarray, address: int) -> None:
+        self._move(values.ctypes.data, address, values.nbytes)
 
     def _move(self, target: int, source: int, size: int) -> None:
+        if not size:
+            return
         self.call("a copy", "cuMemcpyAsync", *map(c.c_uint64, (target, source, size)), self.stream)
         self.call("a copy", "cuStreamSynchronize", self.stream)
 
@@ -243,28 +240,36 @@ class Cuda(Driver):
 
     def happened(self, event: Handle, flag: int = 0) -> bool:
         self._check("a run", self.lib.cuCtxSetCurrent(self._context))
-        code = self._happened(event.address, flag or c.addressof(self._none), _TRIES)
+        code = self._happened(event.address, flag or c.addressof(self._none), TRIES)
         self._check("a run", max(code, 0))
         return code == 0
 
     @contextmanager
     def timed(self) -> Iterator[dict[int, list[int]]]:
         found: dict[int, list[int]] = {}
-        notes = (c.c_void_p * (3 * _MOST_NOTES))()
+        notes = self._notes
         self.wait()
+        c.memset(notes, 0, c.sizeof(notes))
         self._state.noted, self._state.events = 0, c.addressof(notes)
         try:
             yield found
         finally:
             self._state.events = None
             self.wait()
-            for number in range(self._state.noted):
+            for number in range(min(self._state.noted, _MOST_NOTES)):
                 first, last, kernel = notes[3 * number : 3 * number + 3]
                 found.setdefault(kernel or 0, []).append(self._between(first, last))
 
+    @cached_property
+    def _notes(self) -> Any:
+        """Where launches note what `timed` reads. Kept, as threads may launch while a measurement ends."""
+        return (c.c_void_p * (3 * _MOST_NOTES))()
+
     def _between(self, *events: int | None) -> int:
-        """The nanoseconds between two events, which are given back."""
+        """The nanoseconds between two events, which are given back; 0 for a launch that failed."""
         first, last = (Handle(self, _DESTROY, event) for event in events)
+        if not last.address:
+            return 0
         milliseconds = c.c_float()
         self.call("a time", "cuEventElapsedTime", c.byref(milliseconds), first.address, last.address)
         return int(milliseconds.value * 1e6)

@@ -6,7 +6,7 @@ device has one queue, and what is put into it runs in order. The others are call
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from axla.codegen.native.assembly import Function
+from axla.codegen.straight import Ssa
 from axla.core.errors import OutOfMemory, RuntimeFailure
 from axla.program.abi import Field, Struct
 from axla.target.machine import Target
@@ -32,6 +34,9 @@ DRIVER = Struct(
 
 MOST_KEPT = 1 << 30
 """Bytes of free memory that a device keeps for those who ask next."""
+TRIES = 600
+"""How often `Driver.happened` looks at an event: some 10 ms."""
+_YIELDS, _SLEEP = 500, 100  # looks at an event before one sleeps in between, microseconds
 
 
 class DeviceError(RuntimeFailure):
@@ -47,6 +52,20 @@ class Loaded:
     """Keeps the module there."""
 
 
+def looked(f: Function, flag: Ssa, tries: Ssa, look: Callable[[], None], stopped: int) -> None:
+    """Emits a wait for an event: `look` is emitted code that looks at it, and returns when it has happened.
+    Gives `stopped` when the flag is set, or after so many looks.
+    """
+    with f.loop(0, tries) as loop:
+        look()
+        f.guard(flag.load("i32", "seq_cst").ne(0), f.i32(stopped))
+        with f.if_(loop.index.lt(_YIELDS)):
+            f.call("i32", "sched_yield")
+        with f.if_(loop.index.ge(_YIELDS)):
+            f.call("i32", "usleep", f.i32(_SLEEP))
+    f.ret(f.i32(stopped))
+
+
 class Pool:
     """Memory of a device that is free again, by size: what is queued uses it before whoever gets it next.
 
@@ -56,18 +75,15 @@ class Pool:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._free: dict[int, list[int]] = {}
-        self._kept = 0
 
     def take(self, room: int) -> int:
         """The address of so many bytes, one of the sizes that `rounded` gives, aligned to 64; OutOfMemory
         where there are none.
         """
         try:
-            found = self._free[room].pop()
+            return self._free[room].pop()
         except (KeyError, IndexError):
             return self._new(room)
-        self._kept -= room
-        return found
 
     def _new(self, room: int) -> int:
         try:
@@ -78,18 +94,17 @@ class Pool:
 
     def give(self, address: int, room: int) -> None:
         """Gives memory back that `take` gave."""
-        if self._kept + room > MOST_KEPT:
+        kept = sum(each * len(addresses) for each, addresses in list(self._free.items()))
+        if kept + room > MOST_KEPT:
             self._driver.free(address)
         else:
-            self._kept += room
             self._free.setdefault(room, []).append(address)
 
     def empty(self) -> None:
         """Gives all that is free back to the driver, and waits until it has it."""
-        for room, addresses in list(self._free.items()):
+        for addresses in list(self._free.values()):
             while addresses:
                 self._driver.free(addresses.pop())
-                self._kept -= room
         self._driver.wait()
 
 

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NoReturn
 from warnings import warn
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from axla.backends.devices import Device
 from axla.backends.executable import Executable
 from axla.backends.interface import Backend, Capabilities, Client
+from axla.backends.kit import apart
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.codegen.host import host_target
 from axla.codegen.native.image import Image
@@ -29,10 +30,9 @@ from axla.device.compiler import Compiled, code_for, program_for, refused_kernel
 from axla.device.driver import Driver
 from axla.device.memory import SHORT, DeviceArray, Memory, Run, put
 from axla.device.turns import Turns, turns_of
-from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.places import located
-from axla.lowering.donation import donate_parameters, row_major_boundary
+from axla.lowering.donation import work_of
 from axla.program import abi
 from axla.program.packed import Packed, decode, encode
 from axla.runtime.arguments import converted, failed_call
@@ -40,7 +40,6 @@ from axla.runtime.array import Array
 from axla.runtime.dynamic import DynamicCall
 from axla.runtime.functions import device_of, resolve_functions
 from axla.runtime.native import native
-from axla.runtime.queue import raised_again
 from axla.target.identity import identity
 from axla.target.machine import Target
 
@@ -74,7 +73,7 @@ class DeviceExecutable(Executable):
         self._keep = owners, handles
         self._donors = {alias.result: alias.parameter for alias in face.aliases}
         self._rng, self._long = abi.RNG_SEED, face.long_running
-        self._running: WeakSet[Run] = WeakSet()
+        self._running: WeakValueDictionary[int, Run] = WeakValueDictionary()
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -138,10 +137,9 @@ class DeviceExecutable(Executable):
             constants=self._constants.address, workspace=workspace.address, functions=c.addressof(table),
             parallel_for=native().glue.addresses["axla_parallel_for"], run_id=next(_runs),
         )  # fmt: skip
-        run = Run(f"{self.name} on {driver.name}", driver, partial(self._stopped, frame))
+        run = Run(f"{self.name} on {driver.name}", driver, partial(self._stopped, frame), options.deadline)
         frame.cancel = c.addressof(run.flag)
-        timer = _timer(options.deadline, run)
-        self._running.add(run)
+        self._running[frame.run_id] = run
         going = False
         try:
             if turns.is_busy() or (options.asynchronous and self.compiled.waits and self._counted is None):
@@ -155,19 +153,17 @@ class DeviceExecutable(Executable):
         finally:
             if not going:
                 run.stop(abi.INTERRUPTED)  # where an exception ended the wait
-                self._running.discard(run)
-                if timer is not None:
-                    timer.cancel()
+                self._running.pop(frame.run_id, None)
         return run
 
     def _enter(self, frame: Any, run: Run, before: list[Run], held: object = None) -> None:
         """Puts the work of a run into the queue; `held` is there as long. Raises the error of an argument."""
         for other in before:
-            if other.error is not None:
-                raise raised_again(other.error)
+            other.check()
         frame.rng_state, device_of[frame.run_id] = self._rng, self.ordinal
         try:
-            code = self._entered(c.addressof(frame), run)
+            with run.until_late():
+                code = self._entered(c.addressof(frame), run)
         finally:
             del device_of[frame.run_id]
         self._rng = tuple(frame.rng_state)
@@ -177,30 +173,11 @@ class DeviceExecutable(Executable):
 
     def _entered(self, frame: int, run: Run) -> int:
         """The host's part of a run; where it was long, on another thread, so that Ctrl-C stops it."""
-        begin, apart = time.monotonic(), threading.current_thread() is threading.main_thread() and self._long
-        code = self._apart(frame, run) if apart else self._entry(frame)
+        begin, enter = time.monotonic(), partial(self._entry, frame)
+        here = threading.current_thread() is not threading.main_thread() or not self._long
+        code = enter() if here else apart(enter, partial(run.stop, abi.INTERRUPTED))
         self._long = time.monotonic() - begin > SHORT
         return code
-
-    def _apart(self, frame: int, run: Run) -> int:
-        codes: list[int] = []
-        done = threading.Event()  # what `join` says of a thread is not true after an exception
-
-        def enter() -> None:
-            codes.append(self._entry(frame))
-            done.set()
-
-        thread = threading.Thread(target=enter, daemon=True)
-        try:
-            thread.start()
-            while not done.wait(SHORT):
-                pass
-        except BaseException:
-            run.stop(abi.INTERRUPTED)
-            while not done.wait(SHORT) and thread.ident is not None:
-                pass
-            raise
-        return codes[0]
 
     def _failed(self, frame: Any, run: Run, code: int) -> NoReturn:
         if code == abi.DEVICE:
@@ -213,7 +190,8 @@ class DeviceExecutable(Executable):
 
     def cancel(self) -> int:
         """Stops the runs in progress, which raise Cancelled; gives their number."""
-        running = [run for run in list(self._running) if not run.is_done()]
+        found = [reference() for reference in self._running.valuerefs()]
+        running = [run for run in found if run is not None and not run.is_done()]
         for run in running:
             run.stop(abi.CANCELLED)
         return len(running)
@@ -258,7 +236,7 @@ class DeviceExecutable(Executable):
         return work
 
     def _work(self) -> Module:
-        return work_of(self._source(), self.options)
+        return work_of(self._source(), self.options.donate)
 
     def _code_bytes(self) -> int:
         return len(self.compiled.code) + sum(map(len, self.compiled.images))
@@ -306,26 +284,6 @@ def _addresses(values: Iterable[int]) -> Any:
     return (c.c_void_p * max(len(found), 1))(*found)
 
 
-def _timer(deadline: float | None, run: Run) -> threading.Timer | None:
-    """Sets the flag of a run when the deadline passes."""
-    if deadline is None:
-        return None
-
-    timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), run.stop, [abi.DEADLINE])
-    timer.daemon = True
-    timer.start()
-    return timer
-
-
-def work_of(module: Module, options: CompileOptions) -> Module:
-    """A copy for the passes, as the compiler takes it."""
-    work = clone_module(module)
-    row_major_boundary(work)
-    if options.donate:
-        donate_parameters(work, options.donate)
-    return work
-
-
 class DeviceBackend(Backend):
     """A backend over drivers: derive from it, and say `driver`. A program runs on one device, the first or
     another.
@@ -344,7 +302,7 @@ class DeviceBackend(Backend):
         driver, turns = self._queue_for(client, options)
         more = {"client": client, "module": module, "options": options}
         with located(module.file, module):
-            program, segment = program_for(work_of(module, options), driver.target)
+            program, segment = program_for(work_of(module, options.donate), driver.target)
             try:
                 return DeviceExecutable(code_for(program, segment, driver.target), driver, turns, **more)
             except CompileError:

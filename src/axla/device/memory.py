@@ -6,16 +6,18 @@ import ctypes as c
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from axla.core import dtypes
-from axla.core.errors import DeadlineExceeded, InvalidArgument, UnsupportedError
+from axla.core.errors import DeadlineExceeded, InvalidArgument, RuntimeFailure, UnsupportedError
 from axla.core.literal import why_no_array
 from axla.core.shape import Shape
 from axla.device.driver import Driver, rounded
+from axla.program import abi
 from axla.runtime.array import Array
 from axla.runtime.queue import raised_again
 from axla.runtime.shape_info import shape_info
@@ -41,19 +43,27 @@ class Memory:
 class Run:
     """A run that was put into the queue of a device, whose results are there when it is done.
 
-    `stopped` raises the error of what stopped it, given the value of its flag. `entered` is set when the work
-    of a run that was handed over is in the queue, and its event is there, or when that has failed.
+    `stopped` raises the error of what stopped it, given the value of its flag. A run that has not ended at
+    the time `late` is stopped. `entered` is set when the work of a run that was handed over to the thread
+    `enters` is in the queue, and its event is there, or when that has failed.
     """
 
-    __slots__ = ("name", "driver", "flag", "event", "entered", "error", "done", "_stopped", "__weakref__")
+    __slots__ = (
+        "name", "driver", "late", "flag", "event", "entered", "enters", "error", "done", "_stopped",
+        "_joining", "__weakref__",
+    )  # fmt: skip
 
-    def __init__(self, name: str, driver: Driver, stopped: Callable[[int], NoReturn]) -> None:
+    def __init__(
+        self, name: str, driver: Driver, stopped: Callable[[int], NoReturn], deadline: float | None = None
+    ) -> None:
         self.name, self.driver, self._stopped = name, driver, stopped
+        self.late = time.monotonic() + deadline if deadline is not None else math.inf
         self.flag = (c.c_int32 * 2)()
         self.event: Any = None
         self.entered: threading.Event | None = None
+        self.enters: threading.Thread | None = None
         self.error: BaseException | None = None
-        self.done = False
+        self.done = self._joining = False
 
     def stop(self, code: int) -> None:
         """Has it end with the error of a code, unless it was stopped; what waits for it gets that."""
@@ -63,8 +73,37 @@ class Run:
         """Gives all who read its results an error, unless they have one."""
         self.error = self.error or error.with_traceback(None)
 
+    @contextmanager
+    def until_late(self) -> Iterator[None]:
+        """Stops it inside when its deadline passes."""
+        if self.late == math.inf:
+            yield
+            return
+        left = max(0.0, self.late - time.monotonic())
+        timer = threading.Timer(min(left, threading.TIMEOUT_MAX), self.stop, [abi.DEADLINE])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def check(self) -> None:
+        """Raises its error; RuntimeFailure on the thread that is to put it into the queue, which would wait
+        for itself.
+        """
+        if self.error is not None:
+            raise raised_again(self.error)
+        if self.event is None and self.enters is threading.current_thread():
+            raise RuntimeFailure(
+                f"{self.name}: its result is asked for by a function that a run before it calls; it cannot "
+                f"begin until that function has returned"
+            )
+
     def is_stopped(self) -> bool:
         """Whether it was stopped; then it has the error of that."""
+        if time.monotonic() > self.late:
+            self.stop(abi.DEADLINE)
         try:
             if self.flag[0]:
                 self._stopped(self.flag[0])
@@ -73,7 +112,7 @@ class Run:
         return self.error is not None
 
     def is_done(self) -> bool:
-        """Whether it has ended, well or not. Does not wait for long."""
+        """Whether it has ended, well or not. Waits up to some 10 ms for that."""
         if not self.done and self.error is None:
             try:
                 if self.event is None and self.entered is not None:
@@ -88,13 +127,15 @@ class Run:
     def _join(self, timeout: float | None) -> None:
         """Works for the device until it is done; not on this thread where that may be long."""
         driver = self.driver
-        if timeout is None and driver.waited < SHORT:
+        if timeout is None and self.late == math.inf and driver.waited < SHORT:
             driver.join(self.event)
-        elif driver.waited >= SHORT:
+        elif driver.waited >= SHORT and not self._joining:
+            self._joining = True
             threading.Thread(target=driver.join, args=[self.event], daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until it has ended; whether it has after `timeout` seconds. Raises its error."""
+        self.check()
         begin = time.monotonic()
         late = begin + timeout if timeout is not None else math.inf
         while self.event is None and not self.is_done():
@@ -107,8 +148,7 @@ class Run:
             if time.monotonic() > late:
                 return False
         self.driver.waited = time.monotonic() - entered
-        if self.error is not None:
-            raise raised_again(self.error)
+        self.check()
         return True
 
 
@@ -145,9 +185,9 @@ class DeviceArray(Array):
         return self._memory
 
     def memory(self, what: str) -> Memory:
-        """Where it lies; InvalidArgument for a deleted array, the error of a run that failed to make it."""
-        if self._run is not None and self._run.error is not None:
-            raise raised_again(self._run.error)
+        """Where it lies; InvalidArgument for a deleted array, the errors of `Run.check` of what makes it."""
+        if self._run is not None:
+            self._run.check()
         return self._head(what)
 
     def is_ready(self) -> bool:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from axla.codegen.native.assembly import Function, Functions, Module
 from axla.codegen.straight import Ssa
 from axla.core import flags
 from axla.core.errors import CompileError, OutOfMemory, UnsupportedError
-from axla.device.driver import DRIVER, Driver, Loaded
+from axla.device.driver import DRIVER, TRIES, Driver, Loaded, looked
 from axla.program.abi import Field, Struct
 from axla.runtime.native import native
 from axla.target.machine import Target
@@ -32,7 +32,6 @@ _QUEUE_PROPERTIES, _PROFILING = 0x1093, 2
 _OPTIONS = b"-cl-fp32-correctly-rounded-divide-sqrt"
 _ALIGN = 64
 _FILL = 64  # bytes: the longest pattern, to which slices are aligned
-_YIELDS, _TRIES, _SLEEP = 500, 600, 100  # looks at an event before one sleeps in between, all, microseconds
 _SHORT = 10_000_000  # nanoseconds
 _MOST_NOTES = 1 << 18  # launches of one run whose times are kept
 _ERRORS = {
@@ -112,16 +111,13 @@ def _happened(f: Function, event: Ssa, flag: Ssa, tries: Ssa) -> None:
     over.
     """
     status = f.slot(f.i32(0))
-    with f.loop(0, tries) as loop:
+
+    def look() -> None:
         code = f.call("i32", "clGetEventInfo", event, f.i32(_STATUS), f.i64(4), status, f.null())
         f.guard(code.ne(0), code)
         f.guard(status.load("i32").le(0), status.load("i32"))
-        f.guard(flag.load("i32", "seq_cst").ne(0), f.i32(1))
-        with f.if_(loop.index.lt(_YIELDS)):
-            f.call("i32", "sched_yield")
-        with f.if_(loop.index.ge(_YIELDS)):
-            f.call("i32", "usleep", f.i32(_SLEEP))
-    f.ret(f.i32(1))
+
+    looked(f, flag, tries, look, 1)
 
 
 @_FUNCTIONS("opencl_wait", "i32", "context:ptr, flag:ptr")
@@ -173,12 +169,29 @@ def _write(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag:
 
 
 @cache
-def library() -> Any:
-    """The OpenCL library; UnsupportedError where there is none."""
+def devices() -> list[tuple[Any, int]]:
+    """The devices that axla can use, of the first library that has any: library and handle. UnsupportedError
+    where there are none.
+    """
     beside = os.path.join(sys.prefix, "lib", "libintelocl.so")
     named = flags.current().opencl
     tried = [named] if named else ["libOpenCL.so.1", beside]
-    for path in tried:
+    libraries = _libraries(tried)
+    if not libraries:
+        raise UnsupportedError(
+            f"there is no OpenCL here (tried {', '.join(tried)}); AXLA_OPENCL says where one is, and "
+            "`pip install axla[opencl]` brings Intel's for CPUs"
+        )
+    for lib in libraries:
+        if found := [(lib, device) for device in _devices(lib) if _is_usable(lib, device)]:
+            return found
+    raise UnsupportedError("no OpenCL device here takes SPIR-V and shares virtual memory with the host")
+
+
+def _libraries(paths: list[str]) -> list[Any]:
+    """Those that are there, and have a platform."""
+    libraries = []
+    for path in paths:
         try:
             found = c.CDLL(path)
         except OSError:
@@ -186,11 +199,8 @@ def library() -> Any:
         for name in _POINTERS:
             getattr(found, name).restype = c.c_void_p
         if _platforms(found):
-            return found
-    raise UnsupportedError(
-        f"there is no OpenCL here (tried {', '.join(tried)}); AXLA_OPENCL says where one is, and "
-        "`pip install axla[opencl]` brings Intel's for CPUs"
-    )
+            libraries.append(found)
+    return libraries
 
 
 _POINTERS = (
@@ -200,7 +210,7 @@ _POINTERS = (
 
 
 def _platforms(lib: Any) -> list[int]:
-    return _listed(lambda most, room, count: lib.clGetPlatformIDs(most, room, count))
+    return _listed(lib.clGetPlatformIDs)
 
 
 def _listed(ask: Any) -> list[int]:
@@ -211,21 +221,14 @@ def _listed(ask: Any) -> list[int]:
     return [] if ask(count.value, room, None) else [found or 0 for found in room]
 
 
-def devices() -> list[tuple[Any, int]]:
-    """The devices that axla can use: library and handle. UnsupportedError where there are none."""
-    lib = library()
-    found = []
+def _devices(lib: Any) -> Iterator[int]:
     for platform in _platforms(lib):
-        for device in _listed(
-            lambda most, room, count, at=platform: lib.clGetDeviceIDs(
-                c.c_void_p(at), c.c_uint64(_ALL_DEVICES), most, room, count
-            )
-        ):
-            if "SPIR-V" in _text(lib, device, _IL_VERSION) and _number(lib, device, _SVM) & _FINE_BUFFER:
-                found.append((lib, device))
-    if not found:
-        raise UnsupportedError("no OpenCL device here takes SPIR-V and shares virtual memory with the host")
-    return found
+        yield from _listed(partial(lib.clGetDeviceIDs, c.c_void_p(platform), c.c_uint64(_ALL_DEVICES)))
+
+
+def _is_usable(lib: Any, device: int) -> bool:
+    """Whether it takes SPIR-V, and shares virtual memory with the host."""
+    return "SPIR-V" in _text(lib, device, _IL_VERSION) and bool(_number(lib, device, _SVM) & _FINE_BUFFER)
 
 
 def _text(lib: Any, device: int, what: int) -> str:
@@ -271,7 +274,7 @@ class OpenCL(Driver):
             lib.clCreateCommandQueueWithProperties,
         )
         self._queue = self._made("a queue", create, self._context, self._device, timed)
-        functions = _functions()
+        functions = _functions(lib)
         kind = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64)
         self._happened = kind(functions["opencl_happened"])
         self._none = c.c_int32(0)
@@ -312,7 +315,7 @@ class OpenCL(Driver):
         return Event(self.lib, event.value or 0)
 
     def happened(self, event: Event, flag: int = 0) -> bool:
-        code = self._happened(event.address, flag or c.addressof(self._none), _TRIES)
+        code = self._happened(event.address, flag or c.addressof(self._none), TRIES)
         if code < 0:
             raise self.error("a run", code)
         return code == 0
@@ -324,7 +327,7 @@ class OpenCL(Driver):
     @contextmanager
     def timed(self) -> Iterator[dict[int, list[int]]]:
         found: dict[int, list[int]] = {}
-        notes = (c.c_void_p * (2 * _MOST_NOTES))()
+        notes = self._notes
         self.wait()
         self._state.noted, self._state.most, self._state.events = 0, _MOST_NOTES, c.addressof(notes)
         try:
@@ -336,6 +339,11 @@ class OpenCL(Driver):
                 event, kernel = notes[2 * number : 2 * number + 2]
                 found.setdefault(kernel or 0, []).append(self._taken(event))
                 self.lib.clReleaseEvent(c.c_void_p(event))
+
+    @cached_property
+    def _notes(self) -> Any:
+        """Where launches note what `timed` reads. Kept, as threads may launch while a measurement ends."""
+        return (c.c_void_p * (2 * _MOST_NOTES))()
 
     def _taken(self, event: int | None) -> int:
         """The nanoseconds of a launch on the device."""
@@ -395,8 +403,7 @@ class _Program:
 
 
 @cache
-def _functions() -> dict[str, int]:
-    lib = library()
+def _functions(lib: Any) -> dict[str, int]:
     names = (
         "clSetKernelArgSVMPointer", "clEnqueueNDRangeKernel", "clEnqueueSVMMemcpy", "clEnqueueSVMMemFill",
         "clEnqueueMarkerWithWaitList", "clFlush", "clWaitForEvents", "clGetEventInfo", "clReleaseEvent",

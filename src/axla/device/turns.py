@@ -44,6 +44,7 @@ class Turns:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="axla device", daemon=True)
                 self._thread.start()
+            run.enters = self._thread
             self._left.append(run)
             self._waiting.put((run, work))
 

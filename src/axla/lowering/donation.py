@@ -7,12 +7,21 @@ from collections.abc import Sequence
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, ProgramShape, Shape
 from axla.core.shape_util import indexed_leaves
+from axla.ir.clone import clone_module
 from axla.ir.graph import Alias, Module
 
 
 def array_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], Shape]]:
     """The leaves that are arrays, with their tuple indices."""
     return [(index, leaf) for index, leaf in indexed_leaves(shape) if isinstance(leaf, Shape)]
+
+
+def work_of(module: Module, donate: Sequence[int] | None) -> Module:
+    """A copy of a module for the passes, as compilers take it: `row_major_boundary`, `donate_parameters`."""
+    work = clone_module(module)
+    row_major_boundary(work)
+    donate_parameters(work, donate or ())
+    return work
 
 
 def row_major_boundary(module: Module) -> None:
