@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ from axla.stablehlo import export_text
 from axla.target.nvptx import nvptx_target
 from axla.target.spirv import spirv_target
 from axla.text import parse_hlo
-from axla.tools.samples import NOTHING_TO_COMPARE, fed, modules_of, run_fed
+from axla.tools.samples import NOTHING_TO_COMPARE, fed, modules_of, run_fed, sample_target
 from sample_modules import ENDS, sample_arguments, sample_cases, sample_module
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
@@ -193,8 +193,6 @@ def test_is_evaluated_or_says_why():
 @pytest.mark.parametrize("opcode", ALONE)
 def test_is_lowered_or_says_why(opcode, backend):
     """As far as the text that LLVM gets; what it computes is compared in docs/test_ops_pages.py."""
-    with suppress(axla.InvalidArgument):  # other tests of this process may have registered it
-        axla.unregister_custom_call("sample")
     target = TARGETS[backend]()
     for op, shapes in OPS[opcode].samples():
         module = sample_module(op, shapes)
@@ -239,10 +237,8 @@ def test_runs_on_opencl_or_says_why(target_of_the_sample, opcode):
 
 @pytest.fixture
 def target_of_the_sample():
-    """The target of custom-call's sample."""
-    axla.register_custom_call("sample", lambda x, number: x)
-    yield
-    axla.unregister_custom_call("sample")
+    with sample_target():
+        yield
 
 
 def first_sample(opcode):

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import axla
 from axla.backends.executable import Executable
 from axla.backends.interface import Backend, Client
 from axla.backends.options import CompileOptions
@@ -25,6 +24,7 @@ from axla.lowering.donation import row_major_boundary
 from axla.lowering.pipeline import compile_program
 from axla.program.kernels import Kernel
 from axla.target.nvptx import nvptx_target
+from axla.tools.samples import modules_of, sample_target
 from conformance_lib.section import Section
 
 _USED = re.compile(
@@ -69,19 +69,17 @@ class _Kernels(Backend):
 
 def modules(section: Section, cases: Iterable[str]) -> Iterator[tuple[str, Module]]:
     """The modules of cases, each with its case."""
-    from axla.tools.samples import modules_of
-
-    axla.register_custom_call("sample", lambda x, number: x)  # the target of custom-call's sample
-    for case in cases:
-        if section.name == "samples":
-            op, kind = case.split()
-            for module, _ in modules_of(op, next(dtype for dtype in ALL if dtype.name == kind)):
-                yield case, module
-            continue
-        try:
-            yield case, section.module(case)  # type: ignore[attr-defined]
-        except AxlaError:
-            continue  # (what is refused is counted by scripts/conformance)
+    with sample_target():
+        for case in cases:
+            if section.name == "samples":
+                op, kind = case.split()
+                for module, _ in modules_of(op, next(dtype for dtype in ALL if dtype.name == kind)):
+                    yield case, module
+                continue
+            try:
+                yield case, section.module(case)  # type: ignore[attr-defined]
+            except AxlaError:
+                continue  # (what is refused is counted by scripts/conformance)
 
 
 def kernels_of(pairs: Iterable[tuple[str, Module]]) -> tuple[dict[str, Kernel], list[str]]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import axla
 from axla.comparison import compare
 from axla.core.dtypes import ALL, F32, DType
 from axla.core.errors import Mismatch
 from axla.ir.op import OPS
-from axla.tools.samples import NOTHING_TO_COMPARE, UNTYPED, modules_of, run_fed
+from axla.tools.samples import NOTHING_TO_COMPARE, UNTYPED, modules_of, run_fed, sample_target
 from conformance_lib.section import DIFFERS, OK, Outcome, kind_of, said
 
 NOT_TAKEN = "not taken"
@@ -41,15 +40,15 @@ def sample_outcome(opcode: str, dtype: DType, backend: str) -> tuple[str, str]:
     modules = modules_of(opcode, dtype)
     if not modules:
         return NOT_TAKEN, ""
-    axla.register_custom_call("sample", lambda x, number: x)  # the target of custom-call's sample
-    for module, inputs in modules:
-        try:
-            found = run_fed(module, inputs, backend)
-            if backend != "interpreter" and opcode not in NOTHING_TO_COMPARE:
-                wanted = run_fed(module, inputs, "interpreter")
-                compare(module, found, wanted, backend, "interpreter").raise_if_different()
-        except Mismatch as error:
-            return DIFFERS, said(error)
-        except Exception as error:
-            return kind_of(error), said(error)
+    try:
+        with sample_target():
+            for module, inputs in modules:
+                found = run_fed(module, inputs, backend)
+                if backend != "interpreter" and opcode not in NOTHING_TO_COMPARE:
+                    wanted = run_fed(module, inputs, "interpreter")
+                    compare(module, found, wanted, backend, "interpreter").raise_if_different()
+    except Mismatch as error:
+        return DIFFERS, said(error)
+    except Exception as error:
+        return kind_of(error), said(error)
     return OK, ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as xml
+from contextlib import suppress
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,10 +13,12 @@ import pytest
 import axla
 from axla.backends import Backend, Capabilities
 from axla.backends.kit import OpByOp, OpByOpBackend
+from axla.custom.registry import registered
 from axla.ir.op import OPS
 from axla.tools import check, conformance
 from axla.tools import main as command
 from axla.tools.conformance import BY_HOST, FAILED, LEVELS, PASSED, REFUSED, Case, Report
+from axla.tools.samples import sample_target
 
 
 class Wrong(OpByOp):
@@ -59,6 +62,15 @@ def test_outcomes_and_their_reasons(wrong):
     assert "KeyError" in cases["subtract f32"].reason
     assert cases["add s32"].reason == "f32 <only>"
     assert cases["sine f32"].reason == "sine: no <sines>" and cases["add bf16"].reason == "bf16: too narrow"
+
+
+@pytest.mark.parametrize("error", [None, KeyError])
+def test_the_target_of_the_sample_is_there_for_a_while(error):
+    with suppress(KeyError), sample_target():
+        assert registered("sample").function(7, 3) == 7
+        if error is not None:
+            raise error
+    assert registered("sample") is None
 
 
 def test_every_op_has_a_level_and_a_case():

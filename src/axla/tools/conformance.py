@@ -20,7 +20,16 @@ from axla.core.dtypes import ALL, F32, DType
 from axla.core.errors import UnsupportedError
 from axla.core.templates import fill
 from axla.ir.op import OPS
-from axla.tools.samples import NOTHING_TO_COMPARE, STARTS, UNTYPED, fed, main_type, modules_of, run_fed
+from axla.tools.samples import (
+    NOTHING_TO_COMPARE,
+    STARTS,
+    UNTYPED,
+    fed,
+    main_type,
+    modules_of,
+    run_fed,
+    sample_target,
+)
 
 LEVELS = {
     "elementwise": "structure elementwise transcendental conversion",
@@ -71,13 +80,10 @@ def alone() -> list[tuple[str, DType]]:
 
 def outcomes(backend: str, of: Iterable[tuple[str, DType]]) -> Iterator[Case]:
     """What comes of cases on a backend. An op that does not take a type is no case."""
-    axla.register_custom_call("sample", lambda x, number: x)  # the target of custom-call's sample
-    try:
+    with sample_target():
         for opcode, dtype in of:
             if modules_of(opcode, dtype):
                 yield Case(level_of(opcode), opcode, dtype.name, *_outcome(backend, opcode, dtype))
-    finally:
-        axla.unregister_custom_call("sample")
 
 
 def _outcome(backend: str, opcode: str, dtype: DType) -> tuple[str, str]:

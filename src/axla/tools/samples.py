@@ -17,6 +17,7 @@ from axla.core.dtypes import C64, C128, F32, F64, S32, U32, DType
 from axla.core.errors import AxlaError, ShapeError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 from axla.custom.feeds import feeds
+from axla.custom.registry import register_custom_call, unregister_custom_call
 from axla.hlo import AfterAll, GetTupleElement, Infeed, Recv, RecvDone, Send, SendDone
 from axla.hlo.casting import convert
 from axla.ir.graph import Computation, Module
@@ -154,6 +155,20 @@ def fed(module: Module) -> Iterator[None]:
     finally:
         queues.infeed.clear()
         queues.outfeed.clear()
+
+
+@contextmanager
+def sample_target() -> Iterator[None]:
+    """Has the function registered that custom-call's sample calls, "sample": it gives its first operand."""
+
+    def first(x: np.ndarray, number: np.ndarray) -> np.ndarray:
+        return x
+
+    register_custom_call("sample", first)
+    try:
+        yield
+    finally:
+        unregister_custom_call("sample")
 
 
 def sample_inputs(opcode: str, module: Module) -> list[np.ndarray]:
