@@ -99,6 +99,14 @@ ENTRY e {{ p = {kind}[{dims}] parameter(0)
   ROOT r = {kind}[{dims}] add(p, b) }}"""
 
 
+def sliced(columns: int) -> str:
+    """Rows that are no whole number of vectors, of longer ones."""
+    return f"""HloModule m
+ENTRY e {{ p = f32[4,{columns + 17}] parameter(0)
+  s = f32[4,{columns}] slice(p), slice={{[0:4], [7:{columns + 7}]}}
+  ROOT r = f32[4,{columns}] negate(s) }}"""
+
+
 REVERSED = """HloModule m
 ENTRY e { p = f32[700] parameter(0)
   r = f32[700] reverse(p), dimensions={0}
@@ -231,12 +239,20 @@ def test_every_sector_is_moved_once(program):
     assert count.sectors * SECTOR == count.footprint("ld") + count.footprint("st")
 
 
-@pytest.mark.parametrize("size", [1000, 1024])
-def test_rows_are_read_once(size):
-    """16 bytes per thread, which stay in registers until the row is written."""
-    emitted = kernel_of(softmax(16, size), SM90)
-    _, (count,) = run(emitted, [np.ones((16, size), np.float32)], SM90)
-    assert count.sectors * SECTOR <= (2 * size + 1) * 16 * 4 + 16 * SECTOR
+@pytest.mark.parametrize(("rows", "size"), [(16, 1000), (16, 1024), (2, 8192)])
+def test_rows_are_read_once(rows, size):
+    """Up to eight times 16 bytes per thread, which stay in registers until the row is written."""
+    emitted = kernel_of(softmax(rows, size), SM90)
+    _, (count,) = run(emitted, [np.ones((rows, size), np.float32)], SM90)
+    assert count.sectors * SECTOR <= (2 * size + 1) * rows * 4 + rows * SECTOR
+
+
+@pytest.mark.parametrize(("columns", "loads"), [(1023, 2), (2051, 4)])
+def test_turns_of_loops_without_vectors_have_several_loads(columns, loads):
+    """Columns beyond the end are the last one again."""
+    text = llvm.emit_assembly(kernel_of(sliced(columns), SM90).text, SM90)
+    assert text.count("ld.global") == loads
+    compared(sliced(columns), SM90)
 
 
 def test_short_rows_share_a_block():

@@ -86,20 +86,22 @@ def vectors(
     if inner == lanes and threads == 1:
         body(e, Index(f, f.index(0), 1, lanes, limit=inner))
         return
-    unroll = 1 if rest else min(copies, _unroll(k.kernel.computation, space, threads))
+    unroll = 1 if rest else min(copies, _unroll(k.kernel.computation, space, threads, once))
+    beyond = rest != 0 or unroll > 1 and inner % (lanes * threads * unroll) != 0
     with k.walk(low, high, lanes, nonempty=True, turns=unroll) as loop:
         for part in range(unroll):
-            base = least(f, f.add(loop.index, part * lanes * threads), inner - lanes, needed=rest != 0)
+            base = least(f, f.add(loop.index, part * lanes * threads), inner - lanes, needed=beyond)
             body(e, Index(f, base, 1, lanes, multiple=1 if rest else lanes, limit=inner))
 
 
-def _unroll(computation: Computation, space: Space, threads: int) -> int:
+def _unroll(computation: Computation, space: Space, threads: int, once: bool) -> int:
     size = gcd(space.block, space.inner)  # of which a full block and the last one are multiples
+    # Threads that share a row may write its last element several times.
+    free = threads > 1 and space.lanes == 1 and not once
     for unroll in (4, 2):
-        if (
-            size % (space.lanes * threads * unroll) == 0
-            and len(computation.instructions) * unroll <= 2 * SMALL_BODY
-        ):
+        together = space.lanes * threads * unroll
+        fits = size % together == 0 or free and space.block >= together
+        if fits and len(computation.instructions) * unroll <= 2 * SMALL_BODY:
             return unroll
     return 1
 

@@ -27,7 +27,7 @@ from axla.ir.graph import Instruction
 from axla.kernels.plan import Space
 from axla.kernels.reduce import RowPlan
 
-MOST_HELD = 4
+MOST_HELD = 8
 """Vectors of a row that a thread holds in registers from its first pass to its last, instead of reading them
 again."""
 
