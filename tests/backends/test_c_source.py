@@ -181,11 +181,131 @@ def test_what_it_does_not_run_is_refused_by_name(name):
         axla.compile(axla.parse(f"HloModule m\n{REFUSED[name]}"), backend="c-source")
 
 
-def test_a_compiler_that_fails_or_is_not_there(monkeypatch):
-    module = axla.parse("HloModule m\nENTRY e { a = f32[31] parameter(0)\n ROOT r = f32[31] negate(a) }")
-    monkeypatch.setenv("CC", "false")
-    with pytest.raises(axla.CompileError, match="false failed"):
-        axla.compile(module, backend="c-source")
+def negated(size: int):
+    """A program that no other test has: what was built once is not built again."""
+    text = f"HloModule m\nENTRY e {{ a = f32[{size}] parameter(0)\n ROOT r = f32[{size}] negate(a) }}"
+    return axla.compile(axla.parse(text), backend="c-source")
+
+
+def test_a_compiler_that_is_not_there(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
-    with pytest.raises(axla.UnsupportedError, match="there is no C compiler"):
-        axla.compile(module, backend="c-source")
+    with pytest.raises(axla.UnsupportedError, match="there is no C compiler 'no-such-compiler'"):
+        negated(31)
+
+
+FAILING = {
+    "echo 'warning: odd'; echo 'a.c:1: error: no'; exit 3": "failed with status 3: a.c:1: error: no",
+    "exit 0": "failed with status 0: it says nothing",
+    """for last; do case "$last" in *.so) echo no > "$last";; esac; done""": "cannot be loaded",
+    "echo x > $TMPDIR/left; sleep 60 & wait": "took longer than 0.3 s",
+}
+
+
+@pytest.mark.parametrize("script", FAILING)
+def test_a_compiler_that_fails_leaves_nothing_behind(monkeypatch, tmp_path, script):
+    compiler, folder = tmp_path / "compiler", tmp_path / "temporary"
+    compiler.write_text(f"#!/bin/sh\n{script}\n")
+    compiler.chmod(0o700)
+    folder.mkdir()
+    axla.backends.get("c-source")
+    monkeypatch.setattr("axla_c_source.backend.COMPILER_SECONDS", 0.3 if "sleep" in script else 60)
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setenv("CC", str(compiler))
+    with pytest.raises(axla.CompileError, match=FAILING[script]):
+        negated(33)
+    assert not list(folder.iterdir())
+
+
+CORNERS = {
+    "shifts": (
+        "a = s32[4] parameter(0)\n b = s32[4] parameter(1)\n l = s32[4] shift-left(a, b)\n"
+        " r = s32[4] shift-right-logical(a, b)\n s = s32[4] shift-right-arithmetic(a, b)\n"
+        " ROOT t = (s32[4], s32[4], s32[4]) tuple(l, r, s)",
+        [np.int32([-5, -5, 7, -1]), np.int32([32, -1, 40, 3])],
+    ),
+    "zeros": (
+        "a = f32[3] parameter(0)\n b = f32[3] parameter(1)\n l = f32[3] maximum(a, b)\n"
+        " r = f32[3] minimum(a, b)\n s = f32[3] negate(a)\n q = f32[3] sign(a)\n"
+        " ROOT t = (f32[3], f32[3], f32[3], f32[3]) tuple(l, r, s, q)",
+        [np.float32([0, -0.0, -0.0]), np.float32([-0.0, 0, -0.0])],
+    ),
+    "largest integers": (
+        "a = f64[5] parameter(0)\n l = s64[5] convert(a)\n r = u64[5] convert(a)\n s = u32[5] convert(a)\n"
+        " ROOT t = (s64[5], u64[5], u32[5]) tuple(l, r, s)",
+        [np.float64([1e30, -1e30, np.nan, np.inf, -0.5])],
+    ),
+    "powers and halves": (
+        "a = s64[4] parameter(0)\n b = s64[4] parameter(1)\n l = s64[4] power(a, b)\n"
+        " r = s64[4] mulhi(a, b)\n s = s64[4] count-leading-zeros(a)\n q = s64[4] popcnt(b)\n"
+        " ROOT t = (s64[4], s64[4], s64[4], s64[4]) tuple(l, r, s, q)",
+        [np.int64([-1, 3, 2**62, -(2**63)]), np.int64([-3, 41, 2**61 + 5, -7])],
+    ),
+    "fewer bits": (
+        "a = f64[5] parameter(0)\n l = f64[5] reduce-precision(a), exponent_bits=5, mantissa_bits=3\n"
+        " b = u8[5,8] bitcast-convert(a)\n c = s16[5,4] bitcast-convert(a)\n"
+        " ROOT t = (f64[5], u8[5,8], s16[5,4]) tuple(l, b, c)",
+        [np.float64([1.0625, 1e9, -1e-9, np.nan, 1.9999])],
+    ),
+    "a total order": (
+        "a = f32[4] parameter(0)\n b = f32[4] parameter(1)\n"
+        " ROOT t = pred[4] compare(a, b), direction=LT, type=TOTALORDER",
+        [np.float32([-0.0, np.nan, 1, -np.nan]), np.float32([0, np.inf, np.nan, -np.inf])],
+    ),
+    "places outside": (
+        "x = f32[4,6] parameter(0)\n i = s64[3,1] parameter(1)\n n = u64[] parameter(2)\n"
+        " g = f32[3,2] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={1},"
+        " index_vector_dim=1, slice_sizes={1,2}\n"
+        " y = f32[2,2] dynamic-slice(x, n, n), dynamic_slice_sizes={2,2}\n"
+        " z = f32[4,6] dynamic-update-slice(x, y, n, n)\n"
+        " ROOT t = (f32[3,2], f32[2,2], f32[4,6]) tuple(g, y, z)",
+        [np.arange(24, dtype=np.float32).reshape(4, 6), np.int64([[-(2**63)], [2**63 - 1], [3]]),
+         np.uint64(2**64 - 1)],
+    ),
+    "nothing": (
+        "x = f32[0,3] parameter(0)\n z = f32[] constant(2)\n p = f32[2,3] pad(x, z), padding=1_1x0_0\n"
+        " s = f32[3] reduce(x, z), dimensions={0}, to_apply=sum\n"
+        " c = f32[2,3] concatenate(x, p), dimensions={0}\n"
+        " r = f32[3,0] reshape(x)\n e = f32[3,0] exponential(r)\n"
+        " ROOT t = (f32[2,3], f32[3], f32[2,3], f32[3,0]) tuple(p, s, c, e)",
+        [np.zeros((0, 3), np.float32)],
+    ),
+    "two dimensions in any order": (
+        "x = s32[2,3,4] parameter(0)\n z = s32[] constant(-7)\n"
+        " ROOT r = s32[3] reduce(x, z), dimensions={2,0}, to_apply=total",
+        [np.arange(24, dtype=np.int32).reshape(2, 3, 4)],
+    ),
+}  # fmt: skip
+TOTAL = "total { a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT r = s32[] add(a, b) }"
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_corners_are_those_of_the_interpreter(name):
+    body, arguments = CORNERS[name]
+    module = axla.parse(f"HloModule m\n{COMPUTATIONS}{TOTAL}\nENTRY e {{ {body} }}")
+    found = axla.compile(module, backend="c-source").execute(arguments)
+    wanted = axla.compile(module, backend="interpreter").execute(arguments)
+    for a, b in zip(map(np.asarray, found), map(np.asarray, wanted), strict=True):
+        np.testing.assert_array_equal(a, b)
+        if a.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
+
+
+def test_a_reduce_of_two_arrays_gives_both():
+    text = """HloModule m
+both { a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  c = pred[] compare(b, a), direction=GT
+  m = f32[] select(c, b, a)
+  n = s32[] select(c, j, i)
+  ROOT t = (f32[], s32[]) tuple(m, n) }
+ENTRY e { x = f32[3,7] parameter(0)
+  k = s32[3,7] iota(), iota_dimension=1
+  least = f32[] constant(-inf)
+  zero = s32[] constant(0)
+  ROOT r = (f32[3], s32[3]) reduce(x, k, least, zero), dimensions={1}, to_apply=both }"""
+    x = drawn(3, 7)
+    most, where = axla.compile(axla.parse(text), backend="c-source").execute([x])
+    np.testing.assert_array_equal(np.asarray(most), x.max(1))
+    np.testing.assert_array_equal(np.asarray(where), x.argmax(1))

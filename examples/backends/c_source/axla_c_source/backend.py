@@ -21,6 +21,7 @@ from axla.backends.interface import effects
 from axla.backends.kit import HostExecutable, Packed, decode, encode, program_of
 from axla.core import dtypes
 from axla.program.interface import Interface
+from axla.target.machine import ALIGNMENT, aligned
 
 from .program import source_of
 from .writer import TYPES
@@ -48,39 +49,32 @@ class CSource(Backend):
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
         program, constants = program_of(module, options)
-        source, scratch = source_of(program)
-        face = replace(program.interface, workspace_bytes=program.interface.workspace_bytes + scratch)
-        made = source, face, constants, scratch
-        return CExecutable(*made, client=client, module=module, options=options)
+        source, workspace_bytes = source_of(program)
+        face = replace(program.interface, workspace_bytes=workspace_bytes)
+        return CExecutable(source, face, constants, client=client, module=module, options=options)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """The payload has the source, which is built again: it runs on any machine with a compiler."""
         packed = decode(payload)
-        source, scratch = (image.decode() for image in packed.images)
-        made = source, packed.interface, packed.constants, int(scratch)
-        return CExecutable(*made, client=client, options=options)
+        source = packed.images[0].decode()
+        return CExecutable(source, packed.interface, packed.constants, client=client, options=options)
 
 
 class CExecutable(HostExecutable):
     """A program in C. Every run has a workspace of its own."""
 
-    __slots__ = ("source", "constants", "scratch", "_library")
-
     stages = ("hlo", "optimized", "c")
 
-    def __init__(self, source: str, face: Interface, constants: bytes, scratch: int, **more: Any) -> None:
+    def __init__(self, source: str, face: Interface, constants: bytes, **more: Any) -> None:
         super().__init__(face, **more)
-        self.source, self.scratch = source, scratch
+        self.source = source
         self.constants = np.frombuffer(constants + b"\0", np.uint8)
         self._library = built(source)
 
     def _enter(self, arguments: list[np.ndarray], results: list[np.ndarray], stop: c.c_int32) -> None:
-        face = self.interface
-        workspace = np.empty(face.workspace_bytes + 128, np.uint8)
-        start = (workspace.ctypes.data + 63) & ~63
-        scratch = start + (face.workspace_bytes - self.scratch + 63 & ~63)
-        places = (addresses(arguments), addresses(results), c.c_void_p(self.constants.ctypes.data))
-        self._library.run(*places, c.c_void_p(start), c.c_void_p(scratch), c.byref(stop))
+        workspace = np.empty(self.interface.workspace_bytes + ALIGNMENT, np.uint8)
+        places = c.c_void_p(self.constants.ctypes.data), c.c_void_p(aligned(workspace.ctypes.data))
+        self._library.run(addresses(arguments), addresses(results), *places, c.byref(stop))
 
     def _text(self, stage: str) -> str:
         return self.source if stage == "c" else super()._text(stage)
@@ -89,8 +83,7 @@ class CExecutable(HostExecutable):
         return len(self.source)
 
     def _payload(self) -> bytes:
-        images = self.source.encode(), str(self.scratch).encode()
-        return encode(Packed(images, self.interface, self.constants.tobytes()[:-1]))
+        return encode(Packed((self.source.encode(),), self.interface, self.constants.tobytes()[:-1]))
 
 
 def addresses(arrays: list[np.ndarray]) -> c.Array:
@@ -108,9 +101,8 @@ def compiler() -> list[str]:
 @lru_cache(maxsize=256)
 def built(source: str) -> c.CDLL:
     """The library of a C source, built in a folder that only this user can enter, and which is removed."""
-    with tempfile.TemporaryDirectory(prefix="axla-c-source-") as name:
-        folder = Path(name)
-        file, library, errors = (folder / f for f in ("program.c", "program.so", "errors.txt"))
+    with tempfile.TemporaryDirectory(prefix="axla-c-source-") as folder:
+        file, library, errors = (Path(folder, name) for name in ("program.c", "program.so", "errors.txt"))
         file.write_text(source)
         command = [*compiler(), *FLAGS, "-o", str(library), str(file), "-lm"]
         status = run(command, folder, errors)
@@ -124,12 +116,12 @@ def built(source: str) -> c.CDLL:
             raise CompileError(f"c-source: what {command[0]} built cannot be loaded: {error}") from error
 
 
-def run(command: list[str], folder: Path, errors: Path) -> int:
+def run(command: list[str], folder: str, errors: Path) -> int:
     """The exit status of a command whose temporary files lie in `folder`. Nothing of it is left running."""
     with errors.open("w") as said:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
-            env={**os.environ, "TMPDIR": str(folder)},
+            env={**os.environ, "TMPDIR": folder},
         )  # fmt: skip
     try:
         return process.wait(COMPILER_SECONDS)

@@ -13,20 +13,23 @@ from .writer import Node, c_type
 FLOAT = {
     "abs": "fabs({x})", "acos": "acos({x})", "acosh": "acosh({x})", "add": "{x} + {y}", "asin": "asin({x})",
     "asinh": "asinh({x})", "atan2": "atan2({x}, {y})", "atanh": "atanh({x})", "cbrt": "cbrt({x})",
-    "ceil": "ceil({x})", "cosh": "cosh({x})", "cosine": "cos({x})", "divide": "{x} / {y}", "erf": "erf({x})",
-    "exponential": "exp({x})", "exponential-minus-one": "expm1({x})", "floor": "floor({x})", "imag": "0",
+    "clamp": "MINIMUM(MAXIMUM({x}, {y}), {z})", "ceil": "ceil({x})", "cosh": "cosh({x})",
+    "cosine": "cos({x})", "divide": "{x} / {y}", "erf": "erf({x})", "exponential": "exp({x})",
+    "exponential-minus-one": "expm1({x})", "floor": "floor({x})", "imag": "0",
     "is-finite": "isfinite({x}) != 0", "log": "log({x})", "log-plus-one": "log1p({x})",
     "logistic": "1 / (1 + exp(-{x}))", "maximum": "MAXIMUM({x}, {y})", "minimum": "MINIMUM({x}, {y})",
     "multiply": "{x} * {y}", "negate": "-{x}", "power": "pow({x}, {y})", "real": "{x}",
-    "remainder": "fmod({x}, {y})", "round-nearest-afz": "round({x})", "round-nearest-even": "nearbyint({x})",
-    "rsqrt": "1 / sqrt({x})", "sign": "{x} > 0 ? 1 : {x} < 0 ? -1 : {x}", "sine": "sin({x})",
-    "sinh": "sinh({x})", "sqrt": "sqrt({x})", "subtract": "{x} - {y}", "tan": "tan({x})", "tanh": "tanh({x})",
+    "reduce-precision": "REDUCED_{bits}({x}, {op.mantissa_bits}, {op.exponent_bits})",
+    "remainder": "fmod({x}, {y})", "round-nearest-afz": "round({x})",
+    "round-nearest-even": "nearbyint({x})", "rsqrt": "1 / sqrt({x})",
+    "sign": "{x} > 0 ? 1 : {x} < 0 ? -1 : {x}", "sine": "sin({x})", "sinh": "sinh({x})",
+    "sqrt": "sqrt({x})", "subtract": "{x} - {y}", "tan": "tan({x})", "tanh": "tanh({x})",
 }  # fmt: skip
 INTEGER = {
     "add": "{x} + {y}", "and": "{x} & {y}", "count-leading-zeros": "leading_zeros(({U}){x}, {bits})",
-    "maximum": "{x} > {y} ? {x} : {y}", "minimum": "{x} < {y} ? {x} : {y}",
-    "multiply": "{x} * {y}", "negate": "-{x}", "not": "~{x}", "or": "{x} | {y}",
-    "popcnt": "ones(({U}){x})", "power": "power_integer(({S}){x}, ({S}){y})",
+    "maximum": "{x} > {y} ? {x} : {y}", "minimum": "{x} < {y} ? {x} : {y}", "multiply": "{x} * {y}",
+    "negate": "-{x}", "not": "~{x}", "or": "{x} | {y}", "popcnt": "ones(({U}){x})",
+    "power": "power_integer(({S}){x}, ({S}){y})",
     "shift-left": "({U}){y} < {bits} ? ({T})(({U}){x} << {y}) : 0",
     "shift-right-arithmetic": "({S}){x} >> (({U}){y} < {bits} ? {y} : {bits} - 1)",
     "shift-right-logical": "({U}){y} < {bits} ? ({T})(({U}){x} >> {y}) : 0", "subtract": "{x} - {y}",
@@ -45,7 +48,10 @@ PRED = {
     "add": "{x} | {y}", "and": "{x} & {y}", "maximum": "{x} | {y}", "minimum": "{x} & {y}",
     "multiply": "{x} & {y}", "not": "!{x}", "or": "{x} | {y}", "xor": "{x} ^ {y}",
 }  # fmt: skip
-ANY = {"copy": "{x}", "select": "{x} ? {y} : {z}"}
+ANY = {
+    "clamp": "{x} > {z} || {y} > {z} ? {z} : {y} < {x} ? {x} : {y}", "copy": "{x}",
+    "select": "{x} ? {y} : {z}",
+}  # fmt: skip
 COMPARE = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 
@@ -54,18 +60,13 @@ def expression(inst: Node, values: list[str]) -> str:
     dtype, opcode = inst.operands[0].shape.dtype, inst.opcode
     if opcode in IRREGULAR:
         return IRREGULAR[opcode](inst, dtype, *values)
-    row = {**ANY, **rows_of(dtype)}.get(opcode)
+    rows = PRED if dtype.is_pred else FLOAT if dtype.is_float else SIGNED if dtype.is_signed else UNSIGNED
+    row = {**ANY, **rows}.get(opcode)
     if row is None:
         raise UnsupportedError(f"{inst!r}: c-source does not run {opcode} of {dtype.name}")
     bits = max(8, dtype.bits)
-    words = {"T": c_type(dtype), "U": f"uint{bits}_t", "S": f"int{bits}_t", "bits": bits}
+    words = {"T": c_type(dtype), "U": f"uint{bits}_t", "S": f"int{bits}_t", "bits": bits, "op": inst.op}
     return row.format(**dict(zip("xyz", values, strict=False)), **words)
-
-
-def rows_of(dtype: DType) -> dict[str, str]:
-    if dtype.is_pred:
-        return PRED
-    return FLOAT if dtype.is_float else SIGNED if dtype.is_signed else UNSIGNED
 
 
 def compare(inst: Node, dtype: DType, x: str, y: str) -> str:
@@ -73,18 +74,9 @@ def compare(inst: Node, dtype: DType, x: str, y: str) -> str:
     return f"{key}({x}) {COMPARE[str(inst.op.direction)]} {key}({y})"
 
 
-def clamp(inst: Node, dtype: DType, low: str, x: str, high: str) -> str:
-    rows = rows_of(dtype)
-    above = rows["maximum"].format(x=low, y=x)
-    return rows["minimum"].format(x=f"({above})", y=high)
-
-
-def convert(inst: Node, dtype: DType, x: str) -> str:
-    return converted(x, dtype, inst.shape.dtype)
-
-
-def converted(x: str, source: DType, target: DType) -> str:
-    """A number in another type."""
+def convert(inst: Node, source: DType, x: str) -> str:
+    """A number in the type of the result of `inst`."""
+    target = inst.shape.dtype
     if target.is_pred:
         return f"{x} != 0"
     if source.is_float and target.is_integer:
@@ -94,11 +86,4 @@ def converted(x: str, source: DType, target: DType) -> str:
     return f"({c_type(target)}){x}"
 
 
-def reduce_precision(inst: Node, dtype: DType, x: str) -> str:
-    kind, bits = c_type(dtype), f"uint{dtype.bits}_t"
-    have = f"{dtype.finfo.nmant}, {dtype.finfo.nexp}"
-    wanted = f"{min(inst.op.mantissa_bits, 52)}, {min(inst.op.exponent_bits, 11)}"
-    return f"BITS({bits}, {kind}, reduced(BITS({kind}, {bits}, {x}), {have}, {wanted}))"
-
-
-IRREGULAR = {"clamp": clamp, "compare": compare, "convert": convert, "reduce-precision": reduce_precision}
+IRREGULAR = {"compare": compare, "convert": convert}

@@ -10,6 +10,9 @@ from .writer import Index, Node, c_type, flat, leaf
 if TYPE_CHECKING:
     from .kernels import KernelWriter
 
+Sizes = tuple[int, ...]
+"""A number for each dimension."""
+
 
 def broadcast(kernel: KernelWriter, inst: Node, index: Index) -> str:
     return kernel.element(inst.operands[0], tuple(index[d] for d in inst.op.dimensions))
@@ -31,11 +34,10 @@ def reshape(kernel: KernelWriter, inst: Node, index: Index) -> str:
     source = inst.operands[0]
     rest = kernel.out.place(flat(index, inst.shape))
     found: list[str] = []
-    stride = source.shape.size
-    for size in source.shape.dims:
-        stride //= max(size, 1)
-        found.append("0" if size == 1 else kernel.out.place(f"{rest} / {stride} % {size}"))
-    return kernel.element(source, tuple(found))
+    for size in reversed(source.shape.dims):
+        found.append(kernel.out.place(f"{rest} % {size}"))
+        rest = kernel.out.place(f"{rest} / {size}")
+    return kernel.element(source, tuple(reversed(found)))
 
 
 def bitcast(kernel: KernelWriter, inst: Node, index: Index) -> str:
@@ -50,24 +52,19 @@ def bitcast(kernel: KernelWriter, inst: Node, index: Index) -> str:
 
 
 def slice_(kernel: KernelWriter, inst: Node, index: Index) -> str:
-    dims = inst.op.slice
-    places = [
-        kernel.out.place(f"{start} + {at} * {stride}")
-        for at, start, stride in zip(index, dims.starts, dims.strides, strict=True)
-    ]
+    places = []
+    for at, start, stride in zip(index, inst.op.slice.starts, inst.op.slice.strides, strict=True):
+        places.append(kernel.out.place(f"{start} + {at} * {stride}"))
     return kernel.element(inst.operands[0], tuple(places))
 
 
-def spread(
-    kernel: KernelWriter, places: Sequence[str], steps: Sequence[int], sizes: Sequence[int]
-) -> tuple[Index, str]:  # fmt: skip
+def spread(kernel: KernelWriter, places: Index, steps: Sizes, sizes: Sizes) -> tuple[Index, str]:
     """The index in an array whose elements lie `steps` apart, and the test whether one is there."""
-    inside = [
-        f"{place} >= 0 && {place} % {step} == 0 && {place} / {step} < {size}"
-        for place, step, size in zip(places, steps, sizes, strict=True)
-    ]
-    found = [kernel.out.place(f"{place} / {step}") for place, step in zip(places, steps, strict=True)]
-    return tuple(found), " && ".join(inside) or "1"
+    found, inside = [], ["1"]
+    for place, step, size in zip(places, steps, sizes, strict=True):
+        inside.append(f"{place} >= 0 && {place} % {step} == 0 && {place} / {step} < {size}")
+        found.append(kernel.out.place(f"{place} / {step}"))
+    return tuple(found), " && ".join(inside)
 
 
 def either(kernel: KernelWriter, inst: Node, cases: Sequence[tuple[str, Node, Index]]) -> str:
@@ -82,9 +79,8 @@ def either(kernel: KernelWriter, inst: Node, cases: Sequence[tuple[str, Node, In
 
 def pad(kernel: KernelWriter, inst: Node, index: Index) -> str:
     (source, fill), config = inst.operands, inst.op.padding
-    places = [kernel.out.place(f"{at} - ({low})") for at, low in zip(index, config.low, strict=True)]
-    steps = [gap + 1 for gap in config.interior]
-    found, inside = spread(kernel, places, steps, source.shape.dims)
+    places = tuple(kernel.out.place(f"{at} - ({low})") for at, low in zip(index, config.low, strict=True))
+    found, inside = spread(kernel, places, tuple(gap + 1 for gap in config.interior), source.shape.dims)
     return either(kernel, inst, [(inside, source, found), ("1", fill, ())])
 
 
@@ -102,16 +98,12 @@ def iota(kernel: KernelWriter, inst: Node, index: Index) -> str:
     return kernel.out.value(inst.shape.dtype, index[inst.op.iota_dimension])
 
 
-def starts_of(
-    kernel: KernelWriter, starts: list[Node], sizes: tuple[int, ...], dims: tuple[int, ...]
-) -> list[str]:  # fmt: skip
+def starts_of(kernel: KernelWriter, starts: list[Node], sizes: Sizes, dims: Sizes) -> list[str]:
     """Where a window of `sizes` in an array of `dims` starts: moved so that it lies inside."""
-    if len(starts) == 1 and starts[0].shape.rank:
-        found = [kernel.element(starts[0], (str(d),)) for d in range(len(dims))]
-    else:
-        found = [kernel.element(start, ()) for start in starts]
-    rooms = [whole - size for whole, size in zip(dims, sizes, strict=True)]
-    return [kernel.out.place(f"CLAMP({at}, {room})") for at, room in zip(found, rooms, strict=True)]
+    return [
+        kernel.out.place(f"CLAMP({kernel.element(start, ())}, {whole - size})")
+        for start, whole, size in zip(starts, dims, sizes, strict=True)
+    ]
 
 
 def dynamic_slice(kernel: KernelWriter, inst: Node, index: Index) -> str:
@@ -124,8 +116,8 @@ def dynamic_slice(kernel: KernelWriter, inst: Node, index: Index) -> str:
 def dynamic_update_slice(kernel: KernelWriter, inst: Node, index: Index) -> str:
     source, update, *starts = inst.operands
     found = starts_of(kernel, starts, update.shape.dims, source.shape.dims)
-    places = [kernel.out.place(f"{at} - {start}") for start, at in zip(found, index, strict=True)]
-    places, inside = spread(kernel, places, [1] * len(places), update.shape.dims)
+    moved = tuple(kernel.out.place(f"{at} - {start}") for start, at in zip(found, index, strict=True))
+    places, inside = spread(kernel, moved, (1,) * len(moved), update.shape.dims)
     return either(kernel, inst, [(inside, update, places), ("1", source, index)])
 
 
@@ -142,17 +134,14 @@ def update_in_place(kernel: KernelWriter, inst: Node, result: str) -> None:
 def gather(kernel: KernelWriter, inst: Node, index: Index) -> str:
     (source, indices), op = inst.operands, inst.op
     window = iter([at for d, at in enumerate(index) if d in op.offset_dims])
-    outer = [at for d, at in enumerate(index) if d not in op.offset_dims]
-    vector = op.index_vector_dim
-    # Dimensions of the indices, in order, without that of the vectors.
-    batch = dict(zip([d for d in range(indices.shape.rank) if d != vector], outer, strict=True))
+    outer = iter([at for d, at in enumerate(index) if d not in op.offset_dims])
+    batch = ["" if d == op.index_vector_dim else next(outer) for d in range(indices.shape.rank)]
     places = []
     for d, size in enumerate(op.slice_sizes):
         start = "0"
         if d in op.start_index_map:
-            at = {**batch, vector: str(op.start_index_map.index(d))}
-            number = kernel.element(indices, tuple(at[k] for k in range(indices.shape.rank)))
-            start = f"CLAMP({number}, {source.shape.dims[d] - size})"
+            at = tuple(place or str(op.start_index_map.index(d)) for place in batch)
+            start = f"CLAMP({kernel.element(indices, at)}, {source.shape.dims[d] - size})"
         elif d in op.operand_batching_dims:
             start = batch[op.start_indices_batching_dims[op.operand_batching_dims.index(d)]]
         within = "0" if d in op.dropped else next(window)

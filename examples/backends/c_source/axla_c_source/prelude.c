@@ -4,6 +4,9 @@
 #include <string.h>
 #include <tgmath.h>
 
+/* Not 0 where a run is to end: another thread writes it. */
+typedef const volatile int32_t Stop;
+
 /* The bits of x, of type A, as a B of the same size. */
 #define BITS(A, B, x) (((union { A a; B b; }){x}).b)
 
@@ -71,4 +74,7 @@ static uint64_t reduced(uint64_t x, int m, int e, int to_m, int to_e) {
   int64_t found = (x & inf) >> m, bias = ((int64_t)1 << (e - 1)) - 1, reach = ((int64_t)1 << (to_e - 1)) - 1;
   return found > bias + reach ? sign | inf : found <= bias - reach ? sign : x;
 }
+
+#define REDUCED_32(x, to_m, to_e) BITS(uint32_t, float, reduced(BITS(float, uint32_t, x), 23, 8, to_m, to_e))
+#define REDUCED_64(x, to_m, to_e) BITS(uint64_t, double, reduced(BITS(double, uint64_t, x), 52, 11, to_m, to_e))
 

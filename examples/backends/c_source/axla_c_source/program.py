@@ -10,15 +10,13 @@ from axla import UnsupportedError
 from axla.program.memory import AllocationKind
 from axla.program.program import Program
 from axla.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, RegisterStep, Step, Value
+from axla.target.machine import aligned
 
 from .kernels import KernelWriter
 from .writer import Writer, c_type
 
 PRELUDE = Path(__file__).with_name("prelude.c").read_text()
-HEAD = (
-    "void run(char *const *parameter, char *const *result, char *constants, char *workspace, char *scratch,\n"
-    "         const volatile int32_t *stop)"
-)
+HEAD = "void run(char *const *parameter, char *const *result, char *constants, char *workspace, Stop *stop)"
 PLACES = {
     AllocationKind.PARAMETER: "parameter[{0}]", AllocationKind.RESULT: "result[{0}]",
     AllocationKind.CONSTANTS: "constants", AllocationKind.WORKSPACE: "workspace",
@@ -26,24 +24,29 @@ PLACES = {
 
 
 def source_of(program: Program) -> tuple[str, int]:
-    """C99 of a program, and the bytes of scratch memory that its kernels take."""
+    """C99 of a program, and the bytes of its workspace: the arrays of kernels lie behind that of steps."""
     kernels = [KernelWriter(kernel) for kernel in program.kernels]
     texts = [kernel.text() for kernel in kernels]
-    run = Writer()
+    run, steps_bytes = Writer(), aligned(program.interface.workspace_bytes)
+    run.line(f"char *scratch = workspace + {steps_bytes};")
     steps(run, program.steps)
-    scratch = max((kernel.scratch for kernel in kernels), default=0)
-    return "\n".join([PRELUDE, *texts, run.text(HEAD), ""]), scratch
+    scratch_bytes = max((kernel.scratch for kernel in kernels), default=0)
+    return "\n".join([PRELUDE, *texts, run.text(HEAD), ""]), steps_bytes + scratch_bytes
 
 
 def pointer(value: Value) -> str:
     """Where a value lies."""
-    place = value.memory
+    place = value.place
+    if place is None:
+        return "NULL"
     start = PLACES[place.allocation.kind].format(place.allocation.number)
     return f"({c_type(value.shape.dtype)} *)({start} + {place.offset})"
 
 
 def steps(out: Writer, steps: Sequence[Step]) -> None:
     for step in steps:
+        if isinstance(step, RegisterStep) and not any(value.shape.size for value in step.results):
+            continue  # of a program for `kit.PLAIN` only empty arrays are not in memory
         write = STEPS.get(type(step))
         if write is None:
             raise UnsupportedError(f"c-source does not run {type(step).__name__} {getattr(step, 'name', '')}")
@@ -52,7 +55,7 @@ def steps(out: Writer, steps: Sequence[Step]) -> None:
 
 def kernel(out: Writer, step: KernelStep) -> None:
     values = ", ".join(map(pointer, (*step.operands, *step.results)))
-    out.line(f"{step.kernel}({values}, scratch, stop);  // {step.name}")
+    out.line(f"{step.kernel}({values}, scratch, stop);  // {step.name!r}")
     out.line("if (*stop) return;")
 
 
@@ -79,12 +82,6 @@ def branch(out: Writer, step: BranchStep) -> None:
                 out.line("break;")
 
 
-def nothing(out: Writer, step: RegisterStep) -> None:
-    """A program for `kit.PLAIN` has all values in memory."""
-    if step.results:
-        raise UnsupportedError(f"c-source has no registers for {step.name}")
-
-
 STEPS: dict[type, Callable[[Writer, Any], None]] = {
-    BranchStep: branch, CopyStep: copy, KernelStep: kernel, LoopStep: loop, RegisterStep: nothing,
+    BranchStep: branch, CopyStep: copy, KernelStep: kernel, LoopStep: loop,
 }  # fmt: skip

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .elementwise import converted
-from .movement import spread
-from .writer import Index, Node, c_type
+from .elementwise import convert
+from .movement import either, spread
+from .writer import Index, Node
 
 if TYPE_CHECKING:
     from .kernels import KernelWriter
 
 
 def variables(kernel: KernelWriter, inst: Node, inits: list[str]) -> list[str]:
-    """Variables that change, one for each array of the result."""
-    names = []
-    for shape, init in zip(inst.shape.leaves(), inits, strict=True):
-        names.append(kernel.out.name("s"))
-        kernel.out.line(f"{c_type(shape.dtype)} {names[-1]} = {init};")
-    return names
+    """Variables, one for each array of the result."""
+    shapes = inst.shape.leaves()
+    return [kernel.out.value(shape.dtype, init) for shape, init in zip(shapes, inits, strict=True)]
 
 
 def combine(kernel: KernelWriter, inst: Node, sums: list[str], values: list[str]) -> None:
     """Puts values into the variables, by the computation of the op."""
-    dtypes = [shape.dtype for shape in inst.shape.leaves()]
-    before = [kernel.out.value(dtype, name) for dtype, name in zip(dtypes, sums, strict=True)]
+    before = variables(kernel, inst, sums)
     for name, value in zip(sums, kernel.apply(inst.op.to_apply, [*before, *values]), strict=True):
         kernel.out.line(f"{name} = {value};")
 
@@ -33,28 +29,26 @@ def combine(kernel: KernelWriter, inst: Node, sums: list[str], values: list[str]
 def reduce(kernel: KernelWriter, inst: Node, index: Index) -> list[str]:
     count = len(inst.operands) // 2
     data, inits = inst.operands[:count], inst.operands[count:]
-    dims, reduced = data[0].shape.dims, inst.op.dimensions
+    dims, reduced = data[0].shape.dims, sorted(inst.op.dimensions)
     sums = variables(kernel, inst, [kernel.element(init, ()) for init in inits])
     with kernel.out.loops(tuple(dims[d] for d in reduced)) as inner:
-        within, around = dict(zip(reduced, inner, strict=True)), iter(index)
-        places = tuple(within[d] if d in within else next(around) for d in range(len(dims)))
+        within, around = iter(inner), iter(index)
+        places = tuple(next(within if d in reduced else around) for d in range(len(dims)))
         combine(kernel, inst, sums, [kernel.element(array, places) for array in data])
     return sums
 
 
 def reduce_window(kernel: KernelWriter, inst: Node, index: Index) -> list[str]:
     """Where the window lies over padding, the initial values are its elements."""
-    count, window, out = len(inst.operands) // 2, inst.op.window, kernel.out
+    count, window = len(inst.operands) // 2, inst.op.window
     data, inits = inst.operands[:count], inst.operands[count:]
-    starts = [kernel.element(init, ()) for init in inits]
-    sums = variables(kernel, inst, starts)
-    with out.loops(window.size) as inner:
+    sums = variables(kernel, inst, [kernel.element(init, ()) for init in inits])
+    with kernel.out.loops(window.size) as inner:
         moved = window_places(kernel, window, index, inner)
         places, inside = spread(kernel, moved, window.base_dilation, data[0].shape.dims)
-        values = variables(kernel, inst, starts)
-        with out.block(f"if ({inside})"):
-            for name, array in zip(values, data, strict=True):
-                out.line(f"{name} = {kernel.element(array, places)};")
+        values = []
+        for array, init in zip(data, inits, strict=True):
+            values.append(either(kernel, array, [(inside, array, places), ("1", init, ())]))
         combine(kernel, inst, sums, values)
     return sums
 
@@ -69,14 +63,12 @@ def window_places(kernel: KernelWriter, window: Any, index: Index, inner: Index)
     return tuple(places)
 
 
-def add_product(
-    kernel: KernelWriter, inst: Node, name: str, places: list[Mapping[int, str]]
-) -> None:  # fmt: skip
+def add_product(kernel: KernelWriter, inst: Node, name: str, places: list[dict[int, str]]) -> None:
     """Adds the product of an element of each operand to a variable; of pred, whether both hold."""
     dtype, factors = inst.shape.dtype, []
     for operand, place in zip(inst.operands, places, strict=True):
         value = kernel.element(operand, tuple(place[d] for d in range(operand.shape.rank)))
-        factors.append(kernel.out.value(dtype, converted(value, operand.shape.dtype, dtype)))
+        factors.append(kernel.out.value(dtype, convert(inst, operand.shape.dtype, value)))
     sign, times = ("|", "&") if dtype.is_pred else ("+", "*")
     kernel.out.line(f"{name} {sign}= {factors[0]} {times} {factors[1]};")
 

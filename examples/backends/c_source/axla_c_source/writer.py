@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from axla import InternalError, Shape, UnsupportedError
-from axla.core.dtypes import DType
+from axla import Shape, UnsupportedError
+from axla.core.dtypes import S64, DType
 
 TYPES = {
     "pred": "uint8_t", "s8": "int8_t", "s16": "int16_t", "s32": "int32_t", "s64": "int64_t",
@@ -41,24 +41,18 @@ def c_type(dtype: DType) -> str:
 
 def number(value: Any, dtype: DType) -> str:
     """A literal with exactly this value."""
-    if not dtype.is_float:
-        suffix = {"u64": "ULL", "u32": "U"}.get(dtype.name, "LL" if dtype.bits == 64 else "")
-        least = dtype.is_signed and value == -(2 ** (dtype.bits - 1))  # C has no negative literals
-        return f"(-{2 ** (dtype.bits - 1) - 1}{suffix} - 1)" if least else f"({int(value)}{suffix})"
-    value = float(value)
-    if value != value or value in (float("inf"), -float("inf")):
-        return {"nan": "NAN", "inf": "INFINITY", "-inf": "(-INFINITY)"}[str(value)]
-    return f"({value.hex()}{'f' if dtype.name == 'f32' else ''})"
+    if not dtype.is_float:  # C has no negative literals
+        return f"(({c_type(dtype)}){int(value) % 2**64}ULL)"
+    special = {"nan": "NAN", "inf": "INFINITY", "-inf": "(-INFINITY)"}
+    return special.get(str(value)) or f"(({c_type(dtype)}){value.hex()})"
 
 
 def flat(index: Index, shape: Shape) -> str:
     """The place of an element in a row-major array."""
-    terms, stride = [], 1
-    for at, size in zip(reversed(index), reversed(shape.dims), strict=True):
-        if size != 1:
-            terms.append(at if stride == 1 else f"{at} * {stride}")
-        stride *= size
-    return " + ".join(reversed(terms)) or "0"
+    place = "0"
+    for at, size in zip(index, shape.dims, strict=True):
+        place = at if place == "0" else f"({place} * {size} + {at})"
+    return place
 
 
 class Writer:
@@ -77,16 +71,14 @@ class Writer:
         return f"{letter}{self._names}"
 
     def value(self, dtype: DType, expression: str) -> str:
-        """The name of a new variable that is never changed."""
+        """The name of a new variable."""
         name = self.name()
-        self.line(f"const {c_type(dtype)} {name} = {expression};")
+        self.line(f"{c_type(dtype)} {name} = {expression};")
         return name
 
     def place(self, expression: str) -> str:
         """The same for an index."""
-        name = self.name("i")
-        self.line(f"const int64_t {name} = {expression};")
-        return name
+        return self.value(S64, expression)
 
     def known(self, key: object) -> str | None:
         """The name that was given to `key` here, or in a block around."""
@@ -109,18 +101,13 @@ class Writer:
     def loops(self, sizes: tuple[int, ...], polls: bool = False) -> Iterator[Index]:
         """Loops inside each other; gives their indices. `polls`: the outermost looks at `stop`."""
         names = tuple(self.name("i") for _ in sizes)
-        for depth, (name, size) in enumerate(zip(names, sizes, strict=True)):
-            self.line(f"for (int64_t {name} = 0; {name} < {size}; {name}++) {{")
-            self._scopes.append({})
-            if polls and not depth:
-                self.line("if (*stop) return;")
-        yield names
-        for _ in sizes:
-            self._scopes.pop()
-            self.line("}")
+        with ExitStack() as blocks:
+            for name, size in zip(names, sizes, strict=True):
+                blocks.enter_context(self.block(f"for (int64_t {name} = 0; {name} < {size}; {name}++)"))
+                if polls and name is names[0]:
+                    self.line("if (*stop) return;")
+            yield names
 
     def text(self, head: str) -> str:
         """The function behind its head."""
-        if len(self._scopes) != 1:
-            raise InternalError("c-source: a block was not closed")
         return "\n".join([f"{head} {{", *self.lines, "}"])
