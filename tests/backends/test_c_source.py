@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import axla
+from axla.backends.kit import decode, encode
+from axla.runtime.serialized import pack, unpack
 
 pytestmark = pytest.mark.skipif(
     shutil.which(os.environ.get("CC", "cc")) is None, reason="there is no C compiler: c-source builds with it"
@@ -140,6 +143,36 @@ def test_programs_give_what_cpu_gives(name):
     for again in (program, axla.Executable.load(program.serialize())):
         for found, cpu in zip(again.execute(arguments), wanted, strict=True):
             np.testing.assert_allclose(np.asarray(found), np.asarray(cpu), rtol=2e-5, atol=1e-6)
+
+
+def mutations(payload: bytes) -> dict[bytes, str]:
+    """Bytes that are no payload of c-source, with what the error says."""
+    packed = decode(payload)
+
+    def of_images(*images: bytes) -> bytes:
+        return encode(replace(packed, images=images))
+
+    return {
+        b"": "0 parts",
+        bytes(8): "0 parts",
+        b"void run(void) {} " * 9: "parts",
+        payload[:-1]: f"{len(payload) - 1} bytes, wanted {len(payload)}",
+        payload + b"}": f"{len(payload) + 1} bytes, wanted {len(payload)}",
+        payload.replace(b'{"Interface":', b'{"ValueSpec":', 1): "no interface",
+        payload.replace(b'{"Interface":', b'["Interface",', 1): "delimiter",
+        of_images(): "not enough values",
+        of_images(*packed.images * 2): "too many values",
+        of_images(b"\xff\xfe"): "can't decode",
+    }
+
+
+def test_payloads_that_it_did_not_write_are_refused():
+    module = axla.parse("HloModule m\nENTRY e { a = f32[3] parameter(0)\n ROOT r = f32[3] negate(a) }")
+    payload, head = unpack(axla.compile(module, backend="c-source").serialize())
+    assert len(mutations(payload)) == 10
+    for wrong, reason in mutations(payload).items():
+        with pytest.raises(axla.InvalidArgument, match=f"no programs as c-source writes them .*{reason}"):
+            axla.Executable.load(pack(wrong, head))
 
 
 def whole(text: str, *arguments):

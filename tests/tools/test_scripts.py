@@ -73,6 +73,12 @@ def test_size_counts_code_only():
     assert size.code_lines('"a"\n"b".join([])\n') == 1
 
 
+def test_the_example_of_a_backend_is_short():
+    """docs/new-backend.md says so."""
+    files = (ROOT / "examples/backends/c_source").rglob("*.py")
+    assert 300 < sum(loaded("size").code_lines(file.read_text()) for file in files) < 600
+
+
 def test_every_layer_has_a_budget():
     size = loaded("size")
     layers = {p.parent.name for p in (ROOT / "src" / "axla").glob("*/__init__.py")}

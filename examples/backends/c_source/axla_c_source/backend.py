@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from axla import CompileError, Module, UnsupportedError
+from axla import CompileError, InvalidArgument, Module, UnsupportedError
 from axla.backends import Backend, Capabilities, Client, CompileOptions, Executable
 from axla.backends.interface import effects
 from axla.backends.kit import HostExecutable, Packed, decode, encode, program_of
@@ -55,8 +55,11 @@ class CSource(Backend):
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """The payload has the source, which is built again: it runs on any machine with a compiler."""
-        packed = decode(payload)
-        source = packed.images[0].decode()
+        try:
+            packed = decode(payload)
+            (source,) = (image.decode() for image in packed.images)
+        except ValueError as error:
+            raise InvalidArgument(f"load: these are no programs as c-source writes them ({error})") from error
         return CExecutable(source, packed.interface, packed.constants, client=client, options=options)
 
 

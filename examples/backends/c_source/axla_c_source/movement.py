@@ -52,10 +52,9 @@ def bitcast(kernel: KernelWriter, inst: Node, index: Index) -> str:
 
 
 def slice_(kernel: KernelWriter, inst: Node, index: Index) -> str:
-    places = []
-    for at, start, stride in zip(index, inst.op.slice.starts, inst.op.slice.strides, strict=True):
-        places.append(kernel.out.place(f"{start} + {at} * {stride}"))
-    return kernel.element(inst.operands[0], tuple(places))
+    window = zip(index, inst.op.slice.starts, inst.op.slice.strides, strict=True)
+    places = tuple(kernel.out.place(f"{start} + {at} * {stride}") for at, start, stride in window)
+    return kernel.element(inst.operands[0], places)
 
 
 def spread(kernel: KernelWriter, places: Index, steps: Sizes, sizes: Sizes) -> tuple[Index, str]:

@@ -46,9 +46,8 @@ def reduce_window(kernel: KernelWriter, inst: Node, index: Index) -> list[str]:
     with kernel.out.loops(window.size) as inner:
         moved = window_places(kernel, window, index, inner)
         places, inside = spread(kernel, moved, window.base_dilation, data[0].shape.dims)
-        values = []
-        for array, init in zip(data, inits, strict=True):
-            values.append(either(kernel, array, [(inside, array, places), ("1", init, ())]))
+        pairs = zip(data, inits, strict=True)
+        values = [either(kernel, x, [(inside, x, places), ("1", init, ())]) for x, init in pairs]
         combine(kernel, inst, sums, values)
     return sums
 
