@@ -96,20 +96,18 @@ class Block(Distribution):
 
     def local(self, size: int) -> Ssa:
         """The address of so many bytes of the block's shared memory, aligned to 16."""
-        self._local = self._shared_name("i8", size, 16)
-        return self._shared_pointer(self._local)
+        return self._shared_pointer(self._shared_name("i8", size, 16))
 
     def _shared_pointer(self, name: str) -> Ssa:
         """A global of the block's shared memory as a pointer to any memory."""
         return self.f.anywhere("ptr", f"addrspacecast (ptr addrspace(3) @{name} to ptr)")
 
-    def squares(self, byte: Ssa, *, turned: bool) -> list[Ssa]:
-        """Four matrices of 8 x 8 halves, as fragments of tensor cores, from what `local` gave: every thread
-        of a warp says where one of their rows begins. `turned`: transposed.
+    def squares(self, row: Ssa, *, turned: bool) -> list[Ssa]:
+        """Four matrices of 8 x 8 halves, as fragments of tensor cores, from shared memory: every thread of a
+        warp says where one of their rows begins. `turned`: transposed.
         """
-        f, pointer, words = self.f, "ptr addrspace(3)", "{ i32, i32, i32, i32 }"
-        text = f"getelementptr inbounds i8, {pointer} @{self._local}, {byte.type} {byte.text}"
-        place = f.pure(pointer, text, (byte,))
+        f, words = self.f, "{ i32, i32, i32, i32 }"
+        place = f.cast("addrspacecast", row, "ptr addrspace(3)")
         name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.b16.p3"
         return self._fields(f.call(words, name, place, effect=True), "i32")
 

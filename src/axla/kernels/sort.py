@@ -29,6 +29,8 @@ LONGEST = 1 << 30
 @dataclass(frozen=True, slots=True)
 class SortKey:
     """Elements stand in the order of what the comparator compares, a function of one element's parameters.
+    Where that is NaN and there is no total order, so that the comparator says nothing of it, its bits decide:
+    a sign bit that is set before all numbers, one that is clear behind them (ascending).
 
     `side`: which parameters the first operand of the comparison reads, the even (0) or the odd ones.
     """

@@ -2,8 +2,9 @@
 
 A tile has a *slot* for each element, in the order of the line. What is compared lies still in local memory;
 what moves are the numbers of slots, through a network in which each thread compares and exchanges pairs. Of
-equal elements the one in the lower slot is first: so the order is stable, and the same as by merging. Slots
-behind the end of a line come last. In the end every slot takes its element from the source, in all operands.
+equal elements the one in the lower slot is first: so the order is stable, and the same as by merging, where
+the comparator is an order; else (`NE`, several keys with NaN) it is the network's. Slots behind the end of a
+line come last. In the end every slot takes its element from the source, in all operands.
 
 A tile of merged runs begins and ends where halves of the runs do, found by binary search from the whole down:
 whatever a comparator says, every element is in one tile.

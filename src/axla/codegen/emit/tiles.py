@@ -376,8 +376,8 @@ class Warps(Blocks):
             x, at = f.binary("and", lane, f.index(8)), f.add(far, f.urem(lane, 8))
         place = self.placed(staging, f.add(f.mul(team, SQUARE), x), at)
         further = self.placed(staging, f.index(number * teams * SQUARE), f.index(k))
-        byte = f.mul(f.add(place, further), side.staging.size)
-        return self.share.squares(f.add(f.add(half, side.base), byte), turned=not staging.along_k)
+        row = side.address(half, f.add(place, further))
+        return self.share.squares(row, turned=not staging.along_k)
 
     def finished(self, sums: Sequence[Value]) -> list[Sum]:
         f, cut = self.f, self.cut
