@@ -90,6 +90,33 @@ ENTRY e {{ p = {full} parameter(0)
   ROOT both = ({full}, {row}) tuple(u, s) }}"""
 
 
+def in_order(rows: int, columns: int) -> str:
+    """Square roots of x - first(x), divided by a sum that forgets; by rows. Both reductions are in order."""
+    full, row = f"f32[{rows},{columns}]", f"f32[{rows}]"
+    return f"""HloModule m
+first {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  z = f32[] constant(0)
+  n = pred[] compare(a, z), direction=EQ
+  ROOT r = f32[] select(n, b, a) }}
+forgets {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  h = f32[] constant(0.75)
+  m = f32[] multiply(a, h)
+  ROOT r = f32[] add(m, b) }}
+ENTRY e {{ p = {full} parameter(0)
+  z = f32[] constant(0)
+  m = {row} reduce(p, z), dimensions={{1}}, to_apply=first
+  mb = {full} broadcast(m), dimensions={{0}}
+  d = {full} subtract(p, mb)
+  a = {full} abs(d)
+  x = {full} sqrt(a)
+  s = {row} reduce(x, z), dimensions={{1}}, to_apply=forgets
+  sb = {full} broadcast(s), dimensions={{0}}
+  q = {full} divide(x, sb)
+  ROOT both = ({full}, {row}) tuple(q, s) }}"""
+
+
 def added(kind: str, dims: str, at: str, of: str) -> str:
     """A sum with what is broadcast along dimensions."""
     return f"""HloModule m
@@ -188,9 +215,10 @@ def whole(array: np.ndarray) -> np.ndarray:
     return np.rint(wide * 4).astype(array.dtype)
 
 
-def compared(program: str, target) -> list[Traffic]:
+def compared(program: str, target, change=whole) -> list[Traffic]:
+    """The results are those of the interpreter, bit by bit; `change`: what is done to the inputs before."""
     emitted = kernel_of(program, target)
-    inputs = [whole(array) for array in arguments(emitted)]
+    inputs = [change(array) for array in arguments(emitted)]
     outputs, counts = run(emitted, inputs, target)
     wanted = axla.compile(axla.parse(program), backend="interpreter").execute(inputs)
     for got, want in zip(outputs, wanted, strict=True):
@@ -253,6 +281,18 @@ def test_turns_of_loops_without_vectors_have_several_loads(columns, loads):
     text = llvm.emit_assembly(kernel_of(sliced(columns), SM90).text, SM90)
     assert text.count("ld.global") == loads
     compared(sliced(columns), SM90)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 300), (5, 300), (3, 1001), (70, 40)])
+@pytest.mark.parametrize("target", [SMALL, SM90])
+def test_a_row_that_goes_in_order_has_one_thread(target, rows, columns):
+    """Others would read what it has written already. No pass reads or writes an element twice."""
+    program = in_order(rows, columns)
+    plan = kernel_of(program, target).plan
+    assert [phase.threads for phase in plan.phases] == [plan.beside]
+    (count,) = compared(program, target, np.asarray)
+    accesses = 1 + 2 + 2  # of an element, pass by pass: square roots lie where the quotients will
+    assert count.asked <= accesses * 4 * rows * columns + 4 * rows
 
 
 def test_short_rows_share_a_block():
