@@ -54,6 +54,17 @@ def test_passes_that_ask_for_a_target_are_given_it(module):
     assert "target" not in option_types(pipelines.fusion)
 
 
+def test_passes_with_a_default_target_run_without_one(module):
+    asked = []
+
+    def ask(module, target=None):
+        asked.append(target)
+
+    driver.run(module, [Pass("ask", ask)])
+    driver.run(module, [Pass("ask", ask)], cpu_target())
+    assert asked == [None, cpu_target()]
+
+
 def test_passes_run_in_order(module):
     seen = []
     steps = [Pass(name, lambda m, name=name: seen.append(name)) for name in "abc"]

@@ -17,6 +17,7 @@ from axla.codegen.emit import (
     gemm,
     loop,
     row,
+    scan,
     sort,
     topk,
     transpose,
@@ -34,6 +35,7 @@ from axla.kernels.dot import DotPlan
 from axla.kernels.fft import FftPlan
 from axla.kernels.loop import ConcatPlan, LoopPlan
 from axla.kernels.reduce import ColumnPlan, RowPlan
+from axla.kernels.scan import ScanPlan
 from axla.kernels.sort import SortPlan, TopKPlan
 from axla.kernels.transpose import TransposePlan
 from axla.kernels.update import ScatterPlan, UpdatePlan
@@ -108,6 +110,11 @@ PROGRAMS = {
   ROOT r = (f32[3,5000], s32[3,5000]) sort(p, i), dimensions={1}, is_stable=true, to_apply=less"""),
     TopKPlan: program("""p = f32[7,5000] parameter(0)
   ROOT r = (f32[7,5], s32[7,5]) topk(p), k=5, largest=true"""),
+    ScanPlan: program("""p = f32[90000] parameter(0)
+  z = f32[] constant(0)
+  x = f32[90000] exponential(p)
+  w = f32[90000] reduce-window(x, z), window={size=90000 pad=89999_0}, to_apply=sum
+  ROOT r = f32[90000] negate(w)"""),
     ConvolutionPlan: program("""p = f32[2,20,20,3] parameter(0)
   k = f32[3,3,3,32] parameter(1)
   ROOT c = f32[2,18,18,32] convolution(p, k), window={size=3x3}, dim_labels=b01f_01io->b01f"""),
@@ -127,8 +134,8 @@ PIECES = program("""p = f32[3000000] parameter(0)
 
 @cache
 def kernels(text: str) -> tuple[Kernel, ...]:
-    """The kernels of a program for this machine."""
-    module, target = axla.parse(text), host_target()
+    """The kernels of a program for this machine; of a scan, which CPUs have no kernel for, for a GPU."""
+    module, target = axla.parse(text), nvptx_target() if text == PROGRAMS[ScanPlan] else host_target()
     optimize(module, target)
     return program_of(module, target).kernels
 
@@ -242,6 +249,7 @@ def test_emitters_do_not_plan(text, target, monkeypatch):
         gemm,
         loop,
         row,
+        scan,
         sort,
         topk,
         transpose,

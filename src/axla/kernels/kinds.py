@@ -31,6 +31,7 @@ OWN = (
     "dot:DotKind",
     "reduce:RowKind",
     "reduce:ColumnKind",
+    "scan:ScanKind",
     "loop:ConcatKind",
     "transpose:TransposeKind",
     "loop:LoopKind",

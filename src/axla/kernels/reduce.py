@@ -13,7 +13,6 @@ from axla.core.dtypes import DType
 from axla.hlo import Reduce
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Computation, Instruction
-from axla.ir.typed import op_of
 from axla.kernels.access import AccessKeys, KernelBody, accesses, elements, kernel_roots
 from axla.kernels.geometry import ReduceGeometry, reduce_geometry
 from axla.kernels.kind import Form, Kind
@@ -25,14 +24,14 @@ _SUMS = frozenset({"add", "multiply"})
 
 
 class Reducing:
-    """One reduce instruction in a kernel: what is accumulated, and whether lanes may accumulate apart."""
+    """One reduce, or scan, in a kernel: what is accumulated, and whether lanes may accumulate apart."""
 
     def __init__(self, inst: Instruction):
         self.inst = inst
         self.count = len(inst.operands) // 2
         self.inputs = inst.operands[: self.count]
         self.inits = inst.operands[self.count :]
-        self.computation: Computation = op_of(inst, Reduce).to_apply
+        (self.computation,) = inst.op.computations()
         self.any_order = _any_order(self.computation)
         wide = self.count == 1 and self.computation.root.op.opcode in _SUMS
         self.results: tuple[DType, ...] = tuple(x.shape.dtype for x in self.inits)

@@ -23,7 +23,7 @@ from axla.core.flags import Flags
 from axla.ir.graph import Instruction, Module
 from axla.passes import dump, rewrite
 from axla.passes.pipelines import CPU, PASSES
-from axla.passes.steps import Fixpoint, Pass, Step, asks_for_target, flat
+from axla.passes.steps import Fixpoint, Pass, Step, asks_for_target, flat, needs_target
 from axla.target.machine import Target
 
 FIXPOINT_ROUNDS = 25  # no program that we know needs more than 5
@@ -138,7 +138,7 @@ class _Runner:
             shuffle(module, self.random)
         given = dict(step.options)
         if asks_for_target(step.function):
-            if self.target is None:
+            if self.target is None and needs_target(step.function):
                 message = f"pass '{step.name}' asks about a machine: driver.run wants a target"
                 raise errors.InvalidArgument(message)
             given["target"] = self.target

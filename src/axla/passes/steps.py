@@ -1,8 +1,8 @@
 """Passes and pipelines as data, and the text that names them.
 
 A pass is a function `(module, **options) -> None`, named by a `Pass`; one with a parameter `target` is given
-the machine that the module is compiled for. A pipeline is a tuple of passes and of `fixpoint(name, *passes)`
-groups.
+the machine that the module is compiled for; if that has a default, it also runs without one. A pipeline is a
+tuple of passes and of `fixpoint(name, *passes)` groups.
 """
 
 from __future__ import annotations
@@ -101,6 +101,11 @@ def option_types(step: Pass) -> dict[str, Any]:
 @functools.cache
 def asks_for_target(function: Callable[..., None]) -> bool:
     return "target" in inspect.signature(function).parameters
+
+
+def needs_target(function: Callable[..., None]) -> bool:
+    """Whether it asks for a target and has no answer without one."""
+    return inspect.signature(function).parameters["target"].default is inspect.Parameter.empty
 
 
 def _with_options(step: Pass, text: str | None) -> Pass:

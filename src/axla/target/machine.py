@@ -58,6 +58,7 @@ class Limits:
     reads_elements: bool = True  # registers are filled from, and stored into, bigger arrays in memory
 
     # What a kernel is built around
+    scans: bool = False  # lines are scanned by blocks of threads, through local memory
     inner_row: int = 8  # a row this short is one strided load per lane of neighbouring rows
     inner_column: int = 32  # a column this short is unrolled in registers
     hero_piece: int = 64  # pieces of a concatenation below this are cheaper to select from than to loop over

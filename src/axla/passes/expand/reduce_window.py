@@ -18,16 +18,25 @@ from axla.ir.attributes import PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.scan import ScanKind
 from axla.passes.expand.expander import expand, full, packed, scalar, spread
 from axla.passes.simplify.match import combiner, neutral, uniform
+from axla.target.machine import Target
 
 LONG = 16
 """Elements of a window from which on its dimensions are taken one by one."""
 
 
-def reduce_window_rewriter(module: Module) -> None:
-    """Pads windows with edges, makes windows over everything reduces, and cuts long ones apart."""
-    expand(module, "reduce-window-rewriter", {hlo.ReduceWindow: _rewritten})
+def reduce_window_rewriter(module: Module, target: Target | None = None) -> None:
+    """Pads windows with edges, makes windows over everything reduces, and cuts long ones apart; but for those
+    that are scans, where the target has kernels for them.
+    """
+
+    def rewritten(inst: Instruction) -> Instruction | None:
+        is_scan = target is not None and ScanKind.form(inst, target.limits) is not None
+        return None if is_scan else _rewritten(inst)
+
+    expand(module, "reduce-window-rewriter", {hlo.ReduceWindow: rewritten})
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def why_not_join(
     if cluster.emitted + len(found) > limits.emitted:
         return f"the kernel would compute more than {limits.emitted} values"
     return (
-        _why_not_place(inst, readers)
+        _why_not_place(inst, readers, limits)
         or why_not_hero(keys, inst, cluster, found)
         or cluster.form[0].why_not_read(keys, inst, cluster.root, found)
         or _why_not_work(keys, inst, found, limits)
@@ -130,7 +130,7 @@ def _is_inlined(inst: Instruction, limits: Limits) -> bool:
     return isinstance(inst.op, hlo.Constant | hlo.Iota) and why_never(inst, limits) is None
 
 
-def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | None:
+def _why_not_place(inst: Instruction, readers: Iterable[Instruction], limits: Limits) -> str | None:
     for user in readers:
         numbers = [n for n, o in enumerate(user.operands) if o is inst]
         for kind in kinds_of(type(user.op)):
@@ -138,7 +138,7 @@ def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | N
             if reason is not None:
                 return reason
         reason = LOOP[0].why_not_operand(user, numbers, inst)
-        if reason is not None:
+        if reason is not None and hero_form(user, limits) is None:
             return reason
     return None
 

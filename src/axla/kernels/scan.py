@@ -1,0 +1,162 @@
+"""Scans: every element of a line combined with all before it, or behind it, by blocks of threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from axla.core.shape import Shape
+from axla.hlo import ReduceWindow
+from axla.ir.graph import Instruction
+from axla.ir.typed import op_of
+from axla.kernels.access import KernelBody, accesses
+from axla.kernels.kind import Form, Kind
+from axla.kernels.plan import KernelTask, Phase, Plan, fitting
+from axla.kernels.reduce import Reducing
+from axla.target.machine import Limits, Target, aligned
+
+STRETCH = 8
+"""Elements that a thread has at most, one behind the other: registers hold them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanGeometry:
+    """A scan of [outer, length, inner] over the middle; `reverse`: from the last element to the first."""
+
+    outer: int
+    length: int
+    inner: int
+    reverse: bool
+
+
+def scan_geometry(inst: Instruction) -> ScanGeometry | None:
+    """The space of a reduce-window that is a scan: its window reaches from each element of a line to one of
+    its ends, and the order of combination is free. None for others.
+    """
+    window, shape = op_of(inst, ReduceWindow).window, inst.shape
+    if not isinstance(shape, Shape) or not shape.size or len(inst.operands) != 2:
+        return None
+    along = [d for d, size in enumerate(window.size) if size != 1]
+    if len(along) != 1 or any(
+        n != 1 for n in (*window.stride, *window.window_dilation, *window.base_dilation)
+    ):
+        return None
+    (d,), dims = along, shape.dims
+    pads = [pad for pad in zip(window.low, window.high, strict=True) if pad != (0, 0)]
+    reach = dims[d] - 1
+    if window.size[d] != dims[d] or pads not in ([(reach, 0)], [(0, reach)]):
+        return None
+    if {o.shape.dtype for o in inst.operands} != {shape.dtype} or not Reducing(inst).any_order:
+        return None
+    return ScanGeometry(prod(dims[:d]), dims[d], prod(dims[d + 1 :]), window.high[d] > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanCut:
+    """How blocks of threads scan lines. A block has tiles of `rows` x `size` x `columns` elements, of which
+    each thread has a stretch of a line; a `team` of threads has a line. Lines have `pieces` of `piece`
+    elements (the last has what is left), all in one tile, or in tiles one after the other.
+    """
+
+    rows: int
+    columns: int
+    team: int
+    stretch: int
+    pieces: int
+    piece: int
+
+    @property
+    def threads(self) -> int:
+        return self.rows * self.team * self.columns
+
+    @property
+    def size(self) -> int:
+        """Elements of a line in a tile."""
+        return self.team * self.stretch
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan(Plan):
+    """A scan of [outer, length, inner], in one phase; or in three, where few lines are long: the totals of
+    their pieces go to scratch memory, are scanned there, and are what the next pieces start with.
+    """
+
+    hero: str
+    geometry: ScanGeometry
+    cuts: tuple[ScanCut, ...]  # of each phase
+
+
+@dataclass(frozen=True, slots=True)
+class ScanKind(Kind):
+    """A reduce-window over all elements before each one, or behind it, with elementwise work around it."""
+
+    hero: Instruction
+
+    name: ClassVar[str] = "scan"
+    heroes = (ReduceWindow,)
+    planned = ScanPlan
+    emission: ClassVar[str] = "axla.codegen.emit.scan:emit"
+
+    def __str__(self) -> str:
+        return f"scan of {self.hero.operands[0].shape}"
+
+    @classmethod
+    def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        geometry = scan_geometry(inst) if limits.scans else None
+        return (cls, inst.id) if geometry is not None and geometry.length > limits.tiny else None
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> ScanKind | None:
+        candidates = [i for i in body.order if isinstance(i.op, ReduceWindow) and cls.form(i, limits)]
+        if not candidates or not body.uniform:
+            return None
+        heroes = accesses(body, candidates, cls.operand_keys).heroes
+        return cls(heroes[0]) if len(heroes) == len(candidates) == 1 else None
+
+    def plan(self, task: KernelTask, target: Target) -> ScanPlan:
+        """Tiles of lines in parallel, or of pieces of them."""
+        geometry = scan_geometry(self.hero)
+        assert geometry is not None
+        (held,) = Reducing(self.hero).accumulators
+        # A tile has a place for each element, one more per thread, and what the threads have, twice.
+        most = fitting(target.threads, target.local_bytes // ((STRETCH + 3) * held.itemsize))
+        first = _cut(geometry, geometry.length, most, target.limits)
+        cuts, symbols, scratch = [first], [task.name], 0
+        if first.pieces > 1:
+            starts = _cut(geometry, first.pieces, most, target.limits, whole=True)
+            cuts, symbols = [first, starts, first], [f"{task.name}_parts", f"{task.name}_starts", task.name]
+            scratch = aligned(held.itemsize * geometry.outer * first.pieces * geometry.inner)
+        phases = tuple(
+            Phase(symbol, _blocks(geometry, cut) * cut.pieces, 1, True, cut.threads)
+            for symbol, cut in zip(symbols, cuts, strict=True)
+        )
+        return ScanPlan(self.hero.name, geometry, tuple(cuts), phases=phases, scratch_bytes=scratch)
+
+
+def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool = False) -> ScanCut:
+    """The cut for lines of this length and blocks of at most so many threads. `whole`: in one piece.
+
+    In pieces an element is read twice, so they are for lines that would leave most of a device idle.
+    """
+    stretch = min(STRETCH, _power(length))
+    columns = min(limits.turned_block, most, _power(g.inner))
+    team = min(most // columns, _power(-(-length // stretch)))
+    rows = min(most // columns // team, _power(g.outer))
+    found = ScanCut(rows, columns, team, stretch, 1, length)
+    tiles = -(-length // found.size)
+    pieces = min(limits.busy_blocks // _blocks(g, found), tiles // 2)
+    if whole or pieces < 4:
+        return found
+    piece = -(-tiles // pieces) * found.size
+    return ScanCut(rows, columns, team, stretch, -(-length // piece), piece)
+
+
+def _blocks(g: ScanGeometry, cut: ScanCut) -> int:
+    """Blocks beside each other."""
+    return -(-g.outer // cut.rows) * -(-g.inner // cut.columns)
+
+
+def _power(count: int) -> int:
+    """The power of two from `count` on."""
+    return 1 << (count - 1).bit_length()
