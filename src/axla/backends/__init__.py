@@ -10,12 +10,12 @@ A package brings one by an entry point of the group `axla.backends`, whose objec
 
 from axla.backends.devices import Device, Memory
 from axla.backends.executable import Executable, MemoryStats
-from axla.backends.interface import BACKENDS, Backend, Capabilities, Client
+from axla.backends.interface import BACKENDS, Backend, Capabilities, Client, effects
 from axla.backends.options import CompileOptions, ExecuteOptions
 
 get, names, register, unregister = BACKENDS.get, BACKENDS.names, BACKENDS.register, BACKENDS.unregister
 
 __all__ = [
     "Backend", "Capabilities", "Client", "CompileOptions", "Device", "Executable", "ExecuteOptions", "Memory",
-    "MemoryStats", "get", "names", "register", "unregister",
+    "MemoryStats", "effects", "get", "names", "register", "unregister",
 ]  # fmt: skip

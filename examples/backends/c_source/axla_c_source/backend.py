@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from axla import CompileError, InvalidArgument, Module, UnsupportedError
-from axla.backends import Backend, Capabilities, Client, CompileOptions, Executable
-from axla.backends.interface import effects
+from axla.backends import Backend, Capabilities, Client, CompileOptions, Executable, effects
 from axla.backends.kit import HostExecutable, Packed, decode, encode, program_of
 from axla.core import dtypes
 from axla.program.interface import Interface
