@@ -8,18 +8,10 @@ import numpy as np
 import pytest
 
 import axla
+from sort_programs import topk_text
 
 TYPES = {"f32": np.float32, "s32": np.int32, "u8": np.uint8, "f16": np.float16, "pred": np.bool_}
 SIZES = [((5, 100), 3), ((1000,), 100), ((3, 2, 70), 1), ((7, 33), 4), ((300, 130), 16), ((0, 16), 2)]
-
-
-def topk_text(name: str, dims: tuple[int, ...], k: int, largest: bool) -> str:
-    size, result = (",".join(map(str, d)) for d in (dims, (*dims[:-1], k)))
-    return f"""HloModule topk
-    ENTRY main {{
-      x = {name}[{size}] parameter(0)
-      ROOT y = ({name}[{result}], s32[{result}]) topk(x), k={k}, largest={str(largest).lower()}
-    }}"""
 
 
 def numbers(name: str, dims: tuple[int, ...], few: bool) -> np.ndarray:

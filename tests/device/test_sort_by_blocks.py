@@ -10,22 +10,21 @@ from devices_of_blocks import same
 
 import axla
 from opencl_device import needs_opencl
+from sort_programs import (
+    LESS,
+    NOT_EQUAL,
+    NOT_GREATER,
+    OF_NEGATED,
+    OF_SECOND,
+    TOTAL_GREATER,
+    TWO_KEYS,
+    sort_text,
+)
 
-LESS = "ROOT c = pred[] compare(a0, b0), direction=LT"
-LEAST_FIRST = "ROOT c = pred[] compare(a0, b0), direction=LE"
-TOTAL = "ROOT c = pred[] compare(a0, b0), direction=GT, type=TOTALORDER"
-OF_NEGATED = "n = s32[] negate(a0)\n  m = s32[] negate(b0)\n  ROOT c = pred[] compare(n, m), direction=LT"
-OF_SECOND = "ROOT c = pred[] compare(a1, b1), direction=GT"
-TWO_KEYS = """l = pred[] compare(a0, b0), direction=LT
-  q = pred[] compare(a0, b0), direction=EQ
-  r = pred[] compare(a1, b1), direction=GT
-  t = pred[] and(q, r)
-  ROOT c = pred[] or(l, t)"""
-NOTHING = "ROOT c = pred[] compare(a0, b0), direction=NE"
 CASES = [
     (("f32",), LESS, (700,), 0),
-    (("f32",), TOTAL, (5000,), 0),  # longer than local memory holds
-    (("s32",), LEAST_FIRST, (1,), 0),
+    (("f32",), TOTAL_GREATER, (5000,), 0),  # longer than local memory holds
+    (("s32",), NOT_GREATER, (1,), 0),
     (("s32", "f32"), TWO_KEYS, (3, 2600), 1),
     (("u8", "f16", "s8"), LESS, (4, 21), 1),  # several lines in a tile
     (("s32", "u8"), OF_NEGATED, (2, 2100, 3), 1),
@@ -36,22 +35,6 @@ CASES = [
     (("c64", "u8"), "x = f32[] real(a0)\n  y = f32[] real(b0)\n  ROOT c = pred[] compare(x, y), direction=LT",
      (5, 30), 1),
 ]  # fmt: skip
-
-
-def sort_text(types, comparator, dims, dimension) -> str:
-    size = ",".join(map(str, dims))
-    arrays = [f"{t}[{size}]" for t in types]
-    result = arrays[0] if len(arrays) == 1 else f"({', '.join(arrays)})"
-    scalars = "\n".join(
-        f"  a{k} = {t}[] parameter({2 * k})\n  b{k} = {t}[] parameter({2 * k + 1})"
-        for k, t in enumerate(types)
-    )
-    parameters = "\n".join(f"  p{k} = {a} parameter({k})" for k, a in enumerate(arrays))
-    names = ", ".join(f"p{k}" for k in range(len(arrays)))
-    return (
-        f"HloModule sorts\nbefore {{\n{scalars}\n  {comparator}\n}}\nENTRY main {{\n{parameters}\n"
-        f"  ROOT s = {result} sort({names}), dimensions={{{dimension}}}, is_stable=true, to_apply=before\n}}"
-    )
 
 
 def drawn(name: str, dims: tuple[int, ...]) -> np.ndarray:
@@ -73,7 +56,7 @@ def test_sorts_as_the_interpreter(client, types, comparator, dims, dimension):
 
 def test_total_order_places_every_nan(client):
     x = np.array([np.nan, 1, -np.inf, -0.0, 0.0, -np.nan, np.inf, -1] * 400, np.float32)
-    same(client, sort_text(("f32",), TOTAL, x.shape, 0), [x])
+    same(client, sort_text(("f32",), TOTAL_GREATER, x.shape, 0), [x])
 
 
 def test_not_a_number_is_last(client):
@@ -85,7 +68,7 @@ def test_not_a_number_is_last(client):
 
 def test_a_comparator_that_orders_nothing_loses_nothing(client):
     x = np.where(np.arange(5000) % 3 == 0, np.nan, np.arange(5000)[::-1]).astype(np.float32)
-    text = sort_text(("f32", "s32"), NOTHING, x.shape, 0)
+    text = sort_text(("f32", "s32"), NOT_EQUAL, x.shape, 0)
     values, places = map(
         np.asarray, client.compile(axla.parse(text)).execute([x, np.arange(5000, dtype=np.int32)])
     )

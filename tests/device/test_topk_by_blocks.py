@@ -7,6 +7,7 @@ import pytest
 from devices_of_blocks import same
 
 from axla.core.dtypes import BY_NAME
+from sort_programs import topk_text
 
 CASES = [  # type, dims, k, largest: one line and several, in pieces, of ascending numbers
     ("f32", (3, 500), 7, True),
@@ -20,15 +21,6 @@ CASES = [  # type, dims, k, largest: one line and several, in pieces, of ascendi
     ("f6e2m3fn", (3, 300), 4, False),
 ]
 TYPES = {"f32": np.float32, "s32": np.int32, "u8": np.uint8, "f16": np.float16}
-
-
-def topk_text(kind, dims, k, largest) -> str:
-    size, result = (",".join(map(str, d)) for d in (dims, (*dims[:-1], k)))
-    return f"""HloModule topk
-ENTRY main {{
-  x = {kind}[{size}] parameter(0)
-  ROOT y = ({kind}[{result}], s32[{result}]) topk(x), k={k}, largest={str(largest).lower()}
-}}"""
 
 
 def drawn(kind, dims) -> np.ndarray:
