@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from devices_of_blocks import same
 
 import axla
 from axla.core.dtypes import BY_NAME
@@ -33,6 +34,15 @@ NEAR = [  # and how far results may be from the interpreter's, which rounds each
     ("bf16", (64, 65), 0, "add", "0", False, 0.1),
 ]
 LONG = [((5000,), 0, False), ((5000, 2), 0, True), ((40961,), 0, True)]
+SAME = """HloModule m
+step { x = %(slice)s parameter(0)
+  c = %(slice)s parameter(1)
+  t = %(slice)s add(x, c)
+  ROOT r = (%(slice)s, %(slice)s) tuple(t, t) }
+ENTRY e { x = s32[%(sizes)s] parameter(0)
+  c = %(slice)s parameter(1)
+  ROOT s = (s32[%(sizes)s], %(slice)s) scan(x, c), dimensions={%(at)d}, num_carries=1,
+    is_reverse=%(reverse)s, is_associative=true, to_apply=step }"""
 
 
 def scan_text(kind, dims, at, op, init, reverse, before="copy(p)", behind="copy(s)") -> str:
@@ -135,3 +145,23 @@ def test_cpus_scan_by_doubling():
     text = scan_text("f32", (5, 1000), 1, "add", "0", False)
     for target in (cpu_target(), spirv_cpu_target(8)):
         assert ScanPlan not in plans(text, target)
+
+
+@pytest.mark.parametrize(("dims", "at", "reverse"), [((3, 70), 1, True), ((70,), 0, False)])
+def test_associative_scans_are_the_same_kernel(client, dims, at, reverse):
+    lines = (*dims[:at], *dims[at + 1 :])
+    sizes, slices = (",".join(map(str, d)) for d in (dims, lines))
+    text = SAME % {"slice": f"s32[{slices}]", "sizes": sizes, "at": at, "reverse": str(reverse).lower()}
+    assert ScanPlan in plans(text, nvptx_target())
+    assert ScanPlan not in plans(text.replace("is_associative=true", "is_associative=false"), nvptx_target())
+    same(client, text, [drawn("s32", dims), drawn("s32", lines)])
+
+
+def test_scans_with_more_outputs_are_loops(client):
+    text = SAME % {"slice": "s32[3]", "sizes": "3,20", "at": 1, "reverse": "false"}
+    text = text.replace("tuple(t, t)", "tuple(t, x, t)").replace(
+        "(s32[3], s32[3])", "(s32[3], s32[3], s32[3])"
+    )
+    text = text.replace("(s32[3,20], s32[3])", "(s32[3,20], s32[3,20], s32[3])")
+    assert ScanPlan not in plans(text, nvptx_target())
+    same(client, text, [drawn("s32", (3, 20)), drawn("s32", (3,))])

@@ -1,21 +1,74 @@
-"""scan as a loop that takes slices of the inputs and puts slices of the outputs."""
+"""scan as a loop that takes slices of the inputs and puts slices of the outputs.
+
+Where a target has kernels for scans, an associative one by a sum or its like is a window over all before each
+element, which they take.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from axla.builder import ops
-from axla.builder.xla_builder import XlaOp
-from axla.hlo import Scan
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.literal import Literal
+from axla.core.shape import Shape
+from axla.hlo import ReduceWindow, Scan, Tuple
+from axla.ir.attributes import Window
 from axla.ir.graph import Instruction, Module
-from axla.ir.typed import op_of
+from axla.ir.op import Op
+from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.expander import expand, written
 from axla.passes.matrix import repeat
+from axla.passes.simplify.match import neutral
+from axla.target.machine import Target
 
 
-def scan_expander(module: Module) -> None:
-    """Writes every scan as a while."""
-    expand(module, "scan-expander", {Scan: lambda inst: written(inst, _scan)})
+def scan_expander(module: Module, target: Target | None = None) -> None:
+    """Writes every scan as a while, or as a window."""
+    by_blocks = target is not None and target.limits.scans
+
+    def expanded(inst: Instruction) -> Instruction | None:
+        combine = _combiner(inst) if by_blocks else None
+        return written(inst, _scan) if combine is None else written(inst, _window, combine)
+
+    expand(module, "scan-expander", {Scan: expanded})
+
+
+def _combiner(inst: Instruction) -> type[Op] | None:
+    """The op with which an associative scan combines its one input, where it gives what it carries, and the
+    order is free.
+    """
+    op = op_of(inst, Scan)
+    root, parameters = op.to_apply.root, op.to_apply.parameters
+    if not op.is_associative or len(parameters) != 2 or op.num_carries != 1:
+        return None
+    if not isinstance(root.op, Tuple) or len(root.operands) != 2 or root.operands[0] is not root.operands[1]:
+        return None
+    found = root.operands[0]
+    free = found.op.associative and found.op.commutative and set(found.operands) == set(parameters)
+    x, result = shape_of(inst.operands[0]), next(inst.shape.arrays())
+    same = x.logical is result.logical and x.size > 0
+    return type(found.op) if free and same and neutral(type(found.op), x.dtype) is not None else None
+
+
+def _window(inst: Instruction, combine: type[Op], x: XlaOp, carry: XlaOp) -> Sequence[XlaOp]:
+    """The window over what is before each element, or behind it, and the carry."""
+    op = op_of(inst, Scan)
+    (at,), dims, dtype = op.dimensions, x.dims, x.dtype
+    own = neutral(combine, dtype)
+    # Of sums of floats, -0.0 is what changes nothing.
+    fill = x.builder.constant(Literal.scalar(dtype, -0.0 if own == 0 and dtype.is_float else own))
+    sizes = tuple(n if d == at else 1 for d, n in enumerate(dims))
+    before, none = tuple(n - 1 for n in sizes), (0,) * len(dims)
+    window = Window(sizes, low=none if op.is_reverse else before, high=before if op.is_reverse else none)
+    inner = XlaBuilder("combiner")
+    pair = [inner.parameter(k, Shape(dtype)) for k in range(2)]
+    together = x.builder.callee(inner.build(inner.add(combine(), pair)), "combiner")
+    found = x.builder.add(ReduceWindow(window, together), (x, fill))
+    start = ops.BroadcastInDim(carry, dims, [d for d in range(len(dims)) if d != at])
+    result = x.builder.add(combine(), (start, found))
+    last = (slice(None),) * at + (0 if op.is_reverse else dims[at] - 1,)
+    return [result, result[last]]
 
 
 def _scan(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
