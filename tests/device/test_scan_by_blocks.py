@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from devices_of_blocks import same
 
 import axla
+from axla.codegen.host import host_target
 from axla.core.dtypes import BY_NAME
+from axla.device.compiler import reasons
+from axla.device.spaces import with_transfers
 from axla.kernels.scan import ScanPlan
 from axla.lowering.pipeline import optimize, program_of
 from axla.target.machine import cpu_target
 from axla.target.nvptx import nvptx_target
 from axla.target.spirv import spirv_cpu_target, spirv_target
+from opencl_device import needs_opencl
 
 EXACT = [  # type, sizes, dimension, combiner, initial value, from the end
     ("s32", (1, 64), 1, "add", "0", False),
@@ -139,6 +145,30 @@ def test_how_lines_are_cut():
     assert launches((4096, 1024), 1, nvptx_target()) == [2048]
     assert launches((1 << 22,), 0, nvptx_target()) == [1024, 1, 1024]
     assert len(launches((40961,), 0, nvptx_target())) == len(launches((5000,), 0, spirv_target())) == 3
+
+
+@pytest.mark.parametrize(("dims", "at", "reverse"), [((40000,), 0, True), ((300, 5), 0, False)])
+def test_scans_that_the_host_runs(dims, at, reverse):
+    """A device without doubles leaves them to the host, where they are no loops over windows."""
+    target = replace(spirv_target(), has_double=False)
+    text = scan_text("f64", dims, at, "add", "3", reverse, before="negate(p)", behind="multiply(s, p)")
+    module = axla.parse(text)
+    optimize(module, target)
+    program = program_of(module, target)
+    hosted, _ = with_transfers(program, reasons(program, target), host_target())
+    assert [type(kernel.plan) for kernel in hosted.kernels] == [ScanPlan]
+
+
+@pytest.mark.parametrize("groups", [pytest.param(None, marks=needs_opencl)], indirect=True)
+def test_scans_of_doubles_without_doubles(groups, monkeypatch):
+    driver = groups.compile(axla.parse(scan_text("f32", (9,), 0, "add", "0", False))).driver
+    monkeypatch.setattr(driver, "target", replace(driver.target, has_double=False))
+    text = scan_text("f64", (9000, 2), 0, "add", "3", True, before="negate(p)", behind="multiply(s, p)")
+    x = np.random.default_rng(0).integers(-9, 9, (9000, 2)).astype(np.float64)
+    program = groups.compile(axla.parse(text))
+    assert program.host_steps
+    sums = 3 + np.flip(np.cumsum(np.flip(-x, 0), 0), 0)
+    np.testing.assert_array_equal(np.asarray(program.execute([x])[0]), sums * x)
 
 
 def test_cpus_scan_by_doubling():
