@@ -187,6 +187,14 @@ def test_associative_scans_are_the_same_kernel(client, dims, at, reverse):
     same(client, text, [drawn("s32", dims), drawn("s32", lines)])
 
 
+@pytest.mark.parametrize("kind", ["f32", "c64"])
+def test_associative_scans_keep_the_sign_of_zeros(client, kind):
+    text = SAME.replace("s32", kind) % {"slice": f"{kind}[1]", "sizes": "1,70", "at": 1, "reverse": "false"}
+    assert ScanPlan in plans(text, nvptx_target())
+    zeros = np.full((1, 70), -0.0 if kind == "f32" else complex(-0.0, -0.0), BY_NAME[kind].numpy)
+    same(client, text, [zeros, zeros[:, 0]])
+
+
 def test_scans_with_more_outputs_are_loops(client):
     text = SAME % {"slice": "s32[3]", "sizes": "3,20", "at": 1, "reverse": "false"}
     text = text.replace("tuple(t, t)", "tuple(t, x, t)").replace(

@@ -12,7 +12,7 @@ from axla.builder import ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.literal import Literal
 from axla.core.shape import Shape
-from axla.hlo import ReduceWindow, Scan, Tuple
+from axla.hlo import Add, ReduceWindow, Scan, Tuple
 from axla.ir.attributes import Window
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
@@ -56,8 +56,9 @@ def _window(inst: Instruction, combine: type[Op], x: XlaOp, carry: XlaOp) -> Seq
     op = op_of(inst, Scan)
     (at,), dims, dtype = op.dimensions, x.dims, x.dtype
     own = neutral(combine, dtype)
-    # Of sums of floats, -0.0 is what changes nothing.
-    fill = x.builder.constant(Literal.scalar(dtype, -0.0 if own == 0 and dtype.is_float else own))
+    if combine is Add and dtype.is_inexact:  # -0.0 is what changes nothing
+        own = complex(-0.0, -0.0) if dtype.is_complex else -0.0
+    fill = x.builder.constant(Literal.scalar(dtype, own))
     sizes = tuple(n if d == at else 1 for d, n in enumerate(dims))
     before, none = tuple(n - 1 for n in sizes), (0,) * len(dims)
     window = Window(sizes, low=none if op.is_reverse else before, high=before if op.is_reverse else none)
