@@ -41,11 +41,11 @@ class Message:
     by_tag: dict = field(default_factory=dict)  # filled by the wire reader
 
 
-def _entries(file: str) -> dict[str, str]:
+def _entries(file: str | Path) -> dict[str, str]:
     """What stands behind each name of a file; a line that is indented goes on."""
     found: dict[str, str] = {}
     name = ""
-    for line in Path(__file__).with_name(file).read_text("utf-8").splitlines():
+    for line in (Path(__file__).parent / file).read_text("utf-8").splitlines():
         if line and line[0] not in " #":
             name, _, line = line.partition(":")
             found[name] = ""
@@ -77,8 +77,8 @@ def _tables(entries: dict[str, str], enums: dict[str, Enum]) -> dict[str, Messag
     return tables
 
 
-def read(file: str) -> tuple[dict[str, Message], dict[str, Enum]]:
-    """The messages and enumerations of a file beside this one."""
+def read(file: str | Path) -> tuple[dict[str, Message], dict[str, Enum]]:
+    """The messages and enumerations of a file: a path, or the name of one beside this one."""
     entries = _entries(file)
     enums = {name: _enum(name, text) for name, text in entries.items() if "=" in text}
     return _tables({name: text for name, text in entries.items() if name not in enums}, enums), enums

@@ -48,12 +48,13 @@ class _Malformed(Exception):
         self.message, self.at, self.path = message, at, []
 
 
-def decode(data: bytes, name: str) -> dict[str, Any]:
+def decode(data: bytes, name: str | Message) -> dict[str, Any]:
     """The message of type `name` that the bytes are; ParseError with the path of the field and the byte."""
+    table = TABLES[name] if isinstance(name, str) else name
     try:
-        return _Reader(data).message(0, len(data), TABLES[name], 0)
+        return _Reader(data).message(0, len(data), table, 0)
     except _Malformed as error:
-        path = ".".join([name, *reversed(error.path)])
+        path = ".".join([table.name, *reversed(error.path)])
         raise ParseError(f"{path}: {error.message}, at byte {error.at}") from None
 
 

@@ -1,0 +1,138 @@
+"""Attributes of nodes: what a record says of one, and its value in Python.
+
+    kind            value in Python
+    type            the name of a type, "DT_FLOAT"
+    int float bool  a number
+    string          str (surrogates for bytes that are not UTF-8)
+    shape           a tuple of sizes, -1 where not known, or None for any rank
+    tensor          a NumPy array, read-only
+    func            a `Called`: the name of a function, and attributes
+    list(KIND)      a tuple
+
+Behind a kind, `>=2` is the least number (or length of a list), `{a,b}` are the values that are allowed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from axla.core.errors import VerifyError, choices
+from axla.foreign.records import Attribute
+from axla.tensorflow.types import NAMES, Proto, dims_of, tensor_of, without_ref
+
+_KIND = re.compile(r"(list\()?(\w+)\)?(?:>=(-?\d+))?(?:\{(.*)\})?$")
+_FIELDS = {
+    "type": "type", "int": "i", "float": "f", "bool": "b", "string": "s", "shape": "shape",
+    "tensor": "tensor", "func": "func",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Called:
+    """A function that a node names, with values for attributes of its body."""
+
+    name: str
+    attributes: dict[str, Proto]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The parts of a kind: see above."""
+
+    name: str
+    is_list: bool
+    least: int | None
+    allowed: tuple[str, ...]
+
+
+def kind_of(text: str) -> Kind:
+    found = _KIND.match(text)
+    assert found is not None and found[2] in _FIELDS, text
+    allowed = tuple(found[4].split(",")) if found[4] else ()
+    return Kind(found[2], found[1] is not None, int(found[3]) if found[3] else None, allowed)
+
+
+def value_of(attribute: Attribute, given: Proto | None, what: str) -> Any:
+    """The value of an attribute in Python, the record's default where it is not given; VerifyError."""
+    kind, what = kind_of(attribute.kind), f"{what}: attribute {attribute.name!r}"
+    if given is None:
+        if not attribute.optional:
+            raise VerifyError(f"{what} is missing")
+        return default_of(attribute)
+    if "placeholder" in given:
+        raise VerifyError(f"{what} stands for {given['placeholder']!r}, which is an attribute of a function")
+    field = "list" if kind.is_list else _FIELDS[kind.name]
+    if field not in given:
+        found = ", ".join(sorted(given)) or "nothing"
+        raise VerifyError(f"{what} is of kind {attribute.kind}, found {found}")
+    if kind.is_list:
+        value: Any = tuple(_one(kind.name, item, what) for item in given["list"].get(_FIELDS[kind.name], ()))
+    else:
+        value = _one(kind.name, given[field], what)
+    _check(kind, value, what)
+    return value
+
+
+def _check(kind: Kind, value: Any, what: str) -> None:
+    size = len(value) if kind.is_list else value
+    if kind.least is not None and size < kind.least:
+        raise VerifyError(
+            f"{what} is {value}, wanted {'a length of' if kind.is_list else ''} at least {kind.least}"
+        )
+    for item in value if kind.is_list else (value,):
+        if kind.allowed and item not in kind.allowed:
+            raise VerifyError(f"{what} is {item!r}, wanted {choices(kind.allowed)}")
+
+
+def _one(kind: str, value: Any, what: str) -> Any:
+    if kind == "type":
+        return without_ref(value)
+    if kind == "string":
+        return value.decode("utf-8", "surrogateescape")
+    if kind == "shape":
+        return dims_of(value, what)
+    if kind == "tensor":
+        return tensor_of(value, what)
+    if kind == "func":
+        return Called(
+            value.get("name", ""), {entry["key"]: entry.get("value", {}) for entry in value.get("attr", ())}
+        )
+    return value
+
+
+def default_of(attribute: Attribute) -> Any:
+    """The value that a record says for an attribute that is missing."""
+    kind, text = kind_of(attribute.kind), attribute.default
+    if kind.is_list:
+        return tuple(_default(kind.name, item) for item in text.strip("[]").split(",") if item)
+    return _default(kind.name, text)
+
+
+def _default(kind: str, text: str) -> Any:
+    if kind == "int":
+        return int(text)
+    if kind == "float":
+        return float(text)
+    if kind == "bool":
+        return text == "true"
+    if kind == "shape":
+        return None if text in ("", "?") else tuple(int(size) for size in text.strip("()").split("x") if size)
+    if kind == "func":
+        return Called(text, {})
+    return text
+
+
+def attribute_message(value: Any) -> Proto:
+    """The message of a value: what a type, number, string or shape is written as."""
+    if isinstance(value, bool):
+        return {"b": value}
+    if isinstance(value, int):
+        return {"i": value}
+    if isinstance(value, float):
+        return {"f": value} if math.isfinite(value) else {"f": value}
+    if isinstance(value, str):
+        return {"type": value} if value in NAMES.values() else {"s": value.encode("utf-8", "surrogateescape")}
+    return {"list": {"type": list(value)}}

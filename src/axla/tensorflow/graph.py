@@ -1,0 +1,415 @@
+"""Graphs: nodes whose inputs are outputs of other nodes, and a library of functions, verified.
+
+A message is taken apart and checked here, once: names, inputs, attributes and types are what records say. So
+what imports graphs need not ask again. Operations without a record are kept: only who needs their results
+fails.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from axla.core.errors import AxlaError, UnsupportedError, VerifyError, choices, did_you_mean
+from axla.foreign.records import Record
+from axla.tensorflow.attributes import Called
+from axla.tensorflow.records import attributes_of, records, types_of
+from axla.tensorflow.types import Proto, without_ref
+
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
+_INNER_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*$")  # of nodes in functions
+ARGUMENT = "_Arg"
+"""The operation of nodes that stand for arguments of a function."""
+
+
+class Output(NamedTuple):
+    """An output of a node."""
+
+    node: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.node}:{self.index}"
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """An operation. `given` are its attributes as the message has them, `attributes` all that the record has,
+    in Python; `types` those of its outputs. Both are there when it is verified, and it has a record.
+    """
+
+    name: str
+    op: str
+    inputs: list[Output]
+    controls: list[str]
+    given: dict[str, Proto]
+    place: str = ""
+    record: Record | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+    types: list[str] | None = None
+    names: list[str] = field(default_factory=list)
+    """The name of the output of the operation that each of `types` belongs to."""
+
+    def __str__(self) -> str:
+        return f"node '{self.name}' ({self.op}{self.place})"
+
+
+@dataclass(slots=True, eq=False)
+class Graph:
+    """`nodes` by name, in the order of the message. Of a function, `arguments` are the nodes that stand for
+    its arguments, with their types; `results` and `controls` what a call gives and waits for.
+    """
+
+    name: str
+    nodes: dict[str, Node]
+    library: Library
+    arguments: list[tuple[str, str]] = field(default_factory=list)
+    results: list[Output] = field(default_factory=list)
+    controls: list[str] = field(default_factory=list)
+
+    def needed(
+        self, outputs: Iterable[Output], targets: Iterable[str] = (), cut: Iterable[Output] = ()
+    ) -> list[Node]:
+        """The nodes that outputs and targets need, operands before users, otherwise in the graph's order;
+        `cut` are outputs that are given from outside. VerifyError for a cycle.
+        """
+        fed, fed_nodes = set(cut), {output.node for output in cut}
+        wanted = [output.node for output in outputs if output not in fed] + list(targets)
+        before: dict[str, list[str]] = {}
+        while wanted:
+            name = wanted.pop()
+            if name in before:
+                continue
+            node = self.nodes[name]
+            sources = [source.node for source in node.inputs if source not in fed]
+            sources += [control for control in node.controls if control not in fed_nodes]
+            before[name] = sources
+            wanted += sources
+        return [self.nodes[name] for name in _ordered(before, list(self.nodes), f"graph '{self.name}'")]
+
+
+@dataclass(slots=True, eq=False)
+class Library:
+    """Functions by name; a function is verified when it is first asked for, for each choice of attributes."""
+
+    messages: dict[str, Proto] = field(default_factory=dict)
+    gradients: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    made: dict[Any, Graph] = field(default_factory=dict)
+
+    def function(self, called: Called, what: str) -> Graph:
+        """The body of a function; UnsupportedError where there is none of that name."""
+        message = self.messages.get(called.name)
+        if message is None:
+            hint = did_you_mean(called.name, self.messages)
+            raise VerifyError(f"{what}: there is no function '{called.name}' in the library{hint}")
+        attributes = _entries(message.get("attr", ())) | called.attributes
+        key = called.name, repr(sorted(attributes.items()))
+        if key not in self.made:
+            self.made[key] = _function(message, attributes, self)
+        return self.made[key]
+
+
+def graph_of(message: Proto, name: str = "graph") -> Graph:
+    """The graph of a GraphDef; VerifyError or ParseError with the node and what is wrong with it."""
+    library = Library()
+    held = message.get("library", {})
+    for function in held.get("function", ()):
+        called = function.get("signature", {}).get("name", "")
+        if called in library.messages:
+            raise VerifyError(f"there are two functions '{called}'")
+        library.messages[called] = function
+    library.gradients = {
+        g.get("function_name", ""): g.get("gradient_func", "") for g in held.get("gradient", ())
+    }
+    library.places = _places(message.get("debug_info", {}))
+    nodes = _nodes(message.get("node", ()), _NAME, library)
+    for node in nodes.values():
+        node.inputs, node.controls = _inputs(node, nodes, _plain_output)
+    graph = Graph(name, nodes, library)
+    _verify(graph)
+    return graph
+
+
+def _entries(entries: Iterable[Proto]) -> dict[str, Proto]:
+    return {entry.get("key", ""): entry.get("value", {}) for entry in entries}
+
+
+def _places(debug: Proto) -> dict[str, str]:
+    """Where nodes were made, `file:line` of the innermost place that is known, by "node@function"."""
+    files = debug.get("files", ())
+    found = {}
+    for entry in debug.get("traces", ()):
+        for place in entry.get("value", {}).get("file_line_cols", ())[-1:]:
+            number = place.get("file_index", 0)
+            if 0 <= number < len(files):
+                found[entry.get("key", "")] = f", {files[number]}:{place.get('line', 0)}"
+    return found
+
+
+def _nodes(
+    messages: Iterable[Proto], valid: re.Pattern[str], library: Library, function: str = ""
+) -> dict[str, Node]:
+    nodes: dict[str, Node] = {}
+    for message in messages:
+        name, op = message.get("name", ""), message.get("op", "")
+        if valid.match(name) is None:
+            raise VerifyError(f"a node's name has characters that are not valid: {name[:80]!r}")
+        if name in nodes:
+            raise VerifyError(f"there are two nodes '{name}'")
+        place = library.places.get(f"{name}@{function}", "")
+        node = Node(name, op, [], [], _entries(message.get("attr", ())), place)
+        node.inputs = message.get("input", [])
+        nodes[name] = node
+        _describe(node, library)
+    return nodes
+
+
+def _describe(node: Node, library: Library) -> None:
+    """Reads the attributes of a node that has a record, and says what types its outputs have."""
+    record = node.record = records().get(node.op)
+    if record is None:
+        called = library.messages.get(node.op)
+        if called is not None:
+            _describe_call(node, called)
+        return
+    what = str(node)
+    node.attributes = attributes_of(record, node.given, what)
+    outputs = types_of(record.results, node.attributes, what)
+    node.types = [type_ for _, types, _ in outputs for type_ in types]
+    node.names = [name for name, types, _ in outputs for _ in types]
+
+
+def _describe_call(node: Node, function: Proto) -> None:
+    """A node whose operation is the name of a function calls it."""
+    attributes = {key: value for key, value in node.given.items()}
+    outputs = [
+        (a.get("name", ""), t)
+        for a in _args(function, "output_arg")
+        for t in _arg_types(a, attributes, str(node))
+    ]
+    node.names, node.types = [name for name, _ in outputs], [type_ for _, type_ in outputs]
+
+
+def _args(function: Proto, side: str) -> list[Proto]:
+    return function.get("signature", {}).get(side, [])
+
+
+def _arg_types(arg: Proto, attributes: Mapping[str, Proto], what: str) -> list[str]:
+    """The types of an argument or result of a function, by its own attributes."""
+    try:
+        if arg.get("type_list_attr"):
+            return [without_ref(t) for t in attributes[arg["type_list_attr"]]["list"].get("type", ())]
+        type_ = attributes[arg["type_attr"]]["type"] if arg.get("type_attr") else arg["type"]
+        count = attributes[arg["number_attr"]]["i"] if arg.get("number_attr") else 1
+    except KeyError as error:
+        raise VerifyError(f"{what}: argument '{arg.get('name')}' of the function has no {error}") from None
+    if not 0 <= count <= 1 << 16:
+        raise VerifyError(f"{what}: argument '{arg.get('name')}' stands for {count} values")
+    return [without_ref(type_)] * count
+
+
+# Inputs.
+
+
+def _inputs(node: Node, nodes: Mapping[str, Node], output_of: Any) -> tuple[list[Output], list[str]]:
+    """The data inputs and control inputs that a node's strings name."""
+    inputs: list[Output] = []
+    controls: list[str] = []
+    for text in node.inputs:  # (still the strings of the message)
+        if text.startswith("^"):
+            if text[1:] not in nodes:
+                raise VerifyError(f"{node}: there is no node for its control input '{text[:80]}'")
+            controls.append(text[1:])
+            continue
+        if controls:
+            raise VerifyError(f"{node}: the input '{text[:80]}' stands behind control inputs")
+        inputs.append(output_of(text, nodes, str(node)))
+    return inputs, controls
+
+
+def _plain_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
+    """`node` or `node:index`."""
+    name, _, number = text.partition(":")
+    if name not in nodes or (number and not number.isdecimal()) or len(number) > 6:
+        raise VerifyError(f"{what}: there is no output '{text[:80]}'")
+    return checked(Output(name, int(number or 0)), nodes, what)
+
+
+def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
+    """`argument` or `node:output:index`, as nodes of functions write it."""
+    name, _, rest = text.partition(":")
+    output, _, number = rest.partition(":")
+    node = nodes.get(name)
+    if node is None or (number and not number.isdecimal()) or len(number) > 6:
+        raise VerifyError(f"{what}: there is no output '{text[:80]}'")
+    if node.types is None:
+        raise UnsupportedError(f"{what}: the outputs of its input {node} are not known")
+    if not output:
+        return checked(Output(name, 0), nodes, what)
+    if output not in node.names:
+        raise VerifyError(
+            f"{what}: {node} has no output '{output}', wanted {choices(dict.fromkeys(node.names))}"
+        )
+    return checked(Output(name, node.names.index(output) + int(number or 0)), nodes, what)
+
+
+def checked(output: Output, nodes: Mapping[str, Node], what: str) -> Output:
+    """An output that its node has; VerifyError otherwise."""
+    types = nodes[output.node].types
+    if types is not None and output.index >= len(types):
+        raise VerifyError(
+            f"{what}: {nodes[output.node]} has {len(types)} outputs, '{output}' is not one of them"
+        )
+    return output
+
+
+# Verifying.
+
+
+def _verify(graph: Graph) -> None:
+    for node in graph.nodes.values():
+        if node.record is not None:
+            _verify_inputs(node, graph.nodes)
+    before = {
+        node.name: [] if node.op in ("Merge", "RefMerge") else [i.node for i in node.inputs] + node.controls
+        for node in graph.nodes.values()
+    }
+    _ordered(before, list(graph.nodes), f"graph '{graph.name}'")
+
+
+def _verify_inputs(node: Node, nodes: Mapping[str, Node]) -> None:
+    record = node.record
+    assert record is not None
+    wanted = [
+        (name, type_, ref)
+        for name, types, ref in types_of(record.operands, node.attributes, str(node))
+        for type_ in types
+    ]
+    if len(wanted) != len(node.inputs):
+        raise VerifyError(f"{node}: it takes {len(wanted)} inputs, found {len(node.inputs)}")
+    for number, ((name, type_, ref), source) in enumerate(zip(wanted, node.inputs, strict=True)):
+        types = nodes[source.node].types
+        if types is None:
+            continue
+        found = types[source.index]
+        if found != type_:
+            raise VerifyError(f"{node}: input {number} ({name}) is {found}, wanted {type_}")
+        if ref and not _gives_ref(nodes[source.node], source.index):
+            raise VerifyError(f"{node}: input {number} ({name}) is a value, wanted a reference to a variable")
+
+
+def _gives_ref(node: Node, index: int) -> bool:
+    record = node.record
+    if record is None:
+        return False
+    refs = [ref for _, types, ref in types_of(record.results, node.attributes, str(node)) for _ in types]
+    return refs[index]
+
+
+def _ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> Iterator[str]:
+    """Names so that each stands behind those it needs, otherwise in the given order; VerifyError: a cycle."""
+    place = {name: number for number, name in enumerate(order)}
+    behind: dict[str, list[str]] = {name: [] for name in before}
+    left = {}
+    for name, sources in before.items():
+        left[name] = len(sources)
+        for source in sources:
+            behind[source].append(name)
+    ready = [place[name] for name, count in left.items() if not count]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        name = order[heapq.heappop(ready)]
+        found.append(name)
+        for user in behind[name]:
+            left[user] -= 1
+            if not left[user]:
+                heapq.heappush(ready, place[user])
+    if len(found) < len(before):
+        held = [name for name in before if left[name]]
+        raise VerifyError(f"{what}: {len(held)} nodes are in a cycle or behind one, '{held[0]}' for instance")
+    return iter(found)
+
+
+# Functions.
+
+
+def _function(message: Proto, attributes: Mapping[str, Proto], library: Library) -> Graph:
+    signature = message.get("signature", {})
+    name = signature.get("name", "")
+    what = f"function '{name}'"
+    try:
+        return _body(message, name, what, attributes, library)
+    except AxlaError as error:
+        raise type(error)(f"{what}: {error.message}") from None
+
+
+def _body(message: Proto, name: str, what: str, attributes: Mapping[str, Proto], library: Library) -> Graph:
+    arguments: list[tuple[str, str]] = []
+    nodes: dict[str, Node] = {}
+    for arg in _args(message, "input_arg"):
+        types = _arg_types(arg, attributes, what)
+        if len(types) != 1:
+            raise UnsupportedError(f"{what}: argument '{arg.get('name')}' is a list")
+        arguments.append((arg.get("name", ""), types[0]))
+    for number, (arg_name, type_) in enumerate(arguments):
+        node = Node(arg_name, ARGUMENT, [], [], {}, types=[type_], names=[""])
+        node.attributes = {"index": number, "T": type_}
+        nodes[arg_name] = node
+    inner = [_with_attributes(node, attributes) for node in message.get("node_def", ())]
+    for node_name, node in _nodes(inner, _INNER_NAME, library, name).items():
+        if node_name in nodes:
+            raise VerifyError(f"{what}: there are two nodes '{node_name}'")
+        nodes[node_name] = node
+    for node in nodes.values():
+        node.inputs, node.controls = _inputs(node, nodes, _function_output)
+    graph = Graph(name, nodes, library, arguments)
+    returns = {entry.get("key", ""): entry.get("value", "") for entry in message.get("ret", ())}
+    for arg in _args(message, "output_arg"):
+        graph.results += _results(arg, returns, nodes, _arg_types(arg, attributes, what), what)
+    for entry in message.get("control_ret", ()):
+        if entry.get("value", "") not in nodes:
+            raise VerifyError(f"{what}: there is no node '{entry.get('value', '')}', which a call waits for")
+        graph.controls.append(entry["value"])
+    _verify(graph)
+    return graph
+
+
+def _results(
+    arg: Proto, returns: Mapping[str, str], nodes: Mapping[str, Node], types: list[str], what: str
+) -> list[Output]:
+    name = arg.get("name", "")
+    if name not in returns:
+        raise VerifyError(f"{what}: nothing is returned as '{name}'")
+    first = _function_output(returns[name], nodes, f"{what}, result '{name}'")
+    found = [checked(Output(first.node, first.index + number), nodes, what) for number in range(len(types))]
+    for output, type_ in zip(found, types, strict=True):
+        given = nodes[output.node].types
+        if given is not None and given[output.index] != type_:
+            raise VerifyError(f"{what}: result '{name}' is {given[output.index]}, wanted {type_}")
+    return found
+
+
+def _with_attributes(node: Proto, attributes: Mapping[str, Proto]) -> Proto:
+    """A node of a function's body, with the values that the function's attributes have in a call."""
+    entries = [
+        {"key": entry.get("key", ""), "value": _filled(entry.get("value", {}), attributes)}
+        for entry in node.get("attr", ())
+    ]
+    return {**node, "attr": entries}
+
+
+def _filled(value: Proto, attributes: Mapping[str, Proto]) -> Proto:
+    if "placeholder" in value:
+        return attributes.get(value["placeholder"], value)
+    if "func" in value and value["func"].get("attr"):
+        inner = [
+            {"key": entry.get("key", ""), "value": _filled(entry.get("value", {}), attributes)}
+            for entry in value["func"]["attr"]
+        ]
+        return {"func": {**value["func"], "attr": inner}}
+    return value

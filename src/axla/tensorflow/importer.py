@@ -1,0 +1,95 @@
+"""A graph with feeds and fetches becomes a module of HLO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.errors import VerifyError, did_you_mean
+from axla.core.shape import Shape
+from axla.ir.graph import Module
+from axla.tensorflow.graph import Graph, Output, checked
+from axla.tensorflow.scope import Import, Scope
+from axla.tensorflow.types import dtype_of
+from axla.tensorflow.values import Variable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imported:
+    """A module. Its parameters are the feeds, then `variables`, in their order; its result is a tuple of the
+    fetches, then the new values of `written`.
+    """
+
+    module: Module
+    variables: tuple[str, ...]
+    written: tuple[str, ...]
+
+
+def output_named(name: str, graph: Graph) -> Output:
+    """The output of a graph that is called `node` or `node:index`; VerifyError where there is none."""
+    node, _, number = name.partition(":")
+    if node not in graph.nodes:
+        raise VerifyError(f"the graph has no node '{node}'{did_you_mean(node, graph.nodes)}")
+    if number and not number.isdecimal():
+        raise VerifyError(f"'{name}' is no name of an output, wanted 'node:0'")
+    return checked(Output(node, int(number or 0)), graph.nodes, f"'{name}'")
+
+
+def import_graph(
+    graph: Graph, feeds: Sequence[tuple[Output, Shape]], fetches: Sequence[Output], *,
+    targets: Sequence[str] = (), variables: Mapping[str, Shape] | None = None,
+    constants: Mapping[Output, np.ndarray] | None = None, checkpoint: Mapping[str, np.ndarray] | None = None,
+    name: str = "graph",
+) -> Imported:  # fmt: skip
+    """The program that computes fetches of feeds, and runs the operations `targets`.
+
+    `variables` are the shapes of those that have a value at the beginning, `constants` outputs that have a
+    value known now, `checkpoint` tensors by the names that nodes restore them by. Raises VerifyError and
+    UnsupportedError with the node.
+    """
+    if not graph.nodes:
+        raise VerifyError("the graph is empty")
+    builder = XlaBuilder(name)
+    importer = Import(initial=variables or {}, checkpoint=checkpoint or {})
+    scope = Scope(importer, builder)
+    given: dict[Output, XlaOp] = {}
+    for number, (output, shape) in enumerate(feeds):
+        _check_feed(graph, output, shape)
+        if output in given:
+            raise VerifyError(f"'{output}' is fed twice")
+        given[output] = ops.Parameter(builder, number, shape, output.node)
+    scope.first = len(given)
+    for output, value in (constants or {}).items():
+        given[output] = scope.constant(value)
+    results = scope.run(graph, fetches, given, targets)
+    for output, value in zip(fetches, results, strict=True):
+        if not isinstance(value, XlaOp):
+            raise VerifyError(f"the fetch '{output}' is no array")
+    written = [
+        r for r, value in scope.state.items() if isinstance(r, Variable) and _is_written(r, value, scope)
+    ]
+    outputs = [*results, *(scope.state[variable] for variable in written)]
+    module = builder.build(ops.Tuple(builder, outputs)).module
+    return Imported(module, tuple(v.name for v in scope.parameters), tuple(v.name for v in written))
+
+
+def _is_written(variable: Variable, value: XlaOp, scope: Scope) -> bool:
+    is_read = variable in scope.parameters
+    return not is_read or value.instruction.opcode != "parameter"
+
+
+def _check_feed(graph: Graph, output: Output, shape: Shape) -> None:
+    node = graph.nodes[output.node]
+    if node.types is not None:
+        wanted = dtype_of(node.types[output.index], f"the feed '{output}'")
+        if wanted is not shape.dtype:
+            raise VerifyError(f"the feed '{output}' is {wanted.name}, found {shape.dtype.name}")
+    dims = node.attributes.get("shape") if node.op in ("Placeholder", "PlaceholderWithDefault") else None
+    if dims is not None and (
+        len(dims) != shape.rank or any(w not in (-1, f) for w, f in zip(dims, shape.dims, strict=True))
+    ):
+        raise VerifyError(f"the feed '{output}' has shape {list(dims)}, found {list(shape.dims)}")

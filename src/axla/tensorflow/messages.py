@@ -1,0 +1,22 @@
+"""TensorFlow's messages as tables, made of protos.txt; see `axla.proto.schema`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from axla.proto import schema, text_format, wire
+from axla.tensorflow.types import NAMES
+
+TABLES, ENUMS = schema.read(Path(__file__).with_name("protos.txt"))
+NAMES.update(ENUMS["DataType"].names)
+
+
+def decode(data: bytes, name: str) -> dict[str, Any]:
+    """The message of a name that bytes are; ParseError with the path of the field and the byte."""
+    return wire.decode(data, TABLES[name])
+
+
+def from_text(text: str, name: str) -> dict[str, Any]:
+    """The message of a name that a text is; ParseError with line and column."""
+    return text_format.from_text(text, TABLES[name])

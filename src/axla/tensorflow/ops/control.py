@@ -1,0 +1,143 @@
+"""Constants, identities, functions, conditionals, loops and variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.tensorflow.records import lowering
+from axla.tensorflow.regions import RESOURCES, conditional, loop
+from axla.tensorflow.scope import Call, Scope
+from axla.tensorflow.types import dtype_of
+from axla.tensorflow.values import Value, Variable
+
+RECORDS = """
+Const: value=tensor dtype=type -> output:dtype
+Placeholder: dtype=type shape=shape? -> output:dtype ; none it is not fed
+PlaceholderWithDefault: input:dtype dtype=type shape=shape -> output:dtype
+Identity Snapshot StopGradient: input:T T=type -> output:T
+PreventGradient: input:T T=type message=string? -> output:T
+IdentityN: input:T T=list(type)>=1 -> output:T
+NoOp ControlTrigger: ->
+PartitionedCall StatefulPartitionedCall: args:Tin Tin=list(type) Tout=list(type) f=func
+    config=string? config_proto=string? executor_type=string? -> output:Tout
+If StatelessIf: cond:Tcond input:Tin Tcond=type Tin=list(type) Tout=list(type) then_branch=func
+    else_branch=func output_shapes=list(shape)?[] -> output:Tout
+Case StatelessCase: branch_index:DT_INT32 input:Tin Tin=list(type) Tout=list(type) branches=list(func)>=1
+    output_shapes=list(shape)?[] -> output:Tout
+While StatelessWhile: input:T T=list(type) cond=func body=func
+    output_shapes=list(shape)?[] parallel_iterations=int?10 -> output:T
+VarHandleOp: container=string? shared_name=string? debug_name=string? dtype=type shape=shape
+    allowed_devices=list(string)?[] -> resource:DT_RESOURCE
+ReadVariableOp: resource:DT_RESOURCE dtype=type -> value:dtype
+AssignVariableOp: resource:DT_RESOURCE value:dtype dtype=type validate_shape=bool?false ->
+Assert: condition:DT_BOOL data:T T=list(type)>=1 summarize=int?3 ->
+"""
+
+
+@lowering("Const")
+def _const(call: Call) -> np.ndarray:
+    value = call["value"]
+    if value.dtype != object and dtype_of(call["dtype"], "attribute 'dtype'").numpy != value.dtype:
+        call.fail(f"its value is of {value.dtype}, attribute 'dtype' says {call['dtype']}")
+    return value
+
+
+@lowering("Identity", "Snapshot", "StopGradient", "PreventGradient", "PlaceholderWithDefault")
+def _identity(call: Call, value: Value) -> Value:
+    return value
+
+
+@lowering("IdentityN")
+def _identity_n(call: Call, values: list[Value]) -> list[Value]:
+    return values
+
+
+@lowering("NoOp", "ControlTrigger")
+def _nothing(call: Call) -> None:
+    return None
+
+
+@lowering("Assert")
+def _assert(call: Call, condition: XlaOp, data: list[Value]) -> None:
+    """Not checked, as XLA does it."""
+
+
+@lowering("PartitionedCall", "StatefulPartitionedCall")
+def _partitioned_call(call: Call, values: list[Value]) -> list[Value]:
+    return call.scope.call(call.function("f"), values)
+
+
+@lowering("If", "StatelessIf")
+def _if(call: Call, condition: XlaOp, values: list[Value]) -> list[Value]:
+    graphs = [call.function("then_branch"), call.function("else_branch")]
+    return conditional(call.scope, _truth(call, condition), graphs, values)
+
+
+def _truth(call: Call, value: XlaOp) -> XlaOp:
+    """Numbers are true where they are not zero, arrays where they are not empty."""
+    if value.dims:
+        return call.scope.constant(np.asarray(value.shape.size > 0))
+    return value if value.dtype.is_pred else ops.Ne(value, 0)
+
+
+@lowering("Case", "StatelessCase")
+def _case(call: Call, index: XlaOp, values: list[Value]) -> list[Value]:
+    graphs = [call.graph.library.function(called, "it") for called in call["branches"]]
+    return conditional(call.scope, index, graphs, values)
+
+
+@lowering("While", "StatelessWhile")
+def _while(call: Call, values: list[Value]) -> list[Value]:
+    return loop(call.scope, call.function("cond"), call.function("body"), values)
+
+
+# Variables.
+
+
+def _variable(scope: Scope, name: str, attributes: dict[str, Any]) -> Variable:
+    named = attributes.get("shared_name") or name
+    found = scope.importer.resource(Variable, named, dtype=attributes["dtype"], shape=attributes["shape"])
+    assert isinstance(found, Variable)
+    return found
+
+
+RESOURCES["VarHandleOp"] = _variable
+
+
+@lowering("VarHandleOp")
+def _handle(call: Call) -> Variable:
+    return _variable(call.scope, call.node.name, call.attributes)
+
+
+@lowering("ReadVariableOp")
+def _read(call: Call, variable: Variable) -> XlaOp:
+    return read(call, variable)
+
+
+def read(call: Call, variable: Variable) -> XlaOp:
+    """The value of a variable, which must be of the type that the node says."""
+    value = call.scope.read(variable)
+    if value.dtype is not call.dtype("dtype"):
+        call.fail(f"'{variable.name}' is of type {value.dtype.name}, it reads {call['dtype']}")
+    return value
+
+
+@lowering("AssignVariableOp")
+def _assign(call: Call, variable: Variable, value: XlaOp) -> None:
+    assign(call, variable, value)
+
+
+def assign(call: Call, variable: Variable, value: XlaOp) -> None:
+    """Makes a value that of a variable; VerifyError where its type or shape is another."""
+    if dtype_of(variable.dtype, f"'{variable.name}'") is not value.dtype:
+        call.fail(f"'{variable.name}' is {variable.dtype}, it is given {value.dtype.name}")
+    dims = variable.shape
+    if dims is not None and (
+        len(dims) != len(value.dims) or any(w not in (-1, n) for w, n in zip(dims, value.dims, strict=True))
+    ):
+        call.fail(f"'{variable.name}' has shape {list(dims)}, it is given {list(value.dims)}")
+    call.scope.state[variable] = value

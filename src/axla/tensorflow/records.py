@@ -1,0 +1,94 @@
+"""A record for each operation of TensorFlow, in the tables of the modules in `ops`, and what it becomes.
+
+    MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false T=type -> product:T
+
+is an operation, as `axla.foreign.records` reads it. An operand or result has a type by an attribute (`T`), a
+type itself (`DT_INT32`), as many values of a type as an attribute says (`N*T`) or one for each type of a list
+(`Tlist`, an attribute of kind list(type)); `&` before it says that it is a reference. Kinds of attributes are
+those of `attributes.py`. `hlo Abs` says that it is the function Abs of `axla.ops` of its operands, which are
+broadcast as NumPy does it; otherwise a function that is registered by `lowering` says what it becomes, or
+`none REASON` why there is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from axla.core.errors import VerifyError
+from axla.foreign.records import Record, Value, read_records
+from axla.tensorflow.attributes import value_of
+from axla.tensorflow.types import Proto
+
+FAMILIES = ("control", "math", "arrays", "neural", "images", "linear", "random", "training", "lists", "xla")
+"""The modules of `ops` that have tables."""
+
+_LOWERINGS: dict[str, Callable[..., Any]] = {}
+
+
+def lowering(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function that makes HLO of operations: `function(call, *operands)`, with a list for
+    operands of any number. It gives the result, or a sequence of the results; None where there are none.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            assert name not in _LOWERINGS, name
+            _LOWERINGS[name] = function
+        return function
+
+    return register
+
+
+@cache
+def records() -> Mapping[str, Record]:
+    """All records by the names of the operations."""
+    found: dict[str, Record] = {}
+    for family in FAMILIES:
+        module = import_module(f"axla.tensorflow.ops.{family}")
+        for name, record in read_records("tf", module.RECORDS.strip("\n"), _width).items():
+            assert record.short not in found, name
+            results = [result.kind.partition(":") for result in record.results]
+            named = tuple(Value(label, kind, "") for label, _, kind in results)
+            found[record.short] = replace(record, results=named)
+    return found
+
+
+def _width(_: str) -> int:
+    return 1
+
+
+def lowerings() -> Mapping[str, Callable[..., Any]]:
+    """What makes HLO of operations, by their names."""
+    records()
+    return _LOWERINGS
+
+
+def attributes_of(record: Record, given: Mapping[str, Proto], what: str) -> dict[str, Any]:
+    """All attributes of an operation in Python; VerifyError for one that is missing or of another kind."""
+    return {a.name: value_of(a, given.get(a.name), what) for a in record.attributes}
+
+
+def types_of(
+    values: Sequence[Value], attributes: Mapping[str, Any], what: str
+) -> list[tuple[str, list[str], bool]]:
+    """The names of operands or results, the types of each, and whether it is a reference."""
+    return [
+        (value.name, _types(value.kind.lstrip("&"), attributes, what), value.kind[0] == "&")
+        for value in values
+    ]
+
+
+def _types(kind: str, attributes: Mapping[str, Any], what: str) -> list[str]:
+    count, star, kind = kind.rpartition("*")
+    found = attributes.get(kind, kind)
+    types = [found] if isinstance(found, str) else list(found)
+    if not star:
+        return types
+    number = attributes[count]
+    if not 0 <= number <= 1 << 20:
+        raise VerifyError(f"{what}: attribute {count!r} is {number}")
+    return types * number

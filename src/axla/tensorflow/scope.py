@@ -1,0 +1,266 @@
+"""A computation of HLO being filled with the nodes of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.metadata import OpMetadata
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import DType
+from axla.core.errors import AxlaError, InternalError, UnsupportedError, VerifyError
+from axla.core.shape import Shape
+from axla.interpreter import evaluate
+from axla.ir.graph import Instruction
+from axla.tensorflow.attributes import Called
+from axla.tensorflow.graph import ARGUMENT, Graph, Node, Output
+from axla.tensorflow.records import lowerings
+from axla.tensorflow.types import DTYPES, dtype_of
+from axla.tensorflow.values import Resource, Value, Variable
+
+DEEPEST = 60
+"""Calls of functions within each other."""
+
+
+@dataclass(slots=True, eq=False)
+class Import:
+    """One import of a graph: what all its scopes share. `initial` are the shapes of the variables that have
+    a value when the program begins, by name; `resources` those that nodes name.
+    """
+
+    initial: Mapping[str, Shape] = field(default_factory=dict)
+    resources: dict[tuple[str, str], Resource] = field(default_factory=dict)
+    known: dict[Instruction, np.ndarray] = field(default_factory=dict)
+    depth: int = 0
+    checkpoint: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def resource(self, kind: type[Resource], name: str, **more: Any) -> Resource:
+        """The resource of a kind and a name."""
+        return self.resources.setdefault((kind.__name__, name), kind(name, **more))
+
+
+class Scope:
+    """A builder, and the contents of resources at this point of the program; `outer` is the scope around."""
+
+    def __init__(self, importer: Import, builder: XlaBuilder, outer: Scope | None = None) -> None:
+        self.importer, self.builder, self.outer = importer, builder, outer
+        self.state: dict[Resource, Value] = {}
+        self.parameters: list[Variable] = []
+        """Variables that are parameters, in their order, behind what the caller made parameters of."""
+        self.first = 0
+        """The number of the first of these."""
+
+    def inner(self, name: str) -> Scope:
+        """A scope for a computation that this one calls."""
+        return Scope(self.importer, self.builder.sub_builder(name), self)
+
+    # Graphs.
+
+    def run(
+        self, graph: Graph, outputs: Sequence[Output], given: Mapping[Output, Value],
+        targets: Iterable[str] = (),
+    ) -> list[Value]:  # fmt: skip
+        """Adds the nodes that outputs and targets need; gives the values of the outputs."""
+        importer = self.importer
+        importer.depth += 1
+        if importer.depth > DEEPEST:
+            raise UnsupportedError(f"function '{graph.name}': calls are nested more than {DEEPEST} deep")
+        values = dict(given)
+        for node in graph.needed(outputs, targets, given):
+            if node.op == ARGUMENT:
+                continue
+            for index, value in enumerate(self.add(node, [values[source] for source in node.inputs], graph)):
+                values.setdefault(Output(node.name, index), value)
+        importer.depth -= 1
+        return [values[output] for output in outputs]
+
+    def call(self, graph: Graph, arguments: Sequence[Value]) -> list[Value]:
+        """Adds the body of a function, for these arguments; gives its results."""
+        if len(arguments) != len(graph.arguments):
+            raise VerifyError(
+                f"function '{graph.name}' takes {len(graph.arguments)} arguments, found {len(arguments)}"
+            )
+        given = {Output(name, 0): value for (name, _), value in zip(graph.arguments, arguments, strict=True)}
+        return self.run(graph, graph.results, given, graph.controls)
+
+    def add(self, node: Node, operands: list[Value], graph: Graph) -> list[Value]:
+        """Adds what a node becomes; gives its outputs."""
+        self.builder.set_op_metadata(OpMetadata(node.op, node.name))
+        try:
+            return self._added(node, operands, graph)
+        except AxlaError as error:
+            if error.placed:
+                raise
+            placed = type(error)(f"{node}: {error.message}")
+            placed.placed = True
+            raise placed from error
+
+    def _added(self, node: Node, operands: list[Value], graph: Graph) -> list[Value]:
+        if node.record is None:
+            if node.op in graph.library.messages:
+                return self.call(graph.library.function(Called(node.op, node.given), str(node)), operands)
+            raise UnsupportedError("axla knows no such operation")
+        function = lowerings().get(node.op)
+        if function is None and node.record.counterpart is None:
+            raise UnsupportedError(node.record.why_not or "it has no counterpart in HLO")
+        call = Call(self, node, graph)
+        try:
+            found = (
+                call.counterpart(operands) if function is None else function(call, *call.grouped(operands))
+            )
+        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise VerifyError(f"malformed: {error!r}") from error
+        return call.outputs(found)
+
+    # Constants and resources.
+
+    def constant(self, value: np.ndarray) -> XlaOp:
+        """A constant; one that is the same everywhere is a scalar, repeated."""
+        if value.size > 1 and not any(value.strides):
+            scalar = self.constant(np.asarray(value.reshape(-1)[0]))
+            found = ops.Broadcast(scalar, value.shape)
+        else:
+            found = self.builder.constant(np.ascontiguousarray(value).reshape(value.shape))
+        self.importer.known[found.instruction] = value
+        return found
+
+    def known(self, value: XlaOp) -> np.ndarray | None:
+        """The values of an array that depends on constants only; None for others."""
+        known, inst = self.importer.known, value.instruction
+        if inst not in known:
+            if not self.builder.is_constant(value):
+                return None
+            module = self.builder.build_constant_subgraph(value).module
+            known[inst] = np.asarray(evaluate(module).array)
+        return known[inst]
+
+    def read(self, variable: Resource) -> Value:
+        """The contents of a resource; VerifyError where it has none."""
+        if variable not in self.state:
+            initial = self.importer.initial.get(variable.name)
+            if self.outer is not None or initial is None or not isinstance(variable, Variable):
+                raise VerifyError(f"'{variable.name}' has no value here: it is not initialized")
+            number = self.first + len(self.parameters)
+            self.parameters.append(variable)
+            self.state[variable] = ops.Parameter(self.builder, number, initial, variable.name)
+        return self.state[variable]
+
+    def has(self, variable: Resource) -> bool:
+        """Whether a resource has contents."""
+        return variable in self.state or (self.outer is None and variable.name in self.importer.initial)
+
+
+class Call:
+    """A node being added: what functions of lowering work with. `call["T"]` is an attribute."""
+
+    def __init__(self, scope: Scope, node: Node, graph: Graph) -> None:
+        self.scope, self.node, self.graph = scope, node, graph
+        self.builder, self.attributes = scope.builder, node.attributes
+
+    def __getitem__(self, name: str) -> Any:
+        return self.attributes[name]
+
+    def dtype(self, name: str) -> DType:
+        """The element type that an attribute of kind type names."""
+        return dtype_of(self.attributes[name], f"attribute {name!r}")
+
+    def fail(self, message: str) -> NoReturn:
+        raise VerifyError(message)
+
+    def constant(self, value: XlaOp, what: str) -> np.ndarray:
+        """The values of an operand that the compiler has to know; UnsupportedError where they depend on what
+        the program is given.
+        """
+        found = self.scope.known(value)
+        if found is None:
+            raise UnsupportedError(f"{what} depends on arguments of the program, and must be constant")
+        return found
+
+    def integers(self, value: XlaOp, what: str) -> tuple[int, ...]:
+        """The numbers of a constant scalar or vector."""
+        found = self.constant(value, what)
+        if found.ndim > 1:
+            self.fail(f"{what} has shape {list(found.shape)}, wanted a vector")
+        return tuple(int(number) for number in found.reshape(-1))
+
+    def integer(self, value: XlaOp, what: str) -> int:
+        """The number of a constant with one element."""
+        numbers = self.integers(value, what)
+        if len(numbers) != 1:
+            self.fail(f"{what} has {len(numbers)} elements, wanted one")
+        return numbers[0]
+
+    def axis(self, number: int, rank: int, what: str = "axis") -> int:
+        """A dimension, counted from 0; negative numbers count from the last."""
+        if not -rank <= number < rank:
+            self.fail(f"{what} is {number}, wanted a number from {-rank} to {rank - 1}")
+        return number % rank
+
+    def function(self, name: str) -> Graph:
+        """The function that an attribute of kind func names."""
+        return self.graph.library.function(self.attributes[name], "it")
+
+    def grouped(self, operands: Sequence[Value]) -> list[Any]:
+        """The operands by the names of the record: a list for one that stands for several."""
+        record = self.node.record
+        assert record is not None
+        found: list[Any] = []
+        rest = list(operands)
+        for value in record.operands:
+            kind = value.kind.lstrip("&")
+            count, star, _ = kind.rpartition("*")
+            named = self.attributes.get(kind)
+            if not star and (named is None or isinstance(named, str)):
+                found.append(rest.pop(0))
+                continue
+            size = self.attributes[count] if star else len(named)
+            found.append(rest[:size])
+            rest = rest[size:]
+        return found
+
+    def counterpart(self, operands: Sequence[Value]) -> Value:
+        """The function of `axla.ops` that the record names, of operands that are broadcast to one shape."""
+        assert self.node.record is not None and self.node.record.counterpart is not None
+        (name,) = self.node.record.counterpart
+        return getattr(ops, name)(*matched(*operands))
+
+    def outputs(self, found: Any) -> list[Value]:
+        """The outputs of the node: arrays of NumPy are constants, and types are as the record says."""
+        values = list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
+        types = self.node.types or ()
+        if len(values) != len(types):
+            raise InternalError(f"it gives {len(values)} values, {len(types)} are declared")
+        for number, type_ in enumerate(types):
+            value = values[number]
+            wanted = DTYPES.get(type_)
+            if isinstance(value, np.ndarray | np.generic) and wanted is not None:
+                value = values[number] = self.scope.constant(np.asarray(value))
+            if isinstance(value, XlaOp) and wanted is not None and value.dtype is not wanted:
+                raise InternalError(f"result {number} is {value.dtype.name}, wanted {wanted.name}")
+        return values
+
+
+def matched(*values: XlaOp) -> list[XlaOp]:
+    """Arrays broadcast to one shape, as NumPy does it; VerifyError where they cannot be."""
+    if len({value.dims for value in values}) == 1:
+        return list(values)
+    try:
+        dims = np.broadcast_shapes(*(value.dims for value in values))
+    except ValueError:
+        found = ", ".join(str(list(value.dims)) for value in values)
+        raise VerifyError(f"shapes {found} cannot be broadcast to one") from None
+    return [spread(value, dims) for value in values]
+
+
+def spread(value: XlaOp, dims: Sequence[int]) -> XlaOp:
+    """An array broadcast to a shape, as NumPy does it."""
+    if value.dims == tuple(dims):
+        return value
+    first = len(dims) - len(value.dims)
+    kept = [d for d, size in enumerate(value.dims) if size == dims[first + d]]
+    squeezed = ops.Reshape(value, [value.dims[d] for d in kept])
+    return ops.BroadcastInDim(squeezed, tuple(dims), [first + d for d in kept])

@@ -1,0 +1,122 @@
+"""Element types and tensors as TensorFlow's protocol buffers write them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from axla.core.dtypes import BY_NAME, DType
+from axla.core.errors import ParseError, UnsupportedError
+
+DTYPES: dict[str, DType] = {
+    name: BY_NAME[ours]
+    for name, ours in {
+        "DT_FLOAT": "f32", "DT_DOUBLE": "f64", "DT_HALF": "f16", "DT_BFLOAT16": "bf16", "DT_BOOL": "pred",
+        "DT_INT2": "s2", "DT_INT4": "s4", "DT_INT8": "s8", "DT_INT16": "s16", "DT_INT32": "s32",
+        "DT_INT64": "s64",
+        "DT_UINT2": "u2", "DT_UINT4": "u4", "DT_UINT8": "u8", "DT_UINT16": "u16", "DT_UINT32": "u32",
+        "DT_UINT64": "u64", "DT_COMPLEX64": "c64", "DT_COMPLEX128": "c128", "DT_FLOAT8_E5M2": "f8e5m2",
+        "DT_FLOAT8_E4M3FN": "f8e4m3fn", "DT_FLOAT8_E4M3FNUZ": "f8e4m3fnuz",
+        "DT_FLOAT8_E4M3B11FNUZ": "f8e4m3b11fnuz", "DT_FLOAT8_E5M2FNUZ": "f8e5m2fnuz",
+        "DT_QINT8": "s8", "DT_QUINT8": "u8", "DT_QINT16": "s16", "DT_QUINT16": "u16", "DT_QINT32": "s32",
+    }.items()
+}  # fmt: skip
+"""What arrays of a type are: quantized types are their integers."""
+
+_FIELDS = {
+    "f16": "half_val", "bf16": "half_val", "f32": "float_val", "f64": "double_val", "pred": "bool_val",
+    "s64": "int64_val", "u32": "uint32_val", "u64": "uint64_val", "c64": "scomplex_val",
+    "c128": "dcomplex_val",
+}  # fmt: skip
+_MOST_ELEMENTS, _MOST_REPEATED = 1 << 31, 1 << 24
+Proto = dict[str, Any]
+
+
+def dtype_of(name: str, what: str) -> DType:
+    """The element type of a type's name; UnsupportedError for strings, resources, variants."""
+    found = DTYPES.get(name)
+    if found is None:
+        raise UnsupportedError(f"{what}: there are no arrays of {name}")
+    return found
+
+
+def without_ref(name: str | int) -> str:
+    """The name of a type, which may be the number of a reference to it (100 more)."""
+    if isinstance(name, str):
+        return name.removesuffix("_REF")
+    found = NAMES.get(name - 100)
+    if found is None:
+        raise ParseError(f"{name} is no number of a type")
+    return found
+
+
+def is_ref(name: str | int) -> bool:
+    return not isinstance(name, str) or name.endswith("_REF")
+
+
+NAMES: dict[int, str] = {}  # filled by messages.py, which reads the table
+
+
+def dims_of(shape: Proto, what: str) -> tuple[int, ...] | None:
+    """The sizes of a TensorShapeProto, -1 where one is not known; None where the rank is not."""
+    if shape.get("unknown_rank"):
+        return None
+    dims = tuple(int(dim.get("size", 0)) for dim in shape.get("dim", ()))
+    if any(size < -1 for size in dims):
+        raise ParseError(f"{what}: a shape of {list(dims)}")
+    return dims
+
+
+def tensor_of(tensor: Proto, what: str) -> np.ndarray:
+    """The values of a TensorProto, read-only; of strings, an array of `bytes` objects. ParseError where they
+    do not fit the shape: fewer values than elements repeat the last one, none are zeros.
+    """
+    name = without_ref(tensor.get("dtype", "DT_INVALID"))
+    dims = dims_of(tensor.get("tensor_shape", {}), what)
+    if dims is None or -1 in dims:
+        raise ParseError(f"{what}: the shape of a tensor is not fully known")
+    count = prod(dims)
+    if count > _MOST_ELEMENTS:
+        raise ParseError(f"{what}: a tensor of {count} elements")
+    if name == "DT_STRING":
+        return _spread(np.array([*tensor.get("string_val", ()), None], object)[:-1], dims, count, b"", what)
+    dtype = dtype_of(name, what)
+    content = tensor.get("tensor_content", b"")
+    if content:
+        if len(content) != count * dtype.itemsize:
+            raise ParseError(f"{what}: {len(content)} bytes for {count} elements of {name}")
+        values = np.frombuffer(content, np.uint8).view(dtype.numpy)
+    else:
+        values = _listed(tensor, dtype, what)
+    return _spread(values, dims, count, np.zeros((), dtype.numpy)[()], what)
+
+
+def _listed(tensor: Proto, dtype: DType, what: str) -> np.ndarray:
+    if dtype.is_float and dtype.bits == 8:
+        return np.frombuffer(tensor.get("float8_val", b""), np.uint8).view(dtype.numpy)
+    field = _FIELDS.get(dtype.name, "int_val")
+    values = np.asarray(tensor.get(field, ()))
+    if dtype.is_complex:
+        if len(values) % 2:
+            raise ParseError(f"{what}: {field} has half a number")
+        return np.ascontiguousarray(values).view(dtype.numpy) if len(values) else np.zeros(0, dtype.numpy)
+    if field == "half_val":
+        return values.astype(np.uint16).view(dtype.numpy)
+    return values.astype(dtype.numpy)
+
+
+def _spread(values: np.ndarray, dims: tuple[int, ...], count: int, zero: Any, what: str) -> np.ndarray:
+    if len(values) > max(count, 1):  # (TensorFlow takes one value for no elements)
+        raise ParseError(f"{what}: {len(values)} values for {count} elements")
+    if len(values) < count:
+        last = values[-1] if len(values) else zero
+        if len(values) <= 1:  # one value for all takes no memory
+            return np.broadcast_to(np.array(last, values.dtype), dims)
+        if count > _MOST_REPEATED:
+            raise UnsupportedError(f"{what}: {len(values)} values stand for {count} elements")
+        values = np.concatenate([values, np.full(count - len(values), last, values.dtype)])
+    found = values[:count].reshape(dims)
+    found.flags.writeable = False
+    return found
