@@ -1,3 +1,214 @@
-"""To be written."""
+"""Products of matrices, biases, and the functions that neurons apply, with their gradients."""
 
-RECORDS = ""
+from __future__ import annotations
+
+from math import log
+
+import ml_dtypes
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import F32
+from axla.core.errors import VerifyError
+from axla.tensorflow.ops.common import summed
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call, spread
+
+RECORDS = """
+MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false T=type grad_a=bool?false grad_b=bool?false
+    -> product:T
+BatchMatMul BatchMatMulV2: x:T y:T T=type adj_x=bool?false adj_y=bool?false grad_x=bool?false
+    grad_y=bool?false -> output:T
+BatchMatMulV3: x:Ta y:Tb Ta=type Tb=type Tout=type adj_x=bool?false adj_y=bool?false grad_x=bool?false
+    grad_y=bool?false -> output:Tout
+SparseMatMul: a:Ta b:Tb transpose_a=bool?false transpose_b=bool?false a_is_sparse=bool?false
+    b_is_sparse=bool?false Ta=type?DT_FLOAT Tb=type?DT_FLOAT -> product:DT_FLOAT
+BiasAdd: value:T bias:T T=type data_format=string{NHWC,NCHW}?NHWC -> output:T
+BiasAddV1: value:T bias:T T=type -> output:T
+BiasAddGrad: out_backprop:T T=type data_format=string{NHWC,NCHW}?NHWC -> output:T
+Relu Relu6 Elu Selu Softplus Softsign: features:T T=type -> activations:T
+LeakyRelu: features:T alpha=float?0.2 T=type?DT_FLOAT -> activations:T
+ReluGrad Relu6Grad SoftplusGrad SoftsignGrad: gradients:T features:T T=type -> backprops:T
+EluGrad SeluGrad: gradients:T outputs:T T=type -> backprops:T
+LeakyReluGrad: gradients:T features:T alpha=float?0.2 T=type?DT_FLOAT -> backprops:T
+"""
+
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.7580993408473769
+"""The factors for positive numbers and for negative ones."""
+
+
+# Products of matrices.
+
+
+def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = None) -> XlaOp:
+    """The products of matrices, the last two dimensions; `flipped` are those to be transposed first. The
+    dimensions before are broadcast to each other.
+    """
+    if len(x.dims) < 2 or len(y.dims) < 2:
+        raise VerifyError(f"shapes {list(x.dims)} and {list(y.dims)}, wanted matrices")
+    if len(y.dims) > 2:
+        try:
+            batch = np.broadcast_shapes(x.dims[:-2], y.dims[:-2])
+        except ValueError:
+            raise VerifyError(f"shapes {list(x.dims)} and {list(y.dims)} do not fit together") from None
+        x, y = (spread(value, (*batch, *value.dims[-2:])) for value in (x, y))
+    left = len(x.dims) - (2 if flipped[0] else 1)
+    right = len(y.dims) - (1 if flipped[1] else 2)
+    if x.dims[left] != y.dims[right]:
+        raise VerifyError(
+            f"shapes {list(x.dims)} and {list(y.dims)}: {x.dims[left]} columns for {y.dims[right]} rows"
+        )
+    same = list(range(len(y.dims) - 2))
+    numbers = (([left], [right]), (same, same))
+    return ops.DotGeneral(x, y, numbers, preferred_element_type=dtype)
+
+
+@lowering("MatMul", "SparseMatMul")
+def _matmul(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
+    if len(a.dims) != 2 or len(b.dims) != 2:
+        call.fail(f"shapes {list(a.dims)} and {list(b.dims)}, wanted matrices")
+    if call.node.op == "SparseMatMul":
+        a, b = (ops.ConvertElementType(value, F32) for value in (a, b))
+    return _product(a, b, (call["transpose_a"], call["transpose_b"]))
+
+
+@lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def _batch_matmul(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
+    if call.node.op == "BatchMatMul" and x.dims[:-2] != y.dims[:-2]:
+        call.fail(f"shapes {list(x.dims)} and {list(y.dims)}, wanted as many matrices of both")
+    flipped = (call["adj_x"], call["adj_y"])
+    wanted = call.dtype("Tout") if call.node.op == "BatchMatMulV3" else x.dtype
+    if x.dtype is not y.dtype:
+        x, y = (ops.ConvertElementType(value, wanted) for value in (x, y))
+    x, y = (
+        ops.Conj(value) if flip and value.dtype.is_complex else value
+        for value, flip in zip((x, y), flipped, strict=True)
+    )
+    return _product(x, y, flipped, wanted)
+
+
+# Biases.
+
+
+def _features(call: Call, value: XlaOp) -> int:
+    """The dimension that a bias goes along."""
+    rank, is_first = len(value.dims), call.attributes.get("data_format") == "NCHW"
+    if rank < 2 + is_first:
+        call.fail(f"shape {list(value.dims)}, wanted at least {2 + is_first} dimensions")
+    return 1 if is_first else rank - 1
+
+
+@lowering("BiasAdd", "BiasAddV1")
+def bias_add(call: Call, value: XlaOp, bias: XlaOp) -> XlaOp:
+    """A vector added along the features."""
+    dim = _features(call, value)
+    if bias.dims != (value.dims[dim],):
+        call.fail(f"a bias of shape {list(bias.dims)} for {value.dims[dim]} features")
+    return ops.Add(value, bias, [dim])
+
+
+@lowering("BiasAddGrad")
+def _bias_add_grad(call: Call, gradient: XlaOp) -> XlaOp:
+    dim = _features(call, gradient)
+    return summed(gradient, [d for d in range(len(gradient.dims)) if d != dim])
+
+
+# Functions of neurons.
+
+
+def _relu(_: Call, x: XlaOp) -> XlaOp:
+    return ops.Max(x, ops.ZerosLike(x))
+
+
+def _relu6(_: Call, x: XlaOp) -> XlaOp:
+    return ops.Clamp(0, x, 6)
+
+
+def _elu(_: Call, x: XlaOp) -> XlaOp:
+    return ops.Select(x > 0, x, ops.Expm1(x))
+
+
+def _selu(_: Call, x: XlaOp) -> XlaOp:
+    return ops.Select(x > 0, x * _SELU_SCALE, ops.Expm1(x) * _SELU_ALPHA)
+
+
+def _leaky_relu(call: Call, x: XlaOp) -> XlaOp:
+    return ops.Select(x > 0, x, x * call["alpha"])
+
+
+def _softplus(_: Call, x: XlaOp) -> XlaOp:
+    """log(1 + exp(x)), which is x for large numbers and exp(x) for small ones."""
+    edge = -log(float(ml_dtypes.finfo(x.dtype.numpy).eps)) - 2
+    power = ops.Exp(x)
+    return ops.Select(x > edge, x, ops.Select(x < -edge, power, ops.Log1p(power)))
+
+
+def _softsign(_: Call, x: XlaOp) -> XlaOp:
+    return x / (ops.Abs(x) + 1)
+
+
+def _tanh(_: Call, x: XlaOp) -> XlaOp:
+    return ops.Tanh(x)
+
+
+def _sigmoid(_: Call, x: XlaOp) -> XlaOp:
+    return ops.Logistic(x)
+
+
+ACTIVATIONS = {
+    "Relu": _relu, "Relu6": _relu6, "Elu": _elu, "Selu": _selu, "LeakyRelu": _leaky_relu,
+    "Softplus": _softplus, "Softsign": _softsign,
+}  # fmt: skip
+FUSED = ACTIVATIONS | {"Tanh": _tanh, "Sigmoid": _sigmoid}
+"""What fused operations name besides."""
+
+
+@lowering(*ACTIVATIONS)
+def _activation(call: Call, x: XlaOp) -> XlaOp:
+    return ACTIVATIONS[call.node.op](call, x)
+
+
+def _same_shapes(call: Call, x: XlaOp, y: XlaOp) -> None:
+    if x.dims != y.dims:
+        call.fail(f"shapes {list(x.dims)} and {list(y.dims)}, wanted equal ones")
+
+
+def _relu_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+    return ops.Select(x > 0, gradient, ops.ZerosLike(gradient))
+
+
+def _relu6_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+    return ops.Select((x > 0) & (x < 6), gradient, ops.ZerosLike(gradient))
+
+
+def _elu_grad(_: Call, gradient: XlaOp, y: XlaOp) -> XlaOp:
+    return ops.Select(y > 0, gradient, gradient * (y + 1))
+
+
+def _selu_grad(_: Call, gradient: XlaOp, y: XlaOp) -> XlaOp:
+    return ops.Select(y > 0, gradient * _SELU_SCALE, gradient * (y + _SELU_ALPHA))
+
+
+def _leaky_relu_grad(call: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+    return ops.Select(x > 0, gradient, gradient * call["alpha"])
+
+
+def _softplus_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+    return gradient / (ops.Exp(-x) + 1)
+
+
+def _softsign_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+    return gradient / ops.Square(ops.Abs(x) + 1)
+
+
+_GRADIENTS = {
+    "ReluGrad": _relu_grad, "Relu6Grad": _relu6_grad, "EluGrad": _elu_grad, "SeluGrad": _selu_grad,
+    "LeakyReluGrad": _leaky_relu_grad, "SoftplusGrad": _softplus_grad, "SoftsignGrad": _softsign_grad,
+}  # fmt: skip
+
+
+@lowering(*_GRADIENTS)
+def _gradient(call: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+    _same_shapes(call, gradient, x)
+    return _GRADIENTS[call.node.op](call, gradient, x)
