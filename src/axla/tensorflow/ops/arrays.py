@@ -1,3 +1,485 @@
-"""To be written."""
+"""Shapes, and what arranges the elements of arrays in other ones."""
 
-RECORDS = ""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from math import prod
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import DType
+from axla.tensorflow.ops.control import assign
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call, matched, spread
+from axla.tensorflow.values import Composite, Value, Variable
+
+RECORDS = """
+Shape Size: input:T T=type out_type=type?DT_INT32 -> output:out_type
+ShapeN: input:N*T N=int>=1 T=type out_type=type?DT_INT32 -> output:N*out_type
+Rank: input:T T=type -> output:DT_INT32
+VariableShape: input:DT_RESOURCE out_type=type?DT_INT32 -> output:out_type
+EnsureShape: input:T shape=shape T=type -> output:T
+Reshape: tensor:T shape:Tshape T=type Tshape=type?DT_INT32 -> output:T
+Squeeze: input:T T=type squeeze_dims=list(int)>=0?[] -> output:T
+ExpandDims: input:T dim:Tdim T=type Tdim=type?DT_INT32 -> output:T
+Transpose ConjugateTranspose: x:T perm:Tperm T=type Tperm=type?DT_INT32 -> y:T
+Concat: concat_dim:DT_INT32 values:N*T N=int>=2 T=type -> output:T
+ConcatV2: values:N*T axis:Tidx N=int>=2 T=type Tidx=type?DT_INT32 -> output:T
+ConcatOffset: concat_dim:DT_INT32 shape:N*shape_type N=int>=2 shape_type=type?DT_INT32 ->
+    offset:N*shape_type
+Split: split_dim:DT_INT32 value:T num_split=int>=1 T=type -> output:num_split*T
+SplitV: value:T size_splits:Tlen split_dim:DT_INT32 num_split=int>=1 T=type Tlen=type?DT_INT64 ->
+    output:num_split*T
+Pack: values:N*T N=int>=1 T=type axis=int?0 -> output:T
+Unpack: value:T num=int>=0 T=type axis=int?0 -> output:num*T
+XlaSplitND: input:T T=type N=int>=1 num_splits=list(int) paddings=list(int)?[] -> outputs:N*T
+XlaConcatND: inputs:N*T T=type N=int>=1 num_concats=list(int) paddings=list(int)?[] -> output:T
+ReadVariableXlaSplitND: resource:DT_RESOURCE T=type N=int>=1 num_splits=list(int) paddings=list(int)?[]
+    -> outputs:N*T
+AssignVariableXlaConcatND: resource:DT_RESOURCE inputs:N*T T=type N=int>=1 num_concats=list(int)
+    paddings=list(int)?[] ->
+Tile: input:T multiples:Tmultiples T=type Tmultiples=type?DT_INT32 -> output:T
+BroadcastTo: input:T shape:Tidx T=type Tidx=type?DT_INT32 -> output:T
+BroadcastArgs: s0:T s1:T T=type?DT_INT32 -> r0:T
+BroadcastGradientArgs: s0:T s1:T T=type?DT_INT32 -> r0:T r1:T
+XlaBroadcastHelper: lhs:T rhs:T broadcast_dims:Tindices T=type Tindices=type -> lhs_output:T rhs_output:T
+Fill: dims:index_type value:T T=type index_type=type?DT_INT32 -> output:T
+ZerosLike OnesLike: x:T T=type -> y:T
+Empty: shape:DT_INT32 dtype=type init=bool?false -> output:dtype
+Reverse: tensor:T dims:DT_BOOL T=type -> output:T
+ReverseV2: tensor:T axis:Tidx Tidx=type?DT_INT32 T=type -> output:T
+Roll: input:T shift:Tshift axis:Taxis T=type Tshift=type Taxis=type -> output:T
+OneHot: indices:TI depth:DT_INT32 on_value:T off_value:T axis=int?-1 T=type TI=type?DT_INT64 -> output:T
+_ListToArray: input:Tin Tin=list(type)>=1 T=type N=int>=1 -> output:N*T
+_ArrayToList: input:N*T T=type N=int>=1 out_types=list(type)>=1 -> output:out_types
+DeviceIndex: device_names=list(string) -> index:DT_INT32
+GuaranteeConst DebugGradientIdentity: input:T T=type -> output:T
+DeepCopy: x:T T=type -> y:T
+"""
+
+
+# Shapes.
+
+
+def sizes(value: XlaOp) -> list[int | XlaOp]:
+    """The sizes of an array: numbers, scalars of the program where they are dynamic."""
+    return [
+        ops.GetDimensionSize(value, d) if dynamic else size
+        for d, (size, dynamic) in enumerate(zip(value.dims, value.shape.dynamic, strict=True))
+    ]
+
+
+def vector(call: Call, numbers: Sequence[int | XlaOp], dtype: DType) -> Value:
+    """A vector of numbers, some of which are scalars of the program."""
+    if all(isinstance(number, int) for number in numbers):
+        return np.array(numbers, np.int64).astype(dtype.numpy)
+    found = [
+        call.scope.constant(np.array([number], dtype.numpy))
+        if isinstance(number, int)
+        else ops.Reshape(ops.ConvertElementType(number, dtype), (1,))
+        for number in numbers
+    ]
+    return ops.ConcatInDim(call.builder, found, 0)
+
+
+@lowering("Shape")
+def _shape(call: Call, value: XlaOp) -> Value:
+    return vector(call, sizes(value), call.dtype("out_type"))
+
+
+@lowering("ShapeN")
+def _shape_n(call: Call, values: list[XlaOp]) -> list[Value]:
+    return [_shape(call, value) for value in values]
+
+
+@lowering("Size")
+def _size(call: Call, value: XlaOp) -> Value:
+    count = prod(sizes(value))
+    if isinstance(count, int):
+        return np.array(count).astype(call.dtype("out_type").numpy)
+    return ops.ConvertElementType(count, call.dtype("out_type"))
+
+
+@lowering("Rank")
+def _rank(call: Call, value: XlaOp) -> Value:
+    return np.array(len(value.dims), np.int32)
+
+
+@lowering("VariableShape")
+def _variable_shape(call: Call, variable: Variable) -> Value:
+    known = variable.shape is not None and -1 not in variable.shape
+    dims = call.scope.read(variable).dims if call.scope.has(variable) or not known else variable.shape
+    return np.array(dims, call.dtype("out_type").numpy)
+
+
+@lowering("EnsureShape")
+def _ensure_shape(call: Call, value: XlaOp) -> XlaOp:
+    wanted = call["shape"]
+    if wanted is not None and (
+        len(wanted) != len(value.dims)
+        or any(w not in (-1, n) for w, n in zip(wanted, value.dims, strict=True))
+    ):
+        call.fail(f"its shape is {list(value.dims)}, wanted {list(wanted)}")
+    return value
+
+
+def shape_operand(call: Call, value: XlaOp, what: str = "shape") -> tuple[int, ...]:
+    """The sizes that a constant vector holds."""
+    if len(value.dims) != 1:
+        call.fail(f"{what} has shape {list(value.dims)}, wanted a vector")
+    found = call.integers(value, what)
+    if any(size < 0 for size in found):
+        call.fail(f"{what} is {list(found)}: a size is negative")
+    return found
+
+
+@lowering("Reshape")
+def _reshape(call: Call, value: XlaOp, shape: XlaOp) -> XlaOp:
+    if len(shape.dims) != 1:
+        call.fail(f"shape has shape {list(shape.dims)}, wanted a vector")
+    wanted = list(call.integers(shape, "shape"))
+    unknown = [d for d, size in enumerate(wanted) if size == -1]
+    if len(unknown) > 1 or any(size < -1 for size in wanted):
+        call.fail(f"shape is {wanted}, wanted sizes, and at most one -1")
+    if unknown:
+        rest = prod(size for size in wanted if size != -1)
+        if not rest:
+            call.fail(f"the size that -1 stands for in {wanted} could be any: other sizes are 0")
+        wanted[unknown[0]] = value.shape.size // rest
+    if prod(wanted) != value.shape.size:
+        call.fail(f"an array of {list(value.dims)} cannot have the shape {wanted}")
+    return ops.Reshape(value, wanted)
+
+
+@lowering("Squeeze")
+def _squeeze(call: Call, value: XlaOp) -> XlaOp:
+    dims, rank = value.dims, len(value.dims)
+    gone = {call.axis(d, rank, "squeeze_dims") for d in call["squeeze_dims"]}
+    for d in gone:
+        if dims[d] != 1:
+            call.fail(f"dimension {d} of {list(dims)} is to go, its size is not 1")
+    gone = gone or {d for d in range(rank) if dims[d] == 1}
+    return ops.Reshape(value, [size for d, size in enumerate(dims) if d not in gone])
+
+
+@lowering("ExpandDims")
+def _expand_dims(call: Call, value: XlaOp, dim: XlaOp) -> XlaOp:
+    return expanded(value, call.axis(call.integer(dim, "dim"), len(value.dims) + 1, "dim"))
+
+
+def expanded(value: XlaOp, axis: int) -> XlaOp:
+    """The array with a dimension of size 1 more."""
+    return ops.Reshape(value, [*value.dims[:axis], 1, *value.dims[axis:]])
+
+
+@lowering("Transpose", "ConjugateTranspose")
+def _transpose(call: Call, value: XlaOp, perm: XlaOp) -> XlaOp:
+    places = call.integers(perm, "perm")
+    if len(perm.dims) != 1 or sorted(p % len(places) for p in places) != list(range(len(value.dims))):
+        call.fail(f"perm is {list(places)}, wanted an order of {len(value.dims)} dimensions")
+    moved = ops.Transpose(value, [p % len(places) for p in places])
+    return ops.Conj(moved) if call.node.op == "ConjugateTranspose" else moved
+
+
+# Several arrays.
+
+
+@lowering("Concat")
+def _concat(call: Call, axis: XlaOp, values: list[XlaOp]) -> XlaOp:
+    return joined(call, values, call.integer(axis, "concat_dim"))
+
+
+@lowering("ConcatV2")
+def _concat_v2(call: Call, values: list[XlaOp], axis: XlaOp) -> XlaOp:
+    return joined(call, values, call.integer(axis, "axis"))
+
+
+def joined(call: Call, values: Sequence[XlaOp], axis: int) -> XlaOp:
+    """Arrays one behind the other."""
+    return ops.ConcatInDim(call.builder, values, call.axis(axis, len(values[0].dims)))
+
+
+@lowering("ConcatOffset")
+def _concat_offset(call: Call, axis: XlaOp, shapes: list[XlaOp]) -> list[np.ndarray]:
+    """Where each of several arrays begins in their concatenation."""
+    found = np.array([shape_operand(call, shape) for shape in shapes])
+    place = call.axis(call.integer(axis, "concat_dim"), found.shape[1], "concat_dim")
+    others = np.delete(found, place, 1)
+    if (others != others[0]).any():
+        call.fail(f"shapes {found.tolist()} differ in other dimensions than {place}")
+    offsets = np.zeros_like(found)
+    offsets[1:, place] = np.cumsum(found[:-1, place])
+    return list(offsets.astype(call.dtype("shape_type").numpy))
+
+
+@lowering("Split")
+def _split(call: Call, axis: XlaOp, value: XlaOp) -> list[XlaOp]:
+    place = call.axis(call.integer(axis, "split_dim"), len(value.dims), "split_dim")
+    count, size = call["num_split"], value.dims[place]
+    if size % count:
+        call.fail(f"{size} elements of dimension {place} cannot be split into {count} equal parts")
+    return cut(value, [size // count] * count, place)
+
+
+@lowering("SplitV")
+def _split_v(call: Call, value: XlaOp, size_splits: XlaOp, axis: XlaOp) -> list[XlaOp]:
+    place = call.axis(call.integer(axis, "split_dim"), len(value.dims), "split_dim")
+    parts, size = list(call.integers(size_splits, "size_splits")), value.dims[place]
+    if len(parts) != call["num_split"]:
+        call.fail(f"size_splits has {len(parts)} elements, attribute 'num_split' is {call['num_split']}")
+    if parts.count(-1) == 1:
+        parts[parts.index(-1)] = size - sum(parts) - 1
+    if sum(parts) != size or min(parts) < 0:
+        call.fail(f"size_splits is {parts}, the sizes of dimension {place} add up to {size}")
+    return cut(value, parts, place)
+
+
+def cut(value: XlaOp, parts: Sequence[int], axis: int) -> list[XlaOp]:
+    """Parts of an array, of these sizes, one behind the other."""
+    ends = list(accumulate(parts))
+    return [ops.SliceInDim(value, end - size, end, 1, axis) for size, end in zip(parts, ends, strict=True)]
+
+
+@lowering("Pack")
+def _pack(call: Call, values: list[XlaOp]) -> XlaOp:
+    axis = call.axis(call["axis"], len(values[0].dims) + 1)
+    for value in values:
+        if value.dims != values[0].dims:
+            call.fail(f"shapes {list(values[0].dims)} and {list(value.dims)} differ")
+    return ops.ConcatInDim(call.builder, [expanded(value, axis) for value in values], axis)
+
+
+@lowering("Unpack")
+def _unpack(call: Call, value: XlaOp) -> list[XlaOp]:
+    axis = call.axis(call["axis"], len(value.dims))
+    dims = value.dims[:axis] + value.dims[axis + 1 :]
+    if value.dims[axis] != call["num"]:
+        call.fail(f"attribute 'num' is {call['num']}, dimension {axis} has {value.dims[axis]} elements")
+    return [ops.Reshape(part, dims) for part in cut(value, [1] * call["num"], axis)]
+
+
+# Blocks: an array that is cut, or put together, along several dimensions.
+
+
+@lowering("XlaSplitND")
+def _split_nd(call: Call, value: XlaOp) -> list[XlaOp]:
+    counts, paddings = _blocks(call, "num_splits", len(value.dims))
+    ends = [-(size + pad) % count for size, count, pad in zip(value.dims, counts, paddings, strict=True)]
+    if any(ends):
+        call.fail(f"{list(value.dims)} with paddings {paddings} cannot be split into {counts} equal parts")
+    found = [ops.Pad(value, ops.Zero(call.builder, value.dtype), [(0, pad, 0) for pad in paddings])]
+    for axis, count in enumerate(counts):
+        found = [part for each in found for part in cut(each, [each.dims[axis] // count] * count, axis)]
+    return found
+
+
+@lowering("XlaConcatND")
+def _concat_nd(call: Call, values: list[XlaOp]) -> XlaOp:
+    rank = len(values[0].dims)
+    counts, paddings = _blocks(call, "num_concats", rank)
+    found = list(values)
+    for axis in reversed(range(rank)):
+        count = counts[axis]
+        found = [
+            ops.ConcatInDim(call.builder, found[first : first + count], axis)
+            for first in range(0, len(found), count)
+        ]
+    ends = [size - pad for size, pad in zip(found[0].dims, paddings, strict=True)]
+    if any(end < 0 for end in ends):
+        call.fail(f"paddings {paddings} are more than the sizes {list(found[0].dims)}")
+    return ops.Slice(found[0], [0] * rank, ends)
+
+
+def _blocks(call: Call, name: str, rank: int) -> tuple[list[int], list[int]]:
+    counts, paddings = list(call[name]), list(call["paddings"]) or [0] * rank
+    if len(counts) != rank or len(paddings) != rank or min([*counts, 1]) < 1 or min([*paddings, 0]) < 0:
+        call.fail(f"attributes {name!r} {counts} and 'paddings' {paddings} do not fit {rank} dimensions")
+    if prod(counts) != call["N"]:
+        call.fail(f"attribute {name!r} {counts} makes {prod(counts)} parts, attribute 'N' is {call['N']}")
+    return counts, paddings
+
+
+@lowering("ReadVariableXlaSplitND")
+def _read_split_nd(call: Call, variable: Variable) -> list[XlaOp]:
+    return _split_nd(call, contents(call, variable, "T"))
+
+
+@lowering("AssignVariableXlaConcatND")
+def _assign_concat_nd(call: Call, variable: Variable, values: list[XlaOp]) -> None:
+    assign(call, variable, _concat_nd(call, values))
+
+
+def contents(call: Call, variable: Variable, attribute: str) -> XlaOp:
+    """The value of a variable, of the type that an attribute says."""
+    value = call.scope.read(variable)
+    if value.dtype is not call.dtype(attribute):
+        call.fail(f"'{variable.name}' is of type {value.dtype.name}, wanted {call[attribute]}")
+    return value
+
+
+# Broadcasts and constants.
+
+
+@lowering("Tile")
+def _tile(call: Call, value: XlaOp, multiples: XlaOp) -> XlaOp:
+    counts = shape_operand(call, multiples, "multiples")
+    if len(counts) != len(value.dims):
+        call.fail(f"multiples has {len(counts)} elements for {len(value.dims)} dimensions")
+    wide = [size for pair in zip(counts, value.dims, strict=True) for size in pair]
+    found = ops.BroadcastInDim(value, wide, range(1, len(wide), 2))
+    return ops.Reshape(found, [count * size for count, size in zip(counts, value.dims, strict=True)])
+
+
+@lowering("BroadcastTo")
+def _broadcast_to(call: Call, value: XlaOp, shape: XlaOp) -> XlaOp:
+    return broadcast_to(call, value, shape_operand(call, shape))
+
+
+def broadcast_to(call: Call, value: XlaOp, dims: Sequence[int]) -> XlaOp:
+    """The array in a shape that it can be broadcast to; VerifyError where it cannot."""
+    fits = len(value.dims) <= len(dims) and all(
+        size in (1, wanted) for size, wanted in zip(reversed(value.dims), reversed(dims), strict=False)
+    )
+    if not fits:
+        call.fail(f"an array of {list(value.dims)} cannot be broadcast to {list(dims)}")
+    return spread(value, dims)
+
+
+@lowering("BroadcastArgs")
+def _broadcast_args(call: Call, left: XlaOp, right: XlaOp) -> np.ndarray:
+    return np.array(_broadcast(call, left, right)[-1], call.dtype("T").numpy)
+
+
+def _broadcast(call: Call, left: XlaOp, right: XlaOp) -> list[tuple[int, ...]]:
+    """Two shapes, of equal length, and what they are broadcast to."""
+    shapes = [shape_operand(call, left, "s0"), shape_operand(call, right, "s1")]
+    rank = max(map(len, shapes))
+    long = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    if any(1 not in pair and pair[0] != pair[1] for pair in zip(*long, strict=True)):
+        call.fail(f"shapes {list(shapes[0])} and {list(shapes[1])} cannot be broadcast to one")
+    return [*long, tuple(b if a == 1 else a for a, b in zip(*long, strict=True))]
+
+
+@lowering("BroadcastGradientArgs")
+def _broadcast_gradient_args(call: Call, left: XlaOp, right: XlaOp) -> list[np.ndarray]:
+    """The dimensions along which the gradients of two operands are sums."""
+    *shapes, whole = _broadcast(call, left, right)
+    same = shape_operand(call, left) == shape_operand(call, right)
+    found = [[d for d in range(len(whole)) if shape[d] == 1 and not same] for shape in shapes]
+    return [np.array(dims, call.dtype("T").numpy) for dims in found]
+
+
+@lowering("XlaBroadcastHelper")
+def _broadcast_helper(call: Call, left: XlaOp, right: XlaOp, dims: XlaOp) -> list[XlaOp]:
+    """Gives the array of fewer dimensions as many as the other one has: its own are `broadcast_dims`."""
+    places = call.integers(dims, "broadcast_dims")
+    small, large = (left, right) if len(left.dims) < len(right.dims) else (right, left)
+    if not places:
+        if len(left.dims) != len(right.dims) and small.dims:
+            call.fail(f"broadcast_dims is empty for {list(left.dims)} and {list(right.dims)}")
+        return [left, right]
+    rank = len(large.dims)
+    if len(places) != len(small.dims) or sorted(set(places)) != list(places) or not -1 < places[-1] < rank:
+        call.fail(f"broadcast_dims is {list(places)} for {list(left.dims)} and {list(right.dims)}")
+    wide = [1] * rank
+    for place, size in zip(places, small.dims, strict=True):
+        wide[place] = size
+    found = ops.Reshape(small, wide)
+    return [found, right] if small is left else [left, found]
+
+
+@lowering("Fill")
+def _fill(call: Call, dims: XlaOp, value: XlaOp) -> XlaOp:
+    if value.dims:
+        call.fail(f"value has shape {list(value.dims)}, wanted a scalar")
+    return ops.Broadcast(value, shape_operand(call, dims, "dims"))
+
+
+def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> XlaOp:
+    """An array of one number."""
+    return call.scope.constant(np.broadcast_to(np.array(number).astype(dtype.numpy), tuple(dims)))
+
+
+@lowering("ZerosLike", "OnesLike")
+def _filled_like(call: Call, value: Value) -> Value:
+    number = int(call.node.op == "OnesLike")
+    if isinstance(value, Composite):
+        return value.rebuilt(iter(full(call, leaf.dims, leaf.dtype) for leaf in value.leaves()))
+    found = full(call, value.dims, value.dtype, number)
+    for d, size in enumerate(sizes(value)):
+        found = found if isinstance(size, int) else ops.SetDimensionSize(found, size, d)
+    return found
+
+
+@lowering("Empty")
+def _empty(call: Call, shape: XlaOp) -> XlaOp:
+    return full(call, shape_operand(call, shape), call.dtype("dtype"))
+
+
+# Order.
+
+
+@lowering("Reverse")
+def _reverse(call: Call, value: XlaOp, dims: XlaOp) -> XlaOp:
+    flags = call.constant(dims, "dims")
+    if flags.shape != (len(value.dims),):
+        call.fail(f"dims has shape {list(flags.shape)} for {len(value.dims)} dimensions")
+    return ops.Rev(value, [d for d, flag in enumerate(flags) if flag])
+
+
+@lowering("ReverseV2")
+def _reverse_v2(call: Call, value: XlaOp, axis: XlaOp) -> XlaOp:
+    places = [call.axis(d, len(value.dims)) for d in call.integers(axis, "axis")]
+    if len(set(places)) != len(places):
+        call.fail(f"axis names a dimension twice: {places}")
+    return ops.Rev(value, places)
+
+
+@lowering("Roll")
+def _roll(call: Call, value: XlaOp, shift: XlaOp, axis: XlaOp) -> XlaOp:
+    places = [call.axis(d, len(value.dims)) for d in call.integers(axis, "axis")]
+    if shift.dims != axis.dims:
+        call.fail(f"shift has shape {list(shift.dims)}, axis {list(axis.dims)}")
+    for number, place in enumerate(places):
+        size = value.dims[place]
+        if not size:
+            continue
+        one = ops.Reshape(shift[number], ()) if shift.dims else shift
+        first = (size - one % size) % size  # % has the sign of the shift
+        twice = ops.ConcatInDim(call.builder, [value, value], place)
+        value = ops.DynamicSliceInDim(twice, first, size, place)
+    return value
+
+
+@lowering("OneHot")
+def _one_hot(call: Call, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) -> XlaOp:
+    axis = call.axis(call["axis"], len(indices.dims) + 1)
+    size = call.integer(depth, "depth")
+    if size < 0 or on.dims or off.dims:
+        call.fail(f"depth is {size}, on_value and off_value are {list(on.dims)} and {list(off.dims)}")
+    if indices.dtype.bits < 32:
+        indices = ops.ConvertElementType(indices, np.int32)
+    wide = expanded(indices, axis)
+    places = ops.Reshape(
+        ops.Iota(call.builder, wide.dtype, size), [1] * axis + [size] + [1] * (len(wide.dims) - axis - 1)
+    )
+    hot = ops.Eq(*matched(wide, places))
+    return ops.Select(hot, ops.Broadcast(on, hot.dims), ops.Broadcast(off, hot.dims))
+
+
+# Values as they are.
+
+
+@lowering("GuaranteeConst", "DebugGradientIdentity", "DeepCopy", "_ListToArray", "_ArrayToList")
+def _same(call: Call, value: Value) -> Value:
+    return value
+
+
+@lowering("DeviceIndex")
+def _device_index(call: Call) -> np.ndarray:
+    """The place of the processor among names of devices, the number of names where it is not there."""
+    names = call["device_names"]
+    return np.array(names.index("CPU") if "CPU" in names else len(names), np.int32)
