@@ -23,7 +23,10 @@ from axla.foreign.records import Record, Value, read_records
 from axla.tensorflow.attributes import value_of
 from axla.tensorflow.types import Proto
 
-FAMILIES = ("control", "math", "arrays", "neural", "images", "linear", "random", "training", "lists", "xla")
+FAMILIES = (
+    "control", "math", "special", "reductions", "quantized", "arrays", "neural", "images", "linear", "random",
+    "training", "lists", "xla",
+)  # fmt: skip
 """The modules of `ops` that have tables."""
 
 _LOWERINGS: dict[str, Callable[..., Any]] = {}

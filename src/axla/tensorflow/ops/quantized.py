@@ -1,0 +1,3 @@
+"""Quantized numbers."""
+
+RECORDS = ""

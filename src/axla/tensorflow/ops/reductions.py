@@ -1,0 +1,3 @@
+"""Reductions, sums along dimensions, counts."""
+
+RECORDS = ""

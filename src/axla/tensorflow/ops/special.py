@@ -1,0 +1,52 @@
+"""Special functions, element by element."""
+
+from __future__ import annotations
+
+import math
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+
+RECORDS = """
+Erf: x:T T=type -> y:T ; hlo Erf
+Erfc: x:T T=type -> y:T ; hlo Erfc
+Erfinv: x:T T=type -> y:T ; hlo ErfInv
+Lgamma: x:T T=type -> y:T ; hlo Lgamma
+Digamma: x:T T=type -> y:T ; hlo Digamma
+BesselI0e: x:T T=type -> y:T ; hlo BesselI0e
+BesselI1e: x:T T=type -> y:T ; hlo BesselI1e
+Ndtri BesselI0 BesselI1: x:T T=type -> y:T
+BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Dawsn Expint FresnelCos FresnelSin
+    Spence: x:T T=type -> y:T ; none there is no such function in XLA
+Igamma: a:T x:T T=type -> z:T ; hlo Igamma
+Igammac: a:T x:T T=type -> z:T ; hlo Igammac
+IgammaGradA: a:T x:T T=type -> z:T ; hlo IgammaGradA
+RandomGammaGrad: alpha:T sample:T T=type -> output:T ; hlo RandomGammaGrad
+Polygamma: a:T x:T T=type -> z:T ; hlo Polygamma
+Zeta: x:T q:T T=type -> z:T ; hlo Zeta
+Betainc: a:T b:T x:T T=type -> z:T
+"""
+
+
+@lowering("Ndtri")
+def _ndtri(call: Call, x: XlaOp) -> XlaOp:
+    """The inverse of the distribution function of the normal distribution."""
+    return ops.ErfInv(2 * x - 1) * math.sqrt(2)
+
+
+@lowering("BesselI0")
+def _bessel_i0(call: Call, x: XlaOp) -> XlaOp:
+    return ops.Exp(abs(x)) * ops.BesselI0e(x)
+
+
+@lowering("BesselI1")
+def _bessel_i1(call: Call, x: XlaOp) -> XlaOp:
+    return ops.Exp(abs(x)) * ops.BesselI1e(x)
+
+
+@lowering("Betainc")
+def _betainc(call: Call, a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
+    """The regularized incomplete beta function, of scalars and arrays of one shape."""
+    return ops.RegularizedIncompleteBeta(a, b, x)
