@@ -24,7 +24,8 @@ from axla.tensorflow.attributes import value_of
 from axla.tensorflow.types import Proto
 
 FAMILIES = (
-    "control", "math", "special", "reductions", "quantized", "arrays", "neural", "images", "linear", "random",
+    "control", "math", "special", "reductions", "quantized", "arrays", "linear", "random",
+    "neural", "convolutions", "images",
     "training", "lists", "xla",
 )  # fmt: skip
 """The modules of `ops` that have tables."""

@@ -93,7 +93,7 @@ def _batch_matmul(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
 
 def _features(call: Call, value: XlaOp) -> int:
     """The dimension that a bias goes along."""
-    rank, is_first = len(value.dims), call.attributes.get("data_format") == "NCHW"
+    rank, is_first = len(value.dims), call.attributes.get("data_format", "").startswith("NC")
     if rank < 2 + is_first:
         call.fail(f"shape {list(value.dims)}, wanted at least {2 + is_first} dimensions")
     return 1 if is_first else rank - 1
@@ -148,6 +148,10 @@ def _softsign(_: Call, x: XlaOp) -> XlaOp:
     return x / (ops.Abs(x) + 1)
 
 
+def _fused_leaky_relu(call: Call, x: XlaOp) -> XlaOp:
+    return ops.Select(x > 0, x, x * call["leakyrelu_alpha"])
+
+
 def _tanh(_: Call, x: XlaOp) -> XlaOp:
     return ops.Tanh(x)
 
@@ -160,8 +164,8 @@ ACTIVATIONS = {
     "Relu": _relu, "Relu6": _relu6, "Elu": _elu, "Selu": _selu, "LeakyRelu": _leaky_relu,
     "Softplus": _softplus, "Softsign": _softsign,
 }  # fmt: skip
-FUSED = ACTIVATIONS | {"Tanh": _tanh, "Sigmoid": _sigmoid}
-"""What fused operations name besides."""
+FUSED = ACTIVATIONS | {"LeakyRelu": _fused_leaky_relu, "Tanh": _tanh, "Sigmoid": _sigmoid}
+"""What fused operations name."""
 
 
 @lowering(*ACTIVATIONS)

@@ -1,0 +1,266 @@
+"""Convolutions and their gradients.
+
+A filter is [spatial..., features of the input / groups, features of the output]; that of a depthwise
+convolution, [spatial..., features, multiplier], is one of as many groups as the input has features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import axla.ops as ops
+from axla.builder.records import ConvolutionDimensionNumbers
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import F32, S8
+from axla.core.errors import UnsupportedError
+from axla.tensorflow.ops.neural import FUSED, bias_add
+from axla.tensorflow.ops.windows import (
+    VECTORS,
+    Format,
+    Steps,
+    format_of,
+    joined_vectors,
+    numbers_of,
+    of_rank,
+    only_spatial,
+    split_vectors,
+    steps_of,
+)
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call, spread
+
+RECORDS = """
+Conv: input:T filter:T T=type strides=list(int) padding=string{SAME,VALID,EXPLICIT}
+    explicit_paddings=list(int)?[] data_format=string{CHANNELS_FIRST,CHANNELS_LAST}?CHANNELS_LAST
+    dilations=list(int)?[] batch_dims=int?1 groups=int?1 -> output:T
+Conv2D: input:T filter:T T=type strides=list(int) use_cudnn_on_gpu=bool?true
+    padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW}?NHWC
+    dilations=list(int)?[1,1,1,1] -> output:T
+DepthwiseConv2dNative: input:T filter:T T=type strides=list(int) padding=string{SAME,VALID,EXPLICIT}
+    explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] ->
+    output:T
+Conv3D: input:T filter:T T=type strides=list(int)>=5 padding=string{SAME,VALID}
+    data_format=string{NDHWC,NCDHW}?NDHWC dilations=list(int)?[1,1,1,1,1] -> output:T
+Conv2DBackpropInput: input_sizes:DT_INT32 filter:T out_backprop:T T=type strides=list(int)
+    use_cudnn_on_gpu=bool?true padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
+    data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] -> output:T
+DepthwiseConv2dNativeBackpropInput: input_sizes:DT_INT32 filter:T out_backprop:T T=type strides=list(int)
+    padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW}?NHWC
+    dilations=list(int)?[1,1,1,1] -> output:T
+Conv3DBackpropInputV2: input_sizes:Tshape filter:T out_backprop:T T=type strides=list(int)>=5
+    padding=string{SAME,VALID} data_format=string{NDHWC,NCDHW}?NDHWC dilations=list(int)?[1,1,1,1,1]
+    Tshape=type?DT_INT32 -> output:T
+Conv2DBackpropFilter: input:T filter_sizes:DT_INT32 out_backprop:T T=type strides=list(int)
+    use_cudnn_on_gpu=bool?true padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
+    data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] -> output:T
+DepthwiseConv2dNativeBackpropFilter: input:T filter_sizes:DT_INT32 out_backprop:T T=type
+    strides=list(int) padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
+    data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] -> output:T
+Conv3DBackpropFilterV2: input:T filter_sizes:DT_INT32 out_backprop:T T=type strides=list(int)>=5
+    padding=string{SAME,VALID} data_format=string{NDHWC,NCDHW}?NDHWC dilations=list(int)?[1,1,1,1,1] ->
+    output:T
+_FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*DT_FLOAT T=type TArgs=list(type)>=1
+    num_args=int>=0 num_host_args=int>=0?0 strides=list(int) padding=string{SAME,VALID,EXPLICIT}
+    explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW,NCHW_VECT_C}?NHWC
+    filter_format=string{HWIO,OIHW,OIHW_VECT_I}?HWIO dilations=list(int)?[1,1,1,1]
+    use_cudnn_on_gpu=bool?true fused_ops=list(string)?[] epsilon=float?0.0001
+    leakyrelu_alpha=float?0.2 -> output:T
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution of an input of `dims` with a filter of `filter_dims`, in `groups`; `output` are the
+    sizes of the result.
+    """
+
+    form: Format
+    dims: tuple[int, ...]
+    filter_dims: tuple[int, ...]
+    groups: int
+    steps: list[Steps]
+    output: tuple[int, ...]
+
+
+def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) -> Convolution:
+    """The convolution that the attributes describe; a depthwise filter as a filter in groups."""
+    rank = len(filter_dims)
+    if len(dims) != rank or rank < 3:
+        call.fail(f"an input of shape {list(dims)} and a filter of shape {list(filter_dims)}")
+    form = format_of(call["data_format"], rank)
+    dilations = numbers_of(call, call["dilations"] or (1,) * rank, rank, "dilations")
+    strides = numbers_of(call, call["strides"], rank, "strides")
+    only_spatial(strides, form, "strides")
+    only_spatial(dilations, form, "dilations")
+    features = dims[form.features]
+    if call.node.op.startswith("Depthwise"):
+        if filter_dims[-2] != features:
+            call.fail(f"a filter of shape {list(filter_dims)} for {features} features")
+        filter_dims = (*filter_dims[:-2], 1, prod(filter_dims[-2:]))
+    groups = features // max(filter_dims[-2], 1)
+    if groups * filter_dims[-2] != features or (groups and filter_dims[-1] % groups):
+        call.fail(f"a filter of shape {list(filter_dims)} for {features} features")
+    sizes, output = [1] * rank, list(dims)
+    for d, size in zip(form.spatial, filter_dims[:-2], strict=True):
+        sizes[d] = size
+    steps = steps_of(call, dims, sizes, strides, dilations)
+    if any(steps[d].low or steps[d].high for d in range(rank) if d not in form.spatial):
+        call.fail(
+            f"explicit_paddings are {list(call['explicit_paddings'])}, wanted 0 for images and features"
+        )
+    for d in form.spatial:
+        output[d] = steps[d].count
+    output[form.features] = filter_dims[-1]
+    spatial = [steps[d] for d in form.spatial]
+    return Convolution(form, tuple(dims), tuple(filter_dims), max(groups, 1), spatial, tuple(output))
+
+
+def _numbers(form: Format, swapped: bool = False) -> ConvolutionDimensionNumbers:
+    """The dimensions of input, filter and output; `swapped` when those of the filter's features are."""
+    count, spatial = len(form.spatial), list(form.spatial)
+    inward, outward = (count + 1, count) if swapped else (count, count + 1)
+    return ConvolutionDimensionNumbers(
+        0, form.features, spatial, outward, inward, list(range(count)), 0, form.features, spatial
+    )
+
+
+def _zeros(like: XlaOp, dims: Sequence[int]) -> XlaOp:
+    return ops.Broadcast(ops.Zero(like.builder, like.dtype), tuple(dims))
+
+
+def _forward(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
+    conv = _convolution(call, x.dims, kernel.dims)
+    if not prod(conv.output) or not prod(kernel.dims):
+        return _zeros(x, conv.output)
+    return ops.ConvGeneralDilated(
+        x, ops.Reshape(kernel, conv.filter_dims), [s.stride for s in conv.steps],
+        [(s.low, s.high) for s in conv.steps], [1] * len(conv.steps), [s.dilation for s in conv.steps],
+        _numbers(conv.form), conv.groups,
+    )  # fmt: skip
+
+
+@lowering("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+def _conv(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
+    of_rank(call, x, 5 if call.node.op == "Conv3D" else 4, "input")
+    return _forward(call, x, kernel)
+
+
+@lowering("Conv")
+def _conv_any(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
+    batch = call["batch_dims"]
+    if batch < 1 or len(x.dims) != len(kernel.dims) + batch - 1:
+        call.fail(
+            f"an input of shape {list(x.dims)} with batch_dims={batch}, a filter of {list(kernel.dims)}"
+        )
+    groups = x.dims[format_of(call["data_format"], len(x.dims)).features] // max(kernel.dims[-2], 1)
+    if groups != call["groups"] or len(kernel.dims) not in (4, 5):
+        call.fail(f"a filter of shape {list(kernel.dims)} makes {groups} groups, groups is {call['groups']}")
+    found = _forward(call, ops.Reshape(x, (prod(x.dims[:batch]), *x.dims[batch:])), kernel)
+    return ops.Reshape(found, (*x.dims[:batch], *found.dims[1:]))
+
+
+def _check_gradient(call: Call, gradient: XlaOp, conv: Convolution) -> None:
+    if gradient.dims != conv.output:
+        call.fail(f"out_backprop has shape {list(gradient.dims)}, wanted {list(conv.output)}")
+
+
+@lowering("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
+def _input_gradient(call: Call, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) -> XlaOp:
+    dims = call.integers(sizes, "input_sizes")
+    if len(dims) == 2 and len(kernel.dims) == 4:  # the sizes of images only
+        images, features = gradient.dims[0], kernel.dims[2]
+        is_last = call["data_format"] == "NHWC"
+        dims = (images, *dims, features) if is_last else (images, features, *dims)
+    conv = _convolution(call, dims, kernel.dims)
+    _check_gradient(call, gradient, conv)
+    if not prod(dims) or not prod(gradient.dims) or not prod(kernel.dims):
+        return _zeros(gradient, dims)
+    space, inner, outer = conv.filter_dims[:-2], *conv.filter_dims[-2:]
+    count, groups = len(space), conv.groups
+    kernel = ops.Reshape(kernel, (*space, inner, groups, outer // groups))
+    kernel = ops.Transpose(kernel, [*range(count), count + 1, count, count + 2])
+    kernel = ops.Reshape(kernel, (*space, inner * groups, outer // groups))
+    padding = []
+    for d, s in zip(conv.form.spatial, conv.steps, strict=True):
+        low = (s.size - 1) * s.dilation - s.low
+        padding.append((low, dims[d] - 1 - (s.count - 1) * s.stride + s.low))
+    return ops.ConvGeneralDilated(
+        gradient, ops.Rev(kernel, range(count)), [1] * count, padding, [s.stride for s in conv.steps],
+        [s.dilation for s in conv.steps], _numbers(conv.form, swapped=True), groups,
+    )  # fmt: skip
+
+
+@lowering("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
+def _filter_gradient(call: Call, x: XlaOp, sizes: XlaOp, gradient: XlaOp) -> XlaOp:
+    dims = call.integers(sizes, "filter_sizes")
+    conv = _convolution(call, x.dims, dims)
+    _check_gradient(call, gradient, conv)
+    if not prod(dims) or not prod(gradient.dims) or not prod(x.dims):
+        return _zeros(gradient, dims)
+    count, spatial, features = len(conv.steps), list(conv.form.spatial), conv.form.features
+    numbers = ConvolutionDimensionNumbers(
+        features, 0, spatial, features, 0, spatial, count, count + 1, list(range(count))
+    )
+    padding = []
+    for d, s in zip(spatial, conv.steps, strict=True):
+        reach = (s.count - 1) * s.stride + 1 + (s.size - 1) * s.dilation
+        padding.append((s.low, reach - x.dims[d] - s.low))
+    found = ops.ConvGeneralDilated(
+        x, gradient, [s.dilation for s in conv.steps], padding, [1] * count,
+        [s.stride for s in conv.steps], numbers, 1, conv.groups,
+    )  # fmt: skip
+    return ops.Reshape(found, dims)
+
+
+# Convolutions with what follows them.
+
+_FILTERS = {"HWIO": (0, 1, 2, 3), "OIHW": (2, 3, 1, 0)}
+"""The order of a filter's dimensions that makes it [height, width, input, output]."""
+
+
+@lowering("_FusedConv2D")
+def _fused(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
+    if x.dtype is S8:
+        return _fused_int8(call, x, kernel, args, scales)
+    first, *rest = call["fused_ops"] or [""]
+    if first != "BiasAdd" or len(args) != 1 or len(rest) > 1 or any(name not in FUSED for name in rest):
+        raise UnsupportedError(f"the fused operations {', '.join(call['fused_ops']) or 'none'}")
+    found = bias_add(call, _forward(call, x, _filter(call, kernel)), args[0])
+    for name in rest:
+        found = FUSED[name](call, found)
+    return found
+
+
+def _filter(call: Call, kernel: XlaOp) -> XlaOp:
+    """A filter in the order that convolutions have."""
+    name = call["filter_format"]
+    if name in _FILTERS:
+        of_rank(call, kernel, 4, "filter")
+        return ops.Transpose(kernel, _FILTERS[name])
+    of_rank(call, kernel, 5, "filter")
+    outer, inner, height, width, size = kernel.dims
+    return ops.Reshape(ops.Transpose(kernel, [2, 3, 1, 4, 0]), (height, width, inner * size, outer))
+
+
+def _fused_int8(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
+    """activation(scale * convolution + bias + side * scale of side), rounded to integers of 8 bits."""
+    names = call["fused_ops"]
+    if len(args) != 2 or len(scales) != 2 or names[:1] != ("BiasAdd",) or names[1:] not in ((), ("Relu",)):
+        raise UnsupportedError(
+            f"the fused operations {', '.join(names)} with {len(args)} arrays and {len(scales)} scales"
+        )
+    bias, side = args
+    vectors = x.dims[-1] if call["data_format"] == VECTORS else 0
+    if vectors:
+        x = joined_vectors(x)
+        side = joined_vectors(side) if prod(side.dims) else side
+    wide = [ops.ConvertElementType(value, F32) for value in (x, _filter(call, kernel), bias, side)]
+    found = bias_add(call, _forward(call, wide[0], wide[1]) * scales[0], wide[2])
+    if prod(side.dims):
+        found = found + wide[3] * spread(scales[1], side.dims)
+    if names[1:]:
+        found = ops.Max(found, ops.ZerosLike(found))
+    found = ops.ConvertElementType(ops.RoundNearestEven(ops.Clamp(-128, found, 127)), S8)
+    return split_vectors(found, vectors) if vectors else found

@@ -1,0 +1,110 @@
+"""How windows go over images: which dimensions are which, and where padding lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.core.errors import UnsupportedError
+from axla.tensorflow.scope import Call
+
+_FEATURES_LAST = ("NHWC", "NDHWC", "CHANNELS_LAST")
+VECTORS = "NCHW_VECT_C"
+"""Images whose features are split: as many vectors as their last dimension says are the second one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The numbers of the dimensions of images."""
+
+    features: int
+    spatial: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How a window goes over one dimension: `size` elements of it, each `dilation` from the last, begin at
+    every `stride`-th place; `count` are the places, `low` and `high` the padding.
+    """
+
+    size: int
+    stride: int
+    dilation: int
+    count: int
+    low: int
+    high: int
+
+
+def format_of(name: str, rank: int) -> Format:
+    """The dimensions of images in a format; NCHW_VECT_C stands for NCHW."""
+    if name in _FEATURES_LAST:
+        return Format(rank - 1, tuple(range(1, rank - 1)))
+    return Format(1, tuple(range(2, rank)))
+
+
+def of_rank(call: Call, value: XlaOp, rank: int, what: str) -> None:
+    """Refuses an array of another rank."""
+    if len(value.dims) != rank:
+        call.fail(f"{what} has shape {list(value.dims)}, wanted {rank} dimensions")
+
+
+def numbers_of(call: Call, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
+    """One positive number for each dimension."""
+    if len(numbers) != rank or any(number < 1 for number in numbers):
+        call.fail(f"{what} are {list(numbers)}, wanted {rank} positive numbers")
+    return tuple(numbers)
+
+
+def only_spatial(numbers: Sequence[int], form: Format, what: str) -> None:
+    """Refuses other numbers than 1 for dimensions that are not spatial."""
+    if any(number != 1 for d, number in enumerate(numbers) if d not in form.spatial):
+        raise UnsupportedError(f"{what} are {list(numbers)}, wanted 1 for images and features")
+
+
+def steps_of(
+    call: Call, dims: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> list[Steps]:
+    """How windows go over dimensions: each argument has a number for each of them. The padding is that of
+    the attributes `padding` and `explicit_paddings`, which has pairs for the dimensions.
+    """
+    explicit = _explicit(call, len(dims))
+    found = []
+    for d, (dim, size, stride, dilation) in enumerate(zip(dims, sizes, strides, dilations, strict=True)):
+        reach = (size - 1) * dilation + 1
+        low, high = explicit[d]
+        count = (dim + low + high - reach) // stride + 1
+        if call["padding"] == "SAME":
+            count = -(-dim // stride)
+            missing = max((count - 1) * stride + reach - dim, 0)
+            low, high = missing // 2, missing - missing // 2
+        if size < 1 or count < 0 or (count == 0 and dim):
+            call.fail(f"a window of size {size} for a dimension of size {dim}")
+        found.append(Steps(size, stride, dilation, count, low, high))
+    return found
+
+
+def _explicit(call: Call, rank: int) -> list[tuple[int, int]]:
+    """Pairs for each dimension: zeros where padding is not explicit."""
+    given: Any = call.attributes.get("explicit_paddings", ())
+    if call["padding"] != "EXPLICIT":
+        if given:
+            call.fail(f"explicit_paddings are {list(given)}, and padding is {call['padding']}")
+        return [(0, 0)] * rank
+    if len(given) != 2 * rank or any(number < 0 for number in given):
+        call.fail(f"explicit_paddings are {list(given)}, wanted {2 * rank} numbers from 0 on")
+    return list(zip(given[::2], given[1::2], strict=True))
+
+
+def joined_vectors(value: XlaOp) -> XlaOp:
+    """Images in the format NCHW of such in NCHW_VECT_C."""
+    n, c, h, w, size = value.dims
+    return ops.Reshape(ops.Transpose(value, [0, 1, 4, 2, 3]), (n, c * size, h, w))
+
+
+def split_vectors(value: XlaOp, size: int) -> XlaOp:
+    """Images in the format NCHW_VECT_C of such in NCHW."""
+    n, c, h, w = value.dims
+    return ops.Transpose(ops.Reshape(value, (n, c // size, size, h, w)), [0, 1, 3, 4, 2])
