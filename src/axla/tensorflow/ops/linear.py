@@ -1,3 +1,347 @@
-"""To be written."""
+"""Matrices (the last two dimensions, for all indices of those before them) and Fourier transforms."""
 
-RECORDS = ""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.iteration import combiner, repeat
+from axla.builder.xla_builder import XlaOp
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call, spread
+
+RECORDS = """
+Cholesky: input:T T=type -> output:T
+Qr: input:T full_matrices=bool?false T=type -> q:T r:T
+Svd: input:T compute_uv=bool?true full_matrices=bool?false T=type -> s:T u:T v:T
+SelfAdjointEigV2: input:T compute_v=bool?true T=type -> e:T v:T
+XlaSvd: a:T max_iter=int epsilon=float precision_config=string T=type -> s:T u:T v:T
+XlaSelfAdjointEig: a:T lower=bool max_iter=int epsilon=float T=type -> w:T v:T
+MatrixInverse: input:T adjoint=bool?false T=type -> output:T
+MatrixSolve: matrix:T rhs:T adjoint=bool?false T=type -> output:T
+MatrixTriangularSolve: matrix:T rhs:T lower=bool?true adjoint=bool?false T=type -> output:T
+MatrixDeterminant: input:T T=type -> output:T
+LogMatrixDeterminant: input:T T=type -> sign:T log_abs_determinant:T
+TridiagonalSolve: diagonals:T rhs:T partial_pivoting=bool?true perturb_singular=bool?false T=type ->
+    output:T
+TridiagonalMatMul: superdiag:T maindiag:T subdiag:T rhs:T T=type -> output:T
+FFT FFT2D FFT3D IFFT IFFT2D IFFT3D: input:Tcomplex Tcomplex=type?DT_COMPLEX64 -> output:Tcomplex
+RFFT RFFT2D RFFT3D: input:Treal fft_length:DT_INT32 Treal=type?DT_FLOAT Tcomplex=type?DT_COMPLEX64 ->
+    output:Tcomplex
+IRFFT IRFFT2D IRFFT3D: input:Tcomplex fft_length:DT_INT32 Treal=type?DT_FLOAT
+    Tcomplex=type?DT_COMPLEX64 -> output:Treal
+"""
+
+
+def _check_matrices(call: Call, value: XlaOp, square: bool = False) -> None:
+    dims = value.dims
+    if len(dims) < 2 or (square and dims[-1] != dims[-2]):
+        call.fail(f"wanted {'square ' * square}matrices, found shape {list(dims)}")
+
+
+def _adjoint(value: XlaOp) -> XlaOp:
+    """The matrices transposed, and conjugate if they are complex."""
+    rank = len(value.dims)
+    turned = ops.Transpose(value, [*range(rank - 2), rank - 1, rank - 2])
+    return ops.Conj(turned) if value.dtype.is_complex else turned
+
+
+def _triangle(value: XlaOp, lower: bool) -> XlaOp:
+    """The matrices with zeros on the other side of the diagonal."""
+    rank = len(value.dims)
+    rows, columns = (_index(value, d) for d in (rank - 2, rank - 1))
+    kept = ops.Ge(rows, columns) if lower else ops.Le(rows, columns)
+    return ops.Select(kept, value, ops.ZerosLike(value))
+
+
+def _index(value: XlaOp, dimension: int) -> XlaOp:
+    """The index along a dimension at each element."""
+    s32 = value.builder.constant(np.int32(0)).dtype
+    return ops.Iota(value.builder, Shape(s32, value.dims), dimension)
+
+
+def _columns(value: XlaOp, count: int) -> XlaOp:
+    """The first columns of matrices."""
+    return ops.SliceInDim(value, 0, count, 1, len(value.dims) - 1)
+
+
+@lowering("Cholesky")
+def _cholesky(call: Call, value: XlaOp) -> XlaOp:
+    _check_matrices(call, value, square=True)
+    return _triangle(ops.Cholesky(value, True), lower=True)
+
+
+@lowering("Qr")
+def _qr(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+    _check_matrices(call, value)
+    return ops.QR(value, call["full_matrices"])
+
+
+@lowering("Svd")
+def _svd(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
+    _check_matrices(call, value)
+    u, s, v = ops.SVD(value)
+    s = ops.ConvertElementType(s, value.dtype)
+    if not call["compute_uv"]:
+        return s, np.zeros(0, value.dtype.numpy), np.zeros(0, value.dtype.numpy)
+    if not call["full_matrices"]:
+        size = min(value.dims[-2:])
+        u, v = _columns(u, size), _columns(v, size)
+    return s, u, v
+
+
+@lowering("XlaSvd")
+def _xla_svd(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+    _check_matrices(call, value)
+    u, s, v = ops.SVD(value)
+    return s, u, v
+
+
+@lowering("SelfAdjointEigV2")
+def _self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
+    _check_matrices(call, value, square=True)
+    v, w = ops.Eigh(value, True)
+    w = ops.ConvertElementType(w, value.dtype)
+    return w, v if call["compute_v"] else np.zeros(0, value.dtype.numpy)
+
+
+@lowering("XlaSelfAdjointEig")
+def _xla_self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+    _check_matrices(call, value, square=True)
+    v, w = ops.Eigh(value, call["lower"])
+    return ops.ConvertElementType(w, value.dtype), v
+
+
+# Systems of equations.
+
+
+@lowering("MatrixInverse")
+def _inverse(call: Call, value: XlaOp) -> XlaOp:
+    _check_matrices(call, value, square=True)
+    q, r = ops.QR(_adjoint(value) if call["adjoint"] else value, False)
+    return _solved(r, _adjoint(q), lower=False)
+
+
+def _solved(matrix: XlaOp, right: XlaOp, lower: bool, adjoint: bool = False) -> XlaOp:
+    """x of matrix x = right, for triangular matrices."""
+    options = ops.TriangularSolveOptions_Transpose
+    transpose = options.ADJOINT if adjoint else options.NO_TRANSPOSE
+    return ops.TriangularSolve(matrix, right, True, lower, False, transpose)
+
+
+def _check_systems(call: Call, matrix: XlaOp, right: XlaOp) -> None:
+    _check_matrices(call, matrix, square=True)
+    if len(right.dims) < 2 or right.dims[-2] != matrix.dims[-1]:
+        call.fail(f"matrices of shape {list(matrix.dims)} do not fit right sides of {list(right.dims)}")
+
+
+@lowering("MatrixSolve")
+def _solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
+    _check_systems(call, matrix, right)
+    if matrix.dims[:-2] != right.dims[:-2]:
+        call.fail(f"{list(matrix.dims)} and {list(right.dims)} have other dimensions before the last two")
+    q, r = ops.QR(_adjoint(matrix) if call["adjoint"] else matrix, False)
+    batch = [*range(len(matrix.dims) - 2)]
+    row = len(batch)
+    numbers = (([row], [row]), (batch, batch))
+    return _solved(r, ops.DotGeneral(_conjugate(q), right, numbers, None, right.dtype), lower=False)
+
+
+def _conjugate(value: XlaOp) -> XlaOp:
+    return ops.Conj(value) if value.dtype.is_complex else value
+
+
+@lowering("MatrixTriangularSolve")
+def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
+    _check_systems(call, matrix, right)
+    try:
+        batch = np.broadcast_shapes(matrix.dims[:-2], right.dims[:-2])
+    except ValueError:
+        call.fail(f"dimensions before the last two of {list(matrix.dims)} and {list(right.dims)} do not fit")
+    matrix, right = spread(matrix, (*batch, *matrix.dims[-2:])), spread(right, (*batch, *right.dims[-2:]))
+    return _solved(matrix, right, call["lower"], call["adjoint"])
+
+
+@lowering("MatrixDeterminant")
+def _determinant(call: Call, value: XlaOp) -> XlaOp:
+    _check_matrices(call, value, square=True)
+    diagonal, even = _eliminated(value)
+    found = _combined("Mul", diagonal, 1)
+    return ops.Select(even, found, ops.Neg(found))
+
+
+@lowering("LogMatrixDeterminant")
+def _log_determinant(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+    """The sign (of a complex number, it divided by its absolute value) and log of the absolute value."""
+    _check_matrices(call, value, square=True)
+    diagonal, even = _eliminated(value)
+    sign = _combined("Mul", ops.Sign(diagonal), 1)
+    sizes = ops.Abs(diagonal)
+    logs = _combined("Add", ops.Log(sizes), 0)
+    return ops.Select(even, sign, ops.Neg(sign)), ops.ConvertElementType(logs, value.dtype)
+
+
+def _eliminated(value: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """The diagonal of U, where a permutation of the rows is L U, and whether the permutation is even."""
+    lu, pivots, _ = ops.LU(value)
+    rank = len(value.dims)
+    on = ops.Eq(_index(lu, rank - 2), _index(lu, rank - 1))
+    diagonal = _combined("Add", ops.Select(on, lu, ops.ZerosLike(lu)), 0)
+    swaps = ops.ConvertElementType(ops.Ne(pivots, _index(pivots, rank - 2)), pivots.dtype)
+    return diagonal, ops.Eq(ops.Rem(_combined("Add", swaps, 0), 2), 0)
+
+
+def _combined(name: str, value: XlaOp, initial: int) -> XlaOp:
+    """The elements along the last dimension, combined by a function."""
+    start = value.builder.constant(value.dtype.numpy.type(initial))
+    return ops.Reduce(value, start, combiner(name, value.dtype), [len(value.dims) - 1])
+
+
+# Tridiagonal matrices.
+
+
+@lowering("TridiagonalMatMul")
+def _tridiagonal_product(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> XlaOp:
+    """The product of matrices with rows of three elements, each diagonal given as a row of `n` numbers."""
+    dims = right.dims
+    _check_matrices(call, right)
+    for diagonal in (upper, main, lower):
+        if diagonal.dims != (*dims[:-2], 1, dims[-2]):
+            call.fail(f"a diagonal of shape {list(diagonal.dims)} does not fit a right side of {list(dims)}")
+    row = len(dims) - 2
+    upper, main, lower = (_adjacent(diagonal, dims) for diagonal in (upper, main, lower))
+    return ops.Add(
+        ops.Add(ops.Mul(main, right), ops.Mul(upper, _moved(right, row, -1))),
+        ops.Mul(lower, _moved(right, row, 1)),
+    )
+
+
+def _adjacent(diagonal: XlaOp, dims: Sequence[int]) -> XlaOp:
+    """A diagonal repeated for all columns of a right side."""
+    return spread(ops.Reshape(diagonal, (*dims[:-1], 1)), dims)
+
+
+def _moved(value: XlaOp, dimension: int, by: int) -> XlaOp:
+    """The elements moved along a dimension by one place, with a zero at the end that is free."""
+    return ops.PadInDim(value, _zero(value), dimension, by, -by)
+
+
+def _zero(value: XlaOp) -> XlaOp:
+    return value.builder.constant(value.dtype.numpy.type(0))
+
+
+@lowering("TridiagonalSolve")
+def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
+    _check_matrices(call, right)
+    dims, size = right.dims, right.dims[-2]
+    if diagonals.dims != (*dims[:-2], 3, size):
+        call.fail(f"diagonals of shape {list(diagonals.dims)} do not fit right sides of {list(dims)}")
+    if call["partial_pivoting"] and call["perturb_singular"]:
+        raise UnsupportedError("matrices that are singular are not perturbed")
+    if not right.shape.size:
+        return right
+    row = len(dims) - 2
+    order = [row, *(d for d in range(len(dims)) if d != row)]
+    rows = [ops.SliceInDim(diagonals, n, n + 1, 1, row) for n in range(3)]
+    upper, main, lower = (ops.Transpose(_adjacent(diagonal, dims), order) for diagonal in rows)
+    upper = ops.PadInDim(ops.SliceInDim(upper, 0, size - 1, 1, 0), _zero(upper), 0, 0, 1)
+    eliminated = _eliminated_rows(call, upper, main, lower, ops.Transpose(right, order))
+    return ops.Transpose(_substituted(*eliminated), [*range(1, row + 1), 0, row + 1])
+
+
+def _eliminated_rows(
+    call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp
+) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
+    """The rows of U (the diagonal, the two above it) and the right sides, by Gauss. With pivoting, that of
+    two rows goes first whose first element is greater.
+    """
+    pivoting = call["partial_pivoting"]
+
+    def step(k: XlaOp, lower: XlaOp, *rows: XlaOp) -> list[XlaOp]:
+        main, upper, _, right = rows
+        below = k + 1
+        first = [_row(array, k) for array in rows]
+        second = [_row(array, below) for array in (lower, main, upper, right)]
+        if pivoting:
+            swap = ops.Gt(ops.Abs(second[0]), ops.Abs(first[0]))
+            pairs = list(zip(first, second, strict=True))
+            first = [ops.Select(swap, b, a) for a, b in pairs]
+            second = [ops.Select(swap, a, b) for a, b in pairs]
+        factor = second[0] / first[0]
+        left = [b - factor * a for a, b in zip(first[1:], second[1:], strict=True)]
+        left.insert(2, ops.ZerosLike(factor))
+        arrays = [_with_row(array, k, row) for array, row in zip(rows, first, strict=True)]
+        return [lower, *(_with_row(array, below, row) for array, row in zip(arrays, left, strict=True))]
+
+    state = [lower, main, upper, ops.ZerosLike(main), right]
+    return tuple(repeat(main.dims[0] - 1, state, step)[1:])
+
+
+def _substituted(main: XlaOp, upper: XlaOp, second: XlaOp, right: XlaOp) -> XlaOp:
+    """The solution for rows of U, from the last one up."""
+    size = main.dims[0]
+
+    def step(k: XlaOp, found: XlaOp, *rows: XlaOp) -> list[XlaOp]:
+        row = size - 1 - k
+        d, u, t, y = (_row(array, row) for array in rows)
+        value = (y - u * _row(found, row + 1) - t * _row(found, row + 2)) / d
+        return [_with_row(found, row, value), *rows]
+
+    start = ops.PadInDim(ops.ZerosLike(right), _zero(right), 0, 0, 2)
+    found = repeat(size, [start, main, upper, second, right], step)[0]
+    return ops.SliceInDim(found, 0, size, 1, 0)
+
+
+def _row(value: XlaOp, number: XlaOp) -> XlaOp:
+    return ops.DynamicSliceInDim(value, number, 1, 0)
+
+
+def _with_row(value: XlaOp, number: XlaOp, row: XlaOp) -> XlaOp:
+    zero = value.builder.constant(np.int32(0))
+    return ops.DynamicUpdateSlice(value, row, [number, *[zero] * (len(value.dims) - 1)])
+
+
+# Fourier transforms.
+
+
+@lowering("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
+def _fft(call: Call, value: XlaOp) -> XlaOp:
+    kind, rank = _transform(call, value)
+    return ops.Fft(value, kind, value.dims[-rank:])
+
+
+def _transform(call: Call, value: XlaOp) -> tuple[ops.FftType, int]:
+    """The kind of transform that the name of an operation says, and its number of dimensions."""
+    name, _, rank = call.node.op.removesuffix("D").partition("FFT")
+    count = int(rank or 1)
+    if len(value.dims) < count:
+        call.fail(f"wanted at least {count} dimensions, found shape {list(value.dims)}")
+    return ops.FftType[f"{name}FFT"], count
+
+
+@lowering("RFFT", "RFFT2D", "RFFT3D", "IRFFT", "IRFFT2D", "IRFFT3D")
+def _real_fft(call: Call, value: XlaOp, lengths: XlaOp) -> XlaOp:
+    """Elements that the lengths leave out are cut off; there must be as many as they ask for."""
+    kind, rank = _transform(call, value)
+    sizes = call.integers(lengths, "fft_length")
+    if len(sizes) != rank or min(sizes) < 0:
+        call.fail(f"fft_length is {list(sizes)}, wanted {rank} sizes")
+    inverse = kind == ops.FftType.IRFFT
+    first = len(value.dims) - rank
+    for number, size in enumerate(sizes):
+        halved = inverse and number == rank - 1
+        wanted = size // 2 + 1 if halved and size else size
+        if value.dims[first + number] < wanted:
+            call.fail(
+                f"dimension {first + number} of {list(value.dims)} has to have at least {wanted} elements"
+            )
+        value = ops.SliceInDim(value, 0, wanted, 1, first + number)
+    if not all(sizes):
+        last = sizes[-1] if inverse or not sizes[-1] else sizes[-1] // 2 + 1
+        dtype = call.dtype("Treal" if inverse else "Tcomplex")
+        return call.scope.constant(np.zeros((*value.dims[:-1], last), dtype.numpy))
+    return ops.Fft(value, kind, sizes)
