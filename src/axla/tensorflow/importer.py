@@ -41,15 +41,15 @@ def output_named(name: str, graph: Graph) -> Output:
 
 def import_graph(
     graph: Graph, feeds: Sequence[tuple[Output, Shape]], fetches: Sequence[Output], *,
-    targets: Sequence[str] = (), variables: Mapping[str, Shape] | None = None,
+    targets: Sequence[str] = (), variables: Mapping[str, Shape | np.ndarray] | None = None,
     constants: Mapping[Output, np.ndarray] | None = None, checkpoint: Mapping[str, np.ndarray] | None = None,
     name: str = "graph",
 ) -> Imported:  # fmt: skip
     """The program that computes fetches of feeds, and runs the operations `targets`.
 
-    `variables` are the shapes of those that have a value at the beginning, `constants` outputs that have a
-    value known now, `checkpoint` tensors by the names that nodes restore them by. Raises VerifyError and
-    UnsupportedError with the node.
+    `variables` are those that have a value at the beginning: it, which makes them constants, or its shape.
+    `constants` are outputs that have a value known now, `checkpoint` tensors by the names that nodes restore
+    them by. Raises VerifyError and UnsupportedError with the node.
     """
     if not graph.nodes:
         raise VerifyError("the graph is empty")
@@ -70,16 +70,11 @@ def import_graph(
         if not isinstance(value, XlaOp):
             raise VerifyError(f"the fetch '{output}' is no array")
     written = [
-        r for r, value in scope.state.items() if isinstance(r, Variable) and _is_written(r, value, scope)
+        r for r, value in scope.state.items() if isinstance(r, Variable) and scope.begun.get(r) is not value
     ]
     outputs = [*results, *(scope.state[variable] for variable in written)]
     module = builder.build(ops.Tuple(builder, outputs)).module
     return Imported(module, tuple(v.name for v in scope.parameters), tuple(v.name for v in written))
-
-
-def _is_written(variable: Variable, value: XlaOp, scope: Scope) -> bool:
-    is_read = variable in scope.parameters
-    return not is_read or value.instruction.opcode != "parameter"
 
 
 def _check_feed(graph: Graph, output: Output, shape: Shape) -> None:

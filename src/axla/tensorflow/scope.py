@@ -28,11 +28,11 @@ DEEPEST = 60
 
 @dataclass(slots=True, eq=False)
 class Import:
-    """One import of a graph: what all its scopes share. `initial` are the shapes of the variables that have
-    a value when the program begins, by name; `resources` those that nodes name.
+    """One import of a graph: what all its scopes share. `initial` are the variables that have a value when
+    the program begins, by name: that value, or its shape; `resources` those that nodes name.
     """
 
-    initial: Mapping[str, Shape] = field(default_factory=dict)
+    initial: Mapping[str, Shape | np.ndarray] = field(default_factory=dict)
     resources: dict[tuple[str, str], Resource] = field(default_factory=dict)
     known: dict[Instruction, np.ndarray] = field(default_factory=dict)
     depth: int = 0
@@ -51,6 +51,8 @@ class Scope:
         self.state: dict[Resource, Value] = {}
         self.parameters: list[Variable] = []
         """Variables that are parameters, in their order, behind what the caller made parameters of."""
+        self.begun: dict[Resource, XlaOp] = {}
+        """The values that variables have when the program begins."""
         self.first = 0
         """The number of the first of these."""
 
@@ -144,10 +146,15 @@ class Scope:
             initial = self.importer.initial.get(variable.name)
             if self.outer is not None or initial is None or not isinstance(variable, Variable):
                 raise VerifyError(f"'{variable.name}' has no value here: it is not initialized")
-            number = self.first + len(self.parameters)
-            self.parameters.append(variable)
-            self.state[variable] = ops.Parameter(self.builder, number, initial, variable.name)
+            self.state[variable] = self.begun[variable] = self._begin(variable, initial)
         return self.state[variable]
+
+    def _begin(self, variable: Variable, initial: Shape | np.ndarray) -> XlaOp:
+        """What a variable is when the program begins: a constant, or a parameter."""
+        if isinstance(initial, np.ndarray):
+            return self.constant(initial)
+        self.parameters.append(variable)
+        return ops.Parameter(self.builder, self.first + len(self.parameters) - 1, initial, variable.name)
 
     def has(self, variable: Resource) -> bool:
         """Whether a resource has contents."""
