@@ -24,9 +24,9 @@ from axla.tensorflow.attributes import value_of
 from axla.tensorflow.types import Proto
 
 FAMILIES = (
-    "control", "math", "special", "reductions", "quantized", "arrays", "neural", "convolutions",
-    "images", "lists",
-    "linear", "einsum", "random", "samples", "training", "xla", "xla_functions", "collectives",
+    "neural", "convolutions", "pooling", "normalization", "images",
+    "control", "math", "special", "reductions", "quantized", "arrays", "lists", "linear", "einsum",
+    "random", "samples", "training", "xla", "xla_functions", "collectives",
 )  # fmt: skip
 """The modules of `ops` that have tables."""
 

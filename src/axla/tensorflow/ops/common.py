@@ -34,3 +34,10 @@ def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
     numbers = GatherDimensionNumbers(others, [dim], [dim], 1)
     sizes = [1 if d == dim else size for d, size in enumerate(value.dims)]
     return ops.Gather(value, places, numbers, sizes, bool(np.all(places[1:] >= places[:-1])))
+
+
+def lowest(like: XlaOp) -> XlaOp:
+    """The lowest number of a type: -infinity where there is one."""
+    dtype = like.dtype
+    least = -np.inf if dtype.is_float else np.iinfo(dtype.numpy).min
+    return like.builder.constant(np.asarray(least, dtype.numpy))

@@ -1,3 +1,235 @@
-"""To be written."""
+"""Images of other sizes, their patches, and their colours."""
 
-RECORDS = ""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.iteration import combiner
+from axla.builder.records import ScatterDimensionNumbers
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import F32
+from axla.tensorflow.ops.common import summed, taken, widened
+from axla.tensorflow.ops.windows import format_of, numbers_of, of_rank, only_spatial, steps_of
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+
+RECORDS = """
+ResizeBilinear: images:T size:DT_INT32 T=type align_corners=bool?false half_pixel_centers=bool?false ->
+    resized_images:DT_FLOAT
+ResizeNearestNeighbor: images:T size:DT_INT32 T=type align_corners=bool?false
+    half_pixel_centers=bool?false -> resized_images:T
+ResizeBilinearGrad: grads:DT_FLOAT original_image:T T=type align_corners=bool?false
+    half_pixel_centers=bool?false -> output:T
+ResizeNearestNeighborGrad: grads:T size:DT_INT32 T=type align_corners=bool?false
+    half_pixel_centers=bool?false -> output:T
+ExtractImagePatches: images:T ksizes=list(int)>=4 strides=list(int)>=4 rates=list(int)>=4 T=type
+    padding=string{SAME,VALID} -> patches:T
+AdjustContrastv2: images:T contrast_factor:DT_FLOAT T=type?DT_FLOAT -> output:T
+AdjustHue: images:T delta:DT_FLOAT T=type?DT_FLOAT -> output:T
+AdjustSaturation: images:T scale:DT_FLOAT T=type?DT_FLOAT -> output:T
+RGBToHSV HSVToRGB: images:T T=type?DT_FLOAT -> output:T
+"""
+
+
+# Other sizes.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where the elements of a dimension of a new size come from: `low` and `high` are places in the old
+    one, `weight` is what that of `high` counts (nothing where only `low` counts).
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    weight: np.ndarray
+
+
+def _scaled(call: Call, old: int, new: int) -> np.ndarray:
+    """The places of the new elements among the old ones, as TensorFlow rounds them."""
+    f = np.float32
+    if call["align_corners"] and new > 1:
+        return np.arange(new, dtype=f) * (f(old - 1) / f(new - 1))
+    scale = f(old) / f(new)
+    return (np.arange(new, dtype=f) + f(0.5 if call["half_pixel_centers"] else 0)) * scale
+
+
+def _bilinear(call: Call, old: int, new: int) -> Places:
+    where = _scaled(call, old, new) - np.float32(0.5 if call["half_pixel_centers"] else 0)
+    below = np.floor(where)
+    low, high = np.maximum(below, 0), np.minimum(np.ceil(where), old - 1)
+    return Places(low.astype(np.int32), high.astype(np.int32), where - below)
+
+
+def _nearest(call: Call, old: int, new: int) -> Places:
+    where = _scaled(call, old, new)
+    found = np.floor(where + np.float32(0.5)) if call["align_corners"] else np.floor(where)
+    low = np.clip(found, 0, old - 1).astype(np.int32)
+    return Places(low, low, np.zeros(new, np.float32))
+
+
+def _places(call: Call, old: Sequence[int], new: Sequence[int]) -> list[Places]:
+    """Where rows and columns come from, for sizes [height, width]."""
+    if call["align_corners"] and call["half_pixel_centers"]:
+        call.fail("align_corners and half_pixel_centers exclude each other")
+    if len(old) != 2 or len(new) != 2 or min(*old, *new) < 1:
+        call.fail(f"images of size {list(old)} to {list(new)}, wanted positive heights and widths")
+    kind = _nearest if "Nearest" in call.node.op else _bilinear
+    return [kind(call, a, b) for a, b in zip(old, new, strict=True)]
+
+
+@lowering("ResizeBilinear", "ResizeNearestNeighbor")
+def _resized(call: Call, images: XlaOp, size: XlaOp) -> XlaOp:
+    of_rank(call, images, 4, "images")
+    places = _places(call, images.dims[1:3], call.integers(size, "size"))
+    if "Nearest" in call.node.op:
+        return taken(taken(images, 1, places[0].low), 2, places[1].low)
+    images = ops.ConvertElementType(images, F32)
+    for dim in (2, 1):
+        at = places[dim - 1]
+        low = taken(images, dim, at.low)
+        if np.any(at.weight):
+            weight = call.builder.constant(at.weight)
+            low = low + ops.Mul(taken(images, dim, at.high) - low, weight, [dim])
+        images = low
+    return images
+
+
+@lowering("ResizeBilinearGrad", "ResizeNearestNeighborGrad")
+def _resized_grad(call: Call, gradient: XlaOp, images: XlaOp) -> XlaOp:
+    """The gradient of each new element goes to those it comes from; `images` has the old size, or is it."""
+    of_rank(call, gradient, 4, "grads")
+    is_nearest = "Nearest" in call.node.op
+    old = call.integers(images, "size") if is_nearest else images.dims[1:3]
+    if not is_nearest:
+        of_rank(call, images, 4, "original_image")
+        if (images.dims[0], images.dims[3]) != (gradient.dims[0], gradient.dims[3]):
+            call.fail(f"shapes {list(gradient.dims)} and {list(images.dims)} differ in images or features")
+    places = _places(call, old, gradient.dims[1:3])
+    dtype = gradient.dtype if is_nearest else images.dtype
+    found = widened(gradient)
+    for dim in (1, 2):
+        found = _put_back(found, dim, old[dim - 1], places[dim - 1])
+    return ops.ConvertElementType(found, dtype)
+
+
+def _put_back(value: XlaOp, dim: int, size: int, at: Places) -> XlaOp:
+    """The sums, at each place along a dimension, of the elements that come from it, by their weights."""
+    indices, updates = at.low, value
+    if np.any(at.weight):
+        weight = ops.ConvertElementType(value.builder.constant(at.weight), value.dtype)
+        indices = np.concatenate([at.low, at.high])
+        parts = [ops.Mul(value, 1 - weight, [dim]), ops.Mul(value, weight, [dim])]
+        updates = ops.ConcatInDim(value.builder, parts, dim)
+    dims = [size if d == dim else n for d, n in enumerate(value.dims)]
+    zeros = ops.Broadcast(ops.Zero(value.builder, value.dtype), dims)
+    others = [d for d in range(len(dims)) if d != dim]
+    numbers = ScatterDimensionNumbers(others, [dim], [dim], 1)
+    return ops.Scatter(zeros, indices, updates, combiner("Add", value.dtype), numbers)
+
+
+# Patches.
+
+
+@lowering("ExtractImagePatches")
+def _patches(call: Call, images: XlaOp) -> XlaOp:
+    """The elements of the window at each place, as features."""
+    of_rank(call, images, 4, "images")
+    form = format_of("NHWC", 4)
+    given = [numbers_of(call, call[name], 4, name) for name in ("ksizes", "strides", "rates")]
+    for numbers, name in zip(given, ("ksizes", "strides", "rates"), strict=True):
+        only_spatial(numbers, form, name)
+    steps = steps_of(call, images.dims, *given)
+    padding = [(s.low, s.high, 0) for s in steps]
+    found = ops.Pad(images, ops.Zero(call.builder, images.dtype), padding)
+    for dim in form.spatial:
+        s = steps[dim]
+        found = taken(
+            found,
+            dim,
+            np.add.outer(np.arange(s.count) * s.stride, np.arange(s.size) * s.dilation).reshape(-1),
+        )
+    (n, h, w, c), (rows, columns) = (s.count for s in steps), (steps[d].size for d in form.spatial)
+    found = ops.Transpose(ops.Reshape(found, (n, h, rows, w, columns, c)), [0, 1, 3, 2, 4, 5])
+    return ops.Reshape(found, (n, h, w, rows * columns * c))
+
+
+# Colours.
+
+
+def _channels(call: Call, images: XlaOp) -> list[XlaOp]:
+    """The three channels of images, the last dimension."""
+    if not images.dims or images.dims[-1] != 3:
+        call.fail(f"images of shape {list(images.dims)}, wanted 3 channels")
+    last = len(images.dims) - 1
+    return [ops.SliceInDim(images, k, k + 1, 1, last) for k in range(3)]
+
+
+def _hsv(red: XlaOp, green: XlaOp, blue: XlaOp) -> list[XlaOp]:
+    """Hue, saturation and value of colours."""
+    value = ops.Max(ops.Max(red, green), blue)
+    spread = value - ops.Min(ops.Min(red, green), blue)
+    zero = ops.ZerosLike(value)
+    saturation = ops.Select(value > 0, spread / value, zero)
+    sixth = 1 / (6 * spread)
+    hue = ops.Select(ops.Eq(green, value), sixth * (blue - red) + 2 / 6, sixth * (red - green) + 4 / 6)
+    hue = ops.Select(ops.Eq(red, value), sixth * (green - blue), hue)
+    hue = ops.Select(spread > 0, hue, zero)
+    return [ops.Select(hue < 0, hue + 1, hue), saturation, value]
+
+
+def _rgb(hue: XlaOp, saturation: XlaOp, value: XlaOp) -> list[XlaOp]:
+    """Red, green and blue of colours."""
+    turn = hue * 6
+    parts = [ops.Abs(turn - 3) - 1, 2 - ops.Abs(turn - 2), 2 - ops.Abs(turn - 4)]
+    return [(1 - saturation + saturation * ops.Clamp(0, part, 1)) * value for part in parts]
+
+
+def _joined(images: XlaOp, channels: Sequence[XlaOp]) -> XlaOp:
+    found = ops.ConcatInDim(images.builder, channels, len(images.dims) - 1)
+    return ops.ConvertElementType(found, images.dtype)
+
+
+@lowering("RGBToHSV")
+def _rgb_to_hsv(call: Call, images: XlaOp) -> XlaOp:
+    return _joined(images, _hsv(*_channels(call, widened(images))))
+
+
+@lowering("HSVToRGB")
+def _hsv_to_rgb(call: Call, images: XlaOp) -> XlaOp:
+    return _joined(images, _rgb(*_channels(call, widened(images))))
+
+
+def _check_images(call: Call, images: XlaOp, factor: XlaOp) -> None:
+    if len(images.dims) < 3 or factor.dims:
+        call.fail(f"images of shape {list(images.dims)} and a factor of shape {list(factor.dims)}")
+
+
+@lowering("AdjustHue")
+def _adjust_hue(call: Call, images: XlaOp, delta: XlaOp) -> XlaOp:
+    _check_images(call, images, delta)
+    hue, saturation, value = _hsv(*_channels(call, widened(images)))
+    turned = hue + delta
+    return _joined(images, _rgb(turned - ops.Floor(turned), saturation, value))
+
+
+@lowering("AdjustSaturation")
+def _adjust_saturation(call: Call, images: XlaOp, scale: XlaOp) -> XlaOp:
+    _check_images(call, images, scale)
+    hue, saturation, value = _hsv(*_channels(call, widened(images)))
+    return _joined(images, _rgb(hue, ops.Clamp(0, saturation * scale, 1), value))
+
+
+@lowering("AdjustContrastv2")
+def _adjust_contrast(call: Call, images: XlaOp, factor: XlaOp) -> XlaOp:
+    """(x - mean) * factor + mean, for the mean of each channel of an image."""
+    _check_images(call, images, factor)
+    rank, wide = len(images.dims), widened(images)
+    height, width = images.dims[-3:-1]
+    mean = summed(wide, [rank - 3, rank - 2]) / max(height * width, 1)
+    found = ops.Add(wide * factor, mean * (1 - factor), [*range(rank - 3), rank - 1])
+    return ops.ConvertElementType(found, images.dtype)

@@ -1,0 +1,242 @@
+"""Normalization over batches and neighbours, softmax, and cross entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import nan, prod
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.iteration import combiner
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import F32
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape
+from axla.tensorflow.ops.common import lowest, summed, widened
+from axla.tensorflow.ops.windows import format_of, of_rank
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call, matched
+
+RECORDS = """
+FusedBatchNorm: x:T scale:T offset:T mean:T variance:T T=type epsilon=float?0.0001
+    exponential_avg_factor=float?1.0 data_format=string{NHWC,NCHW}?NHWC is_training=bool?true -> y:T
+    batch_mean:T batch_variance:T reserve_space_1:T reserve_space_2:T
+FusedBatchNormV2: x:T scale:U offset:U mean:U variance:U T=type U=type epsilon=float?0.0001
+    exponential_avg_factor=float?1.0 data_format=string{NHWC,NCHW}?NHWC is_training=bool?true -> y:T
+    batch_mean:U batch_variance:U reserve_space_1:U reserve_space_2:U
+FusedBatchNormV3: x:T scale:U offset:U mean:U variance:U T=type U=type epsilon=float?0.0001
+    exponential_avg_factor=float?1.0 data_format=string{NHWC,NCHW,NDHWC,NCDHW}?NHWC is_training=bool?true
+    -> y:T batch_mean:U batch_variance:U reserve_space_1:U reserve_space_2:U reserve_space_3:U
+_FusedBatchNormEx: x:T scale:U offset:U mean:U variance:U side_input:num_side_inputs*T T=type U=type
+    epsilon=float?0.0001 exponential_avg_factor=float?1.0 num_side_inputs=int>=0?0
+    activation_mode=string?Identity data_format=string{NHWC,NCHW}?NHWC is_training=bool?true -> y:T
+    batch_mean:U batch_variance:U reserve_space_1:U reserve_space_2:U reserve_space_3:U
+FusedBatchNormGrad: y_backprop:T x:T scale:T reserve_space_1:T reserve_space_2:T T=type
+    epsilon=float?0.0001 data_format=string{NHWC,NCHW}?NHWC is_training=bool?true -> x_backprop:T
+    scale_backprop:T offset_backprop:T reserve_space_3:T reserve_space_4:T
+FusedBatchNormGradV2: y_backprop:T x:T scale:DT_FLOAT reserve_space_1:U reserve_space_2:U T=type U=type
+    epsilon=float?0.0001 data_format=string{NHWC,NCHW}?NHWC is_training=bool?true -> x_backprop:T
+    scale_backprop:U offset_backprop:U reserve_space_3:U reserve_space_4:U
+FusedBatchNormGradV3: y_backprop:T x:T scale:DT_FLOAT reserve_space_1:U reserve_space_2:U
+    reserve_space_3:U T=type U=type epsilon=float?0.0001 data_format=string{NHWC,NCHW,NDHWC,NCDHW}?NHWC
+    is_training=bool?true -> x_backprop:T scale_backprop:U offset_backprop:U reserve_space_4:U
+    reserve_space_5:U
+LRN: input:T depth_radius=int?5 bias=float?1.0 alpha=float?1.0 beta=float?0.5 T=type?DT_FLOAT -> output:T
+LRNGrad: input_grads:T input_image:T output_image:T depth_radius=int?5 bias=float?1.0 alpha=float?1.0
+    beta=float?0.5 T=type?DT_FLOAT -> output:T
+Softmax: logits:T T=type -> softmax:T
+LogSoftmax: logits:T T=type -> logsoftmax:T
+SoftmaxCrossEntropyWithLogits: features:T labels:T T=type -> loss:T backprop:T
+SparseSoftmaxCrossEntropyWithLogits: features:T labels:Tlabels T=type Tlabels=type?DT_INT64 -> loss:T
+    backprop:T
+"""
+
+
+# Batches.
+
+
+def _features(call: Call, x: XlaOp, *vectors: XlaOp) -> int:
+    """The dimension of the features of images, of which each vector has one number for each."""
+    of_rank(call, x, len(call["data_format"]), "x")
+    dim = format_of(call["data_format"], len(x.dims)).features
+    for vector in vectors:
+        if vector.dims != (x.dims[dim],):
+            call.fail(f"a vector of shape {list(vector.dims)} for {x.dims[dim]} features")
+    return dim
+
+
+@lowering("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "_FusedBatchNormEx")
+def _batch_norm(
+    call: Call,
+    x: XlaOp,
+    scale: XlaOp,
+    offset: XlaOp,
+    mean: XlaOp,
+    variance: XlaOp,
+    side: Sequence[XlaOp] = (),
+) -> list[XlaOp | np.ndarray]:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset. While training, mean and variance are those
+    of `x`, and those that are given are averages of the past, which the results 1 and 2 continue.
+    """
+    dim, dtype = _features(call, x, scale, offset), scale.dtype
+    values = [widened(value) for value in (x, scale, offset, mean, variance)]
+    if not call["is_training"]:
+        _features(call, x, mean, variance)
+        y, saved = _normalized(call, dim, *values), [mean, variance] * 2
+    else:
+        y, *saved = _trained(call, dim, *values)
+    y = _activated(call, ops.ConvertElementType(y, x.dtype), side)
+    results: list = [y, *(ops.ConvertElementType(value, dtype) for value in saved)]
+    if call.node.op in ("FusedBatchNormV3", "_FusedBatchNormEx"):
+        results.append(np.zeros(0, dtype.numpy))
+    return results
+
+
+def _normalized(
+    call: Call, dim: int, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp
+) -> XlaOp:
+    """Element by element, with what all elements of a feature share computed once."""
+    x = ops.ConvertElementType(x, scale.dtype)
+    factor = ops.Rsqrt(variance + call["epsilon"]) * scale
+    return ops.Add(ops.Mul(ops.Sub(x, mean, [dim]), factor, [dim]), offset, [dim])
+
+
+def _trained(
+    call: Call, dim: int, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp
+) -> list[XlaOp]:
+    """The result, the averages of mean and variance, and mean and variance of this batch."""
+    x = ops.ConvertElementType(x, scale.dtype)
+    y, now, spread = ops.BatchNormTraining(x, scale, offset, call["epsilon"], dim)
+    count = prod(x.dims) // max(x.dims[dim], 1)
+    unbiased = spread * (count / max(count - 1, 1))
+    new = call["exponential_avg_factor"]
+    if new == 1 or not prod(x.dims):
+        return [y, now, unbiased if prod(x.dims) else spread * nan, now, spread]
+    _features(call, x, mean, variance)
+    return [y, mean * (1 - new) + now * new, variance * (1 - new) + unbiased * new, now, spread]
+
+
+def _activated(call: Call, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
+    """What follows a fused normalization: a sum with another array, and Relu."""
+    mode = call.attributes.get("activation_mode", "Identity")
+    if len(side) > 1 or mode not in ("Identity", "Relu"):
+        raise UnsupportedError(f"activation_mode is {mode} with {len(side)} side inputs")
+    for value in side:
+        y = y + value
+    return ops.Max(y, ops.ZerosLike(y)) if mode == "Relu" else y
+
+
+@lowering("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+def _batch_norm_grad(
+    call: Call, gradient: XlaOp, x: XlaOp, scale: XlaOp, mean: XlaOp, variance: XlaOp, *_: XlaOp
+) -> list[XlaOp | np.ndarray]:
+    """The gradients for x, scale and offset; while training, mean and variance depend on x."""
+    dim = _features(call, x, scale, mean, variance)
+    if gradient.dims != x.dims:
+        call.fail(f"shapes {list(gradient.dims)} and {list(x.dims)}, wanted equal ones")
+    wide, scale, mean, variance = (widened(value) for value in (x, scale, mean, variance))
+    given = ops.ConvertElementType(gradient, wide.dtype)
+    if call["is_training"]:
+        found = list(ops.BatchNormGrad(wide, scale, mean, variance, given, call["epsilon"], dim))
+    else:
+        others = [d for d in range(len(x.dims)) if d != dim]
+        factor = ops.Rsqrt(variance + call["epsilon"])
+        centered = ops.Sub(wide, mean, [dim])
+        found = [
+            ops.Mul(given, factor * scale, [dim]), summed(given * centered, others) * factor,
+            summed(given, others),
+        ]  # fmt: skip
+    results: list = [ops.ConvertElementType(found[0], x.dtype)]
+    dtype = call.dtype("T" if call.node.op == "FusedBatchNormGrad" else "U")
+    results += [ops.ConvertElementType(value, dtype) for value in found[1:]]
+    return [*results, np.zeros(0, dtype.numpy), np.zeros(0, dtype.numpy)]
+
+
+# Neighbours: features whose numbers differ by `depth_radius` at most.
+
+
+def _neighbours(call: Call, x: XlaOp) -> XlaOp:
+    """The sums over the neighbours of each feature."""
+    radius = call["depth_radius"]
+    if radius < 0:
+        call.fail(f"depth_radius is {radius}, wanted a number from 0 on")
+    sizes, edges = [1, 1, 1, 2 * radius + 1], [(0, 0)] * 3 + [(radius, radius)]
+    zero = ops.Zero(x.builder, x.dtype)
+    return ops.ReduceWindowWithGeneralPadding(
+        x, zero, combiner("Add", x.dtype), sizes, [1] * 4, (), (), edges
+    )
+
+
+@lowering("LRN")
+def _lrn(call: Call, x: XlaOp) -> XlaOp:
+    """x / (bias + alpha * the sum of the squares of the neighbours) ** beta."""
+    of_rank(call, x, 4, "input")
+    wide = widened(x)
+    norm = _neighbours(call, wide * wide) * call["alpha"] + call["bias"]
+    return ops.ConvertElementType(wide * ops.Pow(norm, -call["beta"]), x.dtype)
+
+
+@lowering("LRNGrad")
+def _lrn_grad(call: Call, gradient: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
+    of_rank(call, x, 4, "input_image")
+    if not gradient.dims == x.dims == y.dims:
+        call.fail(f"shapes {list(gradient.dims)}, {list(x.dims)} and {list(y.dims)}, wanted equal ones")
+    gradient, wide, y = (widened(value) for value in (gradient, x, y))
+    alpha, beta = call["alpha"], call["beta"]
+    norm = _neighbours(call, wide * wide) * alpha + call["bias"]
+    shared = _neighbours(call, gradient * (y / norm) * (-2 * alpha * beta))
+    return ops.ConvertElementType(wide * shared + gradient * ops.Pow(norm, -beta), x.dtype)
+
+
+# Softmax.
+
+
+def _exponentials(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
+    """Rows of which their largest element is subtracted, the exponentials of that, and their sums."""
+    last = len(x.dims) - 1
+    largest = ops.Reduce(x, lowest(x), combiner("Max", x.dtype), [last])
+    shifted = ops.Sub(x, largest, list(range(last)))
+    powers = ops.Exp(shifted)
+    return shifted, powers, summed(powers, [last])
+
+
+@lowering("Softmax", "LogSoftmax")
+def _softmax(call: Call, x: XlaOp) -> XlaOp:
+    if not x.dims:
+        call.fail("the logits are a scalar, wanted at least one dimension")
+    shifted, powers, sums = _exponentials(widened(x))
+    batch = list(range(len(x.dims) - 1))
+    if call.node.op == "Softmax":
+        return ops.ConvertElementType(ops.Div(powers, sums, batch), x.dtype)
+    return ops.ConvertElementType(ops.Sub(shifted, ops.Log(sums), batch), x.dtype)
+
+
+def _cross_entropy(x: XlaOp, labels: XlaOp) -> list[XlaOp]:
+    """The sums of -label * log(softmax), and their gradient for the logits."""
+    shifted, powers, sums = _exponentials(widened(x))
+    labels = widened(labels)
+    lost = labels * -ops.Sub(shifted, ops.Log(sums), [0])
+    loss = summed(ops.Select(ops.Eq(labels, ops.ZerosLike(labels)), ops.ZerosLike(lost), lost), [1])
+    gradient = ops.Div(powers, sums, [0]) - labels
+    return [ops.ConvertElementType(value, x.dtype) for value in (loss, gradient)]
+
+
+@lowering("SoftmaxCrossEntropyWithLogits")
+def _softmax_cross_entropy(call: Call, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
+    x, labels = matched(x, labels)
+    of_rank(call, x, 2, "the logits")
+    return _cross_entropy(x, labels)
+
+
+@lowering("SparseSoftmaxCrossEntropyWithLogits")
+def _sparse_cross_entropy(call: Call, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
+    """Labels that are no number of a class make rows of NaN."""
+    of_rank(call, x, 2, "the logits")
+    if labels.dims != x.dims[:1] or not x.dims[1]:
+        call.fail(f"labels of shape {list(labels.dims)} for logits of shape {list(x.dims)}")
+    places = ops.Iota(call.builder, Shape(labels.dtype, x.dims), 1)
+    one_hot = ops.ConvertElementType(ops.Eq(places, labels, [0]), F32 if x.dtype.bits < 64 else x.dtype)
+    is_class = (labels >= 0) & (labels < x.dims[1])
+    known = ops.BroadcastInDim(is_class, x.dims, [0])
+    return _cross_entropy(x, ops.Select(known, one_hot, ops.ZerosLike(one_hot) * nan))
