@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,14 @@ class Called:
 
     name: str
     attributes: dict[str, Proto]
+
+
+def called_by(attributes: Mapping[str, Any]) -> list[Called]:
+    """The functions that attributes name."""
+    found: list[Any] = []
+    for value in attributes.values():
+        found += value if isinstance(value, tuple) else (value,)
+    return [each for each in found if isinstance(each, Called) and each.name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,9 +86,16 @@ class Graph:
             node = self.nodes[name]
             sources = [source.node for source in node.inputs if source not in fed]
             sources += [control for control in node.controls if control not in fed_nodes]
-            before[name] = sources
+            before[name] = [source for source in sources if not self._goes_back(source, node)]
             wanted += sources
         return [self.nodes[name] for name in _ordered(before, list(self.nodes), f"graph '{self.name}'")]
+
+    def _goes_back(self, source: str, node: Node) -> bool:
+        """Whether an edge leads from a turn of a loop to the next: these may close cycles."""
+        return node.op in ("Merge", "RefMerge") and self.nodes[source].op in (
+            "NextIteration",
+            "RefNextIteration",
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -99,9 +106,13 @@ class Library:
     gradients: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     made: dict[Any, Graph] = field(default_factory=dict)
+    graphs: dict[str, Graph] = field(default_factory=dict)
+    """Functions that are made of parts of graphs, by names that no message has."""
 
     def function(self, called: Called, what: str) -> Graph:
-        """The body of a function; UnsupportedError where there is none of that name."""
+        """The body of a function; VerifyError where there is none of that name."""
+        if called.name in self.graphs:
+            return self.graphs[called.name]
         message = self.messages.get(called.name)
         if message is None:
             hint = did_you_mean(called.name, self.messages)
@@ -274,11 +285,7 @@ def _verify(graph: Graph) -> None:
     for node in graph.nodes.values():
         if node.record is not None:
             _verify_inputs(node, graph.nodes)
-    before = {
-        node.name: [] if node.op in ("Merge", "RefMerge") else [i.node for i in node.inputs] + node.controls
-        for node in graph.nodes.values()
-    }
-    _ordered(before, list(graph.nodes), f"graph '{graph.name}'")
+    graph.needed([], list(graph.nodes))
 
 
 def _verify_inputs(node: Node, nodes: Mapping[str, Node]) -> None:

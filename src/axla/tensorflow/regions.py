@@ -14,6 +14,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import Shape, TupleShape
+from axla.tensorflow.attributes import called_by
 from axla.tensorflow.graph import ARGUMENT, Graph, Output
 from axla.tensorflow.scope import Scope
 from axla.tensorflow.values import Composite, Resource, Value, leaves, parts, rebuilt, structure
@@ -86,18 +87,6 @@ def named_resources(scope: Scope, graph: Graph) -> list[Resource]:
 
 RESOURCES: dict[str, Callable[[Scope, str, dict[str, Any]], Resource]] = {}
 """Operations that name a resource -> what makes it, of a scope, the node's name and its attributes."""
-
-
-def called_by(attributes: dict[str, Any]) -> list[Any]:
-    """The functions that attributes name."""
-    from axla.tensorflow.attributes import Called
-
-    found = []
-    for value in attributes.values():
-        found += [
-            each for each in (value if isinstance(value, tuple) else (value,)) if isinstance(each, Called)
-        ]
-    return [called for called in found if called.name]
 
 
 def conditional(

@@ -16,8 +16,9 @@ from axla.core.errors import AxlaError, InternalError, UnsupportedError, VerifyE
 from axla.core.shape import Shape
 from axla.interpreter import evaluate
 from axla.ir.graph import Instruction
-from axla.tensorflow.attributes import Called
-from axla.tensorflow.graph import ARGUMENT, Graph, Node, Output
+from axla.tensorflow.attributes import Called, called_by
+from axla.tensorflow.frames import functional
+from axla.tensorflow.graph import Graph, Node, Output
 from axla.tensorflow.records import lowerings
 from axla.tensorflow.types import DTYPES, dtype_of
 from axla.tensorflow.values import Resource, Value, Variable
@@ -72,8 +73,9 @@ class Scope:
         if importer.depth > DEEPEST:
             raise UnsupportedError(f"function '{graph.name}': calls are nested more than {DEEPEST} deep")
         values = dict(given)
+        graph = functional(graph, outputs, list(targets), given)
         for node in graph.needed(outputs, targets, given):
-            if node.op == ARGUMENT:
+            if Output(node.name, 0) in given:
                 continue
             for index, value in enumerate(self.add(node, [values[source] for source in node.inputs], graph)):
                 values.setdefault(Output(node.name, index), value)
@@ -239,15 +241,16 @@ class Call:
         """The outputs of the node: arrays of NumPy are constants, and types are as the record says."""
         values = list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
         types = self.node.types or ()
+        fault = VerifyError if called_by(self.attributes) else InternalError  # (functions may give anything)
         if len(values) != len(types):
-            raise InternalError(f"it gives {len(values)} values, {len(types)} are declared")
+            raise fault(f"it gives {len(values)} values, {len(types)} are declared")
         for number, type_ in enumerate(types):
             value = values[number]
             wanted = DTYPES.get(type_)
             if isinstance(value, np.ndarray | np.generic) and wanted is not None:
                 value = values[number] = self.scope.constant(np.asarray(value))
             if isinstance(value, XlaOp) and wanted is not None and value.dtype is not wanted:
-                raise InternalError(f"result {number} is {value.dtype.name}, wanted {wanted.name}")
+                raise fault(f"result {number} is {value.dtype.name}, wanted {wanted.name}")
         return values
 
 

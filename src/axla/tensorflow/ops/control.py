@@ -20,7 +20,19 @@ Placeholder: dtype=type shape=shape? -> output:dtype ; none it is not fed
 PlaceholderWithDefault: input:dtype dtype=type shape=shape -> output:dtype
 Identity Snapshot StopGradient: input:T T=type -> output:T
 PreventGradient: input:T T=type message=string? -> output:T
+RefIdentity: input:&T T=type -> output:&T
 IdentityN: input:T T=list(type)>=1 -> output:T
+Switch: data:T pred:DT_BOOL T=type -> output_false:T output_true:T ; none a conditional is made of it
+RefSwitch: data:&T pred:DT_BOOL T=type -> output_false:&T output_true:&T ; none a conditional is made of it
+Merge: inputs:N*T T=type N=int>=1 -> output:T value_index:DT_INT32 ; none a conditional is made of it
+RefMerge: inputs:&N*T T=type N=int>=1 -> output:&T value_index:DT_INT32 ; none a conditional is made of it
+Enter: data:T T=type frame_name=string is_constant=bool?false parallel_iterations=int?10 -> output:T
+    ; none a loop is made of it
+RefEnter: data:&T T=type frame_name=string is_constant=bool?false parallel_iterations=int?10 -> output:&T
+    ; none a loop is made of it
+Exit NextIteration: data:T T=type -> output:T ; none a loop is made of it
+RefExit RefNextIteration: data:&T T=type -> output:&T ; none a loop is made of it
+LoopCond: input:DT_BOOL -> output:DT_BOOL ; none a loop is made of it
 NoOp ControlTrigger: ->
 PartitionedCall StatefulPartitionedCall: args:Tin Tin=list(type) Tout=list(type) f=func
     config=string? config_proto=string? executor_type=string? -> output:Tout
