@@ -1,3 +1,126 @@
-"""To be written."""
+"""Random numbers that differ from run to run, whatever the seeds in attributes say, as XLA has them; and
+choices.
+"""
 
-RECORDS = ""
+from __future__ import annotations
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.records import GatherDimensionNumbers
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import BF16, F32, F64, S32, U64, DType
+from axla.core.shape import Shape
+from axla.tensorflow.ops.random import dims_of, truncated, uniform_above_zero
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call, spread
+
+RECORDS = """
+RandomUniform RandomStandardNormal TruncatedNormal: shape:T seed=int?0 seed2=int?0 dtype=type T=type ->
+    output:dtype
+RandomUniformInt: shape:T minval:Tout maxval:Tout seed=int?0 seed2=int?0 Tout=type T=type -> output:Tout
+ParameterizedTruncatedNormal: shape:T means:dtype stdevs:dtype minvals:dtype maxvals:dtype seed=int?0
+    seed2=int?0 dtype=type T=type -> output:dtype
+RandomShuffle: value:T seed=int?0 seed2=int?0 T=type -> output:T
+Multinomial: logits:T num_samples:DT_INT32 seed=int?0 seed2=int?0 T=type output_dtype=type?DT_INT64 ->
+    output:output_dtype
+StatelessMultinomial: logits:T num_samples:DT_INT32 seed:Tseed T=type Tseed=type?DT_INT64
+    output_dtype=type?DT_INT64 -> output:output_dtype
+"""
+
+
+@lowering("RandomUniform")
+def _uniform(call: Call, shape: XlaOp) -> XlaOp:
+    return _unit(call, call.dtype("dtype"), dims_of(call, shape))
+
+
+def _unit(call: Call, dtype: DType, dims: tuple[int, ...], least: float = 0) -> XlaOp:
+    """Numbers below 1, from `least` up."""
+    low = call.builder.constant(dtype.numpy.type(least))
+    return ops.RngUniform(low, ops.One(call.builder, dtype), Shape(dtype, dims))
+
+
+@lowering("RandomStandardNormal")
+def _normal(call: Call, shape: XlaOp) -> XlaOp:
+    dtype = call.dtype("dtype")
+    zero, one = ops.Zero(call.builder, dtype), ops.One(call.builder, dtype)
+    return ops.RngNormal(zero, one, Shape(dtype, dims_of(call, shape)))
+
+
+@lowering("TruncatedNormal")
+def _truncated(call: Call, shape: XlaOp) -> XlaOp:
+    dims, dtype = dims_of(call, shape), call.dtype("dtype")
+    wide = dtype if dtype is F64 else F32
+    units = _unit(call, wide, dims, wide.finfo.smallest_normal)
+    limits = [call.builder.constant(wide.numpy.type(number)) for number in (0, 1, -2, 2)]
+    return ops.ConvertElementType(truncated(units, *limits), dtype)
+
+
+@lowering("ParameterizedTruncatedNormal")
+def _truncated_by_rows(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp:
+    """The parameters are scalars, or vectors with a number for each index of the first dimension."""
+    dims, dtype = dims_of(call, shape), call.dtype("dtype")
+    wide = dtype if dtype is F64 else F32
+    parameters = []
+    for value in given:
+        if len(value.dims) > 1 or not dims or value.dims not in ((), (1,), dims[:1]):
+            call.fail(f"a parameter of shape {list(value.dims)} does not fit a result of {list(dims)}")
+        column = ops.Reshape(value, [*value.dims, *[1] * (len(dims) - len(value.dims))])
+        parameters.append(ops.ConvertElementType(spread(column, dims), wide))
+    units = _unit(call, wide, dims, wide.finfo.smallest_normal)
+    return ops.ConvertElementType(truncated(units, *parameters), dtype)
+
+
+@lowering("RandomUniformInt")
+def _integers(call: Call, shape: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
+    if low.dims or high.dims:
+        call.fail(f"the limits have shapes {list(low.dims)} and {list(high.dims)}, wanted scalars")
+    return ops.RngUniform(low, high, Shape(call.dtype("Tout"), dims_of(call, shape)))
+
+
+@lowering("RandomShuffle")
+def _shuffle(call: Call, value: XlaOp) -> XlaOp:
+    """The parts along the first dimension in the order of random numbers."""
+    if not value.dims or value.dims[0] < 2:
+        return value
+    size, builder = value.dims[0], call.builder
+    limits = (builder.constant(np.uint64(number)) for number in (0, np.iinfo(np.uint64).max))
+    keys = ops.RngUniform(*limits, Shape(U64, (size,)))
+    order = ops.GetTupleElement(ops.Sort(builder, [keys, ops.Iota(builder, Shape(S32, (size,)), 0)]), 1)
+    numbers = GatherDimensionNumbers(range(1, len(value.dims)), [0], [0], 1)
+    return ops.Gather(value, order, numbers, [1, *value.dims[1:]])
+
+
+@lowering("Multinomial")
+def _multinomial(call: Call, logits: XlaOp, count: XlaOp) -> XlaOp:
+    logits = (
+        logits if logits.dtype.is_float and logits.dtype.bits > 16 else ops.ConvertElementType(logits, F32)
+    )
+    dims = _choices(call, logits, count)
+    return _chosen(call, logits, _unit(call, logits.dtype, dims, logits.dtype.finfo.smallest_normal))
+
+
+@lowering("StatelessMultinomial")
+def _stateless_multinomial(call: Call, logits: XlaOp, count: XlaOp, seed: XlaOp) -> XlaOp:
+    dims = _choices(call, logits, count)
+    wide = F32 if logits.dtype is BF16 else logits.dtype
+    return _chosen(call, logits, uniform_above_zero(call, seed, wide, dims))
+
+
+def _choices(call: Call, logits: XlaOp, count: XlaOp) -> tuple[int, ...]:
+    """A number for each row of the logits, each sample and each class."""
+    number = call.integer(count, "num_samples")
+    if len(logits.dims) != 2 or number < 0:
+        call.fail(f"wanted a matrix of logits and a count, found {list(logits.dims)} and {number}")
+    rows, classes = logits.dims
+    return (rows, number, classes) if number != 1 else (rows, classes)
+
+
+def _chosen(call: Call, logits: XlaOp, units: XlaOp) -> XlaOp:
+    """Classes as likely as the logits say: the greatest sums with numbers of Gumbel's distribution."""
+    noise = ops.ConvertElementType(ops.Log(ops.Neg(ops.Log(units))), logits.dtype)
+    likely = ops.BroadcastInDim(logits, units.dims, [0, len(units.dims) - 1])
+    scores = ops.TopK(likely - noise, 1)
+    number = units.dims[1] if len(units.dims) == 3 else 1
+    best = ops.Reshape(ops.GetTupleElement(scores, 1), [logits.dims[0], number])
+    return ops.ConvertElementType(best, call.dtype("output_dtype"))
