@@ -130,11 +130,11 @@ def _read(call: Call, variable: Variable) -> XlaOp:
     return read(call, variable)
 
 
-def read(call: Call, variable: Variable) -> XlaOp:
-    """The value of a variable, which must be of the type that the node says."""
+def read(call: Call, variable: Variable, attribute: str = "dtype") -> XlaOp:
+    """The value of a variable, which must be of the type that an attribute of the node says."""
     value = call.scope.read(variable)
-    if value.dtype is not call.dtype("dtype"):
-        call.fail(f"'{variable.name}' is of type {value.dtype.name}, it reads {call['dtype']}")
+    if value.dtype is not call.dtype(attribute):
+        call.fail(f"'{variable.name}' is of type {value.dtype.name}, it reads {call[attribute]}")
     return value
 
 
