@@ -24,7 +24,7 @@ from axla.tensorflow.attributes import value_of
 from axla.tensorflow.types import Proto
 
 FAMILIES = (
-    "neural", "convolutions", "pooling", "normalization", "images",
+    "neural", "convolutions", "pooling", "normalization", "images", "boxes",
     "control", "math", "special", "reductions", "quantized", "arrays", "lists", "linear", "einsum",
     "random", "samples", "training", "xla", "xla_functions", "collectives",
 )  # fmt: skip
