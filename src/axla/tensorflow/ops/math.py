@@ -148,21 +148,25 @@ def _sigmoid_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
     return dy * y * (1 - y)
 
 
+def _zero_where_zero(factor: XlaOp, found: XlaOp) -> XlaOp:
+    return ops.Select(factor == 0, ops.ZerosLike(found), found)
+
+
 @lowering("SqrtGrad")
 def _sqrt_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
-    return dy * 0.5 / ops.Conj(y)
+    return _zero_where_zero(dy, dy * 0.5 / ops.Conj(y))
 
 
 @lowering("RsqrtGrad")
 def _rsqrt_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
     y = ops.Conj(y)
-    return dy * -0.5 * (y * y * y)
+    return _zero_where_zero(dy, dy * -0.5 * (y * y * y))
 
 
 @lowering("ReciprocalGrad", "InvGrad")
 def _reciprocal_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
     y = ops.Conj(y)
-    return -dy * y * y
+    return _zero_where_zero(dy, -dy * y * y)
 
 
 # Two operands.
@@ -170,14 +174,14 @@ def _reciprocal_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
 
 @lowering("FloorDiv")
 def _floor_div(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    """The quotient, rounded down; -1 for a signed integer by 0."""
+    """The quotient, rounded down; -1 for a positive integer by 0, -2 for a negative one."""
     x, y = matched(x, y)
     if not x.dtype.is_integer:
         return ops.Floor(x / y)
     if not x.dtype.is_signed:
         return x / y
     rest = ops.Rem(x, y)
-    is_above = (rest != 0) & (y != 0) & ((rest < 0) != (y < 0))
+    is_above = (rest != 0) & ((rest < 0) != (y < 0))
     return x / y - ops.ConvertElementType(is_above, x.dtype)
 
 
@@ -199,10 +203,6 @@ def _truncate_div(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
     if x.dtype.is_integer:
         return found
     return ops.Select(found < 0, ops.Ceil(found), ops.Floor(found))
-
-
-def _zero_where_zero(factor: XlaOp, found: XlaOp) -> XlaOp:
-    return ops.Select(factor == 0, ops.ZerosLike(found), found)
 
 
 @lowering("DivNoNan")
@@ -306,7 +306,18 @@ def _cast(call: Call, value: XlaOp) -> XlaOp:
     wanted = call.dtype("DstT")
     if wanted.is_pred and value.dtype.is_complex:
         return value != 0
+    if call["Truncate"] and wanted.is_float and value.dtype.is_float:
+        value = _truncated(value, value.dtype.finfo.nmant - wanted.finfo.nmant)
     return ops.ConvertElementType(value, wanted)
+
+
+def _truncated(value: XlaOp, count: int) -> XlaOp:
+    """Floats without the last digits of their mantissas."""
+    if count <= 0:
+        return value
+    dtype = np.dtype(f"uint{value.dtype.bits}")
+    mask = np.array((1 << value.dtype.bits) - (1 << count), dtype)
+    return ops.BitcastConvertType(ops.BitcastConvertType(value, dtype) & mask, value.dtype)
 
 
 @lowering("Bitcast")

@@ -1,3 +1,341 @@
-"""Reductions, sums along dimensions, counts."""
+"""Reductions, sums along dimensions, counts, ranges."""
 
-RECORDS = ""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import ml_dtypes
+import numpy as np
+
+import axla.hlo as hlo
+import axla.ops as ops
+from axla.builder.iteration import combiner
+from axla.builder.records import ScatterDimensionNumbers
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import BF16, F16, F32, S32, U32, DType
+from axla.core.shape import Shape
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call, matched
+
+RECORDS = """
+Sum Prod Max Min Mean EuclideanNorm: input:T reduction_indices:Tidx keep_dims=bool?false T=type
+    Tidx=type?DT_INT32 -> output:T
+Any All: input:DT_BOOL reduction_indices:Tidx keep_dims=bool?false Tidx=type?DT_INT32 -> output:DT_BOOL
+L2Loss: t:T T=type -> output:T
+ArgMax ArgMin: input:T dimension:Tidx T=type Tidx=type?DT_INT32 output_type=type?DT_INT64 ->
+    output:output_type
+Cumsum Cumprod CumulativeLogsumexp: x:T axis:Tidx exclusive=bool?false reverse=bool?false T=type
+    Tidx=type?DT_INT32 -> out:T
+Bincount: arr:DT_INT32 size:DT_INT32 weights:T T=type -> bins:T
+DenseBincount: input:Tidx size:Tidx weights:T Tidx=type T=type binary_output=bool?false -> output:T
+HistogramFixedWidth: values:T value_range:T nbins:DT_INT32 T=type dtype=type?DT_INT32 -> out:dtype
+Bucketize: input:T T=type boundaries=list(float) -> output:DT_INT32
+LowerBound UpperBound: sorted_inputs:T values:T T=type out_type=type?DT_INT32 -> output:out_type
+InTopK: predictions:DT_FLOAT targets:T k=int T=type?DT_INT32 -> precision:DT_BOOL
+InTopKV2: predictions:DT_FLOAT targets:T k:T T=type?DT_INT32 -> precision:DT_BOOL
+NthElement: input:T n:DT_INT32 reverse=bool?false T=type -> values:T
+Range: start:Tidx limit:Tidx delta:Tidx Tidx=type?DT_INT32 -> output:Tidx
+LinSpace: start:T stop:T num:Tidx T=type Tidx=type?DT_INT32 -> output:T
+"""
+
+
+def reduced(x: XlaOp, dims: Sequence[int], opcode: str) -> XlaOp:
+    """The elements along dimensions, combined by Add, Mul, Max, Min, And or Or; of none, what changes
+    nothing.
+    """
+    start = x.builder.constant(_neutral(opcode, x.dtype))
+    return ops.Reduce(x, start, combiner(opcode, x.dtype), list(dims))
+
+
+def _neutral(opcode: str, dtype: DType) -> np.ndarray:
+    if opcode in ("Add", "Or"):
+        return np.zeros((), dtype.numpy)
+    if opcode in ("Mul", "And"):
+        return np.ones((), dtype.numpy)
+    sign = -1 if opcode == "Max" else 1
+    if dtype.is_float:
+        return np.asarray(sign * math.inf).astype(dtype.numpy)
+    if dtype.is_pred:
+        return np.asarray(sign > 0)
+    limits = ml_dtypes.iinfo(dtype.numpy)
+    return np.asarray(limits.min if sign < 0 else limits.max, dtype.numpy)
+
+
+def wide(x: XlaOp) -> XlaOp:
+    """Numbers in the type that sums of them are taken in: of 32 bits at least."""
+    if x.dtype in (F16, BF16):
+        return ops.ConvertElementType(x, F32)
+    if x.dtype.is_integer and x.dtype.bits < 32:
+        return ops.ConvertElementType(x, S32 if x.dtype.is_signed else U32)
+    return x
+
+
+# Along dimensions that are given.
+
+
+def _dimensions(call: Call, x: XlaOp, indices: XlaOp) -> list[int]:
+    rank = len(x.dims)
+    found = [call.axis(n, rank) for n in call.integers(indices, "the dimensions of the reduction")]
+    if len(set(found)) < len(found):
+        call.fail(f"a dimension stands twice in {found}")
+    return found
+
+
+def _kept(call: Call, x: XlaOp, dims: Sequence[int], found: XlaOp) -> XlaOp:
+    """A result, with sizes 1 for the dimensions that were reduced where the node says so."""
+    if call["keep_dims"]:
+        found = ops.Reshape(found, [1 if d in dims else size for d, size in enumerate(x.dims)])
+    return ops.ConvertElementType(found, x.dtype)
+
+
+_OPCODES = {"Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min", "Any": "Or", "All": "And"}
+
+
+@lowering(*_OPCODES)
+def _reduce(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
+    dims, opcode = _dimensions(call, x, indices), _OPCODES[call.node.op]
+    return _kept(call, x, dims, reduced(wide(x) if opcode in ("Add", "Mul") else x, dims, opcode))
+
+
+@lowering("Mean")
+def _mean(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
+    dims = _dimensions(call, x, indices)
+    total = reduced(wide(x), dims, "Add")
+    count = np.asarray(math.prod(x.dims[d] for d in dims)).astype(total.dtype.numpy)
+    return _kept(call, x, dims, total / count)
+
+
+@lowering("EuclideanNorm")
+def _euclidean_norm(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
+    dims = _dimensions(call, x, indices)
+    total = reduced(wide(x) * ops.Conj(wide(x)), dims, "Add")
+    if total.dtype.is_integer:
+        total = ops.ConvertElementType(total, "f64")
+    return _kept(call, x, dims, ops.Sqrt(total))
+
+
+@lowering("L2Loss")
+def _l2_loss(call: Call, x: XlaOp) -> XlaOp:
+    """Half the sum of the squares."""
+    total = reduced(wide(x) * wide(x), range(len(x.dims)), "Add")
+    return ops.ConvertElementType(total * 0.5, x.dtype)
+
+
+@lowering("ArgMax", "ArgMin")
+def _arg_extreme(call: Call, x: XlaOp, dimension: XlaOp) -> XlaOp:
+    """The first place of the largest or smallest number; a NaN is none."""
+    at = call.axis(call.integer(dimension, "the dimension"), len(x.dims), "the dimension")
+    if not x.dims[at]:
+        call.fail(f"there is nothing along dimension {at} of shape {list(x.dims)}")
+    opcode = "Max" if call.node.op == "ArgMax" else "Min"
+    if x.dtype.is_pred:
+        x = ops.ConvertElementType(x, "u8")
+    if x.dtype.is_float:
+        x = ops.Select(x != x, _neutral(opcode, x.dtype), x)
+    best = ops.BroadcastInDim(reduced(x, [at], opcode), x.dims, [d for d in range(len(x.dims)) if d != at])
+    places = ops.Iota(x.builder, Shape(call.dtype("output_type"), x.dims), at)
+    last = np.asarray(x.dims[at] - 1).astype(places.dtype.numpy)
+    return reduced(ops.Select(x == best, places, last), [at], "Min")
+
+
+# Sums along a dimension: of each element and those before it.
+
+
+@lowering("Cumsum", "Cumprod", "CumulativeLogsumexp")
+def _cumulative(call: Call, x: XlaOp, axis: XlaOp) -> XlaOp:
+    at = call.axis(call.integer(axis, "the axis"), len(x.dims))
+    combine, start = _CUMULATIVE[call.node.op]
+    if not x.shape.size:
+        return x
+    values = wide(x)
+    found = _scanned(call, values, at, combine, np.asarray(start).astype(values.dtype.numpy))
+    return ops.ConvertElementType(found, x.dtype)
+
+
+def _scanned(
+    call: Call, x: XlaOp, at: int, combine: Callable[[XlaOp, XlaOp], XlaOp], start: np.ndarray
+) -> XlaOp:
+    """What elements along a dimension combine to, with those before them; without themselves where the node
+    is exclusive.
+    """
+    step = call.builder.sub_builder(call.node.op)
+    shape = Shape(x.dtype, (*x.dims[:at], *x.dims[at + 1 :]))
+    value, before = (step.parameter(number, shape, f"p{number}") for number in range(2))
+    after = combine(before, value)
+    body = step.build(ops.Tuple(step, [before if call["exclusive"] else after, after]))
+    op = hlo.Scan((at,), 1, call["reverse"], True, call.builder.callee(body, call.node.op))
+    first = ops.Broadcast(call.builder.constant(start), shape.dims)
+    return ops.GetTupleElement(call.builder.add(op, [x, first]), 0)
+
+
+def _log_sum_exp(x: XlaOp, y: XlaOp) -> XlaOp:
+    """log(exp(x) + exp(y)) without large numbers between."""
+    high, low = ops.Max(x, y), ops.Min(x, y)
+    return ops.Select(high == low, high + math.log(2), high + ops.Log1p(ops.Exp(low - high)))
+
+
+_CUMULATIVE: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], float]] = {
+    "Cumsum": (ops.Add, 0), "Cumprod": (ops.Mul, 1), "CumulativeLogsumexp": (_log_sum_exp, -math.inf),
+}  # fmt: skip
+"""What combines two numbers, and what changes nothing."""
+
+
+# Counts.
+
+
+@lowering("Bincount")
+def _bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
+    """How often each number below `size` is among the values, or the sum of its weights."""
+    flat = ops.Reshape(values, [1, values.shape.size])
+    found = _counts(call, flat, size, _weights(call, values, weights), False)
+    return ops.Reshape(found, found.dims[1:])
+
+
+@lowering("DenseBincount")
+def _dense_bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
+    """The same of each row of a matrix; with `binary_output`, whether a number is there."""
+    if len(values.dims) not in (1, 2):
+        call.fail(f"the values have shape {list(values.dims)}, wanted a vector or matrix")
+    rows = values if len(values.dims) == 2 else ops.Reshape(values, [1, *values.dims])
+    found = _counts(call, rows, size, _weights(call, values, weights), call["binary_output"])
+    return ops.Reshape(found, [*values.dims[:-1], found.dims[1]])
+
+
+def _weights(call: Call, values: XlaOp, weights: XlaOp) -> XlaOp | None:
+    if weights.dims == values.dims and values.dims != (0,):
+        return weights
+    if weights.shape.size:
+        call.fail(f"weights of shape {list(weights.dims)} for values of shape {list(values.dims)}")
+    return None
+
+
+def _counts(call: Call, rows: XlaOp, size: XlaOp, weights: XlaOp | None, is_binary: bool) -> XlaOp:
+    """The sums of weights (1 where there are none) in a row of bins for each row of values."""
+    count = call.integer(size, "the number of bins")
+    if count < 0:
+        call.fail(f"the number of bins is {count}, wanted at least 0")
+    dtype = call.dtype("T")
+    ones = ops.Broadcast(ops.One(call.builder, dtype), rows.dims)
+    updates = ones if weights is None or is_binary else ops.Reshape(weights, rows.dims)
+    zeros = ops.Broadcast(ops.Zero(call.builder, dtype), [rows.dims[0], count])
+    numbers = ScatterDimensionNumbers((), (0, 1), (0, 1), 2)
+    places = ops.ConcatInDim(
+        call.builder,
+        [
+            ops.Iota(call.builder, Shape(rows.dtype, (*rows.dims, 1)), 0),
+            ops.Reshape(rows, [*rows.dims, 1]),
+        ],
+        2,
+    )
+    opcode = "Max" if is_binary else "Add"
+    return ops.Scatter(zeros, places, updates, combiner(opcode, dtype), numbers)
+
+
+@lowering("HistogramFixedWidth")
+def _histogram(call: Call, values: XlaOp, limits: XlaOp, size: XlaOp) -> XlaOp:
+    """How many values are in each of `size` parts of a range; those beyond count in the first and last."""
+    count = call.integer(size, "the number of bins")
+    if limits.dims != (2,) or count < 1:
+        call.fail(f"a range of shape {list(limits.dims)} and {count} bins, wanted two limits, a bin at least")
+    low, high = (ops.Reshape(ops.SliceInDim(limits, n, n + 1, 1, 0), []) for n in range(2))
+    place = ops.Floor((values - low) / (high - low) * float(count))
+    place = ops.ConvertElementType(ops.Clamp(0.0, place, count - 1.0), "s32")
+    bins = ops.Iota(call.builder, Shape(place.dtype, (count, *values.dims)), 0)
+    is_there = ops.BroadcastInDim(place, bins.dims, range(1, len(bins.dims))) == bins
+    return _count(is_there, range(1, len(bins.dims)), call.dtype("dtype"))
+
+
+def _count(flags: XlaOp, dims: Sequence[int], dtype: object) -> XlaOp:
+    """How many flags hold along dimensions."""
+    return reduced(ops.ConvertElementType(flags, dtype), dims, "Add")
+
+
+@lowering("Bucketize")
+def _bucketize(call: Call, x: XlaOp) -> XlaOp:
+    """How many of the boundaries a number is not below."""
+    limits = np.asarray(call["boundaries"], np.float32)
+    if (limits[1:] < limits[:-1]).any():
+        call.fail(f"the boundaries {limits.tolist()} are not sorted")
+    values = x if x.dtype.is_float else ops.ConvertElementType(x, F32)
+    bounds = call.builder.constant(limits.astype(values.dtype.numpy))
+    values, bounds = matched(ops.Reshape(values, [*x.dims, 1]), bounds)
+    return _count(values >= bounds, [len(x.dims)], "s32")
+
+
+@lowering("LowerBound", "UpperBound")
+def _bound(call: Call, rows: XlaOp, values: XlaOp) -> XlaOp:
+    """How many numbers of a sorted row each value of the same row is above (or not below)."""
+    if len(rows.dims) != 2 or len(values.dims) != 2 or rows.dims[0] != values.dims[0]:
+        found = f"{list(rows.dims)} and {list(values.dims)}"
+        call.fail(f"two matrices of as many rows are wanted, found shapes {found}")
+    dims = (*values.dims, rows.dims[1])
+    numbers, wanted = ops.BroadcastInDim(rows, dims, [0, 2]), ops.BroadcastInDim(values, dims, [0, 1])
+    is_before = numbers < wanted if call.node.op == "LowerBound" else numbers <= wanted
+    return _count(is_before, [2], call.dtype("out_type"))
+
+
+@lowering("InTopK")
+def _in_top_k(call: Call, predictions: XlaOp, targets: XlaOp) -> XlaOp:
+    return _among_largest(call, predictions, targets, np.asarray(call["k"]))
+
+
+@lowering("InTopKV2")
+def _in_top_k_v2(call: Call, predictions: XlaOp, targets: XlaOp, k: XlaOp) -> XlaOp:
+    return _among_largest(call, predictions, targets, k)
+
+
+def _among_largest(call: Call, rows: XlaOp, targets: XlaOp, k: XlaOp | np.ndarray) -> XlaOp:
+    """Of each row, whether fewer than k elements are larger than the one at the place `targets`; never where
+    an element is not finite.
+    """
+    if len(rows.dims) != 2 or targets.dims != rows.dims[:1]:
+        call.fail(f"predictions of shape {list(rows.dims)} for targets of shape {list(targets.dims)}")
+    places = ops.Iota(call.builder, Shape(targets.dtype, rows.dims), 1)
+    is_target = places == ops.BroadcastInDim(targets, rows.dims, [0])
+    value = reduced(ops.Select(is_target, rows, ops.ZerosLike(rows)), [1], "Add")
+    larger = _count(rows > ops.BroadcastInDim(value, rows.dims, [0]), [1], "s64")
+    is_valid = reduced(is_target, [1], "Or") & reduced(ops.IsFinite(rows), [1], "And")
+    limit = ops.ConvertElementType(k, "s64") if isinstance(k, XlaOp) else k
+    return is_valid & (larger < limit)
+
+
+@lowering("NthElement")
+def _nth_element(call: Call, x: XlaOp, n: XlaOp) -> XlaOp:
+    """The element of each row that stands at place n when the row is sorted."""
+    at, place = len(x.dims) - 1, call.integer(n, "n")
+    if at < 0 or not 0 <= place < x.dims[-1]:
+        call.fail(f"n is {place} for rows of shape {list(x.dims)}")
+    place = x.dims[-1] - 1 - place if call["reverse"] else place
+    return ops.Reshape(ops.SliceInDim(ops.Sort(call.builder, [x]), place, place + 1, 1, at), x.dims[:-1])
+
+
+# Ranges.
+
+
+@lowering("Range")
+def _range(call: Call, *limits: XlaOp) -> np.ndarray:
+    names = ("start", "limit", "delta")
+    known = [call.constant(value, f"'{name}'") for name, value in zip(names, limits, strict=True)]
+    if any(value.ndim for value in known):
+        call.fail("its operands are scalars")
+    dtype = call.dtype("Tidx")
+    number = float if dtype.is_float else int
+    start, limit, delta = (number(value) for value in known)
+    if not delta or (limit - start) * delta < 0:
+        call.fail(f"there is no range from {start} to {limit} in steps of {delta}")
+    count = math.ceil((limit - start) / delta) if dtype.is_float else -(-(limit - start) // delta)
+    return (start + delta * np.arange(count)).astype(dtype.numpy)
+
+
+@lowering("LinSpace")
+def _lin_space(call: Call, start: XlaOp, stop: XlaOp, num: XlaOp) -> XlaOp:
+    """Numbers at equal distances from the first to the last."""
+    count = call.integer(num, "the number of values")
+    if count < 1 or start.dims or stop.dims:
+        call.fail(
+            f"{count} values from shape {list(start.dims)} to {list(stop.dims)}; wanted one, and scalars"
+        )
+    places = ops.Iota(call.builder, start.dtype, count)
+    step = (stop - start) / float(max(count - 1, 1))
+    return ops.Select(places == float(max(count - 1, 1)), stop, start + step * places)
