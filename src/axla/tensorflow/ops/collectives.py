@@ -1,3 +1,144 @@
-"""To be written."""
+"""What several devices do together, and what says how arrays lie on them."""
 
-RECORDS = ""
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder import records
+from axla.builder.iteration import combiner
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import S32
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape
+from axla.tensorflow.ops.xla import message
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+from axla.tensorflow.values import Resource
+
+RECORDS = """
+XlaReplicaId: -> id:DT_INT32
+XlaAllReduce: input:T group_assignment:DT_INT32 T=type reduce_op=string{Min,Max,Mul,Add,Mean}
+    mode=string{CrossReplica,CrossReplicaAndPartition} -> output:T
+XlaReduceScatter: input:T group_assignment:DT_INT32 scatter_dimension:DT_INT32 T=type
+    reduce_op=string{Min,Max,Mul,Add,Mean} -> output:T
+CollectiveAssignGroupV2: group_assignment:DT_INT32 device_index:DT_INT32 base_key:DT_INT32 ->
+    group_size:DT_INT32 group_key:DT_INT32
+CollectiveReduceV2: input:T group_size:DT_INT32 group_key:DT_INT32 instance_key:DT_INT32
+    ordering_token:Nordering_token*DT_RESOURCE T=type merge_op=string{Min,Max,Mul,Add}
+    final_op=string{Id,Div} communication_hint=string?auto timeout_seconds=float?0.0
+    is_stateless=bool?false Nordering_token=int>=0?0 max_subdivs_per_device=int?-1 -> data:T
+XlaSend: tensor:T T=type tensor_name=string ->
+XlaRecv: dtype=type tensor_name=string shape=shape -> tensor:dtype
+XlaSharding: input:T T=type sharding=string? unspecified_dims=list(int)?[] -> output:T
+XlaSpmdFullToShardShape: input:T T=type manual_sharding=string dim=int?-1 unspecified_dims=list(int)?[]
+    -> output:T
+XlaSpmdShardToFullShape: input:T T=type manual_sharding=string full_shape=shape dim=int?-1
+    unspecified_dims=list(int)?[] -> output:T
+"""
+
+
+@lowering("XlaReplicaId")
+def _replica(call: Call) -> XlaOp:
+    return ops.ConvertElementType(ops.ReplicaId(call.builder), S32)
+
+
+def _groups(call: Call, assignment: XlaOp) -> np.ndarray:
+    """The numbers of the replicas of each group, as rows."""
+    found = call.constant(assignment, "group_assignment")
+    if found.ndim != 2 or not found.size:
+        call.fail(f"group_assignment has shape {list(found.shape)}, wanted rows of replicas")
+    return found
+
+
+def _combine(call: Call, value: XlaOp) -> object:
+    return combiner({"Mean": "Add"}.get(call["reduce_op"], call["reduce_op"]), value.dtype)
+
+
+def _divided(call: Call, value: XlaOp, count: int) -> XlaOp:
+    if call["reduce_op"] != "Mean":
+        return value
+    return value / value.builder.constant(value.dtype.numpy.type(count))
+
+
+@lowering("XlaAllReduce")
+def _all_reduce(call: Call, value: XlaOp, assignment: XlaOp) -> XlaOp:
+    groups = _groups(call, assignment)
+    channel = records.ChannelHandle(1) if call["mode"] == "CrossReplicaAndPartition" else None
+    found = ops.AllReduce(value, _combine(call, value), groups.tolist(), channel)
+    return _divided(call, found, groups.shape[1])
+
+
+@lowering("XlaReduceScatter")
+def _reduce_scatter(call: Call, value: XlaOp, assignment: XlaOp, dimension: XlaOp) -> XlaOp:
+    groups, place = _groups(call, assignment), call.integer(dimension, "scatter_dimension")
+    place = call.axis(place, len(value.dims), "scatter_dimension")
+    found = ops.ReduceScatter(value, _combine(call, value), place, groups.shape[1], groups.tolist())
+    return _divided(call, found, groups.shape[1])
+
+
+@lowering("CollectiveAssignGroupV2")
+def _assign_group(call: Call, assignment: XlaOp, device: XlaOp, base: XlaOp) -> list[np.ndarray]:
+    groups, number = _groups(call, assignment), call.integer(device, "device_index")
+    rows = np.argwhere((groups == number).any(1))
+    if not len(rows):
+        call.fail(f"device {number} is in no group of {groups.tolist()}")
+    key = call.integer(base, "base_key") + int(rows[0, 0])
+    return [np.array(groups.shape[1], np.int32), np.array(key, np.int32)]
+
+
+@lowering("CollectiveReduceV2")
+def _collective_reduce(
+    call: Call, value: XlaOp, size: XlaOp, key: XlaOp, instance: XlaOp, tokens: list[Resource]
+) -> XlaOp:
+    """Combines the arrays of all replicas, which have to be one group."""
+    found = ops.AllReduce(value, combiner(call["merge_op"], value.dtype))
+    if call["final_op"] == "Id":
+        return found
+    return found / ops.ConvertElementType(size, value.dtype)
+
+
+# Transfers between programs: what has one name goes through one channel.
+
+
+@lowering("XlaSend")
+def _send(call: Call, value: XlaOp) -> None:
+    ops.Send(value, _channel(call))
+
+
+@lowering("XlaRecv")
+def _receive(call: Call) -> XlaOp:
+    dims = call["shape"]
+    if dims is None or -1 in dims:
+        call.fail(f"the shape of what is received is not known: {dims}")
+    return ops.Recv(call.builder, Shape(call.dtype("dtype"), dims), _channel(call))
+
+
+def _channel(call: Call) -> records.ChannelHandle:
+    importer = call.scope.importer
+    importer.resource(Channel, call["tensor_name"])
+    names = [name for kind, name in importer.resources if kind == Channel.__name__]
+    return records.ChannelHandle(1 + names.index(call["tensor_name"]), 1)
+
+
+class Channel(Resource):
+    """A channel that transfers share."""
+
+
+# Shardings: a program is for one device, so every array lies there as a whole.
+
+
+@lowering("XlaSharding")
+def _sharding(call: Call, value: XlaOp) -> XlaOp:
+    return value
+
+
+@lowering("XlaSpmdFullToShardShape", "XlaSpmdShardToFullShape")
+def _shard(call: Call, value: XlaOp) -> XlaOp:
+    found = message(call, "manual_sharding", "OpSharding")
+    tiles = found.get("tile_assignment_dimensions", ())
+    if prod(tiles) != 1:
+        raise UnsupportedError(f"an array in {list(tiles)} tiles; programs are for one device")
+    return value

@@ -42,6 +42,9 @@ Case StatelessCase: branch_index:DT_INT32 input:Tin Tin=list(type) Tout=list(typ
     output_shapes=list(shape)?[] -> output:Tout
 While StatelessWhile: input:T T=list(type) cond=func body=func
     output_shapes=list(shape)?[] parallel_iterations=int?10 -> output:T
+XlaIf: cond:Tcond inputs:Tin Tcond=type then_branch=func else_branch=func Tin=list(type)>=0
+    Tout=list(type)>=0 -> output:Tout
+XlaWhile: input:T T=list(type)>=0 cond=func body=func -> output:T
 VarHandleOp: container=string? shared_name=string? debug_name=string? dtype=type shape=shape
     allowed_devices=list(string)?[] -> resource:DT_RESOURCE
 ReadVariableOp: resource:DT_RESOURCE dtype=type -> value:dtype
@@ -83,7 +86,7 @@ def _partitioned_call(call: Call, values: list[Value]) -> list[Value]:
     return call.scope.call(call.function("f"), values)
 
 
-@lowering("If", "StatelessIf")
+@lowering("If", "StatelessIf", "XlaIf")
 def _if(call: Call, condition: XlaOp, values: list[Value]) -> list[Value]:
     graphs = [call.function("then_branch"), call.function("else_branch")]
     return conditional(call.scope, _truth(call, condition), graphs, values)
@@ -102,7 +105,7 @@ def _case(call: Call, index: XlaOp, values: list[Value]) -> list[Value]:
     return conditional(call.scope, index, graphs, values)
 
 
-@lowering("While", "StatelessWhile")
+@lowering("While", "StatelessWhile", "XlaWhile")
 def _while(call: Call, values: list[Value]) -> list[Value]:
     return loop(call.scope, call.function("cond"), call.function("body"), values)
 

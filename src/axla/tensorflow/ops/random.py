@@ -51,7 +51,9 @@ StatefulUniformInt: resource:DT_RESOURCE algorithm:DT_INT64 shape:shape_dtype mi
 RngSkip: resource:DT_RESOURCE algorithm:DT_INT64 delta:DT_INT64 ->
 RngReadAndSkip: resource:DT_RESOURCE alg:DT_INT32 delta:DT_UINT64 -> value:DT_INT64
 """
-PHILOX, THREE_FRY, AUTO = 1, 2, 3
+PHILOX, THREE_FRY = ops.RandomAlgorithm.RNG_PHILOX, ops.RandomAlgorithm.RNG_THREE_FRY
+_DEFAULT = 1
+"""The number of Philox."""
 _MIXING_KEY = np.array([0x02461E293EC8F720], np.uint64)
 _PER_SKIP = 256
 """What a skip of 1 adds to a counter."""
@@ -62,9 +64,8 @@ class Source:
     grows with what is taken.
     """
 
-    def __init__(self, algorithm: int, key: XlaOp, counter: XlaOp) -> None:
-        names = ops.RandomAlgorithm
-        self.algorithm = names.RNG_THREE_FRY if algorithm == THREE_FRY else names.RNG_PHILOX
+    def __init__(self, algorithm: ops.RandomAlgorithm, key: XlaOp, counter: XlaOp) -> None:
+        self.algorithm = algorithm
         self.key, self.counter = key, counter
 
     def bits(self, dtype: DType, dims: Sequence[int]) -> XlaOp:
@@ -88,7 +89,7 @@ def seeded(call: Call, seed: XlaOp) -> Source:
 
 
 def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> Source:
-    chosen = _algorithm(call, algorithm)
+    chosen = algorithm_of(call, algorithm)
     size = _counter_size(chosen)
     if key.dims != (1,) or len(counter.dims) != 1 or counter.dims[0] < size:
         found = f"{list(key.dims)} and {list(counter.dims)}"
@@ -96,15 +97,16 @@ def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> Source:
     return Source(chosen, key, ops.SliceInDim(counter, 0, size, 1, 0))
 
 
-def _algorithm(call: Call, algorithm: XlaOp) -> int:
+def algorithm_of(call: Call, algorithm: XlaOp) -> ops.RandomAlgorithm:
+    """The generator that an operand names; 3 leaves the choice."""
     found = call.integer(algorithm, "the algorithm")
-    if found not in (PHILOX, THREE_FRY, AUTO):
+    if found not in (1, 2, 3):
         call.fail(f"the algorithm is {found}, wanted 1 (Philox), 2 (ThreeFry) or 3 (either)")
-    return found
+    return THREE_FRY if found == 2 else PHILOX
 
 
-def _counter_size(algorithm: int) -> int:
-    return 1 if algorithm == THREE_FRY else 2
+def _counter_size(algorithm: ops.RandomAlgorithm) -> int:
+    return 1 if algorithm is THREE_FRY else 2
 
 
 def dims_of(call: Call, shape: XlaOp) -> tuple[int, ...]:
@@ -242,7 +244,7 @@ def _draw_stateless(call: Call, source: Source, shape: XlaOp, limits: Sequence[X
     name = call.node.op.removeprefix("Stateless").removesuffix("V2")
     dims, dtype = dims_of(call, shape), call.dtype("dtype")
     constant = all(call.scope.known(part) is not None for part in (source.key, source.counter))
-    if constant and source.algorithm is ops.RandomAlgorithm.RNG_PHILOX and folded.is_folded(dtype, dims):
+    if constant and source.algorithm is PHILOX and folded.is_folded(dtype, dims):
         words = source.bits(U32, (folded.count_of_words(name, dtype, dims),))
         return folded.numbers(name, dtype, dims, call.constant(words, "the bits"))
     return _draw(call, source, shape, limits)
@@ -268,13 +270,13 @@ def _stateless_v2(
 
 @lowering("StatelessRandomGetAlg")
 def _default_algorithm(call: Call) -> np.ndarray:
-    return np.array(PHILOX, np.int32)
+    return np.array(_DEFAULT, np.int32)
 
 
 @lowering("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
 def _key_and_counter(call: Call, seed: XlaOp) -> list[XlaOp | np.ndarray]:
     source = seeded(call, seed)
-    found = [source.key, source.counter, np.array(PHILOX, np.int32)]
+    found = [source.key, source.counter, np.array(_DEFAULT, np.int32)]
     return found[: len(call.node.types or ())]
 
 
@@ -311,7 +313,7 @@ def _stochastic_cast(call: Call, value: XlaOp, key: XlaOp, counter: XlaOp, algor
 
 def _stored(call: Call, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, Source]:
     """The contents of a variable, and the generator that they are."""
-    chosen = _algorithm(call, algorithm)
+    chosen = algorithm_of(call, algorithm)
     value = call.scope.read(variable)
     size = _counter_size(chosen)
     if value.dtype is not S64 or len(value.dims) != 1 or value.dims[0] <= size:

@@ -1,3 +1,239 @@
-"""To be written."""
+"""Operations of HLO in graphs. What describes dimensions is a serialized message of XLA."""
 
-RECORDS = ""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder import records
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import BF16, F32
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape, TupleShape
+from axla.proto import decode
+from axla.tensorflow.ops.random import algorithm_of, dims_of
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+from axla.tensorflow.types import dtype_of
+from axla.tensorflow.values import parts
+
+RECORDS = """
+XlaDot: lhs:T rhs:T T=type dimension_numbers=string precision_config=string -> output:T
+XlaDotV2: lhs:LhsT rhs:RhsT LhsT=type RhsT=type dimension_numbers=string precision_config=string
+    preferred_element_type=type -> output:preferred_element_type
+XlaConv: lhs:T rhs:T window_strides:Tindices padding:Tindices lhs_dilation:Tindices rhs_dilation:Tindices
+    feature_group_count:Tindices T=type Tindices=type dimension_numbers=string precision_config=string ->
+    output:T
+XlaConvV2: lhs:LhsT rhs:RhsT window_strides:Tindices padding:Tindices lhs_dilation:Tindices
+    rhs_dilation:Tindices feature_group_count:Tindices LhsT=type RhsT=type Tindices=type
+    dimension_numbers=string precision_config=string preferred_element_type=type batch_group_count=int?1
+    -> output:preferred_element_type
+XlaGather: operand:T start_indices:Tindices slice_sizes:Tindices dimension_numbers=string
+    indices_are_sorted=bool T=type Tindices=type -> output:T
+XlaPad: input:T padding_value:T padding_low:Tindices padding_high:Tindices padding_interior:Tindices
+    T=type Tindices=type -> output:T
+XlaDynamicSlice: input:T start_indices:Tindices size_indices:Tindices T=type Tindices=type -> output:T
+XlaDynamicUpdateSlice: input:T update:T indices:Tindices T=type Tindices=type -> output:T
+XlaSort: input:T T=type -> output:T
+XlaKeyValueSort: keys:K values:V K=type V=type -> sorted_keys:K sorted_values:V
+XlaReducePrecision: operand:T T=type exponent_bits=int mantissa_bits=int -> output:T
+XlaRngBitGenerator: algorithm:DT_INT32 initial_state:DT_UINT64 shape:Tshape dtype=type?DT_UINT64
+    Tshape=type?DT_INT32 -> output_key:DT_UINT64 output:dtype
+XlaOptimizationBarrier: input:T T=list(type)>=0 -> output:T
+XlaSetBound: input:DT_INT32 bound:DT_INT32 -> output:DT_INT32
+XlaSetDynamicDimensionSize: input:T dim_index:DT_INT32 size:DT_INT32 T=type -> output:T
+XlaRemoveDynamicDimensionSize: input:T dim_index:DT_INT32 T=type -> output:T
+XlaDequantize: input:DT_UINT32 min_range=float max_range=float mode=string transpose_output=bool ->
+    output:DT_BFLOAT16
+XlaCustomCall: args:T target_name=string backend_config=string T=list(type)>=0 dtype=type shape=shape ->
+    output:dtype
+XlaCustomCallV2: operands:operand_dtypes call_target_name=string backend_config=string
+    has_side_effect=bool operand_dtypes=list(type)>=0 result_dtypes=list(type)>=0
+    result_shapes=list(shape)>=0 -> results:result_dtypes
+"""
+
+
+def message(call: Call, attribute: str, name: str) -> dict[str, Any]:
+    """The message of a type that an attribute of bytes is."""
+    return decode(call[attribute].encode("utf-8", "surrogateescape"), name)
+
+
+def _precision(call: Call) -> ops.PrecisionConfig:
+    names = message(call, "precision_config", "PrecisionConfig").get("operand_precision", ())
+    known = records.PrecisionConfig_Precision
+    for name in names:
+        if name not in known.__members__:
+            raise UnsupportedError(f"the precision {name}")
+    return records.PrecisionConfig([known[name] for name in names])
+
+
+@lowering("XlaDot", "XlaDotV2")
+def _dot(call: Call, left: XlaOp, right: XlaOp) -> XlaOp:
+    numbers = records.DotDimensionNumbers(**message(call, "dimension_numbers", "DotDimensionNumbers"))
+    return ops.DotGeneral(left, right, numbers, _precision(call), _result_type(call))
+
+
+def _result_type(call: Call) -> object:
+    return call.dtype("T" if "T" in call.attributes else "preferred_element_type")
+
+
+@lowering("XlaConv", "XlaConvV2")
+def _conv(
+    call: Call, left: XlaOp, right: XlaOp, strides: XlaOp, padding: XlaOp, holes: XlaOp, kernel_holes: XlaOp,
+    groups: XlaOp,
+) -> XlaOp:  # fmt: skip
+    found = message(call, "dimension_numbers", "ConvolutionDimensionNumbers")
+    names = records.ConvolutionDimensionNumbers.__dataclass_fields__
+    numbers = {name: found.get(name, [] if name.endswith("dimensions") else 0) for name in names}
+    return ops.ConvGeneralDilated(
+        left, right, call.integers(strides, "window_strides"), pairs(call, padding),
+        call.integers(holes, "lhs_dilation"), call.integers(kernel_holes, "rhs_dilation"),
+        records.ConvolutionDimensionNumbers(**numbers), call.integer(groups, "feature_group_count"),
+        call.attributes.get("batch_group_count", 1), _precision(call), _result_type(call),
+    )  # fmt: skip
+
+
+def pairs(call: Call, padding: XlaOp) -> list[tuple[int, int]]:
+    """The padding before and behind, for each dimension."""
+    found = call.constant(padding, "padding")
+    if found.ndim != 2 or found.shape[1] != 2:
+        call.fail(f"padding has shape {list(found.shape)}, wanted pairs of numbers")
+    return [(int(low), int(high)) for low, high in found]
+
+
+@lowering("XlaGather")
+def _gather(call: Call, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
+    numbers = records.GatherDimensionNumbers(**message(call, "dimension_numbers", "GatherDimensionNumbers"))
+    windows = call.integers(sizes, "slice_sizes")
+    return ops.Gather(value, starts, numbers, windows, call["indices_are_sorted"])
+
+
+@lowering("XlaPad")
+def _pad(call: Call, value: XlaOp, padding: XlaOp, low: XlaOp, high: XlaOp, interior: XlaOp) -> XlaOp:
+    edges = [
+        call.integers(operand, what)
+        for operand, what in ((low, "padding_low"), (high, "padding_high"), (interior, "padding_interior"))
+    ]
+    if {len(sizes) for sizes in edges} != {len(value.dims)}:
+        call.fail(f"there are {[len(sizes) for sizes in edges]} numbers for {len(value.dims)} dimensions")
+    return ops.Pad(value, padding, list(zip(*edges, strict=True)))
+
+
+@lowering("XlaDynamicSlice")
+def _dynamic_slice(call: Call, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
+    return ops.DynamicSlice(value, _starts(call, value, starts), call.integers(sizes, "size_indices"))
+
+
+def _starts(call: Call, value: XlaOp, starts: XlaOp) -> list[XlaOp]:
+    rank = len(value.dims)
+    if starts.dims != (rank,):
+        call.fail(f"start indices have shape {list(starts.dims)}, wanted [{rank}]")
+    return [ops.Reshape(ops.SliceInDim(starts, n, n + 1, 1, 0), []) for n in range(rank)]
+
+
+@lowering("XlaDynamicUpdateSlice")
+def _dynamic_update_slice(call: Call, value: XlaOp, update: XlaOp, starts: XlaOp) -> XlaOp:
+    return ops.DynamicUpdateSlice(value, update, _starts(call, value, starts))
+
+
+@lowering("XlaSort")
+def _sort(call: Call, value: XlaOp) -> XlaOp:
+    return ops.Sort(call.builder, [value])
+
+
+@lowering("XlaKeyValueSort")
+def _key_value_sort(call: Call, keys: XlaOp, values: XlaOp) -> list[XlaOp]:
+    return parts(ops.Sort(call.builder, [keys, values]))
+
+
+@lowering("XlaReducePrecision")
+def _reduce_precision(call: Call, value: XlaOp) -> XlaOp:
+    bits = call["exponent_bits"], call["mantissa_bits"]
+    return ops.ReducePrecision(value, exponent_bits=bits[0], mantissa_bits=bits[1])
+
+
+@lowering("XlaRngBitGenerator")
+def _bits(call: Call, algorithm: XlaOp, state: XlaOp, shape: XlaOp) -> list[XlaOp]:
+    wanted = Shape(call.dtype("dtype"), dims_of(call, shape))
+    return parts(ops.RngBitGenerator(algorithm_of(call, algorithm), state, wanted))
+
+
+@lowering("XlaOptimizationBarrier")
+def _barrier(call: Call, values: list[XlaOp]) -> list[XlaOp]:
+    return parts(ops.OptimizationBarrier(ops.Tuple(call.builder, values)))
+
+
+# Sizes that are known while the program runs.
+
+
+@lowering("XlaSetBound")
+def _set_bound(call: Call, value: XlaOp, bound: XlaOp) -> XlaOp:
+    """The value; that the compiler may rely on the bound changes no result."""
+    call.integer(bound, "the bound")
+    return value
+
+
+@lowering("XlaSetDynamicDimensionSize")
+def _set_size(call: Call, value: XlaOp, dimension: XlaOp, size: XlaOp) -> XlaOp:
+    place = call.axis(call.integer(dimension, "dim_index"), len(value.dims), "dim_index")
+    return ops.SetDimensionSize(value, size, place)
+
+
+@lowering("XlaRemoveDynamicDimensionSize")
+def _remove_size(call: Call, value: XlaOp, dimension: XlaOp) -> XlaOp:
+    place = call.axis(call.integer(dimension, "dim_index"), len(value.dims), "dim_index")
+    return ops.RemoveDynamicDimension(value, place)
+
+
+@lowering("XlaDequantize")
+def _dequantize(call: Call, value: XlaOp) -> XlaOp:
+    """Numbers of a range, of which four bytes of each element are the steps, the highest byte first."""
+    if call["mode"] != "MIN_COMBINED":
+        raise UnsupportedError(f"mode {call['mode']}")
+    if not value.dims:
+        call.fail("a scalar, wanted at least one dimension")
+    last = len(value.dims)
+    shifts = call.builder.constant(np.array([24, 16, 8, 0], np.uint32))
+    dims = (*value.dims, 4)
+    words = ops.BroadcastInDim(value, dims, range(last))
+    steps = ops.And(ops.ShiftRightLogical(words, ops.BroadcastInDim(shifts, dims, [last])), np.uint32(255))
+    low, high = np.float32(call["min_range"]), np.float32(call["max_range"])
+    found = ops.ConvertElementType(steps, F32) * ((high - low) / np.float32(255)) + low
+    whole = ops.Collapse(found, [last - 1, last])
+    if call["transpose_output"]:
+        whole = ops.Transpose(whole, range(last)[::-1])
+    return ops.ConvertElementType(whole, BF16)
+
+
+# Functions outside of the program.
+
+
+@lowering("XlaCustomCall")
+def _custom_call(call: Call, values: list[XlaOp]) -> XlaOp:
+    shape = Shape(call.dtype("dtype"), _known(call, call["shape"]))
+    return ops.CustomCall(call.builder, call["target_name"], values, shape, call["backend_config"])
+
+
+def _known(call: Call, dims: Sequence[int] | None) -> tuple[int, ...]:
+    if dims is None or -1 in dims:
+        call.fail(f"the shape of a result is not known: {dims}")
+    return tuple(dims)
+
+
+@lowering("XlaCustomCallV2")
+def _custom_call_v2(call: Call, values: list[XlaOp]) -> Sequence[XlaOp]:
+    dtypes, dims = call["result_dtypes"], call["result_shapes"]
+    if len(dtypes) != len(dims):
+        call.fail(f"there are {len(dtypes)} types and {len(dims)} shapes of results")
+    shapes = tuple(
+        Shape(dtype_of(dtype, "a result"), _known(call, sizes))
+        for dtype, sizes in zip(dtypes, dims, strict=True)
+    )
+    found = ops.CustomCall(
+        call.builder, call["call_target_name"], values, TupleShape(shapes), call["backend_config"],
+        call["has_side_effect"],
+    )  # fmt: skip
+    return parts(found)

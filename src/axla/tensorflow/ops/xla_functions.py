@@ -1,3 +1,139 @@
-"""To be written."""
+"""Operations of HLO that call functions of the graph, or whole programs."""
 
-RECORDS = ""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import axla.ops as ops
+from axla.api import contents, stablehlo
+from axla.builder import records
+from axla.builder.computation import XlaComputation
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import DType
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape
+from axla.stablehlo.modules import entry_of, import_source
+from axla.tensorflow.attributes import Called
+from axla.tensorflow.ops.xla import message, pairs
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+from axla.tensorflow.values import Value, leaves, parts
+
+RECORDS = """
+XlaReduce: input:T init_value:T T=type dimensions_to_reduce=list(int) reducer=func -> output:T
+XlaVariadicReduce: input:N*T init_value:N*T N=int>=1 T=type dimensions_to_reduce=list(int) reducer=func
+    -> output:N*T
+XlaVariadicReduceV2: inputs:T init_values:T T=list(type)>=1 dimensions_to_reduce=list(int) reducer=func
+    -> outputs:T
+XlaReduceWindow: input:T init_value:T window_dimensions:Tindices window_strides:Tindices
+    base_dilations:Tindices window_dilations:Tindices padding:Tindices T=type Tindices=type
+    computation=func -> output:T
+XlaSelectAndScatter: operand:T window_dimensions:Tindices window_strides:Tindices padding:Tindices
+    source:T init_value:T T=type Tindices=type select=func scatter=func -> output:T
+XlaScatter: operand:T scatter_indices:Tindices updates:T update_computation=func dimension_numbers=string
+    indices_are_sorted=bool T=type Tindices=type -> output:T
+XlaVariadicSort: inputs:T dimension:DT_INT32 T=list(type)>=1 comparator=func is_stable=bool -> outputs:T
+XlaCallModule: args:Tin version=int module=string Sout=list(shape)>=0 Tout=list(type)>=0
+    Tin=list(type)>=0 dim_args_spec=list(string)?[] platforms=list(string)?[] function_list=list(func)?[]
+    has_token_input_output=bool?false disabled_checks=list(string)?[] use_shardy_partitioner=bool?false
+    -> output:Tout
+SymbolicGradient: input:Tin Tin=list(type)>=1 Tout=list(type)>=1 f=func -> output:Tout
+"""
+
+
+def computation(call: Call, attribute: str, types: Sequence[DType]) -> XlaComputation:
+    """The function that an attribute names, of scalars of these types."""
+    graph = call.function(attribute)
+    region = call.scope.inner(graph.name)
+    parameters = [
+        ops.Parameter(region.builder, number, Shape(dtype), f"scalar{number}")
+        for number, dtype in enumerate(types)
+    ]
+    results = [leaf for value in region.call(graph, parameters) for leaf in leaves(value)]
+    if len(results) == 1:
+        return region.builder.build(results[0])
+    return region.builder.build(ops.Tuple(region.builder, results))
+
+
+@lowering("XlaReduce")
+def _reduce(call: Call, value: XlaOp, initial: XlaOp) -> XlaOp:
+    reducer = computation(call, "reducer", [value.dtype] * 2)
+    return ops.Reduce(value, initial, reducer, call["dimensions_to_reduce"])
+
+
+@lowering("XlaVariadicReduce", "XlaVariadicReduceV2")
+def _variadic_reduce(call: Call, values: list[XlaOp], initial: list[XlaOp]) -> Sequence[XlaOp]:
+    reducer = computation(call, "reducer", [value.dtype for value in (*values, *values)])
+    found = ops.Reduce(call.builder, values, initial, reducer, call["dimensions_to_reduce"])
+    return parts(found) if found.shape.is_tuple else [found]
+
+
+@lowering("XlaReduceWindow")
+def _reduce_window(
+    call: Call, value: XlaOp, initial: XlaOp, sizes: XlaOp, strides: XlaOp, holes: XlaOp,
+    window_holes: XlaOp, padding: XlaOp,
+) -> XlaOp:  # fmt: skip
+    return ops.ReduceWindowWithGeneralPadding(
+        value, initial, computation(call, "computation", [value.dtype] * 2),
+        call.integers(sizes, "window_dimensions"), call.integers(strides, "window_strides"),
+        call.integers(holes, "base_dilations"), call.integers(window_holes, "window_dilations"),
+        pairs(call, padding),
+    )  # fmt: skip
+
+
+@lowering("XlaSelectAndScatter")
+def _select_and_scatter(
+    call: Call, value: XlaOp, sizes: XlaOp, strides: XlaOp, padding: XlaOp, source: XlaOp, initial: XlaOp
+) -> XlaOp:
+    select, scatter = (computation(call, name, [value.dtype] * 2) for name in ("select", "scatter"))
+    window = call.integers(sizes, "window_dimensions"), call.integers(strides, "window_strides")
+    return ops.SelectAndScatterWithGeneralPadding(
+        value, select, *window, pairs(call, padding), source, initial, scatter
+    )
+
+
+@lowering("XlaScatter")
+def _scatter(call: Call, value: XlaOp, places: XlaOp, updates: XlaOp) -> XlaOp:
+    found = message(call, "dimension_numbers", "ScatterDimensionNumbers")
+    combine = computation(call, "update_computation", [value.dtype] * 2)
+    numbers = records.ScatterDimensionNumbers(**found)
+    return ops.Scatter(value, places, updates, combine, numbers, call["indices_are_sorted"])
+
+
+@lowering("XlaVariadicSort")
+def _variadic_sort(call: Call, values: list[XlaOp], dimension: XlaOp) -> Sequence[XlaOp]:
+    types = [value.dtype for value in values for _ in range(2)]
+    comparator = computation(call, "comparator", types)
+    place = call.axis(call.integer(dimension, "the dimension"), len(values[0].dims), "the dimension")
+    found = ops.Sort(call.builder, values, comparator, place, call["is_stable"])
+    return parts(found) if found.shape.is_tuple else [found]
+
+
+@lowering("SymbolicGradient")
+def _gradient(call: Call, values: list[Value]) -> list[Value]:
+    called = call["f"]
+    name = call.graph.library.gradients.get(called.name)
+    if name is None:
+        raise UnsupportedError(f"the library has no gradient for the function '{called.name}'")
+    graph = call.graph.library.function(Called(name, called.attributes), "its gradient")
+    return call.scope.call(graph, values)
+
+
+@lowering("XlaCallModule")
+def _call_module(call: Call, values: list[XlaOp]) -> Sequence[XlaOp]:
+    """Calls a program of StableHLO, made for the shapes of its arguments. One for several platforms is told
+    first which one of them it is on.
+    """
+    if call["function_list"] or call["has_token_input_output"]:
+        raise UnsupportedError("a program of StableHLO that calls functions of the graph, or takes tokens")
+    source = stablehlo(contents(call["module"].encode("utf-8", "surrogateescape")))
+    if source is None:
+        call.fail("attribute 'module' is no program of StableHLO")
+    platforms = [name.upper() for name in call["platforms"]]
+    if platforms and "CPU" not in platforms:
+        raise UnsupportedError(f"a program of StableHLO for {', '.join(platforms)}, wanted CPU")
+    known = [platforms.index("CPU")] if len(platforms) > 1 else None
+    shapes = [value.shape for value in values]
+    module = import_source(source, entry_of(source), arg_types=shapes, dim_args=known)
+    found = ops.Call(call.builder, XlaComputation(module), values)
+    return parts(found) if found.shape.is_tuple else [found]
