@@ -54,7 +54,7 @@ if _typing.TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-_PACKAGES = ("aot", "backends", "jax", "ops")
+_PACKAGES = ("aot", "backends", "jax", "ops", "tensorflow")
 _HOMES = {
     name: module
     for module, names in {

@@ -70,8 +70,8 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
         return proto.read(content)
     if _GRAPH_DEF.match(content[:4096] if isinstance(content, str) else content[:4096].decode("latin-1")):
         raise ParseError(
-            "parse: this is a TensorFlow GraphDef, wanted HLO: tf.function(f, jit_compile=True)."
-            "experimental_get_compiler_ir(*args)(stage='hlo_serialized') gives it"
+            "parse: this is a TensorFlow GraphDef, wanted HLO: axla.tensorflow.load(source, feeds=[...], "
+            "fetches=[...]) makes a function of it, whose module(...) is HLO"
         )
     if isinstance(content, bytes):
         try:

@@ -39,6 +39,7 @@ class Message:
     by_number: dict[int, Field] = field(default_factory=dict)
     arrays: tuple[str, ...] = ()
     by_tag: dict = field(default_factory=dict)  # filled by the wire reader
+    skips: bool = False  # fields of other names are left out when a text is read
 
 
 def _entries(file: str | Path) -> dict[str, str]:
@@ -59,8 +60,8 @@ def _enum(name: str, text: str) -> Enum:
     return Enum(name, numbers, {number: word for word, number in numbers.items()})
 
 
-def _tables(entries: dict[str, str], enums: dict[str, Enum]) -> dict[str, Message]:
-    tables = {name: Message(name) for name in entries}
+def _tables(entries: dict[str, str], enums: dict[str, Enum], skips: bool) -> dict[str, Message]:
+    tables = {name: Message(name, skips=skips) for name in entries}
     for name, text in entries.items():
         table = tables[name]
         for line in text.split(","):
@@ -77,11 +78,14 @@ def _tables(entries: dict[str, str], enums: dict[str, Enum]) -> dict[str, Messag
     return tables
 
 
-def read(file: str | Path) -> tuple[dict[str, Message], dict[str, Enum]]:
-    """The messages and enumerations of a file: a path, or the name of one beside this one."""
+def read(file: str | Path, skips: bool = False) -> tuple[dict[str, Message], dict[str, Enum]]:
+    """The messages and enumerations of a file: a path, or the name of one beside this one. `skips` is that of
+    the messages.
+    """
     entries = _entries(file)
     enums = {name: _enum(name, text) for name, text in entries.items() if "=" in text}
-    return _tables({name: text for name, text in entries.items() if name not in enums}, enums), enums
+    messages = {name: text for name, text in entries.items() if name not in enums}
+    return _tables(messages, enums, skips), enums
 
 
 TABLES, ENUMS = read("messages.txt")

@@ -77,6 +77,7 @@ _STRING = pattern(_BLANK + r"""("(?:[^"\\\n]|\\[\s\S])*+"|'(?:[^'\\\n]|\\[\s\S])
 _MARK = pattern(_BLANK + r"([:{}<>\[\],;])")
 _ESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|[\s\S])")
 _CLOSING = {"{": "}", "<": ">"}
+_ANY = Message("a message", skips=True)
 
 
 def from_text(text: str, name: str | Message) -> dict[str, Any]:
@@ -110,9 +111,12 @@ class _Reader(Cursor):
                 self.unknown(message, int(found[1][:20]), found.start(1))
                 continue
             field = table.fields.get(found[1])
-            if field is None:
+            if field is not None:
+                self.field(message, field, found.start(1))
+            elif table.skips:
+                self.leave_out()
+            else:
                 self.fail(f"{table.name} has no field '{found[1][:60]}'", found.start(1))
-            self.field(message, field, found.start(1))
             self.mark(",", ";")
         for name in table.arrays:
             if name in message:
@@ -155,6 +159,22 @@ class _Reader(Cursor):
             return _scalar(found[1], field)
         except (ValueError, KeyError, OverflowError):
             self.fail(f"{found[1][:40]!r} is no value of {field.name}", found.start(1))
+
+    def leave_out(self) -> None:
+        """Leaves out what stands behind the name of a field: a value, a message, or several in brackets."""
+        self.mark(":")
+        brackets = bool(self.mark("["))
+        while not (brackets and self.mark("]")):
+            if opening := self.mark("{", "<"):
+                with self.inside("messages"):
+                    self.message(_ANY, _CLOSING[opening])
+            elif (found := _VALUE.match(self.text, self.pos)) is not None:
+                self.pos = found.end()
+            else:
+                self.string("the value of a field")
+            if not brackets:
+                break
+            self.mark(",")
 
     def string(self, what: str) -> bytes:
         parts = []

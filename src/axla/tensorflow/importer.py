@@ -14,8 +14,8 @@ from axla.core.shape import Shape
 from axla.ir.graph import Module
 from axla.tensorflow.graph import Graph, Output, checked
 from axla.tensorflow.scope import Import, Scope
-from axla.tensorflow.types import dtype_of
-from axla.tensorflow.values import Variable
+from axla.tensorflow.types import Proto, dtype_of
+from axla.tensorflow.values import Reference, Value, Variable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ def import_graph(
     builder = XlaBuilder(name)
     importer = Import(initial=variables or {}, checkpoint=checkpoint or {})
     scope = Scope(importer, builder)
-    given: dict[Output, XlaOp] = {}
+    given: dict[Output, Value] = {}
     for number, (output, shape) in enumerate(feeds):
         _check_feed(graph, output, shape)
         if output in given:
@@ -64,8 +64,9 @@ def import_graph(
         given[output] = ops.Parameter(builder, number, shape, output.node)
     scope.first = len(given)
     for output, value in (constants or {}).items():
-        given[output] = scope.constant(value)
+        given[output] = scope.constant(value) if value.dtype != object else value
     results = scope.run(graph, fetches, given, targets)
+    results = [scope.read(value) if isinstance(value, Reference) else value for value in results]
     for output, value in zip(fetches, results, strict=True):
         if not isinstance(value, XlaOp):
             raise VerifyError(f"the fetch '{output}' is no array")
@@ -75,6 +76,27 @@ def import_graph(
     outputs = [*results, *(scope.state[variable] for variable in written)]
     module = builder.build(ops.Tuple(builder, outputs)).module
     return Imported(module, tuple(v.name for v in scope.parameters), tuple(v.name for v in written))
+
+
+def restored(graph: Graph, saver: Proto, checkpoint: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The values of variables by name behind the operation by which a SaverDef restores them, by default the
+    one that savers of TensorFlow 1 make.
+    """
+    if not checkpoint:
+        return {}
+    operation = saver.get("restore_op_name") or "save/restore_all"
+    file = output_named(saver.get("filename_tensor_name") or "save/Const:0", graph)
+    if operation not in graph.nodes:
+        raise VerifyError(f"the graph has no node '{operation}', which restores its variables")
+    builder = XlaBuilder("restore")
+    scope = Scope(Import(checkpoint=checkpoint), builder)
+    scope.run(graph, [], {file: np.array(b"", object)}, [operation])
+    found = {}
+    for variable, value in scope.state.items():
+        known = scope.known(value) if isinstance(variable, Variable) else None
+        if known is not None:
+            found[variable.name] = known
+    return found
 
 
 def _check_feed(graph: Graph, output: Output, shape: Shape) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from axla.proto import schema, text_format, wire
 from axla.tensorflow.types import NAMES
 
-TABLES, ENUMS = schema.read(Path(__file__).with_name("protos.txt"))
+TABLES, ENUMS = schema.read(Path(__file__).with_name("protos.txt"), skips=True)
 NAMES.update(ENUMS["DataType"].names)
 
 

@@ -26,7 +26,7 @@ from axla.tensorflow.types import Proto
 FAMILIES = (
     "neural", "convolutions", "pooling", "normalization", "images", "boxes",
     "control", "math", "special", "reductions", "quantized", "arrays", "lists", "linear", "einsum",
-    "random", "samples", "training", "xla", "xla_functions", "collectives",
+    "random", "samples", "references", "restoring", "training", "xla", "xla_functions", "collectives",
 )  # fmt: skip
 """The modules of `ops` that have tables."""
 

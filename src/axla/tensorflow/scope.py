@@ -19,9 +19,9 @@ from axla.ir.graph import Instruction
 from axla.tensorflow.attributes import Called, called_by
 from axla.tensorflow.frames import functional
 from axla.tensorflow.graph import Graph, Node, Output
-from axla.tensorflow.records import lowerings
+from axla.tensorflow.records import lowerings, types_of
 from axla.tensorflow.types import DTYPES, dtype_of
-from axla.tensorflow.values import Resource, Value, Variable
+from axla.tensorflow.values import Reference, Resource, Value, Variable
 
 DEEPEST = 60
 """Calls of functions within each other."""
@@ -112,6 +112,7 @@ class Scope:
         if function is None and node.record.counterpart is None:
             raise UnsupportedError(node.record.why_not or "it has no counterpart in HLO")
         call = Call(self, node, graph)
+        operands = self._dereferenced(node, operands)
         try:
             found = (
                 call.counterpart(operands) if function is None else function(call, *call.grouped(operands))
@@ -119,6 +120,15 @@ class Scope:
         except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
             raise VerifyError(f"malformed: {error!r}") from error
         return call.outputs(found)
+
+    def _dereferenced(self, node: Node, operands: list[Value]) -> list[Value]:
+        """Operands with the values of variables where a node takes no reference."""
+        if node.record is None or not any(isinstance(value, Reference) for value in operands):
+            return operands
+        wanted = types_of(node.record.operands, node.attributes, str(node))
+        refs = [ref for _, types, ref in wanted for _ in types]
+        pairs = zip(operands, refs, strict=True)
+        return [self.read(v) if isinstance(v, Reference) and not ref else v for v, ref in pairs]
 
     # Constants and resources.
 

@@ -47,6 +47,10 @@ class Variable(Resource):
     shape: tuple[int, ...] | None = None
 
 
+class Reference(Variable):
+    """A variable whose node gives a reference: it is read where a value is wanted."""
+
+
 Value = Any
 """XlaOp, np.ndarray of bytes, Composite, Resource."""
 

@@ -1,0 +1,291 @@
+"""Checkpoints: the values of tensors by name, read from files when they are asked for.
+
+A bundle (version 2) is an index, a table of strings with an entry for each tensor, and files with their bytes
+(`P.index`, `P.data-00000-of-00001` ...). Version 1 is tables that hold the values themselves (`P`, or
+`P-00000-of-00001` ...). A tensor that was saved in parts is put together.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from axla.core.errors import InvalidArgument, ParseError, UnsupportedError
+from axla.proto.wire import UNKNOWN, unknown_fields
+from axla.tensorflow import tables
+from axla.tensorflow.checksums import masked_crc32c
+from axla.tensorflow.messages import decode
+from axla.tensorflow.types import Proto, dims_of, dtype_of, tensor_of
+
+_MOST_SHARDS = 99_999
+_MOST_REPEATED = 1 << 20
+_BIG_ENDIAN = 1
+_CHECKSUM = 6
+"""The number of the field of an entry that has the checksum, which is of fixed width."""
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A file below a folder; InvalidArgument for one that links or `..` put elsewhere."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise InvalidArgument(f"{path} is not in its folder {folder}: it is not read")
+    return path
+
+
+def checkpoint_at(prefix: Path, folder: Path | None = None) -> Mapping[str, np.ndarray]:
+    """The tensors of the checkpoint whose files begin with a path; these must be in `folder`, by default the
+    one that the path says. InvalidArgument where there are none.
+    """
+    folder = prefix.parent if folder is None else folder
+    relative = str(prefix.relative_to(folder))
+    if inside(folder, relative + ".index").is_file():
+        return Bundle(folder, relative)
+    shards = re.compile(re.escape(prefix.name) + r"-\d{5}-of-\d{5}$")
+    names = [path.name for path in prefix.parent.glob("*") if shards.match(path.name)]
+    if prefix.is_file():
+        names = [prefix.name]
+    if not names:
+        raise InvalidArgument(f"there is no checkpoint {prefix}: neither {prefix.name}.index nor its files")
+    paths = [inside(folder, str((prefix.parent / name).relative_to(folder))) for name in sorted(names)]
+    return Tables(paths)
+
+
+def _mapped(path: Path) -> memoryview:
+    """The bytes of a file, read when they are used."""
+    try:
+        with path.open("rb") as file:
+            if not path.stat().st_size:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise InvalidArgument(f"{path}: {error.strerror or error}") from None
+
+
+class Bundle(Mapping[str, np.ndarray]):
+    """A checkpoint of version 2."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self.folder, self.prefix = folder, prefix
+        self.what = f"{folder / prefix}.index"
+        index = _mapped(inside(folder, prefix + ".index"))
+        found = dict(tables.entries(index, self.what))
+        header = decode(found.pop(b"", b""), "BundleHeaderProto")
+        self.swaps = header.get("endianness", 0) == _BIG_ENDIAN
+        self.shards = header.get("num_shards", 0)
+        if not 0 < self.shards <= _MOST_SHARDS:
+            raise ParseError(f"{self.what}: a checkpoint of {self.shards} files")
+        self._files: dict[int, memoryview] = {}
+        self._entries = found
+        self._names = [key.decode("utf-8", "surrogateescape") for key in found if key[0]]
+        """(Keys of parts begin with a zero.)"""
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._tensor(name.encode("utf-8", "surrogateescape"), f"{self.what}: tensor '{name}'")
+
+    def _tensor(self, key: bytes, what: str) -> np.ndarray:
+        entry = decode(self._entries[key], "BundleEntryProto")
+        dims = _dims(entry.get("shape", {}), what)
+        if "slices" in entry:
+            return self._joined(key, entry, dims, what)
+        data = self._data(entry, what)
+        type_ = entry.get("dtype", "DT_INVALID")
+        if type_ == "DT_STRING":
+            return _strings(data, dims, _checksum(entry), what)
+        dtype = dtype_of(type_, what)
+        if len(data) != prod(dims) * dtype.itemsize:
+            raise ParseError(f"{what}: {len(data)} bytes for {list(dims)} elements of {type_}")
+        if masked_crc32c(data) != _checksum(entry):
+            raise ParseError(f"{what}: the checksum of its values does not fit")
+        values = np.frombuffer(data, np.uint8)
+        if self.swaps:
+            width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+            values = values.view(f"u{width}").byteswap().view(np.uint8)
+            values.flags.writeable = False
+        return values.view(dtype.numpy).reshape(dims)
+
+    def _data(self, entry: Proto, what: str) -> memoryview:
+        shard, begin, size = (entry.get(field, 0) for field in ("shard_id", "offset", "size"))
+        if not 0 <= shard < self.shards or min(begin, size) < 0:
+            raise ParseError(f"{what}: it is in file {shard} of {self.shards}, at byte {begin}")
+        if shard not in self._files:
+            name = f"{self.prefix}.data-{shard:05d}-of-{self.shards:05d}"
+            self._files[shard] = _mapped(inside(self.folder, name))
+        file = self._files[shard]
+        if begin + size > len(file):
+            raise ParseError(f"{what}: it ends at byte {begin + size}, its file has {len(file)}")
+        return file[begin : begin + size]
+
+    def _joined(self, key: bytes, entry: Proto, dims: tuple[int, ...], what: str) -> np.ndarray:
+        """The whole of a tensor whose parts have keys of their own."""
+        parts = []
+        for extents in entry["slices"]:
+            box = _box(extents, dims, what)
+            part = _slice_key(key, extents)
+            if part not in self._entries or "slices" in decode(self._entries[part], "BundleEntryProto"):
+                raise ParseError(f"{what}: its part {_shown(box)} is not there")
+            values = self._tensor(part, what)
+            if values.shape != tuple(along.stop - along.start for along in box):
+                raise ParseError(f"{what}: its part {_shown(box)} has shape {list(values.shape)}")
+            parts.append((box, values))
+        return _whole(parts, dims, what)
+
+
+def _dims(shape: Proto, what: str) -> tuple[int, ...]:
+    dims = dims_of(shape, what)
+    if dims is None or -1 in dims:
+        raise ParseError(f"{what}: its shape is not fully known")
+    return dims
+
+
+def _checksum(entry: Proto) -> int:
+    fields = unknown_fields(bytes(entry.get(UNKNOWN, b"")))
+    found = [value for number, _, value in fields if number == _CHECKSUM and isinstance(value, bytes)]
+    return int.from_bytes(found[-1], "little") if found else 0
+
+
+def _strings(data: memoryview, dims: tuple[int, ...], checksum: int, what: str) -> np.ndarray:
+    """Strings: their lengths, a checksum of these, their bytes."""
+    count, raw, at = prod(dims), bytes(data), 0
+    if count > len(raw):
+        raise ParseError(f"{what}: {len(raw)} bytes for {count} strings")
+    sizes = []
+    for _ in range(count):
+        size, at = tables.number(raw, at, what)
+        sizes.append(size)
+    if at + 4 + sum(sizes) != len(raw):
+        raise ParseError(f"{what}: {len(raw)} bytes for strings of {sum(sizes)}")
+    plain = b"".join(size.to_bytes(4 if size < 1 << 32 else 8, "little") for size in sizes)
+    if masked_crc32c(plain + raw[at:]) != checksum:
+        raise ParseError(f"{what}: the checksum of its strings does not fit")
+    at += 4
+    found = np.empty(count, object)
+    for place, size in enumerate(sizes):
+        found[place] = raw[at : at + size]
+        at += size
+    return found.reshape(dims)
+
+
+# Parts of tensors.
+
+Box = tuple[slice, ...]
+
+
+def _box(extents: Proto, dims: tuple[int, ...], what: str) -> Box:
+    """The part of a tensor that a message says; an extent without a length is the whole dimension."""
+    listed = extents.get("extent", [])
+    if len(listed) != len(dims):
+        raise ParseError(f"{what}: a part of {len(listed)} dimensions, the tensor has {len(dims)}")
+    box = []
+    for extent, size in zip(listed, dims, strict=True):
+        begin = extent.get("start", 0)
+        length = extent.get("length", size)
+        if not 0 <= begin <= begin + length <= size:
+            raise ParseError(f"{what}: a part from {begin} to {begin + length} of {size} elements")
+        box.append(slice(begin, begin + length))
+    return tuple(box)
+
+
+def _shown(box: Box) -> str:
+    return ":".join(f"{part.start},{part.stop - part.start}" for part in box)
+
+
+def _whole(parts: list[tuple[Box, np.ndarray]], dims: tuple[int, ...], what: str) -> np.ndarray:
+    """A tensor of its parts, which have all its elements."""
+    if not parts or sum(part.size for _, part in parts) != prod(dims):
+        count = sum(part.size for _, part in parts)
+        raise ParseError(f"{what}: its parts have {count} elements, it has {prod(dims)}")
+    if len(parts) == 1:
+        return parts[0][1]
+    if any(not any(part.strides) and part.size > _MOST_REPEATED for _, part in parts):
+        raise UnsupportedError(f"{what}: a part has one value for all of its elements")
+    if len({part.dtype for _, part in parts}) > 1:
+        raise ParseError(f"{what}: its parts are of several types")
+    found = np.zeros(dims, parts[0][1].dtype)
+    for box, part in parts:
+        found[box] = part
+    found.flags.writeable = False
+    return found
+
+
+_ESCAPES = {0: b"\0\xff", 255: b"\xff\0"}
+_ALL = b"\x7f"  # -1 as a length: the whole dimension
+
+
+def _slice_key(name: bytes, extents: Proto) -> bytes:
+    """The key of a part: a zero, the name, the number of dimensions, and begin and length of each, encoded so
+    that they sort.
+    """
+    listed = extents.get("extent", [])
+    escaped = b"".join(_ESCAPES.get(byte, bytes([byte])) for byte in name)
+    key = b"\0" + escaped + b"\0\1" + _unsigned(len(listed))
+    for extent in listed:
+        key += _signed(extent.get("start", 0))
+        key += _signed(extent["length"]) if "length" in extent else _ALL
+    return key
+
+
+def _unsigned(value: int) -> bytes:
+    """How many bytes a number takes, then these."""
+    width = (value.bit_length() + 7) // 8
+    return bytes([width]) + value.to_bytes(width, "big")
+
+
+def _signed(value: int) -> bytes:
+    """A number, not negative, in as many bytes as its first bits are ones."""
+    width = value.bit_length() // 7 + 1
+    ones = (1 << width) - 1
+    return (value | ones << 7 * width).to_bytes(width, "big")
+
+
+# Version 1.
+
+
+class Tables(Mapping[str, np.ndarray]):
+    """A checkpoint of version 1."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._about: dict[str, tuple[tuple[int, ...], str]] = {}
+        self._parts: dict[str, list[Proto]] = {}
+        for path in paths:
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        for key, value in tables.entries(_mapped(path), str(path)):
+            message = decode(value, "SavedTensorSlices")
+            if key:
+                part = message.get("data", {})
+                self._parts.setdefault(part.get("name", ""), []).append(part)
+                continue
+            for about in message.get("meta", {}).get("tensor", ()):
+                name = about.get("name", "")
+                dims = _dims(about.get("shape", {}), f"{path}: tensor '{name}'")
+                self._about[name] = dims, about.get("type", "DT_INVALID")
+
+    def __len__(self) -> int:
+        return len(self._about)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._about)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        dims, type_ = self._about[name]
+        what, parts = f"tensor '{name}' of the checkpoint", []
+        for part in self._parts.get(name, ()):
+            box = _box(part.get("slice", {}), dims, what)
+            sizes = [{"size": along.stop - along.start} for along in box]
+            said = {"dtype": type_, "tensor_shape": {"dim": sizes}}
+            parts.append((box, tensor_of({**part.get("data", {}), **said}, what)))
+        if parts and sum(part.size for _, part in parts) > prod(dims):
+            raise UnsupportedError(f"{what}: its parts overlap")
+        return _whole(parts, dims, what)

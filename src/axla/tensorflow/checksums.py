@@ -1,0 +1,74 @@
+"""CRC-32C, the checksum of TensorFlow's checkpoints, of many rows of bytes at once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+_POLYNOMIAL = 0x82F63B78
+_PIECE = 1 << 22
+
+
+def masked_crc32c(data: bytes | memoryview | np.ndarray) -> int:
+    """The checksum as files hold it: turned by 15 bits, plus a constant."""
+    value = crc32c(data)
+    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFF_FFFF
+
+
+def crc32c(data: bytes | memoryview | np.ndarray) -> int:
+    """The checksum with Castagnoli's polynomial."""
+    raw = np.frombuffer(data, np.uint8)
+    state = np.array([0xFFFF_FFFF], np.uint32)
+    for begin in range(0, raw.size, _PIECE):
+        piece = raw[begin : begin + _PIECE]
+        for power in range(piece.size.bit_length()):
+            if piece.size >> power & 1:
+                state = _moved(state, power)
+        state = state ^ _state_behind(piece)
+    return int(~state[0])
+
+
+def _state_behind(data: np.ndarray) -> np.ndarray:
+    """The state behind bytes when it was zero before: of rows of bytes one by one, then of pairs of rows."""
+    power = max(1, data.size.bit_length() // 2)
+    rows = 1 << max(0, (data.size - 1 >> power).bit_length())
+    padded = np.zeros(rows << power, np.uint8)  # zeros in front leave a state of zero as it is
+    padded[padded.size - data.size :] = data
+    state, words = np.zeros(rows, np.uint32), _words()
+    for column in np.ascontiguousarray(padded.view("<u2").reshape(rows, -1).T):
+        state = words[(state ^ column) & 0xFFFF] ^ (state >> 16)
+    while state.size > 1:
+        state = _moved(state[::2], power) ^ state[1::2]
+        power += 1
+    return state
+
+
+@cache
+def _words() -> np.ndarray:
+    """What each pair of bytes makes of a state of zero."""
+    values = np.arange(1 << 16, dtype=np.uint32)
+    for _ in range(16):
+        values = np.where(values & 1, values >> 1 ^ _POLYNOMIAL, values >> 1).astype(np.uint32)
+    return values
+
+
+def _moved(states: np.ndarray, power: int) -> np.ndarray:
+    """States behind 2**power zeros."""
+    table = _moves(power)
+    found = table[0][states & 255]
+    for byte in range(1, 4):
+        found = found ^ table[byte][states >> 8 * byte & 255]
+    return found
+
+
+@cache
+def _moves(power: int) -> np.ndarray:
+    """For each byte of a state, and each value of it, what 2**power zeros make of it."""
+    if power:
+        return np.stack([_moved(row, power - 1) for row in _moves(power - 1)])
+    values = np.arange(256, dtype=np.uint32)
+    states = np.stack([values << 8 * byte for byte in range(4)])
+    for _ in range(8):
+        states = np.where(states & 1, states >> 1 ^ _POLYNOMIAL, states >> 1).astype(np.uint32)
+    return states

@@ -1,0 +1,367 @@
+"""Graphs as functions of Python: `load`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from axla import api
+from axla.core.dtypes import DType, from_numpy
+from axla.core.errors import AxlaError, InvalidArgument, choices, did_you_mean
+from axla.core.shape import Shape
+from axla.ir.graph import Module
+from axla.tensorflow.graph import Graph, Output, graph_of
+from axla.tensorflow.importer import Imported, import_graph, output_named, restored
+from axla.tensorflow.reading import Saved, Source, read
+from axla.tensorflow.types import DTYPES, Proto, dims_of, dtype_of, without_ref
+
+DEFAULT = "serving_default"
+"""The signature that a model has for whoever names none."""
+_INITIALIZER = "__saved_model_init_op"
+_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What a function takes: `dtype` and `dims` are None where they are not known; so is a size of -1."""
+
+    name: str
+    output: Output
+    dtype: DType | None
+    dims: tuple[int, ...] | None
+
+    def __str__(self) -> str:
+        sizes = "?" if self.dims is None else ",".join("?" if n < 0 else str(n) for n in self.dims)
+        return f"{self.name}: {self.dtype or '?'}[{sizes}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A graph with what goes in and comes out. `results` have names by a signature, otherwise `named` is
+    false; `values` are those that its variables begin with, `declared` their types and shapes.
+    """
+
+    name: str
+    graph: Graph
+    arguments: tuple[Argument, ...]
+    results: dict[str, Output]
+    named: bool
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    declared: dict[str, Argument] = field(default_factory=dict)
+
+    def imported(
+        self, shapes: Sequence[Shape], variables: Mapping[str, Shape | np.ndarray] | None = None
+    ) -> Imported:
+        """The program for arguments of these shapes. `variables` are those that have a value at the
+        beginning, by default all that the checkpoint has, as constants.
+        """
+        feeds = [(argument.output, shape) for argument, shape in zip(self.arguments, shapes, strict=True)]
+        held = self.values if variables is None else variables
+        return import_graph(self.graph, feeds, list(self.results.values()), variables=held, name=self.name)
+
+
+def entry(
+    source: Source, *, signature: str | None = None, feeds: Sequence[str] | None = None,
+    fetches: Sequence[str] | None = None, tags: Sequence[str] | None = None,
+) -> Entry:  # fmt: skip
+    """A signature of a model, or feeds and fetches of a graph, as `load` takes them."""
+    saved = read(source, tags)
+    graph = graph_of(saved.graph, saved.name)
+    values = restored(graph, saved.saver, saved.checkpoint)
+    declared = _declared(saved.graph)
+    if feeds is not None or fetches is not None:
+        if signature is not None:
+            raise InvalidArgument("load: wanted a signature, or feeds and fetches, found both")
+        return _by_tensors(saved, graph, feeds, fetches, values, declared)
+    if not saved.signatures:
+        raise InvalidArgument(
+            f"load: a graph without signatures: feeds and fetches are wanted; {_ends(graph)}"
+        )
+    name = _signature(saved.signatures, signature)
+    arguments, results = _interface(saved.signatures[name], graph, name)
+    return Entry(saved.name, graph, arguments, results, True, values, declared)
+
+
+def _signature(signatures: Mapping[str, Proto], wanted: str | None) -> str:
+    names = [name for name in signatures if name != _INITIALIZER]
+    if wanted is not None:
+        if wanted not in signatures:
+            found = choices(names, wanted)
+            raise InvalidArgument(f"load: the model has no signature {wanted!r}; {found}")
+        return wanted
+    if DEFAULT in names or len(names) == 1:
+        return DEFAULT if DEFAULT in names else names[0]
+    raise InvalidArgument(f"load: which signature is wanted, or which feeds and fetches? {choices(names)}")
+
+
+def _interface(signature: Proto, graph: Graph, name: str) -> tuple[tuple[Argument, ...], dict[str, Output]]:
+    """The arguments and results of a signature."""
+    arguments = []
+    for each in sorted(signature.get("inputs", ()), key=_key):
+        info = each.get("value", {})
+        output = _tensor(info, graph, f"signature '{name}': argument '{_key(each)}'")
+        dims = dims_of(info.get("tensor_shape", {}), f"argument '{_key(each)}'")
+        type_ = without_ref(info.get("dtype", "DT_INVALID"))
+        arguments.append(Argument(_key(each), output, dtype_of(type_, f"argument '{_key(each)}'"), dims))
+    results = {
+        _key(each): _tensor(each.get("value", {}), graph, f"signature '{name}': result '{_key(each)}'")
+        for each in sorted(signature.get("outputs", ()), key=_key)
+    }
+    return tuple(arguments), results
+
+
+def _key(entry: Proto) -> str:
+    return entry.get("key", "")
+
+
+def _tensor(info: Proto, graph: Graph, what: str) -> Output:
+    if not info.get("name"):
+        raise InvalidArgument(f"{what} is no single tensor")
+    try:
+        return output_named(info["name"], graph)
+    except AxlaError as error:
+        raise type(error)(f"{what}: {error.message}") from None
+
+
+def _by_tensors(
+    saved: Saved, graph: Graph, feeds: Sequence[str] | None, fetches: Sequence[str] | None,
+    values: dict[str, np.ndarray], declared: dict[str, Argument],
+) -> Entry:  # fmt: skip
+    for what, names in (("feeds", feeds), ("fetches", fetches)):
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names or ()):
+            raise InvalidArgument(f"load: {what} are a list of names of tensors, found {names!r}")
+    if not fetches:
+        raise InvalidArgument(f"load: fetches are wanted; {_ends(graph)}")
+    arguments = tuple(_fed(name, graph) for name in feeds or ())
+    results = {name: output_named(name, graph) for name in fetches}
+    return Entry(saved.name, graph, arguments, results, False, values, declared)
+
+
+def _fed(name: str, graph: Graph) -> Argument:
+    output = output_named(name, graph)
+    node = graph.nodes[output.node]
+    dtype = None if node.types is None else dtype_of(node.types[output.index], f"the feed '{name}'")
+    return Argument(name, output, dtype, node.attributes.get("shape") if node.op == "Placeholder" else None)
+
+
+def _ends(graph: Graph) -> str:
+    """The placeholders of a graph, and the nodes whose results nobody uses."""
+    used = {source.node for node in graph.nodes.values() for source in node.inputs}
+    first = [node.name for node in graph.nodes.values() if node.op == "Placeholder"]
+    last = [node.name for node in graph.nodes.values() if node.name not in used and node.types]
+    return f"placeholders: {', '.join(first[:9]) or 'none'}; nodes that no one uses: {', '.join(last[-9:])}"
+
+
+def _declared(graph: Proto) -> dict[str, Argument]:
+    """The variables that nodes name, in the graph and in its functions."""
+    bodies = [graph.get("node", ())]
+    bodies += [function.get("node_def", ()) for function in graph.get("library", {}).get("function", ())]
+    found = {}
+    for node in (node for nodes in bodies for node in nodes if node.get("op") in _VARIABLES):
+        given = {_key(each): each.get("value", {}) for each in node.get("attr", ())}
+        shared = given.get("shared_name", {}).get("s", b"").decode("utf-8", "surrogateescape")
+        name = shared or node.get("name", "")
+        dtype = DTYPES.get(without_ref(given.get("dtype", {}).get("type", "DT_INVALID")))
+        dims = dims_of(given.get("shape", {}).get("shape", {"unknown_rank": True}), f"variable '{name}'")
+        found[name] = Argument(name, Output(node.get("name", ""), 0), dtype, dims)
+    return found
+
+
+class Variables(MutableMapping[str, np.ndarray]):
+    """The values of a function's variables by name. It has those that have a value; what is set must be of
+    the variable's type and shape, else InvalidArgument.
+    """
+
+    def __init__(self, values: Mapping[str, np.ndarray], declared: Mapping[str, Argument]) -> None:
+        self._declared = declared
+        self.held: dict[str, Any] = dict(values)
+        """Arrays of NumPy, or those that a run gave."""
+        self.shapes = {name: _shape(value) for name, value in values.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.held:
+            self._check(name)
+            raise InvalidArgument(
+                f"variable '{name}' has no value: f.variables['{name}'] = value gives it one"
+            )
+        return np.asarray(self.held[name])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._check(name)
+        array = _converted(self._declared[name], value, "variable")
+        self.put(name, np.array(array) if isinstance(array, np.ndarray) else array)
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self.held:
+            self._check(name)
+            raise InvalidArgument(f"variable '{name}' has no value")
+        del self.held[name], self.shapes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.held
+
+    def put(self, name: str, value: Any) -> None:
+        """Sets a value that is known to be right."""
+        self.held[name], self.shapes[name] = value, _shape(value)
+
+    def _check(self, name: str) -> None:
+        if name not in self._declared:
+            raise InvalidArgument(f"there is no variable {name!r}; {choices(self._declared, name)}")
+
+
+def _shape(value: Any) -> Shape:
+    return Shape(from_numpy(value.dtype), value.shape)
+
+
+def _converted(argument: Argument, value: Any, what: str) -> Any:
+    """A value as an array of an argument's type; InvalidArgument where it does not fit."""
+    what = f"{what} '{argument.name}'"
+    if not (hasattr(value, "dtype") and hasattr(value, "shape")):
+        try:
+            value = np.asarray(value, None if argument.dtype is None else argument.dtype.numpy)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgument(f"{what}: {error}") from None
+    elif not isinstance(value, np.ndarray) and not hasattr(value, "unsafe_buffer_pointer"):
+        value = np.asarray(value)
+    _check(argument, _known_shape(value, what), what)
+    return value
+
+
+def _known_shape(value: Any, what: str) -> Shape:
+    try:
+        return _shape(value)
+    except (AxlaError, KeyError, TypeError, ValueError):
+        raise InvalidArgument(f"{what}: found an array of {value.dtype}, of which there is no type") from None
+
+
+def _check(argument: Argument, shape: Shape, what: str) -> None:
+    if argument.dtype is not None and shape.dtype is not argument.dtype:
+        hint = f": value.astype('{argument.dtype.numpy}') makes it one"
+        raise InvalidArgument(f"{what} is of type {argument.dtype}, found {shape.dtype}{hint}")
+    dims = argument.dims
+    if dims is None:
+        return
+    if len(dims) != shape.rank or any(w not in (-1, n) for w, n in zip(dims, shape.dims, strict=True)):
+        wanted = ", ".join("?" if size < 0 else str(size) for size in dims)
+        raise InvalidArgument(f"{what} has shape [{wanted}], found {list(shape.dims)}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Compiled:
+    executable: Any
+    variables: tuple[str, ...]
+    written: tuple[str, ...]
+
+
+class Function:
+    """A graph called with arrays: see `load`. It is compiled for each choice of shapes, once. `variables` has
+    the values of variables by name; a call changes those that it writes.
+    """
+
+    def __init__(self, entry: Entry, backend: Any = "cpu") -> None:
+        self.entry, self.backend = entry, backend
+        self.variables = Variables(entry.values, entry.declared)
+        self._compiled: dict[Any, _Compiled] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = self._arranged(args, kwargs)
+        arrays = [_converted(a, v, "argument") for a, v in zip(self.entry.arguments, given, strict=True)]
+        compiled = self._program([_shape(array) for array in arrays])
+        held = self.variables.held
+        found = compiled.executable.execute([*arrays, *(held[name] for name in compiled.variables)])
+        count = len(self.entry.results)
+        for name, value in zip(compiled.written, found[count:], strict=True):
+            self.variables.put(name, value)
+        return dict(zip(self.entry.results, found, strict=False)) if self.entry.named else found[:count]
+
+    def module(self, *args: Any, **kwargs: Any) -> Module:
+        """The program for arguments like these: arrays, or an `axla.Shape` for each; without any, for the
+        shapes that the graph says. Its parameters are the arguments, then the variables that it reads; its
+        result is a tuple of the results, then of the variables that it writes.
+        """
+        return self._imported(self._shapes(args, kwargs)).module
+
+    def _shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Shape]:
+        arguments = self.entry.arguments
+        if not args and not kwargs:
+            for argument in arguments:
+                if argument.dtype is None or argument.dims is None or -1 in argument.dims:
+                    raise InvalidArgument(f"module: an array or a Shape is wanted for {argument}")
+            return [Shape(a.dtype, a.dims) for a in arguments]  # type: ignore[arg-type]
+        shapes = []
+        for argument, value in zip(arguments, self._arranged(args, kwargs), strict=True):
+            if isinstance(value, Shape):
+                _check(argument, value, f"argument '{argument.name}'")
+            shapes.append(
+                value if isinstance(value, Shape) else _shape(_converted(argument, value, "argument"))
+            )
+        return shapes
+
+    def _arranged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments in their order."""
+        arguments = self.entry.arguments
+        wanted = f"wanted {', '.join(map(str, arguments)) or 'none'}"
+        if len(args) > len(arguments):
+            raise InvalidArgument(f"{len(args)} arguments for {len(arguments)}: {wanted}")
+        given = dict(zip((argument.name for argument in arguments), args, strict=False))
+        for name, value in kwargs.items():
+            if name in given:
+                raise InvalidArgument(f"argument '{name}' is given twice: {wanted}")
+            given[name] = value
+        names = [argument.name for argument in arguments]
+        for name in given:
+            if name not in names:
+                raise InvalidArgument(f"there is no argument '{name}': {wanted}{did_you_mean(name, names)}")
+        for name in names:
+            if name not in given:
+                raise InvalidArgument(f"argument '{name}' is missing: {wanted}")
+        return [given[name] for name in names]
+
+    def _imported(self, shapes: Sequence[Shape]) -> Imported:
+        return self.entry.imported(shapes, self.variables.shapes)
+
+    def _program(self, shapes: Sequence[Shape]) -> _Compiled:
+        key = (tuple(shapes), frozenset(self.variables.shapes.items()))
+        if key not in self._compiled:
+            made = self._imported(shapes)
+            executable = api.compile(made.module, backend=self.backend)
+            self._compiled[key] = _Compiled(executable, made.variables, made.written)
+        return self._compiled[key]
+
+    def __repr__(self) -> str:
+        taken = ", ".join(map(str, self.entry.arguments))
+        return f"<axla.tensorflow.Function {self.entry.name}({taken}) -> {', '.join(self.entry.results)}>"
+
+
+def load(
+    source: Source, *, signature: str | None = None, feeds: Iterable[str] | None = None,
+    fetches: Iterable[str] | None = None, backend: Any = "cpu",
+) -> Function:  # fmt: skip
+    """A graph of TensorFlow as a function, compiled for each shape when it is first called with it.
+
+        f = load("saved_model_dir")                        its signature serving_default
+        f(x=array)["y"]
+        f = load("graph.pb", feeds=["x:0"], fetches=["y:0"])
+        y, = f(array)
+
+    `source` is a SavedModel's folder, the path of a GraphDef or MetaGraphDef (.pb, .pbtxt), or the content of
+    such a file. With a signature, by default `serving_default` or the only one, the function takes arguments
+    by name and gives a dict; with feeds and fetches, names of tensors, it takes them in that order and gives
+    a list. `f.variables["v"]` reads and sets a variable: those of a SavedModel have the values of its
+    checkpoint, those of a graph have none at first. `f.module(...)` is the program.
+
+    Raises InvalidArgument for names that are not there, ParseError for damaged files, UnsupportedError for
+    other kinds of files, and VerifyError and UnsupportedError with the node of the graph.
+    """
+    feeds = feeds if feeds is None or isinstance(feeds, str) else list(feeds)
+    fetches = fetches if fetches is None or isinstance(fetches, str) else list(fetches)
+    return Function(entry(source, signature=signature, feeds=feeds, fetches=fetches), backend)

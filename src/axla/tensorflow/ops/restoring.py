@@ -1,0 +1,66 @@
+"""Tensors of checkpoints: their values are constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from axla.core.errors import did_you_mean
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+from axla.tensorflow.types import DTYPES
+from axla.tensorflow.values import Value
+
+RECORDS = """
+RestoreV2: prefix:DT_STRING tensor_names:DT_STRING shape_and_slices:DT_STRING dtypes=list(type)>=1
+    -> tensors:dtypes
+Restore: file_pattern:DT_STRING tensor_name:DT_STRING dt=type preferred_shard=int?-1 -> tensor:dt
+RestoreSlice: file_pattern:DT_STRING tensor_name:DT_STRING shape_and_slice:DT_STRING dt=type
+    preferred_shard=int?-1 -> tensor:dt
+"""
+
+
+@lowering("RestoreV2")
+def _restore(call: Call, prefix: Value, names: np.ndarray, parts: np.ndarray) -> list[np.ndarray]:
+    wanted = call["dtypes"]
+    if not names.shape == parts.shape == (len(wanted),):
+        call.fail(f"{names.size} names and {parts.size} slices for {len(wanted)} tensors")
+    return [_tensor(call, *each) for each in zip(names, parts, wanted, strict=True)]
+
+
+@lowering("Restore")
+def _restore_one(call: Call, pattern: Value, name: np.ndarray) -> np.ndarray:
+    return _tensor(call, name.reshape(-1)[0], b"", call["dt"])
+
+
+@lowering("RestoreSlice")
+def _restore_slice(call: Call, pattern: Value, name: np.ndarray, part: np.ndarray) -> np.ndarray:
+    return _tensor(call, name.reshape(-1)[0], part.reshape(-1)[0], call["dt"])
+
+
+def _tensor(call: Call, raw: bytes, part: bytes, type_: str) -> np.ndarray:
+    """The tensor of a name, or a part of it, which must be of a type."""
+    name, checkpoint = raw.decode("utf-8", "surrogateescape"), call.scope.importer.checkpoint
+    if name not in checkpoint:
+        call.fail(f"the checkpoint has no tensor '{name}'{did_you_mean(name, checkpoint)}")
+    value = checkpoint[name]
+    wanted = DTYPES.get(type_)
+    if value.dtype != (object if wanted is None else wanted.numpy):
+        call.fail(f"tensor '{name}' is of {value.dtype} in the checkpoint, wanted {type_}")
+    return value[_slices(call, part.decode("latin-1").split(), value.shape)] if part else value
+
+
+def _slices(call: Call, words: Sequence[str], dims: tuple[int, ...]) -> tuple[slice, ...]:
+    """The part that a text says: the sizes of the whole tensor, then `begin,length` of each dimension with
+    colons between them, or `-` for all.
+    """
+    if tuple(words[:-1]) != tuple(map(str, dims)):
+        call.fail(f"it restores a part of a tensor of shape {words[:-1]}, the checkpoint has {list(dims)}")
+    found = []
+    for text, size in zip(words[-1].split(":") if dims else [], dims, strict=True):
+        begin, length = (0, size) if text == "-" else map(int, text.split(","))
+        if not 0 <= begin <= begin + length <= size:
+            call.fail(f"it restores {length} elements from {begin} on, of {size}")
+        found.append(slice(begin, begin + length))
+    return tuple(found)

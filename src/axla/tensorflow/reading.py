@@ -1,0 +1,194 @@
+"""Files of TensorFlow: a GraphDef, a MetaGraphDef, a SavedModel with the checkpoint of its variables."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, choices
+from axla.tensorflow.checkpoints import checkpoint_at, inside
+from axla.tensorflow.messages import decode, from_text
+from axla.tensorflow.types import Proto
+
+Source = str | bytes | os.PathLike[str]
+
+_EXPORT = "a model of Keras is exported first: model.export('folder') makes a SavedModel of it"
+_OTHERS = (
+    (b"PK\x03\x04", 0, "a ZIP archive", _EXPORT),
+    (b"\x89HDF", 0, "an HDF5 file", _EXPORT),
+    (b"TFL3", 4, "a TensorFlow Lite model", "the SavedModel that it was converted from is read"),
+    (b"HloModule", 0, "HLO", "axla.parse reads it"),
+)
+"""What files of other kinds have at a place, what they are, and what to do."""
+_ENDINGS = {
+    ".keras": ("a model of Keras", _EXPORT),
+    ".h5": ("a model of Keras", _EXPORT),
+    ".hdf5": ("a model of Keras", _EXPORT),
+    ".onnx": ("an ONNX model", "the SavedModel or GraphDef that it was converted from is read"),
+    ".tflite": ("a TensorFlow Lite model", "the SavedModel that it was converted from is read"),
+    ".index": ("the index of a checkpoint", "it belongs to a SavedModel or a graph, whose path is wanted"),
+}
+_TEXT = re.compile(r"(?:\s|#[^\n]*\n)*+(\w+)\s*+(?::\s*+)?+[{<\d]")
+_FIELDS = {
+    "node": "GraphDef", "library": "GraphDef", "versions": "GraphDef", "version": "GraphDef",
+    "debug_info": "GraphDef", "meta_info_def": "MetaGraphDef", "graph_def": "MetaGraphDef",
+    "saver_def": "MetaGraphDef", "saved_model_schema_version": "SavedModel", "meta_graphs": "SavedModel",
+}  # fmt: skip
+"""The messages that texts are, by the field that they begin with."""
+_OP = re.compile(r"[A-Za-z][\w>/.\-]*$")
+
+
+@dataclass(slots=True, eq=False)
+class Saved:
+    """What files have: the GraphDef `graph`, the signatures by name, the SaverDef that says how variables are
+    restored, and the tensors of the checkpoint, which are read when they are asked for.
+    """
+
+    graph: Proto
+    name: str = "graph"
+    signatures: dict[str, Proto] = field(default_factory=dict)
+    saver: Proto = field(default_factory=dict)
+    checkpoint: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def read(source: Source, tags: Sequence[str] | None = None) -> Saved:
+    """The graph in a file or folder. Bytes are the content of a file; a `str` is a path, or the content where
+    it has several lines. `tags` choose a graph of a SavedModel, by default the one for serving or the only
+    one.
+
+    InvalidArgument for what is not there or of another kind, ParseError for what is damaged.
+    """
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _graph(bytes(source), "", tags)
+    if isinstance(source, str) and "\n" in source:
+        return _graph(source, "", tags)
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidArgument(f"source must be a path, bytes or str, found {type(source).__name__}")
+    path = Path(os.fsdecode(source))
+    if path.is_dir():
+        return _saved_model(path, tags)
+    if path.name in ("saved_model.pb", "saved_model.pbtxt") and path.is_file():
+        return _saved_model(path.parent, tags)
+    if path.suffix in _ENDINGS:
+        kind, hint = _ENDINGS[path.suffix]
+        raise UnsupportedError(f"{path} is {kind}, wanted a graph of TensorFlow: {hint}")
+    return _graph(_bytes(path), path.name, tags)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"there is no file or folder {path}: {error}") from None
+
+
+def _saved_model(folder: Path, tags: Sequence[str] | None) -> Saved:
+    """The graph of a SavedModel, and its checkpoint."""
+    for name in ("saved_model.pb", "saved_model.pbtxt"):
+        path = inside(folder, name)
+        if path.is_file():
+            break
+    else:
+        names = sorted(each.name for each in folder.iterdir())[:8]
+        hint = f"; {_EXPORT}" if {"metadata.json", "config.json"} & {*names} else ""
+        raise InvalidArgument(f"{folder} is no SavedModel, it has no saved_model.pb{hint}; {choices(names)}")
+    found = _graph(_bytes(path), path.name, tags)
+    found.name = _identifier(folder.resolve().name)
+    if found.saver.get("restore_op_name") and (folder / "variables").is_dir():
+        found.checkpoint = checkpoint_at(folder / "variables" / "variables", folder)
+    return found
+
+
+def _graph(content: bytes | str, name: str, tags: Sequence[str] | None) -> Saved:
+    """The graph that the content of a file is; `name` says of which kind, where it does."""
+    _check_kind(content, name)
+    kind, message = _message(content, name)
+    called = _identifier(name.partition(".")[0])
+    if kind == "GraphDef":
+        return Saved(message, called)
+    meta = _chosen(message, tags) if kind == "SavedModel" else message
+    signatures = {entry.get("key", ""): entry.get("value", {}) for entry in meta.get("signature_def", ())}
+    return Saved(meta.get("graph_def", {}), called, signatures, meta.get("saver_def", {}))
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name) or "graph"
+
+
+def _check_kind(content: bytes | str, name: str) -> None:
+    """UnsupportedError for files of other kinds, by what they begin with."""
+    head = content[:16].encode("utf-8", "replace") if isinstance(content, str) else content[:16]
+    for magic, at, kind, hint in _OTHERS:
+        if head[at:].startswith(magic):
+            raise UnsupportedError(f"{name or 'source'} is {kind}, wanted a graph of TensorFlow: {hint}")
+
+
+def _message(content: bytes | str, name: str) -> tuple[str, Proto]:
+    """The kind of a message, and the message."""
+    if isinstance(content, str) or name.endswith((".pbtxt", ".txt", ".textproto")) or _is_text(content):
+        if isinstance(content, bytes):
+            content = content.decode("utf-8", "surrogateescape")
+        first = _TEXT.match(content)
+        if first is None or first[1] not in _FIELDS:
+            raise ParseError(
+                f"{name or 'source'}: the text is no {', '.join(dict.fromkeys(_FIELDS.values()))}"
+            )
+        kind = _FIELDS[first[1]]
+        return kind, from_text(content, kind)
+    if name == "saved_model.pb" or content[:1] == b"\x08":
+        return "SavedModel", decode(content, "SavedModel")
+    if name.endswith(".meta"):
+        return "MetaGraphDef", decode(content, "MetaGraphDef")
+    return _told_apart(content)
+
+
+def _is_text(content: bytes) -> bool:
+    """Whether bytes begin as the text of a message does."""
+    found = _TEXT.match(content[:4096].decode("latin-1"))
+    return found is not None and found[1] in _FIELDS
+
+
+def _told_apart(content: bytes) -> tuple[str, Proto]:
+    """A GraphDef, a MetaGraphDef or a SavedModel: whatever has nodes with names of operations. Where none
+    has, it is taken for a GraphDef, whose error is told.
+    """
+    with suppress(ParseError):
+        graph = decode(content, "GraphDef")
+        if _has_nodes(graph):
+            return "GraphDef", graph
+    with suppress(ParseError):
+        meta = decode(content, "MetaGraphDef")
+        if _has_nodes(meta.get("graph_def", {})):
+            return "MetaGraphDef", meta
+    with suppress(ParseError):
+        model = decode(content, "SavedModel")
+        if any(_has_nodes(meta.get("graph_def", {})) for meta in model.get("meta_graphs", ())):
+            return "SavedModel", model
+    return "GraphDef", decode(content, "GraphDef")
+
+
+def _has_nodes(graph: Proto) -> bool:
+    return any(_OP.match(node.get("op", "")) for node in graph.get("node", ())[:1])
+
+
+def _chosen(model: Proto, tags: Sequence[str] | None) -> Proto:
+    """The graph of a SavedModel that has these tags."""
+    graphs = {
+        tuple(sorted(graph.get("meta_info_def", {}).get("tags", ()))): graph
+        for graph in model.get("meta_graphs", ())
+    }
+    if not graphs:
+        raise ParseError("the SavedModel has no graph")
+    wanted = tuple(sorted(tags)) if tags is not None else ("serve",)
+    if wanted in graphs:
+        return graphs[wanted]
+    if tags is None and len(graphs) == 1:
+        return next(iter(graphs.values()))
+    found = choices(" ".join(each) or "one without tags" for each in graphs)
+    raise InvalidArgument(f"the SavedModel has no graph with the tags {' '.join(wanted)!r}: {found}")

@@ -1,0 +1,112 @@
+"""Tables of sorted strings, the files that indexes of checkpoints are.
+
+A table is blocks, a block that says where these are, and a footer that says where that one is. A block is
+entries, whose keys leave out what they have in common with the key before, and numbers that serve a search;
+behind it stand the kind of its compression and a checksum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from axla.core.errors import ParseError
+from axla.tensorflow.checksums import masked_crc32c
+
+MAGIC = bytes.fromhex("57fb808b247547db")
+_FOOTER, _TRAILER = 48, 5
+_PLAIN, _SNAPPY = 0, 1
+_SPREAD = 24
+"""Bytes that one byte of compressed data, or of a block, may stand for: Snappy's copies give at most 22."""
+
+
+def entries(data: memoryview, what: str) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of a table; ParseError where it is damaged."""
+    if len(data) < _FOOTER or bytes(data[-8:]) != MAGIC:
+        raise ParseError(f"{what}: this is no table of strings: its last bytes are others")
+    footer = bytes(data[-_FOOTER:])
+    at = number(footer, number(footer, 0, what)[1], what)[1]  # behind the handle of the meta block
+    left = _SPREAD * len(data) + (1 << 20)
+    for _, handle in _block(_contents(data, footer, at, what), what):
+        for key, value in _block(_contents(data, handle, 0, what), what):
+            left -= len(key)
+            if left < 0:
+                raise ParseError(f"{what}: the keys are longer than a file of this size can hold")
+            yield key, value
+
+
+def number(data: bytes, at: int, what: str) -> tuple[int, int]:
+    """A number in groups of seven bits, and the offset behind it."""
+    value = shift = 0
+    while at < len(data) and shift < 64:
+        value |= (data[at] & 127) << shift
+        if data[at] < 128:
+            return value, at + 1
+        at, shift = at + 1, shift + 7
+    raise ParseError(f"{what}: a number does not end")
+
+
+def _contents(data: memoryview, handle: bytes, at: int, what: str) -> bytes:
+    """A block that a handle, its offset and size, names."""
+    begin, at = number(handle, at, what)
+    size, _ = number(handle, at, what)
+    end = begin + size + _TRAILER
+    if end > len(data):
+        raise ParseError(f"{what}: a block ends at byte {end}, the file has {len(data)}")
+    checksum = int.from_bytes(data[end - 4 : end], "little")
+    if masked_crc32c(data[begin : end - 4]) != checksum:
+        raise ParseError(f"{what}: the checksum of the block at byte {begin} does not fit")
+    block, kind = bytes(data[begin : begin + size]), data[begin + size]
+    if kind == _SNAPPY:
+        return unpacked(block, what)
+    if kind != _PLAIN:
+        raise ParseError(f"{what}: the block at byte {begin} is compressed in a way {kind} that is not known")
+    return block
+
+
+def _block(block: bytes, what: str) -> Iterator[tuple[bytes, bytes]]:
+    restarts = int.from_bytes(block[-4:], "little")
+    end, at, key = len(block) - 4 * (restarts + 1), 0, b""
+    if end < 0:
+        raise ParseError(f"{what}: a block has no place for its {restarts} restarts")
+    while at < end:
+        shared, at = number(block, at, what)
+        more, at = number(block, at, what)
+        size, at = number(block, at, what)
+        if shared > len(key) or at + more + size > end:
+            raise ParseError(f"{what}: an entry is longer than its block")
+        key = key[:shared] + block[at : at + more]
+        at += more + size
+        yield key, block[at - size : at]
+
+
+def unpacked(data: bytes, what: str) -> bytes:
+    """The bytes that Snappy made these of: pieces that stand there, and copies of what came before."""
+    size, at = number(data, 0, what)
+    if size > _SPREAD * len(data):
+        raise ParseError(f"{what}: {len(data)} bytes cannot stand for {size}")
+    found = bytearray()
+    while at < len(data):
+        tag = data[at]
+        kind, length, at = tag & 3, (tag >> 2) + 1, at + 1
+        if kind == 0:
+            if length > 60:
+                width = length - 60
+                length, at = int.from_bytes(data[at : at + width], "little") + 1, at + width
+            found += data[at : at + length]
+            at += length
+            continue
+        if kind == 1:
+            length, offset = (tag >> 2 & 7) + 4, tag >> 5 << 8 | int.from_bytes(data[at : at + 1], "little")
+            at += 1
+        else:
+            width = 2 * kind - 2
+            offset, at = int.from_bytes(data[at : at + width], "little"), at + width
+        if not 0 < offset <= len(found):
+            raise ParseError(f"{what}: a copy begins {offset} bytes back, {len(found)} are there")
+        piece = bytes(found[len(found) - offset : len(found) - offset + length])
+        found += (piece * -(-length // offset))[:length]
+        if len(found) > size:
+            break
+    if len(found) != size:
+        raise ParseError(f"{what}: compressed data gives {len(found)} bytes, it says {size}")
+    return bytes(found)
