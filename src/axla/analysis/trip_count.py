@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import axla.hlo as hlo
 from axla.core.shape import Shape
 from axla.ir.attributes import Direction
@@ -14,20 +16,43 @@ def trip_count(loop: Instruction) -> int | None:
     known.
     """
     op = op_of(loop, hlo.While)
-    root = _plain(op.condition.root)
+    starts = [None if inst is None else _constant(inst) for inst in _elements(loop.operands[0])]
+    return _trips_of(_plain(op.condition.root), starts, _elements(op.body.root))
+
+
+def most_turns(
+    test: Instruction, starts: Sequence[int | None], ends: Sequence[Instruction | None]
+) -> tuple[int | None, bool]:
+    """The most trips of a loop with a condition, and whether it always makes so many. `starts` are the
+    numbers that its carries have at the beginning, `ends` what the body makes of them, None where that is not
+    known.
+    """
+    wanted, found = [test], []
+    while wanted:
+        inst = wanted.pop()
+        if isinstance(inst.op, hlo.And):
+            wanted += inst.operands
+        else:
+            found.append(_trips_of(_plain(inst), starts, ends))
+    known = [trips for trips in found if trips is not None]
+    return (min(known), len(known) == len(found)) if known else (None, False)
+
+
+def _trips_of(
+    root: Instruction, starts: Sequence[int | None], ends: Sequence[Instruction | None]
+) -> int | None:
     if not isinstance(root.op, hlo.Compare) or len(root.operands) != 2:
         return None
     direction = root.op.direction
     counter, bound = (_plain(o) for o in root.operands)
-    limit = _known(bound, loop)
+    limit = _known(bound, starts, ends)
     if limit is None:
         counter, bound, direction = bound, counter, direction.mirrored
-        limit = _known(bound, loop)
+        limit = _known(bound, starts, ends)
     at = _carry(counter)
     if limit is None or at is None or not _is_index(counter):
         return None
-    start = _initial(loop, at)
-    step = _step(loop, at)
+    start, step = starts[at], _step(ends, at)
     if start is None or step is None:
         return None
     shape = shape_of(counter)
@@ -72,29 +97,24 @@ def _constant(inst: Instruction) -> int | None:
     return int(inst.op.literal.array.reshape(())[()])
 
 
-def _element(inst: Instruction, at: int) -> Instruction | None:
-    if at < 0:
-        return inst
-    return inst.operands[at] if isinstance(inst.op, hlo.Tuple) and at < len(inst.operands) else None
+def _elements(inst: Instruction) -> Sequence[Instruction | None]:
+    """The carries of a loop, of its operand or of the root of its body; None where they are not known."""
+    if isinstance(inst.shape, Shape):
+        return [inst]
+    return inst.operands if isinstance(inst.op, hlo.Tuple) else [None] * len(inst.shape.elements)
 
 
-def _initial(loop: Instruction, at: int) -> int | None:
-    found = _element(loop.operands[0], at)
-    return None if found is None else _constant(found)
-
-
-def _known(inst: Instruction, loop: Instruction) -> int | None:
+def _known(inst: Instruction, starts: Sequence[int | None], ends: Sequence[Instruction | None]) -> int | None:
     """A constant, or a carry that starts as one and that the body passes on."""
     value = _constant(inst)
     at = _carry(inst)
     if value is not None or at is None or not _is_index(inst):
         return value
-    return _initial(loop, at) if _step(loop, at) == 0 else None
+    return starts[at] if _step(ends, at) == 0 else None
 
 
-def _step(loop: Instruction, at: int) -> int | None:
-    op = op_of(loop, hlo.While)
-    last = _element(op.body.root, at)
+def _step(ends: Sequence[Instruction | None], at: int) -> int | None:
+    last = ends[at]
     if last is None:
         return None
     last = _plain(last)

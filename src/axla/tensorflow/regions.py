@@ -6,14 +6,16 @@ functions may use. Constants are made again inside, so that shapes that depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import axla.ops as ops
+from axla.analysis.trip_count import most_turns
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import Shape, TupleShape
+from axla.ir.graph import Instruction
 from axla.tensorflow.attributes import called_by
 from axla.tensorflow.graph import ARGUMENT, Graph, Output
 from axla.tensorflow.scope import Scope
@@ -22,6 +24,7 @@ from axla.tensorflow.values import Composite, Resource, Value, leaves, parts, re
 MOST_EMBEDDED = 1024
 """Elements of constants that regions make again."""
 _MOST_PASSES = 10
+_IDENTITIES = ("Identity", "RefIdentity", "StopGradient", "PreventGradient")
 
 
 @dataclass(slots=True, eq=False)
@@ -37,13 +40,13 @@ class Carried:
 
     def operand(self, scope: Scope) -> XlaOp:
         """The tuple of all arrays."""
-        return ops.Tuple(scope.builder, [leaf for value in self.all() for leaf in leaves(value)])
+        return ops.Tuple(scope.builder, _leaves(self.all()))
 
     def entered(self, scope: Scope, inner: Scope, kept: Iterable[bool]) -> list[Value]:
         """The values inside of a region whose parameter is the tuple; `kept` says of each array whether it is
         what it is outside, so that a constant may stand for it. The state of `inner` is filled.
         """
-        outside = [leaf for value in self.all() for leaf in leaves(value)]
+        outside = _leaves(self.all())
         shape = TupleShape(tuple(leaf.shape for leaf in outside))
         inside = parts(ops.Parameter(inner.builder, 0, shape, "arguments"))
         for number, (leaf, same) in enumerate(zip(outside, kept, strict=True)):
@@ -55,6 +58,7 @@ class Carried:
         values = [rebuilt(value, found) for value in self.values]
         for resource, content in zip(self.resources, self.contents, strict=True):
             inner.state[resource] = rebuilt(content, found)
+        inner.entered = dict(inner.state)
         return values
 
 
@@ -63,8 +67,21 @@ def carried(scope: Scope, values: Sequence[Value], graphs: Sequence[Graph]) -> C
     resources = dict.fromkeys(value for value in values if isinstance(value, Resource))
     for graph in graphs:
         resources.update(dict.fromkeys(named_resources(scope, graph)))
+    for resource in list(resources):
+        resources.update(dict.fromkeys(resource.gradients.values()))
     held = [resource for resource in resources if scope.has(resource)]
     return Carried(list(values), held, [scope.read(resource) for resource in held])
+
+
+def _with_gradients(scope: Scope, inputs: Carried, state: Mapping[Resource, Value]) -> bool:
+    """Whether a region has made gradients of what it was given: they begin outside, then."""
+    made = [r for r in state if r.origin in inputs.resources and r not in inputs.resources]
+    for resource in made:
+        content = resource.empty(scope.builder, scope.read(resource.origin))
+        scope.state[resource] = content
+        inputs.resources.append(resource)
+        inputs.contents.append(content)
+    return bool(made)
 
 
 def named_resources(scope: Scope, graph: Graph) -> list[Resource]:
@@ -100,28 +117,46 @@ def conditional(
         number = int(known) if selector.dtype.name != "pred" else int(not known)
         return scope.call(graphs[number if 0 <= number < len(graphs) else -1], values)
     inputs = carried(scope, values, graphs)
-    inner, results, states = [], [], []
-    for graph in graphs:
-        region = scope.inner(graph.name)
-        count = sum(len(leaves(value)) for value in inputs.all())
-        results.append(region.call(graph, inputs.entered(scope, region, [True] * count)))
-        states.append(region.state)
-        inner.append(region)
-    resources = _common(states)
-    outputs = [
-        [*result, *(state[r] for r in resources)] for result, state in zip(results, states, strict=True)
-    ]
-    _check_equal(graphs, outputs)
+    branches = _branches(scope, graphs, inputs)
+    if any(_with_gradients(scope, inputs, region.state) for region, _ in branches):
+        branches = _branches(scope, graphs, inputs)
+    resources = _common([region.state for region, _ in branches])
+    outputs = [[*result, *(region.state[r] for r in resources)] for region, result in branches]
+    outputs = _made_equal(graphs, [region for region, _ in branches], outputs)
     computations = [
-        region.builder.build(ops.Tuple(region.builder, [leaf for value in found for leaf in leaves(value)]))
-        for region, found in zip(inner, outputs, strict=True)
+        region.builder.build(ops.Tuple(region.builder, _leaves(found)))
+        for (region, _), found in zip(branches, outputs, strict=True)
     ]
     operand = inputs.operand(scope)
     if selector.dtype.name == "pred":
         whole = ops.Conditional(selector, operand, computations[0], operand, computations[1])
     else:
         whole = ops.Conditional(selector, computations, [operand] * len(graphs))
-    return _left(scope, whole, outputs[0], resources)
+    found = iter(parts(whole))
+    results = [rebuilt(value, found) for value in outputs[0]]
+    count = len(results) - len(resources)
+    for resource, content in zip(resources, results[count:], strict=True):
+        if any(_changes(region, resource) for region, _ in branches):
+            scope.state[resource] = content
+    return results[:count]
+
+
+def _branches(scope: Scope, graphs: Sequence[Graph], inputs: Carried) -> list[tuple[Scope, list[Value]]]:
+    found = []
+    for graph in graphs:
+        region = scope.inner(graph.name)
+        kept = [True] * len(_leaves(inputs.all()))
+        found.append((region, region.call(graph, inputs.entered(scope, region, kept))))
+    return found
+
+
+def _leaves(values: Iterable[Value]) -> list[XlaOp]:
+    return [leaf for value in values for leaf in leaves(value)]
+
+
+def _changes(region: Scope, resource: Resource) -> bool:
+    """Whether a region has written a resource."""
+    return region.state[resource] is not region.entered.get(resource)
 
 
 def _common(states: Sequence[dict[Resource, Value]]) -> list[Resource]:
@@ -129,14 +164,24 @@ def _common(states: Sequence[dict[Resource, Value]]) -> list[Resource]:
     return [resource for resource in states[0] if all(resource in state for state in states)]
 
 
-def _check_equal(graphs: Sequence[Graph], outputs: Sequence[list[Value]]) -> None:
-    for graph, found in zip(graphs[1:], outputs[1:], strict=True):
-        for number, (value, first) in enumerate(zip(found, outputs[0], strict=True)):
-            if structure(value) != structure(first):
+def _made_equal(
+    graphs: Sequence[Graph], regions: Sequence[Scope], outputs: Sequence[list[Value]]
+) -> list[list[Value]]:
+    """The results of branches, composites with a structure that all of them have."""
+    for number, column in enumerate(zip(*outputs, strict=True)):
+        common = column[0]
+        if all(isinstance(value, Composite) for value in column):
+            for value in column[1:]:
+                common = common.fitted(regions[0].builder, common.joined(value))
+            for output, region in zip(outputs, regions, strict=True):
+                output[number] = output[number].fitted(region.builder, common.structure())
+        for graph, output in zip(graphs[1:], outputs[1:], strict=True):
+            if structure(output[number]) != structure(outputs[0][number]):
                 raise UnsupportedError(
-                    f"result {number} is {_shown(first)} of function '{graphs[0].name}', "
-                    f"{_shown(value)} of '{graph.name}'"
+                    f"result {number} is {_shown(outputs[0][number])} of function '{graphs[0].name}', "
+                    f"{_shown(output[number])} of '{graph.name}'"
                 )
+    return list(outputs)
 
 
 def _shown(value: Value) -> str:
@@ -144,22 +189,18 @@ def _shown(value: Value) -> str:
     return found.to_string(layout=False) if isinstance(found, Shape) else str(found)
 
 
-def _left(scope: Scope, whole: XlaOp, outputs: Sequence[Value], resources: Sequence[Resource]) -> list[Value]:
-    """The values outside that a tuple of results is; the contents of resources go back into the state."""
-    found = iter(parts(whole))
-    values = [rebuilt(value, found) for value in outputs]
-    count = len(values) - len(resources)
-    scope.state.update(zip(resources, values[count:], strict=True))
-    return values[:count]
-
-
 def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[Value]) -> list[Value]:
     """Calls the body as long as the condition holds, with its results as the next arguments."""
-    inputs = carried(scope, values, [condition, body])
+    begun = inputs = carried(scope, values, [condition, body])
     kept = _kept(body, values)
     for _ in range(_MOST_PASSES):
-        region, outputs = _body(scope, body, inputs, kept)
-        changed = _filled(scope, inputs, outputs)
+        region, entered, outputs = _body(scope, body, inputs, kept)
+        if _with_gradients(scope, begun, region.state):
+            inputs = begun
+            continue
+        tester, test = _test(scope, condition, inputs, kept)
+        turns, is_exact = _turns(scope, inputs, test, outputs)
+        changed = _fitted(scope, inputs, outputs, turns)
         if changed is None:
             break
         inputs = changed
@@ -167,19 +208,49 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[Value]) -
         raise UnsupportedError(
             f"the values of the loop '{body.name}' do not come to shapes that stay as they are"
         )
+    for number, (value, output) in enumerate(zip(inputs.all(), outputs, strict=True)):
+        if isinstance(value, Composite) and isinstance(output, Composite):
+            outputs[number] = output.fitted(region.builder, value.structure())
     _check_loop(body, inputs, outputs)
-    built = region.builder.build(
-        ops.Tuple(region.builder, [leaf for value in outputs for leaf in leaves(value)])
-    )
+    built = region.builder.build(ops.Tuple(region.builder, _leaves(outputs)))
+    whole = ops.While(tester.builder.build(test), built, inputs.operand(scope))
+    found = iter(parts(whole))
+    results = [rebuilt(value, found) for value in inputs.all()]
+    for number, value in enumerate(results):
+        if outputs[number] is entered[number]:
+            results[number] = begun.all()[number]
+        elif isinstance(value, Composite):
+            exact = turns if is_exact else None
+            results[number] = value.at_end(begun.all()[number], entered[number], outputs[number], exact)
+    scope.state.update(zip(inputs.resources, results[len(inputs.values) :], strict=True))
+    return results[: len(inputs.values)]
+
+
+def _test(scope: Scope, condition: Graph, inputs: Carried, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:
+    """The condition of a loop, in a scope of its own."""
     tester = scope.inner(condition.name)
-    flags = _flags(inputs, kept)
-    (test,) = tester.call(condition, inputs.entered(scope, tester, flags))
-    if not isinstance(test, XlaOp) or test.dtype.name != "pred" or test.dims:
+    results = tester.call(condition, inputs.entered(scope, tester, _flags(inputs, kept)))
+    if len(results) != 1 or not isinstance(results[0], XlaOp):
+        raise VerifyError(f"the condition '{condition.name}' gives no single array")
+    (test,) = results
+    if test.dtype.name != "pred" or test.dims:
         raise VerifyError(
             f"the condition '{condition.name}' gives {_shown(test)}, wanted a scalar of booleans"
         )
-    whole = ops.While(tester.builder.build(test), built, inputs.operand(scope))
-    return _left(scope, whole, inputs.all(), inputs.resources)
+    return tester, test
+
+
+def _turns(scope: Scope, inputs: Carried, test: XlaOp, outputs: Sequence[Value]) -> tuple[int | None, bool]:
+    """The most turns that a loop can have, and whether it always has so many."""
+    starts: list[int | None] = []
+    ends: list[Instruction | None] = []
+    for value, output in zip(inputs.all(), outputs, strict=True):
+        for leaf in leaves(value):
+            counts = isinstance(output, XlaOp) and not leaf.dims and leaf.dtype.is_integer
+            known = scope.known(leaf) if counts else None
+            starts.append(None if known is None else int(known))
+            ends.append(output.instruction if counts else None)
+    return most_turns(test.instruction, starts, ends)
 
 
 def _flags(inputs: Carried, kept: Sequence[bool]) -> list[bool]:
@@ -187,25 +258,32 @@ def _flags(inputs: Carried, kept: Sequence[bool]) -> list[bool]:
     return flags + [False for value in inputs.contents for _ in leaves(value)]
 
 
-def _body(scope: Scope, body: Graph, inputs: Carried, kept: Sequence[bool]) -> tuple[Scope, list[Value]]:
+def _body(
+    scope: Scope, body: Graph, inputs: Carried, kept: Sequence[bool]
+) -> tuple[Scope, list[Value], list[Value]]:
+    """A turn, in a scope of its own: what it begins with, and what it gives."""
     region = scope.inner(body.name)
-    results = region.call(body, inputs.entered(scope, region, _flags(inputs, kept)))
+    values = inputs.entered(scope, region, _flags(inputs, kept))
+    entered = [*values, *(region.state[resource] for resource in inputs.resources)]
+    results = region.call(body, values)
     if len(results) != len(inputs.values):
         raise VerifyError(f"the body '{body.name}' gives {len(results)} values of {len(inputs.values)}")
-    return region, [*results, *(region.state[resource] for resource in inputs.resources)]
+    return region, entered, [*results, *(region.state[resource] for resource in inputs.resources)]
 
 
-def _filled(scope: Scope, inputs: Carried, outputs: Sequence[Value]) -> Carried | None:
-    """The inputs with composites that the body gave arrays first; None where all are as the body leaves
-    them.
-    """
+def _fitted(scope: Scope, inputs: Carried, outputs: Sequence[Value], turns: int | None) -> Carried | None:
+    """The inputs with composites that have the structure which a turn leaves; None where all have."""
     found = []
     for value, output in zip(inputs.all(), outputs, strict=True):
         if isinstance(value, Composite) and isinstance(output, Composite):
-            changes = value.structure() != output.structure()
-            found.append(value.cleared(scope.builder, output) if changes else value)
-        else:
-            found.append(value)
+            wanted = value.repeated(output, turns)
+            if wanted is None:
+                raise UnsupportedError(
+                    f"a list gets longer in a loop, {_shown(value)} before and {_shown(output)} behind a "
+                    "turn: its size must be given, or the number of turns a constant"
+                )
+            value = value.fitted(scope.builder, wanted)
+        found.append(value)
     if all(value is before for value, before in zip(found, inputs.all(), strict=True)):
         return None
     count = len(inputs.values)
@@ -225,7 +303,7 @@ def _kept(body: Graph, values: Sequence[Value]) -> list[bool]:
     """Of each argument of a body, whether its result is the argument itself."""
     found = []
     for number, output in enumerate(body.results):
-        while body.nodes[output.node].op in ("Identity", "StopGradient", "PreventGradient"):
+        while body.nodes[output.node].op in _IDENTITIES and body.nodes[output.node].inputs:
             output = body.nodes[output.node].inputs[0]
         node = body.nodes[output.node]
         found.append(node.op == ARGUMENT and output == Output(body.arguments[number][0], 0))

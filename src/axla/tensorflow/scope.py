@@ -50,6 +50,8 @@ class Scope:
     def __init__(self, importer: Import, builder: XlaBuilder, outer: Scope | None = None) -> None:
         self.importer, self.builder, self.outer = importer, builder, outer
         self.state: dict[Resource, Value] = {}
+        self.entered: dict[Resource, Value] = {}
+        """The state at the beginning of a region."""
         self.parameters: list[Variable] = []
         """Variables that are parameters, in their order, behind what the caller made parameters of."""
         self.begun: dict[Resource, XlaOp] = {}
@@ -122,8 +124,10 @@ class Scope:
         return call.outputs(found)
 
     def _dereferenced(self, node: Node, operands: list[Value]) -> list[Value]:
-        """Operands with the values of variables where a node takes no reference."""
+        """Operands with the values of variables where a node takes no reference; functions take both."""
         if node.record is None or not any(isinstance(value, Reference) for value in operands):
+            return operands
+        if called_by(node.attributes):
             return operands
         wanted = types_of(node.record.operands, node.attributes, str(node))
         refs = [ref for _, types, ref in wanted for _ in types]

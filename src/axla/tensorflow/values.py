@@ -5,8 +5,10 @@ resources, whose contents are the state of a scope.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
@@ -27,8 +29,26 @@ class Composite:
     def structure(self) -> object:
         raise NotImplementedError
 
-    def cleared(self, builder: XlaBuilder, like: Composite) -> Composite:
-        """This one, which has nothing in it, with arrays as `like` has them: what a loop begins with."""
+    def fitted(self, builder: XlaBuilder, structure: object) -> Composite:
+        """The same value with another structure, which `joined` or `repeated` gave."""
+        raise NotImplementedError
+
+    def joined(self, other: Composite) -> object:
+        """A structure that both can have: behind the branches of a conditional."""
+        raise NotImplementedError
+
+    def repeated(self, behind: Composite, turns: int | None) -> object:
+        """A structure that this has before and behind each of at most so many turns of a loop, if a turn
+        makes `behind` of it; None where that depends on the number of turns, which is not known.
+        """
+        raise NotImplementedError
+
+    def at_end(
+        self, before: Composite, entered: Composite, behind: Composite, turns: int | None
+    ) -> Composite:
+        """This value, which a loop gives that had `before`. A turn makes `behind` of `entered`; `turns` is
+        their number, None where it is not known.
+        """
         raise NotImplementedError
 
 
@@ -37,6 +57,13 @@ class Resource:
     """What a handle names: compared by identity. Its contents are `Scope.state[resource]`."""
 
     name: str
+    origin: Resource | None = field(default=None, kw_only=True)
+    """The one that this is a gradient of."""
+    gradients: dict[str, Resource] = field(default_factory=dict, kw_only=True)
+
+    def empty(self, contents: Composite) -> Value:
+        """What a gradient holds first, where its origin has these contents."""
+        raise NotImplementedError
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +100,8 @@ def structure(value: Value) -> object:
     """What must be equal for two values to be results of the same place."""
     if isinstance(value, XlaOp):
         return value.shape.logical if isinstance(value.shape, Shape) else value.shape
+    if isinstance(value, np.ndarray):
+        return value.shape, tuple(value.reshape(-1))
     return value.structure() if isinstance(value, Composite) else value
 
 

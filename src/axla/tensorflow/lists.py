@@ -1,0 +1,218 @@
+"""Lists of tensors: an array with room for a number of elements, and how many there are.
+
+The number is known now or an array (`length` of the type is None). A list that is not sealed gets more room
+when an element is pushed; in a loop it has the room that all turns need, and is sealed. The elements of a
+list may be lists: their arrays have one dimension more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import axla.hlo as hlo
+import axla.ops as ops
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import S32
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape
+from axla.ir.graph import Instruction
+from axla.tensorflow.values import Composite
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    """`room`: for how many elements; `element`: what they are, None as long as there was none."""
+
+    room: int
+    element: Shape | ListType | None
+    length: int | None
+    sealed: bool
+
+    def __str__(self) -> str:
+        length = "some" if self.length is None else self.length
+        return f"a list of {length} elements ({self.element}) with room for {self.room}"
+
+    def buffers(self) -> list[Shape]:
+        """The arrays of the elements."""
+        if self.element is None:
+            return []
+        inner = self.element.shapes() if isinstance(self.element, ListType) else [self.element]
+        return [Shape(shape.dtype, (self.room, *shape.dims)) for shape in inner]
+
+    def shapes(self) -> list[Shape]:
+        """All arrays: those of the elements, then the length where it is one."""
+        return self.buffers() + ([Shape(S32, ())] if self.length is None else [])
+
+    def joined(self, other: ListType) -> ListType:
+        """A type that lists of both can have."""
+        return ListType(
+            max(self.room, other.room), _joined(self.element, other.element),
+            self.length if self.length == other.length else None, self.sealed and other.sealed,
+        )  # fmt: skip
+
+
+def _joined(one: Shape | ListType | None, other: Shape | ListType | None) -> Shape | ListType | None:
+    if one is None or other is None:
+        return one if other is None else other
+    if isinstance(one, ListType) and isinstance(other, ListType):
+        return one.joined(other)
+    if one != other:
+        raise UnsupportedError(f"the elements of a list are {_shown(one)} and {_shown(other)}")
+    return one
+
+
+def _shown(element: Shape | ListType) -> str:
+    return element.to_string(layout=False) if isinstance(element, Shape) else str(element)
+
+
+@dataclass(slots=True, eq=False)
+class TensorList(Composite):
+    """A value of a type, as arrays of `type.shapes()`."""
+
+    type: ListType
+    arrays: list[XlaOp]
+
+    def leaves(self) -> list[XlaOp]:
+        return self.arrays
+
+    def rebuilt(self, leaves: Iterator[XlaOp]) -> TensorList:
+        return TensorList(self.type, [next(leaves) for _ in self.arrays])
+
+    def structure(self) -> ListType:
+        return self.type
+
+    def fitted(self, builder: XlaBuilder, structure: object) -> TensorList:
+        assert isinstance(structure, ListType)
+        if structure == self.type:
+            return self
+        return TensorList(structure, _fitted(builder, self.arrays, self.type, structure, ()))
+
+    def joined(self, other: Composite) -> ListType:
+        assert isinstance(other, TensorList)
+        return self.type.joined(other.type)
+
+    def repeated(self, behind: Composite, turns: int | None) -> ListType | None:
+        assert isinstance(behind, TensorList)
+        one, other = self.type, behind.type
+        if one.sealed or one.room >= other.room:
+            return replace(one.joined(other), sealed=one.sealed)
+        if turns is None:
+            return None
+        room = one.room + turns * (other.room - one.room)
+        return replace(one.joined(other), room=max(room, other.room), sealed=True)
+
+    def at_end(
+        self, before: Composite, entered: Composite, behind: Composite, turns: int | None
+    ) -> TensorList:
+        assert isinstance(before, TensorList)
+        found = TensorList(replace(self.type, sealed=before.type.sealed), self.arrays)
+        if self.type.length is not None or turns is None:
+            return found
+        step = _step(entered.leaves()[-1].instruction, behind.leaves()[-1].instruction)
+        if step is None:
+            return found
+        if before.type.length is not None:
+            return found.of_length(before.type.length + turns * step)
+        builder = self.arrays[-1].builder
+        return found.of_length(ops.Add(before.arrays[-1], builder.constant(np.int32(turns * step))))
+
+    # The elements.
+
+    def length(self, builder: XlaBuilder) -> XlaOp:
+        """How many elements there are."""
+        known = self.type.length
+        return self.arrays[-1] if known is None else builder.constant(np.int32(known))
+
+    def buffers(self) -> list[XlaOp]:
+        return self.arrays[:-1] if self.type.length is None else self.arrays
+
+    def of_length(self, length: int | XlaOp) -> TensorList:
+        """The list with another number of elements."""
+        if isinstance(length, int):
+            return TensorList(replace(self.type, length=length), self.buffers())
+        return TensorList(replace(self.type, length=None), [*self.buffers(), length])
+
+    def at(self, builder: XlaBuilder, index: int | XlaOp) -> XlaOp | TensorList:
+        """An element; the type of elements must be known."""
+        found = []
+        for buffer in self.buffers():
+            dims = buffer.dims[1:]
+            starts = [_index(builder, index), *(builder.constant(np.int32(0)) for _ in dims)]
+            found.append(ops.Reshape(ops.DynamicSlice(buffer, starts, (1, *dims)), dims))
+        element = self.type.element
+        return TensorList(element, found) if isinstance(element, ListType) else found[0]
+
+    def with_at(self, builder: XlaBuilder, index: int | XlaOp, value: XlaOp | TensorList) -> TensorList:
+        """The list with another element."""
+        element = value.type if isinstance(value, TensorList) else Shape(value.dtype, value.dims)
+        fitted = self.fitted(builder, replace(self.type, element=_joined(self.type.element, element)))
+        kind = fitted.type.element
+        if isinstance(value, TensorList) and isinstance(kind, ListType):
+            value = value.fitted(builder, kind)
+        found = []
+        parts = value.arrays if isinstance(value, TensorList) else [value]
+        for buffer, part in zip(fitted.buffers(), parts, strict=True):
+            starts = [_index(builder, index), *(builder.constant(np.int32(0)) for _ in part.dims)]
+            found.append(ops.DynamicUpdateSlice(buffer, ops.Reshape(part, (1, *part.dims)), starts))
+        return TensorList(fitted.type, [*found, *fitted.arrays[len(found) :]])
+
+    def with_room(self, builder: XlaBuilder, room: int) -> TensorList:
+        """The list with room for so many elements at least."""
+        return self.fitted(builder, replace(self.type, room=max(room, self.type.room)))
+
+
+def _index(builder: XlaBuilder, index: int | XlaOp) -> XlaOp:
+    return builder.constant(np.int32(index)) if isinstance(index, int) else index
+
+
+def empty(builder: XlaBuilder, type_: ListType) -> TensorList:
+    """A list of zeros."""
+    bare = replace(type_, element=None)
+    return TensorList(bare, [_zeros(builder, shape, ()) for shape in bare.shapes()]).fitted(builder, type_)
+
+
+def _zeros(builder: XlaBuilder, shape: Shape, batch: Sequence[int]) -> XlaOp:
+    return ops.Broadcast(ops.Zero(builder, shape.dtype), (*batch, *shape.dims))
+
+
+def _fitted(
+    builder: XlaBuilder, arrays: Sequence[XlaOp], old: ListType, new: ListType, batch: tuple[int, ...]
+) -> list[XlaOp]:
+    """The arrays of lists as another type has them; `batch` are dimensions in front."""
+    buffers = list(arrays[: len(old.buffers())])
+    if old.element is None:
+        found = [_zeros(builder, shape, batch) for shape in new.buffers()]
+    else:
+        if isinstance(old.element, ListType) and isinstance(new.element, ListType):
+            buffers = _fitted(builder, buffers, old.element, new.element, (*batch, old.room))
+        found = [_padded(buffer, len(batch), new.room) for buffer in buffers]
+    if new.length is not None:
+        return found
+    known = old.length
+    if known is None:
+        return [*found, arrays[-1]]
+    return [*found, ops.Broadcast(builder.constant(np.int32(known)), batch)]
+
+
+def _padded(value: XlaOp, dim: int, size: int) -> XlaOp:
+    """An array with zeros behind it along a dimension, or cut off."""
+    missing = size - value.dims[dim]
+    return ops.PadInDim(value, ops.Zero(value.builder, value.dtype), dim, 0, missing) if missing else value
+
+
+def _step(first: Instruction, last: Instruction) -> int | None:
+    """What is added to one number to get another; None where that is not plain to see."""
+    found = 0
+    while last is not first:
+        if not isinstance(last.op, hlo.Add | hlo.Subtract):
+            return None
+        amount = last.operands[1]
+        if not isinstance(amount.op, hlo.Constant):
+            return None
+        number = int(amount.op.literal.array)
+        found += number if isinstance(last.op, hlo.Add) else -number
+        last = last.operands[0]
+    return found
