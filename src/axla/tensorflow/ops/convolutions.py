@@ -15,19 +15,8 @@ from axla.builder.records import ConvolutionDimensionNumbers
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, S8
 from axla.core.errors import UnsupportedError
+from axla.tensorflow.ops import windows
 from axla.tensorflow.ops.neural import FUSED, bias_add
-from axla.tensorflow.ops.windows import (
-    VECTORS,
-    Format,
-    Steps,
-    format_of,
-    joined_vectors,
-    numbers_of,
-    of_rank,
-    only_spatial,
-    split_vectors,
-    steps_of,
-)
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
@@ -35,28 +24,19 @@ RECORDS = """
 Conv: input:T filter:T T=type strides=list(int) padding=string{SAME,VALID,EXPLICIT}
     explicit_paddings=list(int)?[] data_format=string{CHANNELS_FIRST,CHANNELS_LAST}?CHANNELS_LAST
     dilations=list(int)?[] batch_dims=int?1 groups=int?1 -> output:T
-Conv2D: input:T filter:T T=type strides=list(int) use_cudnn_on_gpu=bool?true
+Conv2D DepthwiseConv2dNative: input:T filter:T T=type strides=list(int)
     padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW}?NHWC
     dilations=list(int)?[1,1,1,1] -> output:T
-DepthwiseConv2dNative: input:T filter:T T=type strides=list(int) padding=string{SAME,VALID,EXPLICIT}
-    explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] ->
-    output:T
 Conv3D: input:T filter:T T=type strides=list(int)>=5 padding=string{SAME,VALID}
     data_format=string{NDHWC,NCDHW}?NDHWC dilations=list(int)?[1,1,1,1,1] -> output:T
-Conv2DBackpropInput: input_sizes:DT_INT32 filter:T out_backprop:T T=type strides=list(int)
-    use_cudnn_on_gpu=bool?true padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
+Conv2DBackpropInput DepthwiseConv2dNativeBackpropInput: input_sizes:DT_INT32 filter:T out_backprop:T T=type
+    strides=list(int) padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
     data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] -> output:T
-DepthwiseConv2dNativeBackpropInput: input_sizes:DT_INT32 filter:T out_backprop:T T=type strides=list(int)
-    padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW}?NHWC
-    dilations=list(int)?[1,1,1,1] -> output:T
 Conv3DBackpropInputV2: input_sizes:Tshape filter:T out_backprop:T T=type strides=list(int)>=5
     padding=string{SAME,VALID} data_format=string{NDHWC,NCDHW}?NDHWC dilations=list(int)?[1,1,1,1,1]
     Tshape=type?DT_INT32 -> output:T
-Conv2DBackpropFilter: input:T filter_sizes:DT_INT32 out_backprop:T T=type strides=list(int)
-    use_cudnn_on_gpu=bool?true padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
-    data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] -> output:T
-DepthwiseConv2dNativeBackpropFilter: input:T filter_sizes:DT_INT32 out_backprop:T T=type
-    strides=list(int) padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
+Conv2DBackpropFilter DepthwiseConv2dNativeBackpropFilter: input:T filter_sizes:DT_INT32 out_backprop:T
+    T=type strides=list(int) padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
     data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] -> output:T
 Conv3DBackpropFilterV2: input:T filter_sizes:DT_INT32 out_backprop:T T=type strides=list(int)>=5
     padding=string{SAME,VALID} data_format=string{NDHWC,NCDHW}?NDHWC dilations=list(int)?[1,1,1,1,1] ->
@@ -65,9 +45,9 @@ _FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*DT_FLOAT T=typ
     num_args=int>=0 num_host_args=int>=0?0 strides=list(int) padding=string{SAME,VALID,EXPLICIT}
     explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW,NCHW_VECT_C}?NHWC
     filter_format=string{HWIO,OIHW,OIHW_VECT_I}?HWIO dilations=list(int)?[1,1,1,1]
-    use_cudnn_on_gpu=bool?true fused_ops=list(string)?[] epsilon=float?0.0001
-    leakyrelu_alpha=float?0.2 -> output:T
+    fused_ops=list(string)?[] epsilon=float?0.0001 leakyrelu_alpha=float?0.2 -> output:T
 """
+"""(`use_cudnn_on_gpu` is left out: it says nothing here.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +56,24 @@ class Convolution:
     sizes of the result.
     """
 
-    form: Format
+    form: windows.Format
     dims: tuple[int, ...]
     filter_dims: tuple[int, ...]
     groups: int
-    steps: list[Steps]
+    steps: list[windows.Steps]
     output: tuple[int, ...]
 
 
 def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) -> Convolution:
     """The convolution that the attributes describe; a depthwise filter as a filter in groups."""
     rank = len(filter_dims)
-    if len(dims) != rank or rank < 3:
+    if len(dims) != rank or rank < 3 or min(*dims, *filter_dims) < 0:
         call.fail(f"an input of shape {list(dims)} and a filter of shape {list(filter_dims)}")
-    form = format_of(call["data_format"], rank)
-    dilations = numbers_of(call, call["dilations"] or (1,) * rank, rank, "dilations")
-    strides = numbers_of(call, call["strides"], rank, "strides")
-    only_spatial(strides, form, "strides")
-    only_spatial(dilations, form, "dilations")
+    form = windows.format_of(call["data_format"], rank)
+    dilations = windows.numbers_of(call, call["dilations"] or (1,) * rank, rank, "dilations")
+    strides = windows.numbers_of(call, call["strides"], rank, "strides")
+    windows.only_spatial(strides, form, "strides")
+    windows.only_spatial(dilations, form, "dilations")
     features = dims[form.features]
     if call.node.op.startswith("Depthwise"):
         if filter_dims[-2] != features:
@@ -105,7 +85,7 @@ def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) ->
     sizes, output = [1] * rank, list(dims)
     for d, size in zip(form.spatial, filter_dims[:-2], strict=True):
         sizes[d] = size
-    steps = steps_of(call, dims, sizes, strides, dilations)
+    steps = windows.steps_of(call, dims, sizes, strides, dilations)
     if any(steps[d].low or steps[d].high for d in range(rank) if d not in form.spatial):
         call.fail(
             f"explicit_paddings are {list(call['explicit_paddings'])}, wanted 0 for images and features"
@@ -117,7 +97,7 @@ def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) ->
     return Convolution(form, tuple(dims), tuple(filter_dims), max(groups, 1), spatial, tuple(output))
 
 
-def _numbers(form: Format, swapped: bool = False) -> ConvolutionDimensionNumbers:
+def _numbers(form: windows.Format, swapped: bool = False) -> ConvolutionDimensionNumbers:
     """The dimensions of input, filter and output; `swapped` when those of the filter's features are."""
     count, spatial = len(form.spatial), list(form.spatial)
     inward, outward = (count + 1, count) if swapped else (count, count + 1)
@@ -143,7 +123,7 @@ def _forward(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
 
 @lowering("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 def _conv(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
-    of_rank(call, x, 5 if call.node.op == "Conv3D" else 4, "input")
+    windows.of_rank(call, x, 5 if call.node.op == "Conv3D" else 4, "input")
     return _forward(call, x, kernel)
 
 
@@ -154,7 +134,7 @@ def _conv_any(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
         call.fail(
             f"an input of shape {list(x.dims)} with batch_dims={batch}, a filter of {list(kernel.dims)}"
         )
-    groups = x.dims[format_of(call["data_format"], len(x.dims)).features] // max(kernel.dims[-2], 1)
+    groups = x.dims[windows.format_of(call["data_format"], len(x.dims)).features] // max(kernel.dims[-2], 1)
     if groups != call["groups"] or len(kernel.dims) not in (4, 5):
         call.fail(f"a filter of shape {list(kernel.dims)} makes {groups} groups, groups is {call['groups']}")
     found = _forward(call, ops.Reshape(x, (prod(x.dims[:batch]), *x.dims[batch:])), kernel)
@@ -237,9 +217,9 @@ def _filter(call: Call, kernel: XlaOp) -> XlaOp:
     """A filter in the order that convolutions have."""
     name = call["filter_format"]
     if name in _FILTERS:
-        of_rank(call, kernel, 4, "filter")
+        windows.of_rank(call, kernel, 4, "filter")
         return ops.Transpose(kernel, _FILTERS[name])
-    of_rank(call, kernel, 5, "filter")
+    windows.of_rank(call, kernel, 5, "filter")
     outer, inner, height, width, size = kernel.dims
     return ops.Reshape(ops.Transpose(kernel, [2, 3, 1, 4, 0]), (height, width, inner * size, outer))
 
@@ -252,10 +232,10 @@ def _fused_int8(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: 
             f"the fused operations {', '.join(names)} with {len(args)} arrays and {len(scales)} scales"
         )
     bias, side = args
-    vectors = x.dims[-1] if call["data_format"] == VECTORS else 0
+    vectors = x.dims[-1] if call["data_format"] == windows.VECTORS else 0
     if vectors:
-        x = joined_vectors(x)
-        side = joined_vectors(side) if prod(side.dims) else side
+        x = windows.joined_vectors(x)
+        side = windows.joined_vectors(side) if prod(side.dims) else side
     wide = [ops.ConvertElementType(value, F32) for value in (x, _filter(call, kernel), bias, side)]
     found = bias_add(call, _forward(call, wide[0], wide[1]) * scales[0], wide[2])
     if prod(side.dims):
@@ -263,4 +243,4 @@ def _fused_int8(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: 
     if names[1:]:
         found = ops.Max(found, ops.ZerosLike(found))
     found = ops.ConvertElementType(ops.RoundNearestEven(ops.Clamp(-128, found, 127)), S8)
-    return split_vectors(found, vectors) if vectors else found
+    return windows.split_vectors(found, vectors) if vectors else found

@@ -11,17 +11,8 @@ import axla.ops as ops
 from axla.builder.iteration import combiner
 from axla.builder.xla_builder import XlaComputation, XlaOp
 from axla.core.shape import Shape
+from axla.tensorflow.ops import windows
 from axla.tensorflow.ops.common import lowest, widened
-from axla.tensorflow.ops.windows import (
-    VECTORS,
-    Steps,
-    format_of,
-    joined_vectors,
-    numbers_of,
-    only_spatial,
-    split_vectors,
-    steps_of,
-)
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import parts
@@ -59,7 +50,7 @@ AvgPool3DGrad: orig_input_shape:DT_INT32 grad:T ksize=list(int)>=5 strides=list(
 """
 
 
-def _windows(call: Call, dims: Sequence[int], sizes: list[XlaOp]) -> list[Steps]:
+def _windows(call: Call, dims: Sequence[int], sizes: list[XlaOp]) -> list[windows.Steps]:
     """How the windows go over each dimension; `sizes` are the operands ksize and strides, or nothing where
     they are attributes.
     """
@@ -68,14 +59,14 @@ def _windows(call: Call, dims: Sequence[int], sizes: list[XlaOp]) -> list[Steps]
         call.fail(f"images of shape {list(dims)}, wanted {rank} dimensions")
     given = [call.integers(size, "ksize or strides") for size in sizes] or [call["ksize"], call["strides"]]
     size, strides = (
-        numbers_of(call, numbers, rank, what)
+        windows.numbers_of(call, numbers, rank, what)
         for numbers, what in zip(given, ("ksize", "strides"), strict=True)
     )
-    return steps_of(call, dims, size, strides, [1] * rank)
+    return windows.steps_of(call, dims, size, strides, [1] * rank)
 
 
 def _over_windows(
-    values: list[XlaOp], starts: list[XlaOp], step: XlaComputation, steps: list[Steps]
+    values: list[XlaOp], starts: list[XlaOp], step: XlaComputation, steps: list[windows.Steps]
 ) -> XlaOp:
     padding = [(s.low, s.high) for s in steps]
     sizes, strides = [s.size for s in steps], [s.stride for s in steps]
@@ -87,13 +78,13 @@ def _over_windows(
 
 @lowering("MaxPool", "MaxPoolV2", "MaxPool3D")
 def _max_pool(call: Call, x: XlaOp, *sizes: XlaOp) -> XlaOp:
-    vectors = call["data_format"] == VECTORS
+    vectors = call["data_format"] == windows.VECTORS
     if vectors and len(x.dims) != 5:
         call.fail(f"images of shape {list(x.dims)}, wanted 5 dimensions")
-    images = joined_vectors(x) if vectors else x
+    images = windows.joined_vectors(x) if vectors else x
     steps = _windows(call, images.dims, list(sizes))
     found = _over_windows([images], [lowest(images)], combiner("Max", x.dtype), steps)
-    return split_vectors(found, x.dims[-1]) if vectors else found
+    return windows.split_vectors(found, x.dims[-1]) if vectors else found
 
 
 def _check_gradient(call: Call, gradient: XlaOp, wanted: Sequence[int]) -> None:
@@ -134,7 +125,7 @@ def _max_pool_with_argmax(call: Call, x: XlaOp) -> Sequence[XlaOp]:
     return _first_largest(x, places, steps)
 
 
-def _first_largest(x: XlaOp, other: XlaOp, steps: list[Steps]) -> list[XlaOp]:
+def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.Steps]) -> list[XlaOp]:
     """The largest number of each window, and what `other` is at the first of them."""
     inner = x.builder.sub_builder("first_largest")
     shapes = [Shape(x.dtype), Shape(other.dtype)] * 2
@@ -147,7 +138,7 @@ def _first_largest(x: XlaOp, other: XlaOp, steps: list[Steps]) -> list[XlaOp]:
 # Averages.
 
 
-def _mean(value: XlaOp, dims: Sequence[int], steps: list[Steps]) -> XlaOp:
+def _mean(value: XlaOp, dims: Sequence[int], steps: list[windows.Steps]) -> XlaOp:
     """Sums divided by how many elements each window has within images of shape `dims`."""
     counts = np.ones((), np.int64)
     for size, s in zip(dims, steps, strict=True):
@@ -175,16 +166,16 @@ def _avg_pool_grad(call: Call, shape: XlaOp, gradient: XlaOp) -> XlaOp:
     spread to the places that windows begin at.
     """
     dims = call.integers(shape, "orig_input_shape")
-    steps, form = _windows(call, dims, []), format_of(call["data_format"], len(dims))
-    only_spatial(call["ksize"], form, "ksize")
-    only_spatial(call["strides"], form, "strides")
+    steps, form = _windows(call, dims, []), windows.format_of(call["data_format"], len(dims))
+    windows.only_spatial(call["ksize"], form, "ksize")
+    windows.only_spatial(call["strides"], form, "strides")
     _check_gradient(call, gradient, [s.count for s in steps])
     wide = widened(gradient)
     zero, edges, around = ops.Zero(wide.builder, wide.dtype), [], []
     for size, s in zip(dims, steps, strict=True):
         low = s.size - 1 - s.low
         edges.append((low, size + s.size - 2 - (s.count - 1) * s.stride - low, s.stride - 1))
-        around.append(Steps(s.size, 1, 1, size, 0, 0))
+        around.append(windows.Steps(s.size, 1, 1, size, 0, 0))
     if 0 in gradient.dims:
         return ops.Broadcast(ops.Zero(wide.builder, gradient.dtype), dims)
     parts = ops.Pad(_mean(wide, dims, steps), zero, edges)
