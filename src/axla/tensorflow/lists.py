@@ -121,6 +121,10 @@ class TensorList(Composite):
 
     # The elements.
 
+    def sealed(self) -> TensorList:
+        """The list that gets no more room."""
+        return TensorList(replace(self.type, sealed=True), self.arrays)
+
     def length(self, builder: XlaBuilder) -> XlaOp:
         """How many elements there are."""
         known = self.type.length

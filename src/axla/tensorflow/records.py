@@ -25,7 +25,8 @@ from axla.tensorflow.types import Proto
 
 FAMILIES = (
     "neural", "convolutions", "pooling", "normalization", "images", "boxes",
-    "control", "math", "special", "reductions", "quantized", "arrays", "lists", "linear", "einsum",
+    "control", "math", "special", "reductions", "quantized", "arrays", "linear", "einsum",
+    "lists", "tensor_arrays",
     "random", "samples", "references", "restoring", "training", "xla", "xla_functions", "collectives",
 )  # fmt: skip
 """The modules of `ops` that have tables."""

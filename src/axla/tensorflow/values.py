@@ -61,7 +61,7 @@ class Resource:
     """The one that this is a gradient of."""
     gradients: dict[str, Resource] = field(default_factory=dict, kw_only=True)
 
-    def empty(self, contents: Composite) -> Value:
+    def empty(self, builder: XlaBuilder, contents: Composite) -> Value:
         """What a gradient holds first, where its origin has these contents."""
         raise NotImplementedError
 

@@ -1,3 +1,376 @@
-"""To be written."""
+"""Lists of tensors."""
 
-RECORDS = ""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.iteration import combiner
+from axla.builder.records import GatherDimensionNumbers, ScatterDimensionNumbers
+from axla.builder.xla_builder import XlaOp
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape
+from axla.tensorflow.lists import ListType, TensorList, empty
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+from axla.tensorflow.types import DTYPES
+
+RECORDS = """
+EmptyTensorList: element_shape:shape_type max_num_elements:DT_INT32 element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> handle:DT_VARIANT
+TensorListReserve: element_shape:shape_type num_elements:DT_INT32 element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> handle:DT_VARIANT
+TensorListPushBack: input_handle:DT_VARIANT tensor:element_dtype element_dtype=type ->
+    output_handle:DT_VARIANT
+TensorListPushBackBatch: input_handles:DT_VARIANT tensor:element_dtype element_dtype=type ->
+    output_handles:DT_VARIANT ; none there are no arrays of lists
+TensorListPopBack: input_handle:DT_VARIANT element_shape:DT_INT32 element_dtype=type ->
+    output_handle:DT_VARIANT tensor:element_dtype
+TensorListLength: input_handle:DT_VARIANT -> length:DT_INT32
+TensorListResize: input_handle:DT_VARIANT size:DT_INT32 -> output_handle:DT_VARIANT
+TensorListConcatLists: input_a:DT_VARIANT input_b:DT_VARIANT element_dtype=type -> output:DT_VARIANT
+TensorListSplit: tensor:element_dtype element_shape:shape_type lengths:DT_INT64 element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> output_handle:DT_VARIANT
+TensorListConcat: input_handle:DT_VARIANT element_dtype=type element_shape=shape? -> tensor:element_dtype
+    lengths:DT_INT64
+TensorListConcatV2: input_handle:DT_VARIANT element_shape:shape_type leading_dims:DT_INT64
+    element_dtype=type shape_type=type{DT_INT32,DT_INT64} -> tensor:element_dtype lengths:DT_INT64
+TensorListStack: input_handle:DT_VARIANT element_shape:DT_INT32 element_dtype=type num_elements=int?-1 ->
+    tensor:element_dtype
+TensorListGather: input_handle:DT_VARIANT indices:DT_INT32 element_shape:DT_INT32 element_dtype=type ->
+    values:element_dtype
+TensorListScatter: tensor:element_dtype indices:DT_INT32 element_shape:shape_type element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> output_handle:DT_VARIANT
+TensorListScatterV2: tensor:element_dtype indices:DT_INT32 element_shape:shape_type num_elements:DT_INT32
+    element_dtype=type shape_type=type{DT_INT32,DT_INT64} -> output_handle:DT_VARIANT
+TensorListScatterIntoExistingList: input_handle:DT_VARIANT tensor:element_dtype indices:DT_INT32
+    element_dtype=type -> output_handle:DT_VARIANT
+TensorListFromTensor: tensor:element_dtype element_shape:shape_type element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> output_handle:DT_VARIANT
+TensorListSetItem: input_handle:DT_VARIANT index:DT_INT32 item:element_dtype element_dtype=type
+    resize_if_index_out_of_bounds=bool?false -> output_handle:DT_VARIANT
+TensorListGetItem: input_handle:DT_VARIANT index:DT_INT32 element_shape:Tshape element_dtype=type
+    Tshape=type{DT_INT32,DT_INT64}?DT_INT32 -> item:element_dtype
+TensorListElementShape: input_handle:DT_VARIANT shape_type=type{DT_INT32,DT_INT64} ->
+    element_shape:shape_type
+"""
+
+
+# Lists that begin.
+
+
+def element_of(call: Call, attribute: str, dims: Sequence[int] | None) -> Shape | None:
+    """The shape of elements, of their type and sizes; None where a size is not known, or for lists."""
+    dtype = DTYPES.get(call[attribute])
+    return None if dtype is None or dims is None or -1 in dims else Shape(dtype, dims)
+
+
+def _element(call: Call, dims: XlaOp) -> Shape | None:
+    if not dims.dims:
+        found = call.scope.known(dims)  # a scalar is -1: nothing is known
+        return None if found is None or found < 0 else call.fail("the shape of elements is no vector")
+    found = call.scope.known(dims)
+    return None if found is None else element_of(call, "element_dtype", [int(size) for size in found])
+
+
+@lowering("EmptyTensorList")
+def _empty(call: Call, shape: XlaOp, most: XlaOp) -> TensorList:
+    room = call.integer(most, "the number of elements that a list can have")
+    return empty(call.builder, ListType(max(room, 0), _element(call, shape), 0, room >= 0))
+
+
+@lowering("TensorListReserve")
+def _reserve(call: Call, shape: XlaOp, count: XlaOp) -> TensorList:
+    return reserved(call, call.integer(count, "the number of elements of a list"), _element(call, shape))
+
+
+def reserved(call: Call, count: int, element: Shape | None) -> TensorList:
+    """A list of so many zeros."""
+    if count < 0:
+        call.fail(f"a list of {count} elements")
+    return empty(call.builder, ListType(count, element, count, False))
+
+
+@lowering("TensorListFromTensor")
+def _from_tensor(call: Call, tensor: XlaOp, shape: XlaOp) -> TensorList:
+    return list_of(call, tensor)
+
+
+def list_of(call: Call, tensor: XlaOp) -> TensorList:
+    """The parts of an array along its first dimension."""
+    if not tensor.dims:
+        call.fail("a scalar has no parts that a list could have")
+    count, *dims = tensor.dims
+    return TensorList(ListType(count, Shape(tensor.dtype, dims), count, False), [tensor])
+
+
+@lowering("TensorListSplit")
+def _split(call: Call, tensor: XlaOp, shape: XlaOp, lengths: XlaOp) -> TensorList:
+    return split(call, tensor, lengths)
+
+
+def split(call: Call, tensor: XlaOp, lengths: XlaOp) -> TensorList:
+    """Pieces of an array of equal lengths, one behind the other."""
+    sizes = call.integers(lengths, "the lengths")
+    if not tensor.dims or sum(sizes) != tensor.dims[0] or any(size < 0 for size in sizes):
+        call.fail(f"lengths {list(sizes)} of an array with shape {list(tensor.dims)}")
+    if len(set(sizes)) > 1:
+        raise UnsupportedError(f"elements of a list have lengths {list(sizes)}: they must be equal")
+    return list_of(call, ops.Reshape(tensor, (len(sizes), *sizes[:1], *tensor.dims[1:])))
+
+
+@lowering("TensorListScatter")
+def _scatter(call: Call, tensor: XlaOp, indices: XlaOp, shape: XlaOp) -> TensorList:
+    count = max(call.integers(indices, "the indices of a list"), default=-1) + 1
+    return _scattered(call, reserved(call, count, _element(call, shape)), indices, tensor)
+
+
+@lowering("TensorListScatterV2")
+def _scatter_v2(call: Call, tensor: XlaOp, indices: XlaOp, shape: XlaOp, count: XlaOp) -> TensorList:
+    size = call.integer(count, "the number of elements of a list")
+    if size < 0:
+        return _scatter(call, tensor, indices, shape)
+    return _scattered(call, reserved(call, size, _element(call, shape)), indices, tensor)
+
+
+@lowering("TensorListScatterIntoExistingList")
+def _scatter_into(call: Call, value: TensorList, tensor: XlaOp, indices: XlaOp) -> TensorList:
+    known = call.scope.known(indices)
+    if known is not None and known.size and value.type.length is not None:
+        value = with_length(call, value, max(value.type.length, int(known.max()) + 1))
+    return _scattered(call, value, indices, tensor)
+
+
+def _scattered(call: Call, value: TensorList, indices: XlaOp, tensor: XlaOp) -> TensorList:
+    return scattered(call, value, indices, tensor, adds=False)
+
+
+def scattered(call: Call, value: TensorList, indices: XlaOp, tensor: XlaOp, *, adds: bool) -> TensorList:
+    """A list with the parts of an array at indices: instead of what is there, or added to it."""
+    if len(indices.dims) != 1 or tensor.dims[:1] != indices.dims:
+        call.fail(f"indices of shape {list(indices.dims)} for an array of shape {list(tensor.dims)}")
+    value = _with_element(call, value, Shape(tensor.dtype, tensor.dims[1:]))
+    (buffer,) = value.buffers()
+    numbers = ScatterDimensionNumbers(list(range(1, len(tensor.dims))), [0], [0], 1)
+    found = ops.Scatter(buffer, indices, tensor, _combiner(tensor, adds), numbers)
+    return TensorList(value.type, [found, *value.arrays[1:]])
+
+
+def _combiner(like: XlaOp, adds: bool) -> object:
+    if adds:
+        return combiner("Or" if like.dtype.is_pred else "Add", like.dtype)
+    builder = like.builder.sub_builder("second")
+    scalar = Shape(like.dtype, ())
+    ops.Parameter(builder, 0, scalar, "before")
+    return builder.build(ops.Parameter(builder, 1, scalar, "new"))
+
+
+def _with_element(call: Call, value: TensorList, element: Shape) -> TensorList:
+    """A list whose elements have a shape, which is checked."""
+    found = value.type.element
+    if found is not None and found != element:
+        call.fail(f"the elements of the list are {_shown(found)}, found {_shown(element)}")
+    return value.fitted(call.builder, replace(value.type, element=element))
+
+
+def _shown(element: Shape | ListType) -> str:
+    return element.to_string(layout=False) if isinstance(element, Shape) else str(element)
+
+
+# Single elements.
+
+
+@lowering("TensorListPushBack")
+def _push_back(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
+    return pushed(call, value, item)
+
+
+def pushed(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
+    """A list with one more element."""
+    length, builder = value.type.length, call.builder
+    if length == value.type.room or (length is None and not value.type.sealed):
+        if value.type.sealed:
+            call.fail(f"a list that has {length} elements can have no more")
+        value = value.with_room(builder, value.type.room + 1)
+    last = value.length(builder) if length is None else length
+    found = value.with_at(builder, last, _checked(call, value, item))
+    return found.of_length(ops.Add(last, builder.constant(np.int32(1))) if length is None else length + 1)
+
+
+def _checked(call: Call, value: TensorList, item: XlaOp | TensorList) -> XlaOp | TensorList:
+    element = value.type.element
+    if isinstance(element, Shape) and (not isinstance(item, XlaOp) or item.shape.logical != element):
+        found = Shape(item.dtype, item.dims) if isinstance(item, XlaOp) else item.type
+        raise UnsupportedError(f"the elements of the list are {_shown(element)}, found {_shown(found)}")
+    return item
+
+
+@lowering("TensorListPopBack")
+def _pop_back(call: Call, value: TensorList, shape: XlaOp) -> list[object]:
+    return popped(call, value, _element(call, shape))
+
+
+def popped(call: Call, value: TensorList, element: Shape | None) -> list[object]:
+    """A list without its last element, and that element."""
+    length, builder = value.type.length, call.builder
+    if length == 0:
+        call.fail("the list is empty")
+    value = _filled(call, value, element)
+    if length is not None:
+        return [value.of_length(length - 1), value.at(builder, length - 1)]
+    last = ops.Sub(value.length(builder), builder.constant(np.int32(1)))
+    return [value.of_length(last), value.at(builder, last)]
+
+
+def _filled(call: Call, value: TensorList, element: Shape | None) -> TensorList:
+    """A list whose elements are read: zeros where nothing was written."""
+    if value.type.element is not None:
+        return value
+    if element is None:
+        raise UnsupportedError("the list has no elements yet, and their shape is not known")
+    return value.fitted(call.builder, replace(value.type, element=element))
+
+
+@lowering("TensorListSetItem")
+def _set_item(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
+    known = call.scope.known(index)
+    if known is not None and call["resize_if_index_out_of_bounds"] and value.type.length is not None:
+        value = with_length(call, value, max(value.type.length, int(known) + 1))
+    return written(call, value, index, item)
+
+
+def written(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
+    """A list with another element at an index."""
+    place = _place(call, value, index)
+    return value.with_at(call.builder, place, _checked(call, value, item))
+
+
+def _place(call: Call, value: TensorList, index: XlaOp) -> int | XlaOp:
+    if index.dims:
+        call.fail(f"the index has shape {list(index.dims)}, wanted a scalar")
+    known = call.scope.known(index)
+    if not value.type.room:
+        call.fail("the list has room for no elements")
+    if known is None:
+        return index
+    length = value.type.room if value.type.length is None else value.type.length
+    if not 0 <= int(known) < length:
+        call.fail(f"the index is {int(known)}, the list has {length} elements")
+    return int(known)
+
+
+@lowering("TensorListGetItem")
+def _get_item(call: Call, value: TensorList, index: XlaOp, shape: XlaOp) -> XlaOp | TensorList:
+    return element_at(call, value, index, _element(call, shape))
+
+
+def element_at(call: Call, value: TensorList, index: XlaOp, element: Shape | None) -> XlaOp | TensorList:
+    """The element at an index."""
+    return _filled(call, value, element).at(call.builder, _place(call, value, index))
+
+
+# Whole lists.
+
+
+@lowering("TensorListLength")
+def _length(call: Call, value: TensorList) -> XlaOp | np.ndarray:
+    known = value.type.length
+    return value.length(call.builder) if known is None else np.asarray(known, np.int32)
+
+
+@lowering("TensorListResize")
+def _resize(call: Call, value: TensorList, size: XlaOp) -> TensorList:
+    count = call.integer(size, "the size of a list")
+    if count < 0:
+        call.fail(f"a list of {count} elements")
+    return with_length(call, value, count)
+
+
+def with_length(call: Call, value: TensorList, count: int) -> TensorList:
+    """A list with a number of elements that is known: zeros behind those that it has."""
+    length = value.type.length
+    if length is None:
+        raise UnsupportedError("the number of elements of a list that changes its size is not known")
+    if count == length:
+        return value
+    cut = value.fitted(call.builder, replace(value.type, room=min(length, count)))
+    return cut.with_room(call.builder, max(count, value.type.room)).of_length(count)
+
+
+@lowering("TensorListConcatLists")
+def _concat_lists(call: Call, one: TensorList, other: TensorList) -> TensorList:
+    if one.type.length is None or other.type.length is None:
+        raise UnsupportedError("the numbers of elements of the lists are not known")
+    common = one.type.joined(other.type).element
+    size = one.type.length + other.type.length
+    pieces = [
+        value.fitted(call.builder, ListType(value.type.length, common, value.type.length, False)).arrays
+        for value in (one, other)
+    ]
+    arrays = [ops.ConcatInDim(call.builder, pair, 0) for pair in zip(*pieces, strict=True)]
+    return TensorList(ListType(size, common, size, False), arrays)
+
+
+def stacked(call: Call, value: TensorList, element: Shape | None) -> XlaOp:
+    """The elements as one array: those that there are, or all that there is room for where their number is
+    not known and the program gave the room.
+    """
+    value = _filled(call, value, element)
+    if not isinstance(value.type.element, Shape):
+        call.fail("the elements of the list are lists")
+    length = value.type.length
+    if length is None and not value.type.sealed:
+        raise UnsupportedError("the number of elements of the list is not known")
+    (buffer,) = value.buffers()
+    return buffer if length is None else ops.SliceInDim(buffer, 0, length, 1, 0)
+
+
+@lowering("TensorListStack")
+def _stack(call: Call, value: TensorList, shape: XlaOp) -> XlaOp:
+    found = stacked(call, value, _element(call, shape))
+    if call["num_elements"] not in (-1, found.dims[0]):
+        call.fail(f"num_elements is {call['num_elements']}, the list has {found.dims[0]}")
+    return found
+
+
+@lowering("TensorListGather")
+def _gather(call: Call, value: TensorList, indices: XlaOp, shape: XlaOp) -> XlaOp:
+    return gathered(call, value, indices, _element(call, shape))
+
+
+def gathered(call: Call, value: TensorList, indices: XlaOp, element: Shape | None) -> XlaOp:
+    """The elements at indices as one array."""
+    if len(indices.dims) != 1:
+        call.fail(f"the indices have shape {list(indices.dims)}, wanted a vector")
+    found = stacked(call, value, element)
+    dims = found.dims[1:]
+    numbers = GatherDimensionNumbers(range(1, len(dims) + 1), [0], [0], 1)
+    return ops.Gather(found, indices, numbers, (1, *dims))
+
+
+@lowering("TensorListConcatV2")
+def _concat_v2(call: Call, value: TensorList, shape: XlaOp, leading: XlaOp) -> list[object]:
+    return concatenated(call, stacked(call, value, _element(call, shape)))
+
+
+@lowering("TensorListConcat")
+def _concat(call: Call, value: TensorList) -> list[object]:
+    element = element_of(call, "element_dtype", call["element_shape"])
+    return concatenated(call, stacked(call, value, element))
+
+
+def concatenated(call: Call, value: XlaOp) -> list[object]:
+    """Elements one behind the other, and their lengths."""
+    if len(value.dims) < 2:
+        call.fail("the elements are scalars, wanted arrays")
+    count, size, *rest = value.dims
+    return [ops.Reshape(value, (count * size, *rest)), np.full(count, size, np.int64)]
+
+
+@lowering("TensorListElementShape")
+def _element_shape(call: Call, value: TensorList) -> np.ndarray:
+    element, dtype = value.type.element, call.dtype("shape_type").numpy
+    return np.array(element.dims if isinstance(element, Shape) else -1, dtype)

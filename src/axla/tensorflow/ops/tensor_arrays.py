@@ -1,0 +1,196 @@
+"""Arrays of tensors and stacks as TensorFlow 1 has them: resources that hold a list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.tensorflow.lists import ListType, TensorList, empty
+from axla.tensorflow.ops.lists import (
+    concatenated,
+    element_at,
+    element_of,
+    gathered,
+    popped,
+    pushed,
+    reserved,
+    scattered,
+    split,
+    stacked,
+    with_length,
+    written,
+)  # fmt: skip
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+from axla.tensorflow.values import Composite, Resource
+
+RECORDS = """
+TensorArrayV3: size:DT_INT32 dtype=type element_shape=shape? dynamic_size=bool?false
+    clear_after_read=bool?true identical_element_shapes=bool?false tensor_array_name=string? ->
+    handle:DT_RESOURCE flow:DT_FLOAT
+TensorArrayGradV3: handle:DT_RESOURCE flow_in:DT_FLOAT source=string -> grad_handle:DT_RESOURCE
+    flow_out:DT_FLOAT
+TensorArrayWriteV3: handle:DT_RESOURCE index:DT_INT32 value:T flow_in:DT_FLOAT T=type ->
+    flow_out:DT_FLOAT
+TensorArrayReadV3: handle:DT_RESOURCE index:DT_INT32 flow_in:DT_FLOAT dtype=type -> value:dtype
+TensorArrayGatherV3: handle:DT_RESOURCE indices:DT_INT32 flow_in:DT_FLOAT dtype=type element_shape=shape?
+    -> value:dtype
+TensorArrayScatterV3: handle:DT_RESOURCE indices:DT_INT32 value:T flow_in:DT_FLOAT T=type ->
+    flow_out:DT_FLOAT
+TensorArrayConcatV3: handle:DT_RESOURCE flow_in:DT_FLOAT dtype=type element_shape_except0=shape? ->
+    value:dtype lengths:DT_INT64
+TensorArraySplitV3: handle:DT_RESOURCE value:T lengths:DT_INT64 flow_in:DT_FLOAT T=type ->
+    flow_out:DT_FLOAT
+TensorArraySizeV3: handle:DT_RESOURCE flow_in:DT_FLOAT -> size:DT_INT32
+TensorArrayCloseV3: handle:DT_RESOURCE ->
+StackV2: max_size:DT_INT32 elem_type=type stack_name=string? -> handle:DT_RESOURCE
+StackPushV2: handle:DT_RESOURCE elem:T T=type swap_memory=bool?false -> output:T
+StackPopV2: handle:DT_RESOURCE elem_type=type -> elem:elem_type
+StackCloseV2: handle:DT_RESOURCE ->
+"""
+
+
+_FLOW = np.float32(0)
+"""What nodes give whose order is said by edges of numbers."""
+
+
+@dataclass(slots=True, eq=False)
+class Held(Resource):
+    """A stack or an array of tensors: `dtype` is the name of the type of its elements."""
+
+    dtype: str = ""
+    grows: bool = False
+
+    def empty(self, builder: XlaBuilder, contents: Composite) -> TensorList:
+        """As many zeros as the origin of a gradient has elements."""
+        assert isinstance(contents, TensorList)
+        return empty(builder, contents.type)
+
+
+def _contents(call: Call, handle: Resource, attribute: str) -> TensorList:
+    """The list of a handle, with elements of the type that an attribute says."""
+    if not isinstance(handle, Held):
+        call.fail(f"'{handle.name}' is no stack and no array of tensors")
+    if handle.dtype != call[attribute]:
+        call.fail(f"'{handle.name}' has elements of {handle.dtype}, found {call[attribute]}")
+    found = call.scope.read(handle)
+    assert isinstance(found, TensorList)
+    return found
+
+
+# Arrays.
+
+
+@lowering("TensorArrayV3")
+def _array(call: Call, size: XlaOp) -> list[object]:
+    count = call.integer(size, "the size of an array of tensors")
+    element = element_of(call, "dtype", call["element_shape"])
+    made = Held(call.node.name, dtype=call["dtype"], grows=call["dynamic_size"])
+    call.scope.state[made] = reserved(call, count, element).sealed()
+    return [made, _FLOW]
+
+
+@lowering("TensorArrayGradV3")
+def _gradient(call: Call, handle: Held, flow: XlaOp) -> list[object]:
+    made = handle.gradients.get(call["source"])
+    if made is None:
+        name = f"{handle.name}/{call['source']}"
+        made = handle.gradients[call["source"]] = Held(name, origin=handle, dtype=handle.dtype)
+    if not call.scope.has(made):
+        call.scope.state[made] = made.empty(call.builder, call.scope.read(handle))
+    return [made, flow]
+
+
+@lowering("TensorArrayWriteV3")
+def _write(call: Call, handle: Held, index: XlaOp, value: XlaOp, flow: XlaOp) -> XlaOp:
+    contents = _contents(call, handle, "T")
+    known = call.scope.known(index)
+    if handle.grows and known is not None and contents.type.length is not None:
+        contents = with_length(call, contents, max(contents.type.length, int(known) + 1))
+    if handle.origin is not None and contents.type.element is not None:
+        before = element_at(call, contents, index, None)
+        if before.dims != value.dims:
+            call.fail(f"the elements have shape {list(before.dims)}, found {list(value.dims)}")
+        value = _sum(before, value)
+    call.scope.state[handle] = written(call, contents, index, value)
+    return flow
+
+
+def _sum(one: XlaOp, other: XlaOp) -> XlaOp:
+    return ops.Or(one, other) if one.dtype.is_pred else ops.Add(one, other)
+
+
+@lowering("TensorArrayReadV3")
+def _read(call: Call, handle: Held, index: XlaOp, flow: XlaOp) -> XlaOp | TensorList:
+    return element_at(call, _contents(call, handle, "dtype"), index, None)
+
+
+@lowering("TensorArrayGatherV3")
+def _gather(call: Call, handle: Held, indices: XlaOp, flow: XlaOp) -> XlaOp:
+    element = element_of(call, "dtype", call["element_shape"])
+    return gathered(call, _contents(call, handle, "dtype"), indices, element)
+
+
+@lowering("TensorArrayScatterV3")
+def _scatter(call: Call, handle: Held, indices: XlaOp, value: XlaOp, flow: XlaOp) -> XlaOp:
+    contents = _contents(call, handle, "T")
+    known = call.scope.known(indices)
+    if handle.grows and known is not None and known.size and contents.type.length is not None:
+        contents = with_length(call, contents, max(contents.type.length, int(known.max()) + 1))
+    call.scope.state[handle] = scattered(call, contents, indices, value, adds=handle.origin is not None)
+    return flow
+
+
+@lowering("TensorArrayConcatV3")
+def _concat(call: Call, handle: Held, flow: XlaOp) -> list[object]:
+    return concatenated(call, stacked(call, _contents(call, handle, "dtype"), None))
+
+
+@lowering("TensorArraySplitV3")
+def _split(call: Call, handle: Held, value: XlaOp, lengths: XlaOp, flow: XlaOp) -> XlaOp:
+    contents = _contents(call, handle, "T")
+    pieces = split(call, value, lengths)
+    if handle.grows and pieces.type.room > contents.type.room:
+        contents = with_length(call, contents, pieces.type.room)
+    if pieces.type.room != contents.type.room:
+        call.fail(f"{pieces.type.room} pieces for an array of {contents.type.room} tensors")
+    places = call.scope.constant(np.arange(pieces.type.room, dtype=np.int32))
+    (parts,) = pieces.arrays
+    call.scope.state[handle] = scattered(call, contents, places, parts, adds=handle.origin is not None)
+    return flow
+
+
+@lowering("TensorArraySizeV3")
+def _size(call: Call, handle: Held, flow: XlaOp) -> np.ndarray:
+    return np.asarray(call.scope.read(handle).type.room, np.int32)
+
+
+@lowering("TensorArrayCloseV3", "StackCloseV2")
+def _close(call: Call, handle: Held) -> None:
+    """Nothing is left to be done."""
+
+
+# Stacks.
+
+
+@lowering("StackV2")
+def _stack(call: Call, most: XlaOp) -> Held:
+    made = Held(call.node.name, dtype=call["elem_type"])
+    room = call.integer(most, "the number of elements that a stack can have")
+    call.scope.state[made] = empty(call.builder, ListType(max(room, 0), None, 0, room >= 0))
+    return made
+
+
+@lowering("StackPushV2")
+def _push(call: Call, handle: Held, value: XlaOp) -> XlaOp:
+    call.scope.state[handle] = pushed(call, _contents(call, handle, "T"), value)
+    return value
+
+
+@lowering("StackPopV2")
+def _pop(call: Call, handle: Held) -> object:
+    call.scope.state[handle], value = popped(call, _contents(call, handle, "elem_type"), None)
+    return value
