@@ -281,9 +281,9 @@ def unknown_fields(data: bytes) -> list[tuple[int, int, Any]]:
 # Writing.
 
 
-def encode(message: dict[str, Any], name: str) -> bytes:
+def encode(message: dict[str, Any], name: str | Message) -> bytes:
     """The bytes of a message of type `name`."""
-    return bytes(_Writer().message(message, TABLES[name]))
+    return bytes(_Writer().message(message, TABLES[name] if isinstance(name, str) else name))
 
 
 class _Writer:

@@ -21,6 +21,7 @@ from axla.tensorflow.types import Proto, without_ref
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
 _INNER_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*$")  # of nodes in functions
+_MOST_OUTPUTS = 1 << 21
 ARGUMENT = "_Arg"
 """The operation of nodes that stand for arguments of a function."""
 
@@ -100,7 +101,9 @@ class Graph:
 
 @dataclass(slots=True, eq=False)
 class Library:
-    """Functions by name; a function is verified when it is first asked for, for each choice of attributes."""
+    """Functions by name; a function is verified when it is first asked for, for each choice of attributes.
+    `nodes` are those of the graph and of all functions, `outputs` those of the nodes that were read.
+    """
 
     messages: dict[str, Proto] = field(default_factory=dict)
     gradients: dict[str, str] = field(default_factory=dict)
@@ -108,6 +111,8 @@ class Library:
     made: dict[Any, Graph] = field(default_factory=dict)
     graphs: dict[str, Graph] = field(default_factory=dict)
     """Functions that are made of parts of graphs, by names that no message has."""
+    nodes: int = 0
+    outputs: int = 0
 
     def function(self, called: Called, what: str) -> Graph:
         """The body of a function; VerifyError where there is none of that name."""
@@ -133,9 +138,11 @@ def graph_of(message: Proto, name: str = "graph") -> Graph:
         if called in library.messages:
             raise VerifyError(f"there are two functions '{called}'")
         library.messages[called] = function
+        library.nodes += len(function.get("node_def", ()))
     library.gradients = {
         g.get("function_name", ""): g.get("gradient_func", "") for g in held.get("gradient", ())
     }
+    library.nodes += len(message.get("node", ()))
     library.places = _places(message.get("debug_info", {}))
     nodes = _nodes(message.get("node", ()), _NAME, library)
     for node in nodes.values():
@@ -176,6 +183,9 @@ def _nodes(
         node.inputs = message.get("input", [])
         nodes[name] = node
         _describe(node, library)
+        library.outputs += len(node.types or ())
+        if library.outputs > _MOST_OUTPUTS:
+            raise UnsupportedError(f"{node}: with it, nodes have more than {_MOST_OUTPUTS} outputs")
     return nodes
 
 

@@ -20,3 +20,8 @@ def decode(data: bytes, name: str) -> dict[str, Any]:
 def from_text(text: str, name: str) -> dict[str, Any]:
     """The message of a name that a text is; ParseError with line and column."""
     return text_format.from_text(text, TABLES[name])
+
+
+def encode(message: dict[str, Any], name: str) -> bytes:
+    """The bytes of a message of a name."""
+    return wire.encode(message, TABLES[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,10 +13,17 @@ import axla.ops as ops
 from axla.builder.metadata import OpMetadata
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import DType
-from axla.core.errors import AxlaError, InternalError, UnsupportedError, VerifyError
+from axla.core.errors import (
+    AxlaError,
+    DeadlineExceeded,
+    InternalError,
+    OutOfMemory,
+    UnsupportedError,
+    VerifyError,
+)
 from axla.core.shape import Shape
 from axla.interpreter import evaluate
-from axla.ir.graph import Instruction
+from axla.ir.graph import Instruction, Module
 from axla.tensorflow.attributes import Called, called_by
 from axla.tensorflow.frames import functional
 from axla.tensorflow.graph import Graph, Node, Output
@@ -25,6 +33,10 @@ from axla.tensorflow.values import Reference, Resource, Value, Variable
 
 DEEPEST = 60
 """Calls of functions within each other."""
+MOST_NODES = 100_000
+"""Nodes that one import adds, besides ten times those of the graph: functions that call others grow fast."""
+_MOST_STEPS, _MOST_BYTES, _MOST_SECONDS = 1_000_000, 1 << 28, 20.0
+"""What the interpreter may take: steps for one constant, bytes for one value, seconds for all constants."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +49,8 @@ class Import:
     resources: dict[tuple[str, str], Resource] = field(default_factory=dict)
     known: dict[Instruction, np.ndarray] = field(default_factory=dict)
     depth: int = 0
+    nodes: int = 0
+    seconds: float = _MOST_SECONDS
     checkpoint: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def resource(self, kind: type[Resource], name: str, **more: Any) -> Resource:
@@ -76,7 +90,11 @@ class Scope:
             raise UnsupportedError(f"function '{graph.name}': calls are nested more than {DEEPEST} deep")
         values = dict(given)
         graph = functional(graph, outputs, list(targets), given)
-        for node in graph.needed(outputs, targets, given):
+        needed = graph.needed(outputs, targets, given)
+        importer.nodes += len(needed)
+        if importer.nodes > MOST_NODES + 10 * graph.library.nodes:
+            raise UnsupportedError(f"function '{graph.name}': calls bring {importer.nodes} nodes, too many")
+        for node in needed:
             if Output(node.name, 0) in given:
                 continue
             for index, value in enumerate(self.add(node, [values[source] for source in node.inputs], graph)):
@@ -152,9 +170,20 @@ class Scope:
         if inst not in known:
             if not self.builder.is_constant(value):
                 return None
-            module = self.builder.build_constant_subgraph(value).module
-            known[inst] = np.asarray(evaluate(module).array)
+            known[inst] = self._evaluated(self.builder.build_constant_subgraph(value).module)
         return known[inst]
+
+    def _evaluated(self, module: Module) -> np.ndarray:
+        """The value of a constant; UnsupportedError where it takes too much."""
+        importer, begin = self.importer, monotonic()
+        limits = {"step_limit": _MOST_STEPS, "deadline": importer.seconds, "memory_limit": _MOST_BYTES}
+        try:
+            return np.asarray(evaluate(module, **limits).array)
+        except (DeadlineExceeded, OutOfMemory) as error:
+            message = f"a shape or another number that must be constant takes too much: {error.message}"
+            raise UnsupportedError(message) from None
+        finally:
+            importer.seconds -= monotonic() - begin
 
     def read(self, variable: Resource) -> Value:
         """The contents of a resource; VerifyError where it has none."""

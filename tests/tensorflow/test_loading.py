@@ -1,0 +1,336 @@
+"""Files are read and become functions of Python: graphs, SavedModels, their variables; others are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axla
+from axla import AxlaError, InvalidArgument, ParseError, Shape, UnsupportedError, VerifyError, dtypes
+from axla.proto import text_format
+from axla.tensorflow import load
+from axla.tensorflow.messages import TABLES, encode
+from axla.tensorflow.reading import read
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+import tensorflow_files as files  # noqa: E402
+
+FLOAT, RESOURCE, STRING = {"type": "DT_FLOAT"}, {"type": "DT_RESOURCE"}, {"type": "DT_STRING"}
+
+
+def node(name: str, op: str, *inputs: str, **attributes: Any) -> dict[str, Any]:
+    listed = [{"key": key, "value": value} for key, value in attributes.items()]
+    return {"name": name, "op": op, "input": list(inputs), "attr": listed}
+
+
+def shape(*dims: int) -> dict[str, Any]:
+    return {"shape": files.shape_message(dims)}
+
+
+def const(name: str, value: Any) -> dict[str, Any]:
+    message = files.tensor_message(np.asarray(value))
+    return node(name, "Const", dtype={"type": message["dtype"]}, value={"tensor": message})
+
+
+DOUBLE = [
+    node("x", "Placeholder", dtype=FLOAT, shape=shape(-1, 2)),
+    node("y", "AddV2", "x", "x", T=FLOAT),
+]
+COUNTER = [
+    node("x", "Placeholder", dtype=FLOAT, shape=shape(2)),
+    node("v", "VarHandleOp", dtype=FLOAT, shape=shape(2), shared_name={"s": b"count"}),
+    node("old", "ReadVariableOp", "v", dtype=FLOAT),
+    node("new", "AddV2", "old", "x", T=FLOAT),
+    node("set", "AssignVariableOp", "v", "new", dtype=FLOAT),
+    node("y", "Identity", "new", "^set", T=FLOAT),
+]
+
+
+def restoring(variable: str) -> list[dict[str, Any]]:
+    return [
+        const("save/Const", np.array(b"model", object)),
+        const("names", np.array([b"w"], object)),
+        const("parts", np.array([b""], object)),
+        node(
+            "restored", "RestoreV2", "save/Const", "names", "parts", dtypes={"list": {"type": ["DT_FLOAT"]}}
+        ),
+        node("assign", "AssignVariableOp", variable, "restored", dtype=FLOAT),
+        node("save/restore_all", "NoOp", "^assign"),
+    ]
+
+
+def graph(nodes: list[dict[str, Any]]) -> bytes:
+    return encode({"node": nodes}, "GraphDef")
+
+
+def info(name: str, *dims: int) -> dict[str, Any]:
+    return {"name": name, "dtype": "DT_FLOAT", "tensor_shape": files.shape_message(dims)}
+
+
+def model(folder: Path, *, text: bool = False, tags: tuple[str, ...] = ("serve",)) -> Path:
+    """A SavedModel whose signature adds its arguments to a variable, which is 1, 2 in the checkpoint."""
+    value = {
+        "inputs": [{"key": "x", "value": info("x:0", 2)}],
+        "outputs": [{"key": "y", "value": info("y:0", 2)}],
+    }
+    meta = {
+        "meta_info_def": {"tags": list(tags)},
+        "graph_def": {"node": [*COUNTER, *restoring("v")]},
+        "saver_def": {"filename_tensor_name": "save/Const:0", "restore_op_name": "save/restore_all"},
+        "signature_def": [{"key": "serving_default", "value": value}, {"key": "__saved_model_init_op"}],
+    }
+    message = {"saved_model_schema_version": 1, "meta_graphs": [meta]}
+    folder.mkdir(parents=True, exist_ok=True)
+    if text:
+        lines: list[str] = []
+        text_format._write(message, TABLES["SavedModel"], "", lines)
+        (folder / "saved_model.pbtxt").write_text("\n".join(lines))
+    else:
+        (folder / "saved_model.pb").write_bytes(encode(message, "SavedModel"))
+    files.write_bundle(folder / "variables" / "variables", {"w": np.asarray([1, 2], np.float32)})
+    return folder
+
+
+# Graphs.
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_a_graph_is_a_function_by_position(backend):
+    f = load(graph(DOUBLE), feeds=["x:0"], fetches=["y:0", "x"], backend=backend)
+    found = f(np.float32([[1, 2]]))
+    assert isinstance(found, list)
+    assert np.asarray(found[0]).tolist() == [[2, 4]] and np.asarray(found[1]).tolist() == [[1, 2]]
+    assert np.asarray(f([[1.0, 2], [3, 4]])[0]).tolist() == [[2, 4], [6, 8]]
+    assert repr(f) == "<axla.tensorflow.Function graph(x:0: f32[?,2]) -> y:0, x>"
+
+
+def test_every_form_of_a_graph(tmp_path):
+    binary = tmp_path / "my graph.pb"
+    binary.write_bytes(graph(DOUBLE))
+    text = (
+        "# a comment\n" + 'node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } '
+    )
+    text += 'experimental_type { type_id: 7 args [{ a: [1, 2] }, { s: "x" "y" }] } }\nnew_field: 1\n'
+    (tmp_path / "graph.pbtxt").write_text(text)
+    meta = tmp_path / "graph.meta"
+    meta.write_bytes(
+        encode({"meta_info_def": {"tags": ["a"]}, "graph_def": {"node": DOUBLE}}, "MetaGraphDef")
+    )
+    found = [read(source) for source in (binary, str(binary), graph(DOUBLE), text, text.encode())]
+    found += [read(tmp_path / "graph.pbtxt"), read(meta), read(meta.read_bytes())]
+    assert {saved.graph["node"][0]["name"] for saved in found} == {"x"}
+    assert found[0].name == "my_graph"
+
+
+def test_programs_are_kept_for_shapes(monkeypatch):
+    f = load(graph(DOUBLE), feeds=["x:0"], fetches=["y:0"])
+    made = []
+    compiled = axla.api.compile
+    monkeypatch.setattr(axla.api, "compile", lambda *a, **k: (made.append(1), compiled(*a, **k))[1])
+    for rows in (1, 2, 1, 2, 3):
+        assert np.asarray(f(np.ones((rows, 2), np.float32))[0]).shape == (rows, 2)
+    assert len(made) == 3
+
+
+def test_modules():
+    f = load(graph(DOUBLE), feeds=["x:0"], fetches=["y:0"])
+    for given in (Shape(dtypes.F32, (3, 2)), np.zeros((3, 2), np.float32)):
+        assert "f32[3,2]" in f.module(given).to_string()
+    with pytest.raises(InvalidArgument, match=r"wanted for x:0: f32\[\?,2\]"):
+        f.module()
+
+
+def test_wrong_arguments():
+    f = load(graph(DOUBLE), feeds=["x:0"], fetches=["y:0"])
+    for arguments, message in [
+        ((np.zeros((1, 2)),), "'x:0' is of type f32, found f64"),
+        ((np.zeros((1, 3), np.float32),), r"has shape \[\?, 2\], found \[1, 3\]"),
+        ((), "argument 'x:0' is missing"),
+        ((1, 2), "2 arguments for 1"),
+        ((["a"],), "argument 'x:0': could not convert"),
+        ((np.array([["a", "b"]]),), "of which there is no type"),
+    ]:
+        with pytest.raises(InvalidArgument, match=message):
+            f(*arguments)
+    with pytest.raises(InvalidArgument, match="no argument 'z'"):
+        f(z=1)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({}, "placeholders: x; nodes that no one uses: y"),
+        ({"feeds": ["x"]}, "fetches are wanted"),
+        ({"feeds": "x", "fetches": ["y"]}, "a list of names"),
+        ({"fetches": ["y"], "signature": "s"}, "found both"),
+        ({"fetches": ["yy"]}, "no node 'yy'; did you mean y"),
+        ({"fetches": ["y:1"]}, "has 1 outputs"),
+        ({"fetches": ["y:z"]}, "wanted 'node:0'"),
+    ],
+)
+def test_wrong_names(options, message):
+    with pytest.raises(AxlaError, match=message):
+        load(graph(DOUBLE), **options)
+
+
+# Variables.
+
+
+def test_variables_of_a_graph():
+    f = load(graph(COUNTER), feeds=["x:0"], fetches=["y:0"])
+    assert dict(f.variables) == {} and "count" not in f.variables
+    with pytest.raises(VerifyError, match="'count' has no value here"):
+        f([1, 2])
+    with pytest.raises(InvalidArgument, match="variable 'count' has no value"):
+        f.variables["count"]
+    for value, message in ((np.zeros(2), "found f64"), ([1.0], r"shape \[2\], found \[1\]")):
+        with pytest.raises(InvalidArgument, match=message):
+            f.variables["count"] = value
+    with pytest.raises(InvalidArgument, match="no variable 'counts'; there are count"):
+        f.variables["counts"] = 1
+    given = np.float32([10, 20])
+    f.variables["count"] = given
+    given[:] = 0
+    assert np.asarray(f([1, 2])[0]).tolist() == [11, 22]
+    assert np.asarray(f([1, 2])[0]).tolist() == [12, 24]
+    assert f.variables["count"].tolist() == [12, 24]
+    del f.variables["count"]
+    assert len(f.variables) == 0
+
+
+def test_references_of_tensorflow_1():
+    nodes = [
+        node("v", "VariableV2", dtype=FLOAT, shape=shape(2)),
+        const("one", np.ones(2, np.float32)),
+        node("set", "AssignAdd", "v", "one", T=FLOAT),
+        node("y", "Identity", "set", T=FLOAT),
+        node("there", "IsVariableInitialized", "v", dtype=FLOAT),
+    ]
+    f = load(graph(nodes), fetches=["y:0", "v:0", "there:0"])
+    f.variables["v"] = [1, 2]
+    y, v, there = map(np.asarray, f())
+    assert y.tolist() == v.tolist() == f.variables["v"].tolist() == [2, 3] and there
+    with pytest.raises(VerifyError, match="wanted a reference"):
+        load(graph([*nodes, node("z", "Assign", "one", "one", T=FLOAT)]), fetches=["z"])
+
+
+# SavedModels.
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_saved_model(tmp_path, text):
+    folder = model(tmp_path / "m", text=text)
+    for source in (folder, str(folder), folder / f"saved_model.pb{'txt' * text}"):
+        f = load(source)
+        assert f.variables["count"].tolist() == [1, 2]
+        assert {name: np.asarray(v).tolist() for name, v in f(x=[1, 1]).items()} == {"y": [2, 3]}
+        assert np.asarray(f([1, 1])["y"]).tolist() == [3, 4]
+    assert "parameter(1)" in f.module().to_string()
+    assert np.asarray(load(folder, feeds=["x"], fetches=["new"])([5, 5])[0]).tolist() == [6, 7]
+
+
+def test_models_without_what_is_wanted(tmp_path):
+    folder = model(tmp_path / "m", tags=("train", "gpu"))
+    with pytest.raises(InvalidArgument, match="no signature 'other'; there are serving_default"):
+        load(folder, signature="other")
+    assert load(folder)  # the only graph
+    with pytest.raises(InvalidArgument, match="no graph with the tags 'serve': there are gpu train"):
+        read(folder, ["serve"])
+    assert read(folder, ["train", "gpu"]).signatures
+    (folder / "variables" / "variables.data-00000-of-00001").unlink()
+    with pytest.raises(InvalidArgument, match="No such file"):
+        load(folder)
+
+
+def test_files_of_a_model_stay_in_its_folder(tmp_path):
+    folder = model(tmp_path / "m")
+    data = folder / "variables" / "variables.data-00000-of-00001"
+    (tmp_path / "secret").write_bytes(data.read_bytes())
+    data.unlink()
+    data.symlink_to(tmp_path / "secret")
+    with pytest.raises(InvalidArgument, match="is not in its folder"):
+        load(folder)
+
+
+def test_a_checkpoint_without_the_tensor(tmp_path):
+    folder = model(tmp_path / "m")
+    files.write_bundle(folder / "variables" / "variables", {"ww": np.zeros(2, np.float32)})
+    with pytest.raises(VerifyError, match="node 'restored' .* has no tensor 'w'; did you mean ww"):
+        load(folder)
+    files.write_bundle(folder / "variables" / "variables", {"w": np.zeros(2, np.int32)})
+    with pytest.raises(VerifyError, match="is of int32 in the checkpoint, wanted DT_FLOAT"):
+        load(folder)
+
+
+def test_parts_of_tensors_are_restored(tmp_path):
+    nodes = [
+        const("file", np.array(b"", object)),
+        const("name", np.array(b"w", object)),
+        const("part", np.array(b"2 4 0,1:1,2", object)),
+        node("y", "RestoreSlice", "file", "name", "part", dt=FLOAT),
+    ]
+    from axla.tensorflow.graph import graph_of
+    from axla.tensorflow.importer import import_graph, output_named
+
+    read_graph = graph_of({"node": nodes})
+    checkpoint = {"w": np.arange(8, dtype=np.float32).reshape(2, 4)}
+    made = import_graph(read_graph, [], [output_named("y", read_graph)], checkpoint=checkpoint)
+    [found] = axla.compile(made.module).execute([])
+    assert np.asarray(found).tolist() == [[1, 2]]
+
+
+# Other files.
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("m.keras", b"", r"model\.export"),
+        ("m.h5", b"", r"model\.export"),
+        ("m.bin", b"\x89HDF\r\n", r"an HDF5 file.*model\.export"),
+        ("m.zip", b"PK\x03\x04", r"model\.export"),
+        ("m.tflite", b"", "TensorFlow Lite"),
+        ("m.x", b"\x1c\0\0\0TFL3", "TensorFlow Lite"),
+        ("m.onnx", b"", "ONNX"),
+        ("m.hlo", b"HloModule m\n", r"axla\.parse"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnsupportedError, match=message):
+        load(tmp_path / name, fetches=["y"])
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(InvalidArgument, match="no file or folder"):
+        load(str(tmp_path / "nowhere"))
+    (tmp_path / "config.json").write_text("")
+    with pytest.raises(InvalidArgument, match=r"no SavedModel.*model\.export.*there are config\.json"):
+        load(tmp_path)
+    with pytest.raises(InvalidArgument, match="found int"):
+        load(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x0a\xff\xff\xff\xff\x0f", b"\xff" * 20, graph(DOUBLE)[:-3], b"hello", b"\x08"]
+)
+def test_damaged_graphs(content):
+    with pytest.raises(ParseError):
+        load(content, fetches=["y"])
+
+
+def test_parse_says_what_reads_a_graph():
+    with pytest.raises(ParseError, match=r"axla\.tensorflow\.load"):
+        axla.parse(graph(DOUBLE))
+
+
+def test_axla_imports_it_when_it_is_used():
+    code = "import axla, sys; assert not any(m.startswith('axla.tensorflow') for m in sys.modules)\n"
+    code += "axla.tensorflow.load; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
