@@ -90,7 +90,7 @@ NODE = field(1, field(1, b"x") + field(2, b"Placeholder"))
     ids=["text", "wire", "wire that is no UTF-8"],
 )
 def test_a_graph_of_tensorflow_is_recognised(content):
-    with pytest.raises(ParseError, match=r"TensorFlow GraphDef, .*stage='hlo_serialized'"):
+    with pytest.raises(ParseError, match=r"TensorFlow GraphDef, .*axla.tensorflow.load"):
         axla.parse(content)
 
 
@@ -103,13 +103,12 @@ def test_protos_of_hlo_are_no_graphs_of_tensorflow():
     assert axla.parse("node { ROOT p = f32[] parameter(0) }").entry.name == "node"
 
 
-@pytest.mark.parametrize("content", [field(1, field(1, field(1, b"x"))), b"\x0a\xff\xfe\x00"])
-def test_a_binary_configuration_of_tfcompile_is_named(tmp_path, content):
+def test_a_damaged_binary_configuration_of_tfcompile_is_named(tmp_path):
     file = tmp_path / "config.pb"
-    file.write_bytes(content)
+    file.write_bytes(b"\x0a\xff\xfe\x00")
     with pytest.raises(ParseError) as caught:
         read_config(file)
-    assert str(caught.value) == f"{file}: config: this is no text; wanted a tf2xla.Config in text format"
+    assert str(caught.value).startswith(f"{file}: Config.feed[0]: 16255 bytes are announced")
 
 
 def test_the_file_of_a_wrong_configuration_is_named_by_the_command(tmp_path, capsys):

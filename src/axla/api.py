@@ -68,10 +68,10 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
         raise InvalidArgument("parse: arg_types and dim_args belong to StableHLO, this is none")
     if is_proto:
         return proto.read(content)
-    if _GRAPH_DEF.match(content[:4096] if isinstance(content, str) else content[:4096].decode("latin-1")):
+    if is_graph_def(content):
         raise ParseError(
             "parse: this is a TensorFlow GraphDef, wanted HLO: axla.tensorflow.load(source, feeds=[...], "
-            "fetches=[...]) makes a function of it, whose module(...) is HLO"
+            "fetches=[...]) makes a function of it, axla.aot.compile and axla tfcompile make libraries"
         )
     if isinstance(content, bytes):
         try:
@@ -80,6 +80,12 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
             message = f"parse: the content is no UTF-8 text, no StableHLO bytecode, and {error.message}"
         raise ParseError(message)
     return parse_hlo(content, elided=elided, file=file)
+
+
+def is_graph_def(content: str | bytes) -> bool:
+    """Whether a content is a graph of TensorFlow, as a text or a binary message."""
+    start = content[:4096]
+    return _GRAPH_DEF.match(start if isinstance(start, str) else start.decode("latin-1")) is not None
 
 
 def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:

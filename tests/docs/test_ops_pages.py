@@ -21,6 +21,8 @@ from docs_lib.rules import rules  # noqa: E402
 
 from axla.tools.samples import run_fed  # noqa: E402
 
+NAMES = ("ops", "stablehlo-operations", "tensorflow-ops", "kernel-kinds")
+
 
 def test_every_op_has_an_example():
     assert {path.name for path in FOLDER.iterdir()} == {f"{opcode}.hlo" for opcode in OPS}
@@ -47,7 +49,7 @@ def test_examples_are_compiled_with_arguments():
 
 def test_pages_are_up_to_date():
     wanted = pages()
-    made = (DOCS / f"{name}.md" for name in ("ops", "stablehlo-operations", "kernel-kinds"))
+    made = (DOCS / f"{name}.md" for name in NAMES)
     there = {*made, *(DOCS / "ops").glob("*.md")}
     stale = [p.name for p, text in wanted.items() if p not in there or p.read_text(encoding="utf-8") != text]
     assert not stale, "run scripts/docs"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from axla.analysis.coalesce import element_alignment
 from axla.aot.library import Function, Library, Role, Value, Weights
@@ -40,6 +42,17 @@ class Source:
     results: tuple[Label, ...]
     suffix: str = ""  # of the library's name, when it has more than one function
     rows: int = 0  # the number that tells it from others of the same function; 0: it has none
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A source, and an array for each of its parameter leaves when such were given. `values` are what its
+    variables begin with, by name, where that is known.
+    """
+
+    source: Source
+    inputs: tuple[np.ndarray, ...] | None = None
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def build(

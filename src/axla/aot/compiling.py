@@ -6,14 +6,15 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from axla.aot import archive, build_files, cpp, header, programs
 from axla.aot import config as configs
 from axla.aot import report as report_files
 from axla.aot import weights as weights_files
-from axla.aot.build import build
-from axla.aot.frontend import Example, examples
+from axla.aot.build import Example, build
+from axla.aot.frontend import examples
 from axla.aot.library import Library, Weights
 from axla.aot.machines import machine
 from axla.aot.names import check_identifier, parse_name
@@ -26,6 +27,7 @@ from axla.builder.values import items, text
 from axla.core.errors import InvalidArgument
 from axla.custom.registry import registered
 from axla.ir.verify import verify
+from axla.runtime.safetensors import parts_of
 
 WRITERS = (archive, header, cpp, weights_files, build_files, report_files)
 
@@ -44,15 +46,25 @@ def compile(program: Any, args: Any = None, *, out: str | os.PathLike[str], **op
     folder = check_folder(out)
     chosen = options_of(options)
     library, found = library_of(program, args, chosen)
+    return write_package(folder, library, found, chosen)
+
+
+def write_package(
+    folder: Path, library: Library, found: Sequence[Example], chosen: Options = DEFAULT
+) -> Package:
+    """Writes the files of a library with a recorded call of the examples."""
     self_test = chosen.self_test and all(map(registered, library.externals))
     recordings = record(library, tuple(example.inputs for example in found)) if self_test else ()
     contents = written(library, recordings)
+    for function, example in zip(library.functions, found, strict=True):
+        if example.values:
+            contents[f"{function.symbol}_variables.safetensors"] = b"".join(parts_of(example.values))
     report = contents.get(f"{library.prefix}_report.txt", "")
     files = write_files(folder, contents, stale(folder, library.prefix))
     if others := neighbours(folder, library.prefix, list(contents)):
         files_of = f"{folder} has files of other libraries, which stay: {', '.join(others)}"
         warnings.warn(
-            f"{files_of}; CMakeLists.txt, build.rs and example.c are of {chosen.name}", stacklevel=2
+            f"{files_of}; CMakeLists.txt, build.rs and example.c are of {chosen.name}", stacklevel=3
         )
     return Package(folder, files, library, report if isinstance(report, str) else report.decode())
 
@@ -62,15 +74,10 @@ def library_of(
 ) -> tuple[Library, tuple[Example, ...]]:
     """The library in memory, and the example that each function was made of."""
     target = machine(options.target, options.target_cpu, options.target_features)
-    parsed, externals = parse_name(options.name), items(options.externals, "externals")
+    parsed, externals = parse_name(options.name, options.symbol), items(options.externals, "externals")
     called = {check_identifier(text(f, "externals"), "externals") for f in externals}
     target = replace(target, form=replace(target.form, externals=frozenset(called)))
     found = examples(program, args, options)
-    if options.config is not None:
-        wanted = configs.read_config(options.config)
-        for example in found:
-            verify(example.source.module)
-        found = tuple(configs.configured(example, wanted) for example in found)
     found = tuple(_with_options(example, options.names, options.variables) for example in found)
     found = tuple(map(packed, found)) if options.pack_int4 else found
     for example in found:

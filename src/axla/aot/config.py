@@ -23,29 +23,23 @@ from typing import Any
 import numpy as np
 
 from axla.aot import graph_ends
-from axla.aot.build import Label, Source
-from axla.aot.frontend import Example, opened
+from axla.aot.build import Example, Label, Source
 from axla.aot.graph_ends import Ends
 from axla.aot.names import check_unique
+from axla.aot.options import opened
 from axla.comparison import array_leaves
-from axla.core.dtypes import BY_NAME, DType
-from axla.core.errors import InvalidArgument, ParseError, choices
+from axla.core.dtypes import DType
+from axla.core.errors import InvalidArgument, choices
 from axla.core.shape import AnyShape, Shape, show
-from axla.ir.graph import Alias, Instruction
+from axla.ir.graph import Alias, Instruction, Module
 from axla.ir.places import located
 from axla.ir.structure import Parameter
 from axla.ir.typed import op_of
 from axla.proto import schema
 from axla.proto.text_format import from_text
+from axla.proto.wire import decode
+from axla.tensorflow.types import DTYPES
 
-# Names of element types: TensorFlow's, ours.
-_TYPES = {
-    "DT_FLOAT": "f32", "DT_DOUBLE": "f64", "DT_HALF": "f16", "DT_BFLOAT16": "bf16", "DT_BOOL": "pred",
-    "DT_INT4": "s4", "DT_INT8": "s8", "DT_INT16": "s16", "DT_INT32": "s32", "DT_INT64": "s64",
-    "DT_UINT4": "u4", "DT_UINT8": "u8", "DT_UINT16": "u16", "DT_UINT32": "u32", "DT_UINT64": "u64",
-    "DT_COMPLEX64": "c64", "DT_COMPLEX128": "c128",
-    "DT_FLOAT8_E5M2": "f8e5m2", "DT_FLOAT8_E4M3FN": "f8e4m3fn",
-}  # fmt: skip
 _MESSAGES, _ = schema.read("tfcompile.txt")
 
 
@@ -81,22 +75,30 @@ class Config:
     variables: tuple[Entry, ...]
 
 
-def read_config(source: str | os.PathLike[str]) -> Config:
-    """The configuration that a text is, or a file has; ParseError with line and column, and the field."""
-    text = source = opened(source)
-    if not isinstance(text, str):
-        text = Path(text).read_text("utf-8", "surrogateescape")
-    file = "" if isinstance(source, str) else os.fsdecode(source)
-    with located(file):
-        if re.search(r"[\0-\x08\x0e-\x1f\udc80-\udcff]", text):
-            raise ParseError("config: this is no text; wanted a tf2xla.Config in text format")
-        message = from_text(text, _MESSAGES["Config"])
+def read_config(source: str | bytes | os.PathLike[str]) -> Config:
+    """The configuration that a text or a binary message is, or a file has; ParseError with the place of what
+    is wrong, and the field.
+    """
+    content = source = opened(source)
+    if isinstance(content, os.PathLike):
+        content = Path(content).read_bytes()
+    with located("" if isinstance(source, str | bytes) else os.fsdecode(source)):
+        message = _message(content)
     found = {kind: _entries(kind, message.get(kind, ())) for kind in ("feed", "fetch", "variable")}
     if not found["fetch"]:
         raise InvalidArgument("config: it has no fetch; a library gives at least one result")
     for kind, entries in (("feed", [*found["feed"], *found["variable"]]), ("fetch", found["fetch"])):
         check_unique((f"{e.node}:{e.output}" for e in entries), f"config: {kind}")
     return Config(found["feed"], found["fetch"], found["variable"])
+
+
+def _message(content: str | bytes) -> dict[str, Any]:
+    table = _MESSAGES["Config"]
+    if isinstance(content, str):
+        return from_text(content, table)
+    if not re.search(rb"[\0-\x08\x0e-\x1f]", content):  # lengths and numbers of fields are such characters
+        return from_text(content.decode("utf-8", "replace"), table)
+    return decode(content, table)
 
 
 def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[Entry, ...]:
@@ -111,9 +113,9 @@ def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[Entry, ...]
         if "shape" in message:
             dims = tuple(dim.get("size", 0) for dim in message["shape"].get("dim", ()))
         type_ = message.get("type", "DT_INVALID")
-        if type_ not in (*_TYPES, "DT_INVALID"):
+        if type_ not in (*DTYPES, "DT_INVALID"):
             raise InvalidArgument(f"config: {kind} {node!r}: type {type_} is unknown")
-        dtype = BY_NAME[_TYPES[type_]] if type_ in _TYPES else None
+        dtype = DTYPES.get(type_)
         found.append(
             Entry(kind, node, place.get("output_index", 0), message.get("name", ""), dims, dtype,
                   message.get("readonly", False))
@@ -125,7 +127,11 @@ def configured(example: Example, config: Config) -> Example:
     """The program between feeds and fetches, with the names of the config."""
     source = example.source
     module = graph_ends.flattened(source.module)
-    ends = Ends(module, source.arguments, source.results)
+    return between(example, module, Ends(module, source.arguments, source.results), config)
+
+
+def between(example: Example, module: Module, ends: Any, config: Config) -> Example:
+    """The part of a module between feeds and fetches, which `ends` finds there."""
     takes: list[tuple[Entry, Label, Instruction]] = []
     for entry in (*config.feeds, *config.variables):
         place, label = ends.argument(entry.node, entry.output, str(entry))
@@ -152,12 +158,13 @@ def configured(example: Example, config: Config) -> Example:
             name = label.name if label.name not in others else f"{label.name}_kept"
             gives.append((entry, replace(label, name=name), value))
     inputs = _inputs_for(example, module, [place for *_, place in takes])
-    graph_ends.cut(module, [place for *_, place in takes], [value for *_, value in gives], source.arguments)
+    labels = example.source.arguments
+    graph_ends.cut(module, [place for *_, place in takes], [value for *_, value in gives], labels)
     one = len(gives) == 1
     module.set_config(aliases=tuple(Alias(() if one else (r,), a, ()) for r, a in updated))
     arguments = tuple(label for _, label, _ in takes)
     results = tuple(label for _, label, _ in gives)
-    return Example(replace(source, module=module, arguments=arguments, results=results), inputs)
+    return Example(replace(example.source, module=module, arguments=arguments, results=results), inputs)
 
 
 def _inputs_for(
@@ -249,5 +256,5 @@ def _check_read_only(
 
 
 def _is_of(label: Label, wanted: str) -> bool:
-    inside = re.match(re.escape(wanted) + r"[\[.]", label.label)
+    inside = re.match(re.escape(wanted) + r"[\[./]", label.label)
     return wanted in (label.name, label.label) or inside is not None

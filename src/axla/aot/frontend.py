@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from axla.aot.build import Label, Source
+from axla.aot import graphs
+from axla.aot.build import Example, Label, Source
+from axla.aot.config import configured, read_config
 from axla.aot.names import derived
-from axla.aot.options import DEFAULT, Options
+from axla.aot.options import DEFAULT, Options, opened
 from axla.api import parse
 from axla.comparison import array_leaves, parameter_leaves
 from axla.core.errors import AxlaError, InvalidArgument, ParseError, UnsupportedError
@@ -25,6 +27,7 @@ from axla.core.shape import AnyShape, TupleShape, show
 from axla.hlo import Tuple
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import OPS
+from axla.ir.verify import verify
 from axla.stablehlo.names import names_in
 
 # Names that instructions get when nobody gives them one: opcodes, and what JAX and printers write.
@@ -32,14 +35,6 @@ _MADE_UP = frozenset(
     {form for opcode in OPS for form in (opcode, opcode.replace("-", "_"))}
     | {"", "ROOT", "root", "dot_general", "convert_element_type", "broadcast_in_dim", "reduce_sum"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A source, and an array for each of its parameter leaves when such were given."""
-
-    source: Source
-    inputs: tuple[np.ndarray, ...] | None = None
 
 
 def examples(program: Any, args: Any = None, options: Options = DEFAULT) -> tuple[Example, ...]:
@@ -102,11 +97,17 @@ def example(program: Any, args: Any = None, options: Options = DEFAULT) -> Examp
     """
     if args is not None and not isinstance(args, list | tuple):
         raise InvalidArgument(f"args: wanted a tuple of arguments, found {type(args).__name__}")
+    graph = graphs.opened_graph(program)
+    if graph is not None:
+        return graphs.example(graph, None if args is None else _leaves(args), options)
     module = _module(program, args, options)
     given = _arrays(module, args) if args is not None else None
     arguments, results = labels_of(module)
-    source = Source(module, _labels(arguments, "arg"), _labels(results, "result"))
-    return Example(source, given)
+    found = Example(Source(module, _labels(arguments, "arg"), _labels(results, "result")), given)
+    if options.config is None:
+        return found
+    verify(module)
+    return configured(found, read_config(options.config))
 
 
 # Programs.
@@ -126,15 +127,6 @@ def _module(program: Any, args: Sequence[Any] | None, options: Options) -> Modul
         "program: wanted a Module, a builder's computation, the content of a program or its path, a JAX "
         f"function or jax.export.Exported; found {type(program).__name__}"
     )
-
-
-def opened(source: Any) -> Any:
-    """A path as a Path, bytes as bytes, else the source. A str is a path when it is one line without a brace,
-    and has a suffix or a folder.
-    """
-    if isinstance(source, str) and not re.search(r"[\n{]", source) and re.search(r"[./\\]", source):
-        return Path(source)
-    return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 
 def _parsed(program: str | bytes | os.PathLike[str], args: Sequence[Any] | None, options: Options) -> Module:

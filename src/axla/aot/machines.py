@@ -71,4 +71,4 @@ def _parts(triple: str) -> tuple[str, ...]:
     kept = [part for part in dict.fromkeys(parts) if part not in _IGNORED]
     if "windows" in kept or kept[0].startswith("wasm"):
         kept = [part for part in kept if part != "gnu"]
-    return tuple(kept)
+    return (*kept, "gnu") if kept[-1] == "linux" else tuple(kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from axla.core.errors import InvalidArgument
 
@@ -29,14 +29,15 @@ KEYWORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """`foo::bar::MatMul`: a class in C++ namespaces. In C, and for files, `foo_bar_MatMul`."""
+    """`foo::bar::MatMul`: a class in C++ namespaces. In C, and for files, `foo_bar_MatMul` or the symbol."""
 
     namespaces: tuple[str, ...]
     cls: str
+    symbol: str = ""
 
     @property
     def prefix(self) -> str:
-        return "_".join((*self.namespaces, self.cls))
+        return self.symbol or "_".join((*self.namespaces, self.cls))
 
     @property
     def qualified(self) -> str:
@@ -44,14 +45,16 @@ class Name:
 
     def with_suffix(self, suffix: str) -> Name:
         """The name of a part: `foo::MatMul_suffix`."""
-        return Name(self.namespaces, f"{self.cls}_{suffix}")
+        return Name(self.namespaces, f"{self.cls}_{suffix}", self.symbol and f"{self.symbol}_{suffix}")
 
     def __str__(self) -> str:
         return self.qualified
 
 
-def parse_name(text: str) -> Name:
-    """A library's name; InvalidArgument for what is not `Name` or `ns::Name`."""
+def parse_name(text: str, symbol: str = "") -> Name:
+    """A library's name; InvalidArgument for what is not `Name` or `ns::Name`, or a symbol that is none."""
+    if symbol:
+        return replace(parse_name(text), symbol=parse_name(check_identifier(symbol, "symbol")).cls)
     parts = text.split("::")
     for part in parts:
         check_identifier(part, f"name {text!r}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,15 @@ class Options:
     name: str = _is("model", "Name or ns::Name, of the C++ class, files and symbols", "NAME")
     target_cpu: str | None = _is(None, "another CPU of LLVM's than the target's", "CPU")
     target_features: Sequence[str] = _is((), "features of LLVM's that are there, or are not", "+A,-B")
-    config: str | os.PathLike[str] | None = _is(
-        None, "tfcompile's: feeds, fetches, variables, as text", _FILE
+    symbol: str = _is("", "what C's symbols and files begin with, where it is not the name", "SYMBOL")
+    config: str | bytes | os.PathLike[str] | None = _is(None, "tfcompile's: feeds, fetches, variables", _FILE)
+    signature: str | None = _is(None, "of a SavedModel, the function (serving_default)", "KEY")
+    operations: Sequence[str] = _is((), "of a TensorFlow graph, what runs besides the fetches", "A,B")
+    freeze_checkpoint: str | os.PathLike[str] | None = _is(
+        None, "of a TensorFlow graph, a checkpoint that makes constants of variables", _FILE
+    )
+    freeze_saver: str | os.PathLike[str] | None = _is(
+        None, "a SaverDef, which says how variables are restored from the checkpoint", _FILE
     )
     names: Names = _is(None, "(names of arguments, names of results), where there is no config")
     variables: Sequence[str] = _is((), "arguments that are kept between calls", "A,B")
@@ -80,6 +88,16 @@ def takes_options(function: Callable) -> Callable:
     about = [f"    {name}: {field.metadata['about']}" for name, field in FIELDS.items()]
     function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", *about])
     return function
+
+
+def opened(source: Any) -> Any:
+    """A path as a Path, bytes as bytes, else the source. A str is a path when it is one line without a brace,
+    and has a suffix or a folder, or is the name of a folder.
+    """
+    line = isinstance(source, str) and not re.search(r"[\n{]", source)
+    if line and (re.search(r"[./\\]", source) or os.path.isdir(source)):
+        return Path(source)
+    return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 
 def words(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from axla.runtime.manifest import read_manifest
 
 Contents = dict[str, str | bytes]
 
-_WEIGHTS = ("_weights.o", ".weights", "_loader.c", "_loader.h")
+_WEIGHTS = ("_weights.o", ".weights", "_loader.c", "_loader.h", "_variables.safetensors")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from axla.aot.build import Label
-from axla.aot.frontend import Example
+from axla.aot.build import Example, Label
 from axla.aot.graph_ends import element, flattened, result_indices
 from axla.core.dtypes import S4, U4, U8
 from axla.core.literal import Literal
@@ -40,7 +39,8 @@ def packed(example: Example) -> Example:
     module.set_schedule(None)
     aliases = tuple(replace(alias, output=places[alias.output]) for alias in module.config.aliases)
     module.set_config(is_scheduled=False, aliases=aliases)
-    return Example(source, inputs and tuple(map(_bytes, inputs)))
+    values = {name: _bytes(value) for name, value in example.values.items()}
+    return Example(source, inputs and tuple(map(_bytes, inputs)), values)
 
 
 def _outside(shape: Any) -> Any:

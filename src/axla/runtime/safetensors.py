@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -75,6 +75,14 @@ def write_safetensors(
     path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> None:
     """Writes arrays by name, widest elements first, so that every array is aligned to its elements."""
+    with open(path, "wb") as file:
+        file.writelines(parts_of(arrays, metadata))
+
+
+def parts_of(
+    arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+) -> Iterator[bytes | memoryview]:
+    """The contents of a file of arrays by name."""
     ready = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     entries: dict[str, Entry] = {}
     at = 0
@@ -86,10 +94,9 @@ def write_safetensors(
         dims = np.shape(arrays[name])
         entries[name] = Entry(dtype, dims, at, at + ready[name].nbytes)
         at += ready[name].nbytes
-    with open(path, "wb") as file:
-        file.write(header(entries, metadata or {}))
-        for name in entries:
-            file.write(ready[name].reshape(-1).view(np.uint8).data)
+    yield header(entries, metadata or {})
+    for name in entries:
+        yield ready[name].reshape(-1).view(np.uint8).data
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

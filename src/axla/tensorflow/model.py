@@ -64,11 +64,11 @@ class Entry:
 
 
 def entry(
-    source: Source, *, signature: str | None = None, feeds: Sequence[str] | None = None,
+    source: Source | Saved, *, signature: str | None = None, feeds: Sequence[str] | None = None,
     fetches: Sequence[str] | None = None, tags: Sequence[str] | None = None,
 ) -> Entry:  # fmt: skip
     """A signature of a model, or feeds and fetches of a graph, as `load` takes them."""
-    saved = read(source, tags)
+    saved = source if isinstance(source, Saved) else read(source, tags)
     graph = graph_of(saved.graph, saved.name)
     values = restored(graph, saved.saver, saved.checkpoint)
     declared = _declared(saved.graph)

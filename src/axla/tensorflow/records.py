@@ -28,6 +28,7 @@ FAMILIES = (
     "control", "math", "special", "reductions", "quantized", "arrays", "linear", "einsum",
     "lists", "tensor_arrays",
     "random", "samples", "references", "restoring", "training", "xla", "xla_functions", "collectives",
+    "indexing", "slices", "space", "diagonals", "segments", "sets",
 )  # fmt: skip
 """The modules of `ops` that have tables."""
 

@@ -13,11 +13,24 @@ from typing import Any
 import axla
 from axla.core.errors import AxlaError, choices, did_you_mean
 from axla.ir.places import located
-from axla.tools import backends, cache, check, compile, convert, new_backend, ops, opt, run, targets
+from axla.tools import (
+    backends,
+    cache,
+    check,
+    compile,
+    convert,
+    new_backend,
+    ops,
+    opt,
+    run,
+    targets,
+    tfcompile,
+)
 
 VERBS = {
     "run": run, "opt": opt, "compile": compile, "targets": targets, "check": check, "convert": convert,
     "cache": cache, "backends": backends, "new-backend": new_backend, "ops": ops,
+    "tfcompile": tfcompile,
 }  # fmt: skip
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them

@@ -1,0 +1,119 @@
+"""docs/tensorflow-ops.md: what becomes of each operation of TensorFlow, from its record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from axla.foreign.records import Record
+from axla.tensorflow.records import lowerings, records
+from docs_lib.coverage import attributes
+
+HEAD = """\
+# TensorFlow's operations
+
+Made by `python scripts/docs` from the records in `src/axla/tensorflow/ops`; do not edit.
+
+[tensorflow.md](tensorflow.md) tells how graphs are read. *Attributes* in brackets may be missing, with what
+they are then. *XLA's types*: the element types that TensorFlow 2.21 compiles with XLA for the CPU, by the
+attribute that says the type. *Becomes*: the function of `axla.ops` that the operation is, or the file of
+`src/axla/tensorflow` with the function that makes HLO of it, or why nothing does. {count} of the {whole}
+operations that TensorFlow compiles with XLA are done.
+
+Types: *floats* are {FLOATS}; *inexact* are these and {COMPLEX}; *integers* are {INTEGERS};
+*real* are floats and integers; *numbers* are inexact and integers; *any* are numbers, bool, {QUANTIZED},
+{NARROW}.
+Quantized types are the integers that they are stored as.
+"""
+GROUPS = {
+    "floats": "float32 float64 bfloat16 float16",
+    "complex": "complex64 complex128",
+    "integers": "int8 int16 int32 int64 uint8 uint16 uint32 uint64",
+    "quantized": "qint8 quint8 qint32",
+    "narrow": "int4 uint4 float8_e5m2 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2fnuz",
+}
+_SETS = {name: set(types.split()) for name, types in GROUPS.items()}
+_INEXACT = _SETS["floats"] | _SETS["complex"]
+NAMED = {
+    "any": _INEXACT | _SETS["integers"] | _SETS["quantized"] | _SETS["narrow"] | {"bool"},
+    "numbers": _INEXACT | _SETS["integers"],
+    "real": _SETS["floats"] | _SETS["integers"],
+    "inexact": _INEXACT,
+    "integers": _SETS["integers"],
+    "floats": _SETS["floats"],
+    "complex": _SETS["complex"],
+}
+"""Sets of types, the larger ones first."""
+OTHERS = {
+    "_Arg": "functions in files have arguments; the runtime makes nodes of them",
+    "_Retval": "functions in files have results; the runtime makes nodes of them",
+    "_EagerConst": "the runtime makes it; graphs in files have Const",
+}
+"""Why operations have no record."""
+
+
+def bridge() -> dict[str, dict[str, set[str]]]:
+    """The types of the kernels of operations, by attribute."""
+    text = Path(__file__).with_name("tensorflow_bridge.txt").read_text("utf-8")
+    found = {}
+    for line in re.sub(r"\n +", " ", text).splitlines():
+        if not line or line.startswith("#"):
+            continue
+        types, _, names = line.partition("= ")
+        pairs = [part.partition(":") for part in types.split(";") if part.strip()]
+        for name in names.split():
+            found[name] = {attribute.strip(): set(some.split()) for attribute, _, some in pairs}
+    return found
+
+
+def page(table: Callable[..., str]) -> str:
+    """The text of the page."""
+    known = bridge()
+    mine = {name: record for name, record in records().items() if name not in known}
+    head = ("operation", "attributes", "XLA's types", "becomes")
+    rows = [_row(name, records().get(name), types) for name, types in sorted(known.items())]
+    count = sum(_is_done(name) for name in known)
+    shown = {name.upper(): ", ".join(types.split()) for name, types in GROUPS.items()}
+    more = [row[:2] + row[3:] for row in (_row(name, record, {}) for name, record in sorted(mine.items()))]
+    return "\n".join([
+        HEAD.format(count=count, whole=len(known), **shown), "## Those of XLA's bridge\n", table(head, rows),
+        "## Others\n", table((*head[:2], head[3]), more),
+    ])  # fmt: skip
+
+
+def _is_done(name: str) -> bool:
+    record = records().get(name)
+    return name in lowerings() or (
+        record is not None and (record.counterpart is not None or _of_frames(record))
+    )
+
+
+def _of_frames(record: Record) -> bool:
+    """Whether it is a part of a loop or a branch of TensorFlow 1, which becomes one operation as a whole."""
+    return record.why_not.endswith("is made of it")
+
+
+def _row(name: str, record: Record | None, types: dict[str, set[str]]) -> tuple[str, ...]:
+    shown = "; ".join(f"{attribute}: {_types(some)}" for attribute, some in types.items())
+    return f"`{name}`", "" if record is None else attributes(record), shown, _becomes(name, record)
+
+
+def _types(found: Iterable[str]) -> str:
+    left, words = set(found), []
+    for name, some in NAMED.items():
+        if some <= left:
+            words.append(name)
+            left -= some
+    return ", ".join([*words, *sorted(left)])
+
+
+def _becomes(name: str, record: Record | None) -> str:
+    if name in lowerings():
+        return f"`ops/{lowerings()[name].__module__.rsplit('.', 1)[1]}.py`"
+    if record is not None and record.counterpart is not None:
+        return f"`axla.ops.{record.counterpart[0]}`"
+    if record is not None and _of_frames(record):
+        return "`frames.py`"
+    reason = OTHERS.get(name, "there is no record") if record is None else record.why_not
+    return f"- ({reason or 'there is nothing like it in HLO'})"

@@ -1,0 +1,199 @@
+"""Diagonals of matrices: their parts, matrices made of them, bands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import S32
+from axla.core.shape import Shape
+from axla.tensorflow.ops.indexing import take
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+
+RECORDS = """
+MatrixBandPart: input:T num_lower:Tindex num_upper:Tindex T=type Tindex=type?DT_INT64 -> band:T
+BatchMatrixBandPart: input:T num_lower:DT_INT64 num_upper:DT_INT64 T=type -> band:T
+MatrixDiag BatchMatrixDiag Diag: diagonal:T T=type -> output:T
+MatrixDiagV2: diagonal:T k:DT_INT32 num_rows:DT_INT32 num_cols:DT_INT32 padding_value:T T=type ->
+    output:T
+MatrixDiagV3: diagonal:T k:DT_INT32 num_rows:DT_INT32 num_cols:DT_INT32 padding_value:T T=type
+    align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> output:T
+MatrixDiagPart BatchMatrixDiagPart DiagPart: input:T T=type -> diagonal:T
+MatrixDiagPartV2: input:T k:DT_INT32 padding_value:T T=type -> diagonal:T
+MatrixDiagPartV3: input:T k:DT_INT32 padding_value:T T=type
+    align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> diagonal:T
+MatrixSetDiag BatchMatrixSetDiag: input:T diagonal:T T=type -> output:T
+MatrixSetDiagV2: input:T diagonal:T k:DT_INT32 T=type -> output:T
+MatrixSetDiagV3: input:T diagonal:T k:DT_INT32 T=type
+    align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> output:T
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The diagonals `low` to `high` of a matrix, 0 the main one, positive ones above. As an array they are
+    rows, the highest diagonal first, all as long as the longest one; `align` says at which end of its row a
+    shorter diagonal above the main one, and one below it, stands.
+    """
+
+    low: int
+    high: int
+    rows: int
+    columns: int
+    align: str = "LEFT_LEFT"
+
+    @property
+    def count(self) -> int:
+        return self.high - self.low + 1
+
+    @property
+    def longest(self) -> int:
+        return min(self.rows + min(self.high, 0), self.columns - max(self.low, 0))
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The sizes of the array of diagonals: a vector where it is one."""
+        return (self.longest,) if self.count == 1 else (self.count, self.longest)
+
+    def offset(self, diagonal: XlaOp) -> XlaOp:
+        """Where diagonals begin in their rows."""
+        above, below = self.align.split("_")
+        length = ops.Min(ops.Min(diagonal, 0) + self.rows, self.columns - ops.Max(diagonal, 0))
+        room = self.longest - length
+        nothing = room * 0
+        return ops.Select(
+            diagonal >= 0, room if above == "RIGHT" else nothing, room if below == "RIGHT" else nothing
+        )
+
+    def of_matrix(self, call: Call) -> tuple[XlaOp, XlaOp]:
+        """For each element of a matrix its place in the array of diagonals, and whether it has one."""
+        shape = Shape(S32, (self.rows, self.columns))
+        row, column = (ops.Iota(call.builder, shape, d) for d in range(2))
+        diagonal = column - row
+        place = (self.high - diagonal) * self.longest + ops.Min(row, column) + self.offset(diagonal)
+        return place, (diagonal >= self.low) & (diagonal <= self.high)
+
+    def of_diagonals(self, call: Call) -> tuple[XlaOp, XlaOp]:
+        """For each element of the array of diagonals its place in the matrix, and whether it has one."""
+        shape = Shape(S32, (self.count, self.longest))
+        number, place = (ops.Iota(call.builder, shape, d) for d in range(2))
+        diagonal = self.high - number
+        place = place - self.offset(diagonal)
+        row, column = place - ops.Min(diagonal, 0), place + ops.Max(diagonal, 0)
+        inside = (place >= 0) & (row < self.rows) & (column < self.columns)
+        return row * self.columns + column, inside
+
+
+def _band(call: Call, k: XlaOp | None, rows: int, columns: int, align: str = "LEFT_LEFT") -> Band:
+    """The band that an operand `k` names, checked."""
+    numbers = call.integers(k, "k") if k is not None else (0,)
+    if len(numbers) not in (1, 2) or numbers[0] > numbers[-1]:
+        call.fail(f"k is {list(numbers)}, wanted one diagonal, or the lowest and the highest one")
+    band = Band(numbers[0], numbers[-1], rows, columns, align)
+    for number in numbers:
+        if number and not -rows < number < columns:
+            call.fail(f"k is {list(numbers)} for matrices of {rows} rows and {columns} columns")
+    return band
+
+
+def _matrix_dims(call: Call, value: XlaOp) -> tuple[int, int]:
+    if len(value.dims) < 2:
+        call.fail(f"it has shape {list(value.dims)}, wanted matrices")
+    rows, columns = value.dims[-2:]
+    return rows, columns
+
+
+def _picked(value: XlaOp, rank: int, place: XlaOp, there: XlaOp, other: XlaOp) -> XlaOp:
+    """The elements of the last `rank` dimensions at places, and another array where they are not there."""
+    outer = value.dims[: len(value.dims) - rank]
+    flat = ops.Reshape(value, [*outer, prod(value.dims[len(outer) :])])
+    found = take(flat, place, len(outer))
+    mask = ops.BroadcastInDim(there, found.dims, [len(outer), len(outer) + 1])
+    return ops.Select(mask, found, ops.Broadcast(other, found.dims) if not other.dims else other)
+
+
+# Parts.
+
+
+@lowering("MatrixDiagPart", "BatchMatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
+def _part(call: Call, value: XlaOp, k: XlaOp | None = None, padding: XlaOp | None = None) -> XlaOp:
+    band = _band(call, k, *_matrix_dims(call, value), call.attributes.get("align", "LEFT_LEFT"))
+    padding = padding if padding is not None else ops.Zero(call.builder, value.dtype)
+    found = _picked(value, 2, *band.of_diagonals(call), padding)
+    return ops.Reshape(found, [*value.dims[:-2], *band.dims])
+
+
+@lowering("DiagPart")
+def _tensor_part(call: Call, value: XlaOp) -> XlaOp:
+    """The elements of an array whose first half of indices is the second half."""
+    half = len(value.dims) // 2
+    if not half or value.dims[:half] != value.dims[half:]:
+        call.fail(f"it has shape {list(value.dims)}, wanted one with equal halves")
+    size = prod(value.dims[:half])
+    return ops.Reshape(_part(call, ops.Reshape(value, [size, size])), value.dims[:half])
+
+
+# Matrices.
+
+
+@lowering("MatrixDiag", "BatchMatrixDiag")
+def _matrix(call: Call, value: XlaOp) -> XlaOp:
+    if not value.dims:
+        call.fail("it is of a scalar, wanted diagonals")
+    return _of_band(
+        call, value, Band(0, 0, value.dims[-1], value.dims[-1]), ops.Zero(call.builder, value.dtype)
+    )
+
+
+def _of_band(call: Call, value: XlaOp, band: Band, other: XlaOp) -> XlaOp:
+    outer = value.dims[: len(value.dims) - len(band.dims)]
+    if value.dims != (*outer, *band.dims):
+        call.fail(f"the diagonals have shape {list(value.dims)}, wanted one that ends with {list(band.dims)}")
+    return _picked(value, len(band.dims), *band.of_matrix(call), other)
+
+
+@lowering("Diag")
+def _tensor(call: Call, value: XlaOp) -> XlaOp:
+    flat = ops.Reshape(value, [value.shape.size])
+    return ops.Reshape(_matrix(call, flat), [*value.dims, *value.dims])
+
+
+@lowering("MatrixDiagV2", "MatrixDiagV3")
+def _matrix_of(call: Call, value: XlaOp, k: XlaOp, num_rows: XlaOp, num_cols: XlaOp, padding: XlaOp) -> XlaOp:
+    numbers = call.integers(k, "k")
+    if not value.dims or len(numbers) not in (1, 2):
+        call.fail(f"the diagonals have shape {list(value.dims)}, k is {list(numbers)}")
+    longest = value.dims[-1]
+    least = longest - min(numbers[-1], 0), longest + max(numbers[0], 0)
+    rows, columns = call.integer(num_rows, "num_rows"), call.integer(num_cols, "num_cols")
+    if rows == columns == -1:
+        rows = columns = max(least)
+    rows, columns = (least[0] if rows == -1 else rows), (least[1] if columns == -1 else columns)
+    band = _band(call, k, rows, columns, call.attributes.get("align", "LEFT_LEFT"))
+    return _of_band(call, value, band, padding)
+
+
+@lowering("MatrixSetDiag", "BatchMatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
+def _set(call: Call, value: XlaOp, diagonal: XlaOp, k: XlaOp | None = None) -> XlaOp:
+    band = _band(call, k, *_matrix_dims(call, value), call.attributes.get("align", "LEFT_LEFT"))
+    if diagonal.dims != (*value.dims[:-2], *band.dims):
+        wanted = [*value.dims[:-2], *band.dims]
+        call.fail(f"the diagonals have shape {list(diagonal.dims)}, wanted {wanted}")
+    return _of_band(call, diagonal, band, value)
+
+
+@lowering("MatrixBandPart", "BatchMatrixBandPart")
+def _band_part(call: Call, value: XlaOp, lower: XlaOp, upper: XlaOp) -> XlaOp:
+    """Zeros outside of the band; a negative number of diagonals are all."""
+    shape = Shape(lower.dtype, _matrix_dims(call, value))
+    if lower.dims or upper.dims:
+        call.fail(f"num_lower and num_upper are {list(lower.dims)} and {list(upper.dims)}, wanted scalars")
+    row, column = (ops.Iota(call.builder, shape, d) for d in range(2))
+    below = (lower < 0) | (row - column <= lower)
+    above = (upper < 0) | (column - row <= upper)
+    rank = len(value.dims)
+    mask = ops.BroadcastInDim(below & above, value.dims, [rank - 2, rank - 1])
+    return ops.Select(mask, value, ops.ZerosLike(value))

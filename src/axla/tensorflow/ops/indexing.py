@@ -1,0 +1,309 @@
+"""What reads and writes elements at computed places: gathers, scatters, the best of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.iteration import combiner
+from axla.builder.records import GatherDimensionNumbers, ScatterDimensionNumbers
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import S32, DType
+from axla.core.shape import Shape
+from axla.tensorflow.ops.arrays import contents, full, shape_operand
+from axla.tensorflow.ops.control import assign
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.values import Variable
+
+RECORDS = """
+Gather: params:Tparams indices:Tindices validate_indices=bool?true Tparams=type Tindices=type ->
+    output:Tparams
+GatherV2: params:Tparams indices:Tindices axis:Taxis batch_dims=int?0 Tparams=type Tindices=type
+    Taxis=type -> output:Tparams
+GatherNd: params:Tparams indices:Tindices Tparams=type Tindices=type bad_indices_policy=string? ->
+    output:Tparams
+ResourceGather: resource:DT_RESOURCE indices:Tindices batch_dims=int?0 validate_indices=bool?true
+    dtype=type Tindices=type -> output:dtype
+ResourceGatherNd: resource:DT_RESOURCE indices:Tindices dtype=type Tindices=type -> output:dtype
+ScatterNd: indices:Tindices updates:T shape:Tindices T=type Tindices=type bad_indices_policy=string? ->
+    output:T
+TensorScatterAdd TensorScatterSub TensorScatterMax TensorScatterMin TensorScatterUpdate: tensor:T
+    indices:Tindices updates:T T=type Tindices=type bad_indices_policy=string? -> output:T
+ResourceScatterAdd ResourceScatterSub ResourceScatterMul ResourceScatterDiv ResourceScatterMax
+    ResourceScatterMin ResourceScatterUpdate: resource:DT_RESOURCE indices:Tindices updates:dtype dtype=type
+    Tindices=type ->
+ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdMax ResourceScatterNdMin
+    ResourceScatterNdUpdate: ref:DT_RESOURCE indices:Tindices updates:T T=type Tindices=type
+    use_locking=bool?true bad_indices_policy=string? ->
+SparseToDense: sparse_indices:Tindices output_shape:Tindices sparse_values:T default_value:T
+    validate_indices=bool?true T=type Tindices=type -> dense:T
+InvertPermutation: x:T T=type?DT_INT32 -> y:T
+ReverseSequence: input:T seq_lengths:Tlen seq_dim=int batch_dim=int?0 T=type Tlen=type?DT_INT64 ->
+    output:T
+TopK: input:T k=int>=0 sorted=bool?true T=type -> values:T indices:DT_INT32
+TopKV2: input:T k:Tk sorted=bool?true T=type Tk=type?DT_INT32 index_type=type?DT_INT32 -> values:T
+    indices:index_type
+ApproxTopK: input:T k=int>=0 reduction_dimension=int?-1 recall_target=float?0.949999988
+    is_max_k=bool?true reduction_input_size_override=int?-1 aggregate_to_topk=bool?true T=type ->
+    values:T indices:DT_INT32
+NthElement: input:T n:DT_INT32 reverse=bool?false T=type -> values:T
+DataFormatDimMap DataFormatVecPermute: x:T T=type?DT_INT32 src_format=string?NHWC dst_format=string?NCHW
+    -> y:T
+"""
+
+
+# Gathers. What lies outside is moved to the nearest place inside.
+
+
+def places_of(indices: XlaOp) -> XlaOp:
+    """Indices of at least 32 bits: those of fewer bits cannot say how large an array is."""
+    return ops.ConvertElementType(indices, np.int32) if indices.dtype.bits < 32 else indices
+
+
+def take(value: XlaOp, indices: XlaOp, axis: int, batch: int = 0) -> XlaOp:
+    """The parts of an array at places along an axis, which the dimensions of the indices stand for; the first
+    `batch` dimensions of both are the same.
+    """
+    rank, extra = len(value.dims), len(indices.dims) - batch
+    kept = [d for d in range(rank) if d != axis and d >= batch]
+    dims = [d if d < axis else d + extra - 1 for d in kept]
+    batches = list(range(batch))
+    found = GatherDimensionNumbers(dims, [axis], [axis], len(indices.dims), batches, batches)
+    windows = [size if d in kept else 1 for d, size in enumerate(value.dims)]
+    if 0 in value.dims:  # nothing to take, and what a place would hold is 0
+        whole = [*value.dims[:axis], *indices.dims[batch:], *value.dims[axis + 1 :]]
+        return ops.Broadcast(ops.Zero(value.builder, value.dtype), whole)
+    return ops.Gather(value, places_of(indices), found, windows)
+
+
+@lowering("Gather")
+def _gather(call: Call, params: XlaOp, indices: XlaOp) -> XlaOp:
+    return _gathered(call, params, indices, 0, 0)
+
+
+@lowering("GatherV2")
+def _gather_v2(call: Call, params: XlaOp, indices: XlaOp, axis: XlaOp) -> XlaOp:
+    place = call.axis(call.integer(axis, "axis"), len(params.dims))
+    return _gathered(call, params, indices, place, call["batch_dims"])
+
+
+@lowering("ResourceGather")
+def _resource_gather(call: Call, variable: Variable, indices: XlaOp) -> XlaOp:
+    batch = call["batch_dims"]
+    return _gathered(call, contents(call, variable, "dtype"), indices, max(batch, 0), batch)
+
+
+def _gathered(call: Call, params: XlaOp, indices: XlaOp, axis: int, batch_dims: int) -> XlaOp:
+    batch = call.axis(batch_dims, len(indices.dims) + 1, "batch_dims") if batch_dims else 0
+    if axis < batch or axis >= len(params.dims) or params.dims[:batch] != indices.dims[:batch]:
+        call.fail(
+            f"params has shape {list(params.dims)}, indices {list(indices.dims)}: they do not fit "
+            f"axis {axis}, batch_dims {batch}"
+        )
+    return take(params, indices, axis, batch)
+
+
+@lowering("GatherNd")
+def _gather_nd(call: Call, params: XlaOp, indices: XlaOp) -> XlaOp:
+    depth = _depth(call, params, indices)
+    outer, inner = indices.dims[:-1], params.dims[depth:]
+    if not depth:
+        return ops.Broadcast(params, outer)
+    if 0 in params.dims:
+        return full(call, [*outer, *inner], params.dtype)
+    rows = list(range(depth))
+    dims = range(len(outer), len(outer) + len(inner))
+    numbers = GatherDimensionNumbers(list(dims), rows, rows, len(outer))
+    return ops.Gather(params, places_of(indices), numbers, [1] * depth + list(inner))
+
+
+@lowering("ResourceGatherNd")
+def _resource_gather_nd(call: Call, variable: Variable, indices: XlaOp) -> XlaOp:
+    return _gather_nd(call, contents(call, variable, "dtype"), indices)
+
+
+def _depth(call: Call, value: XlaOp, indices: XlaOp) -> int:
+    """How many dimensions of an array the rows of `indices` name."""
+    if not indices.dims or indices.dims[-1] > len(value.dims):
+        call.fail(f"indices has shape {list(indices.dims)} for an array of {len(value.dims)} dimensions")
+    return indices.dims[-1]
+
+
+@lowering("ReverseSequence")
+def _reverse_sequence(call: Call, value: XlaOp, lengths: XlaOp) -> XlaOp:
+    """Turns around the beginning of each sequence, of its length."""
+    rank = len(value.dims)
+    batch, axis = call.axis(call["batch_dim"], rank), call.axis(call["seq_dim"], rank)
+    if batch == axis or lengths.dims != (value.dims[batch],):
+        call.fail(f"seq_lengths has shape {list(lengths.dims)} for {list(value.dims)}, batch_dim {batch}")
+    pair = sorted([batch, axis])
+    shape = Shape(lengths.dtype, [value.dims[d] for d in pair])
+    place, number = (ops.Iota(call.builder, shape, pair.index(d)) for d in (axis, batch))
+    length = ops.BroadcastInDim(lengths, shape.dims, [pair.index(batch)])
+    place = ops.Select(place < length, length - 1 - place, place)
+    columns = [ops.Reshape(place if d == axis else number, (*shape.dims, 1)) for d in pair]
+    indices = ops.ConcatInDim(call.builder, columns, 2)
+    if 0 in value.dims:
+        return value
+    others = [d for d in range(rank) if d not in pair]
+    windows = [1 if d in pair else size for d, size in enumerate(value.dims)]
+    return ops.Gather(value, indices, GatherDimensionNumbers(others, pair, pair, 2), windows)
+
+
+# Scatters. What lies outside is dropped.
+
+
+def combined(dtype: DType, kind: str) -> object:
+    """The computation that puts an update to an element, of a kind: Add, Max ... or Update."""
+    if kind == "Update":
+        builder = XlaBuilder("update")
+        _, new = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))
+        return builder.build(new)
+    if dtype.is_pred:
+        kind = {"Add": "Or", "Sub": "Xor", "Max": "Or", "Min": "And"}.get(kind, kind)
+    return combiner(kind, dtype)
+
+
+def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp:
+    """An array with updates put where the rows of `indices` say."""
+    depth, outer = indices.dims[-1], len(indices.dims) - 1
+    rows = list(range(depth))
+    window = list(range(outer, outer + len(target.dims) - depth))
+    numbers = ScatterDimensionNumbers(window, rows, rows, outer)
+    if 0 in target.dims or 0 in updates.dims:
+        return target
+    return ops.Scatter(target, places_of(indices), updates, combined(target.dtype, kind), numbers)
+
+
+def _checked_scatter(call: Call, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp:
+    depth = _depth(call, target, indices)
+    wanted = (*indices.dims[:-1], *target.dims[depth:])
+    if not updates.dims:
+        updates = ops.Broadcast(updates, wanted)
+    if updates.dims != wanted:
+        call.fail(f"updates has shape {list(updates.dims)}, wanted {list(wanted)}")
+    return scattered(target, indices, updates, kind)
+
+
+@lowering("ScatterNd")
+def _scatter_nd(call: Call, indices: XlaOp, updates: XlaOp, shape: XlaOp) -> XlaOp:
+    zeros = full(call, shape_operand(call, shape), updates.dtype)
+    return _checked_scatter(call, zeros, indices, updates, "Add")
+
+
+@lowering(
+    "TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin", "TensorScatterUpdate"
+)
+def _tensor_scatter(call: Call, value: XlaOp, indices: XlaOp, updates: XlaOp) -> XlaOp:
+    return _checked_scatter(call, value, indices, updates, call.node.op.removeprefix("TensorScatter"))
+
+
+@lowering(*(f"ResourceScatterNd{kind}" for kind in ("Add", "Sub", "Max", "Min", "Update")))
+def _resource_scatter_nd(call: Call, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
+    value, kind = contents(call, variable, "T"), call.node.op.removeprefix("ResourceScatterNd")
+    assign(call, variable, _checked_scatter(call, value, indices, updates, kind))
+
+
+@lowering(*(f"ResourceScatter{kind}" for kind in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Update")))
+def _resource_scatter(call: Call, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
+    value, kind = contents(call, variable, "dtype"), call.node.op.removeprefix("ResourceScatter")
+    rows = ops.Reshape(indices, (*indices.dims, 1))
+    assign(call, variable, _checked_scatter(call, value, rows, updates, kind))
+
+
+@lowering("SparseToDense")
+def _sparse_to_dense(call: Call, indices: XlaOp, shape: XlaOp, values: XlaOp, default: XlaOp) -> XlaOp:
+    dims = shape_operand(call, shape, "output_shape")
+    count = indices.dims[0] if indices.dims else 1
+    rows = indices if len(indices.dims) == 2 else ops.Reshape(indices, (count, 1))
+    if default.dims or rows.dims[1] != len(dims):
+        call.fail(f"sparse_indices has shape {list(indices.dims)}, default_value {list(default.dims)}")
+    updates = ops.Reshape(values, (1,)) if values.dims == (1,) else values
+    return _checked_scatter(call, ops.Broadcast(default, dims), rows, spread(updates, (count,)), "Update")
+
+
+@lowering("InvertPermutation")
+def _invert(call: Call, value: XlaOp) -> XlaOp:
+    if len(value.dims) != 1:
+        call.fail(f"it is of a vector, found shape {list(value.dims)}")
+    places = ops.Iota(call.builder, value.dtype, value.dims[0])
+    return scattered(
+        full(call, value.dims, value.dtype), ops.Reshape(value, (*value.dims, 1)), places, "Update"
+    )
+
+
+# The best of rows.
+
+
+@lowering("TopK")
+def _top_k(call: Call, value: XlaOp) -> list[XlaOp]:
+    return _best(call, value, call["k"], S32)
+
+
+@lowering("TopKV2")
+def _top_k_v2(call: Call, value: XlaOp, k: XlaOp) -> list[XlaOp]:
+    return _best(call, value, call.integer(k, "k"), call.dtype("index_type"))
+
+
+def _best(call: Call, value: XlaOp, k: int, dtype: DType) -> list[XlaOp]:
+    if not value.dims or not 0 <= k <= value.dims[-1]:
+        call.fail(f"k is {k} for an array of shape {list(value.dims)}")
+    found = ops.TopK(value, k)
+    return [found[0], ops.ConvertElementType(found[1], dtype)]
+
+
+@lowering("ApproxTopK")
+def _approx_top_k(call: Call, value: XlaOp) -> list[XlaOp]:
+    axis = call.axis(call["reduction_dimension"], len(value.dims), "reduction_dimension")
+    builder, is_max = call.builder, call["is_max_k"]
+    sub = builder.sub_builder("comparator")
+    shapes = [Shape(value.dtype)] * 2 + [Shape(S32)] * 2
+    left, right, *_ = (sub.parameter(n, shape, f"p{n}") for n, shape in enumerate(shapes))
+    better = sub.build(ops.Gt(left, right) if is_max else ops.Lt(left, right))
+    first = np.array(-np.inf if is_max else np.inf, value.dtype.numpy)
+    places = ops.Iota(builder, Shape(S32, value.dims), axis)
+    found = ops.ApproxTopK(
+        builder, [value, places], [first, np.int32(-1)], call["k"], axis, better, call["recall_target"],
+        call["aggregate_to_topk"], call["reduction_input_size_override"],
+    )  # fmt: skip
+    return [found[0], found[1]]
+
+
+@lowering("NthElement")
+def _nth_element(call: Call, value: XlaOp, n: XlaOp) -> XlaOp:
+    """The element of each row that has `n` smaller ones, or larger ones."""
+    number = call.integer(n, "n")
+    if not value.dims or not 0 <= number < value.dims[-1]:
+        call.fail(f"n is {number} for an array of shape {list(value.dims)}")
+    place = value.dims[-1] - 1 - number if call["reverse"] else number
+    ordered = ops.Sort(call.builder, [value])
+    return ops.Reshape(ops.SliceInDim(ordered, place, place + 1, 1, len(value.dims) - 1), value.dims[:-1])
+
+
+# Formats of images.
+
+
+def _places(call: Call, source: str, target: str) -> list[int]:
+    if len(source) != len(target) or set(source) != set(target) or len(set(source)) != len(source):
+        call.fail(f"formats {source!r} and {target!r} do not name the same dimensions")
+    return [source.index(letter) for letter in target]
+
+
+@lowering("DataFormatDimMap")
+def _dim_map(call: Call, value: XlaOp) -> XlaOp:
+    """The dimensions of another format that numbers of dimensions are there."""
+    found = _places(call, call["dst_format"], call["src_format"])
+    table = call.scope.constant(np.array(found, value.dtype.numpy))
+    return take(table, (value + len(found)) % len(found), 0)
+
+
+@lowering("DataFormatVecPermute")
+def _vec_permute(call: Call, value: XlaOp) -> XlaOp:
+    """What belongs to dimensions (or to those of space only) in the order of another format."""
+    source, target = call["src_format"], call["dst_format"]
+    if value.dims[:1] == (len(source) - 2,):
+        source, target = (f.translate(str.maketrans("", "", "NC")) for f in (source, target))
+    if value.dims not in ((len(source),), (len(source), 2)):
+        call.fail(f"it has shape {list(value.dims)} for formats {source!r} and {target!r}")
+    return take(value, call.scope.constant(np.array(_places(call, source, target))), 0)

@@ -1,0 +1,321 @@
+"""Slices with strides, what their gradients are, and arrays that are changed in a slice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.core.errors import UnsupportedError
+from axla.tensorflow.ops.arrays import broadcast_to, contents, full, shape_operand, sizes
+from axla.tensorflow.ops.control import assign
+from axla.tensorflow.ops.indexing import take
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+from axla.tensorflow.values import Variable
+
+RECORDS = """
+Slice: input:T begin:Index size:Index T=type Index=type -> output:T
+StridedSlice: input:T begin:Index end:Index strides:Index T=type Index=type begin_mask=int?0
+    end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
+StridedSliceGrad: shape:Index begin:Index end:Index strides:Index dy:T T=type Index=type begin_mask=int?0
+    end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
+TensorStridedSliceUpdate: input:T begin:Index end:Index strides:Index value:T T=type Index=type
+    begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 ->
+    output:T
+ResourceStridedSliceAssign: ref:DT_RESOURCE begin:Index end:Index strides:Index value:T T=type Index=type
+    begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 ->
+"""
+
+Number = Any
+"""An int, or a scalar of the program of type s64."""
+
+
+@dataclass(slots=True)
+class Part:
+    """Elements along a dimension: `count` of them from `start` on, at most `bound`."""
+
+    start: Number
+    count: Number
+    bound: int
+    stride: int = 1
+
+
+def numbers(call: Call, value: XlaOp, what: str) -> list[Number]:
+    """The elements of a vector, each a number where it is known."""
+    if len(value.dims) != 1:
+        call.fail(f"{what} has shape {list(value.dims)}, wanted a vector")
+    known = call.scope.known(value)
+    if known is not None:
+        return [int(number) for number in known]
+    inst = value.instruction
+    if inst.opcode == "concatenate":
+        pieces = [XlaOp(call.builder, operand) for operand in inst.operands]
+        return [number for piece in pieces for number in numbers(call, piece, what)]
+    return [ops.ConvertElementType(value[at], np.int64) for at in range(value.dims[0])]
+
+
+def wide_sizes(value: XlaOp) -> list[Number]:
+    """The sizes of an array; those that are dynamic are of type s64."""
+    return [n if isinstance(n, int) else ops.ConvertElementType(n, np.int64) for n in sizes(value)]
+
+
+def _least(number: Number, least: Number) -> Number:
+    if isinstance(number, int) and isinstance(least, int):
+        return max(number, least)
+    return ops.Max(number, least)
+
+
+def _most(number: Number, most: Number) -> Number:
+    if isinstance(number, int) and isinstance(most, int):
+        return min(number, most)
+    return ops.Min(number, most)
+
+
+def _from_end(number: Number, size: Number) -> Number:
+    """An index, which counts from the end where it is negative."""
+    if isinstance(number, int):
+        return number + size if number < 0 else number
+    return ops.Select(number < 0, number + size, number)
+
+
+# Which elements.
+
+
+def _mask(call: Call, name: str, at: int) -> bool:
+    return bool(call[name] >> at & 1)
+
+
+def _entries(call: Call, count: int, rank: int) -> list[tuple[int | None, bool]]:
+    """What a slice has for each dimension, and each new one: the number of its begin, end and stride (None
+    where an ellipsis covers it), and whether the dimension is new.
+    """
+    marks = [at for at in range(count) if _mask(call, "ellipsis_mask", at)]
+    if len(marks) > 1:
+        call.fail("it has more than one ellipsis")
+    added = [at for at in range(count) if _mask(call, "new_axis_mask", at) and at not in marks]
+    covered = rank - (count - len(added) - len(marks))
+    if covered < 0:
+        call.fail(f"it has {count - len(added) - len(marks)} indices for {rank} dimensions")
+    found: list[tuple[int | None, bool]] = []
+    for at in range(count):
+        found += [(None, False)] * covered if at in marks else [(at, at in added)]
+    return found if marks else found + [(None, False)] * covered
+
+
+def parts(
+    call: Call, dims: Sequence[Number], bounds: Sequence[int], begin: XlaOp, end: XlaOp, strides: XlaOp
+) -> tuple[list[Part], list[int | None]]:
+    """The elements along each dimension, and the dimensions of the result: those of the array that do not
+    shrink, None for a new one.
+    """
+    steps = call.integers(strides, "strides")
+    if not begin.dims == end.dims == strides.dims:
+        call.fail(f"begin, end and strides have {begin.dims}, {end.dims} and {strides.dims} elements")
+    ranges = list(zip(numbers(call, begin, "begin"), numbers(call, end, "end"), steps, strict=True))
+    found: list[Part] = []
+    kept: list[int | None] = []
+    for at, is_new in _entries(call, len(ranges), len(dims)):
+        d = len(found)
+        if is_new:
+            kept.append(None)
+            continue
+        if at is not None and _mask(call, "shrink_axis_mask", at):
+            found.append(_one(call, ranges[at], dims[d], d))
+            continue
+        kept.append(d)
+        if at is None:
+            found.append(Part(0, dims[d], bounds[d]))
+        else:
+            found.append(_range(call, at, ranges[at], dims[d], bounds[d]))
+    return found, kept
+
+
+def _one(call: Call, given: tuple[Number, Number, int], size: Number, d: int) -> Part:
+    start, _, stride = given
+    place = _from_end(start, size)
+    if stride <= 0:
+        call.fail(f"dimension {d} goes, its stride is {stride}, wanted a positive one")
+    if isinstance(place, int) and isinstance(size, int) and not 0 <= place < size:
+        call.fail(f"index {start} is outside of dimension {d}, which has {size} elements")
+    return Part(place, 1, 1)
+
+
+def _range(call: Call, at: int, given: tuple[Number, Number, int], size: Number, bound: int) -> Part:
+    start, stop, stride = given
+    if not stride:
+        call.fail("a stride is 0")
+    low, high = (0, size) if stride > 0 else (-1, size - 1)
+    first, last = (low, high) if stride > 0 else (high, low)
+    no_start, no_stop = _mask(call, "begin_mask", at), _mask(call, "end_mask", at)
+    begin = first if no_start else _least(_most(_from_end(start, size), high), low)
+    end = last if no_stop else _least(_most(_from_end(stop, size), high), low)
+    span = end - begin + stride - (1 if stride > 0 else -1)
+    if isinstance(span, int):
+        count = max(span // stride, 0)
+        return Part(begin, count, count, stride)
+    most = bound - begin if stride > 0 and isinstance(begin, int) else bound
+    return Part(begin, _least(span / stride, 0), max(-(-most // abs(stride)), 0), stride)
+
+
+# Slices.
+
+
+def sliced(call: Call, value: XlaOp, found: Sequence[Part]) -> XlaOp:
+    """The elements that the parts name."""
+    low, high, steps, turned = [], [], [], []
+    for d, part in enumerate(found):
+        if not (isinstance(part.start, int) and isinstance(part.count, int)):
+            low, high, steps = [*low, 0], [*high, value.dims[d]], [*steps, 1]
+            continue
+        first = part.start if part.stride > 0 else part.start + (part.count - 1) * part.stride
+        first = first if part.count else 0
+        step = abs(part.stride)
+        low.append(first)
+        high.append(first + (part.count - 1) * step + 1 if part.count else first)
+        steps.append(step)
+        if part.stride < 0:
+            turned.append(d)
+    value = ops.Slice(value, low, high, steps)
+    value = ops.Rev(value, turned) if turned else value
+    for d, part in enumerate(found):
+        if not (isinstance(part.start, int) and isinstance(part.count, int)):
+            value = _dynamic(call, value, d, part)
+    return value
+
+
+def _dynamic(call: Call, value: XlaOp, d: int, part: Part) -> XlaOp:
+    """A slice along a dimension whose beginning or size the program computes."""
+    if isinstance(part.start, int) and part.start == 0 and part.bound == value.dims[d] and part.stride == 1:
+        if value.shape.dynamic[d]:
+            return value
+    elif isinstance(part.count, int) and part.stride == 1:
+        return ops.DynamicSliceInDim(value, part.start, part.count, d)
+    else:
+        places = ops.Iota(call.builder, np.int64, part.bound) * part.stride + part.start
+        value = take(value, places, d)
+    return ops.SetDimensionSize(value, ops.ConvertElementType(part.count, np.int32), d)
+
+
+def _result(value: XlaOp, kept: Sequence[int | None]) -> XlaOp:
+    return ops.Reshape(value, [1 if d is None else value.dims[d] for d in kept])
+
+
+@lowering("StridedSlice")
+def _strided_slice(call: Call, value: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp) -> XlaOp:
+    found, kept = parts(call, wide_sizes(value), value.dims, begin, end, strides)
+    whole = sliced(call, value, found)
+    return whole if kept == list(range(len(value.dims))) else _result(whole, kept)
+
+
+@lowering("Slice")
+def _slice(call: Call, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
+    rank, whole = len(value.dims), wide_sizes(value)
+    if begin.dims != (rank,) or size.dims != (rank,):
+        call.fail(
+            f"begin and size have shapes {list(begin.dims)} and {list(size.dims)} for {rank} dimensions"
+        )
+    found = []
+    for d, (start, count) in enumerate(
+        zip(numbers(call, begin, "begin"), numbers(call, size, "size"), strict=True)
+    ):
+        found.append(_from(call, start, count, whole[d], value.dims[d]))
+    return sliced(call, value, found)
+
+
+def _from(call: Call, start: Number, count: Number, size: Number, bound: int) -> Part:
+    """`count` elements from `start` on; -1 are all."""
+    rest = size - start
+    if isinstance(count, int):
+        number = rest if count == -1 else count
+    else:
+        number = ops.Select(count < 0, count * 0 + rest, count)
+    if isinstance(start, int) and not 0 <= start <= bound:
+        call.fail(f"begin is {start} in a dimension of {bound} elements")
+    if isinstance(number, int) and (number < 0 or isinstance(rest, int) and number > rest):
+        call.fail(f"{number} elements from {start} on of a dimension of {bound}")
+    most = bound - start if isinstance(start, int) else bound
+    return Part(start, number, number if isinstance(number, int) else most)
+
+
+# Gradients and changes.
+
+
+def _placed(call: Call, dims: Sequence[int], found: Sequence[Part], value: XlaOp) -> XlaOp:
+    """Zeros with an array where the parts are."""
+    value = ops.Rev(value, [d for d, part in enumerate(found) if part.stride < 0])
+    edges = []
+    for part, size in zip(found, dims, strict=True):
+        step, first = abs(part.stride), _low(part)
+        if not isinstance(first, int):
+            edges.append((0, 0, 0))
+            continue
+        last = first + (part.count - 1) * step
+        edges.append((first, size - 1 - last, step - 1) if part.count else (0, size, 0))
+    wide = ops.Pad(value, ops.Zero(call.builder, value.dtype), edges)
+    if wide.dims == tuple(dims):
+        return wide
+    return ops.DynamicUpdateSlice(full(call, dims, value.dtype), wide, _starts(call, found, True))
+
+
+def _low(part: Part) -> Number:
+    """The lowest of the elements that a part names."""
+    if not isinstance(part.count, int):
+        raise UnsupportedError("the size of the slice depends on arguments of the program")
+    if part.stride > 0 or not part.count:
+        return part.start if part.count else 0
+    return part.start + (part.count - 1) * part.stride
+
+
+def _starts(call: Call, found: Sequence[Part], is_placed: bool = False) -> list[XlaOp]:
+    """Where the parts begin; 0 for a dimension that `is_placed` already."""
+    lows = [_low(part) for part in found]
+    lows = [0 if is_placed and isinstance(low, int) else low for low in lows]
+    return [call.scope.constant(np.array(low)) if isinstance(low, int) else low for low in lows]
+
+
+@lowering("StridedSliceGrad")
+def _strided_slice_grad(
+    call: Call, shape: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp, dy: XlaOp
+) -> XlaOp:
+    dims = shape_operand(call, shape)
+    found, kept = parts(call, dims, dims, begin, end, strides)
+    counts = _counts(found)
+    if dy.dims != _shown(counts, kept):
+        call.fail(f"dy has shape {list(dy.dims)}, the slice {list(_shown(counts, kept))}")
+    return _placed(call, dims, found, ops.Reshape(dy, counts))
+
+
+def _counts(found: Sequence[Part]) -> list[int]:
+    for part in found:
+        _low(part)
+    return [part.count for part in found]
+
+
+def _shown(counts: Sequence[int], kept: Sequence[int | None]) -> tuple[int, ...]:
+    return tuple(1 if d is None else counts[d] for d in kept)
+
+
+@lowering("TensorStridedSliceUpdate")
+def _update(call: Call, target: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp, value: XlaOp) -> XlaOp:
+    found, kept = parts(call, target.dims, target.dims, begin, end, strides)
+    counts = _counts(found)
+    if 0 in counts:
+        return target
+    whole = ops.Reshape(broadcast_to(call, value, _shown(counts, kept)), counts)
+    if all(abs(part.stride) == 1 for part in found):
+        turned = ops.Rev(whole, [d for d, part in enumerate(found) if part.stride < 0])
+        return ops.DynamicUpdateSlice(target, turned, _starts(call, found)) if counts else whole
+    changed = _placed(call, target.dims, found, full(call, counts, ops.Eq(whole, whole).dtype, 1))
+    return ops.Select(changed, _placed(call, target.dims, found, whole), target)
+
+
+@lowering("ResourceStridedSliceAssign")
+def _assign_slice(
+    call: Call, variable: Variable, begin: XlaOp, end: XlaOp, strides: XlaOp, value: XlaOp
+) -> None:
+    assign(call, variable, _update(call, contents(call, variable, "T"), begin, end, strides, value))

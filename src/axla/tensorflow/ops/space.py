@@ -1,0 +1,192 @@
+"""Edges around arrays, and blocks of space that become batches or channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+
+RECORDS = """
+Pad: input:T paddings:Tpaddings T=type Tpaddings=type?DT_INT32 -> output:T
+PadV2: input:T paddings:Tpaddings constant_values:T T=type Tpaddings=type?DT_INT32 -> output:T
+MirrorPad MirrorPadGrad: input:T paddings:Tpaddings T=type Tpaddings=type?DT_INT32
+    mode=string{REFLECT,SYMMETRIC} -> output:T
+SpaceToBatch: input:T paddings:Tpaddings T=type Tpaddings=type?DT_INT32 block_size=int>=2 -> output:T
+SpaceToBatchND: input:T block_shape:Tblock_shape paddings:Tpaddings T=type Tblock_shape=type?DT_INT32
+    Tpaddings=type?DT_INT32 -> output:T
+BatchToSpace: input:T crops:Tidx T=type block_size=int>=2 Tidx=type?DT_INT32 -> output:T
+BatchToSpaceND: input:T block_shape:Tblock_shape crops:Tcrops T=type Tblock_shape=type?DT_INT32
+    Tcrops=type?DT_INT32 -> output:T
+SpaceToDepth DepthToSpace: input:T T=type block_size=int>=2
+    data_format=string{NHWC,NCHW,NCHW_VECT_C}?NHWC -> output:T
+"""
+
+
+def edges(call: Call, value: XlaOp, count: int, what: str = "paddings") -> list[tuple[int, int]]:
+    """The pairs of numbers, low and high, that a constant has for each of `count` dimensions."""
+    found = call.constant(value, what)
+    if found.shape != (count, 2) or (found < 0).any():
+        call.fail(f"{what} is {found.tolist()}, wanted two numbers from 0 on for each of {count} dimensions")
+    return [(int(low), int(high)) for low, high in found]
+
+
+def padded(value: XlaOp, pads: Sequence[tuple[int, int]], number: XlaOp | None = None) -> XlaOp:
+    """The array with a number, or zeros, around."""
+    number = ops.Zero(value.builder, value.dtype) if number is None else number
+    return ops.Pad(value, number, [(low, high, 0) for low, high in pads])
+
+
+@lowering("Pad", "PadV2")
+def _pad(call: Call, value: XlaOp, paddings: XlaOp, number: XlaOp | None = None) -> XlaOp:
+    if number is not None and number.dims:
+        call.fail(f"constant_values has shape {list(number.dims)}, wanted a scalar")
+    return padded(value, edges(call, paddings, len(value.dims)), number)
+
+
+@lowering("MirrorPad")
+def _mirror_pad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
+    skip = int(call["mode"] == "REFLECT")  # whether the last element is its own mirror image
+    for d, (low, high) in enumerate(edges(call, paddings, len(value.dims))):
+        size = value.dims[d]
+        _check_mirror(call, low, high, size - skip)
+        before = ops.Rev(ops.SliceInDim(value, skip, skip + low, 1, d), [d])
+        behind = ops.Rev(ops.SliceInDim(value, size - skip - high, size - skip, 1, d), [d])
+        if low or high:
+            value = ops.ConcatInDim(call.builder, [before, value, behind], d)
+    return value
+
+
+def _check_mirror(call: Call, low: int, high: int, most: int) -> None:
+    if max(low, high) > max(most, 0):
+        call.fail(f"paddings are {low} and {high}, at most {max(most, 0)} elements can be mirrored")
+
+
+@lowering("MirrorPadGrad")
+def _mirror_pad_grad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
+    """What MirrorPad mirrored is added to what it is the image of."""
+    skip = int(call["mode"] == "REFLECT")
+    for d, (low, high) in enumerate(edges(call, paddings, len(value.dims))):
+        size = value.dims[d] - low - high
+        _check_mirror(call, low, high, size - skip)
+        before = ops.Rev(ops.SliceInDim(value, 0, low, 1, d), [d])
+        behind = ops.Rev(ops.SliceInDim(value, low + size, low + size + high, 1, d), [d])
+        value = ops.SliceInDim(value, low, low + size, 1, d)
+        zero = ops.Zero(call.builder, value.dtype)
+        if low:
+            value += ops.PadInDim(before, zero, d, skip, size - skip - low)
+        if high:
+            value += ops.PadInDim(behind, zero, d, size - skip - high, skip)
+    return value
+
+
+# Blocks.
+
+
+@lowering("SpaceToBatch")
+def _space_to_batch(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
+    return _to_batch(call, value, [call["block_size"]] * 2, paddings)
+
+
+@lowering("SpaceToBatchND")
+def _space_to_batch_nd(call: Call, value: XlaOp, block_shape: XlaOp, paddings: XlaOp) -> XlaOp:
+    return _to_batch(call, value, call.integers(block_shape, "block_shape"), paddings)
+
+
+def _check_block(call: Call, value: XlaOp, block: Sequence[int]) -> None:
+    if len(value.dims) <= len(block) or min([*block, 1]) < 1:
+        call.fail(f"block_shape is {list(block)} for an array of shape {list(value.dims)}")
+
+
+def _to_batch(call: Call, value: XlaOp, block: Sequence[int], paddings: XlaOp) -> XlaOp:
+    """The elements at each place of blocks, as arrays of the batch."""
+    _check_block(call, value, block)
+    count = len(block)
+    rest = [(0, 0)] * (len(value.dims) - count - 1)
+    value = padded(value, [(0, 0), *edges(call, paddings, count), *rest])
+    batch, space, others = value.dims[0], value.dims[1 : count + 1], value.dims[count + 1 :]
+    if any(size % n for size, n in zip(space, block, strict=True)):
+        call.fail(f"sizes {list(space)} with paddings are no multiples of {list(block)}")
+    cells = [size // n for size, n in zip(space, block, strict=True)]
+    split = [size for pair in zip(cells, block, strict=True) for size in pair]
+    found = ops.Reshape(value, [batch, *split, *others])
+    inner, outer = range(2, 2 * count + 1, 2), range(1, 2 * count + 1, 2)
+    found = ops.Transpose(found, [*inner, 0, *outer, *range(2 * count + 1, len(found.dims))])
+    return ops.Reshape(found, [batch * prod(block), *cells, *others])
+
+
+@lowering("BatchToSpace")
+def _batch_to_space(call: Call, value: XlaOp, crops: XlaOp) -> XlaOp:
+    return _to_space(call, value, [call["block_size"]] * 2, crops)
+
+
+@lowering("BatchToSpaceND")
+def _batch_to_space_nd(call: Call, value: XlaOp, block_shape: XlaOp, crops: XlaOp) -> XlaOp:
+    return _to_space(call, value, call.integers(block_shape, "block_shape"), crops)
+
+
+def _to_space(call: Call, value: XlaOp, block: Sequence[int], crops: XlaOp) -> XlaOp:
+    """Arrays of the batch become elements of blocks, whose edges are cropped."""
+    _check_block(call, value, block)
+    count = len(block)
+    batch, cells, others = value.dims[0], value.dims[1 : count + 1], value.dims[count + 1 :]
+    if batch % prod(block):
+        call.fail(f"a batch of {batch} is no multiple of the size of a block {list(block)}")
+    found = ops.Reshape(value, [*block, batch // prod(block), *cells, *others])
+    pairs = [d for n in range(count) for d in (count + 1 + n, n)]
+    found = ops.Transpose(found, [count, *pairs, *range(2 * count + 1, len(found.dims))])
+    space = [size * n for size, n in zip(cells, block, strict=True)]
+    found = ops.Reshape(found, [batch // prod(block), *space, *others])
+    cuts = edges(call, crops, count, "crops")
+    if any(low + high > size for (low, high), size in zip(cuts, space, strict=True)):
+        call.fail(f"crops are {cuts} for sizes {space}")
+    return padded(found, [(0, 0), *((-low, -high) for low, high in cuts), *[(0, 0)] * len(others)])
+
+
+@lowering("SpaceToDepth", "DepthToSpace")
+def _depth(call: Call, value: XlaOp) -> XlaOp:
+    """The elements of a block become channels, or channels the elements of a block. NCHW_VECT_C has the
+    channels 4 at a time, in the last dimension.
+    """
+    name = call["data_format"]
+    if len(value.dims) != len(name.split("_")[0]) + (name == "NCHW_VECT_C"):
+        call.fail(f"it has shape {list(value.dims)}, attribute 'data_format' is {name!r}")
+    to_depth = call.node.op == "SpaceToDepth"
+    if name == "NCHW_VECT_C":
+        return _with_vectors(call, value, to_depth)
+    order = np.array([name.index(letter) for letter in "NHWC"])
+    found = ops.Transpose(value, order)
+    found = _blocks_to_depth(call, found) if to_depth else _depth_to_blocks(call, found)
+    return ops.Transpose(found, np.argsort(order))
+
+
+def _with_vectors(call: Call, value: XlaOp, to_depth: bool) -> XlaOp:
+    batch, groups, height, width, four = value.dims
+    found = ops.Transpose(value, [0, 2, 3, 1, 4])
+    found = ops.Reshape(found, [batch, height, width, groups * four])
+    found = _blocks_to_depth(call, found) if to_depth else _depth_to_blocks(call, found)
+    batch, height, width, depth = found.dims
+    return ops.Transpose(ops.Reshape(found, [batch, height, width, depth // four, four]), [0, 3, 1, 2, 4])
+
+
+def _blocks_to_depth(call: Call, value: XlaOp) -> XlaOp:
+    (batch, height, width, depth), n = value.dims, call["block_size"]
+    if height % n or width % n:
+        call.fail(f"height {height} or width {width} is no multiple of block_size {n}")
+    found = ops.Reshape(value, [batch, height // n, n, width // n, n, depth])
+    found = ops.Transpose(found, [0, 1, 3, 2, 4, 5])
+    return ops.Reshape(found, [batch, height // n, width // n, n * n * depth])
+
+
+def _depth_to_blocks(call: Call, value: XlaOp) -> XlaOp:
+    (batch, height, width, depth), n = value.dims, call["block_size"]
+    if depth % (n * n):
+        call.fail(f"{depth} channels are no multiple of the square of block_size {n}")
+    found = ops.Reshape(value, [batch, height, width, n, n, depth // (n * n)])
+    found = ops.Transpose(found, [0, 1, 3, 2, 4, 5])
+    return ops.Reshape(found, [batch, height * n, width * n, depth // (n * n)])

@@ -1,0 +1,280 @@
+"""tfcompile's flags, files and C++ class, with the graphs of its own tests (scripts/tfcompile-graphs)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import axla
+import axla.aot
+from axla.tools.main import main
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "aot"))
+from c_folder import CPP, compiler  # noqa: E402
+
+FOLDER = Path(__file__).with_name("tfcompile")
+VALUES = json.loads((FOLDER / "values.json").read_text())
+
+PROGRAM = """
+#include <cmath>
+#include <iostream>
+@INCLUDES@
+
+template <class T>
+bool same(const T *found, const double *wanted, size_t count) {
+  for (size_t k = 0; k < count; ++k) {
+    if (std::abs(static_cast<double>(found[k]) - wanted[k]) > 1e-5 * std::abs(wanted[k])) return false;
+  }
+  return true;
+}
+template <class T>
+void put(const double *values, size_t count, T *to) {
+  for (size_t k = 0; k < count; ++k) to[k] = static_cast<T>(values[k]);
+}
+#define VERIFY(what) \\
+  do { if (!(what)) { std::cout << f.error_msg() << #what << std::endl; std::exit(1); } } while (0)
+@TESTS@
+int main() {
+  @CALLS@
+  std::cout << "all are right" << std::endl;
+}
+"""
+
+
+def tfcompile(name: str, folder: Path, *flags: str) -> list[str]:
+    """Compiles a graph; gives what the command was told."""
+    words = [
+        "tfcompile", f"--graph={FOLDER / name}.pb", f"--config={FOLDER / name}.config.pbtxt",
+        f"--cpp_class=tests::{name.removeprefix('test_graph_')}", f"--entry_point=__tests__{name}",
+        f"--out_function_object={folder / name}.o", f"--out_header={folder / name}.h", *flags,
+    ]  # fmt: skip
+    if "ckpt" in name:
+        words.append(f"--freeze_checkpoint={FOLDER / name}")
+    if name.endswith("saver"):
+        words.append(f"--freeze_saver={FOLDER / name}.saver")
+    assert main(words) == 0
+    return words
+
+
+def listed(values: list[object]) -> str:
+    return f"(const double[]){{{', '.join(str(float(value)) for value in values)}}}, {len(values)}"
+
+
+def checks(name: str, values: dict) -> str:
+    """A function of C++ that runs a graph with the recorded arguments."""
+    lines = [f"tests::{name.removeprefix('test_graph_')} f;"]
+    lines += [f"put({listed(v)}, f.arg{k}_data());" for k, v in enumerate(values["arguments"])]
+    for variable, (before, _) in values["variables"].items():
+        lines.append(f"static float {variable}[] = {{{', '.join(map(str, before))}}};")
+        lines.append(f"f.set_var_{variable}_data({variable});")
+    lines += ["VERIFY(f.Run());"]
+    lines += [f"VERIFY(same(f.result{k}_data(), {listed(v)}));" for k, v in enumerate(values["results"])]
+    lines += [
+        f"VERIFY(same(f.var_{v}_data(), {listed(after)}));" for v, (_, after) in values["variables"].items()
+    ]
+    return f"static void {name}() {{\n  " + "\n  ".join(lines) + "\n}"
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("triple, cxx, runner", [
+    ("x86_64-pc-linux", "c++", ()),
+    ("aarch64-linux-gnu", "aarch64-linux-gnu-g++", ("qemu-aarch64-static",)),
+])  # fmt: skip
+def test_the_graphs_are_right_from_cpp(tmp_path, triple, cxx, runner):
+    cxx = compiler("c++", cxx)
+    for name in VALUES:
+        tfcompile(name, tmp_path, f"--target_triple={triple}")
+    text = PROGRAM.replace("@INCLUDES@", "\n".join(f'#include "{name}.h"' for name in VALUES))
+    text = text.replace("@TESTS@", "\n".join(checks(name, values) for name, values in VALUES.items()))
+    text = text.replace("@CALLS@", "\n  ".join(f"{name}();" for name in VALUES))
+    (tmp_path / "all.cc").write_text(text)
+    flags = [flag for flag in CPP if flag != "-pedantic"]
+    command = [cxx, *flags, "-O0", "-static", "all.cc", *(f"{name}.o" for name in VALUES), "-o", "all"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    if runner and shutil.which(runner[0]) is None:
+        pytest.skip(f"{runner[0]} is not on the PATH")
+    done = subprocess.run([*runner, tmp_path / "all"], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "all are right\n"
+
+
+# The program of the page "Using AOT compilation".
+DOCUMENT = """
+#define EIGEN_USE_THREADS
+#define EIGEN_USE_CUSTOM_THREAD_POOL
+
+#include <iostream>
+#include "third_party/eigen3/unsupported/Eigen/CXX11/Tensor"
+#include "tensorflow/compiler/aot/tests/test_graph_tfmatmul.h" // generated
+
+int main(int argc, char** argv) {
+ Eigen::ThreadPool tp(2); // Size the thread pool as appropriate.
+ Eigen::ThreadPoolDevice device(&tp, tp.NumThreads());
+
+
+ foo::bar::MatMulComp matmul;
+ matmul.set_thread_pool(&device);
+
+ // Set up args and run the computation.
+ const float args[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+ std::copy(args + 0, args + 6, matmul.arg0_data());
+ std::copy(args + 6, args + 12, matmul.arg1_data());
+ matmul.Run();
+
+ // Check result
+ if (matmul.result0(0, 0) == 58) {
+ std::cout << "Success" << std::endl;
+ } else {
+ std::cout << "Failed. Expected value 58 at 0,0. Got:"
+ << matmul.result0(0, 0) << std::endl;
+ }
+
+ return 0;
+}
+"""
+EIGEN = Path("/usr/include/eigen3")
+
+
+@pytest.mark.cc
+@pytest.mark.skipif(not EIGEN.is_dir(), reason="Eigen (libeigen3-dev) is not installed")
+def test_the_program_of_the_document_runs(tmp_path):
+    cxx = compiler("c++")
+    headers = tmp_path / "tensorflow/compiler/aot/tests"
+    tfcompile("test_graph_tfmatmul", tmp_path, "--cpp_class=foo::bar::MatMulComp",
+              f"--out_header={headers}/test_graph_tfmatmul.h")  # fmt: skip
+    (tmp_path / "third_party").mkdir()
+    (tmp_path / "third_party/eigen3").symlink_to(EIGEN)
+    (tmp_path / "my_code.cc").write_text(DOCUMENT)
+    command = [
+        cxx,
+        "-I.",
+        f"-I{EIGEN}",
+        "-O0",
+        "my_code.cc",
+        "test_graph_tfmatmul.o",
+        "-o",
+        "my_code",
+        "-pthread",
+    ]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    done = subprocess.run([tmp_path / "my_code"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "Success\n"
+
+
+CMAKE = f"""
+cmake_minimum_required(VERSION 3.13)
+project(app CXX)
+enable_testing()
+execute_process(COMMAND ${{AXLA_COMMAND}} tfcompile --cmake_dir
+  OUTPUT_VARIABLE axla_DIR OUTPUT_STRIP_TRAILING_WHITESPACE)
+find_package(axla REQUIRED)
+axla_tf_library(test_graph_tfmatmul {FOLDER}/test_graph_tfmatmul.pb
+  {FOLDER}/test_graph_tfmatmul.config.pbtxt foo::bar::MatMulComp)
+axla_tf_library(with_ckpt {FOLDER}/test_graph_tfadd_with_ckpt_saver.pb
+  {FOLDER}/test_graph_tfadd_with_ckpt_saver.config.pbtxt Restored
+  FREEZE_CHECKPOINT {FOLDER}/test_graph_tfadd_with_ckpt_saver
+  FREEZE_SAVER {FOLDER}/test_graph_tfadd_with_ckpt_saver.saver TFCOMPILE_FLAGS --gen_name_to_index)
+add_executable(app app.cc)
+target_link_libraries(app PRIVATE test_graph_tfmatmul with_ckpt)
+"""
+APP = """
+#include <iostream>
+#include "test_graph_tfmatmul.h"
+#include "with_ckpt.h"
+int main() {
+  foo::bar::MatMulComp product;
+  Restored sum;
+  product.arg0(0, 0) = product.arg1(0, 0) = 3;
+  sum.arg0() = 8;
+  if (!product.Run() || !sum.Run()) return 1;
+  std::cout << product.result0(0, 0) << " " << sum.result0() << std::endl;
+}
+"""
+
+
+@pytest.mark.cc
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not on the PATH")
+def test_cmake_builds_library_test_and_benchmark(tmp_path):
+    compiler("c++")
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
+    (tmp_path / "app.cc").write_text(APP)
+    command = f"-DAXLA_COMMAND={sys.executable};-m;axla"
+    for words in (
+        ["cmake", "-S", ".", "-B", "build", command], ["cmake", "--build", "build", "-j", "2"],
+        ["ctest", "--test-dir", "build"], ["build/test_graph_tfmatmul_benchmark", "0.01"],
+        ["build/with_ckpt_benchmark", "0.01"],
+    ):  # fmt: skip
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=250)
+        assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(["build/app"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "9 50\n"
+
+
+def test_files_of_the_flags(tmp_path, capsys):
+    extra = [f"--out_metadata_object={tmp_path}/m.o", f"--out_session_module={tmp_path}/s.pb",
+             f"--out_package={tmp_path}/package", "--gen_program_shape=true", "--mlir_components=Bridge",
+             f"--out_constant_buffers_object={tmp_path}/c.o", "--target_features=+avx2"]  # fmt: skip
+    tfcompile("test_graph_tfadd", tmp_path, *extra)
+    assert "--mlir_components=Bridge is ignored" in capsys.readouterr().err
+    assert b"tests_test_graph_tfadd_program_shape" in (tmp_path / "m.o").read_bytes()
+    assert b"tests_test_graph_tfadd_weights" in (tmp_path / "c.o").read_bytes()
+    assert "tests_test_graph_tfadd_program_shape[]" in (tmp_path / "test_graph_tfadd.h").read_text()
+    assert (tmp_path / "package" / "tests_test_graph_tfadd_test.c").is_file()
+    assert [p.name for p in axla.parse(tmp_path / "s.pb").entry.parameters] == ["x_const.1", "y_const.1"]
+
+
+def test_nodes_of_fetches_are_printed(capsys):
+    config = FOLDER / "test_graph_tfmatmulandadd.config.pbtxt"
+    assert main(["tfcompile", f"--config={config}", "--dump_fetch_nodes"]) == 0
+    assert capsys.readouterr().out == "x_y_prod,x_y_sum\n"
+
+
+X = 'feed { id { node_name: "x_hold" } shape { dim { size: 2 } dim { size: 3 } } }'
+FETCH = 'fetch { id { node_name: "x_y_prod" } }'
+BAD = [
+    (f"{X} {FETCH}", "'y_hold' .Placeholder.: it is not fed"),
+    (f'feed {{ id {{ node_name: "x_hold" }} }} {FETCH}', "feed 'x_hold': its shape is not known: say shape"),
+    (X.replace("3", "-1") + FETCH, r"its shape is \[2, -1\]"),
+    (f"{X.replace('_hold', '_held')} {FETCH}", "no node 'x_held'; did you mean x_hold"),
+    (X.replace('" }', '" output_index: 1 }', 1) + FETCH, "has 1 outputs, 'x_hold:1' is not one of them"),
+    (X[:-1] + f"type: DT_INT32 }} {FETCH}", "feed 'x_hold:0' is f32, found s32"),
+    (f'{X} {FETCH} variable {{ node_name: "y_hold" }}', "'y_hold' .* is no variable"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config, message", BAD)
+def test_configurations_that_do_not_fit_the_graph(tmp_path, config, message):
+    with pytest.raises(axla.AxlaError, match=message):
+        axla.aot.compile(FOLDER / "test_graph_tfmatmul.pb", config=config, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("name, was, wanted", [
+    ("test_graph_tfvariable", "type: DT_FLOAT", "the graph writes it; say readonly: false"),
+    ("test_graph_tfvariable_readonly", "readonly: true", "the graph does not write it; say readonly: true"),
+])  # fmt: skip
+def test_variables_are_what_the_configuration_says(tmp_path, name, was, wanted):
+    config = (FOLDER / f"{name}.config.pbtxt").read_text()
+    config = config.replace(was, "readonly: false" if "true" in was else "readonly: true")
+    with pytest.raises(axla.InvalidArgument, match=f"variable 'x': {wanted}"):
+        axla.aot.compile(FOLDER / f"{name}.pb", config=config, out=tmp_path / "out")
+
+
+def test_a_graph_needs_a_configuration(tmp_path):
+    with pytest.raises(axla.InvalidArgument, match="it says what is fed and fetched"):
+        axla.aot.compile(FOLDER / "test_graph_tfadd.pb", out=tmp_path / "out")
+
+
+def test_variables_that_nothing_reads_stay_arguments(tmp_path):
+    config = 'fetch { id { node_name: "zero" } } variable { node_name: "x" shape { } readonly: true }'
+    graph = """
+    node { name: "x" op: "VarHandleOp" attr { key: "dtype" value { type: DT_FLOAT } }
+           attr { key: "shape" value { shape { } } } }
+    node { name: "zero" op: "Const" attr { key: "dtype" value { type: DT_INT32 } }
+           attr { key: "value" value { tensor { dtype: DT_INT32 tensor_shape { } } } } }
+    """
+    package = axla.aot.compile(graph, config=config, out=tmp_path / "out", name="zero")
+    assert package.library.functions[0].signature == "(zero: s32[]) = zero(x: f32[])"
