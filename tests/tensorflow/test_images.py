@@ -98,7 +98,7 @@ BOTH = {"align_corners": True, "half_pixel_centers": True}
     ("ResizeBilinear", [ROW, size(0, 3)], {}, "images of size [1, 3] to [0, 3]"),
     ("ResizeBilinear", [ROW, size(2, 3)], BOTH, "exclude each other"),
     ("RGBToHSV", [ROW], {}, "wanted 3 channels"),
-    ("NonMaxSuppressionV3", [BOXES, SCORES[:3], Known(i32(1)), f32(0), f32(0)], {}, "for 3 scores"),
+    ("NonMaxSuppressionV3", [BOXES, SCORES[:3], Known(i32(1)), f32(0), f32(0)], {}, "wanted [3, 4]"),
 ])  # fmt: skip
 def test_refused(op, operands, attributes, message):
     with pytest.raises(VerifyError) as caught:

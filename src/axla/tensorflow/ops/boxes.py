@@ -14,7 +14,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import Shape
 from axla.tensorflow.ops.common import summed
-from axla.tensorflow.ops.windows import of_rank
+from axla.tensorflow.ops.windows import of_dims, of_rank
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 from axla.tensorflow.values import parts
@@ -152,8 +152,7 @@ def _non_max_suppression(call: Call, boxes: XlaOp, scores: XlaOp, size: XlaOp, *
     """Results have as many elements as boxes are chosen, or the size that is wanted where they are padded."""
     of_rank(call, scores, 1, "scores")
     (count,) = scores.dims
-    if boxes.dims != (count, 4):
-        call.fail(f"boxes of shape {list(boxes.dims)} for {count} scores")
+    of_dims(call, boxes, (count, 4), "boxes")
     size_ = call.integer(size, "max_output_size")
     if size_ < 0:
         call.fail(f"max_output_size is {size_}, wanted a number from 0 on")

@@ -141,11 +141,6 @@ def _conv_any(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
     return ops.Reshape(found, (*x.dims[:batch], *found.dims[1:]))
 
 
-def _check_gradient(call: Call, gradient: XlaOp, conv: Convolution) -> None:
-    if gradient.dims != conv.output:
-        call.fail(f"out_backprop has shape {list(gradient.dims)}, wanted {list(conv.output)}")
-
-
 @lowering("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
 def _input_gradient(call: Call, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) -> XlaOp:
     dims = call.integers(sizes, "input_sizes")
@@ -154,7 +149,7 @@ def _input_gradient(call: Call, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) ->
         is_last = call["data_format"] == "NHWC"
         dims = (images, *dims, features) if is_last else (images, features, *dims)
     conv = _convolution(call, dims, kernel.dims)
-    _check_gradient(call, gradient, conv)
+    windows.of_dims(call, gradient, conv.output, "out_backprop")
     if not prod(dims) or not prod(gradient.dims) or not prod(kernel.dims):
         return _zeros(gradient, dims)
     space, inner, outer = conv.filter_dims[:-2], *conv.filter_dims[-2:]
@@ -176,7 +171,7 @@ def _input_gradient(call: Call, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) ->
 def _filter_gradient(call: Call, x: XlaOp, sizes: XlaOp, gradient: XlaOp) -> XlaOp:
     dims = call.integers(sizes, "filter_sizes")
     conv = _convolution(call, x.dims, dims)
-    _check_gradient(call, gradient, conv)
+    windows.of_dims(call, gradient, conv.output, "out_backprop")
     if not prod(dims) or not prod(gradient.dims) or not prod(x.dims):
         return _zeros(gradient, dims)
     count, spatial, features = len(conv.steps), list(conv.form.spatial), conv.form.features

@@ -148,11 +148,8 @@ def _patches(call: Call, images: XlaOp) -> XlaOp:
     found = ops.Pad(images, ops.Zero(call.builder, images.dtype), padding)
     for dim in form.spatial:
         s = steps[dim]
-        found = taken(
-            found,
-            dim,
-            np.add.outer(np.arange(s.count) * s.stride, np.arange(s.size) * s.dilation).reshape(-1),
-        )
+        places = np.add.outer(np.arange(s.count) * s.stride, np.arange(s.size) * s.dilation)
+        found = taken(found, dim, places.reshape(-1))
     (n, h, w, c), (rows, columns) = (s.count for s in steps), (steps[d].size for d in form.spatial)
     found = ops.Transpose(ops.Reshape(found, (n, h, rows, w, columns, c)), [0, 1, 3, 2, 4, 5])
     return ops.Reshape(found, (n, h, w, rows * columns * c))
@@ -194,14 +191,10 @@ def _joined(images: XlaOp, channels: Sequence[XlaOp]) -> XlaOp:
     return ops.ConvertElementType(found, images.dtype)
 
 
-@lowering("RGBToHSV")
-def _rgb_to_hsv(call: Call, images: XlaOp) -> XlaOp:
-    return _joined(images, _hsv(*_channels(call, widened(images))))
-
-
-@lowering("HSVToRGB")
-def _hsv_to_rgb(call: Call, images: XlaOp) -> XlaOp:
-    return _joined(images, _rgb(*_channels(call, widened(images))))
+@lowering("RGBToHSV", "HSVToRGB")
+def _converted(call: Call, images: XlaOp) -> XlaOp:
+    convert = _hsv if call.node.op == "RGBToHSV" else _rgb
+    return _joined(images, convert(*_channels(call, widened(images))))
 
 
 def _check_images(call: Call, images: XlaOp, factor: XlaOp) -> None:

@@ -12,6 +12,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
 from axla.core.errors import VerifyError
 from axla.tensorflow.ops.common import summed
+from axla.tensorflow.ops.windows import of_dims
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
@@ -173,11 +174,6 @@ def _activation(call: Call, x: XlaOp) -> XlaOp:
     return ACTIVATIONS[call.node.op](call, x)
 
 
-def _same_shapes(call: Call, x: XlaOp, y: XlaOp) -> None:
-    if x.dims != y.dims:
-        call.fail(f"shapes {list(x.dims)} and {list(y.dims)}, wanted equal ones")
-
-
 def _relu_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
     return ops.Select(x > 0, gradient, ops.ZerosLike(gradient))
 
@@ -214,5 +210,5 @@ _GRADIENTS = {
 
 @lowering(*_GRADIENTS)
 def _gradient(call: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
-    _same_shapes(call, gradient, x)
+    of_dims(call, gradient, x.dims, "gradients")
     return _GRADIENTS[call.node.op](call, gradient, x)

@@ -14,7 +14,7 @@ from axla.core.dtypes import F32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.tensorflow.ops.common import lowest, summed, widened
-from axla.tensorflow.ops.windows import format_of, of_rank
+from axla.tensorflow.ops.windows import format_of, of_dims, of_rank
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched
 
@@ -133,8 +133,7 @@ def _batch_norm_grad(
 ) -> list[XlaOp | np.ndarray]:
     """The gradients for x, scale and offset; while training, mean and variance depend on x."""
     dim = _features(call, x, scale, mean, variance)
-    if gradient.dims != x.dims:
-        call.fail(f"shapes {list(gradient.dims)} and {list(x.dims)}, wanted equal ones")
+    of_dims(call, gradient, x.dims, "y_backprop")
     wide, scale, mean, variance = (widened(value) for value in (x, scale, mean, variance))
     given = ops.ConvertElementType(gradient, wide.dtype)
     if call["is_training"]:
@@ -180,8 +179,8 @@ def _lrn(call: Call, x: XlaOp) -> XlaOp:
 @lowering("LRNGrad")
 def _lrn_grad(call: Call, gradient: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
     of_rank(call, x, 4, "input_image")
-    if not gradient.dims == x.dims == y.dims:
-        call.fail(f"shapes {list(gradient.dims)}, {list(x.dims)} and {list(y.dims)}, wanted equal ones")
+    of_dims(call, gradient, x.dims, "input_grads")
+    of_dims(call, y, x.dims, "output_image")
     gradient, wide, y = (widened(value) for value in (gradient, x, y))
     alpha, beta = call["alpha"], call["beta"]
     norm = _neighbours(call, wide * wide) * alpha + call["bias"]

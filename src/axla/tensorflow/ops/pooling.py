@@ -87,17 +87,12 @@ def _max_pool(call: Call, x: XlaOp, *sizes: XlaOp) -> XlaOp:
     return windows.split_vectors(found, x.dims[-1]) if vectors else found
 
 
-def _check_gradient(call: Call, gradient: XlaOp, wanted: Sequence[int]) -> None:
-    if gradient.dims != tuple(wanted):
-        call.fail(f"the gradient has shape {list(gradient.dims)}, wanted {list(wanted)}")
-
-
 @lowering("MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad")
 def _max_pool_grad(call: Call, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaOp) -> XlaOp:
     """The gradient of each window goes to its first largest number."""
     steps = _windows(call, x.dims, list(sizes))
-    for value in (y, gradient):
-        _check_gradient(call, value, [s.count for s in steps])
+    windows.of_dims(call, y, [s.count for s in steps], "orig_output")
+    windows.of_dims(call, gradient, y.dims, "grad")
     x, dtype = ops.ConvertElementType(x, gradient.dtype), gradient.dtype
     return ops.SelectAndScatterWithGeneralPadding(
         x, combiner("Ge", dtype), [s.size for s in steps], [s.stride for s in steps],
@@ -109,8 +104,8 @@ def _max_pool_grad(call: Call, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaO
 def _max_pool_grad_grad(call: Call, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaOp) -> XlaOp:
     """What `gradient` is at the first largest number of each window."""
     steps = _windows(call, x.dims, list(sizes))
-    _check_gradient(call, y, [s.count for s in steps])
-    _check_gradient(call, gradient, x.dims)
+    windows.of_dims(call, y, [s.count for s in steps], "orig_output")
+    windows.of_dims(call, gradient, x.dims, "grad")
     return _first_largest(x, gradient, steps)[1]
 
 
@@ -169,7 +164,7 @@ def _avg_pool_grad(call: Call, shape: XlaOp, gradient: XlaOp) -> XlaOp:
     steps, form = _windows(call, dims, []), windows.format_of(call["data_format"], len(dims))
     windows.only_spatial(call["ksize"], form, "ksize")
     windows.only_spatial(call["strides"], form, "strides")
-    _check_gradient(call, gradient, [s.count for s in steps])
+    windows.of_dims(call, gradient, [s.count for s in steps], "grad")
     wide = widened(gradient)
     zero, edges, around = ops.Zero(wide.builder, wide.dtype), [], []
     for size, s in zip(dims, steps, strict=True):

@@ -51,6 +51,12 @@ def of_rank(call: Call, value: XlaOp, rank: int, what: str) -> None:
         call.fail(f"{what} has shape {list(value.dims)}, wanted {rank} dimensions")
 
 
+def of_dims(call: Call, value: XlaOp, dims: Sequence[int], what: str) -> None:
+    """Refuses an array of another shape."""
+    if value.dims != tuple(dims):
+        call.fail(f"{what} has shape {list(value.dims)}, wanted {list(dims)}")
+
+
 def numbers_of(call: Call, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
     """One positive number for each dimension."""
     if len(numbers) != rank or any(number < 1 for number in numbers):
