@@ -47,7 +47,6 @@ TopKV2: input:T k:Tk sorted=bool?true T=type Tk=type?DT_INT32 index_type=type?DT
 ApproxTopK: input:T k=int>=0 reduction_dimension=int?-1 recall_target=float?0.949999988
     is_max_k=bool?true reduction_input_size_override=int?-1 aggregate_to_topk=bool?true T=type ->
     values:T indices:DT_INT32
-NthElement: input:T n:DT_INT32 reverse=bool?false T=type -> values:T
 DataFormatDimMap DataFormatVecPermute: x:T T=type?DT_INT32 src_format=string?NHWC dst_format=string?NCHW
     -> y:T
 """
@@ -268,17 +267,6 @@ def _approx_top_k(call: Call, value: XlaOp) -> list[XlaOp]:
         call["aggregate_to_topk"], call["reduction_input_size_override"],
     )  # fmt: skip
     return [found[0], found[1]]
-
-
-@lowering("NthElement")
-def _nth_element(call: Call, value: XlaOp, n: XlaOp) -> XlaOp:
-    """The element of each row that has `n` smaller ones, or larger ones."""
-    number = call.integer(n, "n")
-    if not value.dims or not 0 <= number < value.dims[-1]:
-        call.fail(f"n is {number} for an array of shape {list(value.dims)}")
-    place = value.dims[-1] - 1 - number if call["reverse"] else number
-    ordered = ops.Sort(call.builder, [value])
-    return ops.Reshape(ops.SliceInDim(ordered, place, place + 1, 1, len(value.dims) - 1), value.dims[:-1])
 
 
 # Formats of images.
