@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 import axla.ops as ops
-from axla.builder.iteration import combiner
 from axla.builder.xla_builder import XlaOp
 from axla.core.shape import Shape
+from axla.tensorflow.ops.common import summed
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
@@ -34,9 +34,9 @@ def _einsum(call: Call, values: list[XlaOp]) -> XlaOp:
     _check_output(call, operands, result, wide, labels)
     unique = list(dict.fromkeys(labels))
     if len(operands) == 2:
-        value, found = _product(*operands, unique)
+        value, found = _product(operands[0], operands[1], unique)
     else:
-        value, found = _summed(*operands[0], unique)
+        value, found = _summed(operands[0][0], operands[0][1], unique)
     value = ops.Transpose(value, [found.index(label) for label in unique])
     return _repeated(value, unique, labels)
 
@@ -119,14 +119,12 @@ def _check_output(
             call.fail(f"the result has the label '{label}', which no operand has")
 
 
-def _summed(value: XlaOp, labels: Labels, kept: Sequence[str]) -> tuple[XlaOp, Labels]:
+def _summed(value: XlaOp, labels: Labels, kept: Collection[str]) -> tuple[XlaOp, Labels]:
     """An operand without the labels that are not kept: it is summed over them."""
     places = [d for d, label in enumerate(labels) if label not in kept]
     if not places:
         return value, labels
-    zero = value.builder.constant(np.zeros((), value.dtype.numpy))
-    found = ops.Reduce(value, zero, combiner("Add", value.dtype), places)
-    return found, [label for label in labels if label in kept]
+    return summed(value, places), [label for label in labels if label in kept]
 
 
 def _product(

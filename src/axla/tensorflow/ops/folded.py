@@ -9,40 +9,42 @@ from math import prod
 
 import numpy as np
 
-from axla.core.dtypes import BF16, F16, F64, U32, DType
+from axla.core.dtypes import BF16, F16, F32, F64, DType
+from axla.hlo.random_bits import philox
 
-_MOST_BYTES = 100 << 10
+MOST_BYTES = 10 << 20
 """TensorFlow folds no greater results."""
 _LIMIT = 2.0
-_SKIPPED, _USED = 256, 16
-"""Counters of four words from one group of truncated numbers to the next, and those that are used."""
 _PER_COUNTER = 4
+"""Words that a counter gives. Truncated numbers come in groups, of as many as one counter makes."""
+_SKIPPED, _USED = 64, 8
+"""Counters from one group to the next for each number of it, and those of a group that are used."""
 
 
-def is_folded(dtype: DType, dims: Sequence[int]) -> bool:
-    return dtype.is_float and prod(dims) * dtype.itemsize <= _MOST_BYTES
-
-
-def count_of_words(name: str, dtype: DType, dims: Sequence[int]) -> int:
-    """How many random words of 32 bits the numbers are made of."""
-    size = prod(dims) * (2 if dtype is F64 else 1)
-    size += size % 2
-    groups = -(-size // _PER_COUNTER)
-    return groups * _SKIPPED * _PER_COUNTER if name == "TruncatedNormal" else size
-
-
-def numbers(name: str, dtype: DType, dims: Sequence[int], words: np.ndarray) -> np.ndarray:
-    """The numbers of a distribution that the words are."""
+def numbers(name: str, dtype: DType, dims: Sequence[int], key: np.ndarray, counter: np.ndarray) -> np.ndarray:
+    """The numbers of a distribution, for a key of one word of 64 bits and a counter of two."""
+    width = 2 if dtype is F64 else 1
+    size = _PER_COUNTER // width
+    groups = np.arange(-(-prod(dims) // size), dtype=np.uint64)
     if name == "RandomUniform":
-        found = _units(words, dtype)
+        found = _units(_words(key, counter, groups), dtype)
     elif name == "RandomNormal":
-        found = _normal(words, dtype)
+        found = _normal(_words(key, counter, groups), dtype)
     else:
-        used = words.reshape(-1, _SKIPPED * _PER_COUNTER)[:, : _USED * _PER_COUNTER]
-        size = _PER_COUNTER // 2 if dtype is F64 else _PER_COUNTER
-        groups = [_normal(group, dtype) for group in used]
-        found = np.concatenate([group[abs(group) < _LIMIT][:size] for group in groups] or [used[:, :0]])
+        used = groups[:, None] * np.uint64(_SKIPPED * size) + np.arange(_USED, dtype=np.uint64)
+        drawn = _normal(_words(key, counter, used.reshape(-1)), dtype).reshape(len(groups), -1)
+        order = np.argsort(abs(drawn) >= _LIMIT, axis=1, kind="stable")[:, :size]
+        found = np.take_along_axis(drawn, order, 1).reshape(-1)
     return found[: prod(dims)].reshape(dims).astype(dtype.numpy)
+
+
+def _words(key: np.ndarray, counter: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """The random words that counters give which are so much greater."""
+    low = counter[0] + by
+    high = counter[1] + (low < counter[0]).astype(np.uint64)
+    parts = [part.view(np.uint32).reshape(-1, 2).T for part in (low, high, key)]
+    words = philox((*parts[0], *parts[1]), tuple(parts[2]))
+    return np.stack(words, 1).reshape(-1)
 
 
 def _units(words: np.ndarray, dtype: DType) -> np.ndarray:
@@ -56,7 +58,7 @@ def _units(words: np.ndarray, dtype: DType) -> np.ndarray:
 
 def _normal(words: np.ndarray, dtype: DType) -> np.ndarray:
     """Pairs of normal numbers, of pairs of uniform ones, by Box and Muller."""
-    units = _units(words, F64 if dtype is F64 else U32)
+    units = _units(words, F64 if dtype is F64 else F32)
     kind = units.dtype.type
     radius = np.sqrt(kind(-2) * np.log(np.maximum(units[0::2], kind(1e-7))))
     angle = kind(2 * np.pi) * units[1::2]

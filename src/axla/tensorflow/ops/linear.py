@@ -249,13 +249,11 @@ def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
     rows = [ops.SliceInDim(diagonals, n, n + 1, 1, row) for n in range(3)]
     upper, main, lower = (ops.Transpose(_adjacent(diagonal, dims), order) for diagonal in rows)
     upper = ops.PadInDim(ops.SliceInDim(upper, 0, size - 1, 1, 0), _zero(upper), 0, 0, 1)
-    eliminated = _eliminated_rows(call, upper, main, lower, ops.Transpose(right, order))
-    return ops.Transpose(_substituted(*eliminated), [*range(1, row + 1), 0, row + 1])
+    found = _substituted(_eliminated_rows(call, upper, main, lower, ops.Transpose(right, order)))
+    return ops.Transpose(found, [*range(1, row + 1), 0, row + 1])
 
 
-def _eliminated_rows(
-    call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp
-) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
+def _eliminated_rows(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> list[XlaOp]:
     """The rows of U (the diagonal, the two above it) and the right sides, by Gauss. With pivoting, that of
     two rows goes first whose first element is greater.
     """
@@ -278,12 +276,13 @@ def _eliminated_rows(
         return [lower, *(_with_row(array, below, row) for array, row in zip(arrays, left, strict=True))]
 
     state = [lower, main, upper, ops.ZerosLike(main), right]
-    return tuple(repeat(main.dims[0] - 1, state, step)[1:])
+    return repeat(main.dims[0] - 1, state, step)[1:]
 
 
-def _substituted(main: XlaOp, upper: XlaOp, second: XlaOp, right: XlaOp) -> XlaOp:
-    """The solution for rows of U, from the last one up."""
-    size = main.dims[0]
+def _substituted(eliminated: Sequence[XlaOp]) -> XlaOp:
+    """The solution for rows of U and right sides, from the last one up."""
+    right = eliminated[-1]
+    size = right.dims[0]
 
     def step(k: XlaOp, found: XlaOp, *rows: XlaOp) -> list[XlaOp]:
         row = size - 1 - k
@@ -292,7 +291,7 @@ def _substituted(main: XlaOp, upper: XlaOp, second: XlaOp, right: XlaOp) -> XlaO
         return [_with_row(found, row, value), *rows]
 
     start = ops.PadInDim(ops.ZerosLike(right), _zero(right), 0, 0, 2)
-    found = repeat(size, [start, main, upper, second, right], step)[0]
+    found = repeat(size, [start, *eliminated], step)[0]
     return ops.SliceInDim(found, 0, size, 1, 0)
 
 

@@ -7,7 +7,7 @@ variable of s64: the counter, then the key.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import pi, sqrt
+from math import pi, prod, sqrt
 
 import numpy as np
 
@@ -77,11 +77,14 @@ class Source:
         return ops.GetTupleElement(found, 1)
 
 
-def seeded(call: Call, seed: XlaOp) -> Source:
-    """A generator whose key and counter are mixed from two numbers."""
+def seeded(call: Call, seed: XlaOp, signed: bool = False) -> Source:
+    """A generator whose key and counter are mixed from two numbers. Those of 32 bits become greater ones
+    without their sign, which the kernels for the CPU, of `folded`, keep.
+    """
     if seed.dims != (2,):
         call.fail(f"the seed has shape {list(seed.dims)}, wanted [2]")
-    words = seed if seed.dtype.bits == 64 else ops.BitcastConvertType(seed, U32)
+    signed = signed or seed.dtype.bits == 64
+    words = ops.ConvertElementType(seed, S64) if signed else ops.BitcastConvertType(seed, U32)
     key = call.scope.constant(_MIXING_KEY)
     mixed = Source(PHILOX, key, ops.ConvertElementType(words, U64)).bits(U64, (2,))
     first, second = (ops.SliceInDim(mixed, n, n + 1, 1, 0) for n in range(2))
@@ -139,7 +142,7 @@ def _unit(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
 def _above_zero(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
     """Numbers between 0 and 1; f16 has 0 among them."""
     found = _unit(source, dtype, dims)
-    least = _like(found, dtype.finfo.smallest_normal if dtype is not F16 else 0)
+    least = _like(found, float(dtype.finfo.smallest_normal) if dtype is not F16 else 0)
     return found * (_like(found, 1) - least) + least
 
 
@@ -179,9 +182,9 @@ def _integers(call: Call, source: Source, dims: Sequence[int], low: XlaOp, high:
     """Integers from `low` up to, without, `high`: the bits modulo their difference."""
     if low.dims or high.dims:
         call.fail(f"the limits have shapes {list(low.dims)} and {list(high.dims)}, wanted scalars")
-    limits = [call.scope.known(limit) for limit in (low, high)]
-    if None not in limits and limits[0] >= limits[1]:
-        call.fail(f"the limits are {limits[0]} and {limits[1]}, wanted a range that is not empty")
+    first, last = (call.scope.known(limit) for limit in (low, high))
+    if first is not None and last is not None and first >= last:
+        call.fail(f"the limits are {first} and {last}, wanted a range that is not empty")
     unsigned = _unsigned(call, low.dtype)
     words = source.bits(unsigned, dims)
     span = ops.Sub(*(ops.BitcastConvertType(limit, unsigned) for limit in (high, low)))
@@ -203,7 +206,7 @@ def _box_muller(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
     paired = [*sizes[:place], half, 2, *sizes[place + 1 :]]
     units = _unit(source, dtype, paired)
     first, second = (ops.SliceInDim(units, n, n + 1, 1, place + 1) for n in range(2))
-    radius = ops.Sqrt(_like(units, -2) * ops.Log(ops.Max(first, _like(units, np.float32(1e-7)))))
+    radius = ops.Sqrt(_like(units, -2) * ops.Log(ops.Max(first, _like(units, float(np.float32(1e-7))))))
     angle = _like(units, 2 * pi) * second
     found = ops.ConcatInDim(units.builder, [ops.Sin(angle) * radius, ops.Cos(angle) * radius], place + 1)
     found = ops.Reshape(found, [*sizes[:place], 2 * half, *sizes[place + 1 :]])
@@ -220,7 +223,7 @@ def truncated(units: XlaOp, mean: XlaOp, deviation: XlaOp, low: XlaOp, high: Xla
     one, two, root = (_like(units, number) for number in (1, 2, sqrt(2)))
     first, last = ((one + ops.Erf((limit - mean) / deviation / root)) / two for limit in (low, high))
     place = two * (first + (last - first) * units) - one
-    epsilon = _like(units, units.dtype.finfo.eps)
+    epsilon = _like(units, float(units.dtype.finfo.eps))
     place = ops.Clamp(epsilon - one, place, one - epsilon)
     return ops.Clamp(low, mean + deviation * root * ops.ErfInv(place), high)
 
@@ -240,14 +243,35 @@ def _draw(call: Call, source: Source, shape: XlaOp, limits: Sequence[XlaOp]) -> 
     return _DRAWS[name](call, source, dims_of(call, shape), *limits)
 
 
-def _draw_stateless(call: Call, source: Source, shape: XlaOp, limits: Sequence[XlaOp]) -> XlaOp | np.ndarray:
+def _draw_stateless(
+    call: Call, source: Source, given: Sequence[XlaOp], shape: XlaOp, limits: Sequence[XlaOp]
+) -> XlaOp | np.ndarray:
+    """The numbers that follow from seeds or keys; folded, where TensorFlow does so."""
     name = call.node.op.removeprefix("Stateless").removesuffix("V2")
     dims, dtype = dims_of(call, shape), call.dtype("dtype")
-    constant = all(call.scope.known(part) is not None for part in (source.key, source.counter))
-    if constant and source.algorithm is PHILOX and folded.is_folded(dtype, dims):
-        words = source.bits(U32, (folded.count_of_words(name, dtype, dims),))
-        return folded.numbers(name, dtype, dims, call.constant(words, "the bits"))
-    return _draw(call, source, shape, limits)
+    fits = prod(dims) * dtype.itemsize <= folded.MOST_BYTES
+    if not fits or source.algorithm is not PHILOX or not all(_is_folded(call, value) for value in given):
+        return _draw(call, source, shape, limits)
+    if dtype.is_float:
+        words = [call.constant(value, "the generator") for value in (source.key, source.counter)]
+        return folded.numbers(name, dtype, dims, *words)
+    found = _draw(call, source, shape, limits)
+    known = call.scope.known(found)
+    return found if known is None else known
+
+
+def _is_folded(call: Call, value: XlaOp) -> bool:
+    """Whether TensorFlow knows a seed or key before XLA does: it is a constant, but no random number."""
+    if call.scope.known(value) is None:
+        return False
+    stack, seen = [value.instruction], set()
+    while stack:
+        found = stack.pop()
+        if found.opcode == "rng-bit-generator":
+            return False
+        seen.add(found)
+        stack += [operand for operand in found.operands if operand not in seen]
+    return True
 
 
 @lowering(
@@ -255,7 +279,7 @@ def _draw_stateless(call: Call, source: Source, shape: XlaOp, limits: Sequence[X
     "StatelessRandomUniformFullInt", "StatelessRandomUniformInt",
 )  # fmt: skip
 def _stateless(call: Call, shape: XlaOp, seed: XlaOp, *limits: XlaOp) -> XlaOp | np.ndarray:
-    return _draw_stateless(call, seeded(call, seed), shape, limits)
+    return _draw_stateless(call, seeded(call, seed, _is_folded(call, seed)), [seed], shape, limits)
 
 
 @lowering(
@@ -265,7 +289,7 @@ def _stateless(call: Call, shape: XlaOp, seed: XlaOp, *limits: XlaOp) -> XlaOp |
 def _stateless_v2(
     call: Call, shape: XlaOp, key: XlaOp, counter: XlaOp, algorithm: XlaOp, *limits: XlaOp
 ) -> XlaOp | np.ndarray:
-    return _draw_stateless(call, keyed(call, key, counter, algorithm), shape, limits)
+    return _draw_stateless(call, keyed(call, key, counter, algorithm), [key, counter], shape, limits)
 
 
 @lowering("StatelessRandomGetAlg")
@@ -275,7 +299,7 @@ def _default_algorithm(call: Call) -> np.ndarray:
 
 @lowering("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
 def _key_and_counter(call: Call, seed: XlaOp) -> list[XlaOp | np.ndarray]:
-    source = seeded(call, seed)
+    source = seeded(call, ops.ConvertElementType(seed, S32))
     found = [source.key, source.counter, np.array(_DEFAULT, np.int32)]
     return found[: len(call.node.types or ())]
 

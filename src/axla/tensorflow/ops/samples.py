@@ -51,7 +51,7 @@ def _normal(call: Call, shape: XlaOp) -> XlaOp:
 def _truncated(call: Call, shape: XlaOp) -> XlaOp:
     dims, dtype = dims_of(call, shape), call.dtype("dtype")
     wide = dtype if dtype is F64 else F32
-    units = _unit(call, wide, dims, wide.finfo.smallest_normal)
+    units = _unit(call, wide, dims, float(wide.finfo.smallest_normal))
     limits = [call.builder.constant(wide.numpy.type(number)) for number in (0, 1, -2, 2)]
     return ops.ConvertElementType(truncated(units, *limits), dtype)
 
@@ -67,7 +67,7 @@ def _truncated_by_rows(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp:
             call.fail(f"a parameter of shape {list(value.dims)} does not fit a result of {list(dims)}")
         column = ops.Reshape(value, [*value.dims, *[1] * (len(dims) - len(value.dims))])
         parameters.append(ops.ConvertElementType(spread(column, dims), wide))
-    units = _unit(call, wide, dims, wide.finfo.smallest_normal)
+    units = _unit(call, wide, dims, float(wide.finfo.smallest_normal))
     return ops.ConvertElementType(truncated(units, *parameters), dtype)
 
 
@@ -84,8 +84,8 @@ def _shuffle(call: Call, value: XlaOp) -> XlaOp:
     if not value.dims or value.dims[0] < 2:
         return value
     size, builder = value.dims[0], call.builder
-    limits = (builder.constant(np.uint64(number)) for number in (0, np.iinfo(np.uint64).max))
-    keys = ops.RngUniform(*limits, Shape(U64, (size,)))
+    last = builder.constant(np.uint64(np.iinfo(np.uint64).max))
+    keys = ops.RngUniform(ops.Zero(builder, U64), last, Shape(U64, (size,)))
     order = ops.GetTupleElement(ops.Sort(builder, [keys, ops.Iota(builder, Shape(S32, (size,)), 0)]), 1)
     numbers = GatherDimensionNumbers(range(1, len(value.dims)), [0], [0], 1)
     return ops.Gather(value, order, numbers, [1, *value.dims[1:]])
@@ -97,7 +97,7 @@ def _multinomial(call: Call, logits: XlaOp, count: XlaOp) -> XlaOp:
         logits if logits.dtype.is_float and logits.dtype.bits > 16 else ops.ConvertElementType(logits, F32)
     )
     dims = _choices(call, logits, count)
-    return _chosen(call, logits, _unit(call, logits.dtype, dims, logits.dtype.finfo.smallest_normal))
+    return _chosen(call, logits, _unit(call, logits.dtype, dims, float(logits.dtype.finfo.smallest_normal)))
 
 
 @lowering("StatelessMultinomial")

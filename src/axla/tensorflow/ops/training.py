@@ -111,6 +111,7 @@ def _apply(call: Call, *operands: Value) -> None:
     variables = [value for value in operands if isinstance(value, Variable)]
     contents = [read(call, variable, "T") for variable in variables]
     dims, given = contents[0].dims, operands[len(variables) :]
+    assert call.node.record is not None
     names = [value.name for value in call.node.record.operands]
     for name, value in zip(names, (*contents, *given), strict=True):
         whole = name in names[: len(variables)] or name in ("grad", "delta")
@@ -149,8 +150,6 @@ def _proximal(var: XlaOp, rate: XlaOp, l1: XlaOp, l2: XlaOp, gradient: XlaOp) ->
 
 def _shrunk(value: XlaOp, by: XlaOp) -> XlaOp:
     """Numbers nearer to zero by as much, zero for those that are smaller."""
-    if value.dtype.is_complex:
-        return value
     sizes = ops.Max(ops.Abs(value) - by, ops.Zero(value.builder, value.dtype))
     return ops.Sign(value) * sizes
 

@@ -57,12 +57,15 @@ def computation(call: Call, attribute: str, types: Sequence[DType]) -> XlaComput
 
 @lowering("XlaReduce")
 def _reduce(call: Call, value: XlaOp, initial: XlaOp) -> XlaOp:
-    reducer = computation(call, "reducer", [value.dtype] * 2)
-    return ops.Reduce(value, initial, reducer, call["dimensions_to_reduce"])
+    (found,) = _variadic_reduce(call, [value], [initial])
+    return found
 
 
 @lowering("XlaVariadicReduce", "XlaVariadicReduceV2")
 def _variadic_reduce(call: Call, values: list[XlaOp], initial: list[XlaOp]) -> Sequence[XlaOp]:
+    """Without dimensions to reduce, the arrays as they are."""
+    if not call["dimensions_to_reduce"]:
+        return values
     reducer = computation(call, "reducer", [value.dtype for value in (*values, *values)])
     found = ops.Reduce(call.builder, values, initial, reducer, call["dimensions_to_reduce"])
     return parts(found) if found.shape.is_tuple else [found]
