@@ -38,6 +38,24 @@ def most_turns(
     return (min(known), len(known) == len(found)) if known else (None, False)
 
 
+def sum_behind(first: Instruction, last: Instruction) -> int | None:
+    """The constant that is added to one number to get another; None where that is not plain to see."""
+    found = 0
+    while last is not first:
+        if not isinstance(last.op, hlo.Add | hlo.Subtract):
+            return None
+        sign = 1 if isinstance(last.op, hlo.Add) else -1
+        left, right = last.operands
+        amount = _constant(right)
+        if amount is None and sign > 0:
+            left, amount = right, _constant(left)
+        if amount is None:
+            return None
+        found += sign * amount
+        last = left
+    return found
+
+
 def _trips_of(
     root: Instruction, starts: Sequence[int | None], ends: Sequence[Instruction | None]
 ) -> int | None:

@@ -76,6 +76,16 @@ def _identity(node: Node, source: Output | None = None) -> Node:
     return made
 
 
+def _both_sides(node: Node) -> Node:
+    """A Switch that gives its input as both outputs; a reference as the first."""
+    assert node.types is not None
+    made = _identity(node)
+    if node.op == "Switch":
+        made = _made(node.name, "IdentityN", node.inputs[:1] * 2, node.types, T=tuple(node.types))
+        made.controls = node.controls
+    return made
+
+
 def _argument(name: str, number: int, type_: str) -> Node:
     return _made(name, ARGUMENT, [], [type_], index=number, T=type_)
 
@@ -272,11 +282,21 @@ class _Branches:
         self.groups: dict[tuple[Output, int], _Group] = {}
         self.chosen: dict[str, int] = {}
         """The input of a Merge that is the only one that can have a value."""
+        self.assumed = _ALWAYS
+        """What must hold where a function is called at all: a loop that runs in a branch."""
         for node in nodes:
             self.enter(node)
+        needed = _all_of(self.state(output) for output in outputs)
+        arguments = {name for name, _ in graph.arguments}
+        if needed and arguments.issuperset(predicate.node for predicate, _ in needed):
+            self.assumed = needed
+            self.groups.clear()
+            self.chosen.clear()
+            for node in nodes:
+                self.enter(node)
         for output in outputs:
             if self.state(output) != _ALWAYS:
-                raise VerifyError(f"'{output}' has no value {_shown(self.state(output))}")
+                raise VerifyError(f"'{output}' has a value only {_shown(self.state(output))}")
         waiting = [node for node in nodes if node.op == "ControlTrigger" or _kind(node) == "Merge"]
         names = [*targets, *(name for node in waiting for name in node.controls)]
         self.add_roots([self.nodes[name] for name in dict.fromkeys(names) if self.states.get(name)])
@@ -289,6 +309,10 @@ class _Branches:
         if state is None or node is None or _kind(node) != "Switch":
             return state
         predicate, side = _plain(node.inputs[1], self.nodes), output.index == 1
+        if (predicate, side) in self.assumed:
+            return state
+        if (predicate, not side) in self.assumed:
+            return None
         decider = self.nodes.get(predicate.node)
         if decider is not None and decider.op == "Const":
             return state if bool(decider.attributes["value"].all()) == side else None
@@ -377,7 +401,7 @@ class _Branches:
         for name, node in self.nodes.items():
             if self.states[name] != _ALWAYS:
                 continue
-            found[name] = _identity(node) if _kind(node) == "Switch" else node
+            found[name] = _both_sides(node) if _kind(node) == "Switch" else node
             if name in self.chosen:
                 self.choose(node, found)
         run: dict[str, Output] = {}

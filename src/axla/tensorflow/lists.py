@@ -9,27 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
-import axla.hlo as hlo
 import axla.ops as ops
+from axla.analysis.trip_count import sum_behind
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
-from axla.ir.graph import Instruction
 from axla.tensorflow.values import Composite
 
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """`room`: for how many elements; `element`: what they are, None as long as there was none."""
+    """`room`: for how many elements; `element`: what they are, None as long as there was none; `same`: the
+    bytes of an element if all are equal, and known now.
+    """
 
     room: int
     element: Shape | ListType | None
     length: int | None
     sealed: bool
+    same: bytes | None = None
 
     def __str__(self) -> str:
         length = "some" if self.length is None else self.length
@@ -51,7 +54,13 @@ class ListType:
         return ListType(
             max(self.room, other.room), _joined(self.element, other.element),
             self.length if self.length == other.length else None, self.sealed and other.sealed,
+            self._joined_same(other),
         )  # fmt: skip
+
+    def _joined_same(self, other: ListType) -> bytes | None:
+        if self.length == 0 or other.length == 0:
+            return other.same if self.length == 0 else self.same
+        return self.same if self.same == other.same else None
 
 
 def _joined(one: Shape | ListType | None, other: Shape | ListType | None) -> Shape | ListType | None:
@@ -111,13 +120,29 @@ class TensorList(Composite):
         found = TensorList(replace(self.type, sealed=before.type.sealed), self.arrays)
         if self.type.length is not None or turns is None:
             return found
-        step = _step(entered.leaves()[-1].instruction, behind.leaves()[-1].instruction)
+        step = sum_behind(entered.leaves()[-1].instruction, behind.leaves()[-1].instruction)
         if step is None:
             return found
         if before.type.length is not None:
             return found.of_length(before.type.length + turns * step)
         builder = self.arrays[-1].builder
         return found.of_length(ops.Add(before.arrays[-1], builder.constant(np.int32(turns * step))))
+
+    def zeros(self) -> TensorList:
+        if isinstance(self.type.element, ListType):
+            raise UnsupportedError(f"zeros like {self.type}")
+        found = [_zeros(array.builder, Shape(array.dtype, array.dims), ()) for array in self.buffers()]
+        return TensorList(replace(self.type, same=None), [*found, *self.arrays[len(found) :]])
+
+    def plus(self, other: Composite) -> TensorList:
+        assert isinstance(other, TensorList)
+        common = replace(self.type.joined(other.type), same=None)
+        if not isinstance(common.element, Shape):
+            return self if common.element is None else _no_sum(common)
+        builder = [*self.arrays, *other.arrays][0].builder
+        one, two = self.fitted(builder, common), other.fitted(builder, common)
+        sums = [ops.Add(a, b) for a, b in zip(one.buffers(), two.buffers(), strict=True)]
+        return TensorList(common, [*sums, *one.arrays[len(sums) :]])
 
     # The elements.
 
@@ -141,12 +166,14 @@ class TensorList(Composite):
 
     def at(self, builder: XlaBuilder, index: int | XlaOp) -> XlaOp | TensorList:
         """An element; the type of elements must be known."""
+        same, element = self.type.same, self.type.element
+        if same is not None and isinstance(element, Shape):
+            return builder.constant(np.frombuffer(same, element.dtype.numpy).reshape(element.dims))
         found = []
         for buffer in self.buffers():
             dims = buffer.dims[1:]
             starts = [_index(builder, index), *(builder.constant(np.int32(0)) for _ in dims)]
             found.append(ops.Reshape(ops.DynamicSlice(buffer, starts, (1, *dims)), dims))
-        element = self.type.element
         return TensorList(element, found) if isinstance(element, ListType) else found[0]
 
     def with_at(self, builder: XlaBuilder, index: int | XlaOp, value: XlaOp | TensorList) -> TensorList:
@@ -161,11 +188,19 @@ class TensorList(Composite):
         for buffer, part in zip(fitted.buffers(), parts, strict=True):
             starts = [_index(builder, index), *(builder.constant(np.int32(0)) for _ in part.dims)]
             found.append(ops.DynamicUpdateSlice(buffer, ops.Reshape(part, (1, *part.dims)), starts))
-        return TensorList(fitted.type, [*found, *fitted.arrays[len(found) :]])
+        return TensorList(replace(fitted.type, same=None), [*found, *fitted.arrays[len(found) :]])
+
+    def all_same(self, same: bytes | None) -> TensorList:
+        """The list, of which it is known now that all elements are equal."""
+        return TensorList(replace(self.type, same=same), self.arrays)
 
     def with_room(self, builder: XlaBuilder, room: int) -> TensorList:
         """The list with room for so many elements at least."""
         return self.fitted(builder, replace(self.type, room=max(room, self.type.room)))
+
+
+def _no_sum(type_: ListType) -> NoReturn:
+    raise UnsupportedError(f"{type_} is added to another one")
 
 
 def _index(builder: XlaBuilder, index: int | XlaOp) -> XlaOp:
@@ -205,18 +240,3 @@ def _padded(value: XlaOp, dim: int, size: int) -> XlaOp:
     """An array with zeros behind it along a dimension, or cut off."""
     missing = size - value.dims[dim]
     return ops.PadInDim(value, ops.Zero(value.builder, value.dtype), dim, 0, missing) if missing else value
-
-
-def _step(first: Instruction, last: Instruction) -> int | None:
-    """What is added to one number to get another; None where that is not plain to see."""
-    found = 0
-    while last is not first:
-        if not isinstance(last.op, hlo.Add | hlo.Subtract):
-            return None
-        amount = last.operands[1]
-        if not isinstance(amount.op, hlo.Constant):
-            return None
-        number = int(amount.op.literal.array)
-        found += number if isinstance(last.op, hlo.Add) else -number
-        last = last.operands[0]
-    return found

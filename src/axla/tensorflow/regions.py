@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 import axla.ops as ops
-from axla.analysis.trip_count import most_turns
+from axla.analysis.trip_count import most_turns, sum_behind
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import Shape, TupleShape
@@ -216,14 +218,29 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[Value]) -
     whole = ops.While(tester.builder.build(test), built, inputs.operand(scope))
     found = iter(parts(whole))
     results = [rebuilt(value, found) for value in inputs.all()]
+    exact = turns if is_exact else None
     for number, value in enumerate(results):
-        if outputs[number] is entered[number]:
-            results[number] = begun.all()[number]
+        before, first, last = begun.all()[number], entered[number], outputs[number]
+        if last is first:
+            results[number] = before
         elif isinstance(value, Composite):
-            exact = turns if is_exact else None
-            results[number] = value.at_end(begun.all()[number], entered[number], outputs[number], exact)
+            results[number] = value.at_end(before, first, last, exact)
+        elif exact is not None and isinstance(value, XlaOp):
+            known = _counted(scope, before, first, last, exact)
+            results[number] = value if known is None else scope.constant(known)
     scope.state.update(zip(inputs.resources, results[len(inputs.values) :], strict=True))
     return results[: len(inputs.values)]
+
+
+def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int) -> np.ndarray | None:
+    """What a counter is behind a loop with so many turns; None where it is not known."""
+    counts = not last.dims and last.dtype.is_integer and last.dtype.bits >= 8
+    start = scope.known(before) if counts else None
+    step = None if start is None else sum_behind(first.instruction, last.instruction)
+    if start is None or step is None:
+        return None
+    bits = last.dtype.bits
+    return np.asarray((int(start) + turns * step) % (1 << bits)).astype(f"u{bits // 8}").view(start.dtype)
 
 
 def _test(scope: Scope, condition: Graph, inputs: Carried, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:

@@ -51,6 +51,14 @@ class Composite:
         """
         raise NotImplementedError
 
+    def zeros(self) -> Composite:
+        """The same with zeros as elements."""
+        raise NotImplementedError
+
+    def plus(self, other: Composite) -> Composite:
+        """The sums of elements."""
+        raise NotImplementedError
+
 
 @dataclass(slots=True, eq=False)
 class Resource:

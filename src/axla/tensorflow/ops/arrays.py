@@ -407,7 +407,7 @@ def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> Xl
 def _filled_like(call: Call, value: Value) -> Value:
     number = int(call.node.op == "OnesLike")
     if isinstance(value, Composite):
-        return value.rebuilt(iter(full(call, leaf.dims, leaf.dtype) for leaf in value.leaves()))
+        return value.zeros()
     found = full(call, value.dims, value.dtype, number)
     for d, size in enumerate(sizes(value)):
         found = found if isinstance(size, int) else ops.SetDimensionSize(found, size, d)

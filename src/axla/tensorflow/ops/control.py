@@ -61,7 +61,7 @@ def _const(call: Call) -> np.ndarray:
     return value
 
 
-@lowering("Identity", "Snapshot", "StopGradient", "PreventGradient", "PlaceholderWithDefault")
+@lowering("Identity", "RefIdentity", "Snapshot", "StopGradient", "PreventGradient", "PlaceholderWithDefault")
 def _identity(call: Call, value: Value) -> Value:
     return value
 

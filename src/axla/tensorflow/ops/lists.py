@@ -15,6 +15,7 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.tensorflow.lists import ListType, TensorList, empty
 from axla.tensorflow.records import lowering
+from axla.tensorflow.regions import MOST_EMBEDDED
 from axla.tensorflow.scope import Call
 from axla.tensorflow.types import DTYPES
 
@@ -156,7 +157,7 @@ def scattered(call: Call, value: TensorList, indices: XlaOp, tensor: XlaOp, *, a
     (buffer,) = value.buffers()
     numbers = ScatterDimensionNumbers(list(range(1, len(tensor.dims))), [0], [0], 1)
     found = ops.Scatter(buffer, indices, tensor, _combiner(tensor, adds), numbers)
-    return TensorList(value.type, [found, *value.arrays[1:]])
+    return TensorList(replace(value.type, same=None), [found, *value.arrays[1:]])
 
 
 def _combiner(like: XlaOp, adds: bool) -> object:
@@ -196,12 +197,23 @@ def pushed(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorLis
             call.fail(f"a list that has {length} elements can have no more")
         value = value.with_room(builder, value.type.room + 1)
     last = value.length(builder) if length is None else length
-    found = value.with_at(builder, last, _checked(call, value, item))
+    found = value.with_at(builder, last, _checked(call, value, item)).all_same(_same(call, value, item))
     return found.of_length(ops.Add(last, builder.constant(np.int32(1))) if length is None else length + 1)
+
+
+def _same(call: Call, value: TensorList, item: XlaOp | TensorList) -> bytes | None:
+    """The bytes of the elements of a list with one more, if all are equal and known."""
+    if not isinstance(item, XlaOp) or item.shape.size > MOST_EMBEDDED:
+        return None
+    known = call.scope.known(item)
+    found = None if known is None else known.tobytes()
+    return found if value.type.length == 0 or value.type.same == found else None
 
 
 def _checked(call: Call, value: TensorList, item: XlaOp | TensorList) -> XlaOp | TensorList:
     element = value.type.element
+    if not isinstance(item, XlaOp | TensorList):
+        raise UnsupportedError("the elements of a list are arrays or lists, found something else")
     if isinstance(element, Shape) and (not isinstance(item, XlaOp) or item.shape.logical != element):
         found = Shape(item.dtype, item.dims) if isinstance(item, XlaOp) else item.type
         raise UnsupportedError(f"the elements of the list are {_shown(element)}, found {_shown(found)}")
@@ -297,7 +309,8 @@ def with_length(call: Call, value: TensorList, count: int) -> TensorList:
     if count == length:
         return value
     cut = value.fitted(call.builder, replace(value.type, room=min(length, count)))
-    return cut.with_room(call.builder, max(count, value.type.room)).of_length(count)
+    found = cut.with_room(call.builder, max(count, value.type.room)).of_length(count)
+    return found.all_same(value.type.same if count < length else None)
 
 
 @lowering("TensorListConcatLists")

@@ -11,6 +11,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.records import lowering, records
 from axla.tensorflow.scope import Call, matched, spread
+from axla.tensorflow.values import Composite, Value
 
 RECORDS = """
 Abs: x:T T=type -> y:T ; hlo Abs
@@ -276,9 +277,15 @@ def _same_dims(call: Call, *values: XlaOp) -> None:
 
 
 @lowering("AddN", "AccumulateNV2")
-def _add_n(call: Call, values: list[XlaOp]) -> XlaOp:
+def _add_n(call: Call, values: list[Value]) -> Value:
+    if isinstance(values[0], Composite):
+        return reduce(_plus, values)
     _same_dims(call, *values)
     return reduce(ops.Add, values)
+
+
+def _plus(one: Composite, other: Composite) -> Composite:
+    return one.plus(other)
 
 
 @lowering("Cross")
