@@ -9,8 +9,9 @@ import json
 import sys
 import zlib
 from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,9 @@ sys.path.insert(0, str(SCRIPTS))
 
 from conformance_lib.corpora import NotAtHand  # noqa: E402
 
-corpus = ModuleType("tensorflow_corpus")
-SourceFileLoader(corpus.__name__, str(SCRIPTS / "tensorflow-corpus")).exec_module(corpus)
+LOADER = SourceFileLoader("tensorflow_corpus", str(SCRIPTS / "tensorflow-corpus"))
+corpus: Any = module_from_spec(spec_from_loader(LOADER.name, LOADER))
+LOADER.exec_module(corpus)
 pytestmark = pytest.mark.corpus
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from axla import api
+from axla.backends import Client, get
 from axla.core.dtypes import DType, from_numpy
 from axla.core.errors import AxlaError, InvalidArgument, choices, did_you_mean
 from axla.core.shape import Shape
 from axla.ir.graph import Module
+from axla.runtime.array import Array
 from axla.tensorflow.graph import Graph, Output, graph_of
 from axla.tensorflow.importer import Imported, import_graph, output_named, restored
 from axla.tensorflow.reading import Saved, Source, read
@@ -178,27 +180,21 @@ class Variables(MutableMapping[str, np.ndarray]):
     def __init__(self, values: Mapping[str, np.ndarray], declared: Mapping[str, Argument]) -> None:
         self._declared = declared
         self.held: dict[str, Any] = dict(values)
-        """Arrays of NumPy, or those that a run gave."""
+        """Arrays of NumPy, or those of the backend."""
         self.shapes = {name: _shape(value) for name, value in values.items()}
+        self.version = 0
+        """It is another one when a shape is."""
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self.held:
-            self._check(name)
-            raise InvalidArgument(
-                f"variable '{name}' has no value: f.variables['{name}'] = value gives it one"
-            )
-        return np.asarray(self.held[name])
+        return np.asarray(self.held[self._known(name, with_value=True)])
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._check(name)
-        array = _converted(self._declared[name], value, "variable")
+        array = _converted(self._declared[self._known(name)], value, "variable")
         self.put(name, np.array(array) if isinstance(array, np.ndarray) else array)
 
     def __delitem__(self, name: str) -> None:
-        if name not in self.held:
-            self._check(name)
-            raise InvalidArgument(f"variable '{name}' has no value")
-        del self.held[name], self.shapes[name]
+        del self.held[self._known(name, with_value=True)], self.shapes[name]
+        self.version += 1
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.held)
@@ -211,11 +207,19 @@ class Variables(MutableMapping[str, np.ndarray]):
 
     def put(self, name: str, value: Any) -> None:
         """Sets a value that is known to be right."""
-        self.held[name], self.shapes[name] = value, _shape(value)
+        self.held[name], shape = value, _shape(value)
+        if self.shapes.get(name) != shape:
+            self.shapes[name] = shape
+            self.version += 1
 
-    def _check(self, name: str) -> None:
+    def _known(self, name: str, with_value: bool = False) -> str:
         if name not in self._declared:
             raise InvalidArgument(f"there is no variable {name!r}; {choices(self._declared, name)}")
+        if with_value and name not in self.held:
+            raise InvalidArgument(
+                f"variable '{name}' has no value: f.variables['{name}'] = value gives it one"
+            )
+        return name
 
 
 def _shape(value: Any) -> Shape:
@@ -230,7 +234,7 @@ def _converted(argument: Argument, value: Any, what: str) -> Any:
             value = np.asarray(value, None if argument.dtype is None else argument.dtype.numpy)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidArgument(f"{what}: {error}") from None
-    elif not isinstance(value, np.ndarray) and not hasattr(value, "unsafe_buffer_pointer"):
+    elif not isinstance(value, np.ndarray | Array):
         value = np.asarray(value)
     _check(argument, _known_shape(value, what), what)
     return value
@@ -255,33 +259,47 @@ def _check(argument: Argument, shape: Shape, what: str) -> None:
         raise InvalidArgument(f"{what} has shape [{wanted}], found {list(shape.dims)}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Compiled:
-    executable: Any
-    variables: tuple[str, ...]
-    written: tuple[str, ...]
-
-
 class Function:
     """A graph called with arrays: see `load`. It is compiled for each choice of shapes, once. `variables` has
     the values of variables by name; a call changes those that it writes.
     """
 
     def __init__(self, entry: Entry, backend: Any = "cpu") -> None:
-        self.entry, self.backend = entry, backend
+        self.entry = entry
+        self.client = backend if isinstance(backend, Client) else get(backend).client
         self.variables = Variables(entry.values, entry.declared)
-        self._compiled: dict[Any, _Compiled] = {}
+        self._programs: dict[Any, tuple[Any, Imported]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = self._arranged(args, kwargs)
-        arrays = [_converted(a, v, "argument") for a, v in zip(self.entry.arguments, given, strict=True)]
-        compiled = self._program([_shape(array) for array in arrays])
-        held = self.variables.held
-        found = compiled.executable.execute([*arrays, *(held[name] for name in compiled.variables)])
+        given = len(args) == len(self.entry.arguments) and not kwargs
+        arrays = list(args) if given else self._arranged(args, kwargs)
+        key = self._key(arrays)
+        if key not in self._programs:
+            pairs = zip(self.entry.arguments, arrays, strict=True)
+            arrays = [_converted(argument, value, "argument") for argument, value in pairs]
+            key = self._key(arrays)
+        if key not in self._programs:
+            made = self._imported([_shape(array) for array in arrays])
+            self._programs[key] = api.compile(made.module, backend=self.client), made
+        executable, made = self._programs[key]
+        found = executable.execute([*arrays, *map(self._held, made.variables)])
         count = len(self.entry.results)
-        for name, value in zip(compiled.written, found[count:], strict=True):
+        for name, value in zip(made.written, found[count:], strict=True):
             self.variables.put(name, value)
         return dict(zip(self.entry.results, found, strict=False)) if self.entry.named else found[:count]
+
+    def _key(self, arrays: Sequence[Any]) -> Any:
+        """What tells programs apart; None for what is to be made arrays."""
+        if not all(isinstance(array, np.ndarray | Array) for array in arrays):
+            return None
+        return self.variables.version, tuple([(array.dtype, array.shape) for array in arrays])
+
+    def _held(self, name: str) -> Any:
+        """The value of a variable, on the device from its first use on."""
+        value = self.variables.held[name]
+        if not isinstance(value, Array):
+            value = self.variables.held[name] = self.client.device_put(value)
+        return value
 
     def module(self, *args: Any, **kwargs: Any) -> Module:
         """The program for arguments like these: arrays, or an `axla.Shape` for each; without any, for the
@@ -309,33 +327,23 @@ class Function:
     def _arranged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The arguments in their order."""
         arguments = self.entry.arguments
-        wanted = f"wanted {', '.join(map(str, arguments)) or 'none'}"
-        if len(args) > len(arguments):
-            raise InvalidArgument(f"{len(args)} arguments for {len(arguments)}: {wanted}")
-        given = dict(zip((argument.name for argument in arguments), args, strict=False))
-        for name, value in kwargs.items():
-            if name in given:
-                raise InvalidArgument(f"argument '{name}' is given twice: {wanted}")
-            given[name] = value
         names = [argument.name for argument in arguments]
-        for name in given:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        if len(args) <= len(names) and len(given) == len(args) + len(kwargs) and {*given} == {*names}:
+            return [given[name] for name in names]
+        wanted = f"wanted {', '.join(map(str, arguments)) or 'none'}"
+        for name in kwargs:
             if name not in names:
                 raise InvalidArgument(f"there is no argument '{name}': {wanted}{did_you_mean(name, names)}")
-        for name in names:
-            if name not in given:
-                raise InvalidArgument(f"argument '{name}' is missing: {wanted}")
-        return [given[name] for name in names]
+            if name in names[: len(args)]:
+                raise InvalidArgument(f"argument '{name}' is given twice: {wanted}")
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise InvalidArgument(f"argument '{missing[0]}' is missing: {wanted}")
+        raise InvalidArgument(f"{len(args)} arguments for {len(arguments)}: {wanted}")
 
     def _imported(self, shapes: Sequence[Shape]) -> Imported:
         return self.entry.imported(shapes, self.variables.shapes)
-
-    def _program(self, shapes: Sequence[Shape]) -> _Compiled:
-        key = (tuple(shapes), frozenset(self.variables.shapes.items()))
-        if key not in self._compiled:
-            made = self._imported(shapes)
-            executable = api.compile(made.module, backend=self.backend)
-            self._compiled[key] = _Compiled(executable, made.variables, made.written)
-        return self._compiled[key]
 
     def __repr__(self) -> str:
         taken = ", ".join(map(str, self.entry.arguments))

@@ -16,7 +16,6 @@ from axla.core.dtypes import DType
 from axla.core.errors import (
     AxlaError,
     DeadlineExceeded,
-    InternalError,
     OutOfMemory,
     UnsupportedError,
     VerifyError,
@@ -33,7 +32,7 @@ from axla.tensorflow.values import Reference, Resource, Value, Variable
 
 DEEPEST = 60
 """Calls of functions within each other."""
-MOST_NODES = 100_000
+MOST_NODES = 50_000
 """Nodes that one import adds, besides ten times those of the graph: functions that call others grow fast."""
 _MOST_STEPS, _MOST_BYTES, _MOST_SECONDS = 1_000_000, 1 << 28, 20.0
 """What the interpreter may take: steps for one constant, bytes for one value, seconds for all constants."""
@@ -97,10 +96,11 @@ class Scope:
         for node in needed:
             if Output(node.name, 0) in given:
                 continue
-            for index, value in enumerate(self.add(node, [values[source] for source in node.inputs], graph)):
+            operands = [_value_of(source, values) for source in node.inputs]
+            for index, value in enumerate(self.add(node, operands, graph)):
                 values.setdefault(Output(node.name, index), value)
         importer.depth -= 1
-        return [values[output] for output in outputs]
+        return [_value_of(output, values) for output in outputs]
 
     def call(self, graph: Graph, arguments: Sequence[Value]) -> list[Value]:
         """Adds the body of a function, for these arguments; gives its results."""
@@ -108,7 +108,12 @@ class Scope:
             raise VerifyError(
                 f"function '{graph.name}' takes {len(graph.arguments)} arguments, found {len(arguments)}"
             )
-        given = {Output(name, 0): value for (name, _), value in zip(graph.arguments, arguments, strict=True)}
+        given = {}
+        for (name, type_), value in zip(graph.arguments, arguments, strict=True):
+            if isinstance(value, XlaOp) and value.dtype is not DTYPES.get(type_):
+                message = f"argument '{name}' is {type_}, found {value.dtype.name}"
+                raise VerifyError(f"function '{graph.name}': {message}")
+            given[Output(name, 0)] = value
         return self.run(graph, graph.results, given, graph.controls)
 
     def add(self, node: Node, operands: list[Value], graph: Graph) -> list[Value]:
@@ -284,17 +289,22 @@ class Call:
         """The outputs of the node: arrays of NumPy are constants, and types are as the record says."""
         values = list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
         types = self.node.types or ()
-        fault = VerifyError if called_by(self.attributes) else InternalError  # (functions may give anything)
         if len(values) != len(types):
-            raise fault(f"it gives {len(values)} values, {len(types)} are declared")
+            self.fail(f"it gives {len(values)} values, {len(types)} are declared")
         for number, type_ in enumerate(types):
             value = values[number]
             wanted = DTYPES.get(type_)
             if isinstance(value, np.ndarray | np.generic) and wanted is not None:
                 value = values[number] = self.scope.constant(np.asarray(value))
             if isinstance(value, XlaOp) and wanted is not None and value.dtype is not wanted:
-                raise fault(f"result {number} is {value.dtype.name}, wanted {wanted.name}")
+                self.fail(f"result {number} is {value.dtype.name}, its attributes say {wanted.name}")
         return values
+
+
+def _value_of(output: Output, values: Mapping[Output, Value]) -> Value:
+    if output not in values:
+        raise VerifyError(f"'{output}' has no value: its node has no such output")
+    return values[output]
 
 
 def matched(*values: XlaOp) -> list[XlaOp]:
