@@ -66,9 +66,10 @@ def tensor(array: np.ndarray) -> dict[str, Any]:
 
 
 def entry(name: str, value: Any) -> dict[str, Any]:
-    """An attribute: a number, a string, the name of a type, or a list of integers."""
+    """An attribute: a number, a string, the name of a type, or a list of integers or of floats."""
     if isinstance(value, list):
-        return {"key": name, "value": {"list": {"i": value}}}
+        field = "f" if any(isinstance(item, float) for item in value) else "i"
+        return {"key": name, "value": {"list": {field: value}}}
     if isinstance(value, bool | int | float):
         field = {bool: "b", int: "i", float: "f"}[type(value)]
         return {"key": name, "value": {field: value}}

@@ -212,10 +212,8 @@ def _unpacked(data: bytes, pos: int, end: int, field: Field) -> list[Any]:
     """Packed numbers as a list."""
     if field.scalar in ("f32", "f64"):
         return _array(data, pos, end, field).tolist()
-    if field.scalar in ("i64", "i32", "u32", "u64"):
-        packed = data[pos:end]
-        if packed.isascii():  # every byte a number: sizes and dimension numbers mostly are
-            return list(packed)
+    if field.scalar in ("i64", "i32", "u32", "u64") and data[pos:end].isascii():
+        return list(data[pos:end])  # every byte a number: sizes and dimension numbers mostly are
     if end - pos > 100:
         values = _varints(data, pos, end).tolist()
     else:  # fewer are read one by one, more quickly

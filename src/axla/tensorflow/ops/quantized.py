@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
 
 import axla.ops as ops
 from axla.builder.records import ConvolutionDimensionNumbers
+from axla.builder.windows import window_padding_type_to_pad_values
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, S32, DType
-from axla.core.errors import UnsupportedError
 from axla.tensorflow.messages import decode
 from axla.tensorflow.ops.reductions import reduced
 from axla.tensorflow.records import lowering
@@ -62,9 +62,10 @@ UniformQuantizedDot: lhs:Tin rhs:Tin lhs_scales:DT_FLOAT lhs_zero_points:DT_INT3
     output:Tout
 UniformQuantizedConvolution: lhs:Tin rhs:Tin lhs_scales:DT_FLOAT lhs_zero_points:DT_INT32 rhs_scales:DT_FLOAT
     rhs_zero_points:DT_INT32 output_scales:DT_FLOAT output_zero_points:DT_INT32 Tin=type Tout=type
-    window_strides=list(int)?[] padding=string explicit_padding=list(int)?[] lhs_dilation=list(int)?[]
-    rhs_dilation=list(int)?[] batch_group_count=int?1 feature_group_count=int?1 dimension_numbers=string?
-    lhs_quantization_axis=int?-1 lhs_quantization_min_val=int lhs_quantization_max_val=int
+    window_strides=list(int)?[] padding=string{EXPLICIT,SAME,VALID} explicit_padding=list(int)?[]
+    lhs_dilation=list(int)?[] rhs_dilation=list(int)?[] batch_group_count=int?1 feature_group_count=int?1
+    dimension_numbers=string? lhs_quantization_axis=int?-1 lhs_quantization_min_val=int
+    lhs_quantization_max_val=int
     rhs_quantization_axis=int?-1 rhs_quantization_min_val=int rhs_quantization_max_val=int
     output_quantization_axis=int?-1 output_quantization_min_val=int output_quantization_max_val=int ->
     output:Tout
@@ -251,10 +252,10 @@ class _Code:
     least: int
     most: int
 
-    def rounded(self, places: XlaOp, dtype: DType) -> XlaOp:
-        """The integers next to numbers on the scale of integers."""
-        places = ops.Clamp(float(self.least), ops.RoundNearestEven(places), float(self.most))
-        return ops.ConvertElementType(places, dtype)
+    def rounded(self, places: XlaOp, dtype: DType, is_up: bool = False) -> XlaOp:
+        """The integers next to numbers on the scale of integers; between two the even or the upper one."""
+        places = ops.Floor(places + 0.5) if is_up else ops.RoundNearestEven(places)
+        return ops.ConvertElementType(ops.Clamp(float(self.least), places, float(self.most)), dtype)
 
     def of(self, value: XlaOp, source: _Code, dtype: DType) -> XlaOp:
         """Integers of another code in this one."""
@@ -297,8 +298,8 @@ def _uniform_requantize(
 def _uniform_add(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
     """The sum of integers that were brought into the code of the result."""
     x, y = matched(x, y)
-    left, right = _code(call, x.dims, *codes[:2], "lhs_"), _code(call, y.dims, *codes[2:4], "rhs_")
-    target = _code(call, x.dims, *codes[4:], "output_")
+    left, right = _code(call, x.dims, *codes[:2], side="lhs_"), _code(call, y.dims, *codes[2:4], side="rhs_")
+    target = _code(call, x.dims, *codes[4:], side="output_")
     zero = ops.ConvertElementType(target.zero, x.dtype)
     total = target.of(x, left, x.dtype) + target.of(y, right, x.dtype) - zero
     least, most = (np.asarray(limit, x.dtype.numpy) for limit in (target.least, target.most))
@@ -327,7 +328,9 @@ def _requantized(
     right = _along(call, right, total.dims, feature if kernel_axis >= 0 else -1)
     code = _code(call, total.dims, scale, zero, "output_")
     factor = _along(call, left, total.dims, -1) * right / code.scale
-    return code.rounded(ops.ConvertElementType(total, F32) * factor + code.zero, call.dtype("Tout"))
+    places = ops.ConvertElementType(total, F32) * factor + code.zero
+    is_up = call.node.op == "UniformQuantizedConvolution"  # (as TensorFlow's kernel does, XLA has none)
+    return code.rounded(places, call.dtype("Tout"), is_up)
 
 
 @lowering("UniformQuantizedDot")
@@ -344,34 +347,22 @@ def _uniform_dot(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
 def _convolution_numbers(call: Call, rank: int) -> ConvolutionDimensionNumbers:
     """Which dimensions are which: a message in an attribute, batch and features first where it is empty."""
     text = call["dimension_numbers"].encode("utf-8", "surrogateescape")
-    given = decode(text, "UniformConvolutionDims")
-    spatial = list(range(2, rank))
     if not text:
+        spatial = list(range(2, rank))
         return ConvolutionDimensionNumbers(0, 1, spatial, 0, 1, spatial, 0, 1, spatial)
-    return ConvolutionDimensionNumbers(
-        *(given.get(f"input_{name}", 0) for name in ("batch", "feature")), given.get("input_spatial", []),
-        *(given.get(f"kernel_{name}", 0) for name in ("output", "input")), given.get("kernel_spatial", []),
-        *(given.get(f"output_{name}", 0) for name in ("batch", "feature")), given.get("output_spatial", []),
-    )  # fmt: skip
+    zeros = ConvolutionDimensionNumbers(0, 0, [], 0, 0, [], 0, 0, [])
+    return replace(zeros, **decode(text, "UniformConvolutionDims"))
 
 
 def _pads(
     call: Call, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]
-) -> list[tuple[int, int]]:
-    if call["padding"] == "VALID":
-        return [(0, 0)] * len(sizes)
-    if call["padding"] == "EXPLICIT":
-        numbers = call["explicit_padding"]
-        if len(numbers) != 2 * len(sizes):
-            call.fail(f"attribute 'explicit_padding' has {len(numbers)} numbers, wanted {2 * len(sizes)}")
-        return list(zip(numbers[::2], numbers[1::2], strict=True))
-    if call["padding"] != "SAME":
-        raise UnsupportedError(f"attribute 'padding' is {call['padding']!r}, wanted VALID, SAME or EXPLICIT")
-    found = []
-    for size, window, stride in zip(sizes, windows, strides, strict=True):
-        total = max((-(-size // stride) - 1) * stride + window - size, 0)
-        found.append((total // 2, total - total // 2))
-    return found
+) -> Sequence[tuple[int, int]]:
+    if call["padding"] != "EXPLICIT":
+        return window_padding_type_to_pad_values(call["padding"], sizes, windows, strides)
+    numbers = call["explicit_padding"]
+    if len(numbers) != 2 * len(sizes):
+        call.fail(f"attribute 'explicit_padding' has {len(numbers)} numbers, wanted {2 * len(sizes)}")
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 @lowering("UniformQuantizedConvolution")
