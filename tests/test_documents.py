@@ -20,6 +20,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("targets/*.md")),
 ]
 RUN_ELSEWHERE = {"adding-an-op", "new-backend"}  # they need installed packages: tests/docs
+RUN_ELSEWHERE |= {"tensorflow", "from-tfcompile"}  # they need graphs: tests/tensorflow
 WITH_PYTHON = [p for p in PAGES if "```python" in p.read_text() and p.stem not in RUN_ELSEWHERE]
 
 

@@ -91,7 +91,7 @@ BEFORE = {
     "aot/benchmark.c": (), "aot/benchmark_measure.c": ("aot/benchmark.c",),
     "aot/benchmark_function.c": ("aot/benchmark.c", "aot/arena.c"),
 }  # fmt: skip
-BEFORE_CPP = {"aot/class.hpp": (*HEADER, "aot/axla_aot.hpp")}
+BEFORE_CPP = {"aot/class.hpp": (*HEADER, "aot/axla_aot.hpp"), "aot/program_shape.hpp": ()}
 DECLARED = {
     "aot/batches.h": (
         "typedef FILL_SYMBOL_args FILL_FIRST_args;\ntypedef FILL_SYMBOL_results FILL_FIRST_results;\n"

@@ -33,7 +33,8 @@ def outputs(library: Library, with_shape: bool = False) -> dict[str, str | bytes
     [function] = library.functions
     shape = encode(module_message(function.module)["host_program_shape"], "ProgramShapeProto")
     if with_shape:
-        header = f"{header}\n{fill('aot/program_shape.h', PREFIX=library.prefix, SIZE=str(len(shape)))}\n"
+        shown = fill("aot/program_shape.hpp", PREFIX=library.prefix, SIZE=str(len(shape)))
+        header = f"{header}\n{shown}\n"
     return {
         "out_function_object": library.image, "out_header": header,
         "out_metadata_object": _holding(shape, f"{library.prefix}_program_shape", library.target),
