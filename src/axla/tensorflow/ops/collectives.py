@@ -27,16 +27,13 @@ XlaReduceScatter: input:T group_assignment:DT_INT32 scatter_dimension:DT_INT32 T
 CollectiveAssignGroupV2: group_assignment:DT_INT32 device_index:DT_INT32 base_key:DT_INT32 ->
     group_size:DT_INT32 group_key:DT_INT32
 CollectiveReduceV2: input:T group_size:DT_INT32 group_key:DT_INT32 instance_key:DT_INT32
-    ordering_token:Nordering_token*DT_RESOURCE T=type merge_op=string{Min,Max,Mul,Add}
-    final_op=string{Id,Div} communication_hint=string?auto timeout_seconds=float?0.0
-    is_stateless=bool?false Nordering_token=int>=0?0 max_subdivs_per_device=int?-1 -> data:T
+    ordering_token:Nordering_token*DT_RESOURCE T=type merge_op=string{Min,Max,Mul,Add} final_op=string{Id,Div}
+    Nordering_token=int>=0?0 -> data:T
 XlaSend: tensor:T T=type tensor_name=string ->
 XlaRecv: dtype=type tensor_name=string shape=shape -> tensor:dtype
-XlaSharding: input:T T=type sharding=string? unspecified_dims=list(int)?[] -> output:T
-XlaSpmdFullToShardShape: input:T T=type manual_sharding=string dim=int?-1 unspecified_dims=list(int)?[]
-    -> output:T
-XlaSpmdShardToFullShape: input:T T=type manual_sharding=string full_shape=shape dim=int?-1
-    unspecified_dims=list(int)?[] -> output:T
+XlaSharding: input:T T=type sharding=string? -> output:T
+XlaSpmdFullToShardShape: input:T T=type manual_sharding=string -> output:T
+XlaSpmdShardToFullShape: input:T T=type manual_sharding=string full_shape=shape -> output:T
 """
 
 
@@ -57,18 +54,12 @@ def _combine(call: Call, value: XlaOp) -> object:
     return combiner({"Mean": "Add"}.get(call["reduce_op"], call["reduce_op"]), value.dtype)
 
 
-def _divided(call: Call, value: XlaOp, count: int) -> XlaOp:
-    if call["reduce_op"] != "Mean":
-        return value
-    return value / value.builder.constant(value.dtype.numpy.type(count))
-
-
 @lowering("XlaAllReduce")
 def _all_reduce(call: Call, value: XlaOp, assignment: XlaOp) -> XlaOp:
     groups = _groups(call, assignment)
     channel = records.ChannelHandle(1) if call["mode"] == "CrossReplicaAndPartition" else None
     found = ops.AllReduce(value, _combine(call, value), groups.tolist(), channel)
-    return _divided(call, found, groups.shape[1])
+    return found / groups.shape[1] if call["reduce_op"] == "Mean" else found
 
 
 @lowering("XlaReduceScatter")
@@ -76,7 +67,7 @@ def _reduce_scatter(call: Call, value: XlaOp, assignment: XlaOp, dimension: XlaO
     groups, place = _groups(call, assignment), call.integer(dimension, "scatter_dimension")
     place = call.axis(place, len(value.dims), "scatter_dimension")
     found = ops.ReduceScatter(value, _combine(call, value), place, groups.shape[1], groups.tolist())
-    return _divided(call, found, groups.shape[1])
+    return found / groups.shape[1] if call["reduce_op"] == "Mean" else found
 
 
 @lowering("CollectiveAssignGroupV2")

@@ -9,6 +9,7 @@ import numpy as np
 import axla.ops as ops
 from axla.builder.iteration import combiner, repeat
 from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.tensorflow.records import lowering
@@ -26,14 +27,13 @@ MatrixSolve: matrix:T rhs:T adjoint=bool?false T=type -> output:T
 MatrixTriangularSolve: matrix:T rhs:T lower=bool?true adjoint=bool?false T=type -> output:T
 MatrixDeterminant: input:T T=type -> output:T
 LogMatrixDeterminant: input:T T=type -> sign:T log_abs_determinant:T
-TridiagonalSolve: diagonals:T rhs:T partial_pivoting=bool?true perturb_singular=bool?false T=type ->
-    output:T
+TridiagonalSolve: diagonals:T rhs:T partial_pivoting=bool?true perturb_singular=bool?false T=type -> output:T
 TridiagonalMatMul: superdiag:T maindiag:T subdiag:T rhs:T T=type -> output:T
 FFT FFT2D FFT3D IFFT IFFT2D IFFT3D: input:Tcomplex Tcomplex=type?DT_COMPLEX64 -> output:Tcomplex
 RFFT RFFT2D RFFT3D: input:Treal fft_length:DT_INT32 Treal=type?DT_FLOAT Tcomplex=type?DT_COMPLEX64 ->
     output:Tcomplex
-IRFFT IRFFT2D IRFFT3D: input:Tcomplex fft_length:DT_INT32 Treal=type?DT_FLOAT
-    Tcomplex=type?DT_COMPLEX64 -> output:Treal
+IRFFT IRFFT2D IRFFT3D: input:Tcomplex fft_length:DT_INT32 Treal=type?DT_FLOAT Tcomplex=type?DT_COMPLEX64 ->
+    output:Treal
 """
 
 
@@ -50,29 +50,22 @@ def _adjoint(value: XlaOp) -> XlaOp:
     return ops.Conj(turned) if value.dtype.is_complex else turned
 
 
-def _triangle(value: XlaOp, lower: bool) -> XlaOp:
-    """The matrices with zeros on the other side of the diagonal."""
+def _lower(value: XlaOp) -> XlaOp:
+    """The matrices with zeros above the diagonal."""
     rank = len(value.dims)
-    rows, columns = (_index(value, d) for d in (rank - 2, rank - 1))
-    kept = ops.Ge(rows, columns) if lower else ops.Le(rows, columns)
+    kept = ops.Ge(_index(value, rank - 2), _index(value, rank - 1))
     return ops.Select(kept, value, ops.ZerosLike(value))
 
 
 def _index(value: XlaOp, dimension: int) -> XlaOp:
     """The index along a dimension at each element."""
-    s32 = value.builder.constant(np.int32(0)).dtype
-    return ops.Iota(value.builder, Shape(s32, value.dims), dimension)
-
-
-def _columns(value: XlaOp, count: int) -> XlaOp:
-    """The first columns of matrices."""
-    return ops.SliceInDim(value, 0, count, 1, len(value.dims) - 1)
+    return ops.Iota(value.builder, Shape(S32, value.dims), dimension)
 
 
 @lowering("Cholesky")
 def _cholesky(call: Call, value: XlaOp) -> XlaOp:
     _check_matrices(call, value, square=True)
-    return _triangle(ops.Cholesky(value, True), lower=True)
+    return _lower(ops.Cholesky(value, True))
 
 
 @lowering("Qr")
@@ -81,39 +74,24 @@ def _qr(call: Call, value: XlaOp) -> Sequence[XlaOp]:
     return ops.QR(value, call["full_matrices"])
 
 
-@lowering("Svd")
+@lowering("Svd", "XlaSvd")
 def _svd(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
     _check_matrices(call, value)
     u, s, v = ops.SVD(value)
-    s = ops.ConvertElementType(s, value.dtype)
-    if not call["compute_uv"]:
+    if not call.attributes.get("compute_uv", True):
         return s, np.zeros(0, value.dtype.numpy), np.zeros(0, value.dtype.numpy)
-    if not call["full_matrices"]:
-        size = min(value.dims[-2:])
-        u, v = _columns(u, size), _columns(v, size)
+    if not call.attributes.get("full_matrices", True):
+        last, size = len(value.dims) - 1, min(value.dims[-2:])
+        u, v = (ops.SliceInDim(vectors, 0, size, 1, last) for vectors in (u, v))
     return s, u, v
 
 
-@lowering("XlaSvd")
-def _xla_svd(call: Call, value: XlaOp) -> Sequence[XlaOp]:
-    _check_matrices(call, value)
-    u, s, v = ops.SVD(value)
-    return s, u, v
-
-
-@lowering("SelfAdjointEigV2")
+@lowering("SelfAdjointEigV2", "XlaSelfAdjointEig")
 def _self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
     _check_matrices(call, value, square=True)
-    v, w = ops.Eigh(value, True)
+    v, w = ops.Eigh(value, call.attributes.get("lower", True))
     w = ops.ConvertElementType(w, value.dtype)
-    return w, v if call["compute_v"] else np.zeros(0, value.dtype.numpy)
-
-
-@lowering("XlaSelfAdjointEig")
-def _xla_self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp]:
-    _check_matrices(call, value, square=True)
-    v, w = ops.Eigh(value, call["lower"])
-    return ops.ConvertElementType(w, value.dtype), v
+    return w, v if call.attributes.get("compute_v", True) else np.zeros(0, value.dtype.numpy)
 
 
 # Systems of equations.
@@ -197,8 +175,9 @@ def _eliminated(value: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 def _combined(name: str, value: XlaOp, initial: int) -> XlaOp:
     """The elements along the last dimension, combined by a function."""
-    start = value.builder.constant(value.dtype.numpy.type(initial))
-    return ops.Reduce(value, start, combiner(name, value.dtype), [len(value.dims) - 1])
+    return ops.Reduce(
+        value, value.dtype.numpy.type(initial), combiner(name, value.dtype), [len(value.dims) - 1]
+    )
 
 
 # Tridiagonal matrices.
@@ -214,10 +193,7 @@ def _tridiagonal_product(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, ri
             call.fail(f"a diagonal of shape {list(diagonal.dims)} does not fit a right side of {list(dims)}")
     row = len(dims) - 2
     upper, main, lower = (_adjacent(diagonal, dims) for diagonal in (upper, main, lower))
-    return ops.Add(
-        ops.Add(ops.Mul(main, right), ops.Mul(upper, _moved(right, row, -1))),
-        ops.Mul(lower, _moved(right, row, 1)),
-    )
+    return main * right + upper * _moved(right, row, -1) + lower * _moved(right, row, 1)
 
 
 def _adjacent(diagonal: XlaOp, dims: Sequence[int]) -> XlaOp:
@@ -227,11 +203,7 @@ def _adjacent(diagonal: XlaOp, dims: Sequence[int]) -> XlaOp:
 
 def _moved(value: XlaOp, dimension: int, by: int) -> XlaOp:
     """The elements moved along a dimension by one place, with a zero at the end that is free."""
-    return ops.PadInDim(value, _zero(value), dimension, by, -by)
-
-
-def _zero(value: XlaOp) -> XlaOp:
-    return value.builder.constant(value.dtype.numpy.type(0))
+    return ops.PadInDim(value, 0, dimension, by, -by)
 
 
 @lowering("TridiagonalSolve")
@@ -248,7 +220,7 @@ def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
     order = [row, *(d for d in range(len(dims)) if d != row)]
     rows = [ops.SliceInDim(diagonals, n, n + 1, 1, row) for n in range(3)]
     upper, main, lower = (ops.Transpose(_adjacent(diagonal, dims), order) for diagonal in rows)
-    upper = ops.PadInDim(ops.SliceInDim(upper, 0, size - 1, 1, 0), _zero(upper), 0, 0, 1)
+    upper = ops.PadInDim(ops.SliceInDim(upper, 0, size - 1, 1, 0), 0, 0, 0, 1)
     found = _substituted(_eliminated_rows(call, upper, main, lower, ops.Transpose(right, order)))
     return ops.Transpose(found, [*range(1, row + 1), 0, row + 1])
 
@@ -290,7 +262,7 @@ def _substituted(eliminated: Sequence[XlaOp]) -> XlaOp:
         value = (y - u * _row(found, row + 1) - t * _row(found, row + 2)) / d
         return [_with_row(found, row, value), *rows]
 
-    start = ops.PadInDim(ops.ZerosLike(right), _zero(right), 0, 0, 2)
+    start = ops.PadInDim(ops.ZerosLike(right), 0, 0, 0, 2)
     found = repeat(size, [start, *eliminated], step)[0]
     return ops.SliceInDim(found, 0, size, 1, 0)
 
@@ -300,8 +272,8 @@ def _row(value: XlaOp, number: XlaOp) -> XlaOp:
 
 
 def _with_row(value: XlaOp, number: XlaOp, row: XlaOp) -> XlaOp:
-    zero = value.builder.constant(np.int32(0))
-    return ops.DynamicUpdateSlice(value, row, [number, *[zero] * (len(value.dims) - 1)])
+    rest = [ops.Zero(value.builder, S32)] * (len(value.dims) - 1)
+    return ops.DynamicUpdateSlice(value, row, [number, *rest])
 
 
 # Fourier transforms.

@@ -26,22 +26,21 @@ StatelessRandomGetAlg: -> alg:DT_INT32
 StatelessRandomGetKeyCounter: seed:Tseed Tseed=type?DT_INT64 -> key:DT_UINT64 counter:DT_UINT64
 StatelessRandomGetKeyCounterAlg: seed:Tseed Tseed=type?DT_INT64 -> key:DT_UINT64 counter:DT_UINT64
     alg:DT_INT32
-StatelessRandomNormal StatelessRandomUniform StatelessTruncatedNormal: shape:T seed:Tseed
-    dtype=type?DT_FLOAT T=type?DT_INT32 Tseed=type?DT_INT64 -> output:dtype
+StatelessRandomNormal StatelessRandomUniform StatelessTruncatedNormal: shape:T seed:Tseed dtype=type?DT_FLOAT
+    T=type?DT_INT32 Tseed=type?DT_INT64 -> output:dtype
 StatelessRandomNormalV2 StatelessRandomUniformV2 StatelessTruncatedNormalV2: shape:Tshape key:DT_UINT64
     counter:DT_UINT64 alg:DT_INT32 dtype=type?DT_FLOAT Tshape=type?DT_INT32 -> output:dtype
-StatelessRandomUniformFullInt: shape:T seed:Tseed dtype=type?DT_UINT64 T=type?DT_INT32
-    Tseed=type?DT_INT64 -> output:dtype
+StatelessRandomUniformFullInt: shape:T seed:Tseed dtype=type?DT_UINT64 T=type?DT_INT32 Tseed=type?DT_INT64 ->
+    output:dtype
 StatelessRandomUniformFullIntV2: shape:Tshape key:DT_UINT64 counter:DT_UINT64 alg:DT_INT32
     dtype=type?DT_UINT64 Tshape=type?DT_INT32 -> output:dtype
-StatelessRandomUniformInt: shape:T seed:Tseed minval:dtype maxval:dtype dtype=type T=type
-    Tseed=type?DT_INT64 -> output:dtype
+StatelessRandomUniformInt: shape:T seed:Tseed minval:dtype maxval:dtype dtype=type T=type Tseed=type?DT_INT64
+    -> output:dtype
 StatelessRandomUniformIntV2: shape:Tshape key:DT_UINT64 counter:DT_UINT64 alg:DT_INT32 minval:dtype
     maxval:dtype dtype=type Tshape=type?DT_INT32 -> output:dtype
 StatelessParameterizedTruncatedNormal: shape:S seed:Tseed means:dtype stddevs:dtype minvals:dtype
     maxvals:dtype S=type Tseed=type?DT_INT64 dtype=type -> output:dtype
-StochasticCastToInt: input:Tin key:DT_UINT64 counter:DT_UINT64 alg:DT_INT32 Tin=type Tout=type ->
-    output:Tout
+StochasticCastToInt: input:Tin key:DT_UINT64 counter:DT_UINT64 alg:DT_INT32 Tin=type Tout=type -> output:Tout
 StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform: resource:DT_RESOURCE algorithm:DT_INT64
     shape:shape_dtype dtype=type?DT_FLOAT shape_dtype=type?DT_INT64 -> output:dtype
 StatefulUniformFullInt: resource:DT_RESOURCE algorithm:DT_INT64 shape:shape_dtype dtype=type?DT_UINT64
@@ -120,11 +119,7 @@ def dims_of(call: Call, shape: XlaOp) -> tuple[int, ...]:
     return sizes
 
 
-# Distributions: each takes the generator, the type and sizes of the result.
-
-
-def _like(value: XlaOp, number: float) -> XlaOp:
-    return value.builder.constant(value.dtype.numpy.type(number))
+# Distributions: each takes the generator, and the type and sizes of the result.
 
 
 def _unit(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
@@ -135,18 +130,50 @@ def _unit(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
     else:
         words = source.bits(U32 if dtype is F32 else U64, dims)
         bits = ops.ShiftRightLogical(words, words.dtype.numpy.type(dtype.bits - mantissa))
-    found = ops.ConvertElementType(bits, dtype)
-    return found * _like(found, 2.0**-mantissa)
+    return ops.ConvertElementType(bits, dtype) * 2.0**-mantissa
 
 
 def _above_zero(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
     """Numbers between 0 and 1; f16 has 0 among them."""
-    found = _unit(source, dtype, dims)
-    least = _like(found, float(dtype.finfo.smallest_normal) if dtype is not F16 else 0)
-    return found * (_like(found, 1) - least) + least
+    least = float(dtype.finfo.smallest_normal) if dtype is not F16 else 0.0
+    return _unit(source, dtype, dims) * (1 - least) + least
 
 
-def _made(draw: Callable[..., XlaOp], source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
+def _box_muller(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
+    """Normal numbers by pairs of uniform ones, which lie beside each other in the first even dimension, else
+    in the longest one.
+    """
+    sizes = list(dims) or [1]
+    even = [d for d, size in enumerate(sizes) if size % 2 == 0]
+    place = even[0] if even else sizes.index(max(sizes))
+    half = -(-sizes[place] // 2)
+    units = _unit(source, dtype, [*sizes[:place], half, 2, *sizes[place + 1 :]])
+    first, second = (ops.SliceInDim(units, n, n + 1, 1, place + 1) for n in range(2))
+    radius = ops.Sqrt(-2 * ops.Log(ops.Max(first, float(np.float32(1e-7)))))
+    angle = 2 * pi * second
+    found = ops.ConcatInDim(units.builder, [ops.Sin(angle) * radius, ops.Cos(angle) * radius], place + 1)
+    found = ops.Reshape(found, [*sizes[:place], 2 * half, *sizes[place + 1 :]])
+    return ops.Reshape(ops.SliceInDim(found, 0, sizes[place], 1, place), dims)
+
+
+def _truncated_numbers(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
+    return truncated(_above_zero(source, dtype, dims))
+
+
+def truncated(units: XlaOp, *given: XlaOp) -> XlaOp:
+    """Numbers of a normal distribution between limits, by the inverse of its distribution function. The mean,
+    the deviation and the limits are 0, 1, -2 and 2 where they are not given.
+    """
+    usual = (units.builder.constant(units.dtype.numpy.type(number)) for number in (0, 1, -2, 2))
+    mean, deviation, low, high = given or usual
+    first, last = ((1 + ops.Erf((limit - mean) / deviation / sqrt(2))) / 2 for limit in (low, high))
+    place = 2 * (first + (last - first) * units) - 1
+    most = 1 - float(units.dtype.finfo.eps)
+    place = ops.Max(-most, ops.Min(place, most))
+    return ops.Clamp(low, mean + deviation * sqrt(2) * ops.ErfInv(place), high)
+
+
+def _floats(draw: Callable[..., XlaOp], source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
     """Random floats; for bf16, those of f32 without the last bits, so that they stay below the limit."""
     if dtype is not BF16:
         return draw(source, dtype, dims)
@@ -155,108 +182,62 @@ def _made(draw: Callable[..., XlaOp], source: Source, dtype: DType, dims: Sequen
     return ops.ConvertElementType(kept, BF16)
 
 
-def _uniform(call: Call, source: Source, dims: Sequence[int]) -> XlaOp:
-    return _made(_unit, source, call.dtype("dtype"), dims)
-
-
-def _normal(call: Call, source: Source, dims: Sequence[int]) -> XlaOp:
-    return _made(_box_muller, source, call.dtype("dtype"), dims)
-
-
-def _truncated(call: Call, source: Source, dims: Sequence[int]) -> XlaOp:
-    return _made(_truncated_numbers, source, call.dtype("dtype"), dims)
-
-
-def _full(call: Call, source: Source, dims: Sequence[int]) -> XlaOp:
+def _integers(call: Call, source: Source, dims: Sequence[int], *limits: XlaOp) -> XlaOp:
+    """All bits of integers, or integers from a limit up to, without, another: the bits modulo the rest."""
     dtype = call.dtype("dtype")
-    return ops.BitcastConvertType(source.bits(_unsigned(call, dtype), dims), dtype)
-
-
-def _unsigned(call: Call, dtype: DType) -> DType:
     if not dtype.is_integer or dtype.bits < 32:
         call.fail(f"there are no random integers of {dtype.name}")
-    return U32 if dtype.bits == 32 else U64
-
-
-def _integers(call: Call, source: Source, dims: Sequence[int], low: XlaOp, high: XlaOp) -> XlaOp:
-    """Integers from `low` up to, without, `high`: the bits modulo their difference."""
+    unsigned = U32 if dtype.bits == 32 else U64
+    if not limits:
+        return ops.BitcastConvertType(source.bits(unsigned, dims), dtype)
+    low, high = limits
     if low.dims or high.dims:
         call.fail(f"the limits have shapes {list(low.dims)} and {list(high.dims)}, wanted scalars")
-    first, last = (call.scope.known(limit) for limit in (low, high))
-    if first is not None and last is not None and first >= last:
-        call.fail(f"the limits are {first} and {last}, wanted a range that is not empty")
-    unsigned = _unsigned(call, low.dtype)
-    words = source.bits(unsigned, dims)
-    span = ops.Sub(*(ops.BitcastConvertType(limit, unsigned) for limit in (high, low)))
-    found = ops.Rem(words, span)
+    least, most = (call.scope.known(limit) for limit in limits)
+    if least is not None and most is not None and least >= most:
+        call.fail(f"the limits are {least} and {most}, wanted a range that is not empty")
+    span = ops.BitcastConvertType(high, unsigned) - ops.BitcastConvertType(low, unsigned)
+    found = ops.Rem(source.bits(unsigned, dims), span)
     half = ops.ShiftRightLogical(found, unsigned.numpy.type(1))
-    first, second = (ops.BitcastConvertType(part, low.dtype) for part in (half, found - half))
-    return low + first + second
-
-
-def _box_muller(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    """Normal numbers by pairs of uniform ones, which lie beside each other in the first even dimension, else
-    in the longest one.
-    """
-    even = [d for d, size in enumerate(dims) if size % 2 == 0]
-    longest = max(range(len(dims)), key=dims.__getitem__, default=0)
-    place = even[0] if even else longest
-    sizes = list(dims) or [1]
-    half = -(-sizes[place] // 2)
-    paired = [*sizes[:place], half, 2, *sizes[place + 1 :]]
-    units = _unit(source, dtype, paired)
-    first, second = (ops.SliceInDim(units, n, n + 1, 1, place + 1) for n in range(2))
-    radius = ops.Sqrt(_like(units, -2) * ops.Log(ops.Max(first, _like(units, float(np.float32(1e-7))))))
-    angle = _like(units, 2 * pi) * second
-    found = ops.ConcatInDim(units.builder, [ops.Sin(angle) * radius, ops.Cos(angle) * radius], place + 1)
-    found = ops.Reshape(found, [*sizes[:place], 2 * half, *sizes[place + 1 :]])
-    return ops.Reshape(ops.SliceInDim(found, 0, sizes[place], 1, place), dims)
-
-
-def _truncated_numbers(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    units = _above_zero(source, dtype, dims)
-    return truncated(units, *(_like(units, number) for number in (0, 1, -2, 2)))
-
-
-def truncated(units: XlaOp, mean: XlaOp, deviation: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
-    """Numbers of a normal distribution between limits, by the inverse of its distribution function."""
-    one, two, root = (_like(units, number) for number in (1, 2, sqrt(2)))
-    first, last = ((one + ops.Erf((limit - mean) / deviation / root)) / two for limit in (low, high))
-    place = two * (first + (last - first) * units) - one
-    epsilon = _like(units, float(units.dtype.finfo.eps))
-    place = ops.Clamp(epsilon - one, place, one - epsilon)
-    return ops.Clamp(low, mean + deviation * root * ops.ErfInv(place), high)
+    return low + ops.BitcastConvertType(half, dtype) + ops.BitcastConvertType(found - half, dtype)
 
 
 # Operations.
 
-_DRAWS: dict[str, Callable[..., XlaOp]] = {
-    "RandomUniform": _uniform, "RandomNormal": _normal, "TruncatedNormal": _truncated,
-    "RandomUniformInt": _integers, "RandomUniformFullInt": _full, "StandardNormal": _normal,
-    "Uniform": _uniform, "UniformInt": _integers, "UniformFullInt": _full,
+_FLOATS: dict[str, Callable[..., XlaOp]] = {
+    "RandomUniform": _unit, "RandomNormal": _box_muller, "TruncatedNormal": _truncated_numbers,
+    "Uniform": _unit, "StandardNormal": _box_muller,
 }  # fmt: skip
+_STATELESS = (
+    "RandomUniform", "RandomNormal", "TruncatedNormal", "RandomUniformInt", "RandomUniformFullInt"
+)  # fmt: skip
+_STATEFUL = ("Uniform", "StandardNormalV2", "TruncatedNormal", "UniformInt", "UniformFullInt")
 
 
-def _draw(call: Call, source: Source, shape: XlaOp, limits: Sequence[XlaOp]) -> XlaOp:
-    """The numbers that an operation is named after."""
-    name = call.node.op.removeprefix("Stateless").removeprefix("Stateful").removesuffix("V2")
-    return _DRAWS[name](call, source, dims_of(call, shape), *limits)
+def _name(call: Call) -> str:
+    """The name of the distribution that an operation is named after."""
+    return call.node.op.removeprefix("Stateless").removeprefix("Stateful").removesuffix("V2")
+
+
+def _draw(call: Call, source: Source, dims: Sequence[int], limits: Sequence[XlaOp]) -> XlaOp:
+    draw = _FLOATS.get(_name(call))
+    if draw is None:
+        return _integers(call, source, dims, *limits)
+    return _floats(draw, source, call.dtype("dtype"), dims)
 
 
 def _draw_stateless(
     call: Call, source: Source, given: Sequence[XlaOp], shape: XlaOp, limits: Sequence[XlaOp]
 ) -> XlaOp | np.ndarray:
     """The numbers that follow from seeds or keys; folded, where TensorFlow does so."""
-    name = call.node.op.removeprefix("Stateless").removesuffix("V2")
     dims, dtype = dims_of(call, shape), call.dtype("dtype")
-    fits = prod(dims) * dtype.itemsize <= folded.MOST_BYTES
-    if not fits or source.algorithm is not PHILOX or not all(_is_folded(call, value) for value in given):
-        return _draw(call, source, shape, limits)
-    if dtype.is_float:
+    fits = source.algorithm is PHILOX and prod(dims) * dtype.itemsize <= folded.MOST_BYTES
+    folds = fits and all(_is_folded(call, value) for value in given)
+    if folds and dtype.is_float:
         words = [call.constant(value, "the generator") for value in (source.key, source.counter)]
-        return folded.numbers(name, dtype, dims, *words)
-    found = _draw(call, source, shape, limits)
-    known = call.scope.known(found)
+        return folded.numbers(_name(call), dtype, dims, *words)
+    found = _draw(call, source, dims, limits)
+    known = call.scope.known(found) if folds else None
     return found if known is None else known
 
 
@@ -274,18 +255,12 @@ def _is_folded(call: Call, value: XlaOp) -> bool:
     return True
 
 
-@lowering(
-    "StatelessRandomNormal", "StatelessRandomUniform", "StatelessTruncatedNormal",
-    "StatelessRandomUniformFullInt", "StatelessRandomUniformInt",
-)  # fmt: skip
+@lowering(*(f"Stateless{name}" for name in _STATELESS))
 def _stateless(call: Call, shape: XlaOp, seed: XlaOp, *limits: XlaOp) -> XlaOp | np.ndarray:
     return _draw_stateless(call, seeded(call, seed, _is_folded(call, seed)), [seed], shape, limits)
 
 
-@lowering(
-    "StatelessRandomNormalV2", "StatelessRandomUniformV2", "StatelessTruncatedNormalV2",
-    "StatelessRandomUniformFullIntV2", "StatelessRandomUniformIntV2",
-)  # fmt: skip
+@lowering(*(f"Stateless{name}V2" for name in _STATELESS))
 def _stateless_v2(
     call: Call, shape: XlaOp, key: XlaOp, counter: XlaOp, algorithm: XlaOp, *limits: XlaOp
 ) -> XlaOp | np.ndarray:
@@ -325,11 +300,10 @@ def _stochastic_cast(call: Call, value: XlaOp, key: XlaOp, counter: XlaOp, algor
     wide = ops.ConvertElementType(value, F32) if value.dtype.bits == 16 else value
     units = _unit(keyed(call, key, counter, algorithm), wide.dtype, wide.dims)
     whole = ops.Floor(wide)
-    found = ops.Select(ops.Lt(units, wide - whole), whole + _like(wide, 1), whole)
-    limits = np.iinfo(dtype.numpy)
+    found = ops.Select(ops.Lt(units, wide - whole), whole + 1, whole)
     found = ops.ConvertElementType(ops.Select(ops.Ne(wide, wide), ops.ZerosLike(wide), found), S64)
-    found = ops.Clamp(_like(found, limits.min), found, _like(found, limits.max))
-    return ops.ConvertElementType(found, dtype)
+    limits = np.iinfo(dtype.numpy)
+    return ops.ConvertElementType(ops.Max(limits.min, ops.Min(found, limits.max)), dtype)
 
 
 # Generators in variables.
@@ -344,24 +318,19 @@ def _stored(call: Call, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, So
         found = f"{value.dtype.name} of shape {list(value.dims)}"
         call.fail(f"'{variable.name}' is {found}, wanted s64 of at least {size + 1} elements")
     words = ops.BitcastConvertType(value, U64)
-    return value, Source(
-        chosen, ops.SliceInDim(words, size, size + 1, 1, 0), ops.SliceInDim(words, 0, size, 1, 0)
-    )
+    key = ops.SliceInDim(words, size, size + 1, 1, 0)
+    return value, Source(chosen, key, ops.SliceInDim(words, 0, size, 1, 0))
 
 
 def _store(call: Call, variable: Variable, before: XlaOp, source: Source) -> None:
     counter = ops.BitcastConvertType(source.counter, S64)
-    zero = ops.Zero(call.builder, S32)
-    assign(call, variable, ops.DynamicUpdateSlice(before, counter, [zero]))
+    assign(call, variable, ops.DynamicUpdateSlice(before, counter, [ops.Zero(call.builder, S32)]))
 
 
-@lowering(
-    "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulUniform", "StatefulUniformFullInt",
-    "StatefulUniformInt",
-)  # fmt: skip
+@lowering(*(f"Stateful{name}" for name in _STATEFUL))
 def _stateful(call: Call, variable: Variable, algorithm: XlaOp, shape: XlaOp, *limits: XlaOp) -> XlaOp:
     before, source = _stored(call, variable, algorithm)
-    found = _draw(call, source, shape, limits)
+    found = _draw(call, source, dims_of(call, shape), limits)
     _store(call, variable, before, source)
     return found
 
@@ -382,5 +351,4 @@ def _skip(call: Call, variable: Variable, algorithm: XlaOp, delta: XlaOp) -> Xla
     _store(call, variable, before, source)
     if call.node.op == "RngSkip":
         return None
-    zero = ops.Zero(call.builder, S64)
-    return ops.PadInDim(before, zero, 0, 0, 2 - source.counter.dims[0])
+    return ops.PadInDim(before, 0, 0, 0, 2 - source.counter.dims[0])

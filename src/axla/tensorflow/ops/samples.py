@@ -16,14 +16,12 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
 RECORDS = """
-RandomUniform RandomStandardNormal TruncatedNormal: shape:T seed=int?0 seed2=int?0 dtype=type T=type ->
-    output:dtype
-RandomUniformInt: shape:T minval:Tout maxval:Tout seed=int?0 seed2=int?0 Tout=type T=type -> output:Tout
-ParameterizedTruncatedNormal: shape:T means:dtype stdevs:dtype minvals:dtype maxvals:dtype seed=int?0
-    seed2=int?0 dtype=type T=type -> output:dtype
-RandomShuffle: value:T seed=int?0 seed2=int?0 T=type -> output:T
-Multinomial: logits:T num_samples:DT_INT32 seed=int?0 seed2=int?0 T=type output_dtype=type?DT_INT64 ->
-    output:output_dtype
+RandomUniform RandomStandardNormal TruncatedNormal: shape:T dtype=type T=type -> output:dtype
+RandomUniformInt: shape:T minval:Tout maxval:Tout Tout=type T=type -> output:Tout
+ParameterizedTruncatedNormal: shape:T means:dtype stdevs:dtype minvals:dtype maxvals:dtype dtype=type T=type
+    -> output:dtype
+RandomShuffle: value:T T=type -> output:T
+Multinomial: logits:T num_samples:DT_INT32 T=type output_dtype=type?DT_INT64 -> output:output_dtype
 StatelessMultinomial: logits:T num_samples:DT_INT32 seed:Tseed T=type Tseed=type?DT_INT64
     output_dtype=type?DT_INT64 -> output:output_dtype
 """
@@ -47,23 +45,14 @@ def _normal(call: Call, shape: XlaOp) -> XlaOp:
     return ops.RngNormal(zero, one, Shape(dtype, dims_of(call, shape)))
 
 
-@lowering("TruncatedNormal")
-def _truncated(call: Call, shape: XlaOp) -> XlaOp:
-    dims, dtype = dims_of(call, shape), call.dtype("dtype")
-    wide = dtype if dtype is F64 else F32
-    units = _unit(call, wide, dims, float(wide.finfo.smallest_normal))
-    limits = [call.builder.constant(wide.numpy.type(number)) for number in (0, 1, -2, 2)]
-    return ops.ConvertElementType(truncated(units, *limits), dtype)
-
-
-@lowering("ParameterizedTruncatedNormal")
-def _truncated_by_rows(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp:
-    """The parameters are scalars, or vectors with a number for each index of the first dimension."""
+@lowering("TruncatedNormal", "ParameterizedTruncatedNormal")
+def _truncated(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp:
+    """Parameters are scalars, or vectors with a number for each index of the first dimension."""
     dims, dtype = dims_of(call, shape), call.dtype("dtype")
     wide = dtype if dtype is F64 else F32
     parameters = []
     for value in given:
-        if len(value.dims) > 1 or not dims or value.dims not in ((), (1,), dims[:1]):
+        if value.dims not in ((), (1,), dims[:1]) or len(value.dims) > len(dims):
             call.fail(f"a parameter of shape {list(value.dims)} does not fit a result of {list(dims)}")
         column = ops.Reshape(value, [*value.dims, *[1] * (len(dims) - len(value.dims))])
         parameters.append(ops.ConvertElementType(spread(column, dims), wide))

@@ -29,12 +29,12 @@ XlaConv: lhs:T rhs:T window_strides:Tindices padding:Tindices lhs_dilation:Tindi
     output:T
 XlaConvV2: lhs:LhsT rhs:RhsT window_strides:Tindices padding:Tindices lhs_dilation:Tindices
     rhs_dilation:Tindices feature_group_count:Tindices LhsT=type RhsT=type Tindices=type
-    dimension_numbers=string precision_config=string preferred_element_type=type batch_group_count=int?1
-    -> output:preferred_element_type
+    dimension_numbers=string precision_config=string preferred_element_type=type batch_group_count=int?1 ->
+    output:preferred_element_type
 XlaGather: operand:T start_indices:Tindices slice_sizes:Tindices dimension_numbers=string
     indices_are_sorted=bool T=type Tindices=type -> output:T
-XlaPad: input:T padding_value:T padding_low:Tindices padding_high:Tindices padding_interior:Tindices
-    T=type Tindices=type -> output:T
+XlaPad: input:T padding_value:T padding_low:Tindices padding_high:Tindices padding_interior:Tindices T=type
+    Tindices=type -> output:T
 XlaDynamicSlice: input:T start_indices:Tindices size_indices:Tindices T=type Tindices=type -> output:T
 XlaDynamicUpdateSlice: input:T update:T indices:Tindices T=type Tindices=type -> output:T
 XlaSort: input:T T=type -> output:T
@@ -50,9 +50,9 @@ XlaDequantize: input:DT_UINT32 min_range=float max_range=float mode=string trans
     output:DT_BFLOAT16
 XlaCustomCall: args:T target_name=string backend_config=string T=list(type)>=0 dtype=type shape=shape ->
     output:dtype
-XlaCustomCallV2: operands:operand_dtypes call_target_name=string backend_config=string
-    has_side_effect=bool operand_dtypes=list(type)>=0 result_dtypes=list(type)>=0
-    result_shapes=list(shape)>=0 -> results:result_dtypes
+XlaCustomCallV2: operands:operand_dtypes call_target_name=string backend_config=string has_side_effect=bool
+    operand_dtypes=list(type)>=0 result_dtypes=list(type)>=0 result_shapes=list(shape)>=0 ->
+    results:result_dtypes
 """
 
 
@@ -63,11 +63,7 @@ def message(call: Call, attribute: str, name: str) -> dict[str, Any]:
 
 def _precision(call: Call) -> ops.PrecisionConfig:
     names = message(call, "precision_config", "PrecisionConfig").get("operand_precision", ())
-    known = records.PrecisionConfig_Precision
-    for name in names:
-        if name not in known.__members__:
-            raise UnsupportedError(f"the precision {name}")
-    return records.PrecisionConfig([known[name] for name in names])
+    return records.PrecisionConfig([records.PrecisionConfig_Precision[name] for name in names])
 
 
 @lowering("XlaDot", "XlaDotV2")
@@ -113,10 +109,7 @@ def _gather(call: Call, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
 
 @lowering("XlaPad")
 def _pad(call: Call, value: XlaOp, padding: XlaOp, low: XlaOp, high: XlaOp, interior: XlaOp) -> XlaOp:
-    edges = [
-        call.integers(operand, what)
-        for operand, what in ((low, "padding_low"), (high, "padding_high"), (interior, "padding_interior"))
-    ]
+    edges = [call.integers(operand, "the padding") for operand in (low, high, interior)]
     if {len(sizes) for sizes in edges} != {len(value.dims)}:
         call.fail(f"there are {[len(sizes) for sizes in edges]} numbers for {len(value.dims)} dimensions")
     return ops.Pad(value, padding, list(zip(*edges, strict=True)))
@@ -151,8 +144,9 @@ def _key_value_sort(call: Call, keys: XlaOp, values: XlaOp) -> list[XlaOp]:
 
 @lowering("XlaReducePrecision")
 def _reduce_precision(call: Call, value: XlaOp) -> XlaOp:
-    bits = call["exponent_bits"], call["mantissa_bits"]
-    return ops.ReducePrecision(value, exponent_bits=bits[0], mantissa_bits=bits[1])
+    return ops.ReducePrecision(
+        value, exponent_bits=call["exponent_bits"], mantissa_bits=call["mantissa_bits"]
+    )
 
 
 @lowering("XlaRngBitGenerator")
@@ -176,16 +170,10 @@ def _set_bound(call: Call, value: XlaOp, bound: XlaOp) -> XlaOp:
     return value
 
 
-@lowering("XlaSetDynamicDimensionSize")
-def _set_size(call: Call, value: XlaOp, dimension: XlaOp, size: XlaOp) -> XlaOp:
+@lowering("XlaSetDynamicDimensionSize", "XlaRemoveDynamicDimensionSize")
+def _set_size(call: Call, value: XlaOp, dimension: XlaOp, *size: XlaOp) -> XlaOp:
     place = call.axis(call.integer(dimension, "dim_index"), len(value.dims), "dim_index")
-    return ops.SetDimensionSize(value, size, place)
-
-
-@lowering("XlaRemoveDynamicDimensionSize")
-def _remove_size(call: Call, value: XlaOp, dimension: XlaOp) -> XlaOp:
-    place = call.axis(call.integer(dimension, "dim_index"), len(value.dims), "dim_index")
-    return ops.RemoveDynamicDimension(value, place)
+    return ops.SetDimensionSize(value, size[0], place) if size else ops.RemoveDynamicDimension(value, place)
 
 
 @lowering("XlaDequantize")
@@ -213,27 +201,21 @@ def _dequantize(call: Call, value: XlaOp) -> XlaOp:
 
 @lowering("XlaCustomCall")
 def _custom_call(call: Call, values: list[XlaOp]) -> XlaOp:
-    shape = Shape(call.dtype("dtype"), _known(call, call["shape"]))
+    shape = _shape(call, call["dtype"], call["shape"])
     return ops.CustomCall(call.builder, call["target_name"], values, shape, call["backend_config"])
-
-
-def _known(call: Call, dims: Sequence[int] | None) -> tuple[int, ...]:
-    if dims is None or -1 in dims:
-        call.fail(f"the shape of a result is not known: {dims}")
-    return tuple(dims)
 
 
 @lowering("XlaCustomCallV2")
 def _custom_call_v2(call: Call, values: list[XlaOp]) -> Sequence[XlaOp]:
-    dtypes, dims = call["result_dtypes"], call["result_shapes"]
-    if len(dtypes) != len(dims):
-        call.fail(f"there are {len(dtypes)} types and {len(dims)} shapes of results")
-    shapes = tuple(
-        Shape(dtype_of(dtype, "a result"), _known(call, sizes))
-        for dtype, sizes in zip(dtypes, dims, strict=True)
-    )
-    found = ops.CustomCall(
-        call.builder, call["call_target_name"], values, TupleShape(shapes), call["backend_config"],
-        call["has_side_effect"],
-    )  # fmt: skip
-    return parts(found)
+    types, dims, name = call["result_dtypes"], call["result_shapes"], call["call_target_name"]
+    if len(types) != len(dims):
+        call.fail(f"there are {len(types)} types and {len(dims)} shapes of results")
+    shape = TupleShape(tuple(_shape(call, type_, sizes) for type_, sizes in zip(types, dims, strict=True)))
+    config, effect = call["backend_config"], call["has_side_effect"]
+    return parts(ops.CustomCall(call.builder, name, values, shape, config, effect))
+
+
+def _shape(call: Call, type_: str, dims: Sequence[int] | None) -> Shape:
+    if dims is None or -1 in dims:
+        call.fail(f"the shape of a result is not known: {dims}")
+    return Shape(dtype_of(type_, "a result"), tuple(dims))
