@@ -16,7 +16,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, S8
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.ops import windows
-from axla.tensorflow.ops.neural import FUSED, bias_add
+from axla.tensorflow.ops.neural import bias_add, followed
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
@@ -199,13 +199,7 @@ _FILTERS = {"HWIO": (0, 1, 2, 3), "OIHW": (2, 3, 1, 0)}
 def _fused(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
     if x.dtype is S8:
         return _fused_int8(call, x, kernel, args, scales)
-    first, *rest = call["fused_ops"] or [""]
-    if first != "BiasAdd" or len(args) != 1 or len(rest) > 1 or any(name not in FUSED for name in rest):
-        raise UnsupportedError(f"the fused operations {', '.join(call['fused_ops']) or 'none'}")
-    found = bias_add(call, _forward(call, x, _filter(call, kernel)), args[0])
-    for name in rest:
-        found = FUSED[name](call, found)
-    return found
+    return followed(call, _forward(call, x, _filter(call, kernel)), args)
 
 
 def _filter(call: Call, kernel: XlaOp) -> XlaOp:
@@ -229,8 +223,8 @@ def _fused_int8(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: 
     bias, side = args
     vectors = x.dims[-1] if call["data_format"] == windows.VECTORS else 0
     if vectors:
-        x = windows.joined_vectors(x)
-        side = windows.joined_vectors(side) if prod(side.dims) else side
+        x = windows.joined_vectors(call, x)
+        side = windows.joined_vectors(call, side) if prod(side.dims) else side
     wide = [ops.ConvertElementType(value, F32) for value in (x, _filter(call, kernel), bias, side)]
     found = bias_add(call, _forward(call, wide[0], wide[1]) * scales[0], wide[2])
     if prod(side.dims):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ RGBToHSV HSVToRGB: images:T T=type?DT_FLOAT -> output:T
 # Other sizes.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
+class Places(NamedTuple):
     """Where the elements of a dimension of a new size come from: `low` and `high` are places in the old
     one, `weight` is what that of `high` counts (nothing where only `low` counts).
     """

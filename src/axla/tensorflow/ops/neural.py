@@ -10,7 +10,7 @@ import numpy as np
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
-from axla.core.errors import VerifyError
+from axla.core.errors import UnsupportedError, VerifyError
 from axla.tensorflow.ops.common import summed
 from axla.tensorflow.ops.windows import of_dims
 from axla.tensorflow.records import lowering
@@ -19,6 +19,8 @@ from axla.tensorflow.scope import Call, spread
 RECORDS = """
 MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false T=type grad_a=bool?false grad_b=bool?false
     -> product:T
+_FusedMatMul: a:T b:T args:num_args*T transpose_a=bool?false transpose_b=bool?false T=type num_args=int>=0
+    fused_ops=list(string)?[] epsilon=float?0.0001 leakyrelu_alpha=float?0.2 -> product:T
 BatchMatMul BatchMatMulV2: x:T y:T T=type adj_x=bool?false adj_y=bool?false grad_x=bool?false
     grad_y=bool?false -> output:T
 BatchMatMulV3: x:Ta y:Tb Ta=type Tb=type Tout=type adj_x=bool?false adj_y=bool?false grad_x=bool?false
@@ -72,6 +74,11 @@ def _matmul(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
     if call.node.op == "SparseMatMul":
         a, b = (ops.ConvertElementType(value, F32) for value in (a, b))
     return _product(a, b, (call["transpose_a"], call["transpose_b"]))
+
+
+@lowering("_FusedMatMul")
+def _fused_matmul(call: Call, a: XlaOp, b: XlaOp, args: list[XlaOp]) -> XlaOp:
+    return followed(call, _matmul(call, a, b), args)
 
 
 @lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -167,6 +174,22 @@ ACTIVATIONS = {
 }  # fmt: skip
 FUSED = ACTIVATIONS | {"LeakyRelu": _fused_leaky_relu, "Tanh": _tanh, "Sigmoid": _sigmoid}
 """What fused operations name."""
+
+
+def followed(call: Call, value: XlaOp, args: list[XlaOp]) -> XlaOp:
+    """What the attribute `fused_ops` says: a bias, or the normalization of batches, then a function."""
+    first, *rest = call["fused_ops"] or [""]
+    wanted = {"BiasAdd": 1, "FusedBatchNorm": 4}
+    if wanted.get(first) != len(args) or len(rest) > 1 or any(name not in FUSED for name in rest):
+        raise UnsupportedError(f"the fused operations '{', '.join(call['fused_ops'])}' of {len(args)} arrays")
+    if first == "BiasAdd":
+        value = bias_add(call, value, args[0])
+    else:
+        scale, offset, mean, variance = args
+        dim = [_features(call, value)]
+        factor = ops.Rsqrt(variance + call["epsilon"]) * scale
+        value = ops.Add(ops.Mul(ops.Sub(value, mean, dim), factor, dim), offset, dim)
+    return FUSED[rest[0]](call, value) if rest else value
 
 
 @lowering(*ACTIVATIONS)

@@ -79,9 +79,7 @@ def _over_windows(
 @lowering("MaxPool", "MaxPoolV2", "MaxPool3D")
 def _max_pool(call: Call, x: XlaOp, *sizes: XlaOp) -> XlaOp:
     vectors = call["data_format"] == windows.VECTORS
-    if vectors and len(x.dims) != 5:
-        call.fail(f"images of shape {list(x.dims)}, wanted 5 dimensions")
-    images = windows.joined_vectors(x) if vectors else x
+    images = windows.joined_vectors(call, x) if vectors else x
     steps = _windows(call, images.dims, list(sizes))
     found = _over_windows([images], [lowest(images)], combiner("Max", x.dtype), steps)
     return windows.split_vectors(found, x.dims[-1]) if vectors else found
@@ -161,9 +159,7 @@ def _avg_pool_grad(call: Call, shape: XlaOp, gradient: XlaOp) -> XlaOp:
     spread to the places that windows begin at.
     """
     dims = call.integers(shape, "orig_input_shape")
-    steps, form = _windows(call, dims, []), windows.format_of(call["data_format"], len(dims))
-    windows.only_spatial(call["ksize"], form, "ksize")
-    windows.only_spatial(call["strides"], form, "strides")
+    steps = _windows(call, dims, [])
     windows.of_dims(call, gradient, [s.count for s in steps], "grad")
     wide = widened(gradient)
     zero, edges, around = ops.Zero(wide.builder, wide.dtype), [], []

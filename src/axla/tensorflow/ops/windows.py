@@ -104,8 +104,9 @@ def _explicit(call: Call, rank: int) -> list[tuple[int, int]]:
     return list(zip(given[::2], given[1::2], strict=True))
 
 
-def joined_vectors(value: XlaOp) -> XlaOp:
+def joined_vectors(call: Call, value: XlaOp) -> XlaOp:
     """Images in the format NCHW of such in NCHW_VECT_C."""
+    of_rank(call, value, 5, "images in vectors")
     n, c, h, w, size = value.dims
     return ops.Reshape(ops.Transpose(value, [0, 1, 4, 2, 3]), (n, c * size, h, w))
 
