@@ -1,3 +1,121 @@
-"""To be written."""
+"""Rows that are combined by numbers of segments, or put where numbers say."""
 
-RECORDS = ""
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import DType
+from axla.tensorflow.ops.arrays import full
+from axla.tensorflow.ops.common import taken
+from axla.tensorflow.ops.indexing import scattered, take
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+
+RECORDS = """
+SegmentSumV2 SegmentProdV2 SegmentMaxV2 SegmentMinV2 UnsortedSegmentSum UnsortedSegmentProd
+    UnsortedSegmentMax UnsortedSegmentMin: data:T segment_ids:Tindices num_segments:Tnumsegments T=type
+    Tindices=type Tnumsegments=type?DT_INT32 -> output:T
+SegmentSum SegmentProd SegmentMax SegmentMin SegmentMean: data:T segment_ids:Tindices T=type Tindices=type
+    -> output:T
+SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN: data:T indices:Tidx segment_ids:Tsegmentids T=type
+    Tidx=type?DT_INT32 Tsegmentids=type?DT_INT32 sparse_gradient=bool?false -> output:T
+SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments: data:T
+    indices:Tidx segment_ids:Tsegmentids num_segments:Tnumsegments T=type Tidx=type?DT_INT32
+    Tnumsegments=type?DT_INT32 Tsegmentids=type?DT_INT32 sparse_gradient=bool?false -> output:T
+DynamicStitch ParallelDynamicStitch: indices:N*DT_INT32 data:N*T N=int>=1 T=type -> merged:T
+"""
+
+_KINDS = {"Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min"}
+
+
+def _start(dtype: DType, kind: str) -> float:
+    """What a segment without rows is: for Max the lowest finite number, for Min the highest."""
+    if kind in ("Add", "Mul"):
+        return int(kind == "Mul")
+    limits = ml_dtypes.finfo(dtype.numpy) if dtype.is_float else ml_dtypes.iinfo(dtype.numpy)
+    return limits.min if kind == "Max" else limits.max
+
+
+def _combined(call: Call, data: XlaOp, ids: XlaOp, count: int, kind: str) -> XlaOp:
+    """The rows of each segment, combined; rows of other segments than there are do not count."""
+    rank = len(ids.dims)
+    if data.dims[:rank] != ids.dims:
+        call.fail(f"segment_ids has shape {list(ids.dims)}, data {list(data.dims)}")
+    if count < 0:
+        call.fail(f"num_segments is {count}")
+    target = full(call, [count, *data.dims[rank:]], data.dtype, _start(data.dtype, kind))
+    return scattered(target, ops.Reshape(ids, (*ids.dims, 1)), data, kind)
+
+
+@lowering(
+    *(f"{name}{kind}{end}" for kind in _KINDS for name, end in (("Segment", "V2"), ("UnsortedSegment", "")))
+)
+def _segments(call: Call, data: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
+    kind = call.node.op.removeprefix("Unsorted").removeprefix("Segment").removesuffix("V2")
+    return _combined(call, data, ids, call.integer(count, "num_segments"), _KINDS[kind])
+
+
+@lowering("SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean")
+def _sorted_segments(call: Call, data: XlaOp, ids: XlaOp) -> XlaOp:
+    return _counted(call, data, ids, call.node.op.removeprefix("Segment"))
+
+
+def _counted(call: Call, data: XlaOp, ids: XlaOp, name: str) -> XlaOp:
+    """Segments whose numbers ascend: as many as the last one says. Where only the program knows it, there is
+    room for as many as there are rows. A segment without rows is 0, as a product 1.
+    """
+    if len(ids.dims) != 1 or data.dims[:1] != ids.dims:
+        call.fail(f"segment_ids has shape {list(ids.dims)}, data {list(data.dims)}")
+    known = call.scope.known(ids)
+    if not ids.dims[0]:
+        return data
+    bound = int(known[-1]) + 1 if known is not None else ids.dims[0]
+    found = _means(call, data, ids, bound, name)
+    if known is not None:
+        return found
+    return ops.SetDimensionSize(found, ops.ConvertElementType(ids[-1] + 1, np.int32), 0)
+
+
+def _means(call: Call, data: XlaOp, ids: XlaOp, count: int, name: str) -> XlaOp:
+    """Segments combined; also their means, and sums divided by the root of the number of rows (SqrtN)."""
+    found = _combined(call, data, ids, count, _KINDS.get(name, "Add"))
+    if name in ("Sum", "Prod"):
+        return found
+    rows = _combined(call, full(call, ids.dims, data.dtype, 1), ids, count, "Add")
+    rows = ops.BroadcastInDim(rows, found.dims, [0])
+    if name in ("Max", "Min"):
+        return ops.Select(rows > 0, found, ops.ZerosLike(found))
+    rows = ops.Max(rows, 1)
+    return found / (ops.Sqrt(rows) if name == "SqrtN" else rows)
+
+
+@lowering("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
+def _sparse_segments(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp) -> XlaOp:
+    return _counted(call, take(data, indices, 0), ids, call.node.op.removeprefix("SparseSegment"))
+
+
+@lowering(*(f"SparseSegment{name}WithNumSegments" for name in ("Sum", "Mean", "SqrtN")))
+def _sparse_numbered(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
+    name = call.node.op.removeprefix("SparseSegment").removesuffix("WithNumSegments")
+    return _means(call, take(data, indices, 0), ids, call.integer(count, "num_segments"), name)
+
+
+@lowering("DynamicStitch", "ParallelDynamicStitch")
+def _stitch(call: Call, indices: list[XlaOp], data: list[XlaOp]) -> XlaOp:
+    """The rows of several arrays at the places that indices say; the last one, where there are several."""
+    rest = data[0].dims[len(indices[0].dims) :]
+    for number, (index, value) in enumerate(zip(indices, data, strict=True)):
+        if value.dims != (*index.dims, *rest):
+            call.fail(f"data {number} has shape {list(value.dims)}, wanted {[*index.dims, *rest]}")
+    known = [call.constant(index, "indices").reshape(-1) for index in indices]
+    places = np.concatenate(known).astype(np.int64)
+    count = int(places.max(initial=-1)) + 1
+    if sorted(set(places.tolist())) != list(range(count)):
+        call.fail("indices do not name every place of the result")
+    source = np.zeros(count, np.int64)
+    source[places] = np.arange(len(places))
+    rows = [ops.Reshape(value, [len(index), *rest]) for index, value in zip(known, data, strict=True)]
+    return taken(ops.ConcatInDim(call.builder, rows, 0), 0, source)

@@ -1,3 +1,178 @@
-"""To be written."""
+"""Elements that are chosen by their values: how many there are is known when the program runs, as the dynamic
+size of a dimension; where the values are constants, now.
+"""
 
-RECORDS = ""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+import axla.ops as ops
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import S32, S64
+from axla.core.shape import Shape
+from axla.tensorflow.ops.arrays import full
+from axla.tensorflow.ops.indexing import scattered, take
+from axla.tensorflow.ops.reductions import reduced
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+
+RECORDS = """
+Where: input:T T=type?DT_BOOL -> index:DT_INT64
+Unique: x:T T=type out_idx=type?DT_INT32 -> y:T idx:out_idx
+UniqueV2: x:T axis:Taxis T=type Taxis=type?DT_INT64 out_idx=type?DT_INT32 -> y:T idx:out_idx
+UniqueWithCounts: x:T T=type out_idx=type?DT_INT32 -> y:T idx:out_idx count:out_idx
+UniqueWithCountsV2: x:T axis:Taxis T=type Taxis=type?DT_INT64 out_idx=type?DT_INT32 -> y:T idx:out_idx
+    count:out_idx
+ListDiff: x:T y:T T=type out_idx=type?DT_INT32 -> out:T idx:out_idx
+DynamicPartition: data:T partitions:DT_INT32 num_partitions=int>=1 T=type -> outputs:num_partitions*T
+"""
+
+
+def chosen(mask: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """The places of the elements of a vector that are true, in order, behind them its size; and how many
+    there are.
+    """
+    size = mask.dims[0]
+    places = ops.Iota(mask.builder, np.int32, size)
+    order = ops.Sort(mask.builder, [ops.Select(mask, places, size)])
+    return order, reduced(ops.ConvertElementType(mask, np.int32), [0], "Add")
+
+
+def shortened(call: Call, rows: XlaOp, count: XlaOp) -> XlaOp:
+    """The first rows of an array, as many as a number says."""
+    known = call.scope.known(count)
+    if known is not None:
+        return ops.SliceInDim(rows, 0, int(known), 1, 0)
+    return ops.SetDimensionSize(rows, count, 0)
+
+
+@lowering("Where")
+def _where(call: Call, value: XlaOp) -> XlaOp:
+    dims = value.dims
+    if not dims:
+        call.fail("it is of a scalar, wanted an array")
+    if 0 in dims:
+        return full(call, (0, len(dims)), S64)
+    mask = value if value.dtype.is_pred else ops.Ne(value, ops.ZerosLike(value))
+    order, count = chosen(ops.Reshape(mask, [prod(dims)]))
+    rest = ops.ConvertElementType(order, S64)
+    columns: list[XlaOp] = []
+    for size in reversed(dims):
+        columns.insert(0, ops.Reshape(rest % size, [prod(dims), 1]))
+        rest = rest / size
+    return shortened(call, ops.ConcatInDim(call.builder, columns, 1), count)
+
+
+@lowering("ListDiff")
+def _list_diff(call: Call, value: XlaOp, others: XlaOp) -> list[XlaOp]:
+    """The elements of a vector that another one does not have, and their places."""
+    if len(value.dims) != 1 or len(others.dims) != 1:
+        call.fail(f"x has shape {list(value.dims)}, y {list(others.dims)}, wanted vectors")
+    if not value.dims[0]:
+        return [value, full(call, (0,), call.dtype("out_idx"))]
+    grid = (value.dims[0], others.dims[0])
+    same = ops.Eq(ops.BroadcastInDim(value, grid, [0]), ops.BroadcastInDim(others, grid, [1]))
+    order, count = chosen(ops.Not(reduced(same, [1], "Or")))
+    places = ops.ConvertElementType(order, call.dtype("out_idx"))
+    return [shortened(call, found, count) for found in (take(value, order, 0), places)]
+
+
+@lowering("DynamicPartition")
+def _partition(call: Call, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
+    """The rows of each partition, by their numbers."""
+    rank = len(partitions.dims)
+    if data.dims[:rank] != partitions.dims:
+        call.fail(f"partitions has shape {list(partitions.dims)}, data {list(data.dims)}")
+    size = prod(partitions.dims)
+    rows = ops.Reshape(data, [size, *data.dims[rank:]])
+    if not size:
+        return [rows] * call["num_partitions"]
+    flat, found = ops.Reshape(partitions, [size]), []
+    for number in range(call["num_partitions"]):
+        order, count = chosen(ops.Eq(flat, number))
+        found.append(shortened(call, take(rows, order, 0), count))
+    return found
+
+
+# Elements that differ.
+
+
+@lowering("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2")
+def _unique(call: Call, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
+    """The elements, or parts along an axis, that differ, in the order in which they come first; for each
+    element the place of its like there; how often each is there.
+    """
+    places = call.integers(axis, "axis") if axis is not None else ()
+    if len(places) > 1 or not places and len(value.dims) != 1:
+        call.fail(f"axis is {list(places)} for an array of shape {list(value.dims)}")
+    at = call.axis(places[0], len(value.dims)) if places else 0
+    turn = [at, *(d for d in range(len(value.dims)) if d != at)]
+    rows, dtype, size = ops.Transpose(value, turn), call.dtype("out_idx"), value.dims[at]
+    if not size:
+        return [value, *[full(call, (0,), dtype)] * (len(call.node.types or ()) - 1)]
+    order, group = _groups(call, _keys(rows))
+    first = scattered(full(call, (size,), S32, size), _column(group), order, "Min")
+    found, count = ops.Sort(call.builder, [first]), reduced(group, [0], "Max") + 1
+    numbers = ops.Iota(call.builder, np.int32, size)
+    number = scattered(numbers, _column(found), numbers, "Update")
+    index = scattered(numbers, _column(order), take(number, take(first, group, 0), 0), "Update")
+    back = [turn.index(d) for d in range(len(turn))]
+    differing = ops.Transpose(shortened(call, take(rows, found, 0), count), back)
+    results = [differing, ops.ConvertElementType(index, dtype)]
+    if "WithCounts" in call.node.op:
+        ones = full(call, (size,), dtype, 1)
+        often = scattered(full(call, (size,), dtype), _column(index), ones, "Add")
+        results.append(shortened(call, often, count))
+    return results
+
+
+def _column(indices: XlaOp) -> XlaOp:
+    return ops.Reshape(indices, (*indices.dims, 1))
+
+
+def _keys(rows: XlaOp) -> list[XlaOp]:
+    """Vectors of numbers in which rows differ where they differ; 0 and -0 are one."""
+    size, width = rows.dims[0], prod(rows.dims[1:])
+    flat = ops.Reshape(rows, [size, width])
+    if flat.dtype.is_pred:
+        flat = ops.ConvertElementType(flat, np.uint8)
+    parts = [ops.Real(flat), ops.Imag(flat)] if flat.dtype.is_complex else [flat]
+    parts = [ops.Select(part == 0, ops.ZerosLike(part), part) for part in parts]
+    return [
+        ops.Reshape(ops.SliceInDim(part, at, at + 1, 1, 1), [size]) for at in range(width) for part in parts
+    ]
+
+
+def _groups(call: Call, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
+    """The places of elements, ordered by keys, and for each the number of the group of equal ones."""
+    builder = call.builder
+    if not keys:
+        call.fail("parts along the axis have no elements")
+    size = keys[0].dims[0]
+    values = [*keys, ops.Iota(builder, np.int32, size)]
+    whole = ops.Sort(builder, values, _before(call, values), 0, True)
+    *ordered, order = (ops.GetTupleElement(whole, number) for number in range(len(values)))
+    changes = full(call, (size - 1,), keys[0].dtype) != 0
+    for key in ordered:
+        changes |= ops.Ne(key[1:], key[:-1])
+    group = ops.PadInDim(ops.ConvertElementType(changes, np.int32), np.int32(0), 0, 1, 0)
+    step = 1
+    while step < size:  # the sums of all up to each
+        group += ops.PadInDim(group[: size - step], np.int32(0), 0, step, 0)
+        step *= 2
+    return order, group
+
+
+def _before(call: Call, values: Sequence[XlaOp]) -> object:
+    """Whether elements come before others: by the first key in which they differ."""
+    sub = call.builder.sub_builder("comparator")
+    shapes = [Shape(value.dtype) for value in values for _ in range(2)]
+    given = [sub.parameter(number, shape, f"p{number}") for number, shape in enumerate(shapes)]
+    pairs = list(zip(given[::2], given[1::2], strict=True))[:-1]
+    found = ops.LtTotalOrder(*pairs[-1])
+    for left, right in reversed(pairs[:-1]):
+        found = ops.LtTotalOrder(left, right) | (ops.EqTotalOrder(left, right) & found)
+    return sub.build(found)
