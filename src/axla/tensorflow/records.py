@@ -6,8 +6,8 @@ is an operation, as `axla.foreign.records` reads it. An operand or result has a 
 type itself (`DT_INT32`), as many values of a type as an attribute says (`N*T`) or one for each type of a list
 (`Tlist`, an attribute of kind list(type)); `&` before it says that it is a reference. Kinds of attributes are
 those of `attributes.py`. `hlo Abs` says that it is the function Abs of `axla.ops` of its operands, which are
-broadcast as NumPy does it; otherwise a function that is registered by `lowering` says what it becomes, or
-`none REASON` why there is nothing.
+broadcast as NumPy does it, `hlo` alone that it is the function of its own name; otherwise a function that is
+registered by `lowering` says what it becomes, or `none REASON` why there is nothing.
 """
 
 from __future__ import annotations

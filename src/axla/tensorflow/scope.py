@@ -282,7 +282,7 @@ class Call:
     def counterpart(self, operands: Sequence[Value]) -> Value:
         """The function of `axla.ops` that the record names, of operands that are broadcast to one shape."""
         assert self.node.record is not None and self.node.record.counterpart is not None
-        (name,) = self.node.record.counterpart
+        (name,) = self.node.record.counterpart or (self.node.op,)
         return getattr(ops, name)(*matched(*operands))
 
     def outputs(self, found: Any) -> list[Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 
@@ -14,35 +15,13 @@ from axla.tensorflow.scope import Call, matched, spread
 from axla.tensorflow.values import Composite, Value
 
 RECORDS = """
-Abs: x:T T=type -> y:T ; hlo Abs
-Acos: x:T T=type -> y:T ; hlo Acos
-Acosh: x:T T=type -> y:T ; hlo Acosh
-Asin: x:T T=type -> y:T ; hlo Asin
-Asinh: x:T T=type -> y:T ; hlo Asinh
-Atan: x:T T=type -> y:T ; hlo Atan
-Atanh: x:T T=type -> y:T ; hlo Atanh
-Ceil: x:T T=type -> y:T ; hlo Ceil
-Cos: x:T T=type -> y:T ; hlo Cos
-Cosh: x:T T=type -> y:T ; hlo Cosh
-Exp: x:T T=type -> y:T ; hlo Exp
-Expm1: x:T T=type -> y:T ; hlo Expm1
-Floor: x:T T=type -> y:T ; hlo Floor
+Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Exp Expm1 Floor Log Log1p Neg Rsqrt Sign Sin Sinh Sqrt
+    Square Tan Tanh: x:T T=type -> y:T ; hlo
 Inv Reciprocal: x:T T=type -> y:T ; hlo Reciprocal
 Invert: x:T T=type -> y:T ; hlo Not
-Log: x:T T=type -> y:T ; hlo Log
-Log1p: x:T T=type -> y:T ; hlo Log1p
-Neg: x:T T=type -> y:T ; hlo Neg
 Rint: x:T T=type -> y:T ; hlo RoundNearestEven
-Rsqrt: x:T T=type -> y:T ; hlo Rsqrt
 Sigmoid: x:T T=type -> y:T ; hlo Logistic
-Sign: x:T T=type -> y:T ; hlo Sign
-Sin: x:T T=type -> y:T ; hlo Sin
-Sinh: x:T T=type -> y:T ; hlo Sinh
-Sqrt: x:T T=type -> y:T ; hlo Sqrt
-Square: x:T T=type -> y:T ; hlo Square
-Tan: x:T T=type -> y:T ; hlo Tan
-Tanh: x:T T=type -> y:T ; hlo Tanh
-IsFinite: x:T T=type -> y:DT_BOOL ; hlo IsFinite
+IsFinite: x:T T=type -> y:DT_BOOL ; hlo
 LogicalNot: x:DT_BOOL -> y:DT_BOOL ; hlo Not
 Round: x:T T=type -> y:T
 IsInf IsNan: x:T T=type -> y:DT_BOOL
@@ -52,15 +31,13 @@ _UnaryOpsComposition: x:T T=type op_names=list(string) -> y:T
 CheckNumerics CheckNumericsV2: tensor:T T=type message=string -> output:T
 
 Add AddV2: x:T y:T T=type -> z:T ; hlo Add
-Sub: x:T y:T T=type -> z:T ; hlo Sub
-Mul: x:T y:T T=type -> z:T ; hlo Mul
+Sub Mul Pow: x:T y:T T=type -> z:T ; hlo
 Div RealDiv: x:T y:T T=type -> z:T ; hlo Div
 Mod TruncateMod: x:T y:T T=type -> z:T ; hlo Rem
-Pow: x:T y:T T=type -> z:T ; hlo Pow
 Maximum: x:T y:T T=type -> z:T ; hlo Max
 Minimum: x:T y:T T=type -> z:T ; hlo Min
-Atan2: y:T x:T T=type -> z:T ; hlo Atan2
-NextAfter: x1:T x2:T T=type?DT_FLOAT -> output:T ; hlo NextAfter
+Atan2: y:T x:T T=type -> z:T ; hlo
+NextAfter: x1:T x2:T T=type?DT_FLOAT -> output:T ; hlo
 LogicalAnd: x:DT_BOOL y:DT_BOOL -> z:DT_BOOL ; hlo And
 LogicalOr: x:DT_BOOL y:DT_BOOL -> z:DT_BOOL ; hlo Or
 BitwiseAnd: x:T y:T T=type -> z:T ; hlo And
@@ -82,12 +59,11 @@ Cross: a:T b:T T=type -> product:T
 Cast: x:SrcT SrcT=type DstT=type Truncate=bool?false -> y:DstT
 Bitcast: input:T T=type type=type -> output:type
 ToBool: input:T T=type -> output:DT_BOOL
-Complex: real:T imag:T T=type?DT_FLOAT Tout=type?DT_COMPLEX64 -> out:Tout ; hlo Complex
-Real: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout ; hlo Real
-Imag: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout ; hlo Imag
+Complex: real:T imag:T T=type?DT_FLOAT Tout=type?DT_COMPLEX64 -> out:Tout ; hlo
+Real Imag: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout ; hlo
 Angle: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout
 ComplexAbs: x:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> y:Tout ; hlo Abs
-Conj: input:T T=type?DT_COMPLEX64 -> output:T ; hlo Conj
+Conj: input:T T=type?DT_COMPLEX64 -> output:T ; hlo
 
 Select SelectV2: condition:DT_BOOL t:T e:T T=type -> output:T
 ClipByValue: t:T clip_value_min:T clip_value_max:T T=type -> output:T
@@ -201,44 +177,31 @@ def _truncate_div(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
     """The quotient, rounded towards zero."""
     x, y = matched(x, y)
     found = x / y
-    if x.dtype.is_integer:
+    if not x.dtype.is_float:
         return found
     return ops.Select(found < 0, ops.Ceil(found), ops.Floor(found))
 
 
-@lowering("DivNoNan")
-def _div_no_nan(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    """x / y, 0 where y is 0."""
-    x, y = matched(x, y)
-    return _zero_where_zero(y, x / y)
+def _times_log(x: XlaOp, y: XlaOp) -> XlaOp:
+    return x * ops.Log(y)
 
 
-@lowering("MulNoNan")
-def _mul_no_nan(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    """x * y, 0 where y is 0."""
-    x, y = matched(x, y)
-    return _zero_where_zero(y, x * y)
+def _times_log1p(x: XlaOp, y: XlaOp) -> XlaOp:
+    return x * ops.Log1p(y)
 
 
-@lowering("Xdivy")
-def _xdivy(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    """x / y, 0 where x is 0."""
-    x, y = matched(x, y)
-    return _zero_where_zero(x, x / y)
+_ZERO_AT_ZERO: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], int]] = {
+    "DivNoNan": (ops.Div, 1), "MulNoNan": (ops.Mul, 1), "Xdivy": (ops.Div, 0), "Xlogy": (_times_log, 0),
+    "Xlog1py": (_times_log1p, 0),
+}  # fmt: skip
+"""Functions of x and y that are 0 where one of these is, and the number of the one."""
 
 
-@lowering("Xlogy")
-def _xlogy(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    """x log(y), 0 where x is 0."""
-    x, y = matched(x, y)
-    return _zero_where_zero(x, x * ops.Log(y))
-
-
-@lowering("Xlog1py")
-def _xlog1py(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    """x log(1 + y), 0 where x is 0."""
-    x, y = matched(x, y)
-    return _zero_where_zero(x, x * ops.Log1p(y))
+@lowering(*_ZERO_AT_ZERO)
+def _zero_at_zero(call: Call, *operands: XlaOp) -> XlaOp:
+    function, place = _ZERO_AT_ZERO[call.node.op]
+    x, y = matched(*operands)
+    return _zero_where_zero((x, y)[place], function(x, y))
 
 
 @lowering("SquaredDifference")
@@ -375,4 +338,6 @@ def _clip(call: Call, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
     for bound in (low, high):
         if bound.dims not in ((), x.dims):
             call.fail(f"a bound has shape {list(bound.dims)}, wanted a scalar or {list(x.dims)}")
+    if x.dtype.is_complex:
+        return ops.Complex(*(ops.Clamp(part(low), part(x), part(high)) for part in (ops.Real, ops.Imag)))
     return ops.Clamp(low, x, high)

@@ -10,22 +10,14 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
 RECORDS = """
-Erf: x:T T=type -> y:T ; hlo Erf
-Erfc: x:T T=type -> y:T ; hlo Erfc
+Erf Erfc Lgamma Digamma BesselI0e BesselI1e: x:T T=type -> y:T ; hlo
 Erfinv: x:T T=type -> y:T ; hlo ErfInv
-Lgamma: x:T T=type -> y:T ; hlo Lgamma
-Digamma: x:T T=type -> y:T ; hlo Digamma
-BesselI0e: x:T T=type -> y:T ; hlo BesselI0e
-BesselI1e: x:T T=type -> y:T ; hlo BesselI1e
 Ndtri BesselI0 BesselI1: x:T T=type -> y:T
 BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Dawsn Expint FresnelCos FresnelSin
     Spence: x:T T=type -> y:T ; none there is no such function in XLA
-Igamma: a:T x:T T=type -> z:T ; hlo Igamma
-Igammac: a:T x:T T=type -> z:T ; hlo Igammac
-IgammaGradA: a:T x:T T=type -> z:T ; hlo IgammaGradA
-RandomGammaGrad: alpha:T sample:T T=type -> output:T ; hlo RandomGammaGrad
-Polygamma: a:T x:T T=type -> z:T ; hlo Polygamma
-Zeta: x:T q:T T=type -> z:T ; hlo Zeta
+Igamma Igammac IgammaGradA Polygamma: a:T x:T T=type -> z:T ; hlo
+RandomGammaGrad: alpha:T sample:T T=type -> output:T ; hlo
+Zeta: x:T q:T T=type -> z:T ; hlo
 Betainc: a:T b:T x:T T=type -> z:T
 """
 
