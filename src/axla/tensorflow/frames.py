@@ -204,20 +204,22 @@ def _arguments(frame: _Frame) -> tuple[list[Node], list[Node], list[Output]]:
     arguments: list[Node] = []
     enters: list[Node] = []
     results: list[Output] = []
+    entered = {enter.name: enter for enter in frame.enters}
     for node in frame.nodes.values():
-        sources = [frame.nodes.get(source.node) for source in node.inputs]
-        backs = [source for source in sources if source is not None and _kind(source) == "NextIteration"]
-        if _kind(node) != "Merge" or not (backs or any(_enters(source, frame) for source in node.inputs)):
+        first = [entered[source.node] for source in node.inputs if source.node in entered]
+        sources = [frame.nodes[source.node] for source in node.inputs if source.node in frame.nodes]
+        backs = [source for source in sources if _kind(source) == "NextIteration"]
+        if _kind(node) != "Merge" or not (backs or first):
             continue
-        first = [enter for enter in frame.enters if Output(enter.name, 0) in node.inputs]
-        if len(backs) != 1 or len(first) != 1 or len(sources) != 2:
+        if len(backs) != 1 or len(first) != 1 or len(node.inputs) != 2:
             raise VerifyError(f"{node}: wanted an Enter and a NextIteration of the frame '{frame.name}'")
         assert node.types is not None
         arguments.append(_argument(node.name, len(arguments), node.types[0]))
         enters += first
         results.append(Output(backs[0].name, 0))
+    used = {enter.name for enter in enters}
     for enter in frame.enters:
-        if enter in enters:
+        if enter.name in used:
             continue
         if not enter.attributes["is_constant"]:
             raise UnsupportedError(f"{enter}: it has no Merge, and is_constant is false")
@@ -226,10 +228,6 @@ def _arguments(frame: _Frame) -> tuple[list[Node], list[Node], list[Output]]:
         enters.append(enter)
         results.append(Output(enter.name, 0))
     return arguments, enters, results
-
-
-def _enters(source: Output, frame: _Frame) -> bool:
-    return any(enter.name == source.node for enter in frame.enters)
 
 
 def _decides(node: Node, test: Node, frame: _Frame) -> bool:
@@ -254,7 +252,7 @@ def _left_behind(node: Node, frame: _Frame, switches: Collection[str]) -> str:
     source = _plain(node.inputs[0], frame.nodes)
     if source.node in switches and source.index == 0:
         return _plain(frame.nodes[source.node].inputs[0], frame.nodes).node
-    return source.node if _enters(source, frame) else ""
+    return source.node
 
 
 # Branches.
@@ -276,6 +274,7 @@ class _Branches:
         self, nodes: Sequence[Node], graph: Graph, outputs: Sequence[Output], targets: Collection[str]
     ) -> None:
         self.nodes = {node.name: node for node in nodes}
+        self.places = {node.name: number for number, node in enumerate(nodes)}
         self.all, self.library = graph.nodes, graph.library
         self.states: dict[str, State | None] = {}
         self.depths: dict[str, int] = {}
@@ -383,7 +382,7 @@ class _Branches:
                 continue
             found[name] = self.nodes[name]
             wanted += _sources(self.nodes[name])
-        return {name: node for name, node in self.nodes.items() if name in found}
+        return {name: found[name] for name in sorted(found, key=self.places.__getitem__)}
 
     def sides(self, group: _Group, side: bool) -> list[Output]:
         """The inputs of the Merges of a group that have values on one side."""
@@ -538,6 +537,6 @@ def _number(name: str, number: int, found: dict[str, Node]) -> Output:
 def _pair(node: Node, sources: Sequence[Output], found: dict[str, Node]) -> None:
     """Makes a Merge a node of the same name that passes on its value and the number of its input."""
     assert node.types is not None
-    found[node.name] = _made(
-        node.name, "IdentityN", sources, node.types, T=tuple(node.types), place=node.place
-    )
+    made = _made(node.name, "IdentityN", sources, node.types, T=tuple(node.types), place=node.place)
+    made.controls = node.controls
+    found[node.name] = made

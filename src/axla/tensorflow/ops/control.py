@@ -18,7 +18,10 @@ RECORDS = """
 Const: value=tensor dtype=type -> output:dtype
 Placeholder: dtype=type shape=shape? -> output:dtype ; none it is not fed
 PlaceholderWithDefault: input:dtype dtype=type shape=shape -> output:dtype
-Identity Snapshot StopGradient: input:T T=type -> output:T
+FakeParam: dtype=type shape=shape -> output:dtype
+_Arg: T=type index=int>=0 -> output:T ; none it is not fed
+_Retval: input:T T=type index=int>=0 ->
+Identity Snapshot StopGradient _EagerConst: input:T T=type -> output:T
 PreventGradient: input:T T=type message=string? -> output:T
 RefIdentity: input:&T T=type -> output:&T
 IdentityN: input:T T=list(type)>=1 -> output:T
@@ -61,9 +64,26 @@ def _const(call: Call) -> np.ndarray:
     return value
 
 
-@lowering("Identity", "RefIdentity", "Snapshot", "StopGradient", "PreventGradient", "PlaceholderWithDefault")
+@lowering(
+    "Identity",
+    "_EagerConst",
+    "RefIdentity",
+    "Snapshot",
+    "StopGradient",
+    "PreventGradient",
+    "PlaceholderWithDefault",
+)
 def _identity(call: Call, value: Value) -> Value:
     return value
+
+
+@lowering("FakeParam")
+def _fake(call: Call) -> np.ndarray:
+    """What stands for a value that nobody uses."""
+    dims = call["shape"]
+    if dims is None or -1 in dims:
+        call.fail("the shape is not known")
+    return np.broadcast_to(np.zeros((), call.dtype("dtype").numpy), dims)
 
 
 @lowering("IdentityN")
@@ -71,8 +91,8 @@ def _identity_n(call: Call, values: list[Value]) -> list[Value]:
     return values
 
 
-@lowering("NoOp", "ControlTrigger")
-def _nothing(call: Call) -> None:
+@lowering("NoOp", "ControlTrigger", "_Retval")
+def _nothing(call: Call, *operands: Value) -> None:
     return None
 
 
