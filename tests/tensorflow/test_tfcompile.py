@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import axla
@@ -26,9 +28,9 @@ PROGRAM = """
 @INCLUDES@
 
 template <class T>
-bool same(const T *found, const double *wanted, size_t count) {
+bool same(const T *found, double rtol, double atol, const double *wanted, size_t count) {
   for (size_t k = 0; k < count; ++k) {
-    if (std::abs(static_cast<double>(found[k]) - wanted[k]) > 1e-5 * std::abs(wanted[k])) return false;
+    if (std::abs(static_cast<double>(found[k]) - wanted[k]) > atol + rtol * std::abs(wanted[k])) return false;
   }
   return true;
 }
@@ -68,38 +70,85 @@ def listed(values: list[object]) -> str:
 def checks(name: str, values: dict) -> str:
     """A function of C++ that runs a graph with the recorded arguments."""
     lines = [f"tests::{name.removeprefix('test_graph_')} f;"]
+    near = ", ".join(map(str, values.get("near", (1e-5, 0))))
     lines += [f"put({listed(v)}, f.arg{k}_data());" for k, v in enumerate(values["arguments"])]
     for variable, (before, _) in values["variables"].items():
         lines.append(f"static float {variable}[] = {{{', '.join(map(str, before))}}};")
         lines.append(f"f.set_var_{variable}_data({variable});")
     lines += ["VERIFY(f.Run());"]
-    lines += [f"VERIFY(same(f.result{k}_data(), {listed(v)}));" for k, v in enumerate(values["results"])]
     lines += [
-        f"VERIFY(same(f.var_{v}_data(), {listed(after)}));" for v, (_, after) in values["variables"].items()
+        f"VERIFY(same(f.result{k}_data(), {near}, {listed(v)}));" for k, v in enumerate(values["results"])
     ]
+    for variable, (_, after) in values["variables"].items():
+        lines.append(f"VERIFY(same(f.var_{variable}_data(), {near}, {listed(after)}));")
     return f"static void {name}() {{\n  " + "\n  ".join(lines) + "\n}"
 
 
-@pytest.mark.cc
-@pytest.mark.parametrize("triple, cxx, runner", [
+TRIPLES = [
     ("x86_64-pc-linux", "c++", ()),
     ("aarch64-linux-gnu", "aarch64-linux-gnu-g++", ("qemu-aarch64-static",)),
-])  # fmt: skip
+]
+
+
+def run(folder: Path, graphs: dict[str, dict], cxx: str, runner: tuple[str, ...]) -> None:
+    """Builds and runs one program with all graphs, whose objects and headers are in the folder."""
+    text = PROGRAM.replace("@INCLUDES@", "\n".join(f'#include "{name}.h"' for name in graphs))
+    text = text.replace("@TESTS@", "\n".join(checks(name, values) for name, values in graphs.items()))
+    text = text.replace("@CALLS@", "\n  ".join(f"{name}();" for name in graphs))
+    (folder / "all.cc").write_text(text)
+    flags = [flag for flag in CPP if flag != "-pedantic"]
+    command = [cxx, *flags, "-O0", "-static", "all.cc", *(f"{name}.o" for name in graphs), "-o", "all"]
+    subprocess.run(command, check=True, cwd=folder)
+    if runner and shutil.which(runner[0]) is None:
+        pytest.skip(f"{runner[0]} is not on the PATH")
+    done = subprocess.run([*runner, folder / "all"], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "all are right\n"
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("triple, cxx, runner", TRIPLES)
 def test_the_graphs_are_right_from_cpp(tmp_path, triple, cxx, runner):
     cxx = compiler("c++", cxx)
     for name in VALUES:
         tfcompile(name, tmp_path, f"--target_triple={triple}")
-    text = PROGRAM.replace("@INCLUDES@", "\n".join(f'#include "{name}.h"' for name in VALUES))
-    text = text.replace("@TESTS@", "\n".join(checks(name, values) for name, values in VALUES.items()))
-    text = text.replace("@CALLS@", "\n  ".join(f"{name}();" for name in VALUES))
-    (tmp_path / "all.cc").write_text(text)
-    flags = [flag for flag in CPP if flag != "-pedantic"]
-    command = [cxx, *flags, "-O0", "-static", "all.cc", *(f"{name}.o" for name in VALUES), "-o", "all"]
-    subprocess.run(command, check=True, cwd=tmp_path)
-    if runner and shutil.which(runner[0]) is None:
-        pytest.skip(f"{runner[0]} is not on the PATH")
-    done = subprocess.run([*runner, tmp_path / "all"], capture_output=True, text=True, timeout=120)
-    assert done.stdout == "all are right\n"
+    run(tmp_path, VALUES, cxx, runner)
+
+
+def recorded(folder: Path) -> dict:
+    """A case of the corpus, as values.json has graphs."""
+    meta = json.loads((folder / "meta.json").read_text())
+    given, wanted = np.load(folder / "in.npz"), np.load(folder / "out.npz")
+    named = {variable["name"]: f"var{k}" for k, variable in enumerate(meta.get("variables", ()))}
+    return {
+        "arguments": [given[f"in{k}"].reshape(-1).tolist() for k in range(len(meta["feeds"]))],
+        "results": [wanted[f"out{k}"].reshape(-1).tolist() for k in range(len(meta["fetches"]))],
+        "near": (meta["rtol"], meta["atol"]),
+        "variables": {v: [a[k].reshape(-1).tolist() for a in (given, wanted)] for v, k in named.items()},
+    }
+
+
+@pytest.mark.cc
+@pytest.mark.corpus
+@pytest.mark.parametrize("triple, cxx, runner", TRIPLES)
+def test_the_corpus_is_right_from_cpp(tmp_path, triple, cxx, runner):
+    """The section of the corpus with configurations of tfcompile."""
+    root = Path(os.environ.get("TENSORFLOW_CORPUS", "no corpus")) / "tfcompile"
+    if not root.is_dir():
+        pytest.skip("TENSORFLOW_CORPUS does not name the corpus")
+    cxx, cases = compiler("c++", cxx), {}
+    for folder in sorted(root.iterdir()):
+        name = folder.name.replace(".", "_")
+        meta = json.loads((folder / "meta.json").read_text())
+        words = [
+            "tfcompile", f"--graph={folder}/graph.pb", f"--config={folder}/config.pbtxt",
+            f"--cpp_class=tests::{name}", f"--entry_point=tests_{name}", f"--target_triple={triple}",
+            f"--out_function_object={tmp_path}/{name}.o", f"--out_header={tmp_path}/{name}.h",
+            f"--operations={','.join(meta.get('targets', ()))}",
+        ]  # fmt: skip
+        words += [f"--freeze_checkpoint={folder}/{meta['checkpoint']}"] if "checkpoint" in meta else []
+        assert main(words) == 0
+        cases[name] = recorded(folder)
+    run(tmp_path, cases, cxx, runner)
 
 
 # The program of the page "Using AOT compilation".

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from axla.aot import header
 from axla.aot.c_types import comment, cpp_type, literal, shared_cpp_block
 from axla.aot.library import Function, Library, Role, Value
-from axla.aot.names import Name
+from axla.aot.names import KEYWORDS, Name
 from axla.core.errors import InvalidArgument
 from axla.core.templates import fill
 
@@ -93,11 +93,18 @@ def _entries(function: Function) -> list[_Entry]:
     found = []
     plain = [a for a in function.arguments if a.role is Role.ARGUMENT]
     for number, value in enumerate((*plain, *function.variables)):
-        stems = (f"arg{number}", f"arg_{value.name}") if number < len(plain) else (f"var_{value.name}",)
+        word = _word(value)
+        stems = (f"arg{number}", f"arg_{word}") if number < len(plain) else (f"var_{word}",)
         found.append(_Entry(value, "args_", number, stems))
     for number, value in enumerate(function.results):
-        found.append(_Entry(value, "results_", number, (f"result{number}", f"result_{value.name}")))
+        found.append(_Entry(value, "results_", number, (f"result{number}", f"result_{_word(value)}")))
     return found
+
+
+def _word(value: Value) -> str:
+    """The name of a value in names of methods: words of C need no underscore there."""
+    word = value.name.removesuffix("_")
+    return word if word in KEYWORDS else value.name
 
 
 def _usage(function: Function, entries: Sequence[_Entry]) -> Iterable[str]:
@@ -118,7 +125,7 @@ def _table(function: Function, entries: Sequence[_Entry], shapes: dict[tuple[int
     leaf = {value.name: number for number, value in enumerate(function.arguments)}
     return [
         f"        {{{shapes.get(e.value.dims, 'nullptr')}, {len(e.value.dims)}, "
-        f"{literal(e.value.dtype.name)}, {literal(e.value.name)}, {e.value.bytes}u, {e.value.count}u, "
+        f"{literal(e.value.dtype.name)}, {literal(_word(e.value))}, {e.value.bytes}u, {e.value.count}u, "
         f"{leaf[e.value.name] if e.table == 'args_' else e.number}}},"
         for e in entries
     ] or ["        {nullptr, 0, nullptr, nullptr, 0, 0, 0},"]

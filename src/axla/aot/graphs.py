@@ -14,12 +14,12 @@ from axla.aot import config as configs
 from axla.aot.build import Example, Label, Source
 from axla.aot.config import Config, Entry
 from axla.aot.graph_ends import element
-from axla.aot.names import derived
+from axla.aot.names import KEYWORDS, derived
 from axla.aot.options import Options, opened
 from axla.api import is_graph_def
 from axla.comparison import random_array
 from axla.core.dtypes import from_numpy
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, did_you_mean
 from axla.core.shape import Shape
 from axla.hlo import Parameter
 from axla.ir.graph import Instruction
@@ -151,6 +151,8 @@ def _of_signature(entry: model.Entry, args: Sequence[Any] | None, options: Optio
         if not written:
             break
         kept += written
+    for name in kept:
+        variables[name] = replace(variables[name], readonly=name not in imported.written)
     found = _between(imported, feeds, fetches, variables)
     arrays = [random_array(s, 0, k) if v is None else v for k, (_, (s, v)) in enumerate(arguments)]
     if args is None and not kept:
@@ -214,9 +216,11 @@ def _imported(
 ) -> Imported:  # fmt: skip
     given = [(_output(entry, graph), _known(entry)) for entry in feeds]
     outputs = [_output(entry, graph) for entry in fetches]
-    targets = [output_named(name, graph).node for name in options.operations]
+    for name in options.operations:
+        if name not in graph.nodes:
+            raise InvalidArgument(f"operations: there is no node {name!r}{did_you_mean(name, graph.nodes)}")
     begun = {**values, **{name: _known(entry) for name, entry in variables.items()}}
-    return import_graph(graph, given, outputs, targets=targets, variables=begun)
+    return import_graph(graph, given, outputs, targets=options.operations, variables=begun)
 
 
 def _known(entry: Entry) -> Shape:
@@ -238,8 +242,10 @@ def _between(
 
 
 def _named(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Entries with names: words of C get an underscore."""
     names = derived([e.name or (f"{e.node}_{e.output}" if e.output else e.node) for e in entries], "value")
-    return tuple(replace(e, name=e.name or name) for e, name in zip(entries, names, strict=True))
+    chosen = [name if e.name in KEYWORDS else e.name or name for e, name in zip(entries, names, strict=True)]
+    return tuple(replace(e, name=name) for e, name in zip(entries, chosen, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
