@@ -257,7 +257,8 @@ def _is_folded(call: Call, value: XlaOp) -> bool:
 
 @lowering(*(f"Stateless{name}" for name in _STATELESS))
 def _stateless(call: Call, shape: XlaOp, seed: XlaOp, *limits: XlaOp) -> XlaOp | np.ndarray:
-    return _draw_stateless(call, seeded(call, seed, _is_folded(call, seed)), [seed], shape, limits)
+    is_kernel = _is_folded(call, seed) or call["dtype"] in ("DT_UINT32", "DT_UINT64")  # XLA has no such
+    return _draw_stateless(call, seeded(call, seed, is_kernel), [seed], shape, limits)
 
 
 @lowering(*(f"Stateless{name}V2" for name in _STATELESS))

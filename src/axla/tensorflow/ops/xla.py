@@ -173,7 +173,12 @@ def _set_bound(call: Call, value: XlaOp, bound: XlaOp) -> XlaOp:
 @lowering("XlaSetDynamicDimensionSize", "XlaRemoveDynamicDimensionSize")
 def _set_size(call: Call, value: XlaOp, dimension: XlaOp, *size: XlaOp) -> XlaOp:
     place = call.axis(call.integer(dimension, "dim_index"), len(value.dims), "dim_index")
-    return ops.SetDimensionSize(value, size[0], place) if size else ops.RemoveDynamicDimension(value, place)
+    if size:
+        return ops.SetDimensionSize(value, size[0], place)
+    made = value.instruction
+    if made.opcode == "set-dimension-size" and not any(made.operands[0].shape.dynamic):
+        return XlaOp(call.builder, made.operands[0])  # (with the elements that are beyond the size)
+    return ops.RemoveDynamicDimension(value, place)
 
 
 @lowering("XlaDequantize")
