@@ -194,7 +194,9 @@ def pushed(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorLis
     length, builder = value.type.length, call.builder
     if length == value.type.room or (length is None and not value.type.sealed):
         if value.type.sealed:
-            call.fail(f"a list that has {length} elements can have no more")
+            if length or call.scope.outer is None:
+                call.fail(f"a list that has {length} elements can have no more")
+            return _never_written(call, value, item)
         value = value.with_room(builder, value.type.room + 1)
     last = value.length(builder) if length is None else length
     found = value.with_at(builder, last, _checked(call, value, item)).all_same(_same(call, value, item))
@@ -229,8 +231,10 @@ def popped(call: Call, value: TensorList, element: Shape | None) -> list[object]
     """A list without its last element, and that element."""
     length, builder = value.type.length, call.builder
     if length == 0:
-        call.fail("the list is empty")
+        _check_runs(call, "the list is empty")
     value = _filled(call, value, element)
+    if length == 0:
+        return [value, value.with_room(builder, 1).at(builder, 0)]
     if length is not None:
         return [value.of_length(length - 1), value.at(builder, length - 1)]
     last = ops.Sub(value.length(builder), builder.constant(np.int32(1)))
@@ -251,27 +255,39 @@ def _set_item(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorL
     known = call.scope.known(index)
     if known is not None and call["resize_if_index_out_of_bounds"] and value.type.length is not None:
         value = with_length(call, value, max(value.type.length, int(known) + 1))
+    if known is None and call["resize_if_index_out_of_bounds"] and not value.type.room:
+        raise UnsupportedError("the list grows by indices that are not known")
     return written(call, value, index, item)
 
 
 def written(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
     """A list with another element at an index."""
     place = _place(call, value, index)
+    if not value.type.room:
+        return _never_written(call, value, item)
     return value.with_at(call.builder, place, _checked(call, value, item))
+
+
+def _never_written(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
+    """A list without room, whose elements have the shape of an item then."""
+    found = value.with_room(call.builder, 1).with_at(call.builder, 0, _checked(call, value, item))
+    return found.fitted(call.builder, replace(found.type, room=0))
+
+
+def _check_runs(call: Call, message: str) -> None:
+    """Refuses what cannot be done, except in loops and branches: they may be there and never run."""
+    if call.scope.outer is None:
+        call.fail(message)
 
 
 def _place(call: Call, value: TensorList, index: XlaOp) -> int | XlaOp:
     if index.dims:
         call.fail(f"the index has shape {list(index.dims)}, wanted a scalar")
     known = call.scope.known(index)
-    if not value.type.room:
-        call.fail("the list has room for no elements")
-    if known is None:
-        return index
     length = value.type.room if value.type.length is None else value.type.length
-    if not 0 <= int(known) < length:
-        call.fail(f"the index is {int(known)}, the list has {length} elements")
-    return int(known)
+    if not value.type.room or (known is not None and not 0 <= int(known) < length):
+        _check_runs(call, f"the index is {'not known' if known is None else known}, the list has {length}")
+    return index if known is None else int(known)
 
 
 @lowering("TensorListGetItem")
@@ -281,7 +297,8 @@ def _get_item(call: Call, value: TensorList, index: XlaOp, shape: XlaOp) -> XlaO
 
 def element_at(call: Call, value: TensorList, index: XlaOp, element: Shape | None) -> XlaOp | TensorList:
     """The element at an index."""
-    return _filled(call, value, element).at(call.builder, _place(call, value, index))
+    place = _place(call, value, index)
+    return _filled(call, value, element).with_room(call.builder, 1).at(call.builder, place)
 
 
 # Whole lists.
