@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from axla.core.errors import VerifyError
+from axla.core.errors import AxlaError, VerifyError
 from tensorflow_nodes import Known, module_of, run_node
 
 f32, s8, s32, s64 = np.float32, np.int8, np.int32, np.int64
@@ -76,6 +76,14 @@ def test_ranges(limits, wanted):
     close(run_node("Range", *map(Known, limits))[0], wanted)
     close(run_node("LinSpace", f32(1), f32(2), Known(s32(1)))[0], [1])
     close(run_node("LinSpace", f32(1), f32(2), Known(s32(3)))[0], [1, 1.5, 2])
+
+
+def test_long_ranges_are_made_by_the_program():
+    close(run_node("Range", Known(f32(1)), Known(f32(70001)), Known(f32(0.5)))[0][-2:], [70000, 70000.5])
+    close(run_node("Range", Known(s32(5)), Known(s32(-70000)), Known(s32(-1)))[0][-2:], [-69998, -69999])
+    module_of("Range", Known(s64(0)), Known(s64(1 << 40)), Known(s64(1)))
+    with pytest.raises(AxlaError, match="OverflowError"):
+        module_of("Range", Known(f32(0)), Known(f32(inf)), Known(f32(1)))
 
 
 @pytest.mark.parametrize("op, operands, message", [

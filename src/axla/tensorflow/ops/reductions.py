@@ -13,7 +13,7 @@ import axla.ops as ops
 from axla.builder.iteration import combiner
 from axla.builder.records import ScatterDimensionNumbers
 from axla.builder.xla_builder import XlaOp
-from axla.core.dtypes import BF16, F16, F32, S32, U32, DType
+from axla.core.dtypes import BF16, F16, F32, F64, S32, S64, U32, DType
 from axla.core.shape import Shape
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched
@@ -313,8 +313,12 @@ def _nth_element(call: Call, x: XlaOp, n: XlaOp) -> XlaOp:
 # Ranges.
 
 
+_MOST_KNOWN = 1 << 16
+"""Numbers of a range that are written out; longer ones are made by the program."""
+
+
 @lowering("Range")
-def _range(call: Call, *limits: XlaOp) -> np.ndarray:
+def _range(call: Call, *limits: XlaOp) -> XlaOp | np.ndarray:
     names = ("start", "limit", "delta")
     known = [call.constant(value, f"'{name}'") for name, value in zip(names, limits, strict=True)]
     if any(value.ndim for value in known):
@@ -325,6 +329,9 @@ def _range(call: Call, *limits: XlaOp) -> np.ndarray:
     if not delta or (limit - start) * delta < 0:
         call.fail(f"there is no range from {start} to {limit} in steps of {delta}")
     count = math.ceil((limit - start) / delta) if dtype.is_float else -(-(limit - start) // delta)
+    if count > _MOST_KNOWN:
+        places = ops.Iota(call.builder, F64 if dtype.is_float else S64, count)
+        return ops.ConvertElementType(places * delta + start, dtype)
     return (start + delta * np.arange(count)).astype(dtype.numpy)
 
 
