@@ -41,7 +41,7 @@ ENTRY e {
 """
 
 # What is called from C: {name: its loop}. The frame's fields are set by the caller, once: runs leave them.
-_LOOPS = """
+LOOPS = """
 #include <stdint.h>
 int32_t model_run(void *args, void *results, void *workspace);
 int32_t time_object(int64_t count, void *args, void *results, void *workspace) {
@@ -113,11 +113,11 @@ def _speed(effort: Effort, model: Model) -> Iterator[Row]:
     function = library.functions[0]
     if function.variables:
         return  # state that a run changes: two sides would not compute the same
-    loops = peers.c_library(_LOOPS, library.image)
+    loops = peers.c_library(LOOPS, library.image)
     if loops is None:
         print("aot: no C compiler; no times", file=sys.stderr)
         return
-    ours, ours_results = _object_side(loops, function, model.inputs)
+    ours, ours_results = object_side(loops, function, model.inputs)
     theirs, theirs_results = _jit_side(loops, function, model.inputs)
     ours(1)
     theirs(1)
@@ -195,7 +195,7 @@ def _called(loop: Any, *places: int) -> Callable[[int], None]:
     return call
 
 
-def _object_side(loops: Any, function: Any, inputs: Sequence[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
+def object_side(loops: Any, function: Any, inputs: Sequence[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
     memory = _Memory(function, inputs, function.workspace_bytes)
     call = _called(loops.time_object, *memory.places)
     return lambda count, kept=memory: call(count), memory.results
