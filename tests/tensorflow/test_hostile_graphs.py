@@ -69,6 +69,10 @@ def test_constants_of_huge_shapes():
     assert "1099511627776 elements" in refused([big])
 
 
+def test_constants_of_many_dimensions():
+    assert "1000 dimensions" in refused([node("y", "Const", dtype=INT, value=tensor([1] * 1000))])
+
+
 def test_fills_of_huge_shapes():
     dims = node("d", "Const", dtype=INT, value=tensor([2], int_val=np.asarray([1 << 20, 1 << 20], np.int32)))
     value = node("v", "Const", dtype=INT, value=tensor([], int_val=np.asarray([1], np.int32)))

@@ -14,6 +14,8 @@ import axla
 from axla import AxlaError, InvalidArgument, ParseError, Shape, UnsupportedError, VerifyError, dtypes
 from axla.proto import text_format
 from axla.tensorflow import load
+from axla.tensorflow.graph import graph_of
+from axla.tensorflow.importer import import_graph, output_named, restored
 from axla.tensorflow.messages import TABLES, encode
 from axla.tensorflow.reading import read
 
@@ -21,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 import tensorflow_files as files  # noqa: E402
 
-FLOAT, RESOURCE, STRING = {"type": "DT_FLOAT"}, {"type": "DT_RESOURCE"}, {"type": "DT_STRING"}
+FLOAT, STRING = {"type": "DT_FLOAT"}, {"type": "DT_STRING"}
 
 
 def node(name: str, op: str, *inputs: str, **attributes: Any) -> dict[str, Any]:
@@ -102,12 +104,12 @@ def model(folder: Path, *, text: bool = False, tags: tuple[str, ...] = ("serve",
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_a_graph_is_a_function_by_position(backend):
-    f = load(graph(DOUBLE), feeds=["x:0"], fetches=["y:0", "x"], backend=backend)
+    f = load(graph(DOUBLE), feeds=["x:0"], fetches=["y:0", "x", "y:0"], backend=backend)
     found = f(np.float32([[1, 2]]))
-    assert isinstance(found, list)
+    assert isinstance(found, list) and len(found) == 3
     assert np.asarray(found[0]).tolist() == [[2, 4]] and np.asarray(found[1]).tolist() == [[1, 2]]
     assert np.asarray(f([[1.0, 2], [3, 4]])[0]).tolist() == [[2, 4], [6, 8]]
-    assert repr(f) == "<axla.tensorflow.Function graph(x:0: f32[?,2]) -> y:0, x>"
+    assert repr(f) == "<axla.tensorflow.Function graph(x:0: f32[?,2]) -> y:0, x, y:0>"
 
 
 def test_every_form_of_a_graph(tmp_path):
@@ -200,6 +202,7 @@ def test_variables_of_a_graph():
     assert np.asarray(f([1, 2])[0]).tolist() == [11, 22]
     assert np.asarray(f([1, 2])[0]).tolist() == [12, 24]
     assert f.variables["count"].tolist() == [12, 24]
+    assert repr(f.variables) == "<axla.tensorflow.Variables count: f32[2]>"
     del f.variables["count"]
     assert len(f.variables) == 0
 
@@ -268,6 +271,19 @@ def test_a_checkpoint_without_the_tensor(tmp_path):
         load(folder)
 
 
+def test_variables_of_strings_are_left_out():
+    nodes = [
+        *restoring("v"),
+        *COUNTER,
+        node("s", "VarHandleOp", dtype=STRING, shape=shape(1)),
+        node("set_s", "AssignVariableOp", "s", "names", "^assign", dtype=STRING),
+        node("all", "NoOp", "^set_s"),
+    ]
+    saver = {"filename_tensor_name": "save/Const:0", "restore_op_name": "all"}
+    found = restored(graph_of({"node": nodes}), saver, {"w": np.float32([1, 2])})
+    assert {name: value.tolist() for name, value in found.items()} == {"count": [1, 2]}
+
+
 def test_parts_of_tensors_are_restored(tmp_path):
     nodes = [
         const("file", np.array(b"", object)),
@@ -275,9 +291,6 @@ def test_parts_of_tensors_are_restored(tmp_path):
         const("part", np.array(b"2 4 0,1:1,2", object)),
         node("y", "RestoreSlice", "file", "name", "part", dt=FLOAT),
     ]
-    from axla.tensorflow.graph import graph_of
-    from axla.tensorflow.importer import import_graph, output_named
-
     read_graph = graph_of({"node": nodes})
     checkpoint = {"w": np.arange(8, dtype=np.float32).reshape(2, 4)}
     made = import_graph(read_graph, [], [output_named("y", read_graph)], checkpoint=checkpoint)

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 _POLYNOMIAL = 0x82F63B78
-_PIECE = 1 << 22
+_PIECE = 1 << 20
 
 
 def masked_crc32c(data: bytes | memoryview | np.ndarray) -> int:
@@ -31,7 +31,7 @@ def crc32c(data: bytes | memoryview | np.ndarray) -> int:
 
 def _state_behind(data: np.ndarray) -> np.ndarray:
     """The state behind bytes when it was zero before: of rows of bytes one by one, then of pairs of rows."""
-    power = max(1, data.size.bit_length() // 2)
+    power = max(1, data.size.bit_length() // 3)
     rows = 1 << max(0, (data.size - 1 >> power).bit_length())
     padded = np.zeros(rows << power, np.uint8)  # zeros in front leave a state of zero as it is
     padded[padded.size - data.size :] = data

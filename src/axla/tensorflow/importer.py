@@ -80,7 +80,7 @@ def import_graph(
 
 def restored(graph: Graph, saver: Proto, checkpoint: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The values of variables by name behind the operation by which a SaverDef restores them, by default the
-    one that savers of TensorFlow 1 make.
+    one that savers of TensorFlow 1 make. Tables and strings are left out.
     """
     if not checkpoint:
         return {}
@@ -89,7 +89,7 @@ def restored(graph: Graph, saver: Proto, checkpoint: Mapping[str, np.ndarray]) -
     if operation not in graph.nodes:
         raise VerifyError(f"the graph has no node '{operation}', which restores its variables")
     builder = XlaBuilder("restore")
-    scope = Scope(Import(checkpoint=checkpoint), builder)
+    scope = Scope(Import(checkpoint=checkpoint, partial=True), builder)
     scope.run(graph, [], {file: np.array(b"", object)}, [operation])
     found = {}
     for variable, value in scope.state.items():

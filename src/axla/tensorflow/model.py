@@ -49,7 +49,7 @@ class Entry:
     name: str
     graph: Graph
     arguments: tuple[Argument, ...]
-    results: dict[str, Output]
+    results: tuple[tuple[str, Output], ...]
     named: bool
     values: dict[str, np.ndarray] = field(default_factory=dict)
     declared: dict[str, Argument] = field(default_factory=dict)
@@ -62,7 +62,8 @@ class Entry:
         """
         feeds = [(argument.output, shape) for argument, shape in zip(self.arguments, shapes, strict=True)]
         held = self.values if variables is None else variables
-        return import_graph(self.graph, feeds, list(self.results.values()), variables=held, name=self.name)
+        fetches = [output for _, output in self.results]
+        return import_graph(self.graph, feeds, fetches, variables=held, name=self.name)
 
 
 def entry(
@@ -83,7 +84,7 @@ def entry(
             f"load: a graph without signatures: feeds and fetches are wanted; {_ends(graph)}"
         )
     name = _signature(saved.signatures, signature)
-    arguments, results = _interface(saved.signatures[name], graph, name)
+    arguments, results = _interface(saved.signatures[name], graph)
     return Entry(saved.name, graph, arguments, results, True, values, declared)
 
 
@@ -99,33 +100,24 @@ def _signature(signatures: Mapping[str, Proto], wanted: str | None) -> str:
     raise InvalidArgument(f"load: which signature is wanted, or which feeds and fetches? {choices(names)}")
 
 
-def _interface(signature: Proto, graph: Graph, name: str) -> tuple[tuple[Argument, ...], dict[str, Output]]:
+def _interface(signature: Proto, graph: Graph) -> tuple[tuple[Argument, ...], tuple[tuple[str, Output], ...]]:
     """The arguments and results of a signature."""
     arguments = []
     for each in sorted(signature.get("inputs", ()), key=_key):
         info = each.get("value", {})
-        output = _tensor(info, graph, f"signature '{name}': argument '{_key(each)}'")
+        output = output_named(info.get("name", ""), graph)
         dims = dims_of(info.get("tensor_shape", {}), f"argument '{_key(each)}'")
         type_ = without_ref(info.get("dtype", "DT_INVALID"))
         arguments.append(Argument(_key(each), output, dtype_of(type_, f"argument '{_key(each)}'"), dims))
-    results = {
-        _key(each): _tensor(each.get("value", {}), graph, f"signature '{name}': result '{_key(each)}'")
+    results = [
+        (_key(each), output_named(each.get("value", {}).get("name", ""), graph))
         for each in sorted(signature.get("outputs", ()), key=_key)
-    }
-    return tuple(arguments), results
+    ]
+    return tuple(arguments), tuple(results)
 
 
 def _key(entry: Proto) -> str:
     return entry.get("key", "")
-
-
-def _tensor(info: Proto, graph: Graph, what: str) -> Output:
-    if not info.get("name"):
-        raise InvalidArgument(f"{what} is no single tensor")
-    try:
-        return output_named(info["name"], graph)
-    except AxlaError as error:
-        raise type(error)(f"{what}: {error.message}") from None
 
 
 def _by_tensors(
@@ -138,7 +130,7 @@ def _by_tensors(
     if not fetches:
         raise InvalidArgument(f"load: fetches are wanted; {_ends(graph)}")
     arguments = tuple(_fed(name, graph) for name in feeds or ())
-    results = {name: output_named(name, graph) for name in fetches}
+    results = tuple((name, output_named(name, graph)) for name in fetches)
     return Entry(saved.name, graph, arguments, results, False, values, declared)
 
 
@@ -204,6 +196,10 @@ class Variables(MutableMapping[str, np.ndarray]):
 
     def __contains__(self, name: object) -> bool:
         return name in self.held
+
+    def __repr__(self) -> str:
+        listed = (f"{name}: {shape.to_string(layout=False)}" for name, shape in self.shapes.items())
+        return f"<axla.tensorflow.Variables {', '.join(listed)}>"
 
     def put(self, name: str, value: Any) -> None:
         """Sets a value that is known to be right."""
@@ -283,10 +279,10 @@ class Function:
             self._programs[key] = api.compile(made.module, backend=self.client), made
         executable, made = self._programs[key]
         found = executable.execute([*arrays, *map(self._held, made.variables)])
-        count = len(self.entry.results)
-        for name, value in zip(made.written, found[count:], strict=True):
+        names = [name for name, _ in self.entry.results]
+        for name, value in zip(made.written, found[len(names) :], strict=True):
             self.variables.put(name, value)
-        return dict(zip(self.entry.results, found, strict=False)) if self.entry.named else found[:count]
+        return dict(zip(names, found, strict=False)) if self.entry.named else found[: len(names)]
 
     def _key(self, arrays: Sequence[Any]) -> Any:
         """What tells programs apart; None for what is to be made arrays."""
@@ -347,7 +343,8 @@ class Function:
 
     def __repr__(self) -> str:
         taken = ", ".join(map(str, self.entry.arguments))
-        return f"<axla.tensorflow.Function {self.entry.name}({taken}) -> {', '.join(self.entry.results)}>"
+        given = ", ".join(name for name, _ in self.entry.results)
+        return f"<axla.tensorflow.Function {self.entry.name}({taken}) -> {given}>"
 
 
 def load(

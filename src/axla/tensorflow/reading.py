@@ -158,23 +158,17 @@ def _told_apart(content: bytes) -> tuple[str, Proto]:
     """A GraphDef, a MetaGraphDef or a SavedModel: whatever has nodes with names of operations. Where none
     has, it is taken for a GraphDef, whose error is told.
     """
-    with suppress(ParseError):
-        graph = decode(content, "GraphDef")
-        if _has_nodes(graph):
-            return "GraphDef", graph
-    with suppress(ParseError):
-        meta = decode(content, "MetaGraphDef")
-        if _has_nodes(meta.get("graph_def", {})):
-            return "MetaGraphDef", meta
-    with suppress(ParseError):
-        model = decode(content, "SavedModel")
-        if any(_has_nodes(meta.get("graph_def", {})) for meta in model.get("meta_graphs", ())):
-            return "SavedModel", model
+    for kind in ("GraphDef", "MetaGraphDef", "SavedModel"):
+        with suppress(ParseError):
+            message = decode(content, kind)
+            if _has_nodes(message):
+                return kind, message
     return "GraphDef", decode(content, "GraphDef")
 
 
-def _has_nodes(graph: Proto) -> bool:
-    return any(_OP.match(node.get("op", "")) for node in graph.get("node", ())[:1])
+def _has_nodes(message: Proto) -> bool:
+    graphs = [meta.get("graph_def", meta) for meta in message.get("meta_graphs", [message])]
+    return any(_OP.match(node.get("op", "")) for graph in graphs for node in graph.get("node", ())[:1])
 
 
 def _chosen(model: Proto, tags: Sequence[str] | None) -> Proto:

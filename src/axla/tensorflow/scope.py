@@ -28,7 +28,7 @@ from axla.tensorflow.frames import functional
 from axla.tensorflow.graph import Graph, Node, Output
 from axla.tensorflow.records import lowerings, types_of
 from axla.tensorflow.types import DTYPES, dtype_of
-from axla.tensorflow.values import Reference, Resource, Value, Variable
+from axla.tensorflow.values import MISSING, Reference, Resource, Value, Variable
 
 DEEPEST = 60
 """Calls of functions within each other."""
@@ -50,6 +50,7 @@ class Import:
     depth: int = 0
     nodes: int = 0
     seconds: float = _MOST_SECONDS
+    partial: bool = False
     checkpoint: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def resource(self, kind: type[Resource], name: str, **more: Any) -> Resource:
@@ -96,11 +97,28 @@ class Scope:
         for node in needed:
             if Output(node.name, 0) in given:
                 continue
-            operands = [_value_of(source, values) for source in node.inputs]
-            for index, value in enumerate(self.add(node, operands, graph)):
+            operands = [self._value(source, values) for source in node.inputs]
+            found = (
+                self._tried(node, operands, graph) if importer.partial else self.add(node, operands, graph)
+            )
+            for index, value in enumerate(found):
                 values.setdefault(Output(node.name, index), value)
         importer.depth -= 1
-        return [_value_of(output, values) for output in outputs]
+        return [self._value(output, values) for output in outputs]
+
+    def _value(self, output: Output, values: Mapping[Output, Value]) -> Value:
+        if output not in values and not self.importer.partial:
+            raise VerifyError(f"'{output}' has no value: its node has no such output")
+        return values.get(output, MISSING)
+
+    def _tried(self, node: Node, operands: list[Value], graph: Graph) -> list[Value]:
+        """The outputs of a node; none where it cannot be done. Functions do what they can."""
+        if any(value is MISSING for value in operands) and not called_by(node.attributes):
+            return []
+        try:
+            return self.add(node, operands, graph)
+        except UnsupportedError:
+            return []
 
     def call(self, graph: Graph, arguments: Sequence[Value]) -> list[Value]:
         """Adds the body of a function, for these arguments; gives its results."""
@@ -299,12 +317,6 @@ class Call:
             if isinstance(value, XlaOp) and wanted is not None and value.dtype is not wanted:
                 self.fail(f"result {number} is {value.dtype.name}, its attributes say {wanted.name}")
         return values
-
-
-def _value_of(output: Output, values: Mapping[Output, Value]) -> Value:
-    if output not in values:
-        raise VerifyError(f"'{output}' has no value: its node has no such output")
-    return values[output]
 
 
 def matched(*values: XlaOp) -> list[XlaOp]:

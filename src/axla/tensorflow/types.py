@@ -30,6 +30,7 @@ _FIELDS = {
     "s64": "int64_val", "u32": "uint32_val", "u64": "uint64_val", "c64": "scomplex_val",
     "c128": "dcomplex_val",
 }  # fmt: skip
+_MOST_DIMENSIONS = 64
 _MOST_ELEMENTS, _MOST_REPEATED = 1 << 31, 1 << 24
 Proto = dict[str, Any]
 
@@ -64,6 +65,8 @@ def dims_of(shape: Proto, what: str) -> tuple[int, ...] | None:
     if shape.get("unknown_rank"):
         return None
     dims = tuple(int(dim.get("size", 0)) for dim in shape.get("dim", ()))
+    if len(dims) > _MOST_DIMENSIONS:
+        raise UnsupportedError(f"{what}: a shape of {len(dims)} dimensions, NumPy has {_MOST_DIMENSIONS}")
     if any(size < -1 for size in dims):
         raise ParseError(f"{what}: a shape of {list(dims)}")
     return dims

@@ -86,6 +86,9 @@ class Reference(Variable):
     """A variable whose node gives a reference: it is read where a value is wanted."""
 
 
+MISSING = Resource("missing")
+"""What stands for values that cannot be made, where that is allowed."""
+
 Value = Any
 """XlaOp, np.ndarray of bytes, Composite, Resource."""
 
