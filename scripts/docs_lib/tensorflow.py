@@ -45,12 +45,6 @@ NAMED = {
     "complex": _SETS["complex"],
 }
 """Sets of types, the larger ones first."""
-OTHERS = {
-    "_Arg": "functions in files have arguments; the runtime makes nodes of them",
-    "_Retval": "functions in files have results; the runtime makes nodes of them",
-    "_EagerConst": "the runtime makes it; graphs in files have Const",
-}
-"""Why operations have no record."""
 
 
 def bridge() -> dict[str, dict[str, set[str]]]:
@@ -112,8 +106,8 @@ def _becomes(name: str, record: Record | None) -> str:
     if name in lowerings():
         return f"`ops/{lowerings()[name].__module__.rsplit('.', 1)[1]}.py`"
     if record is not None and record.counterpart is not None:
-        return f"`axla.ops.{record.counterpart[0]}`"
+        return f"`axla.ops.{''.join(record.counterpart) or name}`"
     if record is not None and _of_frames(record):
         return "`frames.py`"
-    reason = OTHERS.get(name, "there is no record") if record is None else record.why_not
+    reason = "there is no record" if record is None else record.why_not
     return f"- ({reason or 'there is nothing like it in HLO'})"
