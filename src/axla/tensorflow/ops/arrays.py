@@ -151,7 +151,19 @@ def _reshape(call: Call, value: XlaOp, shape: XlaOp) -> XlaOp:
         wanted[unknown[0]] = value.shape.size // rest
     if prod(wanted) != value.shape.size:
         call.fail(f"an array of {list(value.dims)} cannot have the shape {wanted}")
-    return ops.Reshape(value, wanted)
+    return reshaped(value, wanted, unknown[0]) if unknown else ops.Reshape(value, wanted)
+
+
+def reshaped(value: XlaOp, dims: Sequence[int], free: int) -> XlaOp:
+    """The elements in other sizes; where some of an array are dynamic, the dimension `free` becomes so."""
+    if not any(value.shape.dynamic) or value.dims == tuple(dims):
+        return ops.Reshape(value, dims)
+    rest = prod(size for d, size in enumerate(dims) if d != free)
+    count = prod(sizes(value)) / rest
+    return ops.DynamicReshape(
+        value, [count if d == free else size for d, size in enumerate(dims)], dims,
+        [d == free for d in range(len(dims))],
+    )  # fmt: skip
 
 
 @lowering("Squeeze")
@@ -177,10 +189,11 @@ def expanded(value: XlaOp, axis: int) -> XlaOp:
 
 @lowering("Transpose", "ConjugateTranspose")
 def _transpose(call: Call, value: XlaOp, perm: XlaOp) -> XlaOp:
-    places = call.integers(perm, "perm")
-    if len(perm.dims) != 1 or sorted(p % len(places) for p in places) != list(range(len(value.dims))):
-        call.fail(f"perm is {list(places)}, wanted an order of {len(value.dims)} dimensions")
-    moved = ops.Transpose(value, [p % len(places) for p in places])
+    rank = len(value.dims)
+    places = [call.axis(d, rank, "perm") for d in call.integers(perm, "perm")]
+    if len(perm.dims) != 1 or sorted(places) != list(range(rank)):
+        call.fail(f"perm is {places}, wanted an order of {rank} dimensions")
+    moved = ops.Transpose(value, places)
     return ops.Conj(moved) if call.node.op == "ConjugateTranspose" else moved
 
 

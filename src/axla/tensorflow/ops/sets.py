@@ -11,9 +11,9 @@ import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
-from axla.core.dtypes import S32, S64
+from axla.core.dtypes import PRED, S32, S64
 from axla.core.shape import Shape
-from axla.tensorflow.ops.arrays import full
+from axla.tensorflow.ops.arrays import full, reshaped
 from axla.tensorflow.ops.indexing import scattered, take
 from axla.tensorflow.ops.reductions import reduced
 from axla.tensorflow.records import lowering
@@ -37,6 +37,8 @@ def chosen(mask: XlaOp) -> tuple[XlaOp, XlaOp]:
     """
     size = mask.dims[0]
     places = ops.Iota(mask.builder, np.int32, size)
+    if mask.shape.dynamic[0]:
+        mask = ops.RemoveDynamicDimension(mask, 0) & (places < ops.GetDimensionSize(mask, 0))
     order = ops.Sort(mask.builder, [ops.Select(mask, places, size)])
     return order, reduced(ops.ConvertElementType(mask, np.int32), [0], "Add")
 
@@ -57,7 +59,7 @@ def _where(call: Call, value: XlaOp) -> XlaOp:
     if 0 in dims:
         return full(call, (0, len(dims)), S64)
     mask = value if value.dtype.is_pred else ops.Ne(value, ops.ZerosLike(value))
-    order, count = chosen(ops.Reshape(mask, [prod(dims)]))
+    order, count = chosen(reshaped(mask, [prod(dims)], 0))
     rest = ops.ConvertElementType(order, S64)
     columns: list[XlaOp] = []
     for size in reversed(dims):
@@ -113,15 +115,21 @@ def _unique(call: Call, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
     rows, dtype, size = ops.Transpose(value, turn), call.dtype("out_idx"), value.dims[at]
     if not size:
         return [value, *[full(call, (0,), dtype)] * (len(call.node.types or ()) - 1)]
-    order, group = _groups(call, _keys(rows))
+    numbers, there = ops.Iota(call.builder, np.int32, size), None
+    if value.shape.dynamic[at]:
+        there = ops.GetDimensionSize(value, at)
+        rows = ops.RemoveDynamicDimension(rows, 0)
+    behind = [numbers >= there] if there is not None else []
+    order, group = _groups(call, [*behind, *_keys(rows)])
     first = scattered(full(call, (size,), S32, size), _column(group), order, "Min")
-    found, count = ops.Sort(call.builder, [first]), reduced(group, [0], "Max") + 1
-    numbers = ops.Iota(call.builder, np.int32, size)
+    found = ops.Sort(call.builder, [first])
+    count = reduced(group if there is None else ops.Select(order < there, group, -1), [0], "Max") + 1
     number = scattered(numbers, _column(found), numbers, "Update")
     index = scattered(numbers, _column(order), take(number, take(first, group, 0), 0), "Update")
     back = [turn.index(d) for d in range(len(turn))]
     differing = ops.Transpose(shortened(call, take(rows, found, 0), count), back)
-    results = [differing, ops.ConvertElementType(index, dtype)]
+    whole = index if there is None else ops.SetDimensionSize(index, there, 0)
+    results = [differing, ops.ConvertElementType(whole, dtype)]
     if "WithCounts" in call.node.op:
         ones = full(call, (size,), dtype, 1)
         often = scattered(full(call, (size,), dtype), _column(index), ones, "Add")
@@ -155,7 +163,7 @@ def _groups(call: Call, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
     values = [*keys, ops.Iota(builder, np.int32, size)]
     whole = ops.Sort(builder, values, _before(call, values), 0, True)
     *ordered, order = (ops.GetTupleElement(whole, number) for number in range(len(values)))
-    changes = full(call, (size - 1,), keys[0].dtype) != 0
+    changes = full(call, (size - 1,), PRED)
     for key in ordered:
         changes |= ops.Ne(key[1:], key[:-1])
     group = ops.PadInDim(ops.ConvertElementType(changes, np.int32), np.int32(0), 0, 1, 0)
