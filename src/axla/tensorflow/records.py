@@ -7,11 +7,13 @@ type itself (`DT_INT32`), as many values of a type as an attribute says (`N*T`) 
 (`Tlist`, an attribute of kind list(type)); `&` before it says that it is a reference. Kinds of attributes are
 those of `attributes.py`. `hlo Abs` says that it is the function Abs of `axla.ops` of its operands, which are
 broadcast as NumPy does it, `hlo` alone that it is the function of its own name; otherwise a function that is
-registered by `lowering` says what it becomes, or `none REASON` why there is nothing.
+registered by `lowering` says what it becomes, or `none REASON` why there is nothing. Types and kinds that are
+frequent have short names: see `_NAMED`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -31,6 +33,14 @@ FAMILIES = (
     "indexing", "slices", "space", "diagonals", "segments", "sets",
 )  # fmt: skip
 """The modules of `ops` that have tables."""
+
+_NAMED = {
+    "i32": "DT_INT32", "i64": "DT_INT64", "f32": "DT_FLOAT", "resource": "DT_RESOURCE",
+    "variant": "DT_VARIANT", "ints": "list(int)", "types": "list(type)", "edges": "string{SAME,VALID}",
+    "all_edges": "string{SAME,VALID,EXPLICIT}", "images": "string{NHWC,NCHW}",
+    "vectors": "string{NHWC,NCHW,NCHW_VECT_C}", "volumes": "string{NDHWC,NCDHW}",
+}  # fmt: skip
+"""Types and kinds that have a short name in records."""
 
 _LOWERINGS: dict[str, Callable[..., Any]] = {}
 
@@ -55,12 +65,17 @@ def records() -> Mapping[str, Record]:
     found: dict[str, Record] = {}
     for family in FAMILIES:
         module = import_module(f"axla.tensorflow.ops.{family}")
-        for name, record in read_records("tf", module.RECORDS.strip("\n"), _width).items():
+        table = re.sub(r"(?<=[:=*&])\w+", _long, module.RECORDS.strip("\n"))
+        for name, record in read_records("tf", table, _width).items():
             assert record.short not in found, name
             results = [result.kind.partition(":") for result in record.results]
             named = tuple(Value(label, kind, "") for label, _, kind in results)
             found[record.short] = replace(record, results=named)
     return found
+
+
+def _long(word: re.Match[str]) -> str:
+    return _NAMED.get(word[0], word[0])
 
 
 def _width(_: str) -> int:

@@ -20,24 +20,22 @@ from axla.tensorflow.scope import Call, spread
 from axla.tensorflow.values import parts
 
 RECORDS = """
-NonMaxSuppression: boxes:DT_FLOAT scores:DT_FLOAT max_output_size:DT_INT32 iou_threshold=float?0.5 ->
-    selected_indices:DT_INT32
-NonMaxSuppressionV2: boxes:T scores:T max_output_size:DT_INT32 iou_threshold:T_threshold T=type?DT_FLOAT
-    T_threshold=type?DT_FLOAT -> selected_indices:DT_INT32
-NonMaxSuppressionV3: boxes:T scores:T max_output_size:DT_INT32 iou_threshold:T_threshold
-    score_threshold:T_threshold T=type?DT_FLOAT T_threshold=type?DT_FLOAT -> selected_indices:DT_INT32
-NonMaxSuppressionV4: boxes:T scores:T max_output_size:DT_INT32 iou_threshold:T_threshold
-    score_threshold:T_threshold T=type?DT_FLOAT T_threshold=type?DT_FLOAT
-    pad_to_max_output_size=bool?false -> selected_indices:DT_INT32 valid_outputs:DT_INT32
-NonMaxSuppressionV5: boxes:T scores:T max_output_size:DT_INT32 iou_threshold:T score_threshold:T
-    soft_nms_sigma:T T=type?DT_FLOAT pad_to_max_output_size=bool?false -> selected_indices:DT_INT32
-    selected_scores:T valid_outputs:DT_INT32
-CombinedNonMaxSuppression: boxes:DT_FLOAT scores:DT_FLOAT max_output_size_per_class:DT_INT32
-    max_total_size:DT_INT32 iou_threshold:DT_FLOAT score_threshold:DT_FLOAT pad_per_class=bool?false
-    clip_boxes=bool?true -> nmsed_boxes:DT_FLOAT nmsed_scores:DT_FLOAT nmsed_classes:DT_FLOAT
-    valid_detections:DT_INT32
-CropAndResize: image:T boxes:DT_FLOAT box_ind:DT_INT32 crop_size:DT_INT32 T=type
-    method=string{bilinear,nearest}?bilinear extrapolation_value=float?0.0 -> crops:DT_FLOAT
+NonMaxSuppression: boxes:f32 scores:f32 max_output_size:i32 iou_threshold=float?0.5 -> selected_indices:i32
+NonMaxSuppressionV2: boxes:T scores:T max_output_size:i32 iou_threshold:T_threshold T=type?DT_FLOAT
+    T_threshold=type?DT_FLOAT -> selected_indices:i32
+NonMaxSuppressionV3: boxes:T scores:T max_output_size:i32 iou_threshold:T_threshold
+    score_threshold:T_threshold T=type?DT_FLOAT T_threshold=type?DT_FLOAT -> selected_indices:i32
+NonMaxSuppressionV4: boxes:T scores:T max_output_size:i32 iou_threshold:T_threshold
+    score_threshold:T_threshold T=type?DT_FLOAT T_threshold=type?DT_FLOAT pad_to_max_output_size=bool?false ->
+    selected_indices:i32 valid_outputs:i32
+NonMaxSuppressionV5: boxes:T scores:T max_output_size:i32 iou_threshold:T score_threshold:T soft_nms_sigma:T
+    T=type?DT_FLOAT pad_to_max_output_size=bool?false -> selected_indices:i32 selected_scores:T
+    valid_outputs:i32
+CombinedNonMaxSuppression: boxes:f32 scores:f32 max_output_size_per_class:i32 max_total_size:i32
+    iou_threshold:f32 score_threshold:f32 pad_per_class=bool?false clip_boxes=bool?true -> nmsed_boxes:f32
+    nmsed_scores:f32 nmsed_classes:f32 valid_detections:i32
+CropAndResize: image:T boxes:f32 box_ind:i32 crop_size:i32 T=type method=string{bilinear,nearest}?bilinear
+    extrapolation_value=float?0.0 -> crops:f32
 """
 
 

@@ -19,15 +19,14 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Resource
 
 RECORDS = """
-XlaReplicaId: -> id:DT_INT32
-XlaAllReduce: input:T group_assignment:DT_INT32 T=type reduce_op=string{Min,Max,Mul,Add,Mean}
+XlaReplicaId: -> id:i32
+XlaAllReduce: input:T group_assignment:i32 T=type reduce_op=string{Min,Max,Mul,Add,Mean}
     mode=string{CrossReplica,CrossReplicaAndPartition} -> output:T
-XlaReduceScatter: input:T group_assignment:DT_INT32 scatter_dimension:DT_INT32 T=type
+XlaReduceScatter: input:T group_assignment:i32 scatter_dimension:i32 T=type
     reduce_op=string{Min,Max,Mul,Add,Mean} -> output:T
-CollectiveAssignGroupV2: group_assignment:DT_INT32 device_index:DT_INT32 base_key:DT_INT32 ->
-    group_size:DT_INT32 group_key:DT_INT32
-CollectiveReduceV2: input:T group_size:DT_INT32 group_key:DT_INT32 instance_key:DT_INT32
-    ordering_token:Nordering_token*DT_RESOURCE T=type merge_op=string{Min,Max,Mul,Add} final_op=string{Id,Div}
+CollectiveAssignGroupV2: group_assignment:i32 device_index:i32 base_key:i32 -> group_size:i32 group_key:i32
+CollectiveReduceV2: input:T group_size:i32 group_key:i32 instance_key:i32
+    ordering_token:Nordering_token*resource T=type merge_op=string{Min,Max,Mul,Add} final_op=string{Id,Div}
     Nordering_token=int>=0?0 -> data:T
 XlaSend: tensor:T T=type tensor_name=string ->
 XlaRecv: dtype=type tensor_name=string shape=shape -> tensor:dtype

@@ -21,31 +21,27 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
 RECORDS = """
-Conv: input:T filter:T T=type strides=list(int) padding=string{SAME,VALID,EXPLICIT}
-    explicit_paddings=list(int)?[] data_format=string{CHANNELS_FIRST,CHANNELS_LAST}?CHANNELS_LAST
-    dilations=list(int)?[] batch_dims=int?1 groups=int?1 -> output:T
-Conv2D DepthwiseConv2dNative: input:T filter:T T=type strides=list(int)
-    padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW}?NHWC
-    dilations=list(int)?[1,1,1,1] -> output:T
-Conv3D: input:T filter:T T=type strides=list(int)>=5 padding=string{SAME,VALID}
-    data_format=string{NDHWC,NCDHW}?NDHWC dilations=list(int)?[1,1,1,1,1] -> output:T
-Conv2DBackpropInput DepthwiseConv2dNativeBackpropInput: input_sizes:DT_INT32 filter:T out_backprop:T T=type
-    strides=list(int) padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
-    data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] -> output:T
-Conv3DBackpropInputV2: input_sizes:Tshape filter:T out_backprop:T T=type strides=list(int)>=5
-    padding=string{SAME,VALID} data_format=string{NDHWC,NCDHW}?NDHWC dilations=list(int)?[1,1,1,1,1]
-    Tshape=type?DT_INT32 -> output:T
-Conv2DBackpropFilter DepthwiseConv2dNativeBackpropFilter: input:T filter_sizes:DT_INT32 out_backprop:T
-    T=type strides=list(int) padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
-    data_format=string{NHWC,NCHW}?NHWC dilations=list(int)?[1,1,1,1] -> output:T
-Conv3DBackpropFilterV2: input:T filter_sizes:DT_INT32 out_backprop:T T=type strides=list(int)>=5
-    padding=string{SAME,VALID} data_format=string{NDHWC,NCDHW}?NDHWC dilations=list(int)?[1,1,1,1,1] ->
-    output:T
-_FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*DT_FLOAT T=type TArgs=list(type)>=1
-    num_args=int>=0 num_host_args=int>=0?0 strides=list(int) padding=string{SAME,VALID,EXPLICIT}
-    explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW,NCHW_VECT_C}?NHWC
-    filter_format=string{HWIO,OIHW,OIHW_VECT_I}?HWIO dilations=list(int)?[1,1,1,1]
-    fused_ops=list(string)?[] epsilon=float?0.0001 leakyrelu_alpha=float?0.2 -> output:T
+Conv: input:T filter:T T=type strides=ints padding=all_edges explicit_paddings=ints?[]
+    data_format=string{CHANNELS_FIRST,CHANNELS_LAST}?CHANNELS_LAST dilations=ints?[] batch_dims=int?1
+    groups=int?1 -> output:T
+Conv2D DepthwiseConv2dNative: input:T filter:T T=type strides=ints padding=all_edges explicit_paddings=ints?[]
+    data_format=images?NHWC dilations=ints?[1,1,1,1] -> output:T
+Conv3D: input:T filter:T T=type strides=ints>=5 padding=edges data_format=volumes?NDHWC
+    dilations=ints?[1,1,1,1,1] -> output:T
+Conv2DBackpropInput DepthwiseConv2dNativeBackpropInput: input_sizes:i32 filter:T out_backprop:T T=type
+    strides=ints padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[1,1,1,1]
+    -> output:T
+Conv3DBackpropInputV2: input_sizes:Tshape filter:T out_backprop:T T=type strides=ints>=5 padding=edges
+    data_format=volumes?NDHWC dilations=ints?[1,1,1,1,1] Tshape=type?DT_INT32 -> output:T
+Conv2DBackpropFilter DepthwiseConv2dNativeBackpropFilter: input:T filter_sizes:i32 out_backprop:T T=type
+    strides=ints padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[1,1,1,1]
+    -> output:T
+Conv3DBackpropFilterV2: input:T filter_sizes:i32 out_backprop:T T=type strides=ints>=5 padding=edges
+    data_format=volumes?NDHWC dilations=ints?[1,1,1,1,1] -> output:T
+_FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*f32 T=type TArgs=types>=1 num_args=int>=0
+    num_host_args=int>=0?0 strides=ints padding=all_edges explicit_paddings=ints?[] data_format=vectors?NHWC
+    filter_format=string{HWIO,OIHW,OIHW_VECT_I}?HWIO dilations=ints?[1,1,1,1] fused_ops=list(string)?[]
+    epsilon=float?0.0001 leakyrelu_alpha=float?0.2 -> output:T
 """
 """(`use_cudnn_on_gpu` is left out: it says nothing here.)"""
 

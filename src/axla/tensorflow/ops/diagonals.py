@@ -15,19 +15,18 @@ from axla.tensorflow.scope import Call
 
 RECORDS = """
 MatrixBandPart: input:T num_lower:Tindex num_upper:Tindex T=type Tindex=type?DT_INT64 -> band:T
-BatchMatrixBandPart: input:T num_lower:DT_INT64 num_upper:DT_INT64 T=type -> band:T
+BatchMatrixBandPart: input:T num_lower:i64 num_upper:i64 T=type -> band:T
 MatrixDiag BatchMatrixDiag Diag: diagonal:T T=type -> output:T
-MatrixDiagV2: diagonal:T k:DT_INT32 num_rows:DT_INT32 num_cols:DT_INT32 padding_value:T T=type ->
-    output:T
-MatrixDiagV3: diagonal:T k:DT_INT32 num_rows:DT_INT32 num_cols:DT_INT32 padding_value:T T=type
+MatrixDiagV2: diagonal:T k:i32 num_rows:i32 num_cols:i32 padding_value:T T=type -> output:T
+MatrixDiagV3: diagonal:T k:i32 num_rows:i32 num_cols:i32 padding_value:T T=type
     align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> output:T
 MatrixDiagPart BatchMatrixDiagPart DiagPart: input:T T=type -> diagonal:T
-MatrixDiagPartV2: input:T k:DT_INT32 padding_value:T T=type -> diagonal:T
-MatrixDiagPartV3: input:T k:DT_INT32 padding_value:T T=type
+MatrixDiagPartV2: input:T k:i32 padding_value:T T=type -> diagonal:T
+MatrixDiagPartV3: input:T k:i32 padding_value:T T=type
     align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> diagonal:T
 MatrixSetDiag BatchMatrixSetDiag: input:T diagonal:T T=type -> output:T
-MatrixSetDiagV2: input:T diagonal:T k:DT_INT32 T=type -> output:T
-MatrixSetDiagV3: input:T diagonal:T k:DT_INT32 T=type
+MatrixSetDiagV2: input:T diagonal:T k:i32 T=type -> output:T
+MatrixSetDiagV3: input:T diagonal:T k:i32 T=type
     align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> output:T
 """
 

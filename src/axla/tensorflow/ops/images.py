@@ -18,19 +18,18 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
 RECORDS = """
-ResizeBilinear: images:T size:DT_INT32 T=type align_corners=bool?false half_pixel_centers=bool?false ->
-    resized_images:DT_FLOAT
-ResizeNearestNeighbor: images:T size:DT_INT32 T=type align_corners=bool?false
-    half_pixel_centers=bool?false -> resized_images:T
-ResizeBilinearGrad: grads:DT_FLOAT original_image:T T=type align_corners=bool?false
-    half_pixel_centers=bool?false -> output:T
-ResizeNearestNeighborGrad: grads:T size:DT_INT32 T=type align_corners=bool?false
-    half_pixel_centers=bool?false -> output:T
-ExtractImagePatches: images:T ksizes=list(int)>=4 strides=list(int)>=4 rates=list(int)>=4 T=type
-    padding=string{SAME,VALID} -> patches:T
-AdjustContrastv2: images:T contrast_factor:DT_FLOAT T=type?DT_FLOAT -> output:T
-AdjustHue: images:T delta:DT_FLOAT T=type?DT_FLOAT -> output:T
-AdjustSaturation: images:T scale:DT_FLOAT T=type?DT_FLOAT -> output:T
+ResizeBilinear: images:T size:i32 T=type align_corners=bool?false half_pixel_centers=bool?false ->
+    resized_images:f32
+ResizeNearestNeighbor: images:T size:i32 T=type align_corners=bool?false half_pixel_centers=bool?false ->
+    resized_images:T
+ResizeBilinearGrad: grads:f32 original_image:T T=type align_corners=bool?false half_pixel_centers=bool?false
+    -> output:T
+ResizeNearestNeighborGrad: grads:T size:i32 T=type align_corners=bool?false half_pixel_centers=bool?false ->
+    output:T
+ExtractImagePatches: images:T ksizes=ints>=4 strides=ints>=4 rates=ints>=4 T=type padding=edges -> patches:T
+AdjustContrastv2: images:T contrast_factor:f32 T=type?DT_FLOAT -> output:T
+AdjustHue: images:T delta:f32 T=type?DT_FLOAT -> output:T
+AdjustSaturation: images:T scale:f32 T=type?DT_FLOAT -> output:T
 RGBToHSV HSVToRGB: images:T T=type?DT_FLOAT -> output:T
 """
 

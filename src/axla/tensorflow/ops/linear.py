@@ -30,9 +30,9 @@ LogMatrixDeterminant: input:T T=type -> sign:T log_abs_determinant:T
 TridiagonalSolve: diagonals:T rhs:T partial_pivoting=bool?true perturb_singular=bool?false T=type -> output:T
 TridiagonalMatMul: superdiag:T maindiag:T subdiag:T rhs:T T=type -> output:T
 FFT FFT2D FFT3D IFFT IFFT2D IFFT3D: input:Tcomplex Tcomplex=type?DT_COMPLEX64 -> output:Tcomplex
-RFFT RFFT2D RFFT3D: input:Treal fft_length:DT_INT32 Treal=type?DT_FLOAT Tcomplex=type?DT_COMPLEX64 ->
+RFFT RFFT2D RFFT3D: input:Treal fft_length:i32 Treal=type?DT_FLOAT Tcomplex=type?DT_COMPLEX64 ->
     output:Tcomplex
-IRFFT IRFFT2D IRFFT3D: input:Tcomplex fft_length:DT_INT32 Treal=type?DT_FLOAT Tcomplex=type?DT_COMPLEX64 ->
+IRFFT IRFFT2D IRFFT3D: input:Tcomplex fft_length:i32 Treal=type?DT_FLOAT Tcomplex=type?DT_COMPLEX64 ->
     output:Treal
 """
 

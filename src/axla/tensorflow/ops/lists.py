@@ -20,43 +20,41 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.types import DTYPES
 
 RECORDS = """
-EmptyTensorList: element_shape:shape_type max_num_elements:DT_INT32 element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> handle:DT_VARIANT
-TensorListReserve: element_shape:shape_type num_elements:DT_INT32 element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> handle:DT_VARIANT
-TensorListPushBack: input_handle:DT_VARIANT tensor:element_dtype element_dtype=type ->
-    output_handle:DT_VARIANT
-TensorListPushBackBatch: input_handles:DT_VARIANT tensor:element_dtype element_dtype=type ->
-    output_handles:DT_VARIANT ; none there are no arrays of lists
-TensorListPopBack: input_handle:DT_VARIANT element_shape:DT_INT32 element_dtype=type ->
-    output_handle:DT_VARIANT tensor:element_dtype
-TensorListLength: input_handle:DT_VARIANT -> length:DT_INT32
-TensorListResize: input_handle:DT_VARIANT size:DT_INT32 -> output_handle:DT_VARIANT
-TensorListConcatLists: input_a:DT_VARIANT input_b:DT_VARIANT element_dtype=type -> output:DT_VARIANT
-TensorListSplit: tensor:element_dtype element_shape:shape_type lengths:DT_INT64 element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> output_handle:DT_VARIANT
-TensorListConcat: input_handle:DT_VARIANT element_dtype=type element_shape=shape? -> tensor:element_dtype
-    lengths:DT_INT64
-TensorListConcatV2: input_handle:DT_VARIANT element_shape:shape_type leading_dims:DT_INT64
-    element_dtype=type shape_type=type{DT_INT32,DT_INT64} -> tensor:element_dtype lengths:DT_INT64
-TensorListStack: input_handle:DT_VARIANT element_shape:DT_INT32 element_dtype=type num_elements=int?-1 ->
+EmptyTensorList: element_shape:shape_type max_num_elements:i32 element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> handle:variant
+TensorListReserve: element_shape:shape_type num_elements:i32 element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> handle:variant
+TensorListPushBack: input_handle:variant tensor:element_dtype element_dtype=type -> output_handle:variant
+TensorListPushBackBatch: input_handles:variant tensor:element_dtype element_dtype=type ->
+    output_handles:variant ; none there are no arrays of lists
+TensorListPopBack: input_handle:variant element_shape:i32 element_dtype=type -> output_handle:variant
     tensor:element_dtype
-TensorListGather: input_handle:DT_VARIANT indices:DT_INT32 element_shape:DT_INT32 element_dtype=type ->
+TensorListLength: input_handle:variant -> length:i32
+TensorListResize: input_handle:variant size:i32 -> output_handle:variant
+TensorListConcatLists: input_a:variant input_b:variant element_dtype=type -> output:variant
+TensorListSplit: tensor:element_dtype element_shape:shape_type lengths:i64 element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> output_handle:variant
+TensorListConcat: input_handle:variant element_dtype=type element_shape=shape? -> tensor:element_dtype
+    lengths:i64
+TensorListConcatV2: input_handle:variant element_shape:shape_type leading_dims:i64 element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> tensor:element_dtype lengths:i64
+TensorListStack: input_handle:variant element_shape:i32 element_dtype=type num_elements=int?-1 ->
+    tensor:element_dtype
+TensorListGather: input_handle:variant indices:i32 element_shape:i32 element_dtype=type ->
     values:element_dtype
-TensorListScatter: tensor:element_dtype indices:DT_INT32 element_shape:shape_type element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> output_handle:DT_VARIANT
-TensorListScatterV2: tensor:element_dtype indices:DT_INT32 element_shape:shape_type num_elements:DT_INT32
-    element_dtype=type shape_type=type{DT_INT32,DT_INT64} -> output_handle:DT_VARIANT
-TensorListScatterIntoExistingList: input_handle:DT_VARIANT tensor:element_dtype indices:DT_INT32
-    element_dtype=type -> output_handle:DT_VARIANT
+TensorListScatter: tensor:element_dtype indices:i32 element_shape:shape_type element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> output_handle:variant
+TensorListScatterV2: tensor:element_dtype indices:i32 element_shape:shape_type num_elements:i32
+    element_dtype=type shape_type=type{DT_INT32,DT_INT64} -> output_handle:variant
+TensorListScatterIntoExistingList: input_handle:variant tensor:element_dtype indices:i32 element_dtype=type ->
+    output_handle:variant
 TensorListFromTensor: tensor:element_dtype element_shape:shape_type element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> output_handle:DT_VARIANT
-TensorListSetItem: input_handle:DT_VARIANT index:DT_INT32 item:element_dtype element_dtype=type
-    resize_if_index_out_of_bounds=bool?false -> output_handle:DT_VARIANT
-TensorListGetItem: input_handle:DT_VARIANT index:DT_INT32 element_shape:Tshape element_dtype=type
+    shape_type=type{DT_INT32,DT_INT64} -> output_handle:variant
+TensorListSetItem: input_handle:variant index:i32 item:element_dtype element_dtype=type
+    resize_if_index_out_of_bounds=bool?false -> output_handle:variant
+TensorListGetItem: input_handle:variant index:i32 element_shape:Tshape element_dtype=type
     Tshape=type{DT_INT32,DT_INT64}?DT_INT32 -> item:element_dtype
-TensorListElementShape: input_handle:DT_VARIANT shape_type=type{DT_INT32,DT_INT64} ->
-    element_shape:shape_type
+TensorListElementShape: input_handle:variant shape_type=type{DT_INT32,DT_INT64} -> element_shape:shape_type
 """
 
 

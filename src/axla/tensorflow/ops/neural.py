@@ -17,8 +17,8 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
 RECORDS = """
-MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false T=type grad_a=bool?false grad_b=bool?false
-    -> product:T
+MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false T=type grad_a=bool?false grad_b=bool?false ->
+    product:T
 _FusedMatMul: a:T b:T args:num_args*T transpose_a=bool?false transpose_b=bool?false T=type num_args=int>=0
     fused_ops=list(string)?[] epsilon=float?0.0001 leakyrelu_alpha=float?0.2 -> product:T
 BatchMatMul BatchMatMulV2: x:T y:T T=type adj_x=bool?false adj_y=bool?false grad_x=bool?false
@@ -26,10 +26,10 @@ BatchMatMul BatchMatMulV2: x:T y:T T=type adj_x=bool?false adj_y=bool?false grad
 BatchMatMulV3: x:Ta y:Tb Ta=type Tb=type Tout=type adj_x=bool?false adj_y=bool?false grad_x=bool?false
     grad_y=bool?false -> output:Tout
 SparseMatMul: a:Ta b:Tb transpose_a=bool?false transpose_b=bool?false a_is_sparse=bool?false
-    b_is_sparse=bool?false Ta=type?DT_FLOAT Tb=type?DT_FLOAT -> product:DT_FLOAT
-BiasAdd: value:T bias:T T=type data_format=string{NHWC,NCHW}?NHWC -> output:T
+    b_is_sparse=bool?false Ta=type?DT_FLOAT Tb=type?DT_FLOAT -> product:f32
+BiasAdd: value:T bias:T T=type data_format=images?NHWC -> output:T
 BiasAddV1: value:T bias:T T=type -> output:T
-BiasAddGrad: out_backprop:T T=type data_format=string{NHWC,NCHW}?NHWC -> output:T
+BiasAddGrad: out_backprop:T T=type data_format=images?NHWC -> output:T
 Relu Relu6 Elu Selu Softplus Softsign: features:T T=type -> activations:T
 LeakyRelu: features:T alpha=float?0.2 T=type?DT_FLOAT -> activations:T
 ReluGrad Relu6Grad SoftplusGrad SoftsignGrad: gradients:T features:T T=type -> backprops:T

@@ -18,35 +18,28 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.values import parts
 
 RECORDS = """
-MaxPool: input:T T=type?DT_FLOAT ksize=list(int)>=4 strides=list(int)>=4
-    padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[]
-    data_format=string{NHWC,NCHW,NCHW_VECT_C}?NHWC -> output:T
-MaxPoolV2: input:T ksize:DT_INT32 strides:DT_INT32 T=type?DT_FLOAT padding=string{SAME,VALID}
-    data_format=string{NHWC,NCHW,NCHW_VECT_C}?NHWC -> output:T
-MaxPool3D: input:T ksize=list(int)>=5 strides=list(int)>=5 padding=string{SAME,VALID}
-    data_format=string{NDHWC,NCDHW}?NDHWC T=type -> output:T
-MaxPoolGrad: orig_input:T orig_output:T grad:T ksize=list(int)>=4 strides=list(int)>=4
-    padding=string{SAME,VALID,EXPLICIT} explicit_paddings=list(int)?[] data_format=string{NHWC,NCHW}?NHWC
-    T=type?DT_FLOAT -> output:T
-MaxPoolGradV2 MaxPoolGradGradV2: orig_input:T orig_output:T grad:T ksize:DT_INT32 strides:DT_INT32
-    padding=string{SAME,VALID} data_format=string{NHWC,NCHW}?NHWC T=type?DT_FLOAT -> output:T
-MaxPoolGradGrad: orig_input:T orig_output:T grad:T ksize=list(int)>=4 strides=list(int)>=4
-    padding=string{SAME,VALID} data_format=string{NHWC,NCHW}?NHWC T=type -> output:T
-MaxPool3DGrad: orig_input:TInput orig_output:TInput grad:T ksize=list(int)>=5 strides=list(int)>=5
-    padding=string{SAME,VALID} data_format=string{NDHWC,NCDHW}?NDHWC T=type?DT_FLOAT TInput=type?DT_FLOAT
-    -> output:T
-MaxPool3DGradGrad: orig_input:T orig_output:T grad:T ksize=list(int)>=5 strides=list(int)>=5
-    padding=string{SAME,VALID} data_format=string{NDHWC,NCDHW}?NDHWC T=type -> output:T
-MaxPoolWithArgmax: input:T ksize=list(int)>=4 strides=list(int)>=4 Targmax=type?DT_INT64
-    padding=string{SAME,VALID} include_batch_in_index=bool?false T=type -> output:T argmax:Targmax
-AvgPool: value:T ksize=list(int)>=4 strides=list(int)>=4 padding=string{SAME,VALID}
-    data_format=string{NHWC,NCHW}?NHWC T=type -> output:T
-AvgPool3D: input:T ksize=list(int)>=5 strides=list(int)>=5 padding=string{SAME,VALID}
-    data_format=string{NDHWC,NCDHW}?NDHWC T=type -> output:T
-AvgPoolGrad: orig_input_shape:DT_INT32 grad:T ksize=list(int)>=4 strides=list(int)>=4
-    padding=string{SAME,VALID} data_format=string{NHWC,NCHW}?NHWC T=type -> output:T
-AvgPool3DGrad: orig_input_shape:DT_INT32 grad:T ksize=list(int)>=5 strides=list(int)>=5
-    padding=string{SAME,VALID} data_format=string{NDHWC,NCDHW}?NDHWC T=type -> output:T
+MaxPool: input:T T=type?DT_FLOAT ksize=ints>=4 strides=ints>=4 padding=all_edges explicit_paddings=ints?[]
+    data_format=vectors?NHWC -> output:T
+MaxPoolV2: input:T ksize:i32 strides:i32 T=type?DT_FLOAT padding=edges data_format=vectors?NHWC -> output:T
+MaxPool3D: input:T ksize=ints>=5 strides=ints>=5 padding=edges data_format=volumes?NDHWC T=type -> output:T
+MaxPoolGrad: orig_input:T orig_output:T grad:T ksize=ints>=4 strides=ints>=4 padding=all_edges
+    explicit_paddings=ints?[] data_format=images?NHWC T=type?DT_FLOAT -> output:T
+MaxPoolGradV2 MaxPoolGradGradV2: orig_input:T orig_output:T grad:T ksize:i32 strides:i32 padding=edges
+    data_format=images?NHWC T=type?DT_FLOAT -> output:T
+MaxPoolGradGrad: orig_input:T orig_output:T grad:T ksize=ints>=4 strides=ints>=4 padding=edges
+    data_format=images?NHWC T=type -> output:T
+MaxPool3DGrad: orig_input:TInput orig_output:TInput grad:T ksize=ints>=5 strides=ints>=5 padding=edges
+    data_format=volumes?NDHWC T=type?DT_FLOAT TInput=type?DT_FLOAT -> output:T
+MaxPool3DGradGrad: orig_input:T orig_output:T grad:T ksize=ints>=5 strides=ints>=5 padding=edges
+    data_format=volumes?NDHWC T=type -> output:T
+MaxPoolWithArgmax: input:T ksize=ints>=4 strides=ints>=4 Targmax=type?DT_INT64 padding=edges
+    include_batch_in_index=bool?false T=type -> output:T argmax:Targmax
+AvgPool: value:T ksize=ints>=4 strides=ints>=4 padding=edges data_format=images?NHWC T=type -> output:T
+AvgPool3D: input:T ksize=ints>=5 strides=ints>=5 padding=edges data_format=volumes?NDHWC T=type -> output:T
+AvgPoolGrad: orig_input_shape:i32 grad:T ksize=ints>=4 strides=ints>=4 padding=edges data_format=images?NHWC
+    T=type -> output:T
+AvgPool3DGrad: orig_input_shape:i32 grad:T ksize=ints>=5 strides=ints>=5 padding=edges
+    data_format=volumes?NDHWC T=type -> output:T
 """
 
 

@@ -20,55 +20,51 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched, spread
 
 RECORDS = """
-FakeQuantWithMinMaxArgs: inputs:DT_FLOAT min=float?-6.0 max=float?6.0 num_bits=int?8 narrow_range=bool?false
-    -> outputs:DT_FLOAT
-FakeQuantWithMinMaxArgsGradient: gradients:DT_FLOAT inputs:DT_FLOAT min=float?-6.0 max=float?6.0
-    num_bits=int?8 narrow_range=bool?false -> backprops:DT_FLOAT
-FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel: inputs:DT_FLOAT min:DT_FLOAT max:DT_FLOAT
-    num_bits=int?8 narrow_range=bool?false -> outputs:DT_FLOAT
-FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient: gradients:DT_FLOAT inputs:DT_FLOAT
-    min:DT_FLOAT max:DT_FLOAT num_bits=int?8 narrow_range=bool?false -> backprops_wrt_input:DT_FLOAT
-    backprop_wrt_min:DT_FLOAT backprop_wrt_max:DT_FLOAT
+FakeQuantWithMinMaxArgs: inputs:f32 min=float?-6.0 max=float?6.0 num_bits=int?8 narrow_range=bool?false ->
+    outputs:f32
+FakeQuantWithMinMaxArgsGradient: gradients:f32 inputs:f32 min=float?-6.0 max=float?6.0 num_bits=int?8
+    narrow_range=bool?false -> backprops:f32
+FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel: inputs:f32 min:f32 max:f32 num_bits=int?8
+    narrow_range=bool?false -> outputs:f32
+FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient: gradients:f32 inputs:f32 min:f32
+    max:f32 num_bits=int?8 narrow_range=bool?false -> backprops_wrt_input:f32 backprop_wrt_min:f32
+    backprop_wrt_max:f32
 QuantizeAndDequantizeV2 QuantizeAndDequantizeV4: input:T input_min:T input_max:T signed_input=bool?true
     num_bits=int?8 range_given=bool?false T=type round_mode=string{HALF_TO_EVEN,HALF_UP}?HALF_TO_EVEN
     narrow_range=bool?false axis=int?-1 -> output:T
-QuantizeAndDequantizeV3: input:T input_min:T input_max:T num_bits:DT_INT32 signed_input=bool?true
+QuantizeAndDequantizeV3: input:T input_min:T input_max:T num_bits:i32 signed_input=bool?true
     range_given=bool?true T=type narrow_range=bool?false axis=int?-1 -> output:T
 QuantizeAndDequantizeV4Grad: gradients:T input:T input_min:T input_max:T T=type axis=int?-1 ->
     input_backprop:T input_min_backprop:T input_max_backprop:T
-Dequantize: input:T min_range:DT_FLOAT max_range:DT_FLOAT T=type
-    mode=string{MIN_COMBINED,MIN_FIRST,SCALED}?MIN_COMBINED narrow_range=bool?false axis=int?-1
-    dtype=type?DT_FLOAT -> output:dtype
-UniformQuantize: input:Tin scales:DT_FLOAT zero_points:DT_INT32 Tin=type Tout=type quantization_axis=int?-1
+Dequantize: input:T min_range:f32 max_range:f32 T=type mode=string{MIN_COMBINED,MIN_FIRST,SCALED}?MIN_COMBINED
+    narrow_range=bool?false axis=int?-1 dtype=type?DT_FLOAT -> output:dtype
+UniformQuantize: input:Tin scales:f32 zero_points:i32 Tin=type Tout=type quantization_axis=int?-1
     quantization_min_val=int quantization_max_val=int -> output:Tout
-UniformDequantize: input:Tin scales:DT_FLOAT zero_points:DT_INT32 Tin=type Tout=type quantization_axis=int?-1
+UniformDequantize: input:Tin scales:f32 zero_points:i32 Tin=type Tout=type quantization_axis=int?-1
     quantization_min_val=int quantization_max_val=int -> output:Tout
-UniformRequantize: input:Tin input_scales:DT_FLOAT input_zero_points:DT_INT32 output_scales:DT_FLOAT
-    output_zero_points:DT_INT32 Tin=type Tout=type input_quantization_axis=int?-1
-    input_quantization_min_val=int input_quantization_max_val=int output_quantization_axis=int?-1
-    output_quantization_min_val=int output_quantization_max_val=int -> output:Tout
-UniformQuantizedAdd: lhs:T rhs:T lhs_scales:DT_FLOAT lhs_zero_points:DT_INT32 rhs_scales:DT_FLOAT
-    rhs_zero_points:DT_INT32 output_scales:DT_FLOAT output_zero_points:DT_INT32 lhs_quantization_axis=int?-1
+UniformRequantize: input:Tin input_scales:f32 input_zero_points:i32 output_scales:f32 output_zero_points:i32
+    Tin=type Tout=type input_quantization_axis=int?-1 input_quantization_min_val=int
+    input_quantization_max_val=int output_quantization_axis=int?-1 output_quantization_min_val=int
+    output_quantization_max_val=int -> output:Tout
+UniformQuantizedAdd: lhs:T rhs:T lhs_scales:f32 lhs_zero_points:i32 rhs_scales:f32 rhs_zero_points:i32
+    output_scales:f32 output_zero_points:i32 lhs_quantization_axis=int?-1 lhs_quantization_min_val=int
+    lhs_quantization_max_val=int rhs_quantization_axis=int?-1 rhs_quantization_min_val=int
+    rhs_quantization_max_val=int output_quantization_axis=int?-1 output_quantization_min_val=int
+    output_quantization_max_val=int T=type -> output:T
+UniformQuantizedClipByValue: operand:T min:T max:T scales:f32 zero_points:i32 T=type quantization_axis=int?-1
+    quantization_min_val=int quantization_max_val=int -> output:T
+UniformQuantizedDot: lhs:Tin rhs:Tin lhs_scales:f32 lhs_zero_points:i32 rhs_scales:f32 rhs_zero_points:i32
+    output_scales:f32 output_zero_points:i32 Tin=type Tout=type lhs_quantization_axis=int?-1
     lhs_quantization_min_val=int lhs_quantization_max_val=int rhs_quantization_axis=int?-1
     rhs_quantization_min_val=int rhs_quantization_max_val=int output_quantization_axis=int?-1
-    output_quantization_min_val=int output_quantization_max_val=int T=type -> output:T
-UniformQuantizedClipByValue: operand:T min:T max:T scales:DT_FLOAT zero_points:DT_INT32 T=type
-    quantization_axis=int?-1 quantization_min_val=int quantization_max_val=int -> output:T
-UniformQuantizedDot: lhs:Tin rhs:Tin lhs_scales:DT_FLOAT lhs_zero_points:DT_INT32 rhs_scales:DT_FLOAT
-    rhs_zero_points:DT_INT32 output_scales:DT_FLOAT output_zero_points:DT_INT32 Tin=type Tout=type
-    lhs_quantization_axis=int?-1 lhs_quantization_min_val=int lhs_quantization_max_val=int
-    rhs_quantization_axis=int?-1 rhs_quantization_min_val=int rhs_quantization_max_val=int
-    output_quantization_axis=int?-1 output_quantization_min_val=int output_quantization_max_val=int ->
-    output:Tout
-UniformQuantizedConvolution: lhs:Tin rhs:Tin lhs_scales:DT_FLOAT lhs_zero_points:DT_INT32 rhs_scales:DT_FLOAT
-    rhs_zero_points:DT_INT32 output_scales:DT_FLOAT output_zero_points:DT_INT32 Tin=type Tout=type
-    window_strides=list(int)?[] padding=string{EXPLICIT,SAME,VALID} explicit_padding=list(int)?[]
-    lhs_dilation=list(int)?[] rhs_dilation=list(int)?[] batch_group_count=int?1 feature_group_count=int?1
-    dimension_numbers=string? lhs_quantization_axis=int?-1 lhs_quantization_min_val=int
-    lhs_quantization_max_val=int
-    rhs_quantization_axis=int?-1 rhs_quantization_min_val=int rhs_quantization_max_val=int
-    output_quantization_axis=int?-1 output_quantization_min_val=int output_quantization_max_val=int ->
-    output:Tout
+    output_quantization_min_val=int output_quantization_max_val=int -> output:Tout
+UniformQuantizedConvolution: lhs:Tin rhs:Tin lhs_scales:f32 lhs_zero_points:i32 rhs_scales:f32
+    rhs_zero_points:i32 output_scales:f32 output_zero_points:i32 Tin=type Tout=type window_strides=ints?[]
+    padding=all_edges explicit_padding=ints?[] lhs_dilation=ints?[] rhs_dilation=ints?[]
+    batch_group_count=int?1 feature_group_count=int?1 dimension_numbers=string? lhs_quantization_axis=int?-1
+    lhs_quantization_min_val=int lhs_quantization_max_val=int rhs_quantization_axis=int?-1
+    rhs_quantization_min_val=int rhs_quantization_max_val=int output_quantization_axis=int?-1
+    output_quantization_min_val=int output_quantization_max_val=int -> output:Tout
 """
 
 

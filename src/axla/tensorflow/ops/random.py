@@ -22,33 +22,32 @@ from axla.tensorflow.scope import Call, spread
 from axla.tensorflow.values import Variable
 
 RECORDS = """
-StatelessRandomGetAlg: -> alg:DT_INT32
+StatelessRandomGetAlg: -> alg:i32
 StatelessRandomGetKeyCounter: seed:Tseed Tseed=type?DT_INT64 -> key:DT_UINT64 counter:DT_UINT64
-StatelessRandomGetKeyCounterAlg: seed:Tseed Tseed=type?DT_INT64 -> key:DT_UINT64 counter:DT_UINT64
-    alg:DT_INT32
+StatelessRandomGetKeyCounterAlg: seed:Tseed Tseed=type?DT_INT64 -> key:DT_UINT64 counter:DT_UINT64 alg:i32
 StatelessRandomNormal StatelessRandomUniform StatelessTruncatedNormal: shape:T seed:Tseed dtype=type?DT_FLOAT
     T=type?DT_INT32 Tseed=type?DT_INT64 -> output:dtype
 StatelessRandomNormalV2 StatelessRandomUniformV2 StatelessTruncatedNormalV2: shape:Tshape key:DT_UINT64
-    counter:DT_UINT64 alg:DT_INT32 dtype=type?DT_FLOAT Tshape=type?DT_INT32 -> output:dtype
+    counter:DT_UINT64 alg:i32 dtype=type?DT_FLOAT Tshape=type?DT_INT32 -> output:dtype
 StatelessRandomUniformFullInt: shape:T seed:Tseed dtype=type?DT_UINT64 T=type?DT_INT32 Tseed=type?DT_INT64 ->
     output:dtype
-StatelessRandomUniformFullIntV2: shape:Tshape key:DT_UINT64 counter:DT_UINT64 alg:DT_INT32
-    dtype=type?DT_UINT64 Tshape=type?DT_INT32 -> output:dtype
+StatelessRandomUniformFullIntV2: shape:Tshape key:DT_UINT64 counter:DT_UINT64 alg:i32 dtype=type?DT_UINT64
+    Tshape=type?DT_INT32 -> output:dtype
 StatelessRandomUniformInt: shape:T seed:Tseed minval:dtype maxval:dtype dtype=type T=type Tseed=type?DT_INT64
     -> output:dtype
-StatelessRandomUniformIntV2: shape:Tshape key:DT_UINT64 counter:DT_UINT64 alg:DT_INT32 minval:dtype
-    maxval:dtype dtype=type Tshape=type?DT_INT32 -> output:dtype
+StatelessRandomUniformIntV2: shape:Tshape key:DT_UINT64 counter:DT_UINT64 alg:i32 minval:dtype maxval:dtype
+    dtype=type Tshape=type?DT_INT32 -> output:dtype
 StatelessParameterizedTruncatedNormal: shape:S seed:Tseed means:dtype stddevs:dtype minvals:dtype
     maxvals:dtype S=type Tseed=type?DT_INT64 dtype=type -> output:dtype
-StochasticCastToInt: input:Tin key:DT_UINT64 counter:DT_UINT64 alg:DT_INT32 Tin=type Tout=type -> output:Tout
-StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform: resource:DT_RESOURCE algorithm:DT_INT64
+StochasticCastToInt: input:Tin key:DT_UINT64 counter:DT_UINT64 alg:i32 Tin=type Tout=type -> output:Tout
+StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform: resource:resource algorithm:i64
     shape:shape_dtype dtype=type?DT_FLOAT shape_dtype=type?DT_INT64 -> output:dtype
-StatefulUniformFullInt: resource:DT_RESOURCE algorithm:DT_INT64 shape:shape_dtype dtype=type?DT_UINT64
+StatefulUniformFullInt: resource:resource algorithm:i64 shape:shape_dtype dtype=type?DT_UINT64
     shape_dtype=type?DT_INT64 -> output:dtype
-StatefulUniformInt: resource:DT_RESOURCE algorithm:DT_INT64 shape:shape_dtype minval:dtype maxval:dtype
+StatefulUniformInt: resource:resource algorithm:i64 shape:shape_dtype minval:dtype maxval:dtype
     dtype=type?DT_INT64 shape_dtype=type?DT_INT64 -> output:dtype
-RngSkip: resource:DT_RESOURCE algorithm:DT_INT64 delta:DT_INT64 ->
-RngReadAndSkip: resource:DT_RESOURCE alg:DT_INT32 delta:DT_UINT64 -> value:DT_INT64
+RngSkip: resource:resource algorithm:i64 delta:i64 ->
+RngReadAndSkip: resource:resource alg:i32 delta:DT_UINT64 -> value:i64
 """
 PHILOX, THREE_FRY = ops.RandomAlgorithm.RNG_PHILOX, ops.RandomAlgorithm.RNG_THREE_FRY
 _DEFAULT = 1

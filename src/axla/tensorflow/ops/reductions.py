@@ -27,14 +27,14 @@ ArgMax ArgMin: input:T dimension:Tidx T=type Tidx=type?DT_INT32 output_type=type
     output:output_type
 Cumsum Cumprod CumulativeLogsumexp: x:T axis:Tidx exclusive=bool?false reverse=bool?false T=type
     Tidx=type?DT_INT32 -> out:T
-Bincount: arr:DT_INT32 size:DT_INT32 weights:T T=type -> bins:T
+Bincount: arr:i32 size:i32 weights:T T=type -> bins:T
 DenseBincount: input:Tidx size:Tidx weights:T Tidx=type T=type binary_output=bool?false -> output:T
-HistogramFixedWidth: values:T value_range:T nbins:DT_INT32 T=type dtype=type?DT_INT32 -> out:dtype
-Bucketize: input:T T=type boundaries=list(float) -> output:DT_INT32
+HistogramFixedWidth: values:T value_range:T nbins:i32 T=type dtype=type?DT_INT32 -> out:dtype
+Bucketize: input:T T=type boundaries=list(float) -> output:i32
 LowerBound UpperBound: sorted_inputs:T values:T T=type out_type=type?DT_INT32 -> output:out_type
-InTopK: predictions:DT_FLOAT targets:T k=int T=type?DT_INT32 -> precision:DT_BOOL
-InTopKV2: predictions:DT_FLOAT targets:T k:T T=type?DT_INT32 -> precision:DT_BOOL
-NthElement: input:T n:DT_INT32 reverse=bool?false T=type -> values:T
+InTopK: predictions:f32 targets:T k=int T=type?DT_INT32 -> precision:DT_BOOL
+InTopKV2: predictions:f32 targets:T k:T T=type?DT_INT32 -> precision:DT_BOOL
+NthElement: input:T n:i32 reverse=bool?false T=type -> values:T
 Range: start:Tidx limit:Tidx delta:Tidx Tidx=type?DT_INT32 -> output:Tidx
 LinSpace: start:T stop:T num:Tidx T=type Tidx=type?DT_INT32 -> output:T
 """

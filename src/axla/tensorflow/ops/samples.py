@@ -21,8 +21,8 @@ RandomUniformInt: shape:T minval:Tout maxval:Tout Tout=type T=type -> output:Tou
 ParameterizedTruncatedNormal: shape:T means:dtype stdevs:dtype minvals:dtype maxvals:dtype dtype=type T=type
     -> output:dtype
 RandomShuffle: value:T T=type -> output:T
-Multinomial: logits:T num_samples:DT_INT32 T=type output_dtype=type?DT_INT64 -> output:output_dtype
-StatelessMultinomial: logits:T num_samples:DT_INT32 seed:Tseed T=type Tseed=type?DT_INT64
+Multinomial: logits:T num_samples:i32 T=type output_dtype=type?DT_INT64 -> output:output_dtype
+StatelessMultinomial: logits:T num_samples:i32 seed:Tseed T=type Tseed=type?DT_INT64
     output_dtype=type?DT_INT64 -> output:output_dtype
 """
 

@@ -20,14 +20,13 @@ from axla.tensorflow.values import Variable
 
 RECORDS = """
 Slice: input:T begin:Index size:Index T=type Index=type -> output:T
-StridedSlice: input:T begin:Index end:Index strides:Index T=type Index=type begin_mask=int?0
-    end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
+StridedSlice: input:T begin:Index end:Index strides:Index T=type Index=type begin_mask=int?0 end_mask=int?0
+    ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
 StridedSliceGrad: shape:Index begin:Index end:Index strides:Index dy:T T=type Index=type begin_mask=int?0
     end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
 TensorStridedSliceUpdate: input:T begin:Index end:Index strides:Index value:T T=type Index=type
-    begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 ->
-    output:T
-ResourceStridedSliceAssign: ref:DT_RESOURCE begin:Index end:Index strides:Index value:T T=type Index=type
+    begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
+ResourceStridedSliceAssign: ref:resource begin:Index end:Index strides:Index value:T T=type Index=type
     begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 ->
 """
 

@@ -23,8 +23,7 @@ SpaceToBatchND: input:T block_shape:Tblock_shape paddings:Tpaddings T=type Tbloc
 BatchToSpace: input:T crops:Tidx T=type block_size=int>=2 Tidx=type?DT_INT32 -> output:T
 BatchToSpaceND: input:T block_shape:Tblock_shape crops:Tcrops T=type Tblock_shape=type?DT_INT32
     Tcrops=type?DT_INT32 -> output:T
-SpaceToDepth DepthToSpace: input:T T=type block_size=int>=2
-    data_format=string{NHWC,NCHW,NCHW_VECT_C}?NHWC -> output:T
+SpaceToDepth DepthToSpace: input:T T=type block_size=int>=2 data_format=vectors?NHWC -> output:T
 """
 
 

@@ -28,28 +28,22 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Composite, Resource
 
 RECORDS = """
-TensorArrayV3: size:DT_INT32 dtype=type element_shape=shape? dynamic_size=bool?false
-    clear_after_read=bool?true identical_element_shapes=bool?false tensor_array_name=string? ->
-    handle:DT_RESOURCE flow:DT_FLOAT
-TensorArrayGradV3: handle:DT_RESOURCE flow_in:DT_FLOAT source=string -> grad_handle:DT_RESOURCE
-    flow_out:DT_FLOAT
-TensorArrayWriteV3: handle:DT_RESOURCE index:DT_INT32 value:T flow_in:DT_FLOAT T=type ->
-    flow_out:DT_FLOAT
-TensorArrayReadV3: handle:DT_RESOURCE index:DT_INT32 flow_in:DT_FLOAT dtype=type -> value:dtype
-TensorArrayGatherV3: handle:DT_RESOURCE indices:DT_INT32 flow_in:DT_FLOAT dtype=type element_shape=shape?
-    -> value:dtype
-TensorArrayScatterV3: handle:DT_RESOURCE indices:DT_INT32 value:T flow_in:DT_FLOAT T=type ->
-    flow_out:DT_FLOAT
-TensorArrayConcatV3: handle:DT_RESOURCE flow_in:DT_FLOAT dtype=type element_shape_except0=shape? ->
-    value:dtype lengths:DT_INT64
-TensorArraySplitV3: handle:DT_RESOURCE value:T lengths:DT_INT64 flow_in:DT_FLOAT T=type ->
-    flow_out:DT_FLOAT
-TensorArraySizeV3: handle:DT_RESOURCE flow_in:DT_FLOAT -> size:DT_INT32
-TensorArrayCloseV3: handle:DT_RESOURCE ->
-StackV2: max_size:DT_INT32 elem_type=type stack_name=string? -> handle:DT_RESOURCE
-StackPushV2: handle:DT_RESOURCE elem:T T=type swap_memory=bool?false -> output:T
-StackPopV2: handle:DT_RESOURCE elem_type=type -> elem:elem_type
-StackCloseV2: handle:DT_RESOURCE ->
+TensorArrayV3: size:i32 dtype=type element_shape=shape? dynamic_size=bool?false clear_after_read=bool?true
+    identical_element_shapes=bool?false tensor_array_name=string? -> handle:resource flow:f32
+TensorArrayGradV3: handle:resource flow_in:f32 source=string -> grad_handle:resource flow_out:f32
+TensorArrayWriteV3: handle:resource index:i32 value:T flow_in:f32 T=type -> flow_out:f32
+TensorArrayReadV3: handle:resource index:i32 flow_in:f32 dtype=type -> value:dtype
+TensorArrayGatherV3: handle:resource indices:i32 flow_in:f32 dtype=type element_shape=shape? -> value:dtype
+TensorArrayScatterV3: handle:resource indices:i32 value:T flow_in:f32 T=type -> flow_out:f32
+TensorArrayConcatV3: handle:resource flow_in:f32 dtype=type element_shape_except0=shape? -> value:dtype
+    lengths:i64
+TensorArraySplitV3: handle:resource value:T lengths:i64 flow_in:f32 T=type -> flow_out:f32
+TensorArraySizeV3: handle:resource flow_in:f32 -> size:i32
+TensorArrayCloseV3: handle:resource ->
+StackV2: max_size:i32 elem_type=type stack_name=string? -> handle:resource
+StackPushV2: handle:resource elem:T T=type swap_memory=bool?false -> output:T
+StackPopV2: handle:resource elem_type=type -> elem:elem_type
+StackCloseV2: handle:resource ->
 """
 
 

@@ -19,36 +19,33 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Resource, Value, Variable
 
 RECORDS = """
-AssignAddVariableOp AssignSubVariableOp: resource:DT_RESOURCE value:dtype dtype=type ->
-VarIsInitializedOp: resource:DT_RESOURCE -> is_initialized:DT_BOOL
-DestroyResourceOp: resource:DT_RESOURCE ->
+AssignAddVariableOp AssignSubVariableOp: resource:resource value:dtype dtype=type ->
+VarIsInitializedOp: resource:resource -> is_initialized:DT_BOOL
+DestroyResourceOp: resource:resource ->
 _XlaAotOnlyVarHandleOp: container=string? shared_name=string? debug_name=string? dtype=type shape=shape ->
-    resource:DT_RESOURCE
-ResourceApplyGradientDescent: var:DT_RESOURCE alpha:T delta:T T=type ->
-ResourceApplyProximalGradientDescent: var:DT_RESOURCE alpha:T l1:T l2:T delta:T T=type ->
-ResourceApplyMomentum ResourceApplyKerasMomentum: var:DT_RESOURCE accum:DT_RESOURCE lr:T grad:T momentum:T
-    T=type use_nesterov=bool?false ->
-ResourceApplyAdagrad: var:DT_RESOURCE accum:DT_RESOURCE lr:T grad:T T=type update_slots=bool?true ->
-ResourceApplyAdagradV2: var:DT_RESOURCE accum:DT_RESOURCE lr:T epsilon:T grad:T T=type update_slots=bool?true
-    ->
-ResourceApplyProximalAdagrad: var:DT_RESOURCE accum:DT_RESOURCE lr:T l1:T l2:T grad:T T=type ->
-ResourceApplyAdagradDA: var:DT_RESOURCE gradient_accumulator:DT_RESOURCE
-    gradient_squared_accumulator:DT_RESOURCE grad:T lr:T l1:T l2:T global_step:DT_INT64 T=type ->
-ResourceApplyAdadelta: var:DT_RESOURCE accum:DT_RESOURCE accum_update:DT_RESOURCE lr:T rho:T epsilon:T grad:T
+    resource:resource
+ResourceApplyGradientDescent: var:resource alpha:T delta:T T=type ->
+ResourceApplyProximalGradientDescent: var:resource alpha:T l1:T l2:T delta:T T=type ->
+ResourceApplyMomentum ResourceApplyKerasMomentum: var:resource accum:resource lr:T grad:T momentum:T T=type
+    use_nesterov=bool?false ->
+ResourceApplyAdagrad: var:resource accum:resource lr:T grad:T T=type update_slots=bool?true ->
+ResourceApplyAdagradV2: var:resource accum:resource lr:T epsilon:T grad:T T=type update_slots=bool?true ->
+ResourceApplyProximalAdagrad: var:resource accum:resource lr:T l1:T l2:T grad:T T=type ->
+ResourceApplyAdagradDA: var:resource gradient_accumulator:resource gradient_squared_accumulator:resource
+    grad:T lr:T l1:T l2:T global_step:i64 T=type ->
+ResourceApplyAdadelta: var:resource accum:resource accum_update:resource lr:T rho:T epsilon:T grad:T T=type ->
+ResourceApplyAdam: var:resource m:resource v:resource beta1_power:T beta2_power:T lr:T beta1:T beta2:T
+    epsilon:T grad:T T=type use_nesterov=bool?false ->
+ResourceApplyAdaMax: var:resource m:resource v:resource beta1_power:T lr:T beta1:T beta2:T epsilon:T grad:T
     T=type ->
-ResourceApplyAdam: var:DT_RESOURCE m:DT_RESOURCE v:DT_RESOURCE beta1_power:T beta2_power:T lr:T beta1:T
-    beta2:T epsilon:T grad:T T=type use_nesterov=bool?false ->
-ResourceApplyAdaMax: var:DT_RESOURCE m:DT_RESOURCE v:DT_RESOURCE beta1_power:T lr:T beta1:T beta2:T epsilon:T
-    grad:T T=type ->
-ResourceApplyAddSign: var:DT_RESOURCE m:DT_RESOURCE lr:T alpha:T sign_decay:T beta:T grad:T T=type ->
-ResourceApplyPowerSign: var:DT_RESOURCE m:DT_RESOURCE lr:T logbase:T sign_decay:T beta:T grad:T T=type ->
-ResourceApplyRMSProp: var:DT_RESOURCE ms:DT_RESOURCE mom:DT_RESOURCE lr:T rho:T momentum:T epsilon:T grad:T
-    T=type ->
-ResourceApplyCenteredRMSProp: var:DT_RESOURCE mg:DT_RESOURCE ms:DT_RESOURCE mom:DT_RESOURCE lr:T rho:T
-    momentum:T epsilon:T grad:T T=type ->
-ResourceApplyFtrl: var:DT_RESOURCE accum:DT_RESOURCE linear:DT_RESOURCE grad:T lr:T l1:T l2:T lr_power:T
-    T=type multiply_linear_by_lr=bool?false ->
-ResourceApplyFtrlV2: var:DT_RESOURCE accum:DT_RESOURCE linear:DT_RESOURCE grad:T lr:T l1:T l2:T l2_shrinkage:T
+ResourceApplyAddSign: var:resource m:resource lr:T alpha:T sign_decay:T beta:T grad:T T=type ->
+ResourceApplyPowerSign: var:resource m:resource lr:T logbase:T sign_decay:T beta:T grad:T T=type ->
+ResourceApplyRMSProp: var:resource ms:resource mom:resource lr:T rho:T momentum:T epsilon:T grad:T T=type ->
+ResourceApplyCenteredRMSProp: var:resource mg:resource ms:resource mom:resource lr:T rho:T momentum:T
+    epsilon:T grad:T T=type ->
+ResourceApplyFtrl: var:resource accum:resource linear:resource grad:T lr:T l1:T l2:T lr_power:T T=type
+    multiply_linear_by_lr=bool?false ->
+ResourceApplyFtrlV2: var:resource accum:resource linear:resource grad:T lr:T l1:T l2:T l2_shrinkage:T
     lr_power:T T=type multiply_linear_by_lr=bool?false ->
 """
 

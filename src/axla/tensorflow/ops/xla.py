@@ -40,19 +40,18 @@ XlaDynamicUpdateSlice: input:T update:T indices:Tindices T=type Tindices=type ->
 XlaSort: input:T T=type -> output:T
 XlaKeyValueSort: keys:K values:V K=type V=type -> sorted_keys:K sorted_values:V
 XlaReducePrecision: operand:T T=type exponent_bits=int mantissa_bits=int -> output:T
-XlaRngBitGenerator: algorithm:DT_INT32 initial_state:DT_UINT64 shape:Tshape dtype=type?DT_UINT64
+XlaRngBitGenerator: algorithm:i32 initial_state:DT_UINT64 shape:Tshape dtype=type?DT_UINT64
     Tshape=type?DT_INT32 -> output_key:DT_UINT64 output:dtype
-XlaOptimizationBarrier: input:T T=list(type)>=0 -> output:T
-XlaSetBound: input:DT_INT32 bound:DT_INT32 -> output:DT_INT32
-XlaSetDynamicDimensionSize: input:T dim_index:DT_INT32 size:DT_INT32 T=type -> output:T
-XlaRemoveDynamicDimensionSize: input:T dim_index:DT_INT32 T=type -> output:T
+XlaOptimizationBarrier: input:T T=types>=0 -> output:T
+XlaSetBound: input:i32 bound:i32 -> output:i32
+XlaSetDynamicDimensionSize: input:T dim_index:i32 size:i32 T=type -> output:T
+XlaRemoveDynamicDimensionSize: input:T dim_index:i32 T=type -> output:T
 XlaDequantize: input:DT_UINT32 min_range=float max_range=float mode=string transpose_output=bool ->
     output:DT_BFLOAT16
-XlaCustomCall: args:T target_name=string backend_config=string T=list(type)>=0 dtype=type shape=shape ->
+XlaCustomCall: args:T target_name=string backend_config=string T=types>=0 dtype=type shape=shape ->
     output:dtype
 XlaCustomCallV2: operands:operand_dtypes call_target_name=string backend_config=string has_side_effect=bool
-    operand_dtypes=list(type)>=0 result_dtypes=list(type)>=0 result_shapes=list(shape)>=0 ->
-    results:result_dtypes
+    operand_dtypes=types>=0 result_dtypes=types>=0 result_shapes=list(shape)>=0 -> results:result_dtypes
 """
 
 

@@ -20,11 +20,10 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Value, leaves, parts
 
 RECORDS = """
-XlaReduce: input:T init_value:T T=type dimensions_to_reduce=list(int) reducer=func -> output:T
-XlaVariadicReduce: input:N*T init_value:N*T N=int>=1 T=type dimensions_to_reduce=list(int) reducer=func ->
+XlaReduce: input:T init_value:T T=type dimensions_to_reduce=ints reducer=func -> output:T
+XlaVariadicReduce: input:N*T init_value:N*T N=int>=1 T=type dimensions_to_reduce=ints reducer=func ->
     output:N*T
-XlaVariadicReduceV2: inputs:T init_values:T T=list(type)>=1 dimensions_to_reduce=list(int) reducer=func ->
-    outputs:T
+XlaVariadicReduceV2: inputs:T init_values:T T=types>=1 dimensions_to_reduce=ints reducer=func -> outputs:T
 XlaReduceWindow: input:T init_value:T window_dimensions:Tindices window_strides:Tindices
     base_dilations:Tindices window_dilations:Tindices padding:Tindices T=type Tindices=type computation=func
     -> output:T
@@ -32,10 +31,10 @@ XlaSelectAndScatter: operand:T window_dimensions:Tindices window_strides:Tindice
     init_value:T T=type Tindices=type select=func scatter=func -> output:T
 XlaScatter: operand:T scatter_indices:Tindices updates:T update_computation=func dimension_numbers=string
     indices_are_sorted=bool T=type Tindices=type -> output:T
-XlaVariadicSort: inputs:T dimension:DT_INT32 T=list(type)>=1 comparator=func is_stable=bool -> outputs:T
-XlaCallModule: args:Tin version=int module=string Sout=list(shape)>=0 Tout=list(type)>=0 Tin=list(type)>=0
+XlaVariadicSort: inputs:T dimension:i32 T=types>=1 comparator=func is_stable=bool -> outputs:T
+XlaCallModule: args:Tin version=int module=string Sout=list(shape)>=0 Tout=types>=0 Tin=types>=0
     platforms=list(string)?[] function_list=list(func)?[] has_token_input_output=bool?false -> output:Tout
-SymbolicGradient: input:Tin Tin=list(type)>=1 Tout=list(type)>=1 f=func -> output:Tout
+SymbolicGradient: input:Tin Tin=types>=1 Tout=types>=1 f=func -> output:Tout
 """
 
 
