@@ -141,7 +141,7 @@ def _of_signature(entry: model.Entry, args: Sequence[Any] | None, options: Optio
     given = _arguments(entry, args if options.arg_types is None else options.arg_types)
     arguments = list(zip(entry.arguments, given, strict=True))
     feeds = [Entry("feed", a.output.node, a.output.index, a.name, s.dims, s.dtype) for a, (s, _) in arguments]
-    fetches = [Entry("fetch", o.node, o.index, name) for name, o in entry.results.items()]
+    fetches = [Entry("fetch", o.node, o.index, name) for name, o in entry.results]
     feeds, fetches = _identified(feeds, "arg"), _identified(fetches, "result")
     kept = [name for name in entry.values if any(_is_of(name, wanted) for wanted in options.variables)]
     while True:
