@@ -282,6 +282,26 @@ def test_nodes_of_fetches_are_printed(capsys):
     assert capsys.readouterr().out == "x_y_prod,x_y_sum\n"
 
 
+def test_errors_say_where_a_node_was_made(tmp_path, capsys):
+    debug, config = tmp_path / "debug.pbtxt", tmp_path / "config.pbtxt"
+    debug.write_text(
+        'files: "model.py" traces { key: "x_hold@" value { file_line_cols { file_index: 0 line: 7 } } }'
+    )
+    config.write_text('fetch { id { node_name: "x_y_prod" } }')
+    words = [f"--graph={FOLDER}/test_graph_tfmatmul.pb", f"--config={config}", f"--debug_info={debug}"]
+    assert main(["tfcompile", *words, "--cpp_class=M"]) == 1
+    assert "node 'x_hold' (Placeholder, model.py:7): it is not fed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--graph=g.pb", "--cpp_class=M"], "--config is missing"),
+    ([f"--config={FOLDER}/test_graph_tfadd.config.pbtxt", "--graph=g.pb"], "--cpp_class is missing"),
+])  # fmt: skip
+def test_flags_that_are_missing(capsys, words, message):
+    assert main(["tfcompile", *words]) == 1
+    assert message in capsys.readouterr().err
+
+
 X = 'feed { id { node_name: "x_hold" } shape { dim { size: 2 } dim { size: 3 } } }'
 FETCH = 'fetch { id { node_name: "x_y_prod" } }'
 BAD = [
