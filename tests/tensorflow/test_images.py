@@ -78,17 +78,6 @@ def test_boxes_that_overlap_are_dropped(backend):
         backend=backend,
     )  # fmt: skip
     assert found.tolist() == [2, 3, 0, 0, 0] and number == 2
-    found, scores, number = run_node(
-        "NonMaxSuppressionV5", BOXES, SCORES, Known(i32(5)), f32(1), f32(0.2), f32(0.5), backend=backend
-    )
-    assert found.tolist() == [2, 3, 0] and number == 3
-    np.testing.assert_allclose(scores, [0.9, 0.7, 0.5 * np.exp(-(0.95**2))], rtol=1e-6)
-
-
-def test_crops_outside_of_the_image_have_the_value_given():
-    boxes, images = np.array([[0, 0, 0, 1], [0, -1, 0, 0.5]], f32), np.array([0, 0], i32)
-    (found,) = run_node("CropAndResize", ROW, boxes, images, size(1, 3), extrapolation_value=-1.0)
-    assert found.reshape(2, 3).tolist() == [[0, 10, 40], [-1, -1, 10]]
 
 
 BOTH = {"align_corners": True, "half_pixel_centers": True}
