@@ -64,6 +64,7 @@ def test_shapes_that_do_not_go_together_are_not_equal_where_a_node_says_so():
 def test_a_vector_selects_rows():
     x, y = np.ones((2, 2), s32), np.zeros((2, 2), s32)
     close(run_node("Select", np.array([True, False]), x, y)[0], [[1, 1], [0, 0]])
+    close(run_node("Select", np.bool_(False), f32(1), f32(2))[0], 2)
     with pytest.raises(VerifyError, match="a condition of shape"):
         module_of("Select", np.ones(3, bool), x, y)
 

@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 
 import axla.ops as ops
 from axla.builder.iteration import combiner
 from axla.builder.records import GatherDimensionNumbers
 from axla.builder.xla_builder import XlaOp
-from axla.core.dtypes import BF16, F16, F32
+from axla.core.dtypes import BF16, F16, F32, S32, U32, DType
+from axla.tensorflow.scope import Call
 
 
 def widened(value: XlaOp) -> XlaOp:
-    """An array in the type that it is summed in: f32 for f16 and bf16."""
-    return ops.ConvertElementType(value, F32) if value.dtype in (F16, BF16) else value
+    """Numbers in the type that sums of them are taken in: of 32 bits at least."""
+    if value.dtype in (F16, BF16):
+        return ops.ConvertElementType(value, F32)
+    if value.dtype.is_integer and value.dtype.bits < 32:
+        return ops.ConvertElementType(value, S32 if value.dtype.is_signed else U32)
+    return value
+
+
+def reduced(x: XlaOp, dims: Sequence[int], opcode: str) -> XlaOp:
+    """The elements along dimensions, combined by Add, Mul, Max, Min, And or Or; of none, what changes
+    nothing.
+    """
+    start = x.builder.constant(neutral(opcode, x.dtype))
+    return ops.Reduce(x, start, combiner(opcode, x.dtype), list(dims))
+
+
+def neutral(opcode: str, dtype: DType) -> np.ndarray:
+    """What changes nothing: the result of none."""
+    if opcode in ("Add", "Or"):
+        return np.zeros((), dtype.numpy)
+    if opcode in ("Mul", "And"):
+        return np.ones((), dtype.numpy)
+    sign = -1 if opcode == "Max" else 1
+    if dtype.is_float:
+        return np.asarray(sign * math.inf).astype(dtype.numpy)
+    if dtype.is_pred:
+        return np.asarray(sign > 0)
+    limits = ml_dtypes.iinfo(dtype.numpy)
+    return np.asarray(limits.min if sign < 0 else limits.max, dtype.numpy)
 
 
 def summed(value: XlaOp, dims: Sequence[int]) -> XlaOp:
     """The sums along dimensions, in the type of the array."""
-    wide = widened(value)
-    found = ops.Reduce(wide, ops.Zero(wide.builder, wide.dtype), combiner("Add", wide.dtype), dims)
-    return ops.ConvertElementType(found, value.dtype)
+    return ops.ConvertElementType(reduced(widened(value), dims, "Add"), value.dtype)
 
 
 def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
@@ -38,6 +66,9 @@ def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
 
 def lowest(like: XlaOp) -> XlaOp:
     """The lowest number of a type: -infinity where there is one."""
-    dtype = like.dtype
-    least = -np.inf if dtype.is_float else np.iinfo(dtype.numpy).min
-    return like.builder.constant(np.asarray(least, dtype.numpy))
+    return like.builder.constant(neutral("Max", like.dtype))
+
+
+def check_same_dims(call: Call, *values: XlaOp) -> None:
+    if len({value.dims for value in values}) > 1:
+        call.fail(f"operands of one shape are wanted, found {', '.join(str(list(v.dims)) for v in values)}")

@@ -10,6 +10,8 @@ import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
+from axla.core.errors import VerifyError
+from axla.tensorflow.ops.common import check_same_dims
 from axla.tensorflow.records import lowering, records
 from axla.tensorflow.scope import Call, matched, spread
 from axla.tensorflow.values import Composite, Value
@@ -28,8 +30,7 @@ IsInf IsNan: x:T T=type -> y:DT_BOOL
 PopulationCount: x:T T=type -> y:DT_UINT8
 TanhGrad SigmoidGrad SqrtGrad RsqrtGrad ReciprocalGrad InvGrad: y:T dy:T T=type -> z:T
 _UnaryOpsComposition: x:T T=type op_names=list(string) -> y:T
-CheckNumerics CheckNumericsV2: tensor:T T=type message=string -> output:T
-
+CheckNumerics CheckNumericsV2: tensor:T T=type -> output:T
 Add AddV2: x:T y:T T=type -> z:T ; hlo Add
 Sub Mul Pow: x:T y:T T=type -> z:T ; hlo
 Div RealDiv: x:T y:T T=type -> z:T ; hlo Div
@@ -55,7 +56,6 @@ FloorDiv FloorMod TruncateDiv DivNoNan MulNoNan Xdivy Xlogy Xlog1py SquaredDiffe
 AddN: inputs:N*T N=int>=1 T=type -> sum:T
 AccumulateNV2: inputs:N*T N=int>=1 T=type shape=shape -> sum:T
 Cross: a:T b:T T=type -> product:T
-
 Cast: x:SrcT SrcT=type DstT=type Truncate=bool?false -> y:DstT
 Bitcast: input:T T=type type=type -> output:type
 ToBool: input:T T=type -> output:DT_BOOL
@@ -64,17 +64,16 @@ Real Imag: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout ; hlo
 Angle: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout
 ComplexAbs: x:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> y:Tout ; hlo Abs
 Conj: input:T T=type?DT_COMPLEX64 -> output:T ; hlo
-
-Select SelectV2: condition:DT_BOOL t:T e:T T=type -> output:T
+Select: condition:DT_BOOL t:T e:T T=type -> output:T
+SelectV2: condition:DT_BOOL t:T e:T T=type -> output:T ; hlo Select
 ClipByValue: t:T clip_value_min:T clip_value_max:T T=type -> output:T
 """
 
 
-# One operand.
+# Functions of one element, or of elements of two arrays, which are broadcast.
 
 
-@lowering("Round")
-def _round(call: Call, x: XlaOp) -> XlaOp:
+def _round(x: XlaOp) -> XlaOp:
     if x.dtype.is_integer:
         return x
     if x.dtype.is_complex:
@@ -82,19 +81,110 @@ def _round(call: Call, x: XlaOp) -> XlaOp:
     return ops.RoundNearestEven(x)
 
 
-@lowering("IsInf")
-def _is_inf(call: Call, x: XlaOp) -> XlaOp:
+def _is_inf(x: XlaOp) -> XlaOp:
     return abs(x) == np.inf
 
 
-@lowering("IsNan")
-def _is_nan(call: Call, x: XlaOp) -> XlaOp:
+def _is_nan(x: XlaOp) -> XlaOp:
     return x != x
 
 
-@lowering("PopulationCount")
-def _population_count(call: Call, x: XlaOp) -> XlaOp:
+def _population_count(x: XlaOp) -> XlaOp:
     return ops.ConvertElementType(ops.PopulationCount(x), "u8")
+
+
+def _angle(x: XlaOp) -> XlaOp:
+    return ops.Atan2(ops.Imag(x), ops.Real(x))
+
+
+def _floor_div(x: XlaOp, y: XlaOp) -> XlaOp:
+    """The quotient, rounded down; -1 for a positive integer by 0, -2 for a negative one."""
+    if not x.dtype.is_integer:
+        return ops.Floor(x / y)
+    if not x.dtype.is_signed:
+        return x / y
+    rest = ops.Rem(x, y)
+    is_above = (rest != 0) & ((rest < 0) != (y < 0))
+    return x / y - ops.ConvertElementType(is_above, x.dtype)
+
+
+def _floor_mod(x: XlaOp, y: XlaOp) -> XlaOp:
+    """The rest of `FloorDiv`, which has the sign of the divisor."""
+    rest = ops.Rem(x, y)
+    if x.dtype.is_integer and not x.dtype.is_signed:
+        return rest
+    return ops.Select((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+
+
+def _truncate_div(x: XlaOp, y: XlaOp) -> XlaOp:
+    """The quotient, rounded towards zero."""
+    found = x / y
+    if not x.dtype.is_float:
+        return found
+    return ops.Select(found < 0, ops.Ceil(found), ops.Floor(found))
+
+
+def _squared_difference(x: XlaOp, y: XlaOp) -> XlaOp:
+    return (x - y) * ops.Conj(x - y)
+
+
+def _times_log(x: XlaOp, y: XlaOp) -> XlaOp:
+    return x * ops.Log(y)
+
+
+def _times_log1p(x: XlaOp, y: XlaOp) -> XlaOp:
+    return x * ops.Log1p(y)
+
+
+# Gradients, by the results y of the functions.
+
+
+def _tanh_grad(y: XlaOp, dy: XlaOp) -> XlaOp:
+    return dy * (1 - y * y)
+
+
+def _sigmoid_grad(y: XlaOp, dy: XlaOp) -> XlaOp:
+    return dy * y * (1 - y)
+
+
+def _sqrt_grad(y: XlaOp, dy: XlaOp) -> XlaOp:
+    return dy * 0.5 / ops.Conj(y)
+
+
+def _rsqrt_grad(y: XlaOp, dy: XlaOp) -> XlaOp:
+    y = ops.Conj(y)
+    return dy * -0.5 * (y * y * y)
+
+
+def _reciprocal_grad(y: XlaOp, dy: XlaOp) -> XlaOp:
+    y = ops.Conj(y)
+    return -dy * y * y
+
+
+_FUNCTIONS: dict[str, Callable[..., XlaOp]] = {
+    "Round": _round, "IsInf": _is_inf, "IsNan": _is_nan, "PopulationCount": _population_count,
+    "Angle": _angle, "FloorDiv": _floor_div, "FloorMod": _floor_mod, "TruncateDiv": _truncate_div,
+    "SquaredDifference": _squared_difference, "DivNoNan": ops.Div, "MulNoNan": ops.Mul, "Xdivy": ops.Div,
+    "Xlogy": _times_log, "Xlog1py": _times_log1p, "TanhGrad": _tanh_grad, "SigmoidGrad": _sigmoid_grad,
+    "SqrtGrad": _sqrt_grad, "RsqrtGrad": _rsqrt_grad, "ReciprocalGrad": _reciprocal_grad,
+    "InvGrad": _reciprocal_grad,
+}  # fmt: skip
+_ZERO_AT_ZERO = {
+    "DivNoNan": 1, "MulNoNan": 1, "Xdivy": 0, "Xlogy": 0, "Xlog1py": 0, "SqrtGrad": 1, "RsqrtGrad": 1,
+    "ReciprocalGrad": 1, "InvGrad": 1,
+}  # fmt: skip
+"""The operand that makes a function 0 where it is 0."""
+
+
+@lowering(*_FUNCTIONS)
+def _function(call: Call, *operands: XlaOp) -> XlaOp:
+    operands = tuple(matched(*operands))
+    found = _FUNCTIONS[call.node.op](*operands)
+    place = _ZERO_AT_ZERO.get(call.node.op)
+    return found if place is None else ops.Select(operands[place] == 0, ops.ZerosLike(found), found)
+
+
+# Others of one or two operands.
 
 
 @lowering("CheckNumerics", "CheckNumericsV2")
@@ -112,149 +202,40 @@ def _composition(call: Call, x: XlaOp) -> XlaOp:
     return x
 
 
-# Gradients, by the results y of the functions.
-
-
-@lowering("TanhGrad")
-def _tanh_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
-    return dy * (1 - y * y)
-
-
-@lowering("SigmoidGrad")
-def _sigmoid_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
-    return dy * y * (1 - y)
-
-
-def _zero_where_zero(factor: XlaOp, found: XlaOp) -> XlaOp:
-    return ops.Select(factor == 0, ops.ZerosLike(found), found)
-
-
-@lowering("SqrtGrad")
-def _sqrt_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
-    return _zero_where_zero(dy, dy * 0.5 / ops.Conj(y))
-
-
-@lowering("RsqrtGrad")
-def _rsqrt_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
-    y = ops.Conj(y)
-    return _zero_where_zero(dy, dy * -0.5 * (y * y * y))
-
-
-@lowering("ReciprocalGrad", "InvGrad")
-def _reciprocal_grad(call: Call, y: XlaOp, dy: XlaOp) -> XlaOp:
-    y = ops.Conj(y)
-    return _zero_where_zero(dy, -dy * y * y)
-
-
-# Two operands.
-
-
-@lowering("FloorDiv")
-def _floor_div(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    """The quotient, rounded down; -1 for a positive integer by 0, -2 for a negative one."""
-    x, y = matched(x, y)
-    if not x.dtype.is_integer:
-        return ops.Floor(x / y)
-    if not x.dtype.is_signed:
-        return x / y
-    rest = ops.Rem(x, y)
-    is_above = (rest != 0) & ((rest < 0) != (y < 0))
-    return x / y - ops.ConvertElementType(is_above, x.dtype)
-
-
-@lowering("FloorMod")
-def _floor_mod(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    """The rest of `FloorDiv`, which has the sign of the divisor."""
-    x, y = matched(x, y)
-    rest = ops.Rem(x, y)
-    if x.dtype.is_integer and not x.dtype.is_signed:
-        return rest
-    return ops.Select((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
-
-
-@lowering("TruncateDiv")
-def _truncate_div(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    """The quotient, rounded towards zero."""
-    x, y = matched(x, y)
-    found = x / y
-    if not x.dtype.is_float:
-        return found
-    return ops.Select(found < 0, ops.Ceil(found), ops.Floor(found))
-
-
-def _times_log(x: XlaOp, y: XlaOp) -> XlaOp:
-    return x * ops.Log(y)
-
-
-def _times_log1p(x: XlaOp, y: XlaOp) -> XlaOp:
-    return x * ops.Log1p(y)
-
-
-_ZERO_AT_ZERO: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], int]] = {
-    "DivNoNan": (ops.Div, 1), "MulNoNan": (ops.Mul, 1), "Xdivy": (ops.Div, 0), "Xlogy": (_times_log, 0),
-    "Xlog1py": (_times_log1p, 0),
-}  # fmt: skip
-"""Functions of x and y that are 0 where one of these is, and the number of the one."""
-
-
-@lowering(*_ZERO_AT_ZERO)
-def _zero_at_zero(call: Call, *operands: XlaOp) -> XlaOp:
-    function, place = _ZERO_AT_ZERO[call.node.op]
-    x, y = matched(*operands)
-    return _zero_where_zero((x, y)[place], function(x, y))
-
-
-@lowering("SquaredDifference")
-def _squared_difference(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    x, y = matched(x, y)
-    return (x - y) * ops.Conj(x - y)
-
-
 @lowering("Equal", "NotEqual")
 def _equal(call: Call, x: XlaOp, y: XlaOp) -> XlaOp | np.ndarray:
     """Without `incompatible_shape_error`, arrays whose shapes do not go together are not equal: a scalar."""
     is_equal = call.node.op == "Equal"
-    if not call["incompatible_shape_error"] and not _go_together(x, y):
+    try:
+        x, y = matched(x, y)
+    except VerifyError:
+        if call["incompatible_shape_error"]:
+            raise
         return np.asarray(not is_equal)
-    x, y = matched(x, y)
     return ops.Eq(x, y) if is_equal else ops.Ne(x, y)
-
-
-def _go_together(x: XlaOp, y: XlaOp) -> bool:
-    pairs = zip(reversed(x.dims), reversed(y.dims), strict=False)
-    return all(a == b or 1 in (a, b) for a, b in pairs)
 
 
 @lowering("ApproximateEqual")
 def _approximate_equal(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
-    _same_dims(call, x, y)
+    check_same_dims(call, x, y)
     size = abs(x - y)
     with np.errstate(all="ignore"):
         tolerance = np.asarray(call["tolerance"]).astype(size.dtype.numpy)
     return size < tolerance
 
 
-def _same_dims(call: Call, *values: XlaOp) -> None:
-    if len({value.dims for value in values}) > 1:
-        call.fail(f"operands of one shape are wanted, found {', '.join(str(list(v.dims)) for v in values)}")
-
-
 @lowering("AddN", "AccumulateNV2")
 def _add_n(call: Call, values: list[Value]) -> Value:
     if isinstance(values[0], Composite):
-        return reduce(_plus, values)
-    _same_dims(call, *values)
+        return reduce(type(values[0]).plus, values)
+    check_same_dims(call, *values)
     return reduce(ops.Add, values)
-
-
-def _plus(one: Composite, other: Composite) -> Composite:
-    return one.plus(other)
 
 
 @lowering("Cross")
 def _cross(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
     """The cross product of vectors of three numbers, those of the last dimension."""
-    _same_dims(call, a, b)
+    check_same_dims(call, a, b)
     if a.dims[-1:] != (3,):
         call.fail(f"vectors of three numbers are wanted, found shape {list(a.dims)}")
     a1, a2, b1, b2 = (_turned(value, places) for value in (a, b) for places in (1, 2))
@@ -309,28 +290,18 @@ def _to_bool(call: Call, value: XlaOp) -> XlaOp | np.ndarray:
     return value if value.dtype.is_pred else value != 0
 
 
-@lowering("Angle")
-def _angle(call: Call, value: XlaOp) -> XlaOp:
-    return ops.Atan2(ops.Imag(value), ops.Real(value))
-
-
 # Choices.
 
 
 @lowering("Select")
 def _select(call: Call, condition: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
     """A scalar chooses one array, a vector rows, an array elements."""
-    _same_dims(call, x, y)
-    if condition.dims == x.dims[:1]:
+    check_same_dims(call, x, y)
+    if condition.dims and condition.dims == x.dims[:1]:
         condition = ops.BroadcastInDim(condition, x.dims, [0])
     elif condition.dims not in ((), x.dims):
         call.fail(f"a condition of shape {list(condition.dims)} for operands of shape {list(x.dims)}")
     return ops.Select(spread(condition, x.dims), x, y)
-
-
-@lowering("SelectV2")
-def _select_v2(call: Call, condition: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
-    return ops.Select(*matched(condition, x, y))
 
 
 @lowering("ClipByValue")

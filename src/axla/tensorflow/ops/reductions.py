@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import ml_dtypes
 import numpy as np
 
 import axla.hlo as hlo
@@ -13,8 +12,9 @@ import axla.ops as ops
 from axla.builder.iteration import combiner
 from axla.builder.records import ScatterDimensionNumbers
 from axla.builder.xla_builder import XlaOp
-from axla.core.dtypes import BF16, F16, F32, F64, S32, S64, U32, DType
+from axla.core.dtypes import F32, F64, S64
 from axla.core.shape import Shape
+from axla.tensorflow.ops.common import neutral, reduced, widened
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched
 
@@ -38,37 +38,6 @@ NthElement: input:T n:i32 reverse=bool?false T=type -> values:T
 Range: start:Tidx limit:Tidx delta:Tidx Tidx=type?DT_INT32 -> output:Tidx
 LinSpace: start:T stop:T num:Tidx T=type Tidx=type?DT_INT32 -> output:T
 """
-
-
-def reduced(x: XlaOp, dims: Sequence[int], opcode: str) -> XlaOp:
-    """The elements along dimensions, combined by Add, Mul, Max, Min, And or Or; of none, what changes
-    nothing.
-    """
-    start = x.builder.constant(_neutral(opcode, x.dtype))
-    return ops.Reduce(x, start, combiner(opcode, x.dtype), list(dims))
-
-
-def _neutral(opcode: str, dtype: DType) -> np.ndarray:
-    if opcode in ("Add", "Or"):
-        return np.zeros((), dtype.numpy)
-    if opcode in ("Mul", "And"):
-        return np.ones((), dtype.numpy)
-    sign = -1 if opcode == "Max" else 1
-    if dtype.is_float:
-        return np.asarray(sign * math.inf).astype(dtype.numpy)
-    if dtype.is_pred:
-        return np.asarray(sign > 0)
-    limits = ml_dtypes.iinfo(dtype.numpy)
-    return np.asarray(limits.min if sign < 0 else limits.max, dtype.numpy)
-
-
-def wide(x: XlaOp) -> XlaOp:
-    """Numbers in the type that sums of them are taken in: of 32 bits at least."""
-    if x.dtype in (F16, BF16):
-        return ops.ConvertElementType(x, F32)
-    if x.dtype.is_integer and x.dtype.bits < 32:
-        return ops.ConvertElementType(x, S32 if x.dtype.is_signed else U32)
-    return x
 
 
 # Along dimensions that are given.
@@ -95,13 +64,13 @@ _OPCODES = {"Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min", "Any": "Or"
 @lowering(*_OPCODES)
 def _reduce(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
     dims, opcode = _dimensions(call, x, indices), _OPCODES[call.node.op]
-    return _kept(call, x, dims, reduced(wide(x) if opcode in ("Add", "Mul") else x, dims, opcode))
+    return _kept(call, x, dims, reduced(widened(x) if opcode in ("Add", "Mul") else x, dims, opcode))
 
 
 @lowering("Mean")
 def _mean(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
     dims = _dimensions(call, x, indices)
-    total = reduced(wide(x), dims, "Add")
+    total = reduced(widened(x), dims, "Add")
     count = np.asarray(math.prod(x.dims[d] for d in dims)).astype(total.dtype.numpy)
     return _kept(call, x, dims, total / count)
 
@@ -109,7 +78,7 @@ def _mean(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
 @lowering("EuclideanNorm")
 def _euclidean_norm(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
     dims = _dimensions(call, x, indices)
-    total = reduced(wide(x) * ops.Conj(wide(x)), dims, "Add")
+    total = reduced(widened(x) * ops.Conj(widened(x)), dims, "Add")
     if total.dtype.is_integer:
         total = ops.ConvertElementType(total, "f64")
     return _kept(call, x, dims, ops.Sqrt(total))
@@ -118,7 +87,7 @@ def _euclidean_norm(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
 @lowering("L2Loss")
 def _l2_loss(call: Call, x: XlaOp) -> XlaOp:
     """Half the sum of the squares."""
-    total = reduced(wide(x) * wide(x), range(len(x.dims)), "Add")
+    total = reduced(widened(x) * widened(x), range(len(x.dims)), "Add")
     return ops.ConvertElementType(total * 0.5, x.dtype)
 
 
@@ -132,7 +101,7 @@ def _arg_extreme(call: Call, x: XlaOp, dimension: XlaOp) -> XlaOp:
     if x.dtype.is_pred:
         x = ops.ConvertElementType(x, "u8")
     if x.dtype.is_float:
-        x = ops.Select(x != x, _neutral(opcode, x.dtype), x)
+        x = ops.Select(x != x, neutral(opcode, x.dtype), x)
     best = ops.BroadcastInDim(reduced(x, [at], opcode), x.dims, [d for d in range(len(x.dims)) if d != at])
     places = ops.Iota(x.builder, Shape(call.dtype("output_type"), x.dims), at)
     last = np.asarray(x.dims[at] - 1).astype(places.dtype.numpy)
@@ -148,7 +117,7 @@ def _cumulative(call: Call, x: XlaOp, axis: XlaOp) -> XlaOp:
     combine, start = _CUMULATIVE[call.node.op]
     if not x.shape.size:
         return x
-    values = wide(x)
+    values = widened(x)
     found = _scanned(call, values, at, combine, np.asarray(start).astype(values.dtype.numpy))
     return ops.ConvertElementType(found, x.dtype)
 
@@ -184,52 +153,38 @@ _CUMULATIVE: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], float]] = {
 # Counts.
 
 
-@lowering("Bincount")
+@lowering("Bincount", "DenseBincount")
 def _bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
-    """How often each number below `size` is among the values, or the sum of its weights."""
-    flat = ops.Reshape(values, [1, values.shape.size])
-    found = _counts(call, flat, size, _weights(call, values, weights), False)
-    return ops.Reshape(found, found.dims[1:])
-
-
-@lowering("DenseBincount")
-def _dense_bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
-    """The same of each row of a matrix; with `binary_output`, whether a number is there."""
-    if len(values.dims) not in (1, 2):
+    """How often each number below `size` is among the values, or the sum of its weights; of each row of a
+    matrix, if it is dense. With `binary_output`, whether a number is there.
+    """
+    is_dense, is_binary = call.node.op == "DenseBincount", call.attributes.get("binary_output", False)
+    if is_dense and len(values.dims) not in (1, 2):
         call.fail(f"the values have shape {list(values.dims)}, wanted a vector or matrix")
-    rows = values if len(values.dims) == 2 else ops.Reshape(values, [1, *values.dims])
-    found = _counts(call, rows, size, _weights(call, values, weights), call["binary_output"])
-    return ops.Reshape(found, [*values.dims[:-1], found.dims[1]])
-
-
-def _weights(call: Call, values: XlaOp, weights: XlaOp) -> XlaOp | None:
-    if weights.dims == values.dims and values.dims != (0,):
-        return weights
-    if weights.shape.size:
+    is_weighted = weights.dims == values.dims and values.dims != (0,)
+    if weights.shape.size and not is_weighted:
         call.fail(f"weights of shape {list(weights.dims)} for values of shape {list(values.dims)}")
-    return None
+    kept = values.dims[:-1] if is_dense else ()
+    rows = ops.Reshape(values, [math.prod(kept), values.dims[-1] if is_dense else values.shape.size])
+    updates = ops.Reshape(weights, rows.dims) if is_weighted and not is_binary else None
+    found = _counts(call, rows, size, updates, is_binary)
+    return ops.Reshape(found, [*kept, found.dims[1]])
 
 
-def _counts(call: Call, rows: XlaOp, size: XlaOp, weights: XlaOp | None, is_binary: bool) -> XlaOp:
+def _counts(call: Call, rows: XlaOp, size: XlaOp, updates: XlaOp | None, is_binary: bool) -> XlaOp:
     """The sums of weights (1 where there are none) in a row of bins for each row of values."""
     count = call.integer(size, "the number of bins")
     if count < 0:
         call.fail(f"the number of bins is {count}, wanted at least 0")
     dtype = call.dtype("T")
-    ones = ops.Broadcast(ops.One(call.builder, dtype), rows.dims)
-    updates = ones if weights is None or is_binary else ops.Reshape(weights, rows.dims)
+    if updates is None:
+        updates = ops.Broadcast(ops.One(call.builder, dtype), rows.dims)
     zeros = ops.Broadcast(ops.Zero(call.builder, dtype), [rows.dims[0], count])
     numbers = ScatterDimensionNumbers((), (0, 1), (0, 1), 2)
-    places = ops.ConcatInDim(
-        call.builder,
-        [
-            ops.Iota(call.builder, Shape(rows.dtype, (*rows.dims, 1)), 0),
-            ops.Reshape(rows, [*rows.dims, 1]),
-        ],
-        2,
-    )
-    opcode = "Max" if is_binary else "Add"
-    return ops.Scatter(zeros, places, updates, combiner(opcode, dtype), numbers)
+    row = ops.Iota(call.builder, Shape(rows.dtype, (*rows.dims, 1)), 0)
+    places = ops.ConcatInDim(call.builder, [row, ops.Reshape(rows, [*rows.dims, 1])], 2)
+    combine = combiner("Max" if is_binary else "Add", dtype)
+    return ops.Scatter(zeros, places, updates, combine, numbers)
 
 
 @lowering("HistogramFixedWidth")
@@ -275,17 +230,8 @@ def _bound(call: Call, rows: XlaOp, values: XlaOp) -> XlaOp:
     return _count(is_before, [2], call.dtype("out_type"))
 
 
-@lowering("InTopK")
-def _in_top_k(call: Call, predictions: XlaOp, targets: XlaOp) -> XlaOp:
-    return _among_largest(call, predictions, targets, np.asarray(call["k"]))
-
-
-@lowering("InTopKV2")
-def _in_top_k_v2(call: Call, predictions: XlaOp, targets: XlaOp, k: XlaOp) -> XlaOp:
-    return _among_largest(call, predictions, targets, k)
-
-
-def _among_largest(call: Call, rows: XlaOp, targets: XlaOp, k: XlaOp | np.ndarray) -> XlaOp:
+@lowering("InTopK", "InTopKV2")
+def _in_top_k(call: Call, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
     """Of each row, whether fewer than k elements are larger than the one at the place `targets`; never where
     an element is not finite.
     """
@@ -296,7 +242,7 @@ def _among_largest(call: Call, rows: XlaOp, targets: XlaOp, k: XlaOp | np.ndarra
     value = reduced(ops.Select(is_target, rows, ops.ZerosLike(rows)), [1], "Add")
     larger = _count(rows > ops.BroadcastInDim(value, rows.dims, [0]), [1], "s64")
     is_valid = reduced(is_target, [1], "Or") & reduced(ops.IsFinite(rows), [1], "And")
-    limit = ops.ConvertElementType(k, "s64") if isinstance(k, XlaOp) else k
+    limit = ops.ConvertElementType(given[0], "s64") if given else np.int64(call["k"])
     return is_valid & (larger < limit)
 
 

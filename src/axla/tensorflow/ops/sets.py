@@ -14,8 +14,8 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import PRED, S32, S64
 from axla.core.shape import Shape
 from axla.tensorflow.ops.arrays import full, reshaped
+from axla.tensorflow.ops.common import reduced
 from axla.tensorflow.ops.indexing import scattered, take
-from axla.tensorflow.ops.reductions import reduced
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
