@@ -1,10 +1,11 @@
 """A record for each operation of TensorFlow, in the tables of the modules in `ops`, and what it becomes.
 
-    MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false T=type -> product:T
+    MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false -> product:T
 
 is an operation, as `axla.foreign.records` reads it. An operand or result has a type by an attribute (`T`), a
 type itself (`DT_INT32`), as many values of a type as an attribute says (`N*T`) or one for each type of a list
-(`Tlist`, an attribute of kind list(type)); `&` before it says that it is a reference. Kinds of attributes are
+(`Tlist`, an attribute of kind list(type)); `&` before it says that it is a reference. A name of a type that
+is no attribute of the record is one of kind `type` without a default. Kinds of attributes are
 those of `attributes.py`. `hlo Abs` says that it is the function Abs of `axla.ops` of its operands, which are
 broadcast as NumPy does it, `hlo` alone that it is the function of its own name; otherwise a function that is
 registered by `lowering` says what it becomes, or `none REASON` why there is nothing. Types and kinds that are
@@ -21,7 +22,7 @@ from importlib import import_module
 from typing import Any
 
 from axla.core.errors import VerifyError
-from axla.foreign.records import Record, Value, read_records
+from axla.foreign.records import Attribute, Record, Value, read_records
 from axla.tensorflow.attributes import value_of
 from axla.tensorflow.types import Proto
 
@@ -70,8 +71,16 @@ def records() -> Mapping[str, Record]:
             assert record.short not in found, name
             results = [result.kind.partition(":") for result in record.results]
             named = tuple(Value(label, kind, "") for label, _, kind in results)
-            found[record.short] = replace(record, results=named)
+            attributes = (*record.attributes, *_implied(record, (*record.operands, *named)))
+            found[record.short] = replace(record, results=named, attributes=attributes)
     return found
+
+
+def _implied(record: Record, values: Sequence[Value]) -> list[Attribute]:
+    """The types of operands and results that are attributes which the table leaves out."""
+    names = dict.fromkeys(value.kind.lstrip("&").rpartition("*")[2] for value in values)
+    given = {attribute.name for attribute in record.attributes}
+    return [Attribute(n, "type", "") for n in names if n not in given and not n.startswith("DT_")]
 
 
 def _long(word: re.Match[str]) -> str:

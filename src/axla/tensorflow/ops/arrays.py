@@ -17,44 +17,43 @@ from axla.tensorflow.scope import Call, matched, spread
 from axla.tensorflow.values import Composite, Value, Variable
 
 RECORDS = """
-Shape Size: input:T T=type out_type=type?DT_INT32 -> output:out_type
-ShapeN: input:N*T N=int>=1 T=type out_type=type?DT_INT32 -> output:N*out_type
-Rank: input:T T=type -> output:i32
+Shape Size: input:T out_type=type?DT_INT32 -> output:out_type
+ShapeN: input:N*T N=int>=1 out_type=type?DT_INT32 -> output:N*out_type
+Rank: input:T -> output:i32
 VariableShape: input:resource out_type=type?DT_INT32 -> output:out_type
-EnsureShape: input:T shape=shape T=type -> output:T
-Reshape: tensor:T shape:Tshape T=type Tshape=type?DT_INT32 -> output:T
-Squeeze: input:T T=type squeeze_dims=ints>=0?[] -> output:T
-ExpandDims: input:T dim:Tdim T=type Tdim=type?DT_INT32 -> output:T
-Transpose ConjugateTranspose: x:T perm:Tperm T=type Tperm=type?DT_INT32 -> y:T
-Concat: concat_dim:i32 values:N*T N=int>=2 T=type -> output:T
-ConcatV2: values:N*T axis:Tidx N=int>=2 T=type Tidx=type?DT_INT32 -> output:T
+EnsureShape: input:T shape=shape -> output:T
+Reshape: tensor:T shape:Tshape Tshape=type?DT_INT32 -> output:T
+Squeeze: input:T squeeze_dims=ints>=0?[] -> output:T
+ExpandDims: input:T dim:Tdim Tdim=type?DT_INT32 -> output:T
+Transpose ConjugateTranspose: x:T perm:Tperm Tperm=type?DT_INT32 -> y:T
+Concat: concat_dim:i32 values:N*T N=int>=2 -> output:T
+ConcatV2: values:N*T axis:Tidx N=int>=2 Tidx=type?DT_INT32 -> output:T
 ConcatOffset: concat_dim:i32 shape:N*shape_type N=int>=2 shape_type=type?DT_INT32 -> offset:N*shape_type
-Split: split_dim:i32 value:T num_split=int>=1 T=type -> output:num_split*T
-SplitV: value:T size_splits:Tlen split_dim:i32 num_split=int>=1 T=type Tlen=type?DT_INT64 ->
-    output:num_split*T
-Pack: values:N*T N=int>=1 T=type axis=int?0 -> output:T
-Unpack: value:T num=int>=0 T=type axis=int?0 -> output:num*T
-XlaSplitND: input:T T=type N=int>=1 num_splits=ints paddings=ints?[] -> outputs:N*T
-XlaConcatND: inputs:N*T T=type N=int>=1 num_concats=ints paddings=ints?[] -> output:T
-ReadVariableXlaSplitND: resource:resource T=type N=int>=1 num_splits=ints paddings=ints?[] -> outputs:N*T
-AssignVariableXlaConcatND: resource:resource inputs:N*T T=type N=int>=1 num_concats=ints paddings=ints?[] ->
-Tile: input:T multiples:Tmultiples T=type Tmultiples=type?DT_INT32 -> output:T
-BroadcastTo: input:T shape:Tidx T=type Tidx=type?DT_INT32 -> output:T
+Split: split_dim:i32 value:T num_split=int>=1 -> output:num_split*T
+SplitV: value:T size_splits:Tlen split_dim:i32 num_split=int>=1 Tlen=type?DT_INT64 -> output:num_split*T
+Pack: values:N*T N=int>=1 axis=int?0 -> output:T
+Unpack: value:T num=int>=0 axis=int?0 -> output:num*T
+XlaSplitND: input:T N=int>=1 num_splits=ints paddings=ints?[] -> outputs:N*T
+XlaConcatND: inputs:N*T N=int>=1 num_concats=ints paddings=ints?[] -> output:T
+ReadVariableXlaSplitND: resource:resource N=int>=1 num_splits=ints paddings=ints?[] -> outputs:N*T
+AssignVariableXlaConcatND: resource:resource inputs:N*T N=int>=1 num_concats=ints paddings=ints?[] ->
+Tile: input:T multiples:Tmultiples Tmultiples=type?DT_INT32 -> output:T
+BroadcastTo: input:T shape:Tidx Tidx=type?DT_INT32 -> output:T
 BroadcastArgs: s0:T s1:T T=type?DT_INT32 -> r0:T
 BroadcastGradientArgs: s0:T s1:T T=type?DT_INT32 -> r0:T r1:T
-XlaBroadcastHelper: lhs:T rhs:T broadcast_dims:Tindices T=type Tindices=type -> lhs_output:T rhs_output:T
-Fill: dims:index_type value:T T=type index_type=type?DT_INT32 -> output:T
-ZerosLike OnesLike: x:T T=type -> y:T
-Empty: shape:i32 dtype=type init=bool?false -> output:dtype
-Reverse: tensor:T dims:DT_BOOL T=type -> output:T
-ReverseV2: tensor:T axis:Tidx Tidx=type?DT_INT32 T=type -> output:T
-Roll: input:T shift:Tshift axis:Taxis T=type Tshift=type Taxis=type -> output:T
-OneHot: indices:TI depth:i32 on_value:T off_value:T axis=int?-1 T=type TI=type?DT_INT64 -> output:T
-_ListToArray: input:Tin Tin=types>=1 T=type N=int>=1 -> output:N*T
-_ArrayToList: input:N*T T=type N=int>=1 out_types=types>=1 -> output:out_types
+XlaBroadcastHelper: lhs:T rhs:T broadcast_dims:Tindices -> lhs_output:T rhs_output:T
+Fill: dims:index_type value:T index_type=type?DT_INT32 -> output:T
+ZerosLike OnesLike: x:T -> y:T
+Empty: shape:i32 init=bool?false -> output:dtype
+Reverse: tensor:T dims:DT_BOOL -> output:T
+ReverseV2: tensor:T axis:Tidx Tidx=type?DT_INT32 -> output:T
+Roll: input:T shift:Tshift axis:Taxis -> output:T
+OneHot: indices:TI depth:i32 on_value:T off_value:T axis=int?-1 TI=type?DT_INT64 -> output:T
+_ListToArray: input:Tin Tin=types>=1 N=int>=1 -> output:N*T
+_ArrayToList: input:N*T N=int>=1 out_types=types>=1 -> output:out_types
 DeviceIndex: device_names=list(string) -> index:i32
-GuaranteeConst DebugGradientIdentity: input:T T=type -> output:T
-DeepCopy: x:T T=type -> y:T
+GuaranteeConst DebugGradientIdentity: input:T -> output:T
+DeepCopy: x:T -> y:T
 """
 
 

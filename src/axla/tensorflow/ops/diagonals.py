@@ -14,20 +14,20 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
 RECORDS = """
-MatrixBandPart: input:T num_lower:Tindex num_upper:Tindex T=type Tindex=type?DT_INT64 -> band:T
-BatchMatrixBandPart: input:T num_lower:i64 num_upper:i64 T=type -> band:T
-MatrixDiag BatchMatrixDiag Diag: diagonal:T T=type -> output:T
-MatrixDiagV2: diagonal:T k:i32 num_rows:i32 num_cols:i32 padding_value:T T=type -> output:T
-MatrixDiagV3: diagonal:T k:i32 num_rows:i32 num_cols:i32 padding_value:T T=type
+MatrixBandPart: input:T num_lower:Tindex num_upper:Tindex Tindex=type?DT_INT64 -> band:T
+BatchMatrixBandPart: input:T num_lower:i64 num_upper:i64 -> band:T
+MatrixDiag BatchMatrixDiag Diag: diagonal:T -> output:T
+MatrixDiagV2: diagonal:T k:i32 num_rows:i32 num_cols:i32 padding_value:T -> output:T
+MatrixDiagV3: diagonal:T k:i32 num_rows:i32 num_cols:i32 padding_value:T
     align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> output:T
-MatrixDiagPart BatchMatrixDiagPart DiagPart: input:T T=type -> diagonal:T
-MatrixDiagPartV2: input:T k:i32 padding_value:T T=type -> diagonal:T
-MatrixDiagPartV3: input:T k:i32 padding_value:T T=type
+MatrixDiagPart BatchMatrixDiagPart DiagPart: input:T -> diagonal:T
+MatrixDiagPartV2: input:T k:i32 padding_value:T -> diagonal:T
+MatrixDiagPartV3: input:T k:i32 padding_value:T
     align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> diagonal:T
-MatrixSetDiag BatchMatrixSetDiag: input:T diagonal:T T=type -> output:T
-MatrixSetDiagV2: input:T diagonal:T k:i32 T=type -> output:T
-MatrixSetDiagV3: input:T diagonal:T k:i32 T=type
-    align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> output:T
+MatrixSetDiag BatchMatrixSetDiag: input:T diagonal:T -> output:T
+MatrixSetDiagV2: input:T diagonal:T k:i32 -> output:T
+MatrixSetDiagV3: input:T diagonal:T k:i32 align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT
+    -> output:T
 """
 
 

@@ -17,34 +17,26 @@ from axla.tensorflow.scope import Call, spread
 from axla.tensorflow.values import Variable
 
 RECORDS = """
-Gather: params:Tparams indices:Tindices validate_indices=bool?true Tparams=type Tindices=type ->
-    output:Tparams
-GatherV2: params:Tparams indices:Tindices axis:Taxis batch_dims=int?0 Tparams=type Tindices=type Taxis=type ->
-    output:Tparams
-GatherNd: params:Tparams indices:Tindices Tparams=type Tindices=type bad_indices_policy=string? ->
-    output:Tparams
-ResourceGather: resource:resource indices:Tindices batch_dims=int?0 validate_indices=bool?true dtype=type
-    Tindices=type -> output:dtype
-ResourceGatherNd: resource:resource indices:Tindices dtype=type Tindices=type -> output:dtype
-ScatterNd: indices:Tindices updates:T shape:Tindices T=type Tindices=type bad_indices_policy=string? ->
-    output:T
+Gather: params:Tparams indices:Tindices validate_indices=bool?true -> output:Tparams
+GatherV2: params:Tparams indices:Tindices axis:Taxis batch_dims=int?0 -> output:Tparams
+GatherNd: params:Tparams indices:Tindices bad_indices_policy=string? -> output:Tparams
+ResourceGather: resource:resource indices:Tindices batch_dims=int?0 validate_indices=bool?true -> output:dtype
+ResourceGatherNd: resource:resource indices:Tindices -> output:dtype
+ScatterNd: indices:Tindices updates:T shape:Tindices bad_indices_policy=string? -> output:T
 TensorScatterAdd TensorScatterSub TensorScatterMax TensorScatterMin TensorScatterUpdate: tensor:T
-    indices:Tindices updates:T T=type Tindices=type bad_indices_policy=string? -> output:T
+    indices:Tindices updates:T bad_indices_policy=string? -> output:T
 ResourceScatterAdd ResourceScatterSub ResourceScatterMul ResourceScatterDiv ResourceScatterMax
-    ResourceScatterMin ResourceScatterUpdate: resource:resource indices:Tindices updates:dtype dtype=type
-    Tindices=type ->
+    ResourceScatterMin ResourceScatterUpdate: resource:resource indices:Tindices updates:dtype ->
 ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdMax ResourceScatterNdMin ResourceScatterNdUpdate:
-    ref:resource indices:Tindices updates:T T=type Tindices=type use_locking=bool?true
-    bad_indices_policy=string? ->
+    ref:resource indices:Tindices updates:T use_locking=bool?true bad_indices_policy=string? ->
 SparseToDense: sparse_indices:Tindices output_shape:Tindices sparse_values:T default_value:T
-    validate_indices=bool?true T=type Tindices=type -> dense:T
+    validate_indices=bool?true -> dense:T
 InvertPermutation: x:T T=type?DT_INT32 -> y:T
-ReverseSequence: input:T seq_lengths:Tlen seq_dim=int batch_dim=int?0 T=type Tlen=type?DT_INT64 -> output:T
-TopK: input:T k=int>=0 sorted=bool?true T=type -> values:T indices:i32
-TopKV2: input:T k:Tk sorted=bool?true T=type Tk=type?DT_INT32 index_type=type?DT_INT32 -> values:T
-    indices:index_type
+ReverseSequence: input:T seq_lengths:Tlen seq_dim=int batch_dim=int?0 Tlen=type?DT_INT64 -> output:T
+TopK: input:T k=int>=0 sorted=bool?true -> values:T indices:i32
+TopKV2: input:T k:Tk sorted=bool?true Tk=type?DT_INT32 index_type=type?DT_INT32 -> values:T indices:index_type
 ApproxTopK: input:T k=int>=0 reduction_dimension=int?-1 recall_target=float?0.949999988 is_max_k=bool?true
-    reduction_input_size_override=int?-1 aggregate_to_topk=bool?true T=type -> values:T indices:i32
+    reduction_input_size_override=int?-1 aggregate_to_topk=bool?true -> values:T indices:i32
 DataFormatDimMap DataFormatVecPermute: x:T T=type?DT_INT32 src_format=string?NHWC dst_format=string?NCHW ->
     y:T
 """

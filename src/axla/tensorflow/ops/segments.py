@@ -16,16 +16,15 @@ from axla.tensorflow.scope import Call
 
 RECORDS = """
 SegmentSumV2 SegmentProdV2 SegmentMaxV2 SegmentMinV2 UnsortedSegmentSum UnsortedSegmentProd UnsortedSegmentMax
-    UnsortedSegmentMin: data:T segment_ids:Tindices num_segments:Tnumsegments T=type Tindices=type
-    Tnumsegments=type?DT_INT32 -> output:T
-SegmentSum SegmentProd SegmentMax SegmentMin SegmentMean: data:T segment_ids:Tindices T=type Tindices=type ->
+    UnsortedSegmentMin: data:T segment_ids:Tindices num_segments:Tnumsegments Tnumsegments=type?DT_INT32 ->
     output:T
-SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN: data:T indices:Tidx segment_ids:Tsegmentids T=type
+SegmentSum SegmentProd SegmentMax SegmentMin SegmentMean: data:T segment_ids:Tindices -> output:T
+SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN: data:T indices:Tidx segment_ids:Tsegmentids
     Tidx=type?DT_INT32 Tsegmentids=type?DT_INT32 sparse_gradient=bool?false -> output:T
 SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments: data:T
-    indices:Tidx segment_ids:Tsegmentids num_segments:Tnumsegments T=type Tidx=type?DT_INT32
+    indices:Tidx segment_ids:Tsegmentids num_segments:Tnumsegments Tidx=type?DT_INT32
     Tnumsegments=type?DT_INT32 Tsegmentids=type?DT_INT32 sparse_gradient=bool?false -> output:T
-DynamicStitch ParallelDynamicStitch: indices:N*i32 data:N*T N=int>=1 T=type -> merged:T
+DynamicStitch ParallelDynamicStitch: indices:N*i32 data:N*T N=int>=1 -> merged:T
 """
 
 _KINDS = {"Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min"}

@@ -21,13 +21,12 @@ from axla.tensorflow.scope import Call
 
 RECORDS = """
 Where: input:T T=type?DT_BOOL -> index:i64
-Unique: x:T T=type out_idx=type?DT_INT32 -> y:T idx:out_idx
-UniqueV2: x:T axis:Taxis T=type Taxis=type?DT_INT64 out_idx=type?DT_INT32 -> y:T idx:out_idx
-UniqueWithCounts: x:T T=type out_idx=type?DT_INT32 -> y:T idx:out_idx count:out_idx
-UniqueWithCountsV2: x:T axis:Taxis T=type Taxis=type?DT_INT64 out_idx=type?DT_INT32 -> y:T idx:out_idx
-    count:out_idx
-ListDiff: x:T y:T T=type out_idx=type?DT_INT32 -> out:T idx:out_idx
-DynamicPartition: data:T partitions:i32 num_partitions=int>=1 T=type -> outputs:num_partitions*T
+Unique: x:T out_idx=type?DT_INT32 -> y:T idx:out_idx
+UniqueV2: x:T axis:Taxis Taxis=type?DT_INT64 out_idx=type?DT_INT32 -> y:T idx:out_idx
+UniqueWithCounts: x:T out_idx=type?DT_INT32 -> y:T idx:out_idx count:out_idx
+UniqueWithCountsV2: x:T axis:Taxis Taxis=type?DT_INT64 out_idx=type?DT_INT32 -> y:T idx:out_idx count:out_idx
+ListDiff: x:T y:T out_idx=type?DT_INT32 -> out:T idx:out_idx
+DynamicPartition: data:T partitions:i32 num_partitions=int>=1 -> outputs:num_partitions*T
 """
 
 

@@ -19,15 +19,15 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Variable
 
 RECORDS = """
-Slice: input:T begin:Index size:Index T=type Index=type -> output:T
-StridedSlice: input:T begin:Index end:Index strides:Index T=type Index=type begin_mask=int?0 end_mask=int?0
+Slice: input:T begin:Index size:Index -> output:T
+StridedSlice: input:T begin:Index end:Index strides:Index begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0
+    new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
+StridedSliceGrad: shape:Index begin:Index end:Index strides:Index dy:T begin_mask=int?0 end_mask=int?0
     ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
-StridedSliceGrad: shape:Index begin:Index end:Index strides:Index dy:T T=type Index=type begin_mask=int?0
-    end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
-TensorStridedSliceUpdate: input:T begin:Index end:Index strides:Index value:T T=type Index=type
-    begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
-ResourceStridedSliceAssign: ref:resource begin:Index end:Index strides:Index value:T T=type Index=type
-    begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 ->
+TensorStridedSliceUpdate: input:T begin:Index end:Index strides:Index value:T begin_mask=int?0 end_mask=int?0
+    ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
+ResourceStridedSliceAssign: ref:resource begin:Index end:Index strides:Index value:T begin_mask=int?0
+    end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 ->
 """
 
 Number = Any

@@ -13,17 +13,17 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
 RECORDS = """
-Pad: input:T paddings:Tpaddings T=type Tpaddings=type?DT_INT32 -> output:T
-PadV2: input:T paddings:Tpaddings constant_values:T T=type Tpaddings=type?DT_INT32 -> output:T
-MirrorPad MirrorPadGrad: input:T paddings:Tpaddings T=type Tpaddings=type?DT_INT32
-    mode=string{REFLECT,SYMMETRIC} -> output:T
-SpaceToBatch: input:T paddings:Tpaddings T=type Tpaddings=type?DT_INT32 block_size=int>=2 -> output:T
-SpaceToBatchND: input:T block_shape:Tblock_shape paddings:Tpaddings T=type Tblock_shape=type?DT_INT32
+Pad: input:T paddings:Tpaddings Tpaddings=type?DT_INT32 -> output:T
+PadV2: input:T paddings:Tpaddings constant_values:T Tpaddings=type?DT_INT32 -> output:T
+MirrorPad MirrorPadGrad: input:T paddings:Tpaddings Tpaddings=type?DT_INT32 mode=string{REFLECT,SYMMETRIC} ->
+    output:T
+SpaceToBatch: input:T paddings:Tpaddings Tpaddings=type?DT_INT32 block_size=int>=2 -> output:T
+SpaceToBatchND: input:T block_shape:Tblock_shape paddings:Tpaddings Tblock_shape=type?DT_INT32
     Tpaddings=type?DT_INT32 -> output:T
-BatchToSpace: input:T crops:Tidx T=type block_size=int>=2 Tidx=type?DT_INT32 -> output:T
-BatchToSpaceND: input:T block_shape:Tblock_shape crops:Tcrops T=type Tblock_shape=type?DT_INT32
-    Tcrops=type?DT_INT32 -> output:T
-SpaceToDepth DepthToSpace: input:T T=type block_size=int>=2 data_format=vectors?NHWC -> output:T
+BatchToSpace: input:T crops:Tidx block_size=int>=2 Tidx=type?DT_INT32 -> output:T
+BatchToSpaceND: input:T block_shape:Tblock_shape crops:Tcrops Tblock_shape=type?DT_INT32 Tcrops=type?DT_INT32
+    -> output:T
+SpaceToDepth DepthToSpace: input:T block_size=int>=2 data_format=vectors?NHWC -> output:T
 """
 
 
