@@ -25,12 +25,17 @@ class Known:
 
 
 def module_of(op: str, *operands: Any, **attributes: Any) -> Module:
-    """The program of one node: operands are its parameters, but for those that are `Known`. Attributes that
-    operands imply are left out.
+    """The program of one node: operands are its parameters, but for those that are `Known`; a list stands for
+    an operand of several arrays. Attributes that single operands imply are left out.
     """
     nodes, inputs, feeds = [], [], []
     record = records()[op]
-    for place, (operand, value) in enumerate(zip(record.operands, operands, strict=True)):
+    values = [
+        (operand, value)
+        for operand, given in zip(record.operands, operands, strict=True)
+        for value in (given if isinstance(given, list) else [given])
+    ]
+    for place, (operand, value) in enumerate(values):
         array = np.asarray(value.value if isinstance(value, Known) else value)
         dtype = type_name(array)
         node: dict[str, Any] = {"name": f"in{place}", "op": "Placeholder", "attr": [entry("dtype", dtype)]}
@@ -50,7 +55,8 @@ def module_of(op: str, *operands: Any, **attributes: Any) -> Module:
 def run_node(op: str, *operands: Any, backend: str = "cpu", **attributes: Any) -> list[np.ndarray]:
     """What a node gives for operands."""
     program = axla.compile(module_of(op, *operands, **attributes), backend=backend)
-    given = [np.asarray(value) for value in operands if not isinstance(value, Known)]
+    flat = [value for given in operands for value in (given if isinstance(given, list) else [given])]
+    given = [np.asarray(value) for value in flat if not isinstance(value, Known)]
     return [np.asarray(result) for result in program.execute(given)]
 
 
@@ -66,7 +72,11 @@ def tensor(array: np.ndarray) -> dict[str, Any]:
 
 
 def entry(name: str, value: Any) -> dict[str, Any]:
-    """An attribute: a number, a string, the name of a type, or a list of integers or of floats."""
+    """An attribute: a number, a string, the name of a type, or a list of such."""
+    if isinstance(value, list) and any(isinstance(item, str) for item in value):
+        (field,) = entry("", value[0])["value"]
+        items = [entry("", item)["value"][field] for item in value]
+        return {"key": name, "value": {"list": {field: items}}}
     if isinstance(value, list):
         field = "f" if any(isinstance(item, float) for item in value) else "i"
         return {"key": name, "value": {"list": {field: value}}}

@@ -100,6 +100,20 @@ def test_explicit_padding_and_dilation_in_the_other_format():
     close(found, np.array([310, 420, 31]).reshape(1, 1, 1, 3))
 
 
+def test_fused_convolutions_of_bytes_are_rounded_and_clamped():
+    x, side = images([[3, 100]], np.int8), images([[1, -1]], np.int8)
+    args = [[np.array([0.5], f32), side], [f32(1.5), f32(10)]]
+    attributes = {
+        "strides": [1, 1, 1, 1], "padding": "VALID", "fused_ops": ["BiasAdd", "Relu"],
+        "TArgs": ["DT_FLOAT", "DT_INT8"], "num_host_args": 2, "T": "DT_INT8",
+    }  # fmt: skip
+    (found,) = run_node("_FusedConv2D", x, np.ones((1, 1, 1, 1), np.int8), *args, **attributes)
+    assert found.dtype == np.int8
+    close(found, [15, 127])  # 1.5 * 3 + 0.5 + 10 * 1, and 140.5
+    with pytest.raises(UnsupportedError, match="a fused convolution of f32, wanted s8"):
+        module_of("_FusedConv2D", images([1]), KERNEL, *args, **attributes | {"T": "DT_FLOAT"})
+
+
 # Pooling.
 
 

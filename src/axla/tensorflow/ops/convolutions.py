@@ -16,7 +16,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, S8
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.ops import windows
-from axla.tensorflow.ops.neural import bias_add, followed
+from axla.tensorflow.ops.neural import bias_add
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
@@ -25,35 +25,31 @@ Conv: input:T filter:T T=type strides=ints padding=all_edges explicit_paddings=i
     data_format=string{CHANNELS_FIRST,CHANNELS_LAST}?CHANNELS_LAST dilations=ints?[] batch_dims=int?1
     groups=int?1 -> output:T
 Conv2D DepthwiseConv2dNative: input:T filter:T T=type strides=ints padding=all_edges explicit_paddings=ints?[]
-    data_format=images?NHWC dilations=ints?[1,1,1,1] -> output:T
-Conv3D: input:T filter:T T=type strides=ints>=5 padding=edges data_format=volumes?NDHWC
-    dilations=ints?[1,1,1,1,1] -> output:T
+    data_format=images?NHWC dilations=ints?[] -> output:T
+Conv3D: input:T filter:T T=type strides=ints padding=edges data_format=volumes?NDHWC dilations=ints?[] ->
+    output:T
 Conv2DBackpropInput DepthwiseConv2dNativeBackpropInput: input_sizes:i32 filter:T out_backprop:T T=type
-    strides=ints padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[1,1,1,1]
-    -> output:T
-Conv3DBackpropInputV2: input_sizes:Tshape filter:T out_backprop:T T=type strides=ints>=5 padding=edges
-    data_format=volumes?NDHWC dilations=ints?[1,1,1,1,1] Tshape=type?DT_INT32 -> output:T
+    strides=ints padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[] ->
+    output:T
+Conv3DBackpropInputV2: input_sizes:Tshape filter:T out_backprop:T T=type strides=ints padding=edges
+    data_format=volumes?NDHWC dilations=ints?[] Tshape=type?DT_INT32 -> output:T
 Conv2DBackpropFilter DepthwiseConv2dNativeBackpropFilter: input:T filter_sizes:i32 out_backprop:T T=type
-    strides=ints padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[1,1,1,1]
-    -> output:T
-Conv3DBackpropFilterV2: input:T filter_sizes:i32 out_backprop:T T=type strides=ints>=5 padding=edges
-    data_format=volumes?NDHWC dilations=ints?[1,1,1,1,1] -> output:T
-_FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*f32 T=type TArgs=types>=1 num_args=int>=0
-    num_host_args=int>=0?0 strides=ints padding=all_edges explicit_paddings=ints?[] data_format=vectors?NHWC
-    filter_format=string{HWIO,OIHW,OIHW_VECT_I}?HWIO dilations=ints?[1,1,1,1] fused_ops=list(string)?[]
-    epsilon=float?0.0001 leakyrelu_alpha=float?0.2 -> output:T
+    strides=ints padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[] ->
+    output:T
+Conv3DBackpropFilterV2: input:T filter_sizes:i32 out_backprop:T T=type strides=ints padding=edges
+    data_format=volumes?NDHWC dilations=ints?[] -> output:T
+_FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*f32 T=type TArgs=types num_host_args=int?0
+    strides=ints padding=all_edges explicit_paddings=ints?[] data_format=vectors?NHWC
+    filter_format=string{HWIO,OIHW,OIHW_VECT_I}?HWIO dilations=ints?[] fused_ops=list(string)?[] -> output:T
 """
-"""(`use_cudnn_on_gpu` is left out: it says nothing here.)"""
+"""(`use_cudnn_on_gpu` is left out: it says nothing here. No dilations are 1 for each dimension.)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution of an input of `dims` with a filter of `filter_dims`, in `groups`; `output` are the
-    sizes of the result.
-    """
+    """A convolution with a filter of `filter_dims`, in `groups`; `output` are the sizes of the result."""
 
     form: windows.Format
-    dims: tuple[int, ...]
     filter_dims: tuple[int, ...]
     groups: int
     steps: list[windows.Steps]
@@ -83,14 +79,13 @@ def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) ->
         sizes[d] = size
     steps = windows.steps_of(call, dims, sizes, strides, dilations)
     if any(steps[d].low or steps[d].high for d in range(rank) if d not in form.spatial):
-        call.fail(
-            f"explicit_paddings are {list(call['explicit_paddings'])}, wanted 0 for images and features"
-        )
+        found = list(call["explicit_paddings"])
+        call.fail(f"explicit_paddings are {found}, wanted 0 for images and features")
     for d in form.spatial:
         output[d] = steps[d].count
     output[form.features] = filter_dims[-1]
     spatial = [steps[d] for d in form.spatial]
-    return Convolution(form, tuple(dims), tuple(filter_dims), max(groups, 1), spatial, tuple(output))
+    return Convolution(form, tuple(filter_dims), max(groups, 1), spatial, tuple(output))
 
 
 def _numbers(form: windows.Format, swapped: bool = False) -> ConvolutionDimensionNumbers:
@@ -127,9 +122,8 @@ def _conv(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
 def _conv_any(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
     batch = call["batch_dims"]
     if batch < 1 or len(x.dims) != len(kernel.dims) + batch - 1:
-        call.fail(
-            f"an input of shape {list(x.dims)} with batch_dims={batch}, a filter of {list(kernel.dims)}"
-        )
+        found = f"batch_dims={batch}, a filter of shape {list(kernel.dims)}"
+        call.fail(f"an input of shape {list(x.dims)}, {found}")
     groups = x.dims[windows.format_of(call["data_format"], len(x.dims)).features] // max(kernel.dims[-2], 1)
     if groups != call["groups"] or len(kernel.dims) not in (4, 5):
         call.fail(f"a filter of shape {list(kernel.dims)} makes {groups} groups, groups is {call['groups']}")
@@ -191,13 +185,6 @@ _FILTERS = {"HWIO": (0, 1, 2, 3), "OIHW": (2, 3, 1, 0)}
 """The order of a filter's dimensions that makes it [height, width, input, output]."""
 
 
-@lowering("_FusedConv2D")
-def _fused(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
-    if x.dtype is S8:
-        return _fused_int8(call, x, kernel, args, scales)
-    return followed(call, _forward(call, x, _filter(call, kernel)), args)
-
-
 def _filter(call: Call, kernel: XlaOp) -> XlaOp:
     """A filter in the order that convolutions have."""
     name = call["filter_format"]
@@ -209,13 +196,15 @@ def _filter(call: Call, kernel: XlaOp) -> XlaOp:
     return ops.Reshape(ops.Transpose(kernel, [2, 3, 1, 4, 0]), (height, width, inner * size, outer))
 
 
-def _fused_int8(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
+@lowering("_FusedConv2D")
+def _fused(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
     """activation(scale * convolution + bias + side * scale of side), rounded to integers of 8 bits."""
     names = call["fused_ops"]
+    if x.dtype is not S8:
+        raise UnsupportedError(f"a fused convolution of {x.dtype.name}, wanted s8")
     if len(args) != 2 or len(scales) != 2 or names[:1] != ("BiasAdd",) or names[1:] not in ((), ("Relu",)):
-        raise UnsupportedError(
-            f"the fused operations {', '.join(names)} with {len(args)} arrays and {len(scales)} scales"
-        )
+        given = f"{len(args)} arrays and {len(scales)} scales"
+        raise UnsupportedError(f"the fused operations {', '.join(names)} with {given}")
     bias, side = args
     vectors = x.dims[-1] if call["data_format"] == windows.VECTORS else 0
     if vectors:

@@ -26,10 +26,8 @@ ResizeBilinearGrad: grads:f32 original_image:T T=type align_corners=bool?false h
     -> output:T
 ResizeNearestNeighborGrad: grads:T size:i32 T=type align_corners=bool?false half_pixel_centers=bool?false ->
     output:T
-ExtractImagePatches: images:T ksizes=ints>=4 strides=ints>=4 rates=ints>=4 T=type padding=edges -> patches:T
-AdjustContrastv2: images:T contrast_factor:f32 T=type?DT_FLOAT -> output:T
-AdjustHue: images:T delta:f32 T=type?DT_FLOAT -> output:T
-AdjustSaturation: images:T scale:f32 T=type?DT_FLOAT -> output:T
+ExtractImagePatches: images:T ksizes=ints strides=ints rates=ints T=type padding=edges -> patches:T
+AdjustContrastv2 AdjustHue AdjustSaturation: images:T factor:f32 T=type?DT_FLOAT -> output:T
 RGBToHSV HSVToRGB: images:T T=type?DT_FLOAT -> output:T
 """
 
@@ -200,19 +198,17 @@ def _check_images(call: Call, images: XlaOp, factor: XlaOp) -> None:
         call.fail(f"images of shape {list(images.dims)} and a factor of shape {list(factor.dims)}")
 
 
-@lowering("AdjustHue")
-def _adjust_hue(call: Call, images: XlaOp, delta: XlaOp) -> XlaOp:
-    _check_images(call, images, delta)
+@lowering("AdjustHue", "AdjustSaturation")
+def _adjusted(call: Call, images: XlaOp, factor: XlaOp) -> XlaOp:
+    """The hue turned by a part of the circle, or the saturation scaled."""
+    _check_images(call, images, factor)
     hue, saturation, value = _hsv(*_channels(call, widened(images)))
-    turned = hue + delta
-    return _joined(images, _rgb(turned - ops.Floor(turned), saturation, value))
-
-
-@lowering("AdjustSaturation")
-def _adjust_saturation(call: Call, images: XlaOp, scale: XlaOp) -> XlaOp:
-    _check_images(call, images, scale)
-    hue, saturation, value = _hsv(*_channels(call, widened(images)))
-    return _joined(images, _rgb(hue, ops.Clamp(0, saturation * scale, 1), value))
+    if call.node.op == "AdjustHue":
+        hue = hue + factor
+        hue = hue - ops.Floor(hue)
+    else:
+        saturation = ops.Clamp(0, saturation * factor, 1)
+    return _joined(images, _rgb(hue, saturation, value))
 
 
 @lowering("AdjustContrastv2")

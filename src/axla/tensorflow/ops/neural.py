@@ -10,32 +10,26 @@ import numpy as np
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
-from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.errors import VerifyError
 from axla.tensorflow.ops.common import summed
 from axla.tensorflow.ops.windows import of_dims
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
 RECORDS = """
-MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false T=type grad_a=bool?false grad_b=bool?false ->
-    product:T
-_FusedMatMul: a:T b:T args:num_args*T transpose_a=bool?false transpose_b=bool?false T=type num_args=int>=0
-    fused_ops=list(string)?[] epsilon=float?0.0001 leakyrelu_alpha=float?0.2 -> product:T
-BatchMatMul BatchMatMulV2: x:T y:T T=type adj_x=bool?false adj_y=bool?false grad_x=bool?false
-    grad_y=bool?false -> output:T
-BatchMatMulV3: x:Ta y:Tb Ta=type Tb=type Tout=type adj_x=bool?false adj_y=bool?false grad_x=bool?false
-    grad_y=bool?false -> output:Tout
-SparseMatMul: a:Ta b:Tb transpose_a=bool?false transpose_b=bool?false a_is_sparse=bool?false
-    b_is_sparse=bool?false Ta=type?DT_FLOAT Tb=type?DT_FLOAT -> product:f32
-BiasAdd: value:T bias:T T=type data_format=images?NHWC -> output:T
-BiasAddV1: value:T bias:T T=type -> output:T
+MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false T=type -> product:T
+SparseMatMul: a:Ta b:Tb transpose_a=bool?false transpose_b=bool?false Ta=type?DT_FLOAT Tb=type?DT_FLOAT ->
+    product:f32
+BatchMatMul BatchMatMulV2: x:T y:T T=type adj_x=bool?false adj_y=bool?false -> output:T
+BatchMatMulV3: x:Ta y:Tb Ta=type Tb=type Tout=type adj_x=bool?false adj_y=bool?false -> output:Tout
+BiasAdd BiasAddV1: value:T bias:T T=type data_format=images?NHWC -> output:T
 BiasAddGrad: out_backprop:T T=type data_format=images?NHWC -> output:T
 Relu Relu6 Elu Selu Softplus Softsign: features:T T=type -> activations:T
 LeakyRelu: features:T alpha=float?0.2 T=type?DT_FLOAT -> activations:T
-ReluGrad Relu6Grad SoftplusGrad SoftsignGrad: gradients:T features:T T=type -> backprops:T
-EluGrad SeluGrad: gradients:T outputs:T T=type -> backprops:T
+ReluGrad Relu6Grad EluGrad SeluGrad SoftplusGrad SoftsignGrad: gradients:T features:T T=type -> backprops:T
 LeakyReluGrad: gradients:T features:T alpha=float?0.2 T=type?DT_FLOAT -> backprops:T
 """
+"""(`grad_x` and `a_is_sparse` are left out: they say nothing here. EluGrad and SeluGrad take the results.)"""
 
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.7580993408473769
 """The factors for positive numbers and for negative ones."""
@@ -76,11 +70,6 @@ def _matmul(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
     return _product(a, b, (call["transpose_a"], call["transpose_b"]))
 
 
-@lowering("_FusedMatMul")
-def _fused_matmul(call: Call, a: XlaOp, b: XlaOp, args: list[XlaOp]) -> XlaOp:
-    return followed(call, _matmul(call, a, b), args)
-
-
 @lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_matmul(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
     if call.node.op == "BatchMatMul" and x.dims[:-2] != y.dims[:-2]:
@@ -101,7 +90,7 @@ def _batch_matmul(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
 
 def _features(call: Call, value: XlaOp) -> int:
     """The dimension that a bias goes along."""
-    rank, is_first = len(value.dims), call.attributes.get("data_format", "").startswith("NC")
+    rank, is_first = len(value.dims), call["data_format"].startswith("NC")
     if rank < 2 + is_first:
         call.fail(f"shape {list(value.dims)}, wanted at least {2 + is_first} dimensions")
     return 1 if is_first else rank - 1
@@ -156,45 +145,15 @@ def _softsign(_: Call, x: XlaOp) -> XlaOp:
     return x / (ops.Abs(x) + 1)
 
 
-def _fused_leaky_relu(call: Call, x: XlaOp) -> XlaOp:
-    return ops.Select(x > 0, x, x * call["leakyrelu_alpha"])
-
-
-def _tanh(_: Call, x: XlaOp) -> XlaOp:
-    return ops.Tanh(x)
-
-
-def _sigmoid(_: Call, x: XlaOp) -> XlaOp:
-    return ops.Logistic(x)
-
-
-ACTIVATIONS = {
+_ACTIVATIONS = {
     "Relu": _relu, "Relu6": _relu6, "Elu": _elu, "Selu": _selu, "LeakyRelu": _leaky_relu,
     "Softplus": _softplus, "Softsign": _softsign,
 }  # fmt: skip
-FUSED = ACTIVATIONS | {"LeakyRelu": _fused_leaky_relu, "Tanh": _tanh, "Sigmoid": _sigmoid}
-"""What fused operations name."""
 
 
-def followed(call: Call, value: XlaOp, args: list[XlaOp]) -> XlaOp:
-    """What the attribute `fused_ops` says: a bias, or the normalization of batches, then a function."""
-    first, *rest = call["fused_ops"] or [""]
-    wanted = {"BiasAdd": 1, "FusedBatchNorm": 4}
-    if wanted.get(first) != len(args) or len(rest) > 1 or any(name not in FUSED for name in rest):
-        raise UnsupportedError(f"the fused operations '{', '.join(call['fused_ops'])}' of {len(args)} arrays")
-    if first == "BiasAdd":
-        value = bias_add(call, value, args[0])
-    else:
-        scale, offset, mean, variance = args
-        dim = [_features(call, value)]
-        factor = ops.Rsqrt(variance + call["epsilon"]) * scale
-        value = ops.Add(ops.Mul(ops.Sub(value, mean, dim), factor, dim), offset, dim)
-    return FUSED[rest[0]](call, value) if rest else value
-
-
-@lowering(*ACTIVATIONS)
+@lowering(*_ACTIVATIONS)
 def _activation(call: Call, x: XlaOp) -> XlaOp:
-    return ACTIVATIONS[call.node.op](call, x)
+    return _ACTIVATIONS[call.node.op](call, x)
 
 
 def _relu_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:

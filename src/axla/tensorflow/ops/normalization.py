@@ -29,7 +29,7 @@ FusedBatchNormV3: x:T scale:U offset:U mean:U variance:U T=type U=type epsilon=f
     exponential_avg_factor=float?1.0 data_format=string{NHWC,NCHW,NDHWC,NCDHW}?NHWC is_training=bool?true ->
     y:T batch_mean:U batch_variance:U reserve_space_1:U reserve_space_2:U reserve_space_3:U
 _FusedBatchNormEx: x:T scale:U offset:U mean:U variance:U side_input:num_side_inputs*T T=type U=type
-    epsilon=float?0.0001 exponential_avg_factor=float?1.0 num_side_inputs=int>=0?0
+    epsilon=float?0.0001 exponential_avg_factor=float?1.0 num_side_inputs=int?0
     activation_mode=string?Identity data_format=images?NHWC is_training=bool?true -> y:T batch_mean:U
     batch_variance:U reserve_space_1:U reserve_space_2:U reserve_space_3:U
 FusedBatchNormGrad: y_backprop:T x:T scale:T reserve_space_1:T reserve_space_2:T T=type epsilon=float?0.0001
@@ -67,45 +67,34 @@ def _features(call: Call, x: XlaOp, *vectors: XlaOp) -> int:
 
 @lowering("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "_FusedBatchNormEx")
 def _batch_norm(
-    call: Call,
-    x: XlaOp,
-    scale: XlaOp,
-    offset: XlaOp,
-    mean: XlaOp,
-    variance: XlaOp,
+    call: Call, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp,
     side: Sequence[XlaOp] = (),
-) -> list[XlaOp | np.ndarray]:
+) -> list[XlaOp | np.ndarray]:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset. While training, mean and variance are those
-    of `x`, and those that are given are averages of the past, which the results 1 and 2 continue.
+    of `x`, and those that are given are averages of the past, which the results 1 and 2 continue. Otherwise
+    what all elements of a feature share is computed once.
     """
-    dim, dtype = _features(call, x, scale, offset), scale.dtype
-    values = [widened(value) for value in (x, scale, offset, mean, variance)]
-    if not call["is_training"]:
-        _features(call, x, mean, variance)
-        y, saved = _normalized(call, dim, *values), [mean, variance] * 2
-    else:
-        y, *saved = _trained(call, dim, *values)
-    y = _activated(call, ops.ConvertElementType(y, x.dtype), side)
-    results: list = [y, *(ops.ConvertElementType(value, dtype) for value in saved)]
-    if call.node.op in ("FusedBatchNormV3", "_FusedBatchNormEx"):
-        results.append(np.zeros(0, dtype.numpy))
-    return results
-
-
-def _normalized(
-    call: Call, dim: int, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp
-) -> XlaOp:
-    """Element by element, with what all elements of a feature share computed once."""
+    dim, dtype, image_dtype = _features(call, x, scale, offset), scale.dtype, x.dtype
+    scale, offset, mean, variance = (widened(value) for value in (scale, offset, mean, variance))
     x = ops.ConvertElementType(x, scale.dtype)
-    factor = ops.Rsqrt(variance + call["epsilon"]) * scale
-    return ops.Add(ops.Mul(ops.Sub(x, mean, [dim]), factor, [dim]), offset, [dim])
+    if call["is_training"]:
+        y, *saved = _trained(call, dim, x, scale, offset, mean, variance)
+    else:
+        _features(call, x, mean, variance)
+        factor = ops.Rsqrt(variance + call["epsilon"]) * scale
+        y, saved = (
+            ops.Add(ops.Mul(ops.Sub(x, mean, [dim]), factor, [dim]), offset, [dim]),
+            [mean, variance] * 2,
+        )
+    y = _activated(call, ops.ConvertElementType(y, image_dtype), side)
+    rest = [np.zeros(0, dtype.numpy)] if call.node.op in ("FusedBatchNormV3", "_FusedBatchNormEx") else []
+    return [y, *(ops.ConvertElementType(value, dtype) for value in saved), *rest]
 
 
 def _trained(
     call: Call, dim: int, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp
 ) -> list[XlaOp]:
     """The result, the averages of mean and variance, and mean and variance of this batch."""
-    x = ops.ConvertElementType(x, scale.dtype)
     y, now, spread = ops.BatchNormTraining(x, scale, offset, call["epsilon"], dim)
     count = prod(x.dims) // max(x.dims[dim], 1)
     unbiased = spread * (count / max(count - 1, 1))
@@ -131,7 +120,7 @@ def _batch_norm_grad(
     call: Call, gradient: XlaOp, x: XlaOp, scale: XlaOp, mean: XlaOp, variance: XlaOp, *_: XlaOp
 ) -> list[XlaOp | np.ndarray]:
     """The gradients for x, scale and offset; while training, mean and variance depend on x."""
-    dim = _features(call, x, scale, mean, variance)
+    dim, dtype = _features(call, x, scale, mean, variance), mean.dtype
     of_dims(call, gradient, x.dims, "y_backprop")
     wide, scale, mean, variance = (widened(value) for value in (x, scale, mean, variance))
     given = ops.ConvertElementType(gradient, wide.dtype)
@@ -145,10 +134,8 @@ def _batch_norm_grad(
             ops.Mul(given, factor * scale, [dim]), summed(given * centered, others) * factor,
             summed(given, others),
         ]  # fmt: skip
-    results: list = [ops.ConvertElementType(found[0], x.dtype)]
-    dtype = call.dtype("T" if call.node.op == "FusedBatchNormGrad" else "U")
-    results += [ops.ConvertElementType(value, dtype) for value in found[1:]]
-    return [*results, np.zeros(0, dtype.numpy), np.zeros(0, dtype.numpy)]
+    results = [ops.ConvertElementType(value, dtype) for value in found[1:]]
+    return [ops.ConvertElementType(found[0], x.dtype), *results, *[np.zeros(0, dtype.numpy)] * 2]
 
 
 # Neighbours: features whose numbers differ by `depth_radius` at most.

@@ -82,12 +82,13 @@ Step = Callable[[Call, Any], Sequence[XlaOp]]
 _STEPS: dict[str, Step] = {}
 
 
-def _step(name: str) -> Callable[[Step], Step]:
-    """Registers the step of `ResourceApply` + name."""
+def _step(*names: str) -> Callable[[Step], Step]:
+    """Registers the step of `ResourceApply` + name, for each name."""
 
     def register(function: Step) -> Step:
-        _STEPS["ResourceApply" + name] = function
-        lowering("ResourceApply" + name)(_apply)
+        for name in names:
+            _STEPS["ResourceApply" + name] = function
+            lowering("ResourceApply" + name)(_apply)
         return function
 
     return register
@@ -150,15 +151,11 @@ def _keras_momentum(call: Call, o: Any) -> Sequence[XlaOp]:
     return o.var + ahead, accum
 
 
-@_step("Adagrad")
+@_step("Adagrad", "AdagradV2")
 def _adagrad(call: Call, o: Any) -> Sequence[XlaOp]:
     accum = o.accum + o.grad * o.grad if call["update_slots"] else o.accum
-    return o.var - o.grad * o.lr * ops.Rsqrt(accum), accum
-
-
-@_step("AdagradV2")
-def _adagrad_v2(call: Call, o: Any) -> Sequence[XlaOp]:
-    accum = o.accum + o.grad * o.grad if call["update_slots"] else o.accum
+    if call.node.op == "ResourceApplyAdagrad":
+        return o.var - o.grad * o.lr * ops.Rsqrt(accum), accum
     return o.var - o.grad * o.lr / (ops.Sqrt(accum) + o.epsilon), accum
 
 
@@ -194,18 +191,13 @@ def _adamax(call: Call, o: Any) -> Sequence[XlaOp]:
     return o.var - o.lr / (1 - o.beta1_power) * (m / (v + o.epsilon)), m, v
 
 
-@_step("AddSign")
-def _add_sign(call: Call, o: Any) -> Sequence[XlaOp]:
+@_step("AddSign", "PowerSign")
+def _sign(call: Call, o: Any) -> Sequence[XlaOp]:
     m = o.m * o.beta + o.grad * (1 - o.beta)
     signs = o.sign_decay * ops.Sign(o.grad) * ops.Sign(m)
-    return o.var - o.lr * (o.alpha + signs) * o.grad, m
-
-
-@_step("PowerSign")
-def _power_sign(call: Call, o: Any) -> Sequence[XlaOp]:
-    m = o.m * o.beta + o.grad * (1 - o.beta)
-    signs = o.sign_decay * ops.Sign(o.grad) * ops.Sign(m)
-    return o.var - o.lr * ops.Exp(o.logbase * signs) * o.grad, m
+    is_sum = call.node.op == "ResourceApplyAddSign"
+    factor = o.alpha + signs if is_sum else ops.Exp(o.logbase * signs)
+    return o.var - o.lr * factor * o.grad, m
 
 
 @_step("RMSProp")
@@ -223,18 +215,11 @@ def _centered_rms_prop(call: Call, o: Any) -> Sequence[XlaOp]:
     return o.var - mom, mg, ms, mom
 
 
-@_step("Ftrl")
+@_step("Ftrl", "FtrlV2")
 def _ftrl(call: Call, o: Any) -> Sequence[XlaOp]:
-    return _followed(call, o, o.grad)
-
-
-@_step("FtrlV2")
-def _ftrl_v2(call: Call, o: Any) -> Sequence[XlaOp]:
-    return _followed(call, o, o.grad + 2 * o.l2_shrinkage * o.var)
-
-
-def _followed(call: Call, o: Any, gradient: XlaOp) -> Sequence[XlaOp]:
-    """A step of "follow the regularized leader", with `gradient` as that of the linear part."""
+    """A step of "follow the regularized leader"."""
+    is_first = call.node.op == "ResourceApplyFtrl"
+    gradient = o.grad if is_first else o.grad + 2 * o.l2_shrinkage * o.var
     accum = o.accum + o.grad * o.grad
     before, after = ops.Pow(o.accum, -o.lr_power), ops.Pow(accum, -o.lr_power)
     if call["multiply_linear_by_lr"]:
