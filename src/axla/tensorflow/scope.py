@@ -160,7 +160,7 @@ class Scope:
             found = (
                 call.counterpart(operands) if function is None else function(call, *call.grouped(operands))
             )
-        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise VerifyError(f"malformed: {error!r}") from error
         return call.outputs(found)
 
