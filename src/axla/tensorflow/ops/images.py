@@ -68,12 +68,18 @@ def _nearest(call: Call, old: int, new: int) -> Places:
     return Places(low, low, np.zeros(new, np.float32))
 
 
+_LARGEST = 1 << 18
+"""Rows or columns of resized images: where each comes from is computed here."""
+
+
 def _places(call: Call, old: Sequence[int], new: Sequence[int]) -> list[Places]:
     """Where rows and columns come from, for sizes [height, width]."""
     if call["align_corners"] and call["half_pixel_centers"]:
         call.fail("align_corners and half_pixel_centers exclude each other")
     if len(old) != 2 or len(new) != 2 or min(*old, *new) < 1:
         call.fail(f"images of size {list(old)} to {list(new)}, wanted positive heights and widths")
+    if max(new) > _LARGEST:
+        call.fail(f"images of size {list(new)}, more than {_LARGEST} rows or columns")
     kind = _nearest if "Nearest" in call.node.op else _bilinear
     return [kind(call, a, b) for a, b in zip(old, new, strict=True)]
 
