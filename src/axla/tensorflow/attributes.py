@@ -14,7 +14,6 @@ Behind a kind, `>=2` is the least number (or length of a list), `{a,b}` are the 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any
 
 from axla.core.errors import VerifyError, choices
 from axla.foreign.records import Attribute
-from axla.tensorflow.types import NAMES, Proto, dims_of, tensor_of, without_ref
+from axla.tensorflow.types import Proto, dims_of, entries, tensor_of, without_ref
 
 _KIND = re.compile(r"(list\()?(\w+)\)?(?:>=(-?\d+))?(?:\{(.*)\})?$")
 _FIELDS = {
@@ -88,9 +87,8 @@ def value_of(attribute: Attribute, given: Proto | None, what: str) -> Any:
 def _check(kind: Kind, value: Any, what: str) -> None:
     size = len(value) if kind.is_list else value
     if kind.least is not None and size < kind.least:
-        raise VerifyError(
-            f"{what} is {value}, wanted {'a length of' if kind.is_list else ''} at least {kind.least}"
-        )
+        of = "a length of " if kind.is_list else ""
+        raise VerifyError(f"{what} is {value}, wanted {of}at least {kind.least}")
     for item in value if kind.is_list else (value,):
         if kind.allowed and item not in kind.allowed:
             raise VerifyError(f"{what} is {item!r}, wanted {choices(kind.allowed)}")
@@ -106,9 +104,7 @@ def _one(kind: str, value: Any, what: str) -> Any:
     if kind == "tensor":
         return tensor_of(value, what)
     if kind == "func":
-        return Called(
-            value.get("name", ""), {entry["key"]: entry.get("value", {}) for entry in value.get("attr", ())}
-        )
+        return Called(value.get("name", ""), entries(value.get("attr", ())))
     return value
 
 
@@ -132,16 +128,3 @@ def _default(kind: str, text: str) -> Any:
     if kind == "func":
         return Called(text, {})
     return text
-
-
-def attribute_message(value: Any) -> Proto:
-    """The message of a value: what a type, number, string or shape is written as."""
-    if isinstance(value, bool):
-        return {"b": value}
-    if isinstance(value, int):
-        return {"i": value}
-    if isinstance(value, float):
-        return {"f": value} if math.isfinite(value) else {"f": value}
-    if isinstance(value, str):
-        return {"type": value} if value in NAMES.values() else {"s": value.encode("utf-8", "surrogateescape")}
-    return {"list": {"type": list(value)}}

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from axla.core.errors import AxlaError, UnsupportedError, VerifyError, choices, did_you_mean
 from axla.foreign.records import Record
 from axla.tensorflow.attributes import Called
 from axla.tensorflow.records import attributes_of, records, types_of
-from axla.tensorflow.types import Proto, without_ref
+from axla.tensorflow.types import Proto, entries, without_ref
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
 _INNER_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*$")  # of nodes in functions
@@ -93,10 +95,8 @@ class Graph:
 
     def _goes_back(self, source: str, node: Node) -> bool:
         """Whether an edge leads from a turn of a loop to the next: these may close cycles."""
-        return node.op in ("Merge", "RefMerge") and self.nodes[source].op in (
-            "NextIteration",
-            "RefNextIteration",
-        )
+        sources = ("NextIteration", "RefNextIteration")
+        return node.op in ("Merge", "RefMerge") and self.nodes[source].op in sources
 
 
 @dataclass(slots=True, eq=False)
@@ -122,11 +122,20 @@ class Library:
         if message is None:
             hint = did_you_mean(called.name, self.messages)
             raise VerifyError(f"{what}: there is no function '{called.name}' in the library{hint}")
-        attributes = _entries(message.get("attr", ())) | called.attributes
-        key = called.name, repr(sorted(attributes.items()))
+        attributes = entries(message.get("attr", ())) | called.attributes
+        key = called.name, _exact(attributes)
         if key not in self.made:
             self.made[key] = _function(message, attributes, self)
         return self.made[key]
+
+
+def _exact(value: Any) -> Any:
+    """What tells values of messages apart. (NumPy's own texts leave out numbers of long arrays.)"""
+    if isinstance(value, dict):
+        return tuple((key, _exact(each)) for key, each in sorted(value.items()))
+    if isinstance(value, list):
+        return tuple(map(_exact, value))
+    return (value.dtype.str, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
 
 
 def graph_of(message: Proto, name: str = "graph") -> Graph:
@@ -139,9 +148,8 @@ def graph_of(message: Proto, name: str = "graph") -> Graph:
             raise VerifyError(f"there are two functions '{called}'")
         library.messages[called] = function
         library.nodes += len(function.get("node_def", ()))
-    library.gradients = {
-        g.get("function_name", ""): g.get("gradient_func", "") for g in held.get("gradient", ())
-    }
+    for gradient in held.get("gradient", ()):
+        library.gradients[gradient.get("function_name", "")] = gradient.get("gradient_func", "")
     library.nodes += len(message.get("node", ()))
     library.places = _places(message.get("debug_info", {}))
     nodes = _nodes(message.get("node", ()), _NAME, library)
@@ -150,10 +158,6 @@ def graph_of(message: Proto, name: str = "graph") -> Graph:
     graph = Graph(name, nodes, library)
     _verify(graph)
     return graph
-
-
-def _entries(entries: Iterable[Proto]) -> dict[str, Proto]:
-    return {entry.get("key", ""): entry.get("value", {}) for entry in entries}
 
 
 def _places(debug: Proto) -> dict[str, str]:
@@ -179,7 +183,7 @@ def _nodes(
         if name in nodes:
             raise VerifyError(f"there are two nodes '{name}'")
         place = library.places.get(f"{name}@{function}", "")
-        node = Node(name, op, [], [], _entries(message.get("attr", ())), place)
+        node = Node(name, op, [], [], entries(message.get("attr", ())), place)
         node.inputs = message.get("input", [])
         nodes[name] = node
         _describe(node, library)
@@ -200,19 +204,16 @@ def _describe(node: Node, library: Library) -> None:
     what = str(node)
     node.attributes = attributes_of(record, node.given, what)
     outputs = types_of(record.results, node.attributes, what)
-    node.types = [type_ for _, types, _ in outputs for type_ in types]
-    node.names = [name for name, types, _ in outputs for _ in types]
+    node.names, node.types = [name for name, _, _ in outputs], [type_ for _, type_, _ in outputs]
 
 
 def _describe_call(node: Node, function: Proto) -> None:
     """A node whose operation is the name of a function calls it."""
-    attributes = {key: value for key, value in node.given.items()}
-    outputs = [
-        (a.get("name", ""), t)
-        for a in _args(function, "output_arg")
-        for t in _arg_types(a, attributes, str(node))
-    ]
-    node.names, node.types = [name for name, _ in outputs], [type_ for _, type_ in outputs]
+    node.names, node.types = [], []
+    for arg in _args(function, "output_arg"):
+        types = _arg_types(arg, node.given, str(node))
+        node.types += types
+        node.names += [arg.get("name", "")] * len(types)
 
 
 def _args(function: Proto, side: str) -> list[Proto]:
@@ -272,19 +273,16 @@ def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
     if not output:
         return checked(Output(name, 0), nodes, what)
     if output not in node.names:
-        raise VerifyError(
-            f"{what}: {node} has no output '{output}', wanted {choices(dict.fromkeys(node.names))}"
-        )
+        names = choices(dict.fromkeys(node.names))
+        raise VerifyError(f"{what}: {node} has no output '{output}', wanted {names}")
     return checked(Output(name, node.names.index(output) + int(number or 0)), nodes, what)
 
 
 def checked(output: Output, nodes: Mapping[str, Node], what: str) -> Output:
     """An output that its node has; VerifyError otherwise."""
-    types = nodes[output.node].types
-    if types is not None and output.index >= len(types):
-        raise VerifyError(
-            f"{what}: {nodes[output.node]} has {len(types)} outputs, '{output}' is not one of them"
-        )
+    node = nodes[output.node]
+    if node.types is not None and output.index >= len(node.types):
+        raise VerifyError(f"{what}: {node} has {len(node.types)} outputs, '{output}' is not one of them")
     return output
 
 
@@ -301,11 +299,7 @@ def _verify(graph: Graph) -> None:
 def _verify_inputs(node: Node, nodes: Mapping[str, Node]) -> None:
     record = node.record
     assert record is not None
-    wanted = [
-        (name, type_, ref)
-        for name, types, ref in types_of(record.operands, node.attributes, str(node))
-        for type_ in types
-    ]
+    wanted = types_of(record.operands, node.attributes, str(node))
     if len(wanted) != len(node.inputs):
         raise VerifyError(f"{node}: it takes {len(wanted)} inputs, found {len(node.inputs)}")
     for number, ((name, type_, ref), source) in enumerate(zip(wanted, node.inputs, strict=True)):
@@ -321,13 +315,10 @@ def _verify_inputs(node: Node, nodes: Mapping[str, Node]) -> None:
 
 def _gives_ref(node: Node, index: int) -> bool:
     record = node.record
-    if record is None:
-        return False
-    refs = [ref for _, types, ref in types_of(record.results, node.attributes, str(node)) for _ in types]
-    return refs[index]
+    return record is not None and types_of(record.results, node.attributes, str(node))[index][2]
 
 
-def _ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> Iterator[str]:
+def _ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> list[str]:
     """Names so that each stands behind those it needs, otherwise in the given order; VerifyError: a cycle."""
     place = {name: number for number, name in enumerate(order)}
     behind: dict[str, list[str]] = {name: [] for name in before}
@@ -349,7 +340,7 @@ def _ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> It
     if len(found) < len(before):
         held = [name for name in before if left[name]]
         raise VerifyError(f"{what}: {len(held)} nodes are in a cycle or behind one, '{held[0]}' for instance")
-    return iter(found)
+    return found
 
 
 # Functions.
@@ -412,21 +403,18 @@ def _results(
 
 
 def _with_attributes(node: Proto, attributes: Mapping[str, Proto]) -> Proto:
-    """A node of a function's body, with the values that the function's attributes have in a call."""
-    entries = [
-        {"key": entry.get("key", ""), "value": _filled(entry.get("value", {}), attributes)}
-        for entry in node.get("attr", ())
+    """A node of a function's body, or a function that it names, with the values that the function's
+    attributes have in a call.
+    """
+    filled = [
+        {**entry, "value": _filled(entry.get("value", {}), attributes)} for entry in node.get("attr", ())
     ]
-    return {**node, "attr": entries}
+    return {**node, "attr": filled}
 
 
 def _filled(value: Proto, attributes: Mapping[str, Proto]) -> Proto:
     if "placeholder" in value:
         return attributes.get(value["placeholder"], value)
     if "func" in value and value["func"].get("attr"):
-        inner = [
-            {"key": entry.get("key", ""), "value": _filled(entry.get("value", {}), attributes)}
-            for entry in value["func"]["attr"]
-        ]
-        return {"func": {**value["func"], "attr": inner}}
+        return {"func": _with_attributes(value["func"], attributes)}
     return value

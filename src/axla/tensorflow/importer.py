@@ -14,7 +14,7 @@ from axla.core.shape import Shape
 from axla.ir.graph import Module
 from axla.tensorflow.graph import Graph, Output, checked
 from axla.tensorflow.scope import Import, Scope
-from axla.tensorflow.types import Proto, dtype_of
+from axla.tensorflow.types import Proto, dtype_of, fits
 from axla.tensorflow.values import Reference, Value, Variable
 
 
@@ -34,7 +34,7 @@ def output_named(name: str, graph: Graph) -> Output:
     node, _, number = name.partition(":")
     if node not in graph.nodes:
         raise VerifyError(f"the graph has no node '{node}'{did_you_mean(node, graph.nodes)}")
-    if number and not number.isdecimal():
+    if number and (not number.isdecimal() or len(number) > 6):
         raise VerifyError(f"'{name}' is no name of an output, wanted 'node:0'")
     return checked(Output(node, int(number or 0)), graph.nodes, f"'{name}'")
 
@@ -106,7 +106,5 @@ def _check_feed(graph: Graph, output: Output, shape: Shape) -> None:
         if wanted is not shape.dtype:
             raise VerifyError(f"the feed '{output}' is {wanted.name}, found {shape.dtype.name}")
     dims = node.attributes.get("shape") if node.op in ("Placeholder", "PlaceholderWithDefault") else None
-    if dims is not None and (
-        len(dims) != shape.rank or any(w not in (-1, f) for w, f in zip(dims, shape.dims, strict=True))
-    ):
+    if not fits(dims, shape.dims):
         raise VerifyError(f"the feed '{output}' has shape {list(dims)}, found {list(shape.dims)}")

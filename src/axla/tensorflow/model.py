@@ -18,7 +18,7 @@ from axla.runtime.array import Array
 from axla.tensorflow.graph import Graph, Output, graph_of
 from axla.tensorflow.importer import Imported, import_graph, output_named, restored
 from axla.tensorflow.reading import Saved, Source, read
-from axla.tensorflow.types import DTYPES, Proto, dims_of, dtype_of, without_ref
+from axla.tensorflow.types import DTYPES, Proto, dims_of, dtype_of, entries, fits, without_ref
 
 DEFAULT = "serving_default"
 """The signature that a model has for whoever names none."""
@@ -80,9 +80,8 @@ def entry(
             raise InvalidArgument("load: wanted a signature, or feeds and fetches, found both")
         return _by_tensors(saved, graph, feeds, fetches, values, declared)
     if not saved.signatures:
-        raise InvalidArgument(
-            f"load: a graph without signatures: feeds and fetches are wanted; {_ends(graph)}"
-        )
+        wanted = f"feeds and fetches are wanted; {_ends(graph)}"
+        raise InvalidArgument(f"load: a graph without signatures: {wanted}")
     name = _signature(saved.signatures, signature)
     arguments, results = _interface(saved.signatures[name], graph)
     return Entry(saved.name, graph, arguments, results, True, values, declared)
@@ -103,21 +102,14 @@ def _signature(signatures: Mapping[str, Proto], wanted: str | None) -> str:
 def _interface(signature: Proto, graph: Graph) -> tuple[tuple[Argument, ...], tuple[tuple[str, Output], ...]]:
     """The arguments and results of a signature."""
     arguments = []
-    for each in sorted(signature.get("inputs", ()), key=_key):
-        info = each.get("value", {})
-        output = output_named(info.get("name", ""), graph)
-        dims = dims_of(info.get("tensor_shape", {}), f"argument '{_key(each)}'")
+    for name, info in sorted(entries(signature.get("inputs", ())).items()):
+        output, what = output_named(info.get("name", ""), graph), f"argument '{name}'"
+        dims = dims_of(info.get("tensor_shape", {}), what)
         type_ = without_ref(info.get("dtype", "DT_INVALID"))
-        arguments.append(Argument(_key(each), output, dtype_of(type_, f"argument '{_key(each)}'"), dims))
-    results = [
-        (_key(each), output_named(each.get("value", {}).get("name", ""), graph))
-        for each in sorted(signature.get("outputs", ()), key=_key)
-    ]
+        arguments.append(Argument(name, output, dtype_of(type_, what), dims))
+    outputs = sorted(entries(signature.get("outputs", ())).items())
+    results = [(name, output_named(info.get("name", ""), graph)) for name, info in outputs]
     return tuple(arguments), tuple(results)
-
-
-def _key(entry: Proto) -> str:
-    return entry.get("key", "")
 
 
 def _by_tensors(
@@ -155,7 +147,7 @@ def _declared(graph: Proto) -> dict[str, Argument]:
     bodies += [function.get("node_def", ()) for function in graph.get("library", {}).get("function", ())]
     found = {}
     for node in (node for nodes in bodies for node in nodes if node.get("op") in _VARIABLES):
-        given = {_key(each): each.get("value", {}) for each in node.get("attr", ())}
+        given = entries(node.get("attr", ()))
         shared = given.get("shared_name", {}).get("s", b"").decode("utf-8", "surrogateescape")
         name = shared or node.get("name", "")
         dtype = DTYPES.get(without_ref(given.get("dtype", {}).get("type", "DT_INVALID")))
@@ -212,9 +204,8 @@ class Variables(MutableMapping[str, np.ndarray]):
         if name not in self._declared:
             raise InvalidArgument(f"there is no variable {name!r}; {choices(self._declared, name)}")
         if with_value and name not in self.held:
-            raise InvalidArgument(
-                f"variable '{name}' has no value: f.variables['{name}'] = value gives it one"
-            )
+            hint = f"f.variables['{name}'] = value gives it one"
+            raise InvalidArgument(f"variable '{name}' has no value: {hint}")
         return name
 
 
@@ -247,11 +238,8 @@ def _check(argument: Argument, shape: Shape, what: str) -> None:
     if argument.dtype is not None and shape.dtype is not argument.dtype:
         hint = f": value.astype('{argument.dtype.numpy}') makes it one"
         raise InvalidArgument(f"{what} is of type {argument.dtype}, found {shape.dtype}{hint}")
-    dims = argument.dims
-    if dims is None:
-        return
-    if len(dims) != shape.rank or any(w not in (-1, n) for w, n in zip(dims, shape.dims, strict=True)):
-        wanted = ", ".join("?" if size < 0 else str(size) for size in dims)
+    if not fits(argument.dims, shape.dims):
+        wanted = ", ".join("?" if size < 0 else str(size) for size in argument.dims or ())
         raise InvalidArgument(f"{what} has shape [{wanted}], found {list(shape.dims)}")
 
 
@@ -315,9 +303,9 @@ class Function:
         for argument, value in zip(arguments, self._arranged(args, kwargs), strict=True):
             if isinstance(value, Shape):
                 _check(argument, value, f"argument '{argument.name}'")
-            shapes.append(
-                value if isinstance(value, Shape) else _shape(_converted(argument, value, "argument"))
-            )
+            else:
+                value = _shape(_converted(argument, value, "argument"))
+            shapes.append(value)
         return shapes
 
     def _arranged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, choices
 from axla.tensorflow.checkpoints import checkpoint_at, inside
 from axla.tensorflow.messages import decode, from_text
-from axla.tensorflow.types import Proto
+from axla.tensorflow.types import Proto, entries
 
 Source = str | bytes | os.PathLike[str]
 
@@ -113,7 +113,7 @@ def _graph(content: bytes | str, name: str, tags: Sequence[str] | None) -> Saved
     if kind == "GraphDef":
         return Saved(message, called)
     meta = _chosen(message, tags) if kind == "SavedModel" else message
-    signatures = {entry.get("key", ""): entry.get("value", {}) for entry in meta.get("signature_def", ())}
+    signatures = entries(meta.get("signature_def", ()))
     return Saved(meta.get("graph_def", {}), called, signatures, meta.get("saver_def", {}))
 
 
@@ -131,16 +131,14 @@ def _check_kind(content: bytes | str, name: str) -> None:
 
 def _message(content: bytes | str, name: str) -> tuple[str, Proto]:
     """The kind of a message, and the message."""
-    if isinstance(content, str) or name.endswith((".pbtxt", ".txt", ".textproto")) or _is_text(content):
-        if isinstance(content, bytes):
-            content = content.decode("utf-8", "surrogateescape")
-        first = _TEXT.match(content)
-        if first is None or first[1] not in _FIELDS:
-            raise ParseError(
-                f"{name or 'source'}: the text is no {', '.join(dict.fromkeys(_FIELDS.values()))}"
-            )
+    is_text = isinstance(content, str) or name.endswith((".pbtxt", ".txt", ".textproto"))
+    first = _TEXT.match(_text(content if is_text else content[:4096]))
+    if first is not None and first[1] in _FIELDS:
         kind = _FIELDS[first[1]]
-        return kind, from_text(content, kind)
+        return kind, from_text(_text(content), kind)
+    if isinstance(content, str) or is_text:
+        kinds = ", ".join(dict.fromkeys(_FIELDS.values()))
+        raise ParseError(f"{name or 'source'}: the text is no {kinds}")
     if name == "saved_model.pb" or content[:1] == b"\x08":
         return "SavedModel", decode(content, "SavedModel")
     if name.endswith(".meta"):
@@ -148,10 +146,8 @@ def _message(content: bytes | str, name: str) -> tuple[str, Proto]:
     return _told_apart(content)
 
 
-def _is_text(content: bytes) -> bool:
-    """Whether bytes begin as the text of a message does."""
-    found = _TEXT.match(content[:4096].decode("latin-1"))
-    return found is not None and found[1] in _FIELDS
+def _text(content: bytes | str) -> str:
+    return content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
 
 
 def _told_apart(content: bytes) -> tuple[str, Proto]:

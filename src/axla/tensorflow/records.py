@@ -104,11 +104,14 @@ def attributes_of(record: Record, given: Mapping[str, Proto], what: str) -> dict
 
 def types_of(
     values: Sequence[Value], attributes: Mapping[str, Any], what: str
-) -> list[tuple[str, list[str], bool]]:
-    """The names of operands or results, the types of each, and whether it is a reference."""
+) -> list[tuple[str, str, bool]]:
+    """Of each input that operands stand for, or output that results do: the name of the operand or result,
+    the type, and whether it is a reference.
+    """
     return [
-        (value.name, _types(value.kind.lstrip("&"), attributes, what), value.kind[0] == "&")
+        (value.name, type_, value.kind[0] == "&")
         for value in values
+        for type_ in _types(value.kind.lstrip("&"), attributes, what)
     ]
 
 

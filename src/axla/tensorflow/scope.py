@@ -13,13 +13,7 @@ import axla.ops as ops
 from axla.builder.metadata import OpMetadata
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import DType
-from axla.core.errors import (
-    AxlaError,
-    DeadlineExceeded,
-    OutOfMemory,
-    UnsupportedError,
-    VerifyError,
-)
+from axla.core.errors import AxlaError, DeadlineExceeded, OutOfMemory, UnsupportedError, VerifyError
 from axla.core.shape import Shape
 from axla.interpreter import evaluate
 from axla.ir.graph import Instruction, Module
@@ -98,9 +92,8 @@ class Scope:
             if Output(node.name, 0) in given:
                 continue
             operands = [self._value(source, values) for source in node.inputs]
-            found = (
-                self._tried(node, operands, graph) if importer.partial else self.add(node, operands, graph)
-            )
+            add = self._tried if importer.partial else self.add
+            found = add(node, operands, graph)
             for index, value in enumerate(found):
                 values.setdefault(Output(node.name, index), value)
         importer.depth -= 1
@@ -115,17 +108,18 @@ class Scope:
         """The outputs of a node; none where it cannot be done. Functions do what they can."""
         if any(value is MISSING for value in operands) and not called_by(node.attributes):
             return []
+        depth = self.importer.depth
         try:
             return self.add(node, operands, graph)
         except UnsupportedError:
+            self.importer.depth = depth
             return []
 
     def call(self, graph: Graph, arguments: Sequence[Value]) -> list[Value]:
         """Adds the body of a function, for these arguments; gives its results."""
         if len(arguments) != len(graph.arguments):
-            raise VerifyError(
-                f"function '{graph.name}' takes {len(graph.arguments)} arguments, found {len(arguments)}"
-            )
+            wanted = len(graph.arguments)
+            raise VerifyError(f"function '{graph.name}' takes {wanted} arguments, found {len(arguments)}")
         given = {}
         for (name, type_), value in zip(graph.arguments, arguments, strict=True):
             if isinstance(value, XlaOp) and value.dtype is not DTYPES.get(type_):
@@ -157,9 +151,9 @@ class Scope:
         call = Call(self, node, graph)
         operands = self._dereferenced(node, operands)
         try:
-            found = (
-                call.counterpart(operands) if function is None else function(call, *call.grouped(operands))
-            )
+            if function is None:
+                return call.outputs(call.counterpart(operands))
+            found = function(call, *call.grouped(operands))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise VerifyError(f"malformed: {error!r}") from error
         return call.outputs(found)
@@ -171,9 +165,8 @@ class Scope:
         if called_by(node.attributes):
             return operands
         wanted = types_of(node.record.operands, node.attributes, str(node))
-        refs = [ref for _, types, ref in wanted for _ in types]
-        pairs = zip(operands, refs, strict=True)
-        return [self.read(v) if isinstance(v, Reference) and not ref else v for v, ref in pairs]
+        pairs = zip(operands, wanted, strict=True)
+        return [self.read(v) if isinstance(v, Reference) and not ref else v for v, (_, _, ref) in pairs]
 
     # Constants and resources.
 

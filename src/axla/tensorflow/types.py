@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -53,11 +54,19 @@ def without_ref(name: str | int) -> str:
     return found
 
 
-def is_ref(name: str | int) -> bool:
-    return not isinstance(name, str) or name.endswith("_REF")
-
-
 NAMES: dict[int, str] = {}  # filled by messages.py, which reads the table
+
+
+def entries(messages: Iterable[Proto]) -> dict[str, Any]:
+    """A field of kind map: the values by their keys."""
+    return {entry.get("key", ""): entry.get("value", {}) for entry in messages}
+
+
+def fits(dims: Sequence[int] | None, found: Sequence[int]) -> bool:
+    """Whether an array may have these sizes where others are said: -1 is any, None is any rank too."""
+    return dims is None or (
+        len(dims) == len(found) and all(w in (-1, n) for w, n in zip(dims, found, strict=True))
+    )
 
 
 def dims_of(shape: Proto, what: str) -> tuple[int, ...] | None:
