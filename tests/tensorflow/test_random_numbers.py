@@ -81,9 +81,9 @@ def test_what_is_refused():
         module_of("StatelessRandomUniformV2", THREE, KEY, COUNTER, algorithm(4), Tshape="DT_INT32")
     with pytest.raises(VerifyError, match="have shapes .1. and .1., wanted .1. and .2."):
         module_of("StatelessRandomUniformV2", THREE, KEY, KEY, algorithm(1), Tshape="DT_INT32")
-    with pytest.raises(VerifyError, match="the shape is .-1., wanted a vector of sizes"):
+    with pytest.raises(VerifyError, match="shape is .-1.: a size is negative"):
         module_of("RandomUniform", Known(np.array([-1], np.int32)), dtype="DT_FLOAT")
-    with pytest.raises(UnsupportedError, match="the shape depends on arguments"):
+    with pytest.raises(UnsupportedError, match="shape depends on arguments"):
         module_of("RandomUniform", np.array([3], np.int32), dtype="DT_FLOAT")
     equal = Known(np.array(3, np.int32))
     with pytest.raises(VerifyError, match="wanted a range that is not empty"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
@@ -17,10 +18,12 @@ XlaEinsum: a:T b:T equation=string T=type -> product:T
 _DOTS = "..."
 Labels = list[str]
 """A label for each dimension: a letter, or "...0" for the last dimension that "..." stands for."""
+Operand = tuple[XlaOp, Labels]
 
 
-@lowering("Einsum")
-def _einsum(call: Call, values: list[XlaOp]) -> XlaOp:
+@lowering("Einsum", "XlaEinsum")
+def _einsum(call: Call, *given: Any) -> XlaOp:
+    values = given[0] if call.node.op == "Einsum" else given
     *inputs, result = _texts(call, len(values))
     wide, operands = 0, []
     for text, value in zip(inputs, values, strict=True):
@@ -35,15 +38,10 @@ def _einsum(call: Call, values: list[XlaOp]) -> XlaOp:
         call.fail(f"the result '{result}' has no '...', which stands for {wide} dimensions of the operands")
     unique = list(dict.fromkeys(labels))
     if len(operands) == 2:
-        value, found = _product(operands[0], operands[1], unique)
+        value, found = _product(*operands, unique)
     else:
-        value, found = _summed(operands[0][0], operands[0][1], unique)
+        value, found = _summed(*operands[0], unique)
     return _repeated(ops.Transpose(value, [found.index(label) for label in unique]), unique, labels)
-
-
-@lowering("XlaEinsum")
-def _xla_einsum(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
-    return _einsum(call, [a, b])
 
 
 def _texts(call: Call, count: int) -> list[str]:
@@ -68,7 +66,7 @@ def _labels(text: str, count: int) -> Labels:
     return [*before, *(f"{_DOTS}{n}" for n in reversed(range(count if dots else 0))), *after]
 
 
-def _unrepeated(call: Call, value: XlaOp, labels: Labels) -> tuple[XlaOp, Labels]:
+def _unrepeated(call: Call, value: XlaOp, labels: Labels) -> Operand:
     """An operand with each label once: of dimensions with the same label, the diagonal."""
     for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
         places = [d for d, found in enumerate(labels) if found == label]
@@ -88,7 +86,7 @@ def _step(size: int, count: int) -> int:
     return sum(size**n for n in range(count))
 
 
-def _check(call: Call, operands: Sequence[tuple[XlaOp, Labels]], result: Labels) -> None:
+def _check(call: Call, operands: Sequence[Operand], result: Labels) -> None:
     sizes: dict[str, int] = {}
     for value, labels in operands:
         for label, size in zip(labels, value.dims, strict=True):
@@ -100,15 +98,13 @@ def _check(call: Call, operands: Sequence[tuple[XlaOp, Labels]], result: Labels)
             call.fail(f"the result has the label '{label}', which no operand has")
 
 
-def _summed(value: XlaOp, labels: Labels, kept: Collection[str]) -> tuple[XlaOp, Labels]:
+def _summed(value: XlaOp, labels: Labels, kept: Collection[str]) -> Operand:
     """An operand without the labels that are not kept: it is summed over them."""
     places = [d for d, label in enumerate(labels) if label not in kept]
     return summed(value, places) if places else value, [label for label in labels if label in kept]
 
 
-def _product(
-    left: tuple[XlaOp, Labels], right: tuple[XlaOp, Labels], result: Sequence[str]
-) -> tuple[XlaOp, Labels]:
+def _product(left: Operand, right: Operand, result: Sequence[str]) -> Operand:
     """The product of two operands, summed over the labels that are not in the result."""
     left, right = _squeezed(*left, right), _squeezed(*right, left)
     a, first = _summed(*left, {*right[1], *result})
@@ -116,14 +112,12 @@ def _product(
     common = [label for label in first if label in second]
     batch = [label for label in common if label in result]
     inner = [label for label in common if label not in result]
-    numbers = [
-        tuple([labels.index(x) for x in kind] for labels in (first, second)) for kind in (inner, batch)
-    ]
+    numbers = [[[labels.index(x) for x in kind] for labels in (first, second)] for kind in (inner, batch)]
     value = ops.DotGeneral(a, b, numbers, None, a.dtype)
     return value, [*batch, *(x for x in first if x not in common), *(x for x in second if x not in common)]
 
 
-def _squeezed(value: XlaOp, labels: Labels, other: tuple[XlaOp, Labels]) -> tuple[XlaOp, Labels]:
+def _squeezed(value: XlaOp, labels: Labels, other: Operand) -> Operand:
     """An operand without the dimensions of size 1 that are broadcast to those of the other one."""
     sizes = dict(zip(other[1], other[0].dims, strict=True))
     kept = [d for d, label in enumerate(labels) if value.dims[d] != 1 or sizes.get(label, 1) == 1]

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 import axla.ops as ops
-from axla.builder.iteration import combiner, repeat
+from axla.builder.iteration import repeat
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
+from axla.tensorflow.ops.common import reduced
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
@@ -46,15 +47,7 @@ def _check_matrices(call: Call, value: XlaOp, square: bool = False) -> None:
 def _adjoint(value: XlaOp) -> XlaOp:
     """The matrices transposed, and conjugate if they are complex."""
     rank = len(value.dims)
-    turned = ops.Transpose(value, [*range(rank - 2), rank - 1, rank - 2])
-    return ops.Conj(turned) if value.dtype.is_complex else turned
-
-
-def _lower(value: XlaOp) -> XlaOp:
-    """The matrices with zeros above the diagonal."""
-    rank = len(value.dims)
-    kept = ops.Ge(_index(value, rank - 2), _index(value, rank - 1))
-    return ops.Select(kept, value, ops.ZerosLike(value))
+    return ops.Conj(ops.Transpose(value, [*range(rank - 2), rank - 1, rank - 2]))
 
 
 def _index(value: XlaOp, dimension: int) -> XlaOp:
@@ -64,8 +57,11 @@ def _index(value: XlaOp, dimension: int) -> XlaOp:
 
 @lowering("Cholesky")
 def _cholesky(call: Call, value: XlaOp) -> XlaOp:
+    """The lower factors, with zeros above the diagonal."""
     _check_matrices(call, value, square=True)
-    return _lower(ops.Cholesky(value, True))
+    found, rank = ops.Cholesky(value, True), len(value.dims)
+    is_kept = ops.Ge(_index(found, rank - 2), _index(found, rank - 1))
+    return ops.Select(is_kept, found, ops.ZerosLike(found))
 
 
 @lowering("Qr")
@@ -97,13 +93,6 @@ def _self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
 # Systems of equations.
 
 
-@lowering("MatrixInverse")
-def _inverse(call: Call, value: XlaOp) -> XlaOp:
-    _check_matrices(call, value, square=True)
-    q, r = ops.QR(_adjoint(value) if call["adjoint"] else value, False)
-    return _solved(r, _adjoint(q), lower=False)
-
-
 def _solved(matrix: XlaOp, right: XlaOp, lower: bool, adjoint: bool = False) -> XlaOp:
     """x of matrix x = right, for triangular matrices."""
     options = ops.TriangularSolveOptions_Transpose
@@ -111,31 +100,33 @@ def _solved(matrix: XlaOp, right: XlaOp, lower: bool, adjoint: bool = False) -> 
     return ops.TriangularSolve(matrix, right, True, lower, False, transpose)
 
 
-def _check_systems(call: Call, matrix: XlaOp, right: XlaOp) -> None:
-    _check_matrices(call, matrix, square=True)
+def _check_sides(call: Call, matrix: XlaOp, right: XlaOp) -> None:
     if len(right.dims) < 2 or right.dims[-2] != matrix.dims[-1]:
         call.fail(f"matrices of shape {list(matrix.dims)} do not fit right sides of {list(right.dims)}")
 
 
-@lowering("MatrixSolve")
-def _solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
-    _check_systems(call, matrix, right)
-    if matrix.dims[:-2] != right.dims[:-2]:
-        call.fail(f"{list(matrix.dims)} and {list(right.dims)} have other dimensions before the last two")
+@lowering("MatrixInverse", "MatrixSolve")
+def _solve(call: Call, matrix: XlaOp, *right: XlaOp) -> XlaOp:
+    """The solutions for right sides, or for the unit matrix, by QR."""
+    _check_matrices(call, matrix, square=True)
+    for side in right:
+        _check_sides(call, matrix, side)
+        if matrix.dims[:-2] != side.dims[:-2]:
+            found = f"{list(matrix.dims)} and {list(side.dims)}"
+            call.fail(f"{found} have other dimensions before the last two")
     q, r = ops.QR(_adjoint(matrix) if call["adjoint"] else matrix, False)
-    batch = [*range(len(matrix.dims) - 2)]
-    row = len(batch)
-    numbers = (([row], [row]), (batch, batch))
-    return _solved(r, ops.DotGeneral(_conjugate(q), right, numbers, None, right.dtype), lower=False)
-
-
-def _conjugate(value: XlaOp) -> XlaOp:
-    return ops.Conj(value) if value.dtype.is_complex else value
+    sides = _adjoint(q)
+    if right:
+        row = len(matrix.dims) - 2
+        numbers = (([row + 1], [row]), (range(row), range(row)))
+        sides = ops.DotGeneral(sides, *right, numbers, None, matrix.dtype)
+    return _solved(r, sides, lower=False)
 
 
 @lowering("MatrixTriangularSolve")
 def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
-    _check_systems(call, matrix, right)
+    _check_matrices(call, matrix, square=True)
+    _check_sides(call, matrix, right)
     try:
         batch = np.broadcast_shapes(matrix.dims[:-2], right.dims[:-2])
     except ValueError:
@@ -148,7 +139,7 @@ def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
 def _determinant(call: Call, value: XlaOp) -> XlaOp:
     _check_matrices(call, value, square=True)
     diagonal, even = _eliminated(value)
-    found = _combined("Mul", diagonal, 1)
+    found = _combined("Mul", diagonal)
     return ops.Select(even, found, ops.Neg(found))
 
 
@@ -157,9 +148,9 @@ def _log_determinant(call: Call, value: XlaOp) -> Sequence[XlaOp]:
     """The sign (of a complex number, it divided by its absolute value) and log of the absolute value."""
     _check_matrices(call, value, square=True)
     diagonal, even = _eliminated(value)
-    sign = _combined("Mul", ops.Sign(diagonal), 1)
+    sign = _combined("Mul", ops.Sign(diagonal))
     sizes = ops.Abs(diagonal)
-    logs = _combined("Add", ops.Log(sizes), 0)
+    logs = _combined("Add", ops.Log(sizes))
     return ops.Select(even, sign, ops.Neg(sign)), ops.ConvertElementType(logs, value.dtype)
 
 
@@ -168,16 +159,14 @@ def _eliminated(value: XlaOp) -> tuple[XlaOp, XlaOp]:
     lu, pivots, _ = ops.LU(value)
     rank = len(value.dims)
     on = ops.Eq(_index(lu, rank - 2), _index(lu, rank - 1))
-    diagonal = _combined("Add", ops.Select(on, lu, ops.ZerosLike(lu)), 0)
+    diagonal = _combined("Add", ops.Select(on, lu, ops.ZerosLike(lu)))
     swaps = ops.ConvertElementType(ops.Ne(pivots, _index(pivots, rank - 2)), pivots.dtype)
-    return diagonal, ops.Eq(ops.Rem(_combined("Add", swaps, 0), 2), 0)
+    return diagonal, ops.Eq(ops.Rem(_combined("Add", swaps), 2), 0)
 
 
-def _combined(name: str, value: XlaOp, initial: int) -> XlaOp:
+def _combined(opcode: str, value: XlaOp) -> XlaOp:
     """The elements along the last dimension, combined by a function."""
-    return ops.Reduce(
-        value, value.dtype.numpy.type(initial), combiner(name, value.dtype), [len(value.dims) - 1]
-    )
+    return reduced(value, [len(value.dims) - 1], opcode)
 
 
 # Tridiagonal matrices.
@@ -193,17 +182,13 @@ def _tridiagonal_product(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, ri
             call.fail(f"a diagonal of shape {list(diagonal.dims)} does not fit a right side of {list(dims)}")
     row = len(dims) - 2
     upper, main, lower = (_adjacent(diagonal, dims) for diagonal in (upper, main, lower))
-    return main * right + upper * _moved(right, row, -1) + lower * _moved(right, row, 1)
+    below, above = (ops.PadInDim(right, 0, row, by, -by) for by in (-1, 1))
+    return main * right + upper * below + lower * above
 
 
 def _adjacent(diagonal: XlaOp, dims: Sequence[int]) -> XlaOp:
     """A diagonal repeated for all columns of a right side."""
     return spread(ops.Reshape(diagonal, (*dims[:-1], 1)), dims)
-
-
-def _moved(value: XlaOp, dimension: int, by: int) -> XlaOp:
-    """The elements moved along a dimension by one place, with a zero at the end that is free."""
-    return ops.PadInDim(value, 0, dimension, by, -by)
 
 
 @lowering("TridiagonalSolve")
@@ -279,38 +264,27 @@ def _with_row(value: XlaOp, number: XlaOp, row: XlaOp) -> XlaOp:
 # Fourier transforms.
 
 
-@lowering("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D")
-def _fft(call: Call, value: XlaOp) -> XlaOp:
-    kind, rank = _transform(call, value)
-    return ops.Fft(value, kind, value.dims[-rank:])
-
-
-def _transform(call: Call, value: XlaOp) -> tuple[ops.FftType, int]:
-    """The kind of transform that the name of an operation says, and its number of dimensions."""
-    name, _, rank = call.node.op.removesuffix("D").partition("FFT")
-    count = int(rank or 1)
-    if len(value.dims) < count:
-        call.fail(f"wanted at least {count} dimensions, found shape {list(value.dims)}")
-    return ops.FftType[f"{name}FFT"], count
-
-
-@lowering("RFFT", "RFFT2D", "RFFT3D", "IRFFT", "IRFFT2D", "IRFFT3D")
-def _real_fft(call: Call, value: XlaOp, lengths: XlaOp) -> XlaOp:
-    """Elements that the lengths leave out are cut off; there must be as many as they ask for."""
-    kind, rank = _transform(call, value)
-    sizes = call.integers(lengths, "fft_length")
+@lowering(*(f"{kind}FFT{size}" for kind in ("", "I", "R", "IR") for size in ("", "2D", "3D")))
+def _fft(call: Call, value: XlaOp, *lengths: XlaOp) -> XlaOp:
+    """Elements that lengths leave out are cut off; there must be as many as they ask for."""
+    name, _, size = call.node.op.removesuffix("D").partition("FFT")
+    kind, rank = ops.FftType[f"{name}FFT"], int(size or 1)
+    first = len(value.dims) - rank
+    if first < 0:
+        call.fail(f"wanted at least {rank} dimensions, found shape {list(value.dims)}")
+    if not lengths:
+        return ops.Fft(value, kind, value.dims[first:])
+    sizes = call.integers(lengths[0], "fft_length")
     if len(sizes) != rank or min(sizes) < 0:
         call.fail(f"fft_length is {list(sizes)}, wanted {rank} sizes")
     inverse = kind == ops.FftType.IRFFT
-    first = len(value.dims) - rank
     for number, size in enumerate(sizes):
         halved = inverse and number == rank - 1
         wanted = size // 2 + 1 if halved and size else size
-        if value.dims[first + number] < wanted:
-            call.fail(
-                f"dimension {first + number} of {list(value.dims)} has to have at least {wanted} elements"
-            )
-        value = ops.SliceInDim(value, 0, wanted, 1, first + number)
+        place = first + number
+        if value.dims[place] < wanted:
+            call.fail(f"dimension {place} of {list(value.dims)} has to have at least {wanted} elements")
+        value = ops.SliceInDim(value, 0, wanted, 1, place)
     if not all(sizes):
         last = sizes[-1] if inverse or not sizes[-1] else sizes[-1] // 2 + 1
         dtype = call.dtype("Treal" if inverse else "Tcomplex")

@@ -16,6 +16,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BF16, F16, F32, S32, S64, U16, U32, U64, DType
 from axla.core.shape import Shape
 from axla.tensorflow.ops import folded
+from axla.tensorflow.ops.arrays import shape_operand
 from axla.tensorflow.ops.control import assign
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
@@ -110,14 +111,6 @@ def _counter_size(algorithm: ops.RandomAlgorithm) -> int:
     return 1 if algorithm is THREE_FRY else 2
 
 
-def dims_of(call: Call, shape: XlaOp) -> tuple[int, ...]:
-    """The sizes that an operand of integers says."""
-    sizes = call.integers(shape, "the shape")
-    if len(shape.dims) != 1 or any(size < 0 for size in sizes):
-        call.fail(f"the shape is {list(sizes)}, wanted a vector of sizes")
-    return sizes
-
-
 # Distributions: each takes the generator, and the type and sizes of the result.
 
 
@@ -132,7 +125,7 @@ def _unit(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
     return ops.ConvertElementType(bits, dtype) * 2.0**-mantissa
 
 
-def _above_zero(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
+def above_zero(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
     """Numbers between 0 and 1; f16 has 0 among them."""
     least = float(dtype.finfo.smallest_normal) if dtype is not F16 else 0.0
     return _unit(source, dtype, dims) * (1 - least) + least
@@ -156,7 +149,7 @@ def _box_muller(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
 
 
 def _truncated_numbers(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    return truncated(_above_zero(source, dtype, dims))
+    return truncated(above_zero(source, dtype, dims))
 
 
 def truncated(units: XlaOp, *given: XlaOp) -> XlaOp:
@@ -170,15 +163,6 @@ def truncated(units: XlaOp, *given: XlaOp) -> XlaOp:
     most = 1 - float(units.dtype.finfo.eps)
     place = ops.Max(-most, ops.Min(place, most))
     return ops.Clamp(low, mean + deviation * sqrt(2) * ops.ErfInv(place), high)
-
-
-def _floats(draw: Callable[..., XlaOp], source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    """Random floats; for bf16, those of f32 without the last bits, so that they stay below the limit."""
-    if dtype is not BF16:
-        return draw(source, dtype, dims)
-    words = ops.BitcastConvertType(draw(source, F32, dims), U32)
-    kept = ops.BitcastConvertType(ops.And(words, np.uint32(0xFFFF0000)), F32)
-    return ops.ConvertElementType(kept, BF16)
 
 
 def _integers(call: Call, source: Source, dims: Sequence[int], *limits: XlaOp) -> XlaOp:
@@ -219,17 +203,22 @@ def _name(call: Call) -> str:
 
 
 def _draw(call: Call, source: Source, dims: Sequence[int], limits: Sequence[XlaOp]) -> XlaOp:
-    draw = _FLOATS.get(_name(call))
+    """Random numbers; those of bf16 are f32 without the last bits, so that they stay below the limit."""
+    draw, dtype = _FLOATS.get(_name(call)), call.dtype("dtype")
     if draw is None:
         return _integers(call, source, dims, *limits)
-    return _floats(draw, source, call.dtype("dtype"), dims)
+    if dtype is not BF16:
+        return draw(source, dtype, dims)
+    words = ops.BitcastConvertType(draw(source, F32, dims), U32)
+    kept = ops.BitcastConvertType(ops.And(words, np.uint32(0xFFFF0000)), F32)
+    return ops.ConvertElementType(kept, BF16)
 
 
 def _draw_stateless(
     call: Call, source: Source, given: Sequence[XlaOp], shape: XlaOp, limits: Sequence[XlaOp]
 ) -> XlaOp | np.ndarray:
     """The numbers that follow from seeds or keys; folded, where TensorFlow does so."""
-    dims, dtype = dims_of(call, shape), call.dtype("dtype")
+    dims, dtype = shape_operand(call, shape), call.dtype("dtype")
     fits = source.algorithm is PHILOX and prod(dims) * dtype.itemsize <= folded.MOST_BYTES
     folds = fits and all(_is_folded(call, value) for value in given)
     if folds and dtype.is_float:
@@ -281,16 +270,11 @@ def _key_and_counter(call: Call, seed: XlaOp) -> list[XlaOp | np.ndarray]:
 
 @lowering("StatelessParameterizedTruncatedNormal")
 def _stateless_truncated(call: Call, shape: XlaOp, seed: XlaOp, *given: XlaOp) -> XlaOp:
-    dims, dtype = dims_of(call, shape), call.dtype("dtype")
+    dims, dtype = shape_operand(call, shape), call.dtype("dtype")
     wide = F32 if dtype is BF16 else dtype
     parameters = [ops.ConvertElementType(spread(value, dims), wide) for value in given]
-    units = uniform_above_zero(call, seed, wide, dims)
+    units = above_zero(seeded(call, seed), wide, dims)
     return ops.ConvertElementType(truncated(units, *parameters), dtype)
-
-
-def uniform_above_zero(call: Call, seed: XlaOp, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    """Numbers between 0 and 1 that follow from a seed."""
-    return _above_zero(seeded(call, seed), dtype, dims)
 
 
 @lowering("StochasticCastToInt")
@@ -330,7 +314,7 @@ def _store(call: Call, variable: Variable, before: XlaOp, source: Source) -> Non
 @lowering(*(f"Stateful{name}" for name in _STATEFUL))
 def _stateful(call: Call, variable: Variable, algorithm: XlaOp, shape: XlaOp, *limits: XlaOp) -> XlaOp:
     before, source = _stored(call, variable, algorithm)
-    found = _draw(call, source, dims_of(call, shape), limits)
+    found = _draw(call, source, shape_operand(call, shape), limits)
     _store(call, variable, before, source)
     return found
 

@@ -113,29 +113,23 @@ def _arg_extreme(call: Call, x: XlaOp, dimension: XlaOp) -> XlaOp:
 
 @lowering("Cumsum", "Cumprod", "CumulativeLogsumexp")
 def _cumulative(call: Call, x: XlaOp, axis: XlaOp) -> XlaOp:
+    """What elements along a dimension combine to, with those before them; without themselves where the node
+    is exclusive.
+    """
     at = call.axis(call.integer(axis, "the axis"), len(x.dims))
     combine, start = _CUMULATIVE[call.node.op]
     if not x.shape.size:
         return x
     values = widened(x)
-    found = _scanned(call, values, at, combine, np.asarray(start).astype(values.dtype.numpy))
-    return ops.ConvertElementType(found, x.dtype)
-
-
-def _scanned(
-    call: Call, x: XlaOp, at: int, combine: Callable[[XlaOp, XlaOp], XlaOp], start: np.ndarray
-) -> XlaOp:
-    """What elements along a dimension combine to, with those before them; without themselves where the node
-    is exclusive.
-    """
     step = call.builder.sub_builder(call.node.op)
-    shape = Shape(x.dtype, (*x.dims[:at], *x.dims[at + 1 :]))
+    shape = Shape(values.dtype, (*x.dims[:at], *x.dims[at + 1 :]))
     value, before = (step.parameter(number, shape, f"p{number}") for number in range(2))
     after = combine(before, value)
     body = step.build(ops.Tuple(step, [before if call["exclusive"] else after, after]))
     op = hlo.Scan((at,), 1, call["reverse"], True, call.builder.callee(body, call.node.op))
-    first = ops.Broadcast(call.builder.constant(start), shape.dims)
-    return ops.GetTupleElement(call.builder.add(op, [x, first]), 0)
+    first = ops.Broadcast(call.builder.constant(np.asarray(start).astype(values.dtype.numpy)), shape.dims)
+    found = ops.GetTupleElement(call.builder.add(op, [values, first]), 0)
+    return ops.ConvertElementType(found, x.dtype)
 
 
 def _log_sum_exp(x: XlaOp, y: XlaOp) -> XlaOp:

@@ -7,11 +7,12 @@ from __future__ import annotations
 import numpy as np
 
 import axla.ops as ops
-from axla.builder.records import GatherDimensionNumbers
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BF16, F32, F64, S32, U64, DType
 from axla.core.shape import Shape
-from axla.tensorflow.ops.random import dims_of, truncated, uniform_above_zero
+from axla.tensorflow.ops.arrays import shape_operand
+from axla.tensorflow.ops.indexing import take
+from axla.tensorflow.ops.random import above_zero, seeded, truncated
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
@@ -29,7 +30,7 @@ StatelessMultinomial: logits:T num_samples:i32 seed:Tseed T=type Tseed=type?DT_I
 
 @lowering("RandomUniform")
 def _uniform(call: Call, shape: XlaOp) -> XlaOp:
-    return _unit(call, call.dtype("dtype"), dims_of(call, shape))
+    return _unit(call, call.dtype("dtype"), shape_operand(call, shape))
 
 
 def _unit(call: Call, dtype: DType, dims: tuple[int, ...], least: float = 0) -> XlaOp:
@@ -42,13 +43,13 @@ def _unit(call: Call, dtype: DType, dims: tuple[int, ...], least: float = 0) -> 
 def _normal(call: Call, shape: XlaOp) -> XlaOp:
     dtype = call.dtype("dtype")
     zero, one = ops.Zero(call.builder, dtype), ops.One(call.builder, dtype)
-    return ops.RngNormal(zero, one, Shape(dtype, dims_of(call, shape)))
+    return ops.RngNormal(zero, one, Shape(dtype, shape_operand(call, shape)))
 
 
 @lowering("TruncatedNormal", "ParameterizedTruncatedNormal")
 def _truncated(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp:
     """Parameters are scalars, or vectors with a number for each index of the first dimension."""
-    dims, dtype = dims_of(call, shape), call.dtype("dtype")
+    dims, dtype = shape_operand(call, shape), call.dtype("dtype")
     wide = dtype if dtype is F64 else F32
     parameters = []
     for value in given:
@@ -64,7 +65,7 @@ def _truncated(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp:
 def _integers(call: Call, shape: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
     if low.dims or high.dims:
         call.fail(f"the limits have shapes {list(low.dims)} and {list(high.dims)}, wanted scalars")
-    return ops.RngUniform(low, high, Shape(call.dtype("Tout"), dims_of(call, shape)))
+    return ops.RngUniform(low, high, Shape(call.dtype("Tout"), shape_operand(call, shape)))
 
 
 @lowering("RandomShuffle")
@@ -76,15 +77,13 @@ def _shuffle(call: Call, value: XlaOp) -> XlaOp:
     last = builder.constant(np.uint64(np.iinfo(np.uint64).max))
     keys = ops.RngUniform(ops.Zero(builder, U64), last, Shape(U64, (size,)))
     order = ops.GetTupleElement(ops.Sort(builder, [keys, ops.Iota(builder, Shape(S32, (size,)), 0)]), 1)
-    numbers = GatherDimensionNumbers(range(1, len(value.dims)), [0], [0], 1)
-    return ops.Gather(value, order, numbers, [1, *value.dims[1:]])
+    return take(value, order, 0)
 
 
 @lowering("Multinomial")
 def _multinomial(call: Call, logits: XlaOp, count: XlaOp) -> XlaOp:
-    logits = (
-        logits if logits.dtype.is_float and logits.dtype.bits > 16 else ops.ConvertElementType(logits, F32)
-    )
+    if not logits.dtype.is_float or logits.dtype.bits == 16:
+        logits = ops.ConvertElementType(logits, F32)
     dims = _choices(call, logits, count)
     return _chosen(call, logits, _unit(call, logits.dtype, dims, float(logits.dtype.finfo.smallest_normal)))
 
@@ -93,7 +92,7 @@ def _multinomial(call: Call, logits: XlaOp, count: XlaOp) -> XlaOp:
 def _stateless_multinomial(call: Call, logits: XlaOp, count: XlaOp, seed: XlaOp) -> XlaOp:
     dims = _choices(call, logits, count)
     wide = F32 if logits.dtype is BF16 else logits.dtype
-    return _chosen(call, logits, uniform_above_zero(call, seed, wide, dims))
+    return _chosen(call, logits, above_zero(seeded(call, seed), wide, dims))
 
 
 def _choices(call: Call, logits: XlaOp, count: XlaOp) -> tuple[int, ...]:

@@ -28,14 +28,10 @@ def _ndtri(call: Call, x: XlaOp) -> XlaOp:
     return ops.ErfInv(2 * x - 1) * math.sqrt(2)
 
 
-@lowering("BesselI0")
-def _bessel_i0(call: Call, x: XlaOp) -> XlaOp:
-    return ops.Exp(abs(x)) * ops.BesselI0e(x)
-
-
-@lowering("BesselI1")
-def _bessel_i1(call: Call, x: XlaOp) -> XlaOp:
-    return ops.Exp(abs(x)) * ops.BesselI1e(x)
+@lowering("BesselI0", "BesselI1")
+def _bessel(call: Call, x: XlaOp) -> XlaOp:
+    scaled = ops.BesselI0e(x) if call.node.op == "BesselI0" else ops.BesselI1e(x)
+    return ops.Exp(abs(x)) * scaled
 
 
 @lowering("Betainc")

@@ -14,7 +14,8 @@ from axla.core.dtypes import BF16, F32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.proto import decode
-from axla.tensorflow.ops.random import algorithm_of, dims_of
+from axla.tensorflow.ops.arrays import shape_operand
+from axla.tensorflow.ops.random import algorithm_of
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.types import dtype_of
@@ -150,7 +151,7 @@ def _reduce_precision(call: Call, value: XlaOp) -> XlaOp:
 
 @lowering("XlaRngBitGenerator")
 def _bits(call: Call, algorithm: XlaOp, state: XlaOp, shape: XlaOp) -> list[XlaOp]:
-    wanted = Shape(call.dtype("dtype"), dims_of(call, shape))
+    wanted = Shape(call.dtype("dtype"), shape_operand(call, shape))
     return parts(ops.RngBitGenerator(algorithm_of(call, algorithm), state, wanted))
 
 
