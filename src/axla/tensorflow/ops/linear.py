@@ -135,33 +135,24 @@ def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
     return _solved(matrix, right, call["lower"], call["adjoint"])
 
 
-@lowering("MatrixDeterminant")
-def _determinant(call: Call, value: XlaOp) -> XlaOp:
+@lowering("MatrixDeterminant", "LogMatrixDeterminant")
+def _determinant(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+    """The determinant, or its sign (of a complex number, it divided by its absolute value) and the log of its
+    absolute value. It is the product of the diagonal of U, where a permutation of the rows is L U; negative
+    if the permutation is odd.
+    """
     _check_matrices(call, value, square=True)
-    diagonal, even = _eliminated(value)
-    found = _combined("Mul", diagonal)
-    return ops.Select(even, found, ops.Neg(found))
-
-
-@lowering("LogMatrixDeterminant")
-def _log_determinant(call: Call, value: XlaOp) -> Sequence[XlaOp]:
-    """The sign (of a complex number, it divided by its absolute value) and log of the absolute value."""
-    _check_matrices(call, value, square=True)
-    diagonal, even = _eliminated(value)
-    sign = _combined("Mul", ops.Sign(diagonal))
-    sizes = ops.Abs(diagonal)
-    logs = _combined("Add", ops.Log(sizes))
-    return ops.Select(even, sign, ops.Neg(sign)), ops.ConvertElementType(logs, value.dtype)
-
-
-def _eliminated(value: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """The diagonal of U, where a permutation of the rows is L U, and whether the permutation is even."""
     lu, pivots, _ = ops.LU(value)
-    rank = len(value.dims)
-    on = ops.Eq(_index(lu, rank - 2), _index(lu, rank - 1))
+    row, is_log = len(value.dims) - 2, call.node.op == "LogMatrixDeterminant"
+    on = ops.Eq(_index(lu, row), _index(lu, row + 1))
     diagonal = _combined("Add", ops.Select(on, lu, ops.ZerosLike(lu)))
-    swaps = ops.ConvertElementType(ops.Ne(pivots, _index(pivots, rank - 2)), pivots.dtype)
-    return diagonal, ops.Eq(ops.Rem(_combined("Add", swaps), 2), 0)
+    swaps = ops.ConvertElementType(ops.Ne(pivots, _index(pivots, row)), pivots.dtype)
+    even = ops.Eq(ops.Rem(_combined("Add", swaps), 2), 0)
+    found = _combined("Mul", ops.Sign(diagonal) if is_log else diagonal)
+    found = ops.Select(even, found, ops.Neg(found))
+    if not is_log:
+        return [found]
+    return found, ops.ConvertElementType(_combined("Add", ops.Log(ops.Abs(diagonal))), value.dtype)
 
 
 def _combined(opcode: str, value: XlaOp) -> XlaOp:

@@ -258,17 +258,12 @@ def _cast(call: Call, value: XlaOp) -> XlaOp:
     if wanted.is_pred and value.dtype.is_complex:
         return value != 0
     if call["Truncate"] and wanted.is_float and value.dtype.is_float:
-        value = _truncated(value, value.dtype.finfo.nmant - wanted.finfo.nmant)
+        count = value.dtype.finfo.nmant - wanted.finfo.nmant
+        if count > 0:  # the last digits of the mantissas are cut off
+            words = np.dtype(f"uint{value.dtype.bits}")
+            mask = np.array((1 << value.dtype.bits) - (1 << count), words)
+            value = ops.BitcastConvertType(ops.BitcastConvertType(value, words) & mask, value.dtype)
     return ops.ConvertElementType(value, wanted)
-
-
-def _truncated(value: XlaOp, count: int) -> XlaOp:
-    """Floats without the last digits of their mantissas."""
-    if count <= 0:
-        return value
-    dtype = np.dtype(f"uint{value.dtype.bits}")
-    mask = np.array((1 << value.dtype.bits) - (1 << count), dtype)
-    return ops.BitcastConvertType(ops.BitcastConvertType(value, dtype) & mask, value.dtype)
 
 
 @lowering("Bitcast")

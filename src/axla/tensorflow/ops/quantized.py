@@ -19,21 +19,19 @@ from axla.tensorflow.ops.common import check_same_dims, reduced
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched, spread
 
+_BITS = "num_bits=int?8 narrow_range=bool?false"
 _SCALES = (
     "lhs_scales:f32 lhs_zero_points:i32 rhs_scales:f32 rhs_zero_points:i32 output_scales:f32 "
     "output_zero_points:i32"
 )
 _OUTPUT = "output_quantization_axis=int?-1 output_quantization_min_val=int output_quantization_max_val=int"
 RECORDS = f"""
-FakeQuantWithMinMaxArgs: inputs:f32 min=float?-6.0 max=float?6.0 num_bits=int?8 narrow_range=bool?false ->
-    outputs:f32
-FakeQuantWithMinMaxArgsGradient: gradients:f32 inputs:f32 min=float?-6.0 max=float?6.0 num_bits=int?8
-    narrow_range=bool?false -> backprops:f32
-FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel: inputs:f32 min:f32 max:f32 num_bits=int?8
-    narrow_range=bool?false -> outputs:f32
+FakeQuantWithMinMaxArgs: inputs:f32 min=float?-6.0 max=float?6.0 {_BITS} -> outputs:f32
+FakeQuantWithMinMaxArgsGradient: gradients:f32 inputs:f32 min=float?-6.0 max=float?6.0 {_BITS} ->
+    backprops:f32
+FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel: inputs:f32 min:f32 max:f32 {_BITS} -> outputs:f32
 FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient: gradients:f32 inputs:f32 min:f32
-    max:f32 num_bits=int?8 narrow_range=bool?false -> backprops_wrt_input:f32 backprop_wrt_min:f32
-    backprop_wrt_max:f32
+    max:f32 {_BITS} -> backprops_wrt_input:f32 backprop_wrt_min:f32 backprop_wrt_max:f32
 QuantizeAndDequantizeV2 QuantizeAndDequantizeV4: input:T input_min:T input_max:T signed_input=bool?true
     num_bits=int?8 range_given=bool?false T=type round_mode=string{{HALF_TO_EVEN,HALF_UP}}?HALF_TO_EVEN
     narrow_range=bool?false axis=int?-1 -> output:T
@@ -255,7 +253,7 @@ def _uniform_add(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
 
 
 @lowering("UniformQuantizedClipByValue")
-def _uniform_clip(call: Call, x: XlaOp, low: XlaOp, high: XlaOp, scale: XlaOp, zero: XlaOp) -> XlaOp:
+def _uniform_clip(call: Call, x: XlaOp, low: XlaOp, high: XlaOp, *code: XlaOp) -> XlaOp:
     """Integers between others of the same code."""
     axis = _axis(call, x.dims, "quantization_axis")
     return ops.Clamp(_along(call, low, x.dims, axis), x, _along(call, high, x.dims, axis))

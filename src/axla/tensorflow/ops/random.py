@@ -256,16 +256,13 @@ def _stateless_v2(
     return _draw_stateless(call, keyed(call, key, counter, algorithm), [key, counter], shape, limits)
 
 
-@lowering("StatelessRandomGetAlg")
-def _default_algorithm(call: Call) -> np.ndarray:
-    return np.array(_DEFAULT, np.int32)
-
-
-@lowering("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
-def _key_and_counter(call: Call, seed: XlaOp) -> list[XlaOp | np.ndarray]:
-    source = seeded(call, ops.ConvertElementType(seed, S32))
-    found = [source.key, source.counter, np.array(_DEFAULT, np.int32)]
-    return found[: len(call.node.types or ())]
+@lowering("StatelessRandomGetAlg", "StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
+def _key_and_counter(call: Call, *seed: XlaOp) -> list[XlaOp | np.ndarray]:
+    algorithm = np.array(_DEFAULT, np.int32)
+    if not seed:
+        return [algorithm]
+    source = seeded(call, ops.ConvertElementType(*seed, S32))
+    return [source.key, source.counter, algorithm][: len(call.node.types or ())]
 
 
 @lowering("StatelessParameterizedTruncatedNormal")

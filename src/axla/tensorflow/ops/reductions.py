@@ -43,45 +43,29 @@ LinSpace: start:T stop:T num:Tidx T=type Tidx=type?DT_INT32 -> output:T
 # Along dimensions that are given.
 
 
-def _dimensions(call: Call, x: XlaOp, indices: XlaOp) -> list[int]:
-    rank = len(x.dims)
-    found = [call.axis(n, rank) for n in call.integers(indices, "the dimensions of the reduction")]
-    if len(set(found)) < len(found):
-        call.fail(f"a dimension stands twice in {found}")
-    return found
-
-
-def _kept(call: Call, x: XlaOp, dims: Sequence[int], found: XlaOp) -> XlaOp:
-    """A result, with sizes 1 for the dimensions that were reduced where the node says so."""
-    if call["keep_dims"]:
-        found = ops.Reshape(found, [1 if d in dims else size for d, size in enumerate(x.dims)])
-    return ops.ConvertElementType(found, x.dtype)
-
-
-_OPCODES = {"Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min", "Any": "Or", "All": "And"}
+_OPCODES = {
+    "Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min", "Any": "Or", "All": "And", "Mean": "Add",
+    "EuclideanNorm": "Add",
+}  # fmt: skip
 
 
 @lowering(*_OPCODES)
 def _reduce(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
-    dims, opcode = _dimensions(call, x, indices), _OPCODES[call.node.op]
-    return _kept(call, x, dims, reduced(widened(x) if opcode in ("Add", "Mul") else x, dims, opcode))
-
-
-@lowering("Mean")
-def _mean(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
-    dims = _dimensions(call, x, indices)
-    total = reduced(widened(x), dims, "Add")
-    count = np.asarray(math.prod(x.dims[d] for d in dims)).astype(total.dtype.numpy)
-    return _kept(call, x, dims, total / count)
-
-
-@lowering("EuclideanNorm")
-def _euclidean_norm(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
-    dims = _dimensions(call, x, indices)
-    total = reduced(widened(x) * ops.Conj(widened(x)), dims, "Add")
-    if total.dtype.is_integer:
-        total = ops.ConvertElementType(total, "f64")
-    return _kept(call, x, dims, ops.Sqrt(total))
+    """The result has sizes 1 for the dimensions that were reduced where the node says so."""
+    op, opcode, rank = call.node.op, _OPCODES[call.node.op], len(x.dims)
+    dims = [call.axis(n, rank) for n in call.integers(indices, "the dimensions of the reduction")]
+    if len(set(dims)) < len(dims):
+        call.fail(f"a dimension stands twice in {dims}")
+    values = widened(x) if opcode in ("Add", "Mul") else x
+    is_norm = op == "EuclideanNorm"
+    found = reduced(values * ops.Conj(values) if is_norm else values, dims, opcode)
+    if op == "Mean":
+        found = found / np.asarray(math.prod(x.dims[d] for d in dims)).astype(found.dtype.numpy)
+    if is_norm:
+        found = ops.Sqrt(ops.ConvertElementType(found, "f64") if found.dtype.is_integer else found)
+    if call["keep_dims"]:
+        found = ops.Reshape(found, [1 if d in dims else size for d, size in enumerate(x.dims)])
+    return ops.ConvertElementType(found, x.dtype)
 
 
 @lowering("L2Loss")

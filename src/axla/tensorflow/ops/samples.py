@@ -80,35 +80,24 @@ def _shuffle(call: Call, value: XlaOp) -> XlaOp:
     return take(value, order, 0)
 
 
-@lowering("Multinomial")
-def _multinomial(call: Call, logits: XlaOp, count: XlaOp) -> XlaOp:
-    if not logits.dtype.is_float or logits.dtype.bits == 16:
-        logits = ops.ConvertElementType(logits, F32)
-    dims = _choices(call, logits, count)
-    return _chosen(call, logits, _unit(call, logits.dtype, dims, float(logits.dtype.finfo.smallest_normal)))
-
-
-@lowering("StatelessMultinomial")
-def _stateless_multinomial(call: Call, logits: XlaOp, count: XlaOp, seed: XlaOp) -> XlaOp:
-    dims = _choices(call, logits, count)
-    wide = F32 if logits.dtype is BF16 else logits.dtype
-    return _chosen(call, logits, above_zero(seeded(call, seed), wide, dims))
-
-
-def _choices(call: Call, logits: XlaOp, count: XlaOp) -> tuple[int, ...]:
-    """A number for each row of the logits, each sample and each class."""
+@lowering("Multinomial", "StatelessMultinomial")
+def _multinomial(call: Call, logits: XlaOp, count: XlaOp, *seed: XlaOp) -> XlaOp:
+    """Classes as likely as the logits say: the greatest sums with numbers of Gumbel's distribution, one for
+    each row of the logits, each sample and each class.
+    """
     number = call.integer(count, "num_samples")
     if len(logits.dims) != 2 or number < 0:
         call.fail(f"wanted a matrix of logits and a count, found {list(logits.dims)} and {number}")
     rows, classes = logits.dims
-    return (rows, number, classes) if number != 1 else (rows, classes)
-
-
-def _chosen(call: Call, logits: XlaOp, units: XlaOp) -> XlaOp:
-    """Classes as likely as the logits say: the greatest sums with numbers of Gumbel's distribution."""
+    dims = (rows, number, classes) if number != 1 else (rows, classes)
+    if seed:
+        wide = F32 if logits.dtype is BF16 else logits.dtype
+        units = above_zero(seeded(call, *seed), wide, dims)
+    else:
+        if not logits.dtype.is_float or logits.dtype.bits == 16:
+            logits = ops.ConvertElementType(logits, F32)
+        units = _unit(call, logits.dtype, dims, float(logits.dtype.finfo.smallest_normal))
     noise = ops.ConvertElementType(ops.Log(ops.Neg(ops.Log(units))), logits.dtype)
-    likely = ops.BroadcastInDim(logits, units.dims, [0, len(units.dims) - 1])
-    scores = ops.TopK(likely - noise, 1)
-    number = units.dims[1] if len(units.dims) == 3 else 1
-    best = ops.Reshape(ops.GetTupleElement(scores, 1), [logits.dims[0], number])
-    return ops.ConvertElementType(best, call.dtype("output_dtype"))
+    likely = ops.BroadcastInDim(logits, dims, [0, len(dims) - 1])
+    best = ops.GetTupleElement(ops.TopK(likely - noise, 1), 1)
+    return ops.ConvertElementType(ops.Reshape(best, [rows, number]), call.dtype("output_dtype"))
