@@ -69,6 +69,13 @@ def test_constants_of_huge_shapes():
     assert "1099511627776 elements" in refused([big])
 
 
+@pytest.mark.parametrize("op", ["Abs", "Round", "Cholesky"])
+def test_strings_where_numbers_are_wanted(op):
+    text = {"tensor": {"dtype": "DT_STRING", "tensor_shape": {}, "string_val": [b"a"]}}
+    constant = node("c", "Const", dtype={"type": "DT_STRING"}, value=text)
+    assert "it is not done for strings" in refused([constant, node("y", op, "c", T={"type": "DT_STRING"})])
+
+
 def test_constants_of_many_dimensions():
     assert "1000 dimensions" in refused([node("y", "Const", dtype=INT, value=tensor([1] * 1000))])
 

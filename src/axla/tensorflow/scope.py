@@ -155,6 +155,8 @@ class Scope:
                 return call.outputs(call.counterpart(operands))
             found = function(call, *call.grouped(operands))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if any(isinstance(value, np.ndarray) for value in operands):
+                raise UnsupportedError("it is not done for strings") from error
             raise VerifyError(f"malformed: {error!r}") from error
         return call.outputs(found)
 

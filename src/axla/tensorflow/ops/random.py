@@ -214,21 +214,6 @@ def _draw(call: Call, source: Source, dims: Sequence[int], limits: Sequence[XlaO
     return ops.ConvertElementType(kept, BF16)
 
 
-def _draw_stateless(
-    call: Call, source: Source, given: Sequence[XlaOp], shape: XlaOp, limits: Sequence[XlaOp]
-) -> XlaOp | np.ndarray:
-    """The numbers that follow from seeds or keys; folded, where TensorFlow does so."""
-    dims, dtype = shape_operand(call, shape), call.dtype("dtype")
-    fits = source.algorithm is PHILOX and prod(dims) * dtype.itemsize <= folded.MOST_BYTES
-    folds = fits and all(_is_folded(call, value) for value in given)
-    if folds and dtype.is_float:
-        words = [call.constant(value, "the generator") for value in (source.key, source.counter)]
-        return folded.numbers(_name(call), dtype, dims, *words)
-    found = _draw(call, source, dims, limits)
-    known = call.scope.known(found) if folds else None
-    return found if known is None else known
-
-
 def _is_folded(call: Call, value: XlaOp) -> bool:
     """Whether TensorFlow knows a seed or key before XLA does: it is a constant, but no random number."""
     if call.scope.known(value) is None:
@@ -243,17 +228,26 @@ def _is_folded(call: Call, value: XlaOp) -> bool:
     return True
 
 
-@lowering(*(f"Stateless{name}" for name in _STATELESS))
-def _stateless(call: Call, shape: XlaOp, seed: XlaOp, *limits: XlaOp) -> XlaOp | np.ndarray:
-    is_kernel = _is_folded(call, seed) or call["dtype"] in ("DT_UINT32", "DT_UINT64")  # XLA has no such
-    return _draw_stateless(call, seeded(call, seed, is_kernel), [seed], shape, limits)
-
-
-@lowering(*(f"Stateless{name}V2" for name in _STATELESS))
-def _stateless_v2(
-    call: Call, shape: XlaOp, key: XlaOp, counter: XlaOp, algorithm: XlaOp, *limits: XlaOp
-) -> XlaOp | np.ndarray:
-    return _draw_stateless(call, keyed(call, key, counter, algorithm), [key, counter], shape, limits)
+@lowering(*(f"Stateless{name}{version}" for name in _STATELESS for version in ("", "V2")))
+def _stateless(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp | np.ndarray:
+    """The numbers that follow from a seed, or a key, counter and algorithm; folded, where TensorFlow does so.
+    Limits stand behind these.
+    """
+    dims, dtype = shape_operand(call, shape), call.dtype("dtype")
+    count = 3 if call.node.op.endswith("V2") else 1
+    if count == 3:
+        folds = _is_folded(call, given[0]) and _is_folded(call, given[1])
+        source = keyed(call, *given[:3])
+    else:  # XLA has no such integers without a sign
+        folds = _is_folded(call, given[0])
+        source = seeded(call, given[0], folds or call["dtype"] in ("DT_UINT32", "DT_UINT64"))
+    folds = folds and source.algorithm is PHILOX and prod(dims) * dtype.itemsize <= folded.MOST_BYTES
+    if folds and dtype.is_float:
+        words = [call.constant(value, "the generator") for value in (source.key, source.counter)]
+        return folded.numbers(_name(call), dtype, dims, *words)
+    found = _draw(call, source, dims, given[count:])
+    known = call.scope.known(found) if folds else None
+    return found if known is None else known
 
 
 @lowering("StatelessRandomGetAlg", "StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
