@@ -33,7 +33,7 @@ def test_windows_are_clamped():
     value, starts = np.arange(5, dtype=f32), np.array([4], np.int32)
     (found,) = run_node("XlaDynamicSlice", value, starts, Known(np.array([3], np.int32)))
     np.testing.assert_array_equal(found, [2, 3, 4])
-    with pytest.raises(VerifyError, match="start indices have shape .2., wanted .1."):
+    with pytest.raises(VerifyError, match="start_indices has shape .2., wanted .1."):
         module_of("XlaDynamicSlice", value, np.zeros(2, np.int32), Known(np.array([3], np.int32)))
 
 

@@ -12,8 +12,7 @@ from axla.builder.iteration import combiner
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
-from axla.core.shape import Shape
-from axla.tensorflow.ops.xla import message
+from axla.tensorflow.ops.xla import message, shape_of
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Resource
@@ -100,10 +99,7 @@ def _send(call: Call, value: XlaOp) -> None:
 
 @lowering("XlaRecv")
 def _receive(call: Call) -> XlaOp:
-    dims = call["shape"]
-    if dims is None or -1 in dims:
-        call.fail(f"the shape of what is received is not known: {dims}")
-    return ops.Recv(call.builder, Shape(call.dtype("dtype"), dims), _channel(call))
+    return ops.Recv(call.builder, shape_of(call, call["dtype"], call["shape"]), _channel(call))
 
 
 def _channel(call: Call) -> records.ChannelHandle:

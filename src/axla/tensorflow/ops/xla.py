@@ -16,6 +16,7 @@ from axla.core.shape import Shape, TupleShape
 from axla.proto import decode
 from axla.tensorflow.ops.arrays import shape_operand
 from axla.tensorflow.ops.random import algorithm_of
+from axla.tensorflow.ops.windows import of_dims
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.types import dtype_of
@@ -61,6 +62,11 @@ def message(call: Call, attribute: str, name: str) -> dict[str, Any]:
     return decode(call[attribute].encode("utf-8", "surrogateescape"), name)
 
 
+def dimension_numbers(call: Call, kind: type[Any]) -> Any:
+    """The record that the attribute `dimension_numbers` is a message of."""
+    return kind(**message(call, "dimension_numbers", kind.__name__))
+
+
 def _precision(call: Call) -> ops.PrecisionConfig:
     names = message(call, "precision_config", "PrecisionConfig").get("operand_precision", ())
     return records.PrecisionConfig([records.PrecisionConfig_Precision[name] for name in names])
@@ -68,7 +74,7 @@ def _precision(call: Call) -> ops.PrecisionConfig:
 
 @lowering("XlaDot", "XlaDotV2")
 def _dot(call: Call, left: XlaOp, right: XlaOp) -> XlaOp:
-    numbers = records.DotDimensionNumbers(**message(call, "dimension_numbers", "DotDimensionNumbers"))
+    numbers = dimension_numbers(call, records.DotDimensionNumbers)
     return ops.DotGeneral(left, right, numbers, _precision(call), _result_type(call))
 
 
@@ -102,7 +108,7 @@ def pairs(call: Call, padding: XlaOp) -> list[tuple[int, int]]:
 
 @lowering("XlaGather")
 def _gather(call: Call, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
-    numbers = records.GatherDimensionNumbers(**message(call, "dimension_numbers", "GatherDimensionNumbers"))
+    numbers = dimension_numbers(call, records.GatherDimensionNumbers)
     windows = call.integers(sizes, "slice_sizes")
     return ops.Gather(value, starts, numbers, windows, call["indices_are_sorted"])
 
@@ -117,19 +123,14 @@ def _pad(call: Call, value: XlaOp, padding: XlaOp, low: XlaOp, high: XlaOp, inte
 
 @lowering("XlaDynamicSlice")
 def _dynamic_slice(call: Call, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
-    return ops.DynamicSlice(value, _starts(call, value, starts), call.integers(sizes, "size_indices"))
-
-
-def _starts(call: Call, value: XlaOp, starts: XlaOp) -> list[XlaOp]:
-    rank = len(value.dims)
-    if starts.dims != (rank,):
-        call.fail(f"start indices have shape {list(starts.dims)}, wanted [{rank}]")
-    return [ops.Reshape(ops.SliceInDim(starts, n, n + 1, 1, 0), []) for n in range(rank)]
+    of_dims(call, starts, [len(value.dims)], "start_indices")
+    return ops.DynamicSlice(value, starts, call.integers(sizes, "size_indices"))
 
 
 @lowering("XlaDynamicUpdateSlice")
 def _dynamic_update_slice(call: Call, value: XlaOp, update: XlaOp, starts: XlaOp) -> XlaOp:
-    return ops.DynamicUpdateSlice(value, update, _starts(call, value, starts))
+    of_dims(call, starts, [len(value.dims)], "indices")
+    return ops.DynamicUpdateSlice(value, update, starts)
 
 
 @lowering("XlaSort")
@@ -144,9 +145,8 @@ def _key_value_sort(call: Call, keys: XlaOp, values: XlaOp) -> list[XlaOp]:
 
 @lowering("XlaReducePrecision")
 def _reduce_precision(call: Call, value: XlaOp) -> XlaOp:
-    return ops.ReducePrecision(
-        value, exponent_bits=call["exponent_bits"], mantissa_bits=call["mantissa_bits"]
-    )
+    exponent, mantissa = call["exponent_bits"], call["mantissa_bits"]
+    return ops.ReducePrecision(value, exponent_bits=exponent, mantissa_bits=mantissa)
 
 
 @lowering("XlaRngBitGenerator")
@@ -206,7 +206,7 @@ def _dequantize(call: Call, value: XlaOp) -> XlaOp:
 
 @lowering("XlaCustomCall")
 def _custom_call(call: Call, values: list[XlaOp]) -> XlaOp:
-    shape = _shape(call, call["dtype"], call["shape"])
+    shape = shape_of(call, call["dtype"], call["shape"])
     return ops.CustomCall(call.builder, call["target_name"], values, shape, call["backend_config"])
 
 
@@ -215,12 +215,13 @@ def _custom_call_v2(call: Call, values: list[XlaOp]) -> Sequence[XlaOp]:
     types, dims, name = call["result_dtypes"], call["result_shapes"], call["call_target_name"]
     if len(types) != len(dims):
         call.fail(f"there are {len(types)} types and {len(dims)} shapes of results")
-    shape = TupleShape(tuple(_shape(call, type_, sizes) for type_, sizes in zip(types, dims, strict=True)))
+    shape = TupleShape(tuple(shape_of(call, type_, sizes) for type_, sizes in zip(types, dims, strict=True)))
     config, effect = call["backend_config"], call["has_side_effect"]
     return parts(ops.CustomCall(call.builder, name, values, shape, config, effect))
 
 
-def _shape(call: Call, type_: str, dims: Sequence[int] | None) -> Shape:
+def shape_of(call: Call, type_: str, dims: Sequence[int] | None) -> Shape:
+    """The shape of a result, which has to be known."""
     if dims is None or -1 in dims:
         call.fail(f"the shape of a result is not known: {dims}")
     return Shape(dtype_of(type_, "a result"), tuple(dims))

@@ -14,7 +14,7 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.stablehlo.modules import entry_of, import_source
 from axla.tensorflow.attributes import Called
-from axla.tensorflow.ops.xla import message, pairs
+from axla.tensorflow.ops.xla import dimension_numbers, pairs
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Value, leaves, parts
@@ -94,9 +94,8 @@ def _select_and_scatter(
 
 @lowering("XlaScatter")
 def _scatter(call: Call, value: XlaOp, places: XlaOp, updates: XlaOp) -> XlaOp:
-    found = message(call, "dimension_numbers", "ScatterDimensionNumbers")
     combine = computation(call, "update_computation", [value.dtype] * 2)
-    numbers = records.ScatterDimensionNumbers(**found)
+    numbers = dimension_numbers(call, records.ScatterDimensionNumbers)
     return ops.Scatter(value, places, updates, combine, numbers, call["indices_are_sorted"])
 
 
