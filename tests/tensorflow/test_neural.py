@@ -91,6 +91,13 @@ def test_depthwise_convolutions_are_grouped_ones():
     )
 
 
+def test_images_in_batches_of_batches_with_features_first():
+    x, kernel = np.arange(8, dtype=f32).reshape(2, 1, 2, 1, 2), np.array([1, 10], f32).reshape(1, 1, 2, 1)
+    attributes = {"strides": [1] * 4, "padding": "VALID", "data_format": "CHANNELS_FIRST", "batch_dims": 2}
+    (found,) = run_node("Conv", x, kernel, **attributes)
+    close(found, np.array([20, 31, 64, 75]).reshape(2, 1, 1, 1, 2))
+
+
 def test_explicit_padding_and_dilation_in_the_other_format():
     x = np.array([1, 2, 3, 4], f32).reshape(1, 1, 1, 4)
     (found,) = run_node(
@@ -183,6 +190,7 @@ def test_a_label_of_zero_costs_nothing():
     ("Conv2D", [images([1, 2]), KERNEL], STEPS | {"padding": "VALID"}, "a window of size 3 for a dim"),
     ("Conv2D", [images([1, 2]), KERNEL], STEPS | {"strides": [2, 1, 1, 1]}, "strides are [2, 1, 1, 1]"),
     ("Conv2D", [images([1]), KERNEL], STEPS | {"explicit_paddings": [1]}, "and padding is SAME"),
+    ("Conv", [images([1, 2]), np.ones(3, f32)], STEPS, "batch_dims=1, a filter of shape [3]"),
     ("MaxPool", [images([1, 2])], {"ksize": [1, 0, 1, 1], **STEPS}, "ksize are [1, 0, 1, 1]"),
     ("FusedBatchNormV3", [images([1]), *VECTORS], {}, "a vector of shape [2] for 1 features"),
     ("Softmax", [f32(1)], {}, "the logits are a scalar"),

@@ -112,27 +112,34 @@ def _forward(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
     )  # fmt: skip
 
 
+def _of_rank(call: Call, images: XlaOp, what: str) -> None:
+    windows.of_rank(call, images, 5 if "3D" in call.node.op else 4, what)
+
+
 @lowering("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 def _conv(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
-    windows.of_rank(call, x, 5 if call.node.op == "Conv3D" else 4, "input")
+    _of_rank(call, x, "input")
     return _forward(call, x, kernel)
 
 
 @lowering("Conv")
 def _conv_any(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
     batch = call["batch_dims"]
-    if batch < 1 or len(x.dims) != len(kernel.dims) + batch - 1:
+    if batch < 1 or len(kernel.dims) not in (4, 5) or len(x.dims) != len(kernel.dims) + batch - 1:
         found = f"batch_dims={batch}, a filter of shape {list(kernel.dims)}"
         call.fail(f"an input of shape {list(x.dims)}, {found}")
-    groups = x.dims[windows.format_of(call["data_format"], len(x.dims)).features] // max(kernel.dims[-2], 1)
-    if groups != call["groups"] or len(kernel.dims) not in (4, 5):
+    images = ops.Reshape(x, (prod(x.dims[:batch]), *x.dims[batch:]))
+    form = windows.format_of(call["data_format"], len(images.dims))
+    groups = images.dims[form.features] // max(kernel.dims[-2], 1)
+    if groups != call["groups"]:
         call.fail(f"a filter of shape {list(kernel.dims)} makes {groups} groups, groups is {call['groups']}")
-    found = _forward(call, ops.Reshape(x, (prod(x.dims[:batch]), *x.dims[batch:])), kernel)
+    found = _forward(call, images, kernel)
     return ops.Reshape(found, (*x.dims[:batch], *found.dims[1:]))
 
 
 @lowering("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
 def _input_gradient(call: Call, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) -> XlaOp:
+    _of_rank(call, gradient, "out_backprop")
     dims = call.integers(sizes, "input_sizes")
     if len(dims) == 2 and len(kernel.dims) == 4:  # the sizes of images only
         images, features = gradient.dims[0], kernel.dims[2]
@@ -159,6 +166,7 @@ def _input_gradient(call: Call, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) ->
 
 @lowering("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
 def _filter_gradient(call: Call, x: XlaOp, sizes: XlaOp, gradient: XlaOp) -> XlaOp:
+    _of_rank(call, gradient, "out_backprop")
     dims = call.integers(sizes, "filter_sizes")
     conv = _convolution(call, x.dims, dims)
     windows.of_dims(call, gradient, conv.output, "out_backprop")
