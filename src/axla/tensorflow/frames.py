@@ -170,7 +170,9 @@ def _take_out(frame: _Frame, library: Library) -> None:
     arguments, enters, results = _arguments(frame)
     types = [argument.types[0] for argument in arguments if argument.types]
     switches = {
-        node.name for node in frame.nodes.values() if _kind(node) == "Switch" and _decides(node, test, frame)
+        node.name
+        for node in frame.nodes.values()
+        if _kind(node) == "Switch" and _plain(node.inputs[1], frame.nodes) == Output(test.name, 0)
     }
     inner = _inside(frame, switches) | {argument.name: argument for argument in arguments}
     for node in inner.values():
@@ -228,10 +230,6 @@ def _arguments(frame: _Frame) -> tuple[list[Node], list[Node], list[Output]]:
         enters.append(enter)
         results.append(Output(enter.name, 0))
     return arguments, enters, results
-
-
-def _decides(node: Node, test: Node, frame: _Frame) -> bool:
-    return _plain(node.inputs[1], frame.nodes) == Output(test.name, 0)
 
 
 def _inside(frame: _Frame, switches: Collection[str]) -> dict[str, Node]:
@@ -304,10 +302,10 @@ class _Branches:
 
     def state(self, output: Output) -> State | None:
         """What must hold where an output has a value; None where it never has one."""
-        state, node = self.states.get(output.node, _ALWAYS), self.nodes.get(output.node)
-        if state is None or node is None or _kind(node) != "Switch":
+        state, predicate = self.states.get(output.node, _ALWAYS), self.predicate(output.node)
+        if state is None or predicate is None:
             return state
-        predicate, side = _plain(node.inputs[1], self.nodes), output.index == 1
+        side = output.index == 1
         if (predicate, side) in self.assumed:
             return state
         if (predicate, not side) in self.assumed:
@@ -316,6 +314,11 @@ class _Branches:
         if decider is not None and decider.op == "Const":
             return state if bool(decider.attributes["value"].all()) == side else None
         return None if (predicate, not side) in state else state | {(predicate, side)}
+
+    def predicate(self, name: str) -> Output | None:
+        """What a Switch chooses its output by; None for other nodes."""
+        node = self.nodes.get(name)
+        return _plain(node.inputs[1], self.nodes) if node is not None and _kind(node) == "Switch" else None
 
     def enter(self, node: Node) -> None:
         """Finds the state of a node, and how many Merges are before it."""
@@ -342,10 +345,8 @@ class _Branches:
         (_, first), (_, second) = alive[:2]
         apart = first ^ second
         if len(alive) > 2 or len(apart) != 2 or len({predicate for predicate, _ in apart}) != 1:
-            raise UnsupportedError(
-                f"{node}: its inputs have values {_shown(first)} and {_shown(second)}, wanted two sides of "
-                "one predicate"
-            )
+            found = f"its inputs have values {_shown(first)} and {_shown(second)}"
+            raise UnsupportedError(f"{node}: {found}, wanted two sides of one predicate")
         self.states[node.name] = first & second
         if first & second:
             return depth
@@ -357,18 +358,19 @@ class _Branches:
         """Nodes inside of branches that are waited for go to the If that runs them anyway, or to one of their
         own.
         """
-        inside = [
-            (group, self.inside(group, True) | self.inside(group, False)) for group in self.groups.values()
-        ]
+        homes_of: dict[str, _Group] = {}
+        for group in self.groups.values():
+            for name in (*self.inside(group, True), *self.inside(group, False)):
+                homes_of.setdefault(name, group)
         for root in roots:
-            homes = [group for group, names in inside if root.name in names]
-            if not homes:
+            home = homes_of.get(root.name)
+            if home is None:
                 state = self.states[root.name]
                 assert state is not None
                 predicate = min(p for p, _ in state if self.state(p) == _ALWAYS)
                 key = predicate, self.depths[root.name]
-                homes = [self.groups.setdefault(key, _Group(predicate))]
-            homes[0].roots.append(root)
+                home = self.groups.setdefault(key, _Group(predicate))
+            home.roots.append(root)
 
     def inside(self, group: _Group, side: bool) -> dict[str, Node]:
         """The nodes that a group runs on one side."""
@@ -419,20 +421,19 @@ class _Branches:
             if run.setdefault(node.name, Output(name, 0)).node != name and _has_state(node):
                 raise UnsupportedError(f"{node}: two conditionals would run it")
         captured: dict[Output, Node] = {}
-        graphs = [
+        branches = [
             self.branch(group, side, inside, captured)
             for side, inside in zip((True, False), insides, strict=True)
         ]
         declared = [(node.name, node.attributes["T"]) for node in captured.values()]
-        called = []
-        for graph, side in zip(graphs, ("then", "else"), strict=True):
+        for graph in branches:
             graph.arguments = declared
-            called.append(_added(self.library, graph, f"{name}.{side}"))
         types = [type_ for merge in group.merges for type_ in merge.types or ()]
         found[name] = _made(
             name, "If", [group.predicate, *captured], types, Tcond="DT_BOOL",
             Tin=tuple(type_ for _, type_ in declared), Tout=tuple(types), output_shapes=(),
-            then_branch=called[0], else_branch=called[1],
+            then_branch=_added(self.library, branches[0], f"{name}.then"),
+            else_branch=_added(self.library, branches[1], f"{name}.else"),
         )  # fmt: skip
         for number, merge in enumerate(group.merges):
             _pair(merge, [Output(name, 2 * number), Output(name, 2 * number + 1)], found)
@@ -448,7 +449,7 @@ class _Branches:
         """
         inner: dict[str, Node] = {}
         for name, node in inside.items():
-            if _kind(node) == "Switch" and _plain(node.inputs[1], self.nodes) == group.predicate:
+            if self.predicate(name) == group.predicate:
                 node = _identity(node)
             inner[name] = replace(
                 node, inputs=[self.taken(source, group, inside, inner, captured) for source in node.inputs],
@@ -470,24 +471,17 @@ class _Branches:
         """The output inside that a node takes: a Switch of the predicate passes its value on, another one is
         made again.
         """
-        node = self.nodes.get(source.node)
-        is_switch = node is not None and _kind(node) == "Switch"
-        if is_switch and _plain(node.inputs[1], self.nodes) == group.predicate:  # type: ignore[union-attr]
-            source = Output(source.node, 0)
-            is_switch = False
-        if source.node in inside:
+        name, predicate = source.node, self.predicate(source.node)
+        if predicate == group.predicate:
+            source, predicate = Output(name, 0), None
+        if name in inside:
             return source
-        if is_switch:
-            assert node is not None
-            if node.name not in inner:
-                value = self.argument(Output(node.name, 0), captured)
-                inner[node.name] = replace(
-                    node,
-                    inputs=[value, self.argument(_plain(node.inputs[1], self.nodes), captured)],
-                    controls=[],
-                )
-            return source
-        return self.argument(source, captured)
+        if predicate is None:
+            return self.argument(source, captured)
+        if name not in inner:
+            inputs = [self.argument(Output(name, 0), captured), self.argument(predicate, captured)]
+            inner[name] = replace(self.nodes[name], inputs=inputs, controls=[])
+        return source
 
     def argument(self, source: Output, captured: dict[Output, Node]) -> Output:
         if source not in captured:
@@ -514,9 +508,8 @@ def _all_of(states: Iterable[State | None]) -> State | None:
 def _shown(state: State | None) -> str:
     if state is None:
         return "never"
-    return "where " + (
-        " and ".join(f"{p} is {str(s).lower()}" for p, s in sorted(state)) or "nothing is asked"
-    )
+    asked = " and ".join(f"{p} is {str(s).lower()}" for p, s in sorted(state))
+    return f"where {asked or 'nothing is asked'}"
 
 
 def _has_state(node: Node) -> bool:

@@ -107,4 +107,4 @@ def _check_feed(graph: Graph, output: Output, shape: Shape) -> None:
             raise VerifyError(f"the feed '{output}' is {wanted.name}, found {shape.dtype.name}")
     dims = node.attributes.get("shape") if node.op in ("Placeholder", "PlaceholderWithDefault") else None
     if not fits(dims, shape.dims):
-        raise VerifyError(f"the feed '{output}' has shape {list(dims)}, found {list(shape.dims)}")
+        raise VerifyError(f"the feed '{output}' has shape {list(dims or ())}, found {list(shape.dims)}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
-from axla.tensorflow.values import Composite
+from axla.tensorflow.values import Composite, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +68,8 @@ def _joined(one: Shape | ListType | None, other: Shape | ListType | None) -> Sha
     if isinstance(one, ListType) and isinstance(other, ListType):
         return one.joined(other)
     if one != other:
-        raise UnsupportedError(f"the elements of a list are {_shown(one)} and {_shown(other)}")
+        raise UnsupportedError(f"the elements of a list are {shown(one)} and {shown(other)}")
     return one
-
-
-def _shown(element: Shape | ListType) -> str:
-    return element.to_string(layout=False) if isinstance(element, Shape) else str(element)
 
 
 @dataclass(slots=True, eq=False)
@@ -137,8 +132,10 @@ class TensorList(Composite):
     def plus(self, other: Composite) -> TensorList:
         assert isinstance(other, TensorList)
         common = replace(self.type.joined(other.type), same=None)
-        if not isinstance(common.element, Shape):
-            return self if common.element is None else _no_sum(common)
+        if common.element is None:
+            return self
+        if isinstance(common.element, ListType):
+            raise UnsupportedError(f"{common} is added to another one")
         builder = [*self.arrays, *other.arrays][0].builder
         one, two = self.fitted(builder, common), other.fitted(builder, common)
         sums = [ops.Add(a, b) for a, b in zip(one.buffers(), two.buffers(), strict=True)]
@@ -197,10 +194,6 @@ class TensorList(Composite):
     def with_room(self, builder: XlaBuilder, room: int) -> TensorList:
         """The list with room for so many elements at least."""
         return self.fitted(builder, replace(self.type, room=max(room, self.type.room)))
-
-
-def _no_sum(type_: ListType) -> NoReturn:
-    raise UnsupportedError(f"{type_} is added to another one")
 
 
 def _index(builder: XlaBuilder, index: int | XlaOp) -> XlaOp:

@@ -19,11 +19,11 @@ from axla.tensorflow.graph import Graph, Output, graph_of
 from axla.tensorflow.importer import Imported, import_graph, output_named, restored
 from axla.tensorflow.reading import Saved, Source, read
 from axla.tensorflow.types import DTYPES, Proto, dims_of, dtype_of, entries, fits, without_ref
+from axla.tensorflow.values import VARIABLES
 
 DEFAULT = "serving_default"
 """The signature that a model has for whoever names none."""
 _INITIALIZER = "__saved_model_init_op"
-_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _declared(graph: Proto) -> dict[str, Argument]:
     bodies = [graph.get("node", ())]
     bodies += [function.get("node_def", ()) for function in graph.get("library", {}).get("function", ())]
     found = {}
-    for node in (node for nodes in bodies for node in nodes if node.get("op") in _VARIABLES):
+    for node in (node for nodes in bodies for node in nodes if node.get("op") in VARIABLES):
         given = entries(node.get("attr", ()))
         shared = given.get("shared_name", {}).get("s", b"").decode("utf-8", "surrogateescape")
         name = shared or node.get("name", "")

@@ -37,9 +37,10 @@ FAMILIES = (
 
 _NAMED = {
     "i32": "DT_INT32", "i64": "DT_INT64", "f32": "DT_FLOAT", "resource": "DT_RESOURCE",
-    "variant": "DT_VARIANT", "ints": "list(int)", "types": "list(type)", "edges": "string{SAME,VALID}",
-    "all_edges": "string{SAME,VALID,EXPLICIT}", "images": "string{NHWC,NCHW}",
-    "vectors": "string{NHWC,NCHW,NCHW_VECT_C}", "volumes": "string{NDHWC,NCDHW}",
+    "variant": "DT_VARIANT", "i32_i64": "type{DT_INT32,DT_INT64}", "ints": "list(int)",
+    "types": "list(type)", "edges": "string{SAME,VALID}", "all_edges": "string{SAME,VALID,EXPLICIT}",
+    "images": "string{NHWC,NCHW}", "vectors": "string{NHWC,NCHW,NCHW_VECT_C}",
+    "volumes": "string{NDHWC,NCDHW}",
 }  # fmt: skip
 """Types and kinds that have a short name in records."""
 

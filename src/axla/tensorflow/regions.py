@@ -6,9 +6,8 @@ functions may use. Constants are made again inside, so that shapes that depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from axla.ir.graph import Instruction
 from axla.tensorflow.attributes import called_by
 from axla.tensorflow.graph import ARGUMENT, Graph, Output
 from axla.tensorflow.scope import Scope
-from axla.tensorflow.values import Composite, Resource, Value, leaves, parts, rebuilt, structure
+from axla.tensorflow.values import Composite, Resource, Value, leaves, parts, rebuilt, shown, structure
 
 MOST_EMBEDDED = 1024
 """Elements of constants that regions make again."""
@@ -97,15 +96,10 @@ def named_resources(scope: Scope, graph: Graph) -> list[Resource]:
             continue
         seen.add(id(graph))
         for node in graph.nodes.values():
-            maker = RESOURCES.get(node.op)
-            if maker is not None:
-                found.append(maker(scope, node.name, node.attributes))
+            variable = scope.importer.variable(node)
+            found += [] if variable is None else [variable]
             stack += [graph.library.function(called, str(node)) for called in called_by(node.attributes)]
     return found
-
-
-RESOURCES: dict[str, Callable[[Scope, str, dict[str, Any]], Resource]] = {}
-"""Operations that name a resource -> what makes it, of a scope, the node's name and its attributes."""
 
 
 def conditional(
@@ -122,7 +116,7 @@ def conditional(
     branches = _branches(scope, graphs, inputs)
     if any(_with_gradients(scope, inputs, region.state) for region, _ in branches):
         branches = _branches(scope, graphs, inputs)
-    resources = _common([region.state for region, _ in branches])
+    resources = [r for r in branches[0][0].state if all(r in region.state for region, _ in branches)]
     outputs = [[*result, *(region.state[r] for r in resources)] for region, result in branches]
     outputs = _made_equal(graphs, [region for region, _ in branches], outputs)
     computations = [
@@ -161,11 +155,6 @@ def _changes(region: Scope, resource: Resource) -> bool:
     return region.state[resource] is not region.entered.get(resource)
 
 
-def _common(states: Sequence[dict[Resource, Value]]) -> list[Resource]:
-    """The resources that have contents behind all branches: what only one of them fills is gone."""
-    return [resource for resource in states[0] if all(resource in state for state in states)]
-
-
 def _made_equal(
     graphs: Sequence[Graph], regions: Sequence[Scope], outputs: Sequence[list[Value]]
 ) -> list[list[Value]]:
@@ -179,16 +168,10 @@ def _made_equal(
                 output[number] = output[number].fitted(region.builder, common.structure())
         for graph, output in zip(graphs[1:], outputs[1:], strict=True):
             if structure(output[number]) != structure(outputs[0][number]):
-                raise UnsupportedError(
-                    f"result {number} is {_shown(outputs[0][number])} of function '{graphs[0].name}', "
-                    f"{_shown(output[number])} of '{graph.name}'"
-                )
+                one, other = shown(structure(outputs[0][number])), shown(structure(output[number]))
+                where = f"of function '{graphs[0].name}', {other} of '{graph.name}'"
+                raise UnsupportedError(f"result {number} is {one} {where}")
     return list(outputs)
-
-
-def _shown(value: Value) -> str:
-    found = structure(value)
-    return found.to_string(layout=False) if isinstance(found, Shape) else str(found)
 
 
 def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[Value]) -> list[Value]:
@@ -251,9 +234,8 @@ def _test(scope: Scope, condition: Graph, inputs: Carried, kept: Sequence[bool])
         raise VerifyError(f"the condition '{condition.name}' gives no single array")
     (test,) = results
     if test.dtype.name != "pred" or test.dims:
-        raise VerifyError(
-            f"the condition '{condition.name}' gives {_shown(test)}, wanted a scalar of booleans"
-        )
+        found = shown(structure(test))
+        raise VerifyError(f"the condition '{condition.name}' gives {found}, wanted a scalar of booleans")
     return tester, test
 
 
@@ -296,8 +278,8 @@ def _fitted(scope: Scope, inputs: Carried, outputs: Sequence[Value], turns: int 
             wanted = value.repeated(output, turns)
             if wanted is None:
                 raise UnsupportedError(
-                    f"a list gets longer in a loop, {_shown(value)} before and {_shown(output)} behind a "
-                    "turn: its size must be given, or the number of turns a constant"
+                    f"a list gets longer in a loop, {value.structure()} before and {output.structure()} "
+                    "behind a turn: its size must be given, or the number of turns a constant"
                 )
             value = value.fitted(scope.builder, wanted)
         found.append(value)
@@ -311,8 +293,8 @@ def _check_loop(body: Graph, inputs: Carried, outputs: Sequence[Value]) -> None:
     for number, (value, result) in enumerate(zip(inputs.all(), outputs, strict=True)):
         if structure(value) != structure(result):
             raise UnsupportedError(
-                f"value {number} of the loop '{body.name}' is {_shown(value)} before and {_shown(result)} "
-                "behind a turn: a loop keeps its shapes"
+                f"value {number} of the loop '{body.name}' is {shown(structure(value))} before and "
+                f"{shown(structure(result))} behind a turn: a loop keeps its shapes"
             )
 
 

@@ -22,7 +22,7 @@ from axla.tensorflow.frames import functional
 from axla.tensorflow.graph import Graph, Node, Output
 from axla.tensorflow.records import lowerings, types_of
 from axla.tensorflow.types import DTYPES, dtype_of
-from axla.tensorflow.values import MISSING, Reference, Resource, Value, Variable
+from axla.tensorflow.values import MISSING, VARIABLES, Reference, Resource, Value, Variable
 
 DEEPEST = 60
 """Calls of functions within each other."""
@@ -47,9 +47,17 @@ class Import:
     partial: bool = False
     checkpoint: Mapping[str, np.ndarray] = field(default_factory=dict)
 
-    def resource(self, kind: type[Resource], name: str, **more: Any) -> Resource:
+    def resource(self, kind: type[Resource], name: str, **more: Any) -> Any:
         """The resource of a kind and a name."""
         return self.resources.setdefault((kind.__name__, name), kind(name, **more))
+
+    def variable(self, node: Node) -> Variable | None:
+        """The variable that a node names; None for other nodes."""
+        if node.op not in VARIABLES:
+            return None
+        name = node.attributes.get("shared_name") or node.name
+        dtype, shape = node.attributes["dtype"], node.attributes["shape"]
+        return self.resource(VARIABLES[node.op], name, dtype=dtype, shape=shape)
 
 
 class Scope:
@@ -281,13 +289,12 @@ class Call:
         found: list[Any] = []
         rest = list(operands)
         for value in record.operands:
-            kind = value.kind.lstrip("&")
-            count, star, _ = kind.rpartition("*")
-            named = self.attributes.get(kind)
-            if not star and (named is None or isinstance(named, str)):
+            count, star, kind = value.kind.lstrip("&").rpartition("*")
+            types = self.attributes.get(kind)
+            if not star and not isinstance(types, tuple):
                 found.append(rest.pop(0))
                 continue
-            size = self.attributes[count] if star else len(named)
+            size = self.attributes[count] if star else len(types or ())
             found.append(rest[:size])
             rest = rest[size:]
         return found

@@ -86,6 +86,11 @@ class Reference(Variable):
     """A variable whose node gives a reference: it is read where a value is wanted."""
 
 
+VARIABLES: dict[str, type[Variable]] = {
+    "VarHandleOp": Variable, "_XlaAotOnlyVarHandleOp": Variable,
+    "Variable": Reference, "VariableV2": Reference,
+}  # fmt: skip
+"""The operations that name a variable, and what they give."""
 MISSING = Resource("missing")
 """What stands for values that cannot be made, where that is allowed."""
 
@@ -114,6 +119,11 @@ def structure(value: Value) -> object:
     if isinstance(value, np.ndarray):
         return value.shape, tuple(value.reshape(-1))
     return value.structure() if isinstance(value, Composite) else value
+
+
+def shown(found: object) -> str:
+    """The text of a structure."""
+    return found.to_string(layout=False) if isinstance(found, Shape) else str(found)
 
 
 def parts(value: XlaOp) -> list[XlaOp]:

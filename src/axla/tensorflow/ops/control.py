@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.records import lowering
-from axla.tensorflow.regions import RESOURCES, conditional, loop
-from axla.tensorflow.scope import Call, Scope
-from axla.tensorflow.types import dtype_of
-from axla.tensorflow.values import Value, Variable
+from axla.tensorflow.regions import conditional, loop
+from axla.tensorflow.scope import Call
+from axla.tensorflow.types import dtype_of, fits
+from axla.tensorflow.values import VARIABLES, Value, Variable
 
 RECORDS = """
 Const: value=tensor dtype=type -> output:dtype
@@ -65,14 +63,9 @@ def _const(call: Call) -> np.ndarray:
 
 
 @lowering(
-    "Identity",
-    "_EagerConst",
-    "RefIdentity",
-    "Snapshot",
-    "StopGradient",
-    "PreventGradient",
+    "Identity", "IdentityN", "_EagerConst", "RefIdentity", "Snapshot", "StopGradient", "PreventGradient",
     "PlaceholderWithDefault",
-)
+)  # fmt: skip
 def _identity(call: Call, value: Value) -> Value:
     return value
 
@@ -86,19 +79,9 @@ def _fake(call: Call) -> np.ndarray:
     return np.broadcast_to(np.zeros((), call.dtype("dtype").numpy), dims)
 
 
-@lowering("IdentityN")
-def _identity_n(call: Call, values: list[Value]) -> list[Value]:
-    return values
-
-
-@lowering("NoOp", "ControlTrigger", "_Retval")
+@lowering("NoOp", "ControlTrigger", "_Retval", "Assert")
 def _nothing(call: Call, *operands: Value) -> None:
-    return None
-
-
-@lowering("Assert")
-def _assert(call: Call, condition: XlaOp, data: list[Value]) -> None:
-    """Not checked, as XLA does it."""
+    """Nothing. What is asserted is not checked, as XLA does it."""
 
 
 @lowering("PartitionedCall", "StatefulPartitionedCall")
@@ -133,19 +116,9 @@ def _while(call: Call, values: list[Value]) -> list[Value]:
 # Variables.
 
 
-def _variable(scope: Scope, name: str, attributes: dict[str, Any]) -> Variable:
-    named = attributes.get("shared_name") or name
-    found = scope.importer.resource(Variable, named, dtype=attributes["dtype"], shape=attributes["shape"])
-    assert isinstance(found, Variable)
-    return found
-
-
-RESOURCES["VarHandleOp"] = _variable
-
-
-@lowering("VarHandleOp")
-def _handle(call: Call) -> Variable:
-    return _variable(call.scope, call.node.name, call.attributes)
+@lowering(*VARIABLES)
+def _variable(call: Call) -> Variable | None:
+    return call.scope.importer.variable(call.node)
 
 
 @lowering("ReadVariableOp")
@@ -170,9 +143,6 @@ def assign(call: Call, variable: Variable, value: XlaOp) -> None:
     """Makes a value that of a variable; VerifyError where its type or shape is another."""
     if dtype_of(variable.dtype, f"'{variable.name}'") is not value.dtype:
         call.fail(f"'{variable.name}' is {variable.dtype}, it is given {value.dtype.name}")
-    dims = variable.shape
-    if dims is not None and (
-        len(dims) != len(value.dims) or any(w not in (-1, n) for w, n in zip(dims, value.dims, strict=True))
-    ):
-        call.fail(f"'{variable.name}' has shape {list(dims)}, it is given {list(value.dims)}")
+    if not fits(variable.shape, value.dims):
+        call.fail(f"'{variable.name}' has shape {list(variable.shape or ())}, it is given {list(value.dims)}")
     call.scope.state[variable] = value

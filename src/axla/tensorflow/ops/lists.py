@@ -18,12 +18,13 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.regions import MOST_EMBEDDED
 from axla.tensorflow.scope import Call
 from axla.tensorflow.types import DTYPES
+from axla.tensorflow.values import shown
 
 RECORDS = """
-EmptyTensorList: element_shape:shape_type max_num_elements:i32 element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> handle:variant
-TensorListReserve: element_shape:shape_type num_elements:i32 element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> handle:variant
+EmptyTensorList: element_shape:shape_type max_num_elements:i32 element_dtype=type shape_type=i32_i64 ->
+    handle:variant
+TensorListReserve: element_shape:shape_type num_elements:i32 element_dtype=type shape_type=i32_i64 ->
+    handle:variant
 TensorListPushBack: input_handle:variant tensor:element_dtype element_dtype=type -> output_handle:variant
 TensorListPushBackBatch: input_handles:variant tensor:element_dtype element_dtype=type ->
     output_handles:variant ; none there are no arrays of lists
@@ -33,28 +34,28 @@ TensorListLength: input_handle:variant -> length:i32
 TensorListResize: input_handle:variant size:i32 -> output_handle:variant
 TensorListConcatLists: input_a:variant input_b:variant element_dtype=type -> output:variant
 TensorListSplit: tensor:element_dtype element_shape:shape_type lengths:i64 element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> output_handle:variant
+    shape_type=i32_i64 -> output_handle:variant
 TensorListConcat: input_handle:variant element_dtype=type element_shape=shape? -> tensor:element_dtype
     lengths:i64
 TensorListConcatV2: input_handle:variant element_shape:shape_type leading_dims:i64 element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> tensor:element_dtype lengths:i64
+    shape_type=i32_i64 -> tensor:element_dtype lengths:i64
 TensorListStack: input_handle:variant element_shape:i32 element_dtype=type num_elements=int?-1 ->
     tensor:element_dtype
 TensorListGather: input_handle:variant indices:i32 element_shape:i32 element_dtype=type ->
     values:element_dtype
 TensorListScatter: tensor:element_dtype indices:i32 element_shape:shape_type element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> output_handle:variant
+    shape_type=i32_i64 -> output_handle:variant
 TensorListScatterV2: tensor:element_dtype indices:i32 element_shape:shape_type num_elements:i32
-    element_dtype=type shape_type=type{DT_INT32,DT_INT64} -> output_handle:variant
+    element_dtype=type shape_type=i32_i64 -> output_handle:variant
 TensorListScatterIntoExistingList: input_handle:variant tensor:element_dtype indices:i32 element_dtype=type ->
     output_handle:variant
-TensorListFromTensor: tensor:element_dtype element_shape:shape_type element_dtype=type
-    shape_type=type{DT_INT32,DT_INT64} -> output_handle:variant
+TensorListFromTensor: tensor:element_dtype element_shape:shape_type element_dtype=type shape_type=i32_i64 ->
+    output_handle:variant
 TensorListSetItem: input_handle:variant index:i32 item:element_dtype element_dtype=type
     resize_if_index_out_of_bounds=bool?false -> output_handle:variant
 TensorListGetItem: input_handle:variant index:i32 element_shape:Tshape element_dtype=type
-    Tshape=type{DT_INT32,DT_INT64}?DT_INT32 -> item:element_dtype
-TensorListElementShape: input_handle:variant shape_type=type{DT_INT32,DT_INT64} -> element_shape:shape_type
+    Tshape=i32_i64?DT_INT32 -> item:element_dtype
+TensorListElementShape: input_handle:variant shape_type=i32_i64 -> element_shape:shape_type
 """
 
 
@@ -94,11 +95,7 @@ def reserved(call: Call, count: int, element: Shape | None) -> TensorList:
 
 
 @lowering("TensorListFromTensor")
-def _from_tensor(call: Call, tensor: XlaOp, shape: XlaOp) -> TensorList:
-    return list_of(call, tensor)
-
-
-def list_of(call: Call, tensor: XlaOp) -> TensorList:
+def list_of(call: Call, tensor: XlaOp, shape: XlaOp | None = None) -> TensorList:
     """The parts of an array along its first dimension."""
     if not tensor.dims:
         call.fail("a scalar has no parts that a list could have")
@@ -124,7 +121,7 @@ def split(call: Call, tensor: XlaOp, lengths: XlaOp) -> TensorList:
 @lowering("TensorListScatter")
 def _scatter(call: Call, tensor: XlaOp, indices: XlaOp, shape: XlaOp) -> TensorList:
     count = max(call.integers(indices, "the indices of a list"), default=-1) + 1
-    return _scattered(call, reserved(call, count, _element(call, shape)), indices, tensor)
+    return scattered(call, reserved(call, count, _element(call, shape)), indices, tensor)
 
 
 @lowering("TensorListScatterV2")
@@ -132,22 +129,25 @@ def _scatter_v2(call: Call, tensor: XlaOp, indices: XlaOp, shape: XlaOp, count: 
     size = call.integer(count, "the number of elements of a list")
     if size < 0:
         return _scatter(call, tensor, indices, shape)
-    return _scattered(call, reserved(call, size, _element(call, shape)), indices, tensor)
+    return scattered(call, reserved(call, size, _element(call, shape)), indices, tensor)
 
 
 @lowering("TensorListScatterIntoExistingList")
 def _scatter_into(call: Call, value: TensorList, tensor: XlaOp, indices: XlaOp) -> TensorList:
-    known = call.scope.known(indices)
-    if known is not None and known.size and value.type.length is not None:
-        value = with_length(call, value, max(value.type.length, int(known.max()) + 1))
-    return _scattered(call, value, indices, tensor)
+    return scattered(call, grown(call, value, indices), indices, tensor)
 
 
-def _scattered(call: Call, value: TensorList, indices: XlaOp, tensor: XlaOp) -> TensorList:
-    return scattered(call, value, indices, tensor, adds=False)
+def grown(call: Call, value: TensorList, indices: XlaOp) -> TensorList:
+    """A list that has elements at all indices, where these are known."""
+    known, length = call.scope.known(indices), value.type.length
+    if known is None or not known.size or length is None:
+        return value
+    return with_length(call, value, max(length, int(known.max()) + 1))
 
 
-def scattered(call: Call, value: TensorList, indices: XlaOp, tensor: XlaOp, *, adds: bool) -> TensorList:
+def scattered(
+    call: Call, value: TensorList, indices: XlaOp, tensor: XlaOp, *, adds: bool = False
+) -> TensorList:
     """A list with the parts of an array at indices: instead of what is there, or added to it."""
     if len(indices.dims) != 1 or tensor.dims[:1] != indices.dims:
         call.fail(f"indices of shape {list(indices.dims)} for an array of shape {list(tensor.dims)}")
@@ -171,22 +171,14 @@ def _with_element(call: Call, value: TensorList, element: Shape) -> TensorList:
     """A list whose elements have a shape, which is checked."""
     found = value.type.element
     if found is not None and found != element:
-        call.fail(f"the elements of the list are {_shown(found)}, found {_shown(element)}")
+        call.fail(f"the elements of the list are {shown(found)}, found {shown(element)}")
     return value.fitted(call.builder, replace(value.type, element=element))
-
-
-def _shown(element: Shape | ListType) -> str:
-    return element.to_string(layout=False) if isinstance(element, Shape) else str(element)
 
 
 # Single elements.
 
 
 @lowering("TensorListPushBack")
-def _push_back(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
-    return pushed(call, value, item)
-
-
 def pushed(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
     """A list with one more element."""
     length, builder = value.type.length, call.builder
@@ -216,7 +208,7 @@ def _checked(call: Call, value: TensorList, item: XlaOp | TensorList) -> XlaOp |
         raise UnsupportedError("the elements of a list are arrays or lists, found something else")
     if isinstance(element, Shape) and (not isinstance(item, XlaOp) or item.shape.logical != element):
         found = Shape(item.dtype, item.dims) if isinstance(item, XlaOp) else item.type
-        raise UnsupportedError(f"the elements of the list are {_shown(element)}, found {_shown(found)}")
+        raise UnsupportedError(f"the elements of the list are {shown(element)}, found {shown(found)}")
     return item
 
 
@@ -250,11 +242,10 @@ def _filled(call: Call, value: TensorList, element: Shape | None) -> TensorList:
 
 @lowering("TensorListSetItem")
 def _set_item(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
-    known = call.scope.known(index)
-    if known is not None and call["resize_if_index_out_of_bounds"] and value.type.length is not None:
-        value = with_length(call, value, max(value.type.length, int(known) + 1))
-    if known is None and call["resize_if_index_out_of_bounds"] and not value.type.room:
-        raise UnsupportedError("the list grows by indices that are not known")
+    if call["resize_if_index_out_of_bounds"]:
+        value = grown(call, value, index)
+        if not value.type.room and call.scope.known(index) is None:
+            raise UnsupportedError("the list grows by indices that are not known")
     return written(call, value, index, item)
 
 
@@ -310,15 +301,14 @@ def _length(call: Call, value: TensorList) -> XlaOp | np.ndarray:
 
 @lowering("TensorListResize")
 def _resize(call: Call, value: TensorList, size: XlaOp) -> TensorList:
-    count = call.integer(size, "the size of a list")
-    if count < 0:
-        call.fail(f"a list of {count} elements")
-    return with_length(call, value, count)
+    return with_length(call, value, call.integer(size, "the size of a list"))
 
 
 def with_length(call: Call, value: TensorList, count: int) -> TensorList:
     """A list with a number of elements that is known: zeros behind those that it has."""
     length = value.type.length
+    if count < 0:
+        call.fail(f"a list of {count} elements")
     if length is None:
         raise UnsupportedError("the number of elements of a list that changes its size is not known")
     if count == length:

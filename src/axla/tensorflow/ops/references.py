@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.ops.control import assign
 from axla.tensorflow.records import lowering
-from axla.tensorflow.regions import RESOURCES
-from axla.tensorflow.scope import Call, Scope
+from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Reference
 
 RECORDS = """
@@ -20,21 +17,6 @@ Assign: ref:&T value:T T=type validate_shape=bool?true use_locking=bool?true -> 
 AssignAdd AssignSub: ref:&T value:T T=type use_locking=bool?false -> output_ref:&T
 IsVariableInitialized: ref:&dtype dtype=type -> is_initialized:DT_BOOL
 """
-
-
-def _reference(scope: Scope, name: str, attributes: dict[str, Any]) -> Reference:
-    named = attributes.get("shared_name") or name
-    found = scope.importer.resource(Reference, named, dtype=attributes["dtype"], shape=attributes["shape"])
-    assert isinstance(found, Reference)
-    return found
-
-
-@lowering("Variable", "VariableV2")
-def _variable(call: Call) -> Reference:
-    return _reference(call.scope, call.node.name, call.attributes)
-
-
-RESOURCES["Variable"] = RESOURCES["VariableV2"] = _reference
 
 
 @lowering("Assign")

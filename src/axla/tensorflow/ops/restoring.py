@@ -29,14 +29,11 @@ def _restore(call: Call, prefix: Value, names: np.ndarray, parts: np.ndarray) ->
     return [_tensor(call, *each) for each in zip(names, parts, wanted, strict=True)]
 
 
-@lowering("Restore")
-def _restore_one(call: Call, pattern: Value, name: np.ndarray) -> np.ndarray:
-    return _tensor(call, name.reshape(-1)[0], b"", call["dt"])
-
-
-@lowering("RestoreSlice")
-def _restore_slice(call: Call, pattern: Value, name: np.ndarray, part: np.ndarray) -> np.ndarray:
-    return _tensor(call, name.reshape(-1)[0], part.reshape(-1)[0], call["dt"])
+@lowering("Restore", "RestoreSlice")
+def _restore_one(call: Call, pattern: Value, *texts: np.ndarray) -> np.ndarray:
+    """The tensor of a name, or a part of it."""
+    name, part = [text.reshape(-1)[0] for text in (*texts, np.array(b"", object))][:2]
+    return _tensor(call, name, part, call["dt"])
 
 
 def _tensor(call: Call, raw: bytes, part: bytes, type_: str) -> np.ndarray:

@@ -9,20 +9,7 @@ import numpy as np
 import axla.ops as ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.tensorflow.lists import ListType, TensorList, empty
-from axla.tensorflow.ops.lists import (
-    concatenated,
-    element_at,
-    element_of,
-    gathered,
-    popped,
-    pushed,
-    reserved,
-    scattered,
-    split,
-    stacked,
-    with_length,
-    written,
-)  # fmt: skip
+from axla.tensorflow.ops import lists
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Composite, Resource
@@ -64,15 +51,15 @@ class Held(Resource):
         return empty(builder, contents.type)
 
 
-def _contents(call: Call, handle: Resource, attribute: str) -> TensorList:
-    """The list of a handle, with elements of the type that an attribute says."""
+def _contents(call: Call, handle: Resource, attribute: str, indices: XlaOp | None = None) -> TensorList:
+    """The list of a handle, with elements of the type that an attribute says; at all indices, if it grows."""
     if not isinstance(handle, Held):
         call.fail(f"'{handle.name}' is no stack and no array of tensors")
     if handle.dtype != call[attribute]:
         call.fail(f"'{handle.name}' has elements of {handle.dtype}, found {call[attribute]}")
     found = call.scope.read(handle)
     assert isinstance(found, TensorList)
-    return found
+    return lists.grown(call, found, indices) if handle.grows and indices is not None else found
 
 
 # Arrays.
@@ -81,9 +68,9 @@ def _contents(call: Call, handle: Resource, attribute: str) -> TensorList:
 @lowering("TensorArrayV3")
 def _array(call: Call, size: XlaOp) -> list[object]:
     count = call.integer(size, "the size of an array of tensors")
-    element = element_of(call, "dtype", call["element_shape"])
+    element = lists.element_of(call, "dtype", call["element_shape"])
     made = Held(call.node.name, dtype=call["dtype"], grows=call["dynamic_size"])
-    call.scope.state[made] = reserved(call, count, element).sealed()
+    call.scope.state[made] = lists.reserved(call, count, element).sealed()
     return [made, _FLOW]
 
 
@@ -100,16 +87,13 @@ def _gradient(call: Call, handle: Held, flow: XlaOp) -> list[object]:
 
 @lowering("TensorArrayWriteV3")
 def _write(call: Call, handle: Held, index: XlaOp, value: XlaOp, flow: XlaOp) -> XlaOp:
-    contents = _contents(call, handle, "T")
-    known = call.scope.known(index)
-    if handle.grows and known is not None and contents.type.length is not None:
-        contents = with_length(call, contents, max(contents.type.length, int(known) + 1))
+    contents = _contents(call, handle, "T", index)
     if handle.origin is not None and contents.type.element is not None:
-        before = element_at(call, contents, index, None)
+        before = lists.element_at(call, contents, index, None)
         if before.dims != value.dims:
             call.fail(f"the elements have shape {list(before.dims)}, found {list(value.dims)}")
         value = _sum(before, value)
-    call.scope.state[handle] = written(call, contents, index, value)
+    call.scope.state[handle] = lists.written(call, contents, index, value)
     return flow
 
 
@@ -119,41 +103,38 @@ def _sum(one: XlaOp, other: XlaOp) -> XlaOp:
 
 @lowering("TensorArrayReadV3")
 def _read(call: Call, handle: Held, index: XlaOp, flow: XlaOp) -> XlaOp | TensorList:
-    return element_at(call, _contents(call, handle, "dtype"), index, None)
+    return lists.element_at(call, _contents(call, handle, "dtype"), index, None)
 
 
 @lowering("TensorArrayGatherV3")
 def _gather(call: Call, handle: Held, indices: XlaOp, flow: XlaOp) -> XlaOp:
-    element = element_of(call, "dtype", call["element_shape"])
-    return gathered(call, _contents(call, handle, "dtype"), indices, element)
+    element = lists.element_of(call, "dtype", call["element_shape"])
+    return lists.gathered(call, _contents(call, handle, "dtype"), indices, element)
 
 
 @lowering("TensorArrayScatterV3")
 def _scatter(call: Call, handle: Held, indices: XlaOp, value: XlaOp, flow: XlaOp) -> XlaOp:
-    contents = _contents(call, handle, "T")
-    known = call.scope.known(indices)
-    if handle.grows and known is not None and known.size and contents.type.length is not None:
-        contents = with_length(call, contents, max(contents.type.length, int(known.max()) + 1))
-    call.scope.state[handle] = scattered(call, contents, indices, value, adds=handle.origin is not None)
+    contents = _contents(call, handle, "T", indices)
+    call.scope.state[handle] = lists.scattered(call, contents, indices, value, adds=handle.origin is not None)
     return flow
 
 
 @lowering("TensorArrayConcatV3")
 def _concat(call: Call, handle: Held, flow: XlaOp) -> list[object]:
-    return concatenated(call, stacked(call, _contents(call, handle, "dtype"), None))
+    return lists.concatenated(call, lists.stacked(call, _contents(call, handle, "dtype"), None))
 
 
 @lowering("TensorArraySplitV3")
 def _split(call: Call, handle: Held, value: XlaOp, lengths: XlaOp, flow: XlaOp) -> XlaOp:
     contents = _contents(call, handle, "T")
-    pieces = split(call, value, lengths)
+    pieces = lists.split(call, value, lengths)
     if handle.grows and pieces.type.room > contents.type.room:
-        contents = with_length(call, contents, pieces.type.room)
+        contents = lists.with_length(call, contents, pieces.type.room)
     if pieces.type.room != contents.type.room:
         call.fail(f"{pieces.type.room} pieces for an array of {contents.type.room} tensors")
     places = call.scope.constant(np.arange(pieces.type.room, dtype=np.int32))
     (parts,) = pieces.arrays
-    call.scope.state[handle] = scattered(call, contents, places, parts, adds=handle.origin is not None)
+    call.scope.state[handle] = lists.scattered(call, contents, places, parts, adds=handle.origin is not None)
     return flow
 
 
@@ -180,11 +161,11 @@ def _stack(call: Call, most: XlaOp) -> Held:
 
 @lowering("StackPushV2")
 def _push(call: Call, handle: Held, value: XlaOp) -> XlaOp:
-    call.scope.state[handle] = pushed(call, _contents(call, handle, "T"), value)
+    call.scope.state[handle] = lists.pushed(call, _contents(call, handle, "T"), value)
     return value
 
 
 @lowering("StackPopV2")
 def _pop(call: Call, handle: Held) -> object:
-    call.scope.state[handle], value = popped(call, _contents(call, handle, "elem_type"), None)
+    call.scope.state[handle], value = lists.popped(call, _contents(call, handle, "elem_type"), None)
     return value

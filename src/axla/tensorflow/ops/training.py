@@ -14,7 +14,6 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.ops.control import assign, read
 from axla.tensorflow.records import lowering
-from axla.tensorflow.regions import RESOURCES
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Resource, Value, Variable
 
@@ -66,14 +65,6 @@ def _is_initialized(call: Call, resource: Resource) -> np.ndarray:
 @lowering("DestroyResourceOp")
 def _destroy(call: Call, resource: Resource) -> None:
     """Nothing: a program's resources end with it."""
-
-
-RESOURCES["_XlaAotOnlyVarHandleOp"] = RESOURCES["VarHandleOp"]
-
-
-@lowering("_XlaAotOnlyVarHandleOp")
-def _handle(call: Call) -> Resource:
-    return RESOURCES["VarHandleOp"](call.scope, call.node.name, call.attributes)
 
 
 # Steps. Each takes an object with the operands, variables as their contents, and gives the new contents.
