@@ -20,6 +20,7 @@ def close(found: np.ndarray, wanted: object) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("op, x, y, wanted", [
     ("FloorDiv", s8([-7, 7, -7, 7, -128, 5, -5]), s8([2, -2, -2, 2, -1, 0, 0]), [-4, -4, 3, 3, -128, -1, -2]),
+    ("FloorDiv", c64([3 + 4j]), c64([2j]), [2 - 1.5j]),
     ("FloorMod", s8([-7, 7, -7, 7, -5]), s8([2, -2, -2, 2, 0]), [1, -1, -1, 1, -5]),
     ("FloorMod", f32([-7, 7, -0.5, inf]), f32([2, -2, 3, 2]), [1, -1, 2.5, nan]),
     ("TruncateDiv", f32([-7, 7, -1]), f32([2, -2, 0]), [-3, -3, -inf]),
@@ -78,3 +79,22 @@ def test_a_vector_selects_rows():
 def test_refused(op, operands, attributes, message):
     with pytest.raises(VerifyError, match=message):
         module_of(op, *operands, **attributes)
+
+
+def test_a_bessel_function_of_half_numbers_is_finite_where_the_exponential_is_not():
+    found = run_node("BesselI0", np.float16([12.0]))[0]
+    np.testing.assert_allclose(found.astype(f32), [18948.9], rtol=1e-3)
+
+
+def test_products_of_numbers_become_integers_behind_the_sums():
+    x, y = f32([[0.5, 0.5, 0.5]]), s32([[1], [1], [1]])
+    assert run_node("BatchMatMulV3", x, y, Tout="DT_INT32")[0] == [[1]]
+    assert run_node("BatchMatMulV3", c64([[1.5 + 2j]]), s32([[3]]), Tout="DT_INT32")[0] == [[4]]
+
+
+def test_no_window_fits():
+    found = run_node(
+        "ExtractImagePatches", np.zeros((1, 6, 6, 1), f32), ksizes=[1, 3, 2, 1], strides=[1, 1, 1, 1],
+        rates=[1, 3, 1, 1], padding="VALID",
+    )[0]  # fmt: skip
+    assert found.shape == (1, 0, 5, 6)

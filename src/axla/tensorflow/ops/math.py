@@ -98,10 +98,10 @@ def _angle(x: XlaOp) -> XlaOp:
 
 
 def _floor_div(x: XlaOp, y: XlaOp) -> XlaOp:
-    """The quotient, rounded down; -1 for a positive integer by 0, -2 for a negative one."""
-    if not x.dtype.is_integer:
+    """The quotient, rounded down unless complex; -1 for a positive integer by 0, -2 for a negative one."""
+    if x.dtype.is_float:
         return ops.Floor(x / y)
-    if not x.dtype.is_signed:
+    if x.dtype.is_complex or not x.dtype.is_signed:
         return x / y
     rest = ops.Rem(x, y)
     is_above = (rest != 0) & ((rest < 0) != (y < 0))

@@ -9,7 +9,7 @@ import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
-from axla.core.dtypes import F32
+from axla.core.dtypes import C128, F32, F64
 from axla.core.errors import VerifyError
 from axla.tensorflow.ops.common import summed
 from axla.tensorflow.ops.windows import of_dims
@@ -76,13 +76,20 @@ def _batch_matmul(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
         call.fail(f"shapes {list(x.dims)} and {list(y.dims)}, wanted as many matrices of both")
     flipped = (call["adj_x"], call["adj_y"])
     wanted = call.dtype("Tout") if call.node.op == "BatchMatMulV3" else x.dtype
-    if x.dtype is not y.dtype:
-        x, y = (ops.ConvertElementType(value, wanted) for value in (x, y))
+    types = {value.dtype for value in (x, y)}
+    wide = wanted
+    if any(type_.is_complex for type_ in types) and not wanted.is_complex:
+        wide = C128
+    elif any(type_.is_float for type_ in types) and wanted.is_integer:
+        wide = F64
+    if len(types) > 1 or wide is not wanted:
+        x, y = (ops.ConvertElementType(value, wide) for value in (x, y))
     x, y = (
         ops.Conj(value) if flip and value.dtype.is_complex else value
         for value, flip in zip((x, y), flipped, strict=True)
     )
-    return _product(x, y, flipped, wanted)
+    found = _product(x, y, flipped, wide)
+    return ops.ConvertElementType(found if wide is not C128 or wanted is C128 else ops.Real(found), wanted)
 
 
 # Biases.

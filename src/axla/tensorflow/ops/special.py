@@ -6,6 +6,7 @@ import math
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
+from axla.tensorflow.ops.common import widened
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
@@ -30,8 +31,9 @@ def _ndtri(call: Call, x: XlaOp) -> XlaOp:
 
 @lowering("BesselI0", "BesselI1")
 def _bessel(call: Call, x: XlaOp) -> XlaOp:
-    scaled = ops.BesselI0e(x) if call.node.op == "BesselI0" else ops.BesselI1e(x)
-    return ops.Exp(abs(x)) * scaled
+    wide = widened(x)
+    scaled = ops.BesselI0e(wide) if call.node.op == "BesselI0" else ops.BesselI1e(wide)
+    return ops.ConvertElementType(ops.Exp(abs(wide)) * scaled, x.dtype)
 
 
 @lowering("Betainc")

@@ -86,7 +86,7 @@ def steps_of(
             count = -(-dim // stride)
             missing = max((count - 1) * stride + reach - dim, 0)
             low, high = missing // 2, missing - missing // 2
-        if size < 1 or count < 0 or (count == 0 and dim):
+        if size < 1 or count < 0:
             call.fail(f"a window of size {size} for a dimension of size {dim}")
         found.append(Steps(size, stride, dilation, count, low, high))
     return found
