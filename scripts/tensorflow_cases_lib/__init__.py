@@ -1,0 +1,1 @@
+"""Random cases of TensorFlow's operations: how they are drawn."""

@@ -1,0 +1,46 @@
+"""Functions of graphs, for operations that take one; made with TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+def _add(a: Any, b: Any) -> Any:
+    return tf.raw_ops.AddV2(x=a, y=b)
+
+
+def _max(a: Any, b: Any) -> Any:
+    return tf.raw_ops.Maximum(x=a, y=b)
+
+
+def _greater(a: Any, b: Any) -> Any:
+    return tf.raw_ops.GreaterEqual(x=a, y=b)
+
+
+def _less(a: Any, b: Any) -> Any:
+    return tf.raw_ops.Less(x=a, y=b)
+
+
+def _same(a: Any) -> Any:
+    return tf.identity(a)
+
+
+def _double(a: Any) -> Any:
+    return tf.raw_ops.AddV2(x=a, y=a)
+
+
+def _few(count: Any, value: Any) -> Any:
+    return tf.raw_ops.Less(x=count, y=tf.constant(4))
+
+
+def _step(count: Any, value: Any) -> Any:
+    return tf.raw_ops.AddV2(x=count, y=tf.constant(1)), tf.raw_ops.AddV2(x=value, y=value)
+
+
+BODIES: dict[str, Callable[..., Any]] = {
+    "add": _add, "max": _max, "greater": _greater, "less": _less, "same": _same, "double": _double,
+    "few": _few, "step": _step,
+}  # fmt: skip
