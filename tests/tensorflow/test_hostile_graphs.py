@@ -123,3 +123,25 @@ def test_attributes_of_other_kinds(value):
     assert "'y' (Neg)" in refused([CONST, node("y", "Neg", "c", T=value)]) or isinstance(
         value.get("type"), int
     )
+
+
+def test_functions_with_long_attributes_are_told_apart():
+    values = np.zeros(3000, np.int32), np.eye(1, 3000, 1500, dtype=np.int32)[0]
+    value = node("k", "Const", dtype=INT, value={"placeholder": "value"})
+    f = function("f", value, result="k:output:0")
+    f["signature"] |= {"input_arg": []}
+    f["signature"]["output_arg"][0]["type"] = "DT_INT32"
+    calls = [node(f"y{n}", "f", value=tensor([3000], int_val=v)) for n, v in enumerate(values)]
+    both = load(encode({"node": calls, "library": {"function": [f]}}, "GraphDef"), fetches=["y0", "y1"])
+    for found, wanted in zip(both(), values, strict=True):
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+def test_attributes_of_functions_without_keys():
+    given = {"func": {"name": "f", "attr": [{"value": INT}]}}
+    assert refused([CONST, node("y", "PartitionedCall", "c", f=given)])
+
+
+def test_outputs_with_long_numbers():
+    with pytest.raises(AxlaError, match="no name of an output"):
+        load(encode({"node": [CONST]}, "GraphDef"), fetches=["c:" + "9" * 5000])

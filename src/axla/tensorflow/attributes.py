@@ -117,14 +117,10 @@ def default_of(attribute: Attribute) -> Any:
 
 
 def _default(kind: str, text: str) -> Any:
-    if kind == "int":
-        return int(text)
-    if kind == "float":
-        return float(text)
+    if kind in ("int", "float"):
+        return int(text) if kind == "int" else float(text)
     if kind == "bool":
         return text == "true"
     if kind == "shape":
         return None if text in ("", "?") else tuple(int(size) for size in text.strip("()").split("x") if size)
-    if kind == "func":
-        return Called(text, {})
-    return text
+    return Called(text, {}) if kind == "func" else text

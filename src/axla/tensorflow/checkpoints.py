@@ -228,17 +228,12 @@ def _slice_key(name: bytes, extents: Proto) -> bytes:
     """
     listed = extents.get("extent", [])
     escaped = b"".join(_ESCAPES.get(byte, bytes([byte])) for byte in name)
-    key = b"\0" + escaped + b"\0\1" + _unsigned(len(listed))
+    rank = bytes([1, len(listed)] if listed else [0])  # (how many bytes a number takes, then these)
+    key = b"\0" + escaped + b"\0\1" + rank
     for extent in listed:
         key += _signed(extent.get("start", 0))
         key += _signed(extent["length"]) if "length" in extent else _ALL
     return key
-
-
-def _unsigned(value: int) -> bytes:
-    """How many bytes a number takes, then these."""
-    width = (value.bit_length() + 7) // 8
-    return bytes([width]) + value.to_bytes(width, "big")
 
 
 def _signed(value: int) -> bytes:

@@ -375,7 +375,7 @@ class _Branches:
     def inside(self, group: _Group, side: bool) -> dict[str, Node]:
         """The nodes that a group runs on one side."""
         key = group.predicate, side
-        wanted = [source.node for source in self.sides(group, side)]
+        wanted = [merge.inputs[self.input(merge, group.predicate, side)].node for merge in group.merges]
         wanted += [root.name for root in group.roots if key in (self.states[root.name] or ())]
         found: dict[str, Node] = {}
         while wanted:
@@ -386,11 +386,8 @@ class _Branches:
             wanted += _sources(self.nodes[name])
         return {name: found[name] for name in sorted(found, key=self.places.__getitem__)}
 
-    def sides(self, group: _Group, side: bool) -> list[Output]:
-        """The inputs of the Merges of a group that have values on one side."""
-        return [merge.inputs[self.input(merge, group.predicate, side)] for merge in group.merges]
-
     def input(self, merge: Node, predicate: Output, side: bool) -> int:
+        """The number of the input of a Merge that has a value on one side."""
         states = [self.state(source) for source in merge.inputs]
         return next(n for n, state in enumerate(states) if state is not None and (predicate, side) in state)
 
@@ -404,15 +401,12 @@ class _Branches:
                 continue
             found[name] = _both_sides(node) if _kind(node) == "Switch" else node
             if name in self.chosen:
-                self.choose(node, found)
+                number = self.chosen[name]
+                _pair(node, [node.inputs[number], _number(f"{name}/index", number, found)], found)
         run: dict[str, Output] = {}
         for group in self.groups.values():
             self.add_if(group, found, run)
         return found
-
-    def choose(self, node: Node, found: dict[str, Node]) -> None:
-        number = self.chosen[node.name]
-        _pair(node, [node.inputs[number], _number(f"{node.name}/index", number, found)], found)
 
     def add_if(self, group: _Group, found: dict[str, Node], run: dict[str, Output]) -> None:
         name = f"{group.predicate.node}/If_{len(run)}"

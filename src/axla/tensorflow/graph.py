@@ -125,7 +125,10 @@ class Library:
         attributes = entries(message.get("attr", ())) | called.attributes
         key = called.name, _exact(attributes)
         if key not in self.made:
-            self.made[key] = _function(message, attributes, self)
+            try:
+                self.made[key] = _function(message, called.name, attributes, self)
+            except AxlaError as error:
+                raise type(error)(f"function '{called.name}': {error.message}") from None
         return self.made[key]
 
 
@@ -346,23 +349,13 @@ def _ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> li
 # Functions.
 
 
-def _function(message: Proto, attributes: Mapping[str, Proto], library: Library) -> Graph:
-    signature = message.get("signature", {})
-    name = signature.get("name", "")
-    what = f"function '{name}'"
-    try:
-        return _body(message, name, what, attributes, library)
-    except AxlaError as error:
-        raise type(error)(f"{what}: {error.message}") from None
-
-
-def _body(message: Proto, name: str, what: str, attributes: Mapping[str, Proto], library: Library) -> Graph:
+def _function(message: Proto, name: str, attributes: Mapping[str, Proto], library: Library) -> Graph:
     arguments: list[tuple[str, str]] = []
     nodes: dict[str, Node] = {}
     for arg in _args(message, "input_arg"):
-        types = _arg_types(arg, attributes, what)
+        types = _arg_types(arg, attributes, "its signature")
         if len(types) != 1:
-            raise UnsupportedError(f"{what}: argument '{arg.get('name')}' is a list")
+            raise UnsupportedError(f"argument '{arg.get('name')}' is a list")
         arguments.append((arg.get("name", ""), types[0]))
     for number, (arg_name, type_) in enumerate(arguments):
         node = Node(arg_name, ARGUMENT, [], [], {}, types=[type_], names=[""])
@@ -371,34 +364,35 @@ def _body(message: Proto, name: str, what: str, attributes: Mapping[str, Proto],
     inner = [_with_attributes(node, attributes) for node in message.get("node_def", ())]
     for node_name, node in _nodes(inner, _INNER_NAME, library, name).items():
         if node_name in nodes:
-            raise VerifyError(f"{what}: there are two nodes '{node_name}'")
+            raise VerifyError(f"there are two nodes '{node_name}'")
         nodes[node_name] = node
     for node in nodes.values():
         node.inputs, node.controls = _inputs(node, nodes, _function_output)
     graph = Graph(name, nodes, library, arguments)
     returns = {entry.get("key", ""): entry.get("value", "") for entry in message.get("ret", ())}
     for arg in _args(message, "output_arg"):
-        graph.results += _results(arg, returns, nodes, _arg_types(arg, attributes, what), what)
+        graph.results += _results(arg, returns, nodes, _arg_types(arg, attributes, "its signature"))
     for entry in message.get("control_ret", ()):
         if entry.get("value", "") not in nodes:
-            raise VerifyError(f"{what}: there is no node '{entry.get('value', '')}', which a call waits for")
+            raise VerifyError(f"there is no node '{entry.get('value', '')}', which a call waits for")
         graph.controls.append(entry["value"])
     _verify(graph)
     return graph
 
 
 def _results(
-    arg: Proto, returns: Mapping[str, str], nodes: Mapping[str, Node], types: list[str], what: str
+    arg: Proto, returns: Mapping[str, str], nodes: Mapping[str, Node], types: list[str]
 ) -> list[Output]:
     name = arg.get("name", "")
+    what = f"result '{name}'"
     if name not in returns:
-        raise VerifyError(f"{what}: nothing is returned as '{name}'")
-    first = _function_output(returns[name], nodes, f"{what}, result '{name}'")
+        raise VerifyError(f"nothing is returned as '{name}'")
+    first = _function_output(returns[name], nodes, what)
     found = [checked(Output(first.node, first.index + number), nodes, what) for number in range(len(types))]
     for output, type_ in zip(found, types, strict=True):
         given = nodes[output.node].types
         if given is not None and given[output.index] != type_:
-            raise VerifyError(f"{what}: result '{name}' is {given[output.index]}, wanted {type_}")
+            raise VerifyError(f"{what} is {given[output.index]}, wanted {type_}")
     return found
 
 

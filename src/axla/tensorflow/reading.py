@@ -27,9 +27,7 @@ _OTHERS = (
 )
 """What files of other kinds have at a place, what they are, and what to do."""
 _ENDINGS = {
-    ".keras": ("a model of Keras", _EXPORT),
-    ".h5": ("a model of Keras", _EXPORT),
-    ".hdf5": ("a model of Keras", _EXPORT),
+    **dict.fromkeys((".keras", ".h5", ".hdf5"), ("a model of Keras", _EXPORT)),
     ".onnx": ("an ONNX model", "the SavedModel or GraphDef that it was converted from is read"),
     ".tflite": ("a TensorFlow Lite model", "the SavedModel that it was converted from is read"),
     ".index": ("the index of a checkpoint", "it belongs to a SavedModel or a graph, whose path is wanted"),
