@@ -41,6 +41,7 @@ class Import:
     initial: Mapping[str, Shape | np.ndarray] = field(default_factory=dict)
     resources: dict[tuple[str, str], Resource] = field(default_factory=dict)
     known: dict[Instruction, np.ndarray] = field(default_factory=dict)
+    varying: set[Instruction] = field(default_factory=set)
     depth: int = 0
     nodes: int = 0
     seconds: float = _MOST_SECONDS
@@ -194,10 +195,23 @@ class Scope:
         """The values of an array that depends on constants only; None for others."""
         known, inst = self.importer.known, value.instruction
         if inst not in known:
-            if not self.builder.is_constant(value):
+            if self._varies(inst) or not self.builder.is_constant(value):
                 return None
             known[inst] = self._evaluated(self.builder.build_constant_subgraph(value).module)
         return known[inst]
+
+    def _varies(self, root: Instruction) -> bool:
+        """Whether an array depends on a parameter: found quickly behind arrays that were asked before."""
+        seen, stack, varying = {root}, [root], self.importer.varying
+        while stack:
+            inst = stack.pop()
+            if inst in varying or inst.opcode == "parameter":
+                varying.add(root)
+                return True
+            fresh = [source for source in inst.operands if source not in seen]
+            seen.update(fresh)
+            stack += fresh
+        return False
 
     def _evaluated(self, module: Module) -> np.ndarray:
         """The value of a constant; UnsupportedError where it takes too much."""
