@@ -30,7 +30,8 @@ def same(found: list[np.ndarray], *wanted: object) -> None:
     ("TensorScatterUpdate", (ROW, s32([[2], [2], [9]]), f32([1, 2, 3])), {}, [1, 2, 2, 4]),
     ("TensorScatterUpdate", (ROW, s32([[2], [1]]), f32(9)), {}, [1, 9, 9, 4]),
     ("UnsortedSegmentMax", (ROW, s32([0, 0, 2, -1]), Known(s32(3))), {}, [2, LOWEST, 3]),
-    ("SegmentMax", (ROW, s32([0, 0, 2, 2])), {}, [2, 0, 4]),
+    ("SegmentMax", (ROW, Known(s32([0, 0, 2, 2]))), {}, [2, 0, 4]),
+    ("SegmentMean", (np.ones(3000, f16), Known(s32([0] * 2999 + [3]))), {}, [1, 0, 0, 1]),
     ("ReverseSequence", (ROW.reshape(2, 2), s64([7, -1])), {"seq_dim": 1}, [[2, 2], [3, 4]]),
     ("Roll", (ROW, s32([1, -6]), Known(s32([0, 0]))), {}, [2, 3, 4, 1]),
     ("OneHot", (s8([-1, 2, 3]), Known(s32(3)), s32(1), s32(0)), {"axis": 0},
@@ -97,6 +98,8 @@ def test_slices(begin, end, stride, masks, wanted, backend):
     ("TopKV2", (ROW, Known(s32(5))), VerifyError, "k is 5"),
     ("Transpose", (ROW.reshape(2, 2), Known(s32([1, 1]))), VerifyError, "an order of 2 dimensions"),
     ("Transpose", (ROW, Known(s32([1]))), VerifyError, "perm is 1"),
+    ("SegmentSum", (ROW, s32([0, 0, 4, 4])), UnsupportedError, "must be constant"),
+    ("SegmentSum", (ROW, Known(s32([0, 1, 0, 1]))), VerifyError, "do not ascend"),
 ])  # fmt: skip
 def test_refused(op, operands, error, match):
     attributes = {"mode": "REFLECT"} if op == "MirrorPad" else {}

@@ -40,7 +40,7 @@ _NAMED = {
     "variant": "DT_VARIANT", "i32_i64": "type{DT_INT32,DT_INT64}", "ints": "list(int)",
     "types": "list(type)", "edges": "string{SAME,VALID}", "all_edges": "string{SAME,VALID,EXPLICIT}",
     "images": "string{NHWC,NCHW}", "vectors": "string{NHWC,NCHW,NCHW_VECT_C}",
-    "volumes": "string{NDHWC,NCDHW}",
+    "volumes": "string{NDHWC,NCDHW}", "sides": "string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}",
 }  # fmt: skip
 """Types and kinds that have a short name in records."""
 

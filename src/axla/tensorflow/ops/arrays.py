@@ -11,9 +11,10 @@ import numpy as np
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import DType
+from axla.core.shape import Shape
 from axla.tensorflow.ops.control import assign
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, matched, spread
+from axla.tensorflow.scope import Call, spread
 from axla.tensorflow.values import Composite, Value, Variable
 
 RECORDS = """
@@ -43,7 +44,7 @@ BroadcastArgs: s0:T s1:T T=type?DT_INT32 -> r0:T
 BroadcastGradientArgs: s0:T s1:T T=type?DT_INT32 -> r0:T r1:T
 XlaBroadcastHelper: lhs:T rhs:T broadcast_dims:Tindices -> lhs_output:T rhs_output:T
 Fill: dims:index_type value:T index_type=type?DT_INT32 -> output:T
-ZerosLike OnesLike: x:T -> y:T
+ZerosLike OnesLike DeepCopy: x:T -> y:T
 Empty: shape:i32 init=bool?false -> output:dtype
 Reverse: tensor:T dims:DT_BOOL -> output:T
 ReverseV2: tensor:T axis:Tidx Tidx=type?DT_INT32 -> output:T
@@ -53,7 +54,6 @@ _ListToArray: input:Tin Tin=types>=1 N=int>=1 -> output:N*T
 _ArrayToList: input:N*T N=int>=1 out_types=types>=1 -> output:out_types
 DeviceIndex: device_names=list(string) -> index:i32
 GuaranteeConst DebugGradientIdentity: input:T -> output:T
-DeepCopy: x:T -> y:T
 """
 
 
@@ -68,22 +68,14 @@ def sizes(value: XlaOp) -> list[int | XlaOp]:
     ]
 
 
-def vector(call: Call, numbers: Sequence[int | XlaOp], dtype: DType) -> Value:
-    """A vector of numbers, some of which are scalars of the program."""
-    if all(isinstance(number, int) for number in numbers):
-        return np.array(numbers, np.int64).astype(dtype.numpy)
-    found = [
-        call.scope.constant(np.array([number], dtype.numpy))
-        if isinstance(number, int)
-        else ops.Reshape(ops.ConvertElementType(number, dtype), (1,))
-        for number in numbers
-    ]
-    return ops.ConcatInDim(call.builder, found, 0)
-
-
 @lowering("Shape")
 def _shape(call: Call, value: XlaOp) -> Value:
-    return vector(call, sizes(value), call.dtype("out_type"))
+    numbers, dtype = sizes(value), call.dtype("out_type")
+    if not any(value.shape.dynamic):
+        return np.array(numbers, np.int64).astype(dtype.numpy)
+    found = [call.scope.constant(np.array(n)) if isinstance(n, int) else n for n in numbers]
+    rows = [ops.Broadcast(ops.ConvertElementType(number, dtype), (1,)) for number in found]
+    return ops.ConcatInDim(call.builder, rows, 0)
 
 
 @lowering("ShapeN")
@@ -114,10 +106,8 @@ def _variable_shape(call: Call, variable: Variable) -> Value:
 @lowering("EnsureShape")
 def _ensure_shape(call: Call, value: XlaOp) -> XlaOp:
     wanted = call["shape"]
-    if wanted is not None and (
-        len(wanted) != len(value.dims)
-        or any(w not in (-1, n) for w, n in zip(wanted, value.dims, strict=True))
-    ):
+    fits = wanted is None or len(wanted) == len(value.dims)
+    if not fits or any(w not in (-1, n) for w, n in zip(wanted or (), value.dims, strict=False)):
         call.fail(f"its shape is {list(value.dims)}, wanted {list(wanted)}")
     return value
 
@@ -198,17 +188,13 @@ def _transpose(call: Call, value: XlaOp, perm: XlaOp) -> XlaOp:
 
 @lowering("Concat")
 def _concat(call: Call, axis: XlaOp, values: list[XlaOp]) -> XlaOp:
-    return joined(call, values, call.integer(axis, "concat_dim"))
+    place = call.axis(call.integer(axis, "axis"), len(values[0].dims))
+    return ops.ConcatInDim(call.builder, values, place)
 
 
 @lowering("ConcatV2")
 def _concat_v2(call: Call, values: list[XlaOp], axis: XlaOp) -> XlaOp:
-    return joined(call, values, call.integer(axis, "axis"))
-
-
-def joined(call: Call, values: Sequence[XlaOp], axis: int) -> XlaOp:
-    """Arrays one behind the other."""
-    return ops.ConcatInDim(call.builder, values, call.axis(axis, len(values[0].dims)))
+    return _concat(call, axis, values)
 
 
 @lowering("ConcatOffset")
@@ -290,12 +276,9 @@ def _concat_nd(call: Call, values: list[XlaOp]) -> XlaOp:
     rank = len(values[0].dims)
     counts, paddings = _blocks(call, "num_concats", rank)
     found = list(values)
-    for axis in reversed(range(rank)):
-        count = counts[axis]
-        found = [
-            ops.ConcatInDim(call.builder, found[first : first + count], axis)
-            for first in range(0, len(found), count)
-        ]
+    for axis, count in reversed(list(enumerate(counts))):
+        rows = [found[first : first + count] for first in range(0, len(found), count)]
+        found = [ops.ConcatInDim(call.builder, row, axis) for row in rows]
     ends = [size - pad for size, pad in zip(found[0].dims, paddings, strict=True)]
     if any(end < 0 for end in ends):
         call.fail(f"paddings {paddings} are more than the sizes {list(found[0].dims)}")
@@ -349,10 +332,8 @@ def _broadcast_to(call: Call, value: XlaOp, shape: XlaOp) -> XlaOp:
 
 def broadcast_to(call: Call, value: XlaOp, dims: Sequence[int]) -> XlaOp:
     """The array in a shape that it can be broadcast to; VerifyError where it cannot."""
-    fits = len(value.dims) <= len(dims) and all(
-        size in (1, wanted) for size, wanted in zip(reversed(value.dims), reversed(dims), strict=False)
-    )
-    if not fits:
+    pairs = zip(reversed(value.dims), reversed(dims), strict=False)
+    if len(value.dims) > len(dims) or any(size not in (1, wanted) for size, wanted in pairs):
         call.fail(f"an array of {list(value.dims)} cannot be broadcast to {list(dims)}")
     return spread(value, dims)
 
@@ -393,10 +374,8 @@ def _broadcast_helper(call: Call, left: XlaOp, right: XlaOp, dims: XlaOp) -> lis
     rank = len(large.dims)
     if len(places) != len(small.dims) or sorted(set(places)) != list(places) or not -1 < places[-1] < rank:
         call.fail(f"broadcast_dims is {list(places)} for {list(left.dims)} and {list(right.dims)}")
-    wide = [1] * rank
-    for place, size in zip(places, small.dims, strict=True):
-        wide[place] = size
-    found = ops.Reshape(small, wide)
+    sized = dict(zip(places, small.dims, strict=True))
+    found = ops.Reshape(small, [sized.get(d, 1) for d in range(rank)])
     return [found, right] if small is left else [left, found]
 
 
@@ -414,10 +393,11 @@ def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> Xl
 
 @lowering("ZerosLike", "OnesLike")
 def _filled_like(call: Call, value: Value) -> Value:
-    number = int(call.node.op == "OnesLike")
-    if isinstance(value, Composite):
+    if isinstance(value, Composite) and call.node.op == "ZerosLike":
         return value.zeros()
-    found = full(call, value.dims, value.dtype, number)
+    if not isinstance(value, XlaOp):
+        call.fail(f"there are no ones or zeros of {call['T']}")
+    found = full(call, value.dims, value.dtype, int(call.node.op == "OnesLike"))
     for d, size in enumerate(sizes(value)):
         found = found if isinstance(size, int) else ops.SetDimensionSize(found, size, d)
     return found
@@ -471,12 +451,10 @@ def _one_hot(call: Call, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) ->
         call.fail(f"depth is {size}, on_value and off_value are {list(on.dims)} and {list(off.dims)}")
     if indices.dtype.bits < 32:
         indices = ops.ConvertElementType(indices, np.int32)
-    wide = expanded(indices, axis)
-    places = ops.Reshape(
-        ops.Iota(call.builder, wide.dtype, size), [1] * axis + [size] + [1] * (len(wide.dims) - axis - 1)
-    )
-    hot = ops.Eq(*matched(wide, places))
-    return ops.Select(hot, ops.Broadcast(on, hot.dims), ops.Broadcast(off, hot.dims))
+    dims = [*indices.dims[:axis], size, *indices.dims[axis:]]
+    wide = ops.BroadcastInDim(indices, dims, [d for d in range(len(dims)) if d != axis])
+    places = ops.Iota(call.builder, Shape(indices.dtype, dims), axis)
+    return ops.Select(ops.Eq(wide, places), on, off)
 
 
 # Values as they are.

@@ -11,23 +11,19 @@ from axla.core.dtypes import S32
 from axla.core.shape import Shape
 from axla.tensorflow.ops.indexing import take
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import Call, spread
 
 RECORDS = """
-MatrixBandPart: input:T num_lower:Tindex num_upper:Tindex Tindex=type?DT_INT64 -> band:T
-BatchMatrixBandPart: input:T num_lower:i64 num_upper:i64 -> band:T
+MatrixBandPart BatchMatrixBandPart: input:T num_lower:Tindex num_upper:Tindex Tindex=type?DT_INT64 -> band:T
 MatrixDiag BatchMatrixDiag Diag: diagonal:T -> output:T
 MatrixDiagV2: diagonal:T k:i32 num_rows:i32 num_cols:i32 padding_value:T -> output:T
-MatrixDiagV3: diagonal:T k:i32 num_rows:i32 num_cols:i32 padding_value:T
-    align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> output:T
+MatrixDiagV3: diagonal:T k:i32 num_rows:i32 num_cols:i32 padding_value:T align=sides?RIGHT_LEFT -> output:T
 MatrixDiagPart BatchMatrixDiagPart DiagPart: input:T -> diagonal:T
 MatrixDiagPartV2: input:T k:i32 padding_value:T -> diagonal:T
-MatrixDiagPartV3: input:T k:i32 padding_value:T
-    align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT -> diagonal:T
+MatrixDiagPartV3: input:T k:i32 padding_value:T align=sides?RIGHT_LEFT -> diagonal:T
 MatrixSetDiag BatchMatrixSetDiag: input:T diagonal:T -> output:T
 MatrixSetDiagV2: input:T diagonal:T k:i32 -> output:T
-MatrixSetDiagV3: input:T diagonal:T k:i32 align=string{LEFT_RIGHT,RIGHT_LEFT,LEFT_LEFT,RIGHT_RIGHT}?RIGHT_LEFT
-    -> output:T
+MatrixSetDiagV3: input:T diagonal:T k:i32 align=sides?RIGHT_LEFT -> output:T
 """
 
 
@@ -42,7 +38,7 @@ class Band:
     high: int
     rows: int
     columns: int
-    align: str = "LEFT_LEFT"
+    align: str
 
     @property
     def count(self) -> int:
@@ -59,13 +55,10 @@ class Band:
 
     def offset(self, diagonal: XlaOp) -> XlaOp:
         """Where diagonals begin in their rows."""
-        above, below = self.align.split("_")
         length = ops.Min(ops.Min(diagonal, 0) + self.rows, self.columns - ops.Max(diagonal, 0))
         room = self.longest - length
-        nothing = room * 0
-        return ops.Select(
-            diagonal >= 0, room if above == "RIGHT" else nothing, room if below == "RIGHT" else nothing
-        )
+        above, below = (room if side == "RIGHT" else room * 0 for side in self.align.split("_"))
+        return ops.Select(diagonal >= 0, above, below)
 
     def of_matrix(self, call: Call) -> tuple[XlaOp, XlaOp]:
         """For each element of a matrix its place in the array of diagonals, and whether it has one."""
@@ -86,12 +79,12 @@ class Band:
         return row * self.columns + column, inside
 
 
-def _band(call: Call, k: XlaOp | None, rows: int, columns: int, align: str = "LEFT_LEFT") -> Band:
+def _band(call: Call, k: XlaOp | None, rows: int, columns: int) -> Band:
     """The band that an operand `k` names, checked."""
     numbers = call.integers(k, "k") if k is not None else (0,)
     if len(numbers) not in (1, 2) or numbers[0] > numbers[-1]:
         call.fail(f"k is {list(numbers)}, wanted one diagonal, or the lowest and the highest one")
-    band = Band(numbers[0], numbers[-1], rows, columns, align)
+    band = Band(numbers[0], numbers[-1], rows, columns, call.attributes.get("align", "LEFT_LEFT"))
     for number in numbers:
         if number and not -rows < number < columns:
             call.fail(f"k is {list(numbers)} for matrices of {rows} rows and {columns} columns")
@@ -110,8 +103,7 @@ def _picked(value: XlaOp, rank: int, place: XlaOp, there: XlaOp, other: XlaOp) -
     outer = value.dims[: len(value.dims) - rank]
     flat = ops.Reshape(value, [*outer, prod(value.dims[len(outer) :])])
     found = take(flat, place, len(outer))
-    mask = ops.BroadcastInDim(there, found.dims, [len(outer), len(outer) + 1])
-    return ops.Select(mask, found, ops.Broadcast(other, found.dims) if not other.dims else other)
+    return ops.Select(spread(there, found.dims), found, other)
 
 
 # Parts.
@@ -119,7 +111,7 @@ def _picked(value: XlaOp, rank: int, place: XlaOp, there: XlaOp, other: XlaOp) -
 
 @lowering("MatrixDiagPart", "BatchMatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
 def _part(call: Call, value: XlaOp, k: XlaOp | None = None, padding: XlaOp | None = None) -> XlaOp:
-    band = _band(call, k, *_matrix_dims(call, value), call.attributes.get("align", "LEFT_LEFT"))
+    band = _band(call, k, *_matrix_dims(call, value))
     padding = padding if padding is not None else ops.Zero(call.builder, value.dtype)
     found = _picked(value, 2, *band.of_diagonals(call), padding)
     return ops.Reshape(found, [*value.dims[:-2], *band.dims])
@@ -142,15 +134,15 @@ def _tensor_part(call: Call, value: XlaOp) -> XlaOp:
 def _matrix(call: Call, value: XlaOp) -> XlaOp:
     if not value.dims:
         call.fail("it is of a scalar, wanted diagonals")
-    return _of_band(
-        call, value, Band(0, 0, value.dims[-1], value.dims[-1]), ops.Zero(call.builder, value.dtype)
-    )
+    band = _band(call, None, value.dims[-1], value.dims[-1])
+    return _of_band(call, value, band, ops.Zero(call.builder, value.dtype))
 
 
 def _of_band(call: Call, value: XlaOp, band: Band, other: XlaOp) -> XlaOp:
-    outer = value.dims[: len(value.dims) - len(band.dims)]
+    """Matrices of diagonals; the other elements are those of other matrices, or a number."""
+    outer = other.dims[:-2] if other.dims else value.dims[: len(value.dims) - len(band.dims)]
     if value.dims != (*outer, *band.dims):
-        call.fail(f"the diagonals have shape {list(value.dims)}, wanted one that ends with {list(band.dims)}")
+        call.fail(f"the diagonals have shape {list(value.dims)}, wanted {[*outer, *band.dims]}")
     return _picked(value, len(band.dims), *band.of_matrix(call), other)
 
 
@@ -171,16 +163,13 @@ def _matrix_of(call: Call, value: XlaOp, k: XlaOp, num_rows: XlaOp, num_cols: Xl
     if rows == columns == -1:
         rows = columns = max(least)
     rows, columns = (least[0] if rows == -1 else rows), (least[1] if columns == -1 else columns)
-    band = _band(call, k, rows, columns, call.attributes.get("align", "LEFT_LEFT"))
+    band = _band(call, k, rows, columns)
     return _of_band(call, value, band, padding)
 
 
 @lowering("MatrixSetDiag", "BatchMatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
 def _set(call: Call, value: XlaOp, diagonal: XlaOp, k: XlaOp | None = None) -> XlaOp:
-    band = _band(call, k, *_matrix_dims(call, value), call.attributes.get("align", "LEFT_LEFT"))
-    if diagonal.dims != (*value.dims[:-2], *band.dims):
-        wanted = [*value.dims[:-2], *band.dims]
-        call.fail(f"the diagonals have shape {list(diagonal.dims)}, wanted {wanted}")
+    band = _band(call, k, *_matrix_dims(call, value))
     return _of_band(call, diagonal, band, value)
 
 
@@ -193,6 +182,4 @@ def _band_part(call: Call, value: XlaOp, lower: XlaOp, upper: XlaOp) -> XlaOp:
     row, column = (ops.Iota(call.builder, shape, d) for d in range(2))
     below = (lower < 0) | (row - column <= lower)
     above = (upper < 0) | (column - row <= upper)
-    rank = len(value.dims)
-    mask = ops.BroadcastInDim(below & above, value.dims, [rank - 2, rank - 1])
-    return ops.Select(mask, value, ops.ZerosLike(value))
+    return ops.Select(spread(below & above, value.dims), value, ops.ZerosLike(value))

@@ -13,28 +13,26 @@ from axla.core.shape import Shape
 from axla.tensorflow.ops.arrays import contents, full, shape_operand
 from axla.tensorflow.ops.control import assign
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Variable
 
 RECORDS = """
-Gather: params:Tparams indices:Tindices validate_indices=bool?true -> output:Tparams
+Gather GatherNd: params:Tparams indices:Tindices -> output:Tparams
 GatherV2: params:Tparams indices:Tindices axis:Taxis batch_dims=int?0 -> output:Tparams
-GatherNd: params:Tparams indices:Tindices bad_indices_policy=string? -> output:Tparams
-ResourceGather: resource:resource indices:Tindices batch_dims=int?0 validate_indices=bool?true -> output:dtype
-ResourceGatherNd: resource:resource indices:Tindices -> output:dtype
-ScatterNd: indices:Tindices updates:T shape:Tindices bad_indices_policy=string? -> output:T
+ResourceGather ResourceGatherNd: resource:resource indices:Tindices batch_dims=int?0 -> output:dtype
+ScatterNd: indices:Tindices updates:T shape:Tindices -> output:T
 TensorScatterAdd TensorScatterSub TensorScatterMax TensorScatterMin TensorScatterUpdate: tensor:T
-    indices:Tindices updates:T bad_indices_policy=string? -> output:T
+    indices:Tindices updates:T -> output:T
 ResourceScatterAdd ResourceScatterSub ResourceScatterMul ResourceScatterDiv ResourceScatterMax
     ResourceScatterMin ResourceScatterUpdate: resource:resource indices:Tindices updates:dtype ->
 ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdMax ResourceScatterNdMin ResourceScatterNdUpdate:
-    ref:resource indices:Tindices updates:T use_locking=bool?true bad_indices_policy=string? ->
+    ref:resource indices:Tindices updates:T ->
 SparseToDense: sparse_indices:Tindices output_shape:Tindices sparse_values:T default_value:T
-    validate_indices=bool?true -> dense:T
+    -> dense:T
 InvertPermutation: x:T T=type?DT_INT32 -> y:T
 ReverseSequence: input:T seq_lengths:Tlen seq_dim=int batch_dim=int?0 Tlen=type?DT_INT64 -> output:T
-TopK: input:T k=int>=0 sorted=bool?true -> values:T indices:i32
-TopKV2: input:T k:Tk sorted=bool?true Tk=type?DT_INT32 index_type=type?DT_INT32 -> values:T indices:index_type
+TopK: input:T k=int>=0 -> values:T indices:i32
+TopKV2: input:T k:Tk Tk=type?DT_INT32 index_type=type?DT_INT32 -> values:T indices:index_type
 ApproxTopK: input:T k=int>=0 reduction_dimension=int?-1 recall_target=float?0.949999988 is_max_k=bool?true
     reduction_input_size_override=int?-1 aggregate_to_topk=bool?true -> values:T indices:i32
 DataFormatDimMap DataFormatVecPermute: x:T T=type?DT_INT32 src_format=string?NHWC dst_format=string?NCHW ->
@@ -66,15 +64,10 @@ def take(value: XlaOp, indices: XlaOp, axis: int, batch: int = 0) -> XlaOp:
     return ops.Gather(value, places_of(indices), found, windows)
 
 
-@lowering("Gather")
-def _gather(call: Call, params: XlaOp, indices: XlaOp) -> XlaOp:
-    return _gathered(call, params, indices, 0, 0)
-
-
-@lowering("GatherV2")
-def _gather_v2(call: Call, params: XlaOp, indices: XlaOp, axis: XlaOp) -> XlaOp:
-    place = call.axis(call.integer(axis, "axis"), len(params.dims))
-    return _gathered(call, params, indices, place, call["batch_dims"])
+@lowering("Gather", "GatherV2")
+def _gather(call: Call, params: XlaOp, indices: XlaOp, axis: XlaOp | None = None) -> XlaOp:
+    place = call.axis(call.integer(axis, "axis"), len(params.dims)) if axis is not None else 0
+    return _gathered(call, params, indices, place, call.attributes.get("batch_dims", 0))
 
 
 @lowering("ResourceGather")
@@ -126,18 +119,12 @@ def _reverse_sequence(call: Call, value: XlaOp, lengths: XlaOp) -> XlaOp:
     batch, axis = call.axis(call["batch_dim"], rank), call.axis(call["seq_dim"], rank)
     if batch == axis or lengths.dims != (value.dims[batch],):
         call.fail(f"seq_lengths has shape {list(lengths.dims)} for {list(value.dims)}, batch_dim {batch}")
-    pair = sorted([batch, axis])
-    shape = Shape(lengths.dtype, [value.dims[d] for d in pair])
-    place, number = (ops.Iota(call.builder, shape, pair.index(d)) for d in (axis, batch))
-    length = ops.BroadcastInDim(lengths, shape.dims, [pair.index(batch)])
+    order = [batch, axis, *(d for d in range(rank) if d not in (batch, axis))]
+    rows = ops.Transpose(value, order)
+    shape = Shape(lengths.dtype, rows.dims[:2])
+    place, length = ops.Iota(call.builder, shape, 1), ops.BroadcastInDim(lengths, shape.dims, [0])
     place = ops.Select(place < length, length - 1 - place, place)
-    columns = [ops.Reshape(place if d == axis else number, (*shape.dims, 1)) for d in pair]
-    indices = ops.ConcatInDim(call.builder, columns, 2)
-    if 0 in value.dims:
-        return value
-    others = [d for d in range(rank) if d not in pair]
-    windows = [1 if d in pair else size for d, size in enumerate(value.dims)]
-    return ops.Gather(value, indices, GatherDimensionNumbers(others, pair, pair, 2), windows)
+    return ops.Transpose(take(rows, place, 1, 1), np.argsort(order))
 
 
 # Scatters. What lies outside is dropped.
@@ -165,40 +152,34 @@ def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp
     return ops.Scatter(target, places_of(indices), updates, combined(target.dtype, kind), numbers)
 
 
-def _checked_scatter(call: Call, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp:
+@lowering(*(f"TensorScatter{kind}" for kind in ("Add", "Sub", "Max", "Min", "Update")))
+def _scatter(call: Call, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str = "") -> XlaOp:
+    """An array with updates put in, checked; of which kind is the end of the operation's name."""
     depth = _depth(call, target, indices)
     wanted = (*indices.dims[:-1], *target.dims[depth:])
     if not updates.dims:
         updates = ops.Broadcast(updates, wanted)
     if updates.dims != wanted:
         call.fail(f"updates has shape {list(updates.dims)}, wanted {list(wanted)}")
+    kind = kind or call.node.op.rpartition("Scatter")[2].removeprefix("Nd")
     return scattered(target, indices, updates, kind)
 
 
 @lowering("ScatterNd")
 def _scatter_nd(call: Call, indices: XlaOp, updates: XlaOp, shape: XlaOp) -> XlaOp:
     zeros = full(call, shape_operand(call, shape), updates.dtype)
-    return _checked_scatter(call, zeros, indices, updates, "Add")
-
-
-@lowering(
-    "TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin", "TensorScatterUpdate"
-)
-def _tensor_scatter(call: Call, value: XlaOp, indices: XlaOp, updates: XlaOp) -> XlaOp:
-    return _checked_scatter(call, value, indices, updates, call.node.op.removeprefix("TensorScatter"))
+    return _scatter(call, zeros, indices, updates, "Add")
 
 
 @lowering(*(f"ResourceScatterNd{kind}" for kind in ("Add", "Sub", "Max", "Min", "Update")))
 def _resource_scatter_nd(call: Call, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
-    value, kind = contents(call, variable, "T"), call.node.op.removeprefix("ResourceScatterNd")
-    assign(call, variable, _checked_scatter(call, value, indices, updates, kind))
+    assign(call, variable, _scatter(call, contents(call, variable, "T"), indices, updates))
 
 
 @lowering(*(f"ResourceScatter{kind}" for kind in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Update")))
 def _resource_scatter(call: Call, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
-    value, kind = contents(call, variable, "dtype"), call.node.op.removeprefix("ResourceScatter")
     rows = ops.Reshape(indices, (*indices.dims, 1))
-    assign(call, variable, _checked_scatter(call, value, rows, updates, kind))
+    assign(call, variable, _scatter(call, contents(call, variable, "dtype"), rows, updates))
 
 
 @lowering("SparseToDense")
@@ -208,55 +189,43 @@ def _sparse_to_dense(call: Call, indices: XlaOp, shape: XlaOp, values: XlaOp, de
     rows = indices if len(indices.dims) == 2 else ops.Reshape(indices, (count, 1))
     if default.dims or rows.dims[1] != len(dims):
         call.fail(f"sparse_indices has shape {list(indices.dims)}, default_value {list(default.dims)}")
-    updates = ops.Reshape(values, (1,)) if values.dims == (1,) else values
-    return _checked_scatter(call, ops.Broadcast(default, dims), rows, spread(updates, (count,)), "Update")
+    return _scatter(call, ops.Broadcast(default, dims), rows, values, "Update")
 
 
 @lowering("InvertPermutation")
 def _invert(call: Call, value: XlaOp) -> XlaOp:
     if len(value.dims) != 1:
         call.fail(f"it is of a vector, found shape {list(value.dims)}")
-    places = ops.Iota(call.builder, value.dtype, value.dims[0])
-    return scattered(
-        full(call, value.dims, value.dtype), ops.Reshape(value, (*value.dims, 1)), places, "Update"
-    )
+    places, rows = ops.Iota(call.builder, value.dtype, value.dims[0]), ops.Reshape(value, (*value.dims, 1))
+    return scattered(ops.ZerosLike(value), rows, places, "Update")
 
 
 # The best of rows.
 
 
-@lowering("TopK")
-def _top_k(call: Call, value: XlaOp) -> list[XlaOp]:
-    return _best(call, value, call["k"], S32)
-
-
-@lowering("TopKV2")
-def _top_k_v2(call: Call, value: XlaOp, k: XlaOp) -> list[XlaOp]:
-    return _best(call, value, call.integer(k, "k"), call.dtype("index_type"))
-
-
-def _best(call: Call, value: XlaOp, k: int, dtype: DType) -> list[XlaOp]:
-    if not value.dims or not 0 <= k <= value.dims[-1]:
-        call.fail(f"k is {k} for an array of shape {list(value.dims)}")
-    found = ops.TopK(value, k)
-    return [found[0], ops.ConvertElementType(found[1], dtype)]
+@lowering("TopK", "TopKV2")
+def _top_k(call: Call, value: XlaOp, k: XlaOp | None = None) -> list[XlaOp]:
+    count = call["k"] if k is None else call.integer(k, "k")
+    if not value.dims or not 0 <= count <= value.dims[-1]:
+        call.fail(f"k is {count} for an array of shape {list(value.dims)}")
+    found, places = ops.TopK(value, count)
+    return [found, ops.ConvertElementType(places, S32 if k is None else call.dtype("index_type"))]
 
 
 @lowering("ApproxTopK")
 def _approx_top_k(call: Call, value: XlaOp) -> list[XlaOp]:
     axis = call.axis(call["reduction_dimension"], len(value.dims), "reduction_dimension")
-    builder, is_max = call.builder, call["is_max_k"]
-    sub = builder.sub_builder("comparator")
+    sub = call.builder.sub_builder("comparator")
     shapes = [Shape(value.dtype)] * 2 + [Shape(S32)] * 2
     left, right, *_ = (sub.parameter(n, shape, f"p{n}") for n, shape in enumerate(shapes))
-    better = sub.build(ops.Gt(left, right) if is_max else ops.Lt(left, right))
-    first = np.array(-np.inf if is_max else np.inf, value.dtype.numpy)
-    places = ops.Iota(builder, Shape(S32, value.dims), axis)
+    better = sub.build(ops.Gt(left, right) if call["is_max_k"] else ops.Lt(left, right))
+    first = np.array(-np.inf if call["is_max_k"] else np.inf, value.dtype.numpy)
+    places = ops.Iota(call.builder, Shape(S32, value.dims), axis)
     found = ops.ApproxTopK(
-        builder, [value, places], [first, np.int32(-1)], call["k"], axis, better, call["recall_target"],
+        call.builder, [value, places], [first, np.int32(-1)], call["k"], axis, better, call["recall_target"],
         call["aggregate_to_topk"], call["reduction_input_size_override"],
     )  # fmt: skip
-    return [found[0], found[1]]
+    return list(found)
 
 
 # Formats of images.

@@ -7,9 +7,9 @@ import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
-from axla.core.dtypes import DType
+from axla.core.dtypes import S32, DType
 from axla.tensorflow.ops.arrays import full
-from axla.tensorflow.ops.common import taken
+from axla.tensorflow.ops.common import taken, widened
 from axla.tensorflow.ops.indexing import scattered, take
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
@@ -20,10 +20,10 @@ SegmentSumV2 SegmentProdV2 SegmentMaxV2 SegmentMinV2 UnsortedSegmentSum Unsorted
     output:T
 SegmentSum SegmentProd SegmentMax SegmentMin SegmentMean: data:T segment_ids:Tindices -> output:T
 SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN: data:T indices:Tidx segment_ids:Tsegmentids
-    Tidx=type?DT_INT32 Tsegmentids=type?DT_INT32 sparse_gradient=bool?false -> output:T
+    Tidx=type?DT_INT32 Tsegmentids=type?DT_INT32 -> output:T
 SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments: data:T
     indices:Tidx segment_ids:Tsegmentids num_segments:Tnumsegments Tidx=type?DT_INT32
-    Tnumsegments=type?DT_INT32 Tsegmentids=type?DT_INT32 sparse_gradient=bool?false -> output:T
+    Tnumsegments=type?DT_INT32 Tsegmentids=type?DT_INT32 -> output:T
 DynamicStitch ParallelDynamicStitch: indices:N*i32 data:N*T N=int>=1 -> merged:T
 """
 
@@ -53,53 +53,43 @@ def _combined(call: Call, data: XlaOp, ids: XlaOp, count: int, kind: str) -> Xla
     *(f"{name}{kind}{end}" for kind in _KINDS for name, end in (("Segment", "V2"), ("UnsortedSegment", "")))
 )
 def _segments(call: Call, data: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
-    kind = call.node.op.removeprefix("Unsorted").removeprefix("Segment").removesuffix("V2")
+    kind = call.node.op.partition("Segment")[2].removesuffix("V2")
     return _combined(call, data, ids, call.integer(count, "num_segments"), _KINDS[kind])
 
 
 @lowering("SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean")
 def _sorted_segments(call: Call, data: XlaOp, ids: XlaOp) -> XlaOp:
-    return _counted(call, data, ids, call.node.op.removeprefix("Segment"))
+    """As many segments as the last number says. One without rows is 0, as a product 1."""
+    numbers = call.integers(ids, "segment_ids")
+    if list(numbers) != sorted(numbers) or min(numbers, default=0) < 0:
+        call.fail("segment_ids do not ascend from 0 on")
+    return _means(call, data, ids, max(numbers, default=-1) + 1)
 
 
-def _counted(call: Call, data: XlaOp, ids: XlaOp, name: str) -> XlaOp:
-    """Segments whose numbers ascend: as many as the last one says. Where only the program knows it, there is
-    room for as many as there are rows. A segment without rows is 0, as a product 1.
-    """
-    if len(ids.dims) != 1 or data.dims[:1] != ids.dims:
-        call.fail(f"segment_ids has shape {list(ids.dims)}, data {list(data.dims)}")
-    known = call.scope.known(ids)
-    if not ids.dims[0]:
-        return data
-    bound = int(known[-1]) + 1 if known is not None else ids.dims[0]
-    found = _means(call, data, ids, bound, name)
-    if known is not None:
-        return found
-    return ops.SetDimensionSize(found, ops.ConvertElementType(ids[-1] + 1, np.int32), 0)
-
-
-def _means(call: Call, data: XlaOp, ids: XlaOp, count: int, name: str) -> XlaOp:
+def _means(call: Call, data: XlaOp, ids: XlaOp, count: int) -> XlaOp:
     """Segments combined; also their means, and sums divided by the root of the number of rows (SqrtN)."""
-    found = _combined(call, data, ids, count, _KINDS.get(name, "Add"))
+    if len(ids.dims) != 1:
+        call.fail(f"segment_ids has shape {list(ids.dims)}, wanted a vector")
+    name = call.node.op.partition("Segment")[2].removesuffix("WithNumSegments")
+    found = _combined(call, widened(data), ids, count, _KINDS.get(name, "Add"))
     if name in ("Sum", "Prod"):
-        return found
-    rows = _combined(call, full(call, ids.dims, data.dtype, 1), ids, count, "Add")
+        return ops.ConvertElementType(found, data.dtype)
+    rows = _combined(call, full(call, ids.dims, S32, 1), ids, count, "Add")
     rows = ops.BroadcastInDim(rows, found.dims, [0])
     if name in ("Max", "Min"):
-        return ops.Select(rows > 0, found, ops.ZerosLike(found))
-    rows = ops.Max(rows, 1)
-    return found / (ops.Sqrt(rows) if name == "SqrtN" else rows)
+        return ops.ConvertElementType(ops.Select(rows > 0, found, ops.ZerosLike(found)), data.dtype)
+    rows = ops.ConvertElementType(ops.Max(rows, 1), found.dtype)
+    return ops.ConvertElementType(found / (ops.Sqrt(rows) if name == "SqrtN" else rows), data.dtype)
 
 
 @lowering("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
 def _sparse_segments(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp) -> XlaOp:
-    return _counted(call, take(data, indices, 0), ids, call.node.op.removeprefix("SparseSegment"))
+    return _sorted_segments(call, take(data, indices, 0), ids)
 
 
 @lowering(*(f"SparseSegment{name}WithNumSegments" for name in ("Sum", "Mean", "SqrtN")))
 def _sparse_numbered(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
-    name = call.node.op.removeprefix("SparseSegment").removesuffix("WithNumSegments")
-    return _means(call, take(data, indices, 0), ids, call.integer(count, "num_segments"), name)
+    return _means(call, take(data, indices, 0), ids, call.integer(count, "num_segments"))
 
 
 @lowering("DynamicStitch", "ParallelDynamicStitch")

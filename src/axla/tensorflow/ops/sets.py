@@ -60,10 +60,7 @@ def _where(call: Call, value: XlaOp) -> XlaOp:
     mask = value if value.dtype.is_pred else ops.Ne(value, ops.ZerosLike(value))
     order, count = chosen(reshaped(mask, [prod(dims)], 0))
     rest = ops.ConvertElementType(order, S64)
-    columns: list[XlaOp] = []
-    for size in reversed(dims):
-        columns.insert(0, ops.Reshape(rest % size, [prod(dims), 1]))
-        rest = rest / size
+    columns = [_column(rest / prod(dims[d + 1 :]) % size) for d, size in enumerate(dims)]
     return shortened(call, ops.ConcatInDim(call.builder, columns, 1), count)
 
 
@@ -146,11 +143,9 @@ def _keys(rows: XlaOp) -> list[XlaOp]:
     flat = ops.Reshape(rows, [size, width])
     if flat.dtype.is_pred:
         flat = ops.ConvertElementType(flat, np.uint8)
-    parts = [ops.Real(flat), ops.Imag(flat)] if flat.dtype.is_complex else [flat]
-    parts = [ops.Select(part == 0, ops.ZerosLike(part), part) for part in parts]
-    return [
-        ops.Reshape(ops.SliceInDim(part, at, at + 1, 1, 1), [size]) for at in range(width) for part in parts
-    ]
+    halves = [ops.Real(flat), ops.Imag(flat)] if flat.dtype.is_complex else [flat]
+    halves = [ops.Select(half == 0, ops.ZerosLike(half), half) for half in halves]
+    return [half[:, at] for at in range(width) for half in halves]
 
 
 def _groups(call: Call, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
@@ -160,13 +155,11 @@ def _groups(call: Call, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
         call.fail("parts along the axis have no elements")
     size = keys[0].dims[0]
     values = [*keys, ops.Iota(builder, np.int32, size)]
-    whole = ops.Sort(builder, values, _before(call, values), 0, True)
-    *ordered, order = (ops.GetTupleElement(whole, number) for number in range(len(values)))
+    *ordered, order = ops.Sort(builder, values, _before(call, values), 0, True)
     changes = full(call, (size - 1,), PRED)
     for key in ordered:
         changes |= ops.Ne(key[1:], key[:-1])
-    group = ops.PadInDim(ops.ConvertElementType(changes, np.int32), np.int32(0), 0, 1, 0)
-    step = 1
+    group, step = ops.PadInDim(ops.ConvertElementType(changes, np.int32), np.int32(0), 0, 1, 0), 1
     while step < size:  # the sums of all up to each
         group += ops.PadInDim(group[: size - step], np.int32(0), 0, step, 0)
         step *= 2

@@ -63,16 +63,11 @@ def wide_sizes(value: XlaOp) -> list[Number]:
     return [n if isinstance(n, int) else ops.ConvertElementType(n, np.int64) for n in sizes(value)]
 
 
-def _least(number: Number, least: Number) -> Number:
-    if isinstance(number, int) and isinstance(least, int):
-        return max(number, least)
-    return ops.Max(number, least)
-
-
-def _most(number: Number, most: Number) -> Number:
-    if isinstance(number, int) and isinstance(most, int):
-        return min(number, most)
-    return ops.Min(number, most)
+def _clamped(number: Number, low: Number, high: Number) -> Number:
+    """The number; the nearest of two where it is not between them."""
+    if all(isinstance(each, int) for each in (number, low, high)):
+        return max(min(number, high), low)
+    return ops.Max(ops.Min(number, high), low)
 
 
 def _from_end(number: Number, size: Number) -> Number:
@@ -151,14 +146,14 @@ def _range(call: Call, at: int, given: tuple[Number, Number, int], size: Number,
     low, high = (0, size) if stride > 0 else (-1, size - 1)
     first, last = (low, high) if stride > 0 else (high, low)
     no_start, no_stop = _mask(call, "begin_mask", at), _mask(call, "end_mask", at)
-    begin = first if no_start else _least(_most(_from_end(start, size), high), low)
-    end = last if no_stop else _least(_most(_from_end(stop, size), high), low)
+    begin = first if no_start else _clamped(_from_end(start, size), low, high)
+    end = last if no_stop else _clamped(_from_end(stop, size), low, high)
     span = end - begin + stride - (1 if stride > 0 else -1)
     if isinstance(span, int):
         count = max(span // stride, 0)
         return Part(begin, count, count, stride)
     most = bound - begin if stride > 0 and isinstance(begin, int) else bound
-    return Part(begin, _least(span / stride, 0), max(-(-most // abs(stride)), 0), stride)
+    return Part(begin, ops.Max(span / stride, 0), max(-(-most // abs(stride)), 0), stride)
 
 
 # Slices.
@@ -171,9 +166,7 @@ def sliced(call: Call, value: XlaOp, found: Sequence[Part]) -> XlaOp:
         if not (isinstance(part.start, int) and isinstance(part.count, int)):
             low, high, steps = [*low, 0], [*high, value.dims[d]], [*steps, 1]
             continue
-        first = part.start if part.stride > 0 else part.start + (part.count - 1) * part.stride
-        first = first if part.count else 0
-        step = abs(part.stride)
+        first, step = _low(part), abs(part.stride)
         low.append(first)
         high.append(first + (part.count - 1) * step + 1 if part.count else first)
         steps.append(step)
@@ -200,29 +193,20 @@ def _dynamic(call: Call, value: XlaOp, d: int, part: Part) -> XlaOp:
     return ops.SetDimensionSize(value, ops.ConvertElementType(part.count, np.int32), d)
 
 
-def _result(value: XlaOp, kept: Sequence[int | None]) -> XlaOp:
-    return ops.Reshape(value, [1 if d is None else value.dims[d] for d in kept])
-
-
 @lowering("StridedSlice")
 def _strided_slice(call: Call, value: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp) -> XlaOp:
     found, kept = parts(call, wide_sizes(value), value.dims, begin, end, strides)
     whole = sliced(call, value, found)
-    return whole if kept == list(range(len(value.dims))) else _result(whole, kept)
+    return whole if kept == list(range(len(value.dims))) else ops.Reshape(whole, _shown(whole.dims, kept))
 
 
 @lowering("Slice")
 def _slice(call: Call, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
     rank, whole = len(value.dims), wide_sizes(value)
     if begin.dims != (rank,) or size.dims != (rank,):
-        call.fail(
-            f"begin and size have shapes {list(begin.dims)} and {list(size.dims)} for {rank} dimensions"
-        )
-    found = []
-    for d, (start, count) in enumerate(
-        zip(numbers(call, begin, "begin"), numbers(call, size, "size"), strict=True)
-    ):
-        found.append(_from(call, start, count, whole[d], value.dims[d]))
+        call.fail(f"begin and size have {begin.dims} and {size.dims} elements for {rank} dimensions")
+    pairs = zip(numbers(call, begin, "begin"), numbers(call, size, "size"), strict=True)
+    found = [_from(call, *pair, whole[d], value.dims[d]) for d, pair in enumerate(pairs)]
     return sliced(call, value, found)
 
 
@@ -278,9 +262,7 @@ def _starts(call: Call, found: Sequence[Part], is_placed: bool = False) -> list[
 
 
 @lowering("StridedSliceGrad")
-def _strided_slice_grad(
-    call: Call, shape: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp, dy: XlaOp
-) -> XlaOp:
+def _gradient(call: Call, shape: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp, dy: XlaOp) -> XlaOp:
     dims = shape_operand(call, shape)
     found, kept = parts(call, dims, dims, begin, end, strides)
     counts = _counts(found)

@@ -87,24 +87,19 @@ def _mirror_pad_grad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
 # Blocks.
 
 
-@lowering("SpaceToBatch")
-def _space_to_batch(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
-    return _to_batch(call, value, [call["block_size"]] * 2, paddings)
-
-
-@lowering("SpaceToBatchND")
-def _space_to_batch_nd(call: Call, value: XlaOp, block_shape: XlaOp, paddings: XlaOp) -> XlaOp:
-    return _to_batch(call, value, call.integers(block_shape, "block_shape"), paddings)
-
-
-def _check_block(call: Call, value: XlaOp, block: Sequence[int]) -> None:
+def _block_of(call: Call, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[int]:
+    """The sizes of a block along the dimensions behind the batch: an operand, or an attribute for two."""
+    block = call.integers(shape[0], "block_shape") if shape else [call["block_size"]] * 2
     if len(value.dims) <= len(block) or min([*block, 1]) < 1:
         call.fail(f"block_shape is {list(block)} for an array of shape {list(value.dims)}")
+    return block
 
 
-def _to_batch(call: Call, value: XlaOp, block: Sequence[int], paddings: XlaOp) -> XlaOp:
+@lowering("SpaceToBatch", "SpaceToBatchND")
+def _to_batch(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
     """The elements at each place of blocks, as arrays of the batch."""
-    _check_block(call, value, block)
+    *shape, paddings = operands
+    block = _block_of(call, value, shape)
     count = len(block)
     rest = [(0, 0)] * (len(value.dims) - count - 1)
     value = padded(value, [(0, 0), *edges(call, paddings, count), *rest])
@@ -119,19 +114,11 @@ def _to_batch(call: Call, value: XlaOp, block: Sequence[int], paddings: XlaOp) -
     return ops.Reshape(found, [batch * prod(block), *cells, *others])
 
 
-@lowering("BatchToSpace")
-def _batch_to_space(call: Call, value: XlaOp, crops: XlaOp) -> XlaOp:
-    return _to_space(call, value, [call["block_size"]] * 2, crops)
-
-
-@lowering("BatchToSpaceND")
-def _batch_to_space_nd(call: Call, value: XlaOp, block_shape: XlaOp, crops: XlaOp) -> XlaOp:
-    return _to_space(call, value, call.integers(block_shape, "block_shape"), crops)
-
-
-def _to_space(call: Call, value: XlaOp, block: Sequence[int], crops: XlaOp) -> XlaOp:
+@lowering("BatchToSpace", "BatchToSpaceND")
+def _to_space(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
     """Arrays of the batch become elements of blocks, whose edges are cropped."""
-    _check_block(call, value, block)
+    *shape, crops = operands
+    block = _block_of(call, value, shape)
     count = len(block)
     batch, cells, others = value.dims[0], value.dims[1 : count + 1], value.dims[count + 1 :]
     if batch % prod(block):
@@ -155,22 +142,13 @@ def _depth(call: Call, value: XlaOp) -> XlaOp:
     name = call["data_format"]
     if len(value.dims) != len(name.split("_")[0]) + (name == "NCHW_VECT_C"):
         call.fail(f"it has shape {list(value.dims)}, attribute 'data_format' is {name!r}")
-    to_depth = call.node.op == "SpaceToDepth"
-    if name == "NCHW_VECT_C":
-        return _with_vectors(call, value, to_depth)
-    order = np.array([name.index(letter) for letter in "NHWC"])
-    found = ops.Transpose(value, order)
-    found = _blocks_to_depth(call, found) if to_depth else _depth_to_blocks(call, found)
+    order = [0, 2, 3, 1, 4] if name == "NCHW_VECT_C" else [name.index(letter) for letter in "NHWC"]
+    turned = ops.Transpose(value, order)
+    vector = turned.dims[4:]
+    found = ops.Reshape(turned, [*turned.dims[:3], prod(turned.dims[3:])])
+    found = _blocks_to_depth(call, found) if call.node.op == "SpaceToDepth" else _depth_to_blocks(call, found)
+    found = ops.Reshape(found, [*found.dims[:3], found.dims[3] // prod(vector), *vector])
     return ops.Transpose(found, np.argsort(order))
-
-
-def _with_vectors(call: Call, value: XlaOp, to_depth: bool) -> XlaOp:
-    batch, groups, height, width, four = value.dims
-    found = ops.Transpose(value, [0, 2, 3, 1, 4])
-    found = ops.Reshape(found, [batch, height, width, groups * four])
-    found = _blocks_to_depth(call, found) if to_depth else _depth_to_blocks(call, found)
-    batch, height, width, depth = found.dims
-    return ops.Transpose(ops.Reshape(found, [batch, height, width, depth // four, four]), [0, 3, 1, 2, 4])
 
 
 def _blocks_to_depth(call: Call, value: XlaOp) -> XlaOp:
