@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from math import prod
 
 import numpy as np
@@ -144,21 +143,17 @@ def reshaped(value: XlaOp, dims: Sequence[int], free: int) -> XlaOp:
     """The elements in other sizes; where some of an array are dynamic, the dimension `free` becomes so."""
     if not any(value.shape.dynamic) or value.dims == tuple(dims):
         return ops.Reshape(value, dims)
-    rest = prod(size for d, size in enumerate(dims) if d != free)
-    count = prod(sizes(value)) / rest
-    return ops.DynamicReshape(
-        value, [count if d == free else size for d, size in enumerate(dims)], dims,
-        [d == free for d in range(len(dims))],
-    )  # fmt: skip
+    count = prod(sizes(value)) / prod([*dims[:free], *dims[free + 1 :]])
+    now = [*dims[:free], count, *dims[free + 1 :]]
+    return ops.DynamicReshape(value, now, dims, [d == free for d in range(len(dims))])
 
 
 @lowering("Squeeze")
 def _squeeze(call: Call, value: XlaOp) -> XlaOp:
     dims, rank = value.dims, len(value.dims)
     gone = {call.axis(d, rank, "squeeze_dims") for d in call["squeeze_dims"]}
-    for d in gone:
-        if dims[d] != 1:
-            call.fail(f"dimension {d} of {list(dims)} is to go, its size is not 1")
+    if any(dims[d] != 1 for d in gone):
+        call.fail(f"dimensions {sorted(gone)} of {list(dims)} are to go, a size is not 1")
     gone = gone or {d for d in range(rank) if dims[d] == 1}
     return ops.Reshape(value, [size for d, size in enumerate(dims) if d not in gone])
 
@@ -234,16 +229,15 @@ def _split_v(call: Call, value: XlaOp, size_splits: XlaOp, axis: XlaOp) -> list[
 
 def cut(value: XlaOp, parts: Sequence[int], axis: int) -> list[XlaOp]:
     """Parts of an array, of these sizes, one behind the other."""
-    ends = list(accumulate(parts))
+    ends = np.cumsum(parts, dtype=int).tolist()
     return [ops.SliceInDim(value, end - size, end, 1, axis) for size, end in zip(parts, ends, strict=True)]
 
 
 @lowering("Pack")
 def _pack(call: Call, values: list[XlaOp]) -> XlaOp:
     axis = call.axis(call["axis"], len(values[0].dims) + 1)
-    for value in values:
-        if value.dims != values[0].dims:
-            call.fail(f"shapes {list(values[0].dims)} and {list(value.dims)} differ")
+    if len({value.dims for value in values}) > 1:
+        call.fail(f"shapes {[list(value.dims) for value in values]} differ")
     return ops.ConcatInDim(call.builder, [expanded(value, axis) for value in values], axis)
 
 
@@ -395,8 +389,6 @@ def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> Xl
 def _filled_like(call: Call, value: Value) -> Value:
     if isinstance(value, Composite) and call.node.op == "ZerosLike":
         return value.zeros()
-    if not isinstance(value, XlaOp):
-        call.fail(f"there are no ones or zeros of {call['T']}")
     found = full(call, value.dims, value.dtype, int(call.node.op == "OnesLike"))
     for d, size in enumerate(sizes(value)):
         found = found if isinstance(size, int) else ops.SetDimensionSize(found, size, d)

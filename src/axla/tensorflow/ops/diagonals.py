@@ -85,9 +85,8 @@ def _band(call: Call, k: XlaOp | None, rows: int, columns: int) -> Band:
     if len(numbers) not in (1, 2) or numbers[0] > numbers[-1]:
         call.fail(f"k is {list(numbers)}, wanted one diagonal, or the lowest and the highest one")
     band = Band(numbers[0], numbers[-1], rows, columns, call.attributes.get("align", "LEFT_LEFT"))
-    for number in numbers:
-        if number and not -rows < number < columns:
-            call.fail(f"k is {list(numbers)} for matrices of {rows} rows and {columns} columns")
+    if any(number and not -rows < number < columns for number in numbers):
+        call.fail(f"k is {list(numbers)} for matrices of {rows} rows and {columns} columns")
     return band
 
 

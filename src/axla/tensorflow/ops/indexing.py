@@ -94,9 +94,8 @@ def _gather_nd(call: Call, params: XlaOp, indices: XlaOp) -> XlaOp:
         return ops.Broadcast(params, outer)
     if 0 in params.dims:
         return full(call, [*outer, *inner], params.dtype)
-    rows = list(range(depth))
-    dims = range(len(outer), len(outer) + len(inner))
-    numbers = GatherDimensionNumbers(list(dims), rows, rows, len(outer))
+    rows, dims = list(range(depth)), list(range(len(outer), len(outer) + len(inner)))
+    numbers = GatherDimensionNumbers(dims, rows, rows, len(outer))
     return ops.Gather(params, places_of(indices), numbers, [1] * depth + list(inner))
 
 
@@ -136,19 +135,17 @@ def combined(dtype: DType, kind: str) -> object:
         builder = XlaBuilder("update")
         _, new = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))
         return builder.build(new)
-    if dtype.is_pred:
-        kind = {"Add": "Or", "Sub": "Xor", "Max": "Or", "Min": "And"}.get(kind, kind)
-    return combiner(kind, dtype)
+    kinds = {"Add": "Or", "Sub": "Xor", "Max": "Or", "Min": "And"} if dtype.is_pred else {}
+    return combiner(kinds.get(kind, kind), dtype)
 
 
 def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp:
     """An array with updates put where the rows of `indices` say."""
-    depth, outer = indices.dims[-1], len(indices.dims) - 1
-    rows = list(range(depth))
-    window = list(range(outer, outer + len(target.dims) - depth))
-    numbers = ScatterDimensionNumbers(window, rows, rows, outer)
     if 0 in target.dims or 0 in updates.dims:
         return target
+    depth, outer = indices.dims[-1], len(indices.dims) - 1
+    rows, window = list(range(depth)), list(range(outer, outer + len(target.dims) - depth))
+    numbers = ScatterDimensionNumbers(window, rows, rows, outer)
     return ops.Scatter(target, places_of(indices), updates, combined(target.dtype, kind), numbers)
 
 

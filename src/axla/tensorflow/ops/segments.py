@@ -21,9 +21,6 @@ SegmentSumV2 SegmentProdV2 SegmentMaxV2 SegmentMinV2 UnsortedSegmentSum Unsorted
 SegmentSum SegmentProd SegmentMax SegmentMin SegmentMean: data:T segment_ids:Tindices -> output:T
 SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN: data:T indices:Tidx segment_ids:Tsegmentids
     Tidx=type?DT_INT32 Tsegmentids=type?DT_INT32 -> output:T
-SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments: data:T
-    indices:Tidx segment_ids:Tsegmentids num_segments:Tnumsegments Tidx=type?DT_INT32
-    Tnumsegments=type?DT_INT32 Tsegmentids=type?DT_INT32 -> output:T
 DynamicStitch ParallelDynamicStitch: indices:N*i32 data:N*T N=int>=1 -> merged:T
 """
 
@@ -59,37 +56,27 @@ def _segments(call: Call, data: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
 
 @lowering("SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean")
 def _sorted_segments(call: Call, data: XlaOp, ids: XlaOp) -> XlaOp:
-    """As many segments as the last number says. One without rows is 0, as a product 1."""
+    """As many segments as the last number says, combined; also means, and sums divided by the root of the
+    number of rows (SqrtN). A segment without rows is 0, as a product 1.
+    """
     numbers = call.integers(ids, "segment_ids")
-    if list(numbers) != sorted(numbers) or min(numbers, default=0) < 0:
-        call.fail("segment_ids do not ascend from 0 on")
-    return _means(call, data, ids, max(numbers, default=-1) + 1)
-
-
-def _means(call: Call, data: XlaOp, ids: XlaOp, count: int) -> XlaOp:
-    """Segments combined; also their means, and sums divided by the root of the number of rows (SqrtN)."""
-    if len(ids.dims) != 1:
-        call.fail(f"segment_ids has shape {list(ids.dims)}, wanted a vector")
-    name = call.node.op.partition("Segment")[2].removesuffix("WithNumSegments")
+    if len(ids.dims) != 1 or list(numbers) != sorted(numbers) or min(numbers, default=0) < 0:
+        call.fail(f"segment_ids has shape {list(ids.dims)}, wanted a vector of numbers that ascend from 0 on")
+    count, name = max(numbers, default=-1) + 1, call.node.op.partition("Segment")[2]
     found = _combined(call, widened(data), ids, count, _KINDS.get(name, "Add"))
-    if name in ("Sum", "Prod"):
-        return ops.ConvertElementType(found, data.dtype)
     rows = _combined(call, full(call, ids.dims, S32, 1), ids, count, "Add")
     rows = ops.BroadcastInDim(rows, found.dims, [0])
     if name in ("Max", "Min"):
-        return ops.ConvertElementType(ops.Select(rows > 0, found, ops.ZerosLike(found)), data.dtype)
-    rows = ops.ConvertElementType(ops.Max(rows, 1), found.dtype)
-    return ops.ConvertElementType(found / (ops.Sqrt(rows) if name == "SqrtN" else rows), data.dtype)
+        found = ops.Select(rows > 0, found, ops.ZerosLike(found))
+    elif name in ("Mean", "SqrtN"):
+        divisor = ops.ConvertElementType(ops.Max(rows, 1), found.dtype)
+        found /= ops.Sqrt(divisor) if name == "SqrtN" else divisor
+    return ops.ConvertElementType(found, data.dtype)
 
 
 @lowering("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
 def _sparse_segments(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp) -> XlaOp:
     return _sorted_segments(call, take(data, indices, 0), ids)
-
-
-@lowering(*(f"SparseSegment{name}WithNumSegments" for name in ("Sum", "Mean", "SqrtN")))
-def _sparse_numbered(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
-    return _means(call, take(data, indices, 0), ids, call.integer(count, "num_segments"))
 
 
 @lowering("DynamicStitch", "ParallelDynamicStitch")

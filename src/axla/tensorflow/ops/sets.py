@@ -122,13 +122,11 @@ def _unique(call: Call, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
     count = reduced(group if there is None else ops.Select(order < there, group, -1), [0], "Max") + 1
     number = scattered(numbers, _column(found), numbers, "Update")
     index = scattered(numbers, _column(order), take(number, take(first, group, 0), 0), "Update")
-    back = [turn.index(d) for d in range(len(turn))]
-    differing = ops.Transpose(shortened(call, take(rows, found, 0), count), back)
+    differing = ops.Transpose(shortened(call, take(rows, found, 0), count), np.argsort(turn))
     whole = index if there is None else ops.SetDimensionSize(index, there, 0)
     results = [differing, ops.ConvertElementType(whole, dtype)]
     if "WithCounts" in call.node.op:
-        ones = full(call, (size,), dtype, 1)
-        often = scattered(full(call, (size,), dtype), _column(index), ones, "Add")
+        often = scattered(full(call, (size,), dtype), _column(index), full(call, (size,), dtype, 1), "Add")
         results.append(shortened(call, often, count))
     return results
 
@@ -150,16 +148,15 @@ def _keys(rows: XlaOp) -> list[XlaOp]:
 
 def _groups(call: Call, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
     """The places of elements, ordered by keys, and for each the number of the group of equal ones."""
-    builder = call.builder
     if not keys:
         call.fail("parts along the axis have no elements")
     size = keys[0].dims[0]
-    values = [*keys, ops.Iota(builder, np.int32, size)]
-    *ordered, order = ops.Sort(builder, values, _before(call, values), 0, True)
+    values = [*keys, ops.Iota(call.builder, np.int32, size)]
+    *ordered, order = ops.Sort(call.builder, values, _before(call, values), 0, True)
     changes = full(call, (size - 1,), PRED)
     for key in ordered:
         changes |= ops.Ne(key[1:], key[:-1])
-    group, step = ops.PadInDim(ops.ConvertElementType(changes, np.int32), np.int32(0), 0, 1, 0), 1
+    group, step = ops.PadInDim(changes.astype(np.int32), np.int32(0), 0, 1, 0), 1
     while step < size:  # the sums of all up to each
         group += ops.PadInDim(group[: size - step], np.int32(0), 0, step, 0)
         step *= 2

@@ -122,10 +122,8 @@ def parts(
             found.append(_one(call, ranges[at], dims[d], d))
             continue
         kept.append(d)
-        if at is None:
-            found.append(Part(0, dims[d], bounds[d]))
-        else:
-            found.append(_range(call, at, ranges[at], dims[d], bounds[d]))
+        whole = Part(0, dims[d], bounds[d])
+        found.append(whole if at is None else _range(call, at, ranges[at], whole))
     return found, kept
 
 
@@ -139,8 +137,8 @@ def _one(call: Call, given: tuple[Number, Number, int], size: Number, d: int) ->
     return Part(place, 1, 1)
 
 
-def _range(call: Call, at: int, given: tuple[Number, Number, int], size: Number, bound: int) -> Part:
-    start, stop, stride = given
+def _range(call: Call, at: int, given: tuple[Number, Number, int], whole: Part) -> Part:
+    (start, stop, stride), size = given, whole.count
     if not stride:
         call.fail("a stride is 0")
     low, high = (0, size) if stride > 0 else (-1, size - 1)
@@ -152,7 +150,7 @@ def _range(call: Call, at: int, given: tuple[Number, Number, int], size: Number,
     if isinstance(span, int):
         count = max(span // stride, 0)
         return Part(begin, count, count, stride)
-    most = bound - begin if stride > 0 and isinstance(begin, int) else bound
+    most = whole.bound - begin if stride > 0 and isinstance(begin, int) else whole.bound
     return Part(begin, ops.Max(span / stride, 0), max(-(-most // abs(stride)), 0), stride)
 
 
