@@ -105,8 +105,8 @@ def _variable_shape(call: Call, variable: Variable) -> Value:
 @lowering("EnsureShape")
 def _ensure_shape(call: Call, value: XlaOp) -> XlaOp:
     wanted = call["shape"]
-    fits = wanted is None or len(wanted) == len(value.dims)
-    if not fits or any(w not in (-1, n) for w, n in zip(wanted or (), value.dims, strict=False)):
+    pairs = zip(wanted or (), value.dims, strict=False)
+    if wanted is not None and (len(wanted) != len(value.dims) or any(w not in (-1, n) for w, n in pairs)):
         call.fail(f"its shape is {list(value.dims)}, wanted {list(wanted)}")
     return value
 
@@ -387,8 +387,8 @@ def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> Xl
 
 @lowering("ZerosLike", "OnesLike")
 def _filled_like(call: Call, value: Value) -> Value:
-    if isinstance(value, Composite) and call.node.op == "ZerosLike":
-        return value.zeros()
+    if isinstance(value, Composite):
+        return value.zeros() if call.node.op == "ZerosLike" else call.fail("there are no ones of a list")
     found = full(call, value.dims, value.dtype, int(call.node.op == "OnesLike"))
     for d, size in enumerate(sizes(value)):
         found = found if isinstance(size, int) else ops.SetDimensionSize(found, size, d)

@@ -123,7 +123,7 @@ def _reverse_sequence(call: Call, value: XlaOp, lengths: XlaOp) -> XlaOp:
     shape = Shape(lengths.dtype, rows.dims[:2])
     place, length = ops.Iota(call.builder, shape, 1), ops.BroadcastInDim(lengths, shape.dims, [0])
     place = ops.Select(place < length, length - 1 - place, place)
-    return ops.Transpose(take(rows, place, 1, 1), np.argsort(order))
+    return ops.Transpose(take(rows, place, 1, 1), np.argsort(order).tolist())
 
 
 # Scatters. What lies outside is dropped.

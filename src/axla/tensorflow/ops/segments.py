@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -31,7 +33,7 @@ def _start(dtype: DType, kind: str) -> float:
     """What a segment without rows is: for Max the lowest finite number, for Min the highest."""
     if kind in ("Add", "Mul"):
         return int(kind == "Mul")
-    limits = ml_dtypes.finfo(dtype.numpy) if dtype.is_float else ml_dtypes.iinfo(dtype.numpy)
+    limits: Any = ml_dtypes.finfo(dtype.numpy) if dtype.is_float else ml_dtypes.iinfo(dtype.numpy)
     return limits.min if kind == "Max" else limits.max
 
 

@@ -122,7 +122,7 @@ def _unique(call: Call, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
     count = reduced(group if there is None else ops.Select(order < there, group, -1), [0], "Max") + 1
     number = scattered(numbers, _column(found), numbers, "Update")
     index = scattered(numbers, _column(order), take(number, take(first, group, 0), 0), "Update")
-    differing = ops.Transpose(shortened(call, take(rows, found, 0), count), np.argsort(turn))
+    differing = ops.Transpose(shortened(call, take(rows, found, 0), count), np.argsort(turn).tolist())
     whole = index if there is None else ops.SetDimensionSize(index, there, 0)
     results = [differing, ops.ConvertElementType(whole, dtype)]
     if "WithCounts" in call.node.op:

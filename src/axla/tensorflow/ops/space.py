@@ -148,7 +148,7 @@ def _depth(call: Call, value: XlaOp) -> XlaOp:
     found = ops.Reshape(turned, [*turned.dims[:3], prod(turned.dims[3:])])
     found = _blocks_to_depth(call, found) if call.node.op == "SpaceToDepth" else _depth_to_blocks(call, found)
     found = ops.Reshape(found, [*found.dims[:3], found.dims[3] // prod(vector), *vector])
-    return ops.Transpose(found, np.argsort(order))
+    return ops.Transpose(found, np.argsort(order).tolist())
 
 
 def _blocks_to_depth(call: Call, value: XlaOp) -> XlaOp:
