@@ -145,12 +145,6 @@ def _bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
     kept = values.dims[:-1] if is_dense else ()
     rows = ops.Reshape(values, [math.prod(kept), values.dims[-1] if is_dense else values.shape.size])
     updates = ops.Reshape(weights, rows.dims) if is_weighted and not is_binary else None
-    found = _counts(call, rows, size, updates, is_binary)
-    return ops.Reshape(found, [*kept, found.dims[1]])
-
-
-def _counts(call: Call, rows: XlaOp, size: XlaOp, updates: XlaOp | None, is_binary: bool) -> XlaOp:
-    """The sums of weights (1 where there are none) in a row of bins for each row of values."""
     count = call.integer(size, "the number of bins")
     if count < 0:
         call.fail(f"the number of bins is {count}, wanted at least 0")
@@ -162,7 +156,8 @@ def _counts(call: Call, rows: XlaOp, size: XlaOp, updates: XlaOp | None, is_bina
     row = ops.Iota(call.builder, Shape(rows.dtype, (*rows.dims, 1)), 0)
     places = ops.ConcatInDim(call.builder, [row, ops.Reshape(rows, [*rows.dims, 1])], 2)
     combine = combiner("Max" if is_binary else "Add", dtype)
-    return ops.Scatter(zeros, places, updates, combine, numbers)
+    found = ops.Scatter(zeros, places, updates, combine, numbers)
+    return ops.Reshape(found, [*kept, count])
 
 
 @lowering("HistogramFixedWidth")

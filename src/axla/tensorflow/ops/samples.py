@@ -28,22 +28,18 @@ StatelessMultinomial: logits:T num_samples:i32 seed:Tseed T=type Tseed=type?DT_I
 """
 
 
-@lowering("RandomUniform")
-def _uniform(call: Call, shape: XlaOp) -> XlaOp:
-    return _unit(call, call.dtype("dtype"), shape_operand(call, shape))
+@lowering("RandomUniform", "RandomStandardNormal")
+def _usual(call: Call, shape: XlaOp) -> XlaOp:
+    """Numbers from 0 up to, without, 1, or those of the normal distribution."""
+    dtype, draw = call.dtype("dtype"), ops.RngUniform if call.node.op == "RandomUniform" else ops.RngNormal
+    zero, one = ops.Zero(call.builder, dtype), ops.One(call.builder, dtype)
+    return draw(zero, one, Shape(dtype, shape_operand(call, shape)))
 
 
 def _unit(call: Call, dtype: DType, dims: tuple[int, ...], least: float = 0) -> XlaOp:
     """Numbers below 1, from `least` up."""
     low = call.builder.constant(dtype.numpy.type(least))
     return ops.RngUniform(low, ops.One(call.builder, dtype), Shape(dtype, dims))
-
-
-@lowering("RandomStandardNormal")
-def _normal(call: Call, shape: XlaOp) -> XlaOp:
-    dtype = call.dtype("dtype")
-    zero, one = ops.Zero(call.builder, dtype), ops.One(call.builder, dtype)
-    return ops.RngNormal(zero, one, Shape(dtype, shape_operand(call, shape)))
 
 
 @lowering("TruncatedNormal", "ParameterizedTruncatedNormal")
