@@ -244,7 +244,8 @@ def _inputs(node: Node, nodes: Mapping[str, Node], output_of: Any) -> tuple[list
     """The data inputs and control inputs that a node's strings name."""
     inputs: list[Output] = []
     controls: list[str] = []
-    for text in node.inputs:  # (still the strings of the message)
+    texts: Any = node.inputs  # still the strings of the message
+    for text in texts:
         if text.startswith("^"):
             if text[1:] not in nodes:
                 raise VerifyError(f"{node}: there is no node for its control input '{text[:80]}'")

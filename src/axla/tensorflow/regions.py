@@ -78,6 +78,7 @@ def _with_gradients(scope: Scope, inputs: Carried, state: Mapping[Resource, Valu
     """Whether a region has made gradients of what it was given: they begin outside, then."""
     made = [r for r in state if r.origin in inputs.resources and r not in inputs.resources]
     for resource in made:
+        assert resource.origin is not None
         content = resource.empty(scope.builder, scope.read(resource.origin))
         scope.state[resource] = content
         inputs.resources.append(resource)

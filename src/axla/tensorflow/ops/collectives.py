@@ -19,19 +19,19 @@ from axla.tensorflow.values import Resource
 
 RECORDS = """
 XlaReplicaId: -> id:i32
-XlaAllReduce: input:T group_assignment:i32 T=type reduce_op=string{Min,Max,Mul,Add,Mean}
+XlaAllReduce: input:T group_assignment:i32 reduce_op=string{Min,Max,Mul,Add,Mean}
     mode=string{CrossReplica,CrossReplicaAndPartition} -> output:T
-XlaReduceScatter: input:T group_assignment:i32 scatter_dimension:i32 T=type
-    reduce_op=string{Min,Max,Mul,Add,Mean} -> output:T
+XlaReduceScatter: input:T group_assignment:i32 scatter_dimension:i32 reduce_op=string{Min,Max,Mul,Add,Mean} ->
+    output:T
 CollectiveAssignGroupV2: group_assignment:i32 device_index:i32 base_key:i32 -> group_size:i32 group_key:i32
 CollectiveReduceV2: input:T group_size:i32 group_key:i32 instance_key:i32
-    ordering_token:Nordering_token*resource T=type merge_op=string{Min,Max,Mul,Add} final_op=string{Id,Div}
+    ordering_token:Nordering_token*resource merge_op=string{Min,Max,Mul,Add} final_op=string{Id,Div}
     Nordering_token=int>=0?0 -> data:T
-XlaSend: tensor:T T=type tensor_name=string ->
-XlaRecv: dtype=type tensor_name=string shape=shape -> tensor:dtype
-XlaSharding: input:T T=type sharding=string? -> output:T
-XlaSpmdFullToShardShape: input:T T=type manual_sharding=string -> output:T
-XlaSpmdShardToFullShape: input:T T=type manual_sharding=string full_shape=shape -> output:T
+XlaSend: tensor:T tensor_name=string ->
+XlaRecv: tensor_name=string shape=shape -> tensor:dtype
+XlaSharding: input:T sharding=string? -> output:T
+XlaSpmdFullToShardShape: input:T manual_sharding=string -> output:T
+XlaSpmdShardToFullShape: input:T manual_sharding=string full_shape=shape -> output:T
 """
 
 

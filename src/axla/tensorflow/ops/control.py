@@ -13,43 +13,42 @@ from axla.tensorflow.types import dtype_of, fits
 from axla.tensorflow.values import VARIABLES, Value, Variable
 
 RECORDS = """
-Const: value=tensor dtype=type -> output:dtype
-Placeholder: dtype=type shape=shape? -> output:dtype ; none it is not fed
-PlaceholderWithDefault: input:dtype dtype=type shape=shape -> output:dtype
-FakeParam: dtype=type shape=shape -> output:dtype
-_Arg: T=type index=int>=0 -> output:T ; none it is not fed
-_Retval: input:T T=type index=int>=0 ->
-Identity Snapshot StopGradient _EagerConst: input:T T=type -> output:T
-PreventGradient: input:T T=type message=string? -> output:T
-RefIdentity: input:&T T=type -> output:&T
+Const: value=tensor -> output:dtype
+Placeholder: shape=shape? -> output:dtype ; none it is not fed
+PlaceholderWithDefault: input:dtype shape=shape -> output:dtype
+FakeParam: shape=shape -> output:dtype
+_Arg: index=int>=0 -> output:T ; none it is not fed
+_Retval: input:T index=int>=0 ->
+Identity Snapshot StopGradient _EagerConst: input:T -> output:T
+PreventGradient: input:T message=string? -> output:T
+RefIdentity: input:&T -> output:&T
 IdentityN: input:T T=types>=1 -> output:T
-Switch: data:T pred:DT_BOOL T=type -> output_false:T output_true:T ; none a conditional is made of it
-RefSwitch: data:&T pred:DT_BOOL T=type -> output_false:&T output_true:&T ; none a conditional is made of it
-Merge: inputs:N*T T=type N=int>=1 -> output:T value_index:i32 ; none a conditional is made of it
-RefMerge: inputs:&N*T T=type N=int>=1 -> output:&T value_index:i32 ; none a conditional is made of it
-Enter: data:T T=type frame_name=string is_constant=bool?false parallel_iterations=int?10 -> output:T ; none a
+Switch: data:T pred:DT_BOOL -> output_false:T output_true:T ; none a conditional is made of it
+RefSwitch: data:&T pred:DT_BOOL -> output_false:&T output_true:&T ; none a conditional is made of it
+Merge: inputs:N*T N=int>=1 -> output:T value_index:i32 ; none a conditional is made of it
+RefMerge: inputs:&N*T N=int>=1 -> output:&T value_index:i32 ; none a conditional is made of it
+Enter: data:T frame_name=string is_constant=bool?false parallel_iterations=int?10 -> output:T ; none a loop is
+    made of it
+RefEnter: data:&T frame_name=string is_constant=bool?false parallel_iterations=int?10 -> output:&T ; none a
     loop is made of it
-RefEnter: data:&T T=type frame_name=string is_constant=bool?false parallel_iterations=int?10 -> output:&T ;
-    none a loop is made of it
-Exit NextIteration: data:T T=type -> output:T ; none a loop is made of it
-RefExit RefNextIteration: data:&T T=type -> output:&T ; none a loop is made of it
+Exit NextIteration: data:T -> output:T ; none a loop is made of it
+RefExit RefNextIteration: data:&T -> output:&T ; none a loop is made of it
 LoopCond: input:DT_BOOL -> output:DT_BOOL ; none a loop is made of it
 NoOp ControlTrigger: ->
 PartitionedCall StatefulPartitionedCall: args:Tin Tin=types Tout=types f=func config=string?
     config_proto=string? executor_type=string? -> output:Tout
-If StatelessIf: cond:Tcond input:Tin Tcond=type Tin=types Tout=types then_branch=func else_branch=func
+If StatelessIf: cond:Tcond input:Tin Tin=types Tout=types then_branch=func else_branch=func
     output_shapes=list(shape)?[] -> output:Tout
 Case StatelessCase: branch_index:i32 input:Tin Tin=types Tout=types branches=list(func)>=1
     output_shapes=list(shape)?[] -> output:Tout
 While StatelessWhile: input:T T=types cond=func body=func output_shapes=list(shape)?[]
     parallel_iterations=int?10 -> output:T
-XlaIf: cond:Tcond inputs:Tin Tcond=type then_branch=func else_branch=func Tin=types>=0 Tout=types>=0 ->
-    output:Tout
+XlaIf: cond:Tcond inputs:Tin then_branch=func else_branch=func Tin=types>=0 Tout=types>=0 -> output:Tout
 XlaWhile: input:T T=types>=0 cond=func body=func -> output:T
 VarHandleOp: container=string? shared_name=string? debug_name=string? dtype=type shape=shape
     allowed_devices=list(string)?[] -> resource:resource
-ReadVariableOp: resource:resource dtype=type -> value:dtype
-AssignVariableOp: resource:resource value:dtype dtype=type validate_shape=bool?false ->
+ReadVariableOp: resource:resource -> value:dtype
+AssignVariableOp: resource:resource value:dtype validate_shape=bool?false ->
 Assert: condition:DT_BOOL data:T T=types>=1 summarize=int?3 ->
 """
 

@@ -21,24 +21,21 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
 RECORDS = """
-Conv: input:T filter:T T=type strides=ints padding=all_edges explicit_paddings=ints?[]
+Conv: input:T filter:T strides=ints padding=all_edges explicit_paddings=ints?[]
     data_format=string{CHANNELS_FIRST,CHANNELS_LAST}?CHANNELS_LAST dilations=ints?[] batch_dims=int?1
     groups=int?1 -> output:T
-Conv2D DepthwiseConv2dNative: input:T filter:T T=type strides=ints padding=all_edges explicit_paddings=ints?[]
+Conv2D DepthwiseConv2dNative: input:T filter:T strides=ints padding=all_edges explicit_paddings=ints?[]
     data_format=images?NHWC dilations=ints?[] -> output:T
-Conv3D: input:T filter:T T=type strides=ints padding=edges data_format=volumes?NDHWC dilations=ints?[] ->
-    output:T
-Conv2DBackpropInput DepthwiseConv2dNativeBackpropInput: input_sizes:i32 filter:T out_backprop:T T=type
-    strides=ints padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[] ->
-    output:T
-Conv3DBackpropInputV2: input_sizes:Tshape filter:T out_backprop:T T=type strides=ints padding=edges
+Conv3D: input:T filter:T strides=ints padding=edges data_format=volumes?NDHWC dilations=ints?[] -> output:T
+Conv2DBackpropInput DepthwiseConv2dNativeBackpropInput: input_sizes:i32 filter:T out_backprop:T strides=ints
+    padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[] -> output:T
+Conv3DBackpropInputV2: input_sizes:Tshape filter:T out_backprop:T strides=ints padding=edges
     data_format=volumes?NDHWC dilations=ints?[] Tshape=type?DT_INT32 -> output:T
-Conv2DBackpropFilter DepthwiseConv2dNativeBackpropFilter: input:T filter_sizes:i32 out_backprop:T T=type
-    strides=ints padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[] ->
-    output:T
-Conv3DBackpropFilterV2: input:T filter_sizes:i32 out_backprop:T T=type strides=ints padding=edges
+Conv2DBackpropFilter DepthwiseConv2dNativeBackpropFilter: input:T filter_sizes:i32 out_backprop:T strides=ints
+    padding=all_edges explicit_paddings=ints?[] data_format=images?NHWC dilations=ints?[] -> output:T
+Conv3DBackpropFilterV2: input:T filter_sizes:i32 out_backprop:T strides=ints padding=edges
     data_format=volumes?NDHWC dilations=ints?[] -> output:T
-_FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*f32 T=type TArgs=types num_host_args=int?0
+_FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*f32 TArgs=types num_host_args=int?0
     strides=ints padding=all_edges explicit_paddings=ints?[] data_format=vectors?NHWC
     filter_format=string{HWIO,OIHW,OIHW_VECT_I}?HWIO dilations=ints?[] fused_ops=list(string)?[] -> output:T
 """

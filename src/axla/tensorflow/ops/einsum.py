@@ -12,8 +12,8 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
 RECORDS = """
-Einsum: inputs:N*T equation=string N=int>=1 T=type -> output:T
-XlaEinsum: a:T b:T equation=string T=type -> product:T
+Einsum: inputs:N*T equation=string N=int>=1 -> output:T
+XlaEinsum: a:T b:T equation=string -> product:T
 """
 _DOTS = "..."
 Labels = list[str]
@@ -38,9 +38,10 @@ def _einsum(call: Call, *given: Any) -> XlaOp:
         call.fail(f"the result '{result}' has no '...', which stands for {wide} dimensions of the operands")
     unique = list(dict.fromkeys(labels))
     if len(operands) == 2:
-        value, found = _product(*operands, unique)
+        left, right = operands
+        value, found = _product(left, right, unique)
     else:
-        value, found = _summed(*operands[0], unique)
+        value, found = _summed(operands[0][0], operands[0][1], unique)
     return _repeated(ops.Transpose(value, [found.index(label) for label in unique]), unique, labels)
 
 

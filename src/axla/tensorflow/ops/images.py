@@ -18,15 +18,13 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
 RECORDS = """
-ResizeBilinear: images:T size:i32 T=type align_corners=bool?false half_pixel_centers=bool?false ->
-    resized_images:f32
-ResizeNearestNeighbor: images:T size:i32 T=type align_corners=bool?false half_pixel_centers=bool?false ->
+ResizeBilinear: images:T size:i32 align_corners=bool?false half_pixel_centers=bool?false -> resized_images:f32
+ResizeNearestNeighbor: images:T size:i32 align_corners=bool?false half_pixel_centers=bool?false ->
     resized_images:T
-ResizeBilinearGrad: grads:f32 original_image:T T=type align_corners=bool?false half_pixel_centers=bool?false
-    -> output:T
-ResizeNearestNeighborGrad: grads:T size:i32 T=type align_corners=bool?false half_pixel_centers=bool?false ->
+ResizeBilinearGrad: grads:f32 original_image:T align_corners=bool?false half_pixel_centers=bool?false ->
     output:T
-ExtractImagePatches: images:T ksizes=ints strides=ints rates=ints T=type padding=edges -> patches:T
+ResizeNearestNeighborGrad: grads:T size:i32 align_corners=bool?false half_pixel_centers=bool?false -> output:T
+ExtractImagePatches: images:T ksizes=ints strides=ints rates=ints padding=edges -> patches:T
 AdjustContrastv2 AdjustHue AdjustSaturation: images:T factor:f32 T=type?DT_FLOAT -> output:T
 RGBToHSV HSVToRGB: images:T T=type?DT_FLOAT -> output:T
 """

@@ -27,8 +27,7 @@ ResourceScatterAdd ResourceScatterSub ResourceScatterMul ResourceScatterDiv Reso
     ResourceScatterMin ResourceScatterUpdate: resource:resource indices:Tindices updates:dtype ->
 ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdMax ResourceScatterNdMin ResourceScatterNdUpdate:
     ref:resource indices:Tindices updates:T ->
-SparseToDense: sparse_indices:Tindices output_shape:Tindices sparse_values:T default_value:T
-    -> dense:T
+SparseToDense: sparse_indices:Tindices output_shape:Tindices sparse_values:T default_value:T -> dense:T
 InvertPermutation: x:T T=type?DT_INT32 -> y:T
 ReverseSequence: input:T seq_lengths:Tlen seq_dim=int batch_dim=int?0 Tlen=type?DT_INT64 -> output:T
 TopK: input:T k=int>=0 -> values:T indices:i32

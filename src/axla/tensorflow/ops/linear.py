@@ -17,19 +17,19 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
 RECORDS = """
-Cholesky: input:T T=type -> output:T
-Qr: input:T full_matrices=bool?false T=type -> q:T r:T
-Svd: input:T compute_uv=bool?true full_matrices=bool?false T=type -> s:T u:T v:T
-SelfAdjointEigV2: input:T compute_v=bool?true T=type -> e:T v:T
-XlaSvd: a:T max_iter=int epsilon=float precision_config=string T=type -> s:T u:T v:T
-XlaSelfAdjointEig: a:T lower=bool max_iter=int epsilon=float T=type -> w:T v:T
-MatrixInverse: input:T adjoint=bool?false T=type -> output:T
-MatrixSolve: matrix:T rhs:T adjoint=bool?false T=type -> output:T
-MatrixTriangularSolve: matrix:T rhs:T lower=bool?true adjoint=bool?false T=type -> output:T
-MatrixDeterminant: input:T T=type -> output:T
-LogMatrixDeterminant: input:T T=type -> sign:T log_abs_determinant:T
-TridiagonalSolve: diagonals:T rhs:T partial_pivoting=bool?true perturb_singular=bool?false T=type -> output:T
-TridiagonalMatMul: superdiag:T maindiag:T subdiag:T rhs:T T=type -> output:T
+Cholesky: input:T -> output:T
+Qr: input:T full_matrices=bool?false -> q:T r:T
+Svd: input:T compute_uv=bool?true full_matrices=bool?false -> s:T u:T v:T
+SelfAdjointEigV2: input:T compute_v=bool?true -> e:T v:T
+XlaSvd: a:T max_iter=int epsilon=float precision_config=string -> s:T u:T v:T
+XlaSelfAdjointEig: a:T lower=bool max_iter=int epsilon=float -> w:T v:T
+MatrixInverse: input:T adjoint=bool?false -> output:T
+MatrixSolve: matrix:T rhs:T adjoint=bool?false -> output:T
+MatrixTriangularSolve: matrix:T rhs:T lower=bool?true adjoint=bool?false -> output:T
+MatrixDeterminant: input:T -> output:T
+LogMatrixDeterminant: input:T -> sign:T log_abs_determinant:T
+TridiagonalSolve: diagonals:T rhs:T partial_pivoting=bool?true perturb_singular=bool?false -> output:T
+TridiagonalMatMul: superdiag:T maindiag:T subdiag:T rhs:T -> output:T
 FFT FFT2D FFT3D IFFT IFFT2D IFFT3D: input:Tcomplex Tcomplex=type?DT_COMPLEX64 -> output:Tcomplex
 RFFT RFFT2D RFFT3D: input:Treal fft_length:i32 Treal=type?DT_FLOAT Tcomplex=type?DT_COMPLEX64 ->
     output:Tcomplex
@@ -119,7 +119,7 @@ def _solve(call: Call, matrix: XlaOp, *right: XlaOp) -> XlaOp:
     if right:
         row = len(matrix.dims) - 2
         numbers = (([row + 1], [row]), (range(row), range(row)))
-        sides = ops.DotGeneral(sides, *right, numbers, None, matrix.dtype)
+        sides = ops.DotGeneral(sides, right[0], numbers, None, matrix.dtype)
     return _solved(r, sides, lower=False)
 
 

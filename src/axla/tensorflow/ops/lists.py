@@ -25,36 +25,32 @@ EmptyTensorList: element_shape:shape_type max_num_elements:i32 element_dtype=typ
     handle:variant
 TensorListReserve: element_shape:shape_type num_elements:i32 element_dtype=type shape_type=i32_i64 ->
     handle:variant
-TensorListPushBack: input_handle:variant tensor:element_dtype element_dtype=type -> output_handle:variant
-TensorListPushBackBatch: input_handles:variant tensor:element_dtype element_dtype=type ->
-    output_handles:variant ; none there are no arrays of lists
-TensorListPopBack: input_handle:variant element_shape:i32 element_dtype=type -> output_handle:variant
-    tensor:element_dtype
+TensorListPushBack: input_handle:variant tensor:element_dtype -> output_handle:variant
+TensorListPushBackBatch: input_handles:variant tensor:element_dtype -> output_handles:variant ; none there are
+    no arrays of lists
+TensorListPopBack: input_handle:variant element_shape:i32 -> output_handle:variant tensor:element_dtype
 TensorListLength: input_handle:variant -> length:i32
 TensorListResize: input_handle:variant size:i32 -> output_handle:variant
 TensorListConcatLists: input_a:variant input_b:variant element_dtype=type -> output:variant
-TensorListSplit: tensor:element_dtype element_shape:shape_type lengths:i64 element_dtype=type
-    shape_type=i32_i64 -> output_handle:variant
-TensorListConcat: input_handle:variant element_dtype=type element_shape=shape? -> tensor:element_dtype
-    lengths:i64
-TensorListConcatV2: input_handle:variant element_shape:shape_type leading_dims:i64 element_dtype=type
-    shape_type=i32_i64 -> tensor:element_dtype lengths:i64
-TensorListStack: input_handle:variant element_shape:i32 element_dtype=type num_elements=int?-1 ->
-    tensor:element_dtype
-TensorListGather: input_handle:variant indices:i32 element_shape:i32 element_dtype=type ->
-    values:element_dtype
-TensorListScatter: tensor:element_dtype indices:i32 element_shape:shape_type element_dtype=type
-    shape_type=i32_i64 -> output_handle:variant
+TensorListSplit: tensor:element_dtype element_shape:shape_type lengths:i64 shape_type=i32_i64 ->
+    output_handle:variant
+TensorListConcat: input_handle:variant element_shape=shape? -> tensor:element_dtype lengths:i64
+TensorListConcatV2: input_handle:variant element_shape:shape_type leading_dims:i64 shape_type=i32_i64 ->
+    tensor:element_dtype lengths:i64
+TensorListStack: input_handle:variant element_shape:i32 num_elements=int?-1 -> tensor:element_dtype
+TensorListGather: input_handle:variant indices:i32 element_shape:i32 -> values:element_dtype
+TensorListScatter: tensor:element_dtype indices:i32 element_shape:shape_type shape_type=i32_i64 ->
+    output_handle:variant
 TensorListScatterV2: tensor:element_dtype indices:i32 element_shape:shape_type num_elements:i32
-    element_dtype=type shape_type=i32_i64 -> output_handle:variant
-TensorListScatterIntoExistingList: input_handle:variant tensor:element_dtype indices:i32 element_dtype=type ->
+    shape_type=i32_i64 -> output_handle:variant
+TensorListScatterIntoExistingList: input_handle:variant tensor:element_dtype indices:i32 ->
     output_handle:variant
-TensorListFromTensor: tensor:element_dtype element_shape:shape_type element_dtype=type shape_type=i32_i64 ->
+TensorListFromTensor: tensor:element_dtype element_shape:shape_type shape_type=i32_i64 ->
     output_handle:variant
-TensorListSetItem: input_handle:variant index:i32 item:element_dtype element_dtype=type
-    resize_if_index_out_of_bounds=bool?false -> output_handle:variant
-TensorListGetItem: input_handle:variant index:i32 element_shape:Tshape element_dtype=type
-    Tshape=i32_i64?DT_INT32 -> item:element_dtype
+TensorListSetItem: input_handle:variant index:i32 item:element_dtype resize_if_index_out_of_bounds=bool?false
+    -> output_handle:variant
+TensorListGetItem: input_handle:variant index:i32 element_shape:Tshape Tshape=i32_i64?DT_INT32 ->
+    item:element_dtype
 TensorListElementShape: input_handle:variant shape_type=i32_i64 -> element_shape:shape_type
 """
 
@@ -325,8 +321,8 @@ def _concat_lists(call: Call, one: TensorList, other: TensorList) -> TensorList:
     common = one.type.joined(other.type).element
     size = one.type.length + other.type.length
     pieces = [
-        value.fitted(call.builder, ListType(value.type.length, common, value.type.length, False)).arrays
-        for value in (one, other)
+        value.fitted(call.builder, ListType(length, common, length, False)).arrays
+        for value, length in ((one, one.type.length), (other, other.type.length))
     ]
     arrays = [ops.ConcatInDim(call.builder, pair, 0) for pair in zip(*pieces, strict=True)]
     return TensorList(ListType(size, common, size, False), arrays)

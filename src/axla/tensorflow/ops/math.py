@@ -18,55 +18,55 @@ from axla.tensorflow.values import Composite, Value
 
 RECORDS = """
 Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Exp Expm1 Floor Log Log1p Neg Rsqrt Sign Sin Sinh Sqrt
-    Square Tan Tanh: x:T T=type -> y:T ; hlo
-Inv Reciprocal: x:T T=type -> y:T ; hlo Reciprocal
-Invert: x:T T=type -> y:T ; hlo Not
-Rint: x:T T=type -> y:T ; hlo RoundNearestEven
-Sigmoid: x:T T=type -> y:T ; hlo Logistic
-IsFinite: x:T T=type -> y:DT_BOOL ; hlo
+    Square Tan Tanh: x:T -> y:T ; hlo
+Inv Reciprocal: x:T -> y:T ; hlo Reciprocal
+Invert: x:T -> y:T ; hlo Not
+Rint: x:T -> y:T ; hlo RoundNearestEven
+Sigmoid: x:T -> y:T ; hlo Logistic
+IsFinite: x:T -> y:DT_BOOL ; hlo
 LogicalNot: x:DT_BOOL -> y:DT_BOOL ; hlo Not
-Round: x:T T=type -> y:T
-IsInf IsNan: x:T T=type -> y:DT_BOOL
-PopulationCount: x:T T=type -> y:DT_UINT8
-TanhGrad SigmoidGrad SqrtGrad RsqrtGrad ReciprocalGrad InvGrad: y:T dy:T T=type -> z:T
-_UnaryOpsComposition: x:T T=type op_names=list(string) -> y:T
-CheckNumerics CheckNumericsV2: tensor:T T=type -> output:T
-Add AddV2: x:T y:T T=type -> z:T ; hlo Add
-Sub Mul Pow: x:T y:T T=type -> z:T ; hlo
-Div RealDiv: x:T y:T T=type -> z:T ; hlo Div
-Mod TruncateMod: x:T y:T T=type -> z:T ; hlo Rem
-Maximum: x:T y:T T=type -> z:T ; hlo Max
-Minimum: x:T y:T T=type -> z:T ; hlo Min
-Atan2: y:T x:T T=type -> z:T ; hlo
+Round: x:T -> y:T
+IsInf IsNan: x:T -> y:DT_BOOL
+PopulationCount: x:T -> y:DT_UINT8
+TanhGrad SigmoidGrad SqrtGrad RsqrtGrad ReciprocalGrad InvGrad: y:T dy:T -> z:T
+_UnaryOpsComposition: x:T op_names=list(string) -> y:T
+CheckNumerics CheckNumericsV2: tensor:T -> output:T
+Add AddV2: x:T y:T -> z:T ; hlo Add
+Sub Mul Pow: x:T y:T -> z:T ; hlo
+Div RealDiv: x:T y:T -> z:T ; hlo Div
+Mod TruncateMod: x:T y:T -> z:T ; hlo Rem
+Maximum: x:T y:T -> z:T ; hlo Max
+Minimum: x:T y:T -> z:T ; hlo Min
+Atan2: y:T x:T -> z:T ; hlo
 NextAfter: x1:T x2:T T=type?DT_FLOAT -> output:T ; hlo
 LogicalAnd: x:DT_BOOL y:DT_BOOL -> z:DT_BOOL ; hlo And
 LogicalOr: x:DT_BOOL y:DT_BOOL -> z:DT_BOOL ; hlo Or
-BitwiseAnd: x:T y:T T=type -> z:T ; hlo And
-BitwiseOr: x:T y:T T=type -> z:T ; hlo Or
-BitwiseXor: x:T y:T T=type -> z:T ; hlo Xor
-LeftShift: x:T y:T T=type -> z:T ; hlo ShiftLeft
-RightShift: x:T y:T T=type -> z:T ; hlo ShiftRight
-Less: x:T y:T T=type -> z:DT_BOOL ; hlo Lt
-LessEqual: x:T y:T T=type -> z:DT_BOOL ; hlo Le
-Greater: x:T y:T T=type -> z:DT_BOOL ; hlo Gt
-GreaterEqual: x:T y:T T=type -> z:DT_BOOL ; hlo Ge
-Equal NotEqual: x:T y:T T=type incompatible_shape_error=bool?true -> z:DT_BOOL
-ApproximateEqual: x:T y:T T=type tolerance=float?1e-05 -> z:DT_BOOL
-FloorDiv FloorMod TruncateDiv DivNoNan MulNoNan Xdivy Xlogy Xlog1py SquaredDifference: x:T y:T T=type -> z:T
-AddN: inputs:N*T N=int>=1 T=type -> sum:T
-AccumulateNV2: inputs:N*T N=int>=1 T=type shape=shape -> sum:T
-Cross: a:T b:T T=type -> product:T
-Cast: x:SrcT SrcT=type DstT=type Truncate=bool?false -> y:DstT
-Bitcast: input:T T=type type=type -> output:type
-ToBool: input:T T=type -> output:DT_BOOL
+BitwiseAnd: x:T y:T -> z:T ; hlo And
+BitwiseOr: x:T y:T -> z:T ; hlo Or
+BitwiseXor: x:T y:T -> z:T ; hlo Xor
+LeftShift: x:T y:T -> z:T ; hlo ShiftLeft
+RightShift: x:T y:T -> z:T ; hlo ShiftRight
+Less: x:T y:T -> z:DT_BOOL ; hlo Lt
+LessEqual: x:T y:T -> z:DT_BOOL ; hlo Le
+Greater: x:T y:T -> z:DT_BOOL ; hlo Gt
+GreaterEqual: x:T y:T -> z:DT_BOOL ; hlo Ge
+Equal NotEqual: x:T y:T incompatible_shape_error=bool?true -> z:DT_BOOL
+ApproximateEqual: x:T y:T tolerance=float?1e-05 -> z:DT_BOOL
+FloorDiv FloorMod TruncateDiv DivNoNan MulNoNan Xdivy Xlogy Xlog1py SquaredDifference: x:T y:T -> z:T
+AddN: inputs:N*T N=int>=1 -> sum:T
+AccumulateNV2: inputs:N*T N=int>=1 shape=shape -> sum:T
+Cross: a:T b:T -> product:T
+Cast: x:SrcT Truncate=bool?false -> y:DstT
+Bitcast: input:T -> output:type
+ToBool: input:T -> output:DT_BOOL
 Complex: real:T imag:T T=type?DT_FLOAT Tout=type?DT_COMPLEX64 -> out:Tout ; hlo
 Real Imag: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout ; hlo
 Angle: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout
 ComplexAbs: x:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> y:Tout ; hlo Abs
 Conj: input:T T=type?DT_COMPLEX64 -> output:T ; hlo
-Select: condition:DT_BOOL t:T e:T T=type -> output:T
-SelectV2: condition:DT_BOOL t:T e:T T=type -> output:T ; hlo Select
-ClipByValue: t:T clip_value_min:T clip_value_max:T T=type -> output:T
+Select: condition:DT_BOOL t:T e:T -> output:T
+SelectV2: condition:DT_BOOL t:T e:T -> output:T ; hlo Select
+ClipByValue: t:T clip_value_min:T clip_value_max:T -> output:T
 """
 
 

@@ -17,16 +17,16 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
 RECORDS = """
-MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false T=type -> product:T
+MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false -> product:T
 SparseMatMul: a:Ta b:Tb transpose_a=bool?false transpose_b=bool?false Ta=type?DT_FLOAT Tb=type?DT_FLOAT ->
     product:f32
-BatchMatMul BatchMatMulV2: x:T y:T T=type adj_x=bool?false adj_y=bool?false -> output:T
-BatchMatMulV3: x:Ta y:Tb Ta=type Tb=type Tout=type adj_x=bool?false adj_y=bool?false -> output:Tout
-BiasAdd BiasAddV1: value:T bias:T T=type data_format=images?NHWC -> output:T
-BiasAddGrad: out_backprop:T T=type data_format=images?NHWC -> output:T
-Relu Relu6 Elu Selu Softplus Softsign: features:T T=type -> activations:T
+BatchMatMul BatchMatMulV2: x:T y:T adj_x=bool?false adj_y=bool?false -> output:T
+BatchMatMulV3: x:Ta y:Tb adj_x=bool?false adj_y=bool?false -> output:Tout
+BiasAdd BiasAddV1: value:T bias:T data_format=images?NHWC -> output:T
+BiasAddGrad: out_backprop:T data_format=images?NHWC -> output:T
+Relu Relu6 Elu Selu Softplus Softsign: features:T -> activations:T
 LeakyRelu: features:T alpha=float?0.2 T=type?DT_FLOAT -> activations:T
-ReluGrad Relu6Grad EluGrad SeluGrad SoftplusGrad SoftsignGrad: gradients:T features:T T=type -> backprops:T
+ReluGrad Relu6Grad EluGrad SeluGrad SoftplusGrad SoftsignGrad: gradients:T features:T -> backprops:T
 LeakyReluGrad: gradients:T features:T alpha=float?0.2 T=type?DT_FLOAT -> backprops:T
 """
 """(`grad_x` and `a_is_sparse` are left out: they say nothing here. EluGrad and SeluGrad take the results.)"""

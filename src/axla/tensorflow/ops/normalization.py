@@ -19,36 +19,35 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched
 
 RECORDS = """
-FusedBatchNorm: x:T scale:T offset:T mean:T variance:T T=type epsilon=float?0.0001
-    exponential_avg_factor=float?1.0 data_format=images?NHWC is_training=bool?true -> y:T batch_mean:T
-    batch_variance:T reserve_space_1:T reserve_space_2:T
-FusedBatchNormV2: x:T scale:U offset:U mean:U variance:U T=type U=type epsilon=float?0.0001
-    exponential_avg_factor=float?1.0 data_format=images?NHWC is_training=bool?true -> y:T batch_mean:U
-    batch_variance:U reserve_space_1:U reserve_space_2:U
-FusedBatchNormV3: x:T scale:U offset:U mean:U variance:U T=type U=type epsilon=float?0.0001
-    exponential_avg_factor=float?1.0 data_format=string{NHWC,NCHW,NDHWC,NCDHW}?NHWC is_training=bool?true ->
-    y:T batch_mean:U batch_variance:U reserve_space_1:U reserve_space_2:U reserve_space_3:U
-_FusedBatchNormEx: x:T scale:U offset:U mean:U variance:U side_input:num_side_inputs*T T=type U=type
-    epsilon=float?0.0001 exponential_avg_factor=float?1.0 num_side_inputs=int?0
-    activation_mode=string?Identity data_format=images?NHWC is_training=bool?true -> y:T batch_mean:U
-    batch_variance:U reserve_space_1:U reserve_space_2:U reserve_space_3:U
-FusedBatchNormGrad: y_backprop:T x:T scale:T reserve_space_1:T reserve_space_2:T T=type epsilon=float?0.0001
+FusedBatchNorm: x:T scale:T offset:T mean:T variance:T epsilon=float?0.0001 exponential_avg_factor=float?1.0
+    data_format=images?NHWC is_training=bool?true -> y:T batch_mean:T batch_variance:T reserve_space_1:T
+    reserve_space_2:T
+FusedBatchNormV2: x:T scale:U offset:U mean:U variance:U epsilon=float?0.0001 exponential_avg_factor=float?1.0
+    data_format=images?NHWC is_training=bool?true -> y:T batch_mean:U batch_variance:U reserve_space_1:U
+    reserve_space_2:U
+FusedBatchNormV3: x:T scale:U offset:U mean:U variance:U epsilon=float?0.0001 exponential_avg_factor=float?1.0
+    data_format=string{NHWC,NCHW,NDHWC,NCDHW}?NHWC is_training=bool?true -> y:T batch_mean:U batch_variance:U
+    reserve_space_1:U reserve_space_2:U reserve_space_3:U
+_FusedBatchNormEx: x:T scale:U offset:U mean:U variance:U side_input:num_side_inputs*T epsilon=float?0.0001
+    exponential_avg_factor=float?1.0 num_side_inputs=int?0 activation_mode=string?Identity
+    data_format=images?NHWC is_training=bool?true -> y:T batch_mean:U batch_variance:U reserve_space_1:U
+    reserve_space_2:U reserve_space_3:U
+FusedBatchNormGrad: y_backprop:T x:T scale:T reserve_space_1:T reserve_space_2:T epsilon=float?0.0001
     data_format=images?NHWC is_training=bool?true -> x_backprop:T scale_backprop:T offset_backprop:T
     reserve_space_3:T reserve_space_4:T
-FusedBatchNormGradV2: y_backprop:T x:T scale:f32 reserve_space_1:U reserve_space_2:U T=type U=type
-    epsilon=float?0.0001 data_format=images?NHWC is_training=bool?true -> x_backprop:T scale_backprop:U
-    offset_backprop:U reserve_space_3:U reserve_space_4:U
-FusedBatchNormGradV3: y_backprop:T x:T scale:f32 reserve_space_1:U reserve_space_2:U reserve_space_3:U T=type
-    U=type epsilon=float?0.0001 data_format=string{NHWC,NCHW,NDHWC,NCDHW}?NHWC is_training=bool?true ->
-    x_backprop:T scale_backprop:U offset_backprop:U reserve_space_4:U reserve_space_5:U
+FusedBatchNormGradV2: y_backprop:T x:T scale:f32 reserve_space_1:U reserve_space_2:U epsilon=float?0.0001
+    data_format=images?NHWC is_training=bool?true -> x_backprop:T scale_backprop:U offset_backprop:U
+    reserve_space_3:U reserve_space_4:U
+FusedBatchNormGradV3: y_backprop:T x:T scale:f32 reserve_space_1:U reserve_space_2:U reserve_space_3:U
+    epsilon=float?0.0001 data_format=string{NHWC,NCHW,NDHWC,NCDHW}?NHWC is_training=bool?true -> x_backprop:T
+    scale_backprop:U offset_backprop:U reserve_space_4:U reserve_space_5:U
 LRN: input:T depth_radius=int?5 bias=float?1.0 alpha=float?1.0 beta=float?0.5 T=type?DT_FLOAT -> output:T
 LRNGrad: input_grads:T input_image:T output_image:T depth_radius=int?5 bias=float?1.0 alpha=float?1.0
     beta=float?0.5 T=type?DT_FLOAT -> output:T
-Softmax: logits:T T=type -> softmax:T
-LogSoftmax: logits:T T=type -> logsoftmax:T
-SoftmaxCrossEntropyWithLogits: features:T labels:T T=type -> loss:T backprop:T
-SparseSoftmaxCrossEntropyWithLogits: features:T labels:Tlabels T=type Tlabels=type?DT_INT64 -> loss:T
-    backprop:T
+Softmax: logits:T -> softmax:T
+LogSoftmax: logits:T -> logsoftmax:T
+SoftmaxCrossEntropyWithLogits: features:T labels:T -> loss:T backprop:T
+SparseSoftmaxCrossEntropyWithLogits: features:T labels:Tlabels Tlabels=type?DT_INT64 -> loss:T backprop:T
 """
 
 

@@ -20,8 +20,7 @@ RECORDS = """
 MaxPool: input:T T=type?DT_FLOAT ksize=ints strides=ints padding=all_edges explicit_paddings=ints?[]
     data_format=vectors?NHWC -> output:T
 MaxPoolV2: input:T ksize:i32 strides:i32 T=type?DT_FLOAT padding=edges data_format=vectors?NHWC -> output:T
-MaxPool3D AvgPool3D: input:T ksize=ints strides=ints padding=edges data_format=volumes?NDHWC T=type ->
-    output:T
+MaxPool3D AvgPool3D: input:T ksize=ints strides=ints padding=edges data_format=volumes?NDHWC -> output:T
 MaxPoolGrad MaxPoolGradGrad: orig_input:T orig_output:T grad:T ksize=ints strides=ints padding=all_edges
     explicit_paddings=ints?[] data_format=images?NHWC T=type?DT_FLOAT -> output:T
 MaxPoolGradV2 MaxPoolGradGradV2: orig_input:T orig_output:T grad:T ksize:i32 strides:i32 padding=edges
@@ -29,12 +28,12 @@ MaxPoolGradV2 MaxPoolGradGradV2: orig_input:T orig_output:T grad:T ksize:i32 str
 MaxPool3DGrad: orig_input:TInput orig_output:TInput grad:T ksize=ints strides=ints padding=edges
     data_format=volumes?NDHWC T=type?DT_FLOAT TInput=type?DT_FLOAT -> output:T
 MaxPool3DGradGrad: orig_input:T orig_output:T grad:T ksize=ints strides=ints padding=edges
-    data_format=volumes?NDHWC T=type -> output:T
-AvgPool: value:T ksize=ints strides=ints padding=edges data_format=images?NHWC T=type -> output:T
-AvgPoolGrad: orig_input_shape:i32 grad:T ksize=ints strides=ints padding=edges data_format=images?NHWC T=type
-    -> output:T
-AvgPool3DGrad: orig_input_shape:i32 grad:T ksize=ints strides=ints padding=edges data_format=volumes?NDHWC
-    T=type -> output:T
+    data_format=volumes?NDHWC -> output:T
+AvgPool: value:T ksize=ints strides=ints padding=edges data_format=images?NHWC -> output:T
+AvgPoolGrad: orig_input_shape:i32 grad:T ksize=ints strides=ints padding=edges data_format=images?NHWC ->
+    output:T
+AvgPool3DGrad: orig_input_shape:i32 grad:T ksize=ints strides=ints padding=edges data_format=volumes?NDHWC ->
+    output:T
 """
 
 

@@ -200,8 +200,9 @@ def _dequantize(call: Call, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
 # Integers with a scale and a zero point, the integer that stands for zero.
 
 
-def _code(call: Call, dims: Sequence[int], scale: XlaOp, zero: XlaOp, side: str = "") -> tuple[XlaOp, XlaOp]:
+def _code(call: Call, dims: Sequence[int], code: Sequence[XlaOp], side: str = "") -> tuple[XlaOp, XlaOp]:
     """The scale and the zero point of integers of a shape, in f32; an attribute of the side has the axis."""
+    scale, zero = code
     axis = _axis(call, dims, f"{side}quantization_axis")
     return _along(call, scale, dims, axis), _along(call, ops.ConvertElementType(zero, F32), dims, axis)
 
@@ -223,19 +224,19 @@ def _recoded(
 
 @lowering("UniformQuantize")
 def _uniform_quantize(call: Call, x: XlaOp, *code: XlaOp) -> XlaOp:
-    scale, zero = _code(call, x.dims, *code)
+    scale, zero = _code(call, x.dims, code)
     return _integers(call, x / scale + zero, call.dtype("Tout"), "")
 
 
 @lowering("UniformDequantize")
 def _uniform_dequantize(call: Call, x: XlaOp, *code: XlaOp) -> XlaOp:
-    scale, zero = _code(call, x.dims, *code)
+    scale, zero = _code(call, x.dims, code)
     return ops.ConvertElementType((ops.ConvertElementType(x, F32) - zero) * scale, call.dtype("Tout"))
 
 
 @lowering("UniformRequantize")
 def _uniform_requantize(call: Call, x: XlaOp, *codes: XlaOp) -> XlaOp:
-    source, target = _code(call, x.dims, *codes[:2], "input_"), _code(call, x.dims, *codes[2:], "output_")
+    source, target = _code(call, x.dims, codes[:2], "input_"), _code(call, x.dims, codes[2:], "output_")
     return _recoded(call, x, source, target, call.dtype("Tout"))
 
 
@@ -243,8 +244,8 @@ def _uniform_requantize(call: Call, x: XlaOp, *codes: XlaOp) -> XlaOp:
 def _uniform_add(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
     """The sum of integers that were brought into the code of the result."""
     x, y = matched(x, y)
-    left, right = _code(call, x.dims, *codes[:2], "lhs_"), _code(call, y.dims, *codes[2:4], "rhs_")
-    target = _code(call, x.dims, *codes[4:], "output_")
+    left, right = _code(call, x.dims, codes[:2], "lhs_"), _code(call, y.dims, codes[2:4], "rhs_")
+    target = _code(call, x.dims, codes[4:], "output_")
     zero = ops.ConvertElementType(target[1], x.dtype)
     total = _recoded(call, x, left, target, x.dtype) + _recoded(call, y, right, target, x.dtype) - zero
     limits = (call[f"output_quantization_{name}_val"] for name in ("min", "max"))
@@ -273,7 +274,7 @@ def _requantized(call: Call, total: XlaOp, codes: Sequence[XlaOp], feature: int)
     each feature of the result.
     """
     right = _along(call, codes[2], total.dims, feature if call["rhs_quantization_axis"] >= 0 else -1)
-    scale, zero = _code(call, total.dims, *codes[4:], "output_")
+    scale, zero = _code(call, total.dims, codes[4:], "output_")
     factor = _along(call, codes[0], total.dims, -1) * right / scale
     places = ops.ConvertElementType(total, F32) * factor + zero
     is_up = call.node.op == "UniformQuantizedConvolution"  # (as TensorFlow's kernel does, XLA has none)
@@ -284,7 +285,8 @@ def _requantized(call: Call, total: XlaOp, codes: Sequence[XlaOp], feature: int)
 def _uniform_dot(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
     if len(x.dims) != 2 or len(y.dims) != 2 or x.dims[1] != y.dims[0]:
         call.fail(f"there is no product of matrices of shapes {list(x.dims)} and {list(y.dims)}")
-    return _requantized(call, ops.Dot(*_centred(call, x, y, codes, 1)), codes, 1)
+    left, right = _centred(call, x, y, codes, 1)
+    return _requantized(call, ops.Dot(left, right), codes, 1)
 
 
 def _convolution_numbers(call: Call, rank: int) -> ConvolutionDimensionNumbers:
@@ -322,7 +324,7 @@ def _uniform_convolution(call: Call, x: XlaOp, kernel: XlaOp, *codes: XlaOp) -> 
         (kernel.dims[d] - 1) * n + 1 for d, n in zip(numbers.kernel_spatial_dimensions, dilation, strict=True)
     ]
     total = ops.ConvGeneralDilated(
-        *sides, strides, _pads(call, sizes, windows, strides), holes, dilation, numbers,
+        sides[0], sides[1], strides, _pads(call, sizes, windows, strides), holes, dilation, numbers,
         call["feature_group_count"], call["batch_group_count"],
     )  # fmt: skip
     return _requantized(call, total, codes, numbers.output_feature_dimension)

@@ -34,13 +34,12 @@ StatelessRandomUniformFullInt: shape:T seed:Tseed dtype=type?DT_UINT64 T=type?DT
     output:dtype
 StatelessRandomUniformFullIntV2: shape:Tshape key:DT_UINT64 counter:DT_UINT64 alg:i32 dtype=type?DT_UINT64
     Tshape=type?DT_INT32 -> output:dtype
-StatelessRandomUniformInt: shape:T seed:Tseed minval:dtype maxval:dtype dtype=type T=type Tseed=type?DT_INT64
-    -> output:dtype
+StatelessRandomUniformInt: shape:T seed:Tseed minval:dtype maxval:dtype Tseed=type?DT_INT64 -> output:dtype
 StatelessRandomUniformIntV2: shape:Tshape key:DT_UINT64 counter:DT_UINT64 alg:i32 minval:dtype maxval:dtype
-    dtype=type Tshape=type?DT_INT32 -> output:dtype
+    Tshape=type?DT_INT32 -> output:dtype
 StatelessParameterizedTruncatedNormal: shape:S seed:Tseed means:dtype stddevs:dtype minvals:dtype
-    maxvals:dtype S=type Tseed=type?DT_INT64 dtype=type -> output:dtype
-StochasticCastToInt: input:Tin key:DT_UINT64 counter:DT_UINT64 alg:i32 Tin=type Tout=type -> output:Tout
+    maxvals:dtype Tseed=type?DT_INT64 -> output:dtype
+StochasticCastToInt: input:Tin key:DT_UINT64 counter:DT_UINT64 alg:i32 -> output:Tout
 StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform: resource:resource algorithm:i64
     shape:shape_dtype dtype=type?DT_FLOAT shape_dtype=type?DT_INT64 -> output:dtype
 StatefulUniformFullInt: resource:resource algorithm:i64 shape:shape_dtype dtype=type?DT_UINT64
@@ -255,7 +254,7 @@ def _key_and_counter(call: Call, *seed: XlaOp) -> list[XlaOp | np.ndarray]:
     algorithm = np.array(_DEFAULT, np.int32)
     if not seed:
         return [algorithm]
-    source = seeded(call, ops.ConvertElementType(*seed, S32))
+    source = seeded(call, ops.ConvertElementType(seed[0], S32))
     return [source.key, source.counter, algorithm][: len(call.node.types or ())]
 
 

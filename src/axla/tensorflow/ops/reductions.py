@@ -19,24 +19,23 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched
 
 RECORDS = """
-Sum Prod Max Min Mean EuclideanNorm: input:T reduction_indices:Tidx keep_dims=bool?false T=type
-    Tidx=type?DT_INT32 -> output:T
+Sum Prod Max Min Mean EuclideanNorm: input:T reduction_indices:Tidx keep_dims=bool?false Tidx=type?DT_INT32 ->
+    output:T
 Any All: input:DT_BOOL reduction_indices:Tidx keep_dims=bool?false Tidx=type?DT_INT32 -> output:DT_BOOL
-L2Loss: t:T T=type -> output:T
-ArgMax ArgMin: input:T dimension:Tidx T=type Tidx=type?DT_INT32 output_type=type?DT_INT64 ->
-    output:output_type
-Cumsum Cumprod CumulativeLogsumexp: x:T axis:Tidx exclusive=bool?false reverse=bool?false T=type
-    Tidx=type?DT_INT32 -> out:T
-Bincount: arr:i32 size:i32 weights:T T=type -> bins:T
-DenseBincount: input:Tidx size:Tidx weights:T Tidx=type T=type binary_output=bool?false -> output:T
-HistogramFixedWidth: values:T value_range:T nbins:i32 T=type dtype=type?DT_INT32 -> out:dtype
-Bucketize: input:T T=type boundaries=list(float) -> output:i32
-LowerBound UpperBound: sorted_inputs:T values:T T=type out_type=type?DT_INT32 -> output:out_type
+L2Loss: t:T -> output:T
+ArgMax ArgMin: input:T dimension:Tidx Tidx=type?DT_INT32 output_type=type?DT_INT64 -> output:output_type
+Cumsum Cumprod CumulativeLogsumexp: x:T axis:Tidx exclusive=bool?false reverse=bool?false Tidx=type?DT_INT32
+    -> out:T
+Bincount: arr:i32 size:i32 weights:T -> bins:T
+DenseBincount: input:Tidx size:Tidx weights:T binary_output=bool?false -> output:T
+HistogramFixedWidth: values:T value_range:T nbins:i32 dtype=type?DT_INT32 -> out:dtype
+Bucketize: input:T boundaries=list(float) -> output:i32
+LowerBound UpperBound: sorted_inputs:T values:T out_type=type?DT_INT32 -> output:out_type
 InTopK: predictions:f32 targets:T k=int T=type?DT_INT32 -> precision:DT_BOOL
 InTopKV2: predictions:f32 targets:T k:T T=type?DT_INT32 -> precision:DT_BOOL
-NthElement: input:T n:i32 reverse=bool?false T=type -> values:T
+NthElement: input:T n:i32 reverse=bool?false -> values:T
 Range: start:Tidx limit:Tidx delta:Tidx Tidx=type?DT_INT32 -> output:Tidx
-LinSpace: start:T stop:T num:Tidx T=type Tidx=type?DT_INT32 -> output:T
+LinSpace: start:T stop:T num:Tidx Tidx=type?DT_INT32 -> output:T
 """
 
 

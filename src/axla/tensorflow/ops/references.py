@@ -12,10 +12,10 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Reference
 
 RECORDS = """
-Variable VariableV2: shape=shape dtype=type container=string? shared_name=string? -> ref:&dtype
-Assign: ref:&T value:T T=type validate_shape=bool?true use_locking=bool?true -> output_ref:&T
-AssignAdd AssignSub: ref:&T value:T T=type use_locking=bool?false -> output_ref:&T
-IsVariableInitialized: ref:&dtype dtype=type -> is_initialized:DT_BOOL
+Variable VariableV2: shape=shape container=string? shared_name=string? -> ref:&dtype
+Assign: ref:&T value:T validate_shape=bool?true use_locking=bool?true -> output_ref:&T
+AssignAdd AssignSub: ref:&T value:T use_locking=bool?false -> output_ref:&T
+IsVariableInitialized: ref:&dtype -> is_initialized:DT_BOOL
 """
 
 

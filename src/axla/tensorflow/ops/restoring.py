@@ -15,9 +15,9 @@ from axla.tensorflow.values import Value
 RECORDS = """
 RestoreV2: prefix:DT_STRING tensor_names:DT_STRING shape_and_slices:DT_STRING dtypes=types>=1 ->
     tensors:dtypes
-Restore: file_pattern:DT_STRING tensor_name:DT_STRING dt=type preferred_shard=int?-1 -> tensor:dt
-RestoreSlice: file_pattern:DT_STRING tensor_name:DT_STRING shape_and_slice:DT_STRING dt=type
-    preferred_shard=int?-1 -> tensor:dt
+Restore: file_pattern:DT_STRING tensor_name:DT_STRING preferred_shard=int?-1 -> tensor:dt
+RestoreSlice: file_pattern:DT_STRING tensor_name:DT_STRING shape_and_slice:DT_STRING preferred_shard=int?-1 ->
+    tensor:dt
 """
 
 

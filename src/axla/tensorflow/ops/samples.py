@@ -17,14 +17,13 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
 RECORDS = """
-RandomUniform RandomStandardNormal TruncatedNormal: shape:T dtype=type T=type -> output:dtype
-RandomUniformInt: shape:T minval:Tout maxval:Tout Tout=type T=type -> output:Tout
-ParameterizedTruncatedNormal: shape:T means:dtype stdevs:dtype minvals:dtype maxvals:dtype dtype=type T=type
-    -> output:dtype
-RandomShuffle: value:T T=type -> output:T
-Multinomial: logits:T num_samples:i32 T=type output_dtype=type?DT_INT64 -> output:output_dtype
-StatelessMultinomial: logits:T num_samples:i32 seed:Tseed T=type Tseed=type?DT_INT64
-    output_dtype=type?DT_INT64 -> output:output_dtype
+RandomUniform RandomStandardNormal TruncatedNormal: shape:T -> output:dtype
+RandomUniformInt: shape:T minval:Tout maxval:Tout -> output:Tout
+ParameterizedTruncatedNormal: shape:T means:dtype stdevs:dtype minvals:dtype maxvals:dtype -> output:dtype
+RandomShuffle: value:T -> output:T
+Multinomial: logits:T num_samples:i32 output_dtype=type?DT_INT64 -> output:output_dtype
+StatelessMultinomial: logits:T num_samples:i32 seed:Tseed Tseed=type?DT_INT64 output_dtype=type?DT_INT64 ->
+    output:output_dtype
 """
 
 
@@ -88,7 +87,7 @@ def _multinomial(call: Call, logits: XlaOp, count: XlaOp, *seed: XlaOp) -> XlaOp
     dims = (rows, number, classes) if number != 1 else (rows, classes)
     if seed:
         wide = F32 if logits.dtype is BF16 else logits.dtype
-        units = above_zero(seeded(call, *seed), wide, dims)
+        units = above_zero(seeded(call, seed[0]), wide, dims)
     else:
         if not logits.dtype.is_float or logits.dtype.bits == 16:
             logits = ops.ConvertElementType(logits, F32)

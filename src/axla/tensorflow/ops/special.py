@@ -11,15 +11,15 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
 RECORDS = """
-Erf Erfc Lgamma Digamma BesselI0e BesselI1e: x:T T=type -> y:T ; hlo
-Erfinv: x:T T=type -> y:T ; hlo ErfInv
-Ndtri BesselI0 BesselI1: x:T T=type -> y:T
+Erf Erfc Lgamma Digamma BesselI0e BesselI1e: x:T -> y:T ; hlo
+Erfinv: x:T -> y:T ; hlo ErfInv
+Ndtri BesselI0 BesselI1: x:T -> y:T
 BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Dawsn Expint FresnelCos FresnelSin
-    Spence: x:T T=type -> y:T ; none there is no such function in XLA
-Igamma Igammac IgammaGradA Polygamma: a:T x:T T=type -> z:T ; hlo
-RandomGammaGrad: alpha:T sample:T T=type -> output:T ; hlo
-Zeta: x:T q:T T=type -> z:T ; hlo
-Betainc: a:T b:T x:T T=type -> z:T
+    Spence: x:T -> y:T ; none there is no such function in XLA
+Igamma Igammac IgammaGradA Polygamma: a:T x:T -> z:T ; hlo
+RandomGammaGrad: alpha:T sample:T -> output:T ; hlo
+Zeta: x:T q:T -> z:T ; hlo
+Betainc: a:T b:T x:T -> z:T
 """
 
 

@@ -18,18 +18,17 @@ RECORDS = """
 TensorArrayV3: size:i32 dtype=type element_shape=shape? dynamic_size=bool?false clear_after_read=bool?true
     identical_element_shapes=bool?false tensor_array_name=string? -> handle:resource flow:f32
 TensorArrayGradV3: handle:resource flow_in:f32 source=string -> grad_handle:resource flow_out:f32
-TensorArrayWriteV3: handle:resource index:i32 value:T flow_in:f32 T=type -> flow_out:f32
-TensorArrayReadV3: handle:resource index:i32 flow_in:f32 dtype=type -> value:dtype
-TensorArrayGatherV3: handle:resource indices:i32 flow_in:f32 dtype=type element_shape=shape? -> value:dtype
-TensorArrayScatterV3: handle:resource indices:i32 value:T flow_in:f32 T=type -> flow_out:f32
-TensorArrayConcatV3: handle:resource flow_in:f32 dtype=type element_shape_except0=shape? -> value:dtype
-    lengths:i64
-TensorArraySplitV3: handle:resource value:T lengths:i64 flow_in:f32 T=type -> flow_out:f32
+TensorArrayWriteV3: handle:resource index:i32 value:T flow_in:f32 -> flow_out:f32
+TensorArrayReadV3: handle:resource index:i32 flow_in:f32 -> value:dtype
+TensorArrayGatherV3: handle:resource indices:i32 flow_in:f32 element_shape=shape? -> value:dtype
+TensorArrayScatterV3: handle:resource indices:i32 value:T flow_in:f32 -> flow_out:f32
+TensorArrayConcatV3: handle:resource flow_in:f32 element_shape_except0=shape? -> value:dtype lengths:i64
+TensorArraySplitV3: handle:resource value:T lengths:i64 flow_in:f32 -> flow_out:f32
 TensorArraySizeV3: handle:resource flow_in:f32 -> size:i32
 TensorArrayCloseV3: handle:resource ->
 StackV2: max_size:i32 elem_type=type stack_name=string? -> handle:resource
-StackPushV2: handle:resource elem:T T=type swap_memory=bool?false -> output:T
-StackPopV2: handle:resource elem_type=type -> elem:elem_type
+StackPushV2: handle:resource elem:T swap_memory=bool?false -> output:T
+StackPopV2: handle:resource -> elem:elem_type
 StackCloseV2: handle:resource ->
 """
 
@@ -90,6 +89,7 @@ def _write(call: Call, handle: Held, index: XlaOp, value: XlaOp, flow: XlaOp) ->
     contents = _contents(call, handle, "T", index)
     if handle.origin is not None and contents.type.element is not None:
         before = lists.element_at(call, contents, index, None)
+        assert isinstance(before, XlaOp)
         if before.dims != value.dims:
             call.fail(f"the elements have shape {list(before.dims)}, found {list(value.dims)}")
         value = _sum(before, value)

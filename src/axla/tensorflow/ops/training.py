@@ -18,34 +18,33 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Resource, Value, Variable
 
 RECORDS = """
-AssignAddVariableOp AssignSubVariableOp: resource:resource value:dtype dtype=type ->
+AssignAddVariableOp AssignSubVariableOp: resource:resource value:dtype ->
 VarIsInitializedOp: resource:resource -> is_initialized:DT_BOOL
 DestroyResourceOp: resource:resource ->
 _XlaAotOnlyVarHandleOp: container=string? shared_name=string? debug_name=string? dtype=type shape=shape ->
     resource:resource
-ResourceApplyGradientDescent: var:resource alpha:T delta:T T=type ->
-ResourceApplyProximalGradientDescent: var:resource alpha:T l1:T l2:T delta:T T=type ->
-ResourceApplyMomentum ResourceApplyKerasMomentum: var:resource accum:resource lr:T grad:T momentum:T T=type
+ResourceApplyGradientDescent: var:resource alpha:T delta:T ->
+ResourceApplyProximalGradientDescent: var:resource alpha:T l1:T l2:T delta:T ->
+ResourceApplyMomentum ResourceApplyKerasMomentum: var:resource accum:resource lr:T grad:T momentum:T
     use_nesterov=bool?false ->
-ResourceApplyAdagrad: var:resource accum:resource lr:T grad:T T=type update_slots=bool?true ->
-ResourceApplyAdagradV2: var:resource accum:resource lr:T epsilon:T grad:T T=type update_slots=bool?true ->
-ResourceApplyProximalAdagrad: var:resource accum:resource lr:T l1:T l2:T grad:T T=type ->
+ResourceApplyAdagrad: var:resource accum:resource lr:T grad:T update_slots=bool?true ->
+ResourceApplyAdagradV2: var:resource accum:resource lr:T epsilon:T grad:T update_slots=bool?true ->
+ResourceApplyProximalAdagrad: var:resource accum:resource lr:T l1:T l2:T grad:T ->
 ResourceApplyAdagradDA: var:resource gradient_accumulator:resource gradient_squared_accumulator:resource
-    grad:T lr:T l1:T l2:T global_step:i64 T=type ->
-ResourceApplyAdadelta: var:resource accum:resource accum_update:resource lr:T rho:T epsilon:T grad:T T=type ->
+    grad:T lr:T l1:T l2:T global_step:i64 ->
+ResourceApplyAdadelta: var:resource accum:resource accum_update:resource lr:T rho:T epsilon:T grad:T ->
 ResourceApplyAdam: var:resource m:resource v:resource beta1_power:T beta2_power:T lr:T beta1:T beta2:T
-    epsilon:T grad:T T=type use_nesterov=bool?false ->
-ResourceApplyAdaMax: var:resource m:resource v:resource beta1_power:T lr:T beta1:T beta2:T epsilon:T grad:T
-    T=type ->
-ResourceApplyAddSign: var:resource m:resource lr:T alpha:T sign_decay:T beta:T grad:T T=type ->
-ResourceApplyPowerSign: var:resource m:resource lr:T logbase:T sign_decay:T beta:T grad:T T=type ->
-ResourceApplyRMSProp: var:resource ms:resource mom:resource lr:T rho:T momentum:T epsilon:T grad:T T=type ->
+    epsilon:T grad:T use_nesterov=bool?false ->
+ResourceApplyAdaMax: var:resource m:resource v:resource beta1_power:T lr:T beta1:T beta2:T epsilon:T grad:T ->
+ResourceApplyAddSign: var:resource m:resource lr:T alpha:T sign_decay:T beta:T grad:T ->
+ResourceApplyPowerSign: var:resource m:resource lr:T logbase:T sign_decay:T beta:T grad:T ->
+ResourceApplyRMSProp: var:resource ms:resource mom:resource lr:T rho:T momentum:T epsilon:T grad:T ->
 ResourceApplyCenteredRMSProp: var:resource mg:resource ms:resource mom:resource lr:T rho:T momentum:T
-    epsilon:T grad:T T=type ->
-ResourceApplyFtrl: var:resource accum:resource linear:resource grad:T lr:T l1:T l2:T lr_power:T T=type
+    epsilon:T grad:T ->
+ResourceApplyFtrl: var:resource accum:resource linear:resource grad:T lr:T l1:T l2:T lr_power:T
     multiply_linear_by_lr=bool?false ->
 ResourceApplyFtrlV2: var:resource accum:resource linear:resource grad:T lr:T l1:T l2:T l2_shrinkage:T
-    lr_power:T T=type multiply_linear_by_lr=bool?false ->
+    lr_power:T multiply_linear_by_lr=bool?false ->
 """
 
 

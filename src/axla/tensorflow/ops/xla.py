@@ -23,35 +23,31 @@ from axla.tensorflow.types import dtype_of
 from axla.tensorflow.values import parts
 
 RECORDS = """
-XlaDot: lhs:T rhs:T T=type dimension_numbers=string precision_config=string -> output:T
-XlaDotV2: lhs:LhsT rhs:RhsT LhsT=type RhsT=type dimension_numbers=string precision_config=string
-    preferred_element_type=type -> output:preferred_element_type
+XlaDot: lhs:T rhs:T dimension_numbers=string precision_config=string -> output:T
+XlaDotV2: lhs:LhsT rhs:RhsT dimension_numbers=string precision_config=string -> output:preferred_element_type
 XlaConv: lhs:T rhs:T window_strides:Tindices padding:Tindices lhs_dilation:Tindices rhs_dilation:Tindices
-    feature_group_count:Tindices T=type Tindices=type dimension_numbers=string precision_config=string ->
-    output:T
+    feature_group_count:Tindices dimension_numbers=string precision_config=string -> output:T
 XlaConvV2: lhs:LhsT rhs:RhsT window_strides:Tindices padding:Tindices lhs_dilation:Tindices
-    rhs_dilation:Tindices feature_group_count:Tindices LhsT=type RhsT=type Tindices=type
-    dimension_numbers=string precision_config=string preferred_element_type=type batch_group_count=int?1 ->
-    output:preferred_element_type
+    rhs_dilation:Tindices feature_group_count:Tindices dimension_numbers=string precision_config=string
+    batch_group_count=int?1 -> output:preferred_element_type
 XlaGather: operand:T start_indices:Tindices slice_sizes:Tindices dimension_numbers=string
-    indices_are_sorted=bool T=type Tindices=type -> output:T
-XlaPad: input:T padding_value:T padding_low:Tindices padding_high:Tindices padding_interior:Tindices T=type
-    Tindices=type -> output:T
-XlaDynamicSlice: input:T start_indices:Tindices size_indices:Tindices T=type Tindices=type -> output:T
-XlaDynamicUpdateSlice: input:T update:T indices:Tindices T=type Tindices=type -> output:T
-XlaSort: input:T T=type -> output:T
-XlaKeyValueSort: keys:K values:V K=type V=type -> sorted_keys:K sorted_values:V
-XlaReducePrecision: operand:T T=type exponent_bits=int mantissa_bits=int -> output:T
+    indices_are_sorted=bool -> output:T
+XlaPad: input:T padding_value:T padding_low:Tindices padding_high:Tindices padding_interior:Tindices ->
+    output:T
+XlaDynamicSlice: input:T start_indices:Tindices size_indices:Tindices -> output:T
+XlaDynamicUpdateSlice: input:T update:T indices:Tindices -> output:T
+XlaSort: input:T -> output:T
+XlaKeyValueSort: keys:K values:V -> sorted_keys:K sorted_values:V
+XlaReducePrecision: operand:T exponent_bits=int mantissa_bits=int -> output:T
 XlaRngBitGenerator: algorithm:i32 initial_state:DT_UINT64 shape:Tshape dtype=type?DT_UINT64
     Tshape=type?DT_INT32 -> output_key:DT_UINT64 output:dtype
 XlaOptimizationBarrier: input:T T=types>=0 -> output:T
 XlaSetBound: input:i32 bound:i32 -> output:i32
-XlaSetDynamicDimensionSize: input:T dim_index:i32 size:i32 T=type -> output:T
-XlaRemoveDynamicDimensionSize: input:T dim_index:i32 T=type -> output:T
+XlaSetDynamicDimensionSize: input:T dim_index:i32 size:i32 -> output:T
+XlaRemoveDynamicDimensionSize: input:T dim_index:i32 -> output:T
 XlaDequantize: input:DT_UINT32 min_range=float max_range=float mode=string transpose_output=bool ->
     output:DT_BFLOAT16
-XlaCustomCall: args:T target_name=string backend_config=string T=types>=0 dtype=type shape=shape ->
-    output:dtype
+XlaCustomCall: args:T target_name=string backend_config=string T=types>=0 shape=shape -> output:dtype
 XlaCustomCallV2: operands:operand_dtypes call_target_name=string backend_config=string has_side_effect=bool
     operand_dtypes=types>=0 result_dtypes=types>=0 result_shapes=list(shape)>=0 -> results:result_dtypes
 """

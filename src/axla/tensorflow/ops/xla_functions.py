@@ -20,17 +20,15 @@ from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Value, leaves, parts
 
 RECORDS = """
-XlaReduce: input:T init_value:T T=type dimensions_to_reduce=ints reducer=func -> output:T
-XlaVariadicReduce: input:N*T init_value:N*T N=int>=1 T=type dimensions_to_reduce=ints reducer=func ->
-    output:N*T
+XlaReduce: input:T init_value:T dimensions_to_reduce=ints reducer=func -> output:T
+XlaVariadicReduce: input:N*T init_value:N*T N=int>=1 dimensions_to_reduce=ints reducer=func -> output:N*T
 XlaVariadicReduceV2: inputs:T init_values:T T=types>=1 dimensions_to_reduce=ints reducer=func -> outputs:T
 XlaReduceWindow: input:T init_value:T window_dimensions:Tindices window_strides:Tindices
-    base_dilations:Tindices window_dilations:Tindices padding:Tindices T=type Tindices=type computation=func
-    -> output:T
+    base_dilations:Tindices window_dilations:Tindices padding:Tindices computation=func -> output:T
 XlaSelectAndScatter: operand:T window_dimensions:Tindices window_strides:Tindices padding:Tindices source:T
-    init_value:T T=type Tindices=type select=func scatter=func -> output:T
+    init_value:T select=func scatter=func -> output:T
 XlaScatter: operand:T scatter_indices:Tindices updates:T update_computation=func dimension_numbers=string
-    indices_are_sorted=bool T=type Tindices=type -> output:T
+    indices_are_sorted=bool -> output:T
 XlaVariadicSort: inputs:T dimension:i32 T=types>=1 comparator=func is_stable=bool -> outputs:T
 XlaCallModule: args:Tin version=int module=string Sout=list(shape)>=0 Tout=types>=0 Tin=types>=0
     platforms=list(string)?[] function_list=list(func)?[] has_token_input_output=bool?false -> output:Tout
