@@ -187,7 +187,7 @@ def test_a_label_of_zero_costs_nothing():
     ("MatMul", [np.ones((2, 3), f32), np.ones((2, 3), f32)], {}, "3 columns for 2 rows"),
     ("BiasAdd", [np.ones((2, 3), f32), np.ones(2, f32)], {}, "a bias of shape [2] for 3 features"),
     ("Conv2D", [images([1, 2]), np.ones((1, 1, 3, 1), f32)], STEPS, "a filter of shape [1, 1, 3, 1] for 1"),
-    ("Conv2D", [images([1, 2]), KERNEL], STEPS | {"padding": "VALID"}, "a window of size 3 for a dim"),
+    ("Conv2D", [images([1]), KERNEL], {"strides": [1] * 4, "padding": "VALID"}, "a window of size 3 for a"),
     ("Conv2D", [images([1, 2]), KERNEL], STEPS | {"strides": [2, 1, 1, 1]}, "strides are [2, 1, 1, 1]"),
     ("Conv2D", [images([1]), KERNEL], STEPS | {"explicit_paddings": [1]}, "and padding is SAME"),
     ("Conv", [images([1, 2]), np.ones(3, f32)], STEPS, "batch_dims=1, a filter of shape [3]"),
