@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
 
+from axla.proto.wire import number_bytes
 from tensorflow_cases_lib.draw import Draw, NoRule, rule
 
 # operations of XLA
@@ -14,17 +14,8 @@ from tensorflow_cases_lib.draw import Draw, NoRule, rule
 
 def _field(number_: int, values: list[int]) -> bytes:
     """A field of a message of protocol buffers: packed integers."""
-    body = b"".join(_varint(v) for v in values)
-    return _varint(number_ << 3 | 2) + _varint(len(body)) + body if values else b""
-
-
-def _varint(n: int) -> bytes:
-    found = b""
-    n &= (1 << 64) - 1
-    while n > 127:
-        found += struct.pack("B", n & 127 | 128)
-        n >>= 7
-    return found + struct.pack("B", n)
+    body = b"".join(number_bytes(v) for v in values)
+    return number_bytes(number_ << 3 | 2) + number_bytes(len(body)) + body if values else b""
 
 
 def _text(message: bytes) -> str:
@@ -197,7 +188,11 @@ def xla_conv(c: Draw) -> None:
 
 
 def _numbered(number_: int, value_: Any) -> bytes:
-    return _field(number_, value_) if isinstance(value_, list) else _varint(number_ << 3) + _varint(value_)
+    return (
+        _field(number_, value_)
+        if isinstance(value_, list)
+        else number_bytes(number_ << 3) + number_bytes(value_)
+    )
 
 
 @rule("XlaGather")

@@ -42,7 +42,9 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _WIRE = {"f32": _FIXED32, "f64": _FIXED64, "str": _LENGTH, "bytes": _LENGTH, "message": _LENGTH}
 
 
-class _Malformed(Exception):
+class Malformed(Exception):
+    """What is wrong with bytes, and the offset of the byte."""
+
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
         self.message, self.at, self.path = message, at, []
@@ -53,7 +55,7 @@ def decode(data: bytes, name: str | Message) -> dict[str, Any]:
     table = TABLES[name] if isinstance(name, str) else name
     try:
         return _Reader(data).message(0, len(data), table, 0)
-    except _Malformed as error:
+    except Malformed as error:
         path = ".".join([table.name, *reversed(error.path)])
         raise ParseError(f"{path}: {error.message}, at byte {error.at}") from None
 
@@ -66,7 +68,7 @@ class _Reader:
     def message(self, pos: int, end: int, table: Message, depth: int) -> dict[str, Any]:
         """The message between two offsets."""
         if depth > MAX_DEPTH:
-            raise _Malformed(f"messages are nested more than {MAX_DEPTH} levels deep", pos)
+            raise Malformed(f"messages are nested more than {MAX_DEPTH} levels deep", pos)
         message: dict[str, Any] = {}
         data, by_tag = self.data, table.by_tag or _fill(table)
         field: Field | None = None
@@ -76,7 +78,7 @@ class _Reader:
                 tag = data[pos]
                 pos += 1
                 if tag >= 128:
-                    tag, pos = _varint(data, begin, end)
+                    tag, pos = varint(data, begin, end)
                 field, how = by_tag.get(tag, _NOT_THERE)
                 if field is None:
                     pos = _skipped(data, tag, pos, end)
@@ -84,13 +86,13 @@ class _Reader:
                     continue
                 wire = tag & 7
                 if wire == _LENGTH:
-                    length, pos = _varint(data, pos, end)
+                    length, pos = varint(data, pos, end)
                     if length > end - pos:
-                        raise _Malformed(f"{length} bytes are announced, {end - pos} are left", begin)
+                        raise Malformed(f"{length} bytes are announced, {end - pos} are left", begin)
                     value = self.delimited(pos, pos + length, field, how, depth, message)
                     pos += length
                 elif wire == _VARINT:
-                    value, pos = _varint(data, pos, end)
+                    value, pos = varint(data, pos, end)
                     if how != _UNSIGNED and (how != _INT or value >> 63):
                         value = _plain(value, field)
                 else:
@@ -99,7 +101,7 @@ class _Reader:
                     message[field.name] = value
                 elif value is not None:
                     message.setdefault(field.name, []).append(value)
-        except _Malformed as error:
+        except Malformed as error:
             if field is not None:
                 number = f"[{len(message.get(field.name, ()))}]" if field.repeated else ""
                 error.path.append(field.name + number)
@@ -127,7 +129,7 @@ class _Reader:
         assert table is not None
         if not field.repeated and field.name in outer:
             # Allowed, and the two would have to be merged. Nobody writes it.
-            raise _Malformed("it stands there twice", pos)
+            raise Malformed("it stands there twice", pos)
         if table.name not in SHARED:
             return self.message(pos, end, table, depth + 1)
         key = (table.name, self.data[pos:end])
@@ -152,7 +154,8 @@ def _fill(table: Message) -> dict[int, tuple[Field, int]]:
     return table.by_tag
 
 
-def _varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
+def varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
+    """A number in groups of seven bits, and the offset behind it; Malformed."""
     value = shift = 0
     while pos < end:
         byte = data[pos]
@@ -162,25 +165,25 @@ def _varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
             return value & 0xFFFF_FFFF_FFFF_FFFF, pos
         shift += 7
         if shift > 63:
-            raise _Malformed("a number has more than ten bytes", pos - 10)
-    raise _Malformed("a number does not end", pos)
+            raise Malformed("a number has more than ten bytes", pos - 10)
+    raise Malformed("a number does not end", pos)
 
 
 def _skipped(data: bytes, tag: int, pos: int, end: int) -> int:
     """The offset behind a field that the table does not have."""
     number, wire = tag >> 3, tag & 7
     if number == 0 or number >> 29:
-        raise _Malformed(f"there is no field number {number}", pos - 1)
+        raise Malformed(f"there is no field number {number}", pos - 1)
     if wire == _VARINT:
-        return _varint(data, pos, end)[1]
+        return varint(data, pos, end)[1]
     if wire == _LENGTH:
-        length, pos = _varint(data, pos, end)
+        length, pos = varint(data, pos, end)
     elif wire in (_FIXED32, _FIXED64):
         length = 4 if wire == _FIXED32 else 8
     else:
-        raise _Malformed(f"field {number} is of wire type {wire}, which is not in use", pos)
+        raise Malformed(f"field {number} is of wire type {wire}, which is not in use", pos)
     if length > end - pos:
-        raise _Malformed(f"field {number} takes {length} bytes, {end - pos} are left", pos)
+        raise Malformed(f"field {number} takes {length} bytes, {end - pos} are left", pos)
     return pos + length
 
 
@@ -188,7 +191,7 @@ def _fixed(data: bytes, pos: int, end: int, field: Field) -> tuple[Any, int]:
     """A float of four or eight bytes, and the offset behind it."""
     size = 4 if field.scalar == "f32" else 8
     if size > end - pos:
-        raise _Malformed(f"{size} bytes are wanted, {end - pos} are left", pos)
+        raise Malformed(f"{size} bytes are wanted, {end - pos} are left", pos)
     if field.array:
         return np.frombuffer(data, ARRAY_TYPES[field.scalar], 1, pos), pos + size
     return struct.unpack_from("<f" if size == 4 else "<d", data, pos)[0], pos + size
@@ -219,7 +222,7 @@ def _unpacked(data: bytes, pos: int, end: int, field: Field) -> list[Any]:
     else:  # fewer are read one by one, more quickly
         values = []
         while pos < end:
-            value, pos = _varint(data, pos, end)
+            value, pos = varint(data, pos, end)
             values.append(value)
     return [_plain(v, field) for v in values]
 
@@ -230,7 +233,7 @@ def _array(data: bytes, pos: int, end: int, field: Field) -> np.ndarray:
     if kind.kind != "f":
         return _varints(data, pos, end).astype(kind)
     if (end - pos) % kind.itemsize:
-        raise _Malformed(f"{end - pos} bytes do not divide into numbers of {kind.itemsize}", pos)
+        raise Malformed(f"{end - pos} bytes do not divide into numbers of {kind.itemsize}", pos)
     return np.frombuffer(data, kind, (end - pos) // kind.itemsize, pos)
 
 
@@ -241,11 +244,11 @@ def _varints(data: bytes, pos: int, end: int) -> np.ndarray:
         return raw.astype(np.uint64)
     ends = np.flatnonzero(raw < 128)
     if not ends.size or ends[-1] != raw.size - 1:
-        raise _Malformed("a number does not end", end)
+        raise Malformed("a number does not end", end)
     starts = np.concatenate([[0], ends[:-1] + 1])
     longest = int((ends - starts).max()) + 1
     if longest > 10:
-        raise _Malformed("a number has more than ten bytes", pos)
+        raise Malformed("a number has more than ten bytes", pos)
     values = np.zeros(ends.size, np.uint64)
     for n in range(longest):
         there = starts + n <= ends
@@ -264,14 +267,14 @@ def unknown_fields(data: bytes) -> list[tuple[int, int, Any]]:
     found, pos, end = [], 0, len(data)
     try:
         while pos < end:
-            tag, begin = _varint(data, pos, end)
+            tag, begin = varint(data, pos, end)
             pos = _skipped(data, tag, begin, end)
             if tag & 7 == _VARINT:
-                value: Any = _varint(data, begin, end)[0]
+                value: Any = varint(data, begin, end)[0]
             else:
-                value = data[_varint(data, begin, end)[1] if tag & 7 == _LENGTH else begin : pos]
+                value = data[varint(data, begin, end)[1] if tag & 7 == _LENGTH else begin : pos]
             found.append((tag >> 3, tag & 7, value))
-    except _Malformed as error:
+    except Malformed as error:
         raise ParseError(f"{error.message}, at byte {error.at}") from None
     return found
 

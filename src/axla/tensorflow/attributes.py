@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from axla.core.errors import VerifyError, choices
@@ -56,6 +57,7 @@ class Kind:
     allowed: tuple[str, ...]
 
 
+@cache
 def kind_of(text: str) -> Kind:
     found = _KIND.match(text)
     assert found is not None and found[2] in _FIELDS, text

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from axla.core.errors import ParseError
+from axla.proto.wire import Malformed, varint
 from axla.tensorflow.checksums import masked_crc32c
 
 MAGIC = bytes.fromhex("57fb808b247547db")
@@ -36,13 +37,10 @@ def entries(data: memoryview, what: str) -> Iterator[tuple[bytes, bytes]]:
 
 def number(data: bytes, at: int, what: str) -> tuple[int, int]:
     """A number in groups of seven bits, and the offset behind it."""
-    value = shift = 0
-    while at < len(data) and shift < 64:
-        value |= (data[at] & 127) << shift
-        if data[at] < 128:
-            return value, at + 1
-        at, shift = at + 1, shift + 7
-    raise ParseError(f"{what}: a number does not end")
+    try:
+        return varint(data, at, len(data))
+    except Malformed:
+        raise ParseError(f"{what}: a number does not end") from None
 
 
 def _contents(data: memoryview, handle: bytes, at: int, what: str) -> bytes:

@@ -44,9 +44,6 @@ _SWITCHES = {
     "gen_program_shape": "declare the contents of --out_metadata_object in the header",
     "cmake_dir": "print the folder of the CMake package, and do nothing else",
 }
-_DEFAULTS = {
-    "out_function_object": "out_model.o", "out_header": "out.h", "target_triple": "x86_64-pc-linux",
-}  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
