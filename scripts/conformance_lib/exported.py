@@ -44,9 +44,8 @@ class Mlir:
             from jaxlib.mlir import ir
         except ImportError:
             raise NotAtHand("the sections of exports need JAX, which reads StableHLO and runs it") from None
-        jax.config.update("jax_enable_x64", True)
         self.device = jax.devices("cpu")[0]
-        self.put, self.ir, self.context = jax.device_put, ir, mlir.make_ir_context()
+        self.jax, self.ir, self.context = jax, ir, mlir.make_ir_context()
 
     def take(self, text: str) -> None:
         """Parses and verifies a text."""
@@ -62,7 +61,9 @@ class Mlir:
             program: Any = peers.xla_compile(text)
         except Exception as error:
             raise NotTaken(said(error)) from None
-        found = program.execute_sharded([self.put(array, self.device) for array in inputs])
+        with self.jax.enable_x64(True):
+            placed = [self.jax.device_put(array, self.device) for array in inputs]
+        found = program.execute_sharded(placed)
         return [np.asarray(array[0]) for array in found.disassemble_into_single_device_arrays()]
 
     def again(self, module: Module, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

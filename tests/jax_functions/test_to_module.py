@@ -174,7 +174,10 @@ def test_wide_types():
     narrow, wide = (axla.jax.to_module(jnp.sin, x, x64=on) for on in (False, True))
     assert [str(m.entry.root.shape.dtype) for m in (narrow, wide)] == ["f32", "f64"]
     np.testing.assert_allclose(np.asarray(axla.jax.compile(jnp.sin, x, x64=True)(x)), np.sin(x), rtol=1e-15)
-    np.testing.assert_allclose(np.asarray(axla.jax.compile(jnp.sin, x, x64=False)(x)), np.sin(x), rtol=1e-6)
+    f = axla.jax.compile(jnp.sin, x, x64=False)
+    for setting in (False, True):  # at the time of the call
+        with jax.enable_x64(setting):
+            np.testing.assert_allclose(np.asarray(f(x)), np.sin(x), rtol=1e-6)
 
 
 def test_exports():

@@ -39,7 +39,9 @@ class Function:
         if tree != program.in_tree:
             raise InvalidArgument(f"{self!r}: wanted arguments {program.in_tree}, found {tree}")
         parameters = self.module.entry.parameters
-        given = [_array(leaves[k], p.shape) for k, p in zip(program.kept, parameters, strict=True)]
+        given = [
+            _array(leaves[k], p.shape, program.x64) for k, p in zip(program.kept, parameters, strict=True)
+        ]
         return jax.tree_util.tree_unflatten(program.out_tree, self.executable.execute(given))
 
     def __repr__(self) -> str:
@@ -93,9 +95,9 @@ def _call_of(fn: Any, args: Any, kwargs: dict[str, Any], names: Names) -> _Call 
     return call if call is not None and call.used <= {*signature.parameters} else None
 
 
-def _array(leaf: Any, shape: Any) -> Any:
+def _array(leaf: Any, shape: Any, x64: bool) -> Any:
     """A leaf as an array. A Python number has the type that the program has for it; 64-bit arrays are
-    narrowed where JAX does that.
+    narrowed where JAX did that when the function was compiled.
     """
     wanted = shape.dtype.numpy
     if isinstance(leaf, Tracer):
@@ -109,8 +111,11 @@ def _array(leaf: Any, shape: Any) -> Any:
     if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)  # type: ignore[arg-type]
     array = np.asarray(leaf)
-    narrowed = array.dtype != wanted and jax.dtypes.canonicalize_dtype(array.dtype) == wanted
-    return array.astype(wanted) if narrowed else array
+    if array.dtype != wanted and not x64:
+        with jax.enable_x64(False):
+            if jax.dtypes.canonicalize_dtype(array.dtype) == wanted:
+                return array.astype(wanted)
+    return array
 
 
 def compile(  # noqa: A001

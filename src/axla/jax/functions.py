@@ -29,7 +29,8 @@ from axla.stablehlo.names import NAMES, Names, names_in
 class Program:
     """A function lowered: StableHLO's bytecode and the trees of its arguments and results. `kept` are the
     numbers of the argument leaves that the bytecode still has; `leading` are the values of arguments before
-    those: of several platforms that an export is for, the number of ours.
+    those: of several platforms that an export is for, the number of ours. Without `x64`, arguments of 64-bit
+    types are narrowed.
     """
 
     artifact: bytes
@@ -38,6 +39,7 @@ class Program:
     out_tree: Any
     kept: tuple[int, ...]
     leading: tuple[int, ...] = ()
+    x64: bool = False
 
 
 _JIT = ("static_argnums", "static_argnames", "donate_argnums")
@@ -190,7 +192,10 @@ def _exported(exported: Any) -> Program:
     if not set(kept) <= set(range(len(arguments))):
         raise ParseError(f"to_module: the export keeps arguments {kept} of {len(arguments)}")
     leading = (platforms.index("cpu") if "cpu" in platforms else 0,) if len(platforms) > 1 else ()
-    return Program(exported.mlir_module_serialized, names, exported.in_tree, exported.out_tree, kept, leading)
+    x64 = jax.config.jax_enable_x64
+    return Program(
+        exported.mlir_module_serialized, names, exported.in_tree, exported.out_tree, kept, leading, x64
+    )
 
 
 def _paths(tree: Any) -> list[str]:
@@ -223,7 +228,7 @@ def _traced(
     module = traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
     if _arguments(module) != len(leaves):
         module = _with_all(traced, leaves).compiler_ir("stablehlo")
-    return Program(_bytecode(module), names, in_tree, out_tree, kept)
+    return Program(_bytecode(module), names, in_tree, out_tree, kept, x64=jax.config.jax_enable_x64)
 
 
 def _with_all(traced: Any, leaves: Sequence[Any]) -> Any:
