@@ -29,7 +29,6 @@ _TYPE, _CPU, _FLOATS, _DOUBLES = 0x1000, 2, 0x103A, 0x1032
 _FINE_BUFFER, _FINE_MEMORY, _READ_WRITE = 2, 1 << 10, 1
 _BUILD_LOG, _STATUS, _STARTED, _ENDED = 0x1183, 0x11D3, 0x1282, 0x1283
 _QUEUE_PROPERTIES, _PROFILING = 0x1093, 2
-_OPTIONS = b"-cl-fp32-correctly-rounded-divide-sqrt"
 _ALIGN = 64
 _FILL = 64  # bytes: the longest pattern, to which slices are aligned
 _SHORT = 10_000_000  # nanoseconds
@@ -262,6 +261,8 @@ def _target(lib: Any, device: int) -> Target:
 class OpenCL(Driver):
     """A device of OpenCL, with a context and a queue."""
 
+    build_options = b"-cl-fp32-correctly-rounded-divide-sqrt"
+
     def __init__(self, lib: Any, device: int) -> None:
         self.lib, self._device = lib, c.c_void_p(device)
         self.name = _text(lib, device, _NAME)
@@ -356,7 +357,7 @@ class OpenCL(Driver):
         room, size = c.create_string_buffer(code, len(code)), c.c_size_t(len(code))
         program = self._made("a program", self.lib.clCreateProgramWithIL, self._context, room, size)
         owner = _Program(self.lib, program)
-        if self.lib.clBuildProgram(program, 1, c.byref(self._device), _OPTIONS, None, None):
+        if self.lib.clBuildProgram(program, 1, c.byref(self._device), self.build_options, None, None):
             log = _told(self.lib.clGetProgramBuildInfo, program, self._device, _BUILD_LOG)
             raise CompileError(f"{self.name}: {kernels} could not be built: {log.strip()[:2000]}")
         for kernel in kernels:
