@@ -115,3 +115,16 @@ def test_narrow_operands_of_a_wide_result():
     rng = np.random.default_rng(0)
     arguments = [rng.integers(-128, 128, d).astype(np.int8) for d in ((1, 6, 6, 16), (3, 3, 16, 32))]
     check(axla.parse(text), arguments)
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "s8"])
+def test_kernels_that_no_cache_holds(kind):
+    """They are dots of what the windows see."""
+    rng, dtype = np.random.default_rng(1), BY_NAME[kind]
+    lhs = Shape(dtype, (2, 9, 5, 300))
+    rhs = Shape(dtype, (3, 2, 300, 4 * 300 // dtype.numpy.itemsize))
+    window = Window((3, 2), (2, 1), (1, 0), (1, 2), window_dilation=(2, 3), reversal=(False, True))
+    labels = ConvDims("b01f", "01io", "b01f")
+    module = convolution_module(lhs, rhs, window=window, dim_labels=labels)
+    check(module, [numbers(rng, s.dtype, s.dims) for s in (lhs, rhs)])
+    assert " dot(" in axla.compile(module).as_text()

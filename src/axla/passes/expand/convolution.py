@@ -6,30 +6,39 @@ left is a window with strides and dilation of its own, which lies inside of the 
     features last    b01f_01io->b01f    lanes run along features: of the result, or of groups of one feature
     features first   bf01_01io->bf01    lanes run along the last spatial dimension
 
-A window that sees one element, or all of them, is a dot.
+A window that sees one element, or all of them, is a dot. So is one whose kernel is too big for a cache, where
+there are not many places: a convolution reads it for each row of places, the dot of what the windows see
+reads it once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from math import prod
 
 from axla.core.shape import Shape
-from axla.hlo import Convolution, Dot, Pad, Reverse, Slice, Transpose
+from axla.hlo import Concatenate, Convolution, Dot, Pad, Reverse, Slice, Transpose
 from axla.ir.attributes import ConvDims, PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.expander import expand, full, scalar
 from axla.passes.simplify.algebra_movement import reshaped
+from axla.target.machine import Target
 
 FEATURES = 8
 """Output features of a group below this leave lanes empty: lanes go along the last spatial dimension."""
 
+PATCHES = 2
+"""Patches that are a dot have at most so many times the kernel's elements."""
 
-def convolution_canonicalize(module: Module) -> None:
+
+def convolution_canonicalize(module: Module, target: Target | None = None) -> None:
     """Leaves convolutions of the two forms, and dots."""
-    expand(module, "convolution-canonicalize", {Convolution: _canonical})
+    canonical = partial(_canonical, target=target)
+    expand(module, "convolution-canonicalize", {Convolution: canonical})
 
 
 def spatial_labels(rank: int) -> str:
@@ -59,7 +68,7 @@ class _Parts:
         return self.result.dims[1:-1]
 
 
-def _canonical(inst: Instruction) -> Instruction:
+def _canonical(inst: Instruction, target: Target | None) -> Instruction:
     op = op_of(inst, Convolution)
     op.check_dense()
     shape = shape_of(inst)
@@ -68,7 +77,7 @@ def _canonical(inst: Instruction) -> Instruction:
     result = shape.with_dims([shape.dims[d] for d in order]).logical
     if not result.size or not shape_of(inst.operands[1]).size:
         return full(inst.computation, shape.logical, 0)
-    found = _convolved(inst, _parts(inst, result))
+    found = _convolved(inst, _parts(inst, result), target)
     return turned(found, [order.index(d) for d in range(shape.rank)])
 
 
@@ -106,32 +115,48 @@ def _groups_to_features(x: Instruction, groups: int) -> Instruction:
     return reshaped(moved, [batch // groups, *spatial, groups * features])
 
 
-def _convolved(inst: Instruction, parts: _Parts) -> Instruction:
+def _convolved(inst: Instruction, parts: _Parts, target: Target | None) -> Instruction:
     sizes = shape_of(parts.x).dims[1:-1]
     if all(n == 1 for n in parts.window.size):
-        inputs, outputs = shape_of(parts.kernel).dims[-2:]
-        return _dot(parts, _places_of(parts), (inputs, outputs))
+        return _dot(parts, _elements_of(parts, (0,) * parts.window.rank))
     whole = all(n == 1 for n in parts.places) and parts.window.size == sizes
     if whole and parts.groups == 1:
-        inputs, outputs = prod(shape_of(parts.kernel).dims[:-1]), shape_of(parts.kernel).dims[-1]
-        x = reshaped(parts.x, [parts.result.dims[0], inputs])
-        return _dot(parts, x, (inputs, outputs))
+        return _dot(parts, parts.x)
+    if _reads_kernel_often(parts, target):
+        return _dot(parts, _patches(parts))
     return _window(inst, parts)
 
 
-def _places_of(parts: _Parts) -> Instruction:
-    """The elements that a window of one element sees."""
+def _elements_of(parts: _Parts, at: Sequence[int]) -> Instruction:
+    """The elements that all windows see at one of their places."""
     dims, window = shape_of(parts.x).dims, parts.window
-    limits = [(n - 1) * s + 1 for n, s in zip(parts.places, window.stride, strict=True)]
+    first = [n * d for n, d in zip(at, window.window_dilation, strict=True)]
+    limits = [f + (n - 1) * s + 1 for f, n, s in zip(first, parts.places, window.stride, strict=True)]
     if list(parts.places) == list(dims[1:-1]):
         return parts.x
-    bounds = SliceDims((0,) * len(dims), (dims[0], *limits, dims[-1]), (1, *window.stride, 1))
+    bounds = SliceDims((0, *first, 0), (dims[0], *limits, dims[-1]), (1, *window.stride, 1))
     return Slice(bounds)(parts.x)
 
 
-def _dot(parts: _Parts, x: Instruction, matrix: tuple[int, int]) -> Instruction:
-    """A product per group: [places, groups * inputs] x [inputs, groups * outputs]."""
-    inputs, outputs = matrix
+def _reads_kernel_often(parts: _Parts, target: Target | None) -> bool:
+    """Whether the kernel is too big for a cache, and the patches are not."""
+    if target is None or target.local_bytes or parts.groups > 1:
+        return False
+    kernel, places = shape_of(parts.kernel), prod(parts.result.dims[:-1])
+    some = places <= PATCHES * kernel.dims[-1] and prod(parts.window.size) <= target.limits.pieces
+    return some and kernel.size * kernel.dtype.bits > 2 * 8 * target.caches.l2
+
+
+def _patches(parts: _Parts) -> Instruction:
+    """[batch, places..., window * features]: what each window sees."""
+    seen = [_elements_of(parts, at) for at in product(*map(range, parts.window.size))]
+    return Concatenate((len(parts.places) + 1,))(*seen)
+
+
+def _dot(parts: _Parts, x: Instruction) -> Instruction:
+    """A product per group of what the windows see: [places, groups * inputs] x [inputs, groups * outputs]."""
+    *seen, outputs = shape_of(parts.kernel).dims
+    inputs = prod(seen)
     groups, rows = parts.groups, shape_of(x).size // (parts.groups * inputs)
     dtype = parts.result.dtype
     if groups == 1:
