@@ -18,7 +18,11 @@ from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
-from axla.tensorflow.values import Composite, shown
+
+
+def shown(found: object) -> str:
+    """The text of a shape, or of the type of a list."""
+    return found.to_string(layout=False) if isinstance(found, Shape) else str(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,33 +77,26 @@ def _joined(one: Shape | ListType | None, other: Shape | ListType | None) -> Sha
 
 
 @dataclass(slots=True, eq=False)
-class TensorList(Composite):
+class TensorList:
     """A value of a type, as arrays of `type.shapes()`."""
 
     type: ListType
     arrays: list[XlaOp]
 
-    def leaves(self) -> list[XlaOp]:
-        return self.arrays
+    def rebuilt(self, arrays: Iterator[XlaOp]) -> TensorList:
+        """The same of other arrays."""
+        return TensorList(self.type, [next(arrays) for _ in self.arrays])
 
-    def rebuilt(self, leaves: Iterator[XlaOp]) -> TensorList:
-        return TensorList(self.type, [next(leaves) for _ in self.arrays])
-
-    def structure(self) -> ListType:
-        return self.type
-
-    def fitted(self, builder: XlaBuilder, structure: object) -> TensorList:
-        assert isinstance(structure, ListType)
-        if structure == self.type:
+    def fitted(self, builder: XlaBuilder, type_: ListType) -> TensorList:
+        """The same value with another type, which `joined` or `repeated` gave."""
+        if type_ == self.type:
             return self
-        return TensorList(structure, _fitted(builder, self.arrays, self.type, structure, ()))
+        return TensorList(type_, _fitted(builder, self.arrays, self.type, type_, ()))
 
-    def joined(self, other: Composite) -> ListType:
-        assert isinstance(other, TensorList)
-        return self.type.joined(other.type)
-
-    def repeated(self, behind: Composite, turns: int | None) -> ListType | None:
-        assert isinstance(behind, TensorList)
+    def repeated(self, behind: TensorList, turns: int | None) -> ListType | None:
+        """A type that this has before and behind each of at most so many turns of a loop, if a turn makes
+        `behind` of it; None where that depends on the number of turns, which is not known.
+        """
         one, other = self.type, behind.type
         if one.sealed or one.room >= other.room:
             return replace(one.joined(other), sealed=one.sealed)
@@ -109,13 +106,15 @@ class TensorList(Composite):
         return replace(one.joined(other), room=max(room, other.room), sealed=True)
 
     def at_end(
-        self, before: Composite, entered: Composite, behind: Composite, turns: int | None
+        self, before: TensorList, entered: TensorList, behind: TensorList, turns: int | None
     ) -> TensorList:
-        assert isinstance(before, TensorList)
+        """This value, which a loop gives that had `before`. A turn makes `behind` of `entered`; `turns` is
+        their number, None where it is not known.
+        """
         found = TensorList(replace(self.type, sealed=before.type.sealed), self.arrays)
         if self.type.length is not None or turns is None:
             return found
-        step = sum_behind(entered.leaves()[-1].instruction, behind.leaves()[-1].instruction)
+        step = sum_behind(entered.arrays[-1].instruction, behind.arrays[-1].instruction)
         if step is None:
             return found
         if before.type.length is not None:
@@ -124,13 +123,14 @@ class TensorList(Composite):
         return found.of_length(ops.Add(before.arrays[-1], builder.constant(np.int32(turns * step))))
 
     def zeros(self) -> TensorList:
+        """The same with zeros as elements."""
         if isinstance(self.type.element, ListType):
             raise UnsupportedError(f"zeros like {self.type}")
         found = [_zeros(array.builder, Shape(array.dtype, array.dims), ()) for array in self.buffers()]
         return TensorList(replace(self.type, same=None), [*found, *self.arrays[len(found) :]])
 
-    def plus(self, other: Composite) -> TensorList:
-        assert isinstance(other, TensorList)
+    def plus(self, other: TensorList) -> TensorList:
+        """The sums of elements."""
         common = replace(self.type.joined(other.type), same=None)
         if common.element is None:
             return self
@@ -166,11 +166,10 @@ class TensorList(Composite):
         same, element = self.type.same, self.type.element
         if same is not None and isinstance(element, Shape):
             return builder.constant(np.frombuffer(same, element.dtype.numpy).reshape(element.dims))
-        found = []
-        for buffer in self.buffers():
-            dims = buffer.dims[1:]
-            starts = [_index(builder, index), *(builder.constant(np.int32(0)) for _ in dims)]
-            found.append(ops.Reshape(ops.DynamicSlice(buffer, starts, (1, *dims)), dims))
+        found = [
+            ops.Reshape(ops.DynamicSliceInDim(buffer, index, 1, 0), buffer.dims[1:])
+            for buffer in self.buffers()
+        ]
         return TensorList(element, found) if isinstance(element, ListType) else found[0]
 
     def with_at(self, builder: XlaBuilder, index: int | XlaOp, value: XlaOp | TensorList) -> TensorList:
@@ -183,8 +182,8 @@ class TensorList(Composite):
         found = []
         parts = value.arrays if isinstance(value, TensorList) else [value]
         for buffer, part in zip(fitted.buffers(), parts, strict=True):
-            starts = [_index(builder, index), *(builder.constant(np.int32(0)) for _ in part.dims)]
-            found.append(ops.DynamicUpdateSlice(buffer, ops.Reshape(part, (1, *part.dims)), starts))
+            row = ops.Reshape(part, (1, *part.dims))
+            found.append(ops.DynamicUpdateSlice(buffer, row, [index, *[0] * len(part.dims)]))
         return TensorList(replace(fitted.type, same=None), [*found, *fitted.arrays[len(found) :]])
 
     def all_same(self, same: bytes | None) -> TensorList:
@@ -194,10 +193,6 @@ class TensorList(Composite):
     def with_room(self, builder: XlaBuilder, room: int) -> TensorList:
         """The list with room for so many elements at least."""
         return self.fitted(builder, replace(self.type, room=max(room, self.type.room)))
-
-
-def _index(builder: XlaBuilder, index: int | XlaOp) -> XlaOp:
-    return builder.constant(np.int32(index)) if isinstance(index, int) else index
 
 
 def empty(builder: XlaBuilder, type_: ListType) -> TensorList:

@@ -19,8 +19,9 @@ from axla.core.shape import Shape, TupleShape
 from axla.ir.graph import Instruction
 from axla.tensorflow.attributes import called_by
 from axla.tensorflow.graph import ARGUMENT, Graph, Output
+from axla.tensorflow.lists import TensorList, empty, shown
 from axla.tensorflow.scope import Scope
-from axla.tensorflow.values import Composite, Resource, Value, leaves, parts, rebuilt, shown, structure
+from axla.tensorflow.values import Resource, Value, leaves, parts, rebuilt, structure
 
 MOST_EMBEDDED = 1024
 """Elements of constants that regions make again."""
@@ -79,7 +80,7 @@ def _with_gradients(scope: Scope, inputs: Carried, state: Mapping[Resource, Valu
     made = [r for r in state if r.origin in inputs.resources and r not in inputs.resources]
     for resource in made:
         assert resource.origin is not None
-        content = resource.empty(scope.builder, scope.read(resource.origin))
+        content = empty(scope.builder, scope.read(resource.origin).type)
         scope.state[resource] = content
         inputs.resources.append(resource)
         inputs.contents.append(content)
@@ -159,14 +160,14 @@ def _changes(region: Scope, resource: Resource) -> bool:
 def _made_equal(
     graphs: Sequence[Graph], regions: Sequence[Scope], outputs: Sequence[list[Value]]
 ) -> list[list[Value]]:
-    """The results of branches, composites with a structure that all of them have."""
+    """The results of branches, lists with a type that all of them have."""
     for number, column in enumerate(zip(*outputs, strict=True)):
         common = column[0]
-        if all(isinstance(value, Composite) for value in column):
+        if all(isinstance(value, TensorList) for value in column):
             for value in column[1:]:
-                common = common.fitted(regions[0].builder, common.joined(value))
+                common = common.fitted(regions[0].builder, common.type.joined(value.type))
             for output, region in zip(outputs, regions, strict=True):
-                output[number] = output[number].fitted(region.builder, common.structure())
+                output[number] = output[number].fitted(region.builder, common.type)
         for graph, output in zip(graphs[1:], outputs[1:], strict=True):
             if structure(output[number]) != structure(outputs[0][number]):
                 one, other = shown(structure(outputs[0][number])), shown(structure(output[number]))
@@ -195,8 +196,8 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[Value]) -
             f"the values of the loop '{body.name}' do not come to shapes that stay as they are"
         )
     for number, (value, output) in enumerate(zip(inputs.all(), outputs, strict=True)):
-        if isinstance(value, Composite) and isinstance(output, Composite):
-            outputs[number] = output.fitted(region.builder, value.structure())
+        if isinstance(value, TensorList) and isinstance(output, TensorList):
+            outputs[number] = output.fitted(region.builder, value.type)
     _check_loop(body, inputs, outputs)
     built = region.builder.build(ops.Tuple(region.builder, _leaves(outputs)))
     whole = ops.While(tester.builder.build(test), built, inputs.operand(scope))
@@ -207,7 +208,7 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[Value]) -
         before, first, last = begun.all()[number], entered[number], outputs[number]
         if last is first:
             results[number] = before
-        elif isinstance(value, Composite):
+        elif isinstance(value, TensorList):
             results[number] = value.at_end(before, first, last, exact)
         elif exact is not None and isinstance(value, XlaOp):
             known = _counted(scope, before, first, last, exact)
@@ -272,14 +273,14 @@ def _body(
 
 
 def _fitted(scope: Scope, inputs: Carried, outputs: Sequence[Value], turns: int | None) -> Carried | None:
-    """The inputs with composites that have the structure which a turn leaves; None where all have."""
+    """The inputs with lists that have the type which a turn leaves; None where all have."""
     found = []
     for value, output in zip(inputs.all(), outputs, strict=True):
-        if isinstance(value, Composite) and isinstance(output, Composite):
+        if isinstance(value, TensorList) and isinstance(output, TensorList):
             wanted = value.repeated(output, turns)
             if wanted is None:
                 raise UnsupportedError(
-                    f"a list gets longer in a loop, {value.structure()} before and {output.structure()} "
+                    f"a list gets longer in a loop, {value.type} before and {output.type} "
                     "behind a turn: its size must be given, or the number of turns a constant"
                 )
             value = value.fitted(scope.builder, wanted)

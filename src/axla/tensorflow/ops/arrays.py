@@ -11,10 +11,11 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
+from axla.tensorflow.lists import TensorList
 from axla.tensorflow.ops.control import assign
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
-from axla.tensorflow.values import Composite, Value, Variable
+from axla.tensorflow.values import Value, Variable
 
 RECORDS = """
 Shape Size: input:T out_type=type?DT_INT32 -> output:out_type
@@ -387,7 +388,7 @@ def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> Xl
 
 @lowering("ZerosLike", "OnesLike")
 def _filled_like(call: Call, value: Value) -> Value:
-    if isinstance(value, Composite):
+    if isinstance(value, TensorList):
         return value.zeros() if call.node.op == "ZerosLike" else call.fail("there are no ones of a list")
     found = full(call, value.dims, value.dtype, int(call.node.op == "OnesLike"))
     for d, size in enumerate(sizes(value)):

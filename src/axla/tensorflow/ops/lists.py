@@ -13,12 +13,11 @@ from axla.builder.records import GatherDimensionNumbers, ScatterDimensionNumbers
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
-from axla.tensorflow.lists import ListType, TensorList, empty
+from axla.tensorflow.lists import ListType, TensorList, empty, shown
 from axla.tensorflow.records import lowering
 from axla.tensorflow.regions import MOST_EMBEDDED
 from axla.tensorflow.scope import Call
 from axla.tensorflow.types import DTYPES
-from axla.tensorflow.values import shown
 
 RECORDS = """
 EmptyTensorList: element_shape:shape_type max_num_elements:i32 element_dtype=type shape_type=i32_i64 ->

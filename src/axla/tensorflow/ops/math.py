@@ -11,10 +11,11 @@ import numpy as np
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import VerifyError
+from axla.tensorflow.lists import TensorList
 from axla.tensorflow.ops.common import check_same_dims
 from axla.tensorflow.records import lowering, records
 from axla.tensorflow.scope import Call, matched, spread
-from axla.tensorflow.values import Composite, Value
+from axla.tensorflow.values import Value
 
 RECORDS = """
 Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Exp Expm1 Floor Log Log1p Neg Rsqrt Sign Sin Sinh Sqrt
@@ -226,8 +227,8 @@ def _approximate_equal(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
 
 @lowering("AddN", "AccumulateNV2")
 def _add_n(call: Call, values: list[Value]) -> Value:
-    if isinstance(values[0], Composite):
-        return reduce(type(values[0]).plus, values)
+    if isinstance(values[0], TensorList):
+        return reduce(TensorList.plus, values)
     check_same_dims(call, *values)
     return reduce(ops.Add, values)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 import axla.ops as ops
-from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.lists import ListType, TensorList, empty
 from axla.tensorflow.ops import lists
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
-from axla.tensorflow.values import Composite, Resource
+from axla.tensorflow.values import Resource
 
 RECORDS = """
 TensorArrayV3: size:i32 dtype=type element_shape=shape? dynamic_size=bool?false clear_after_read=bool?true
@@ -43,11 +43,6 @@ class Held(Resource):
 
     dtype: str = ""
     grows: bool = False
-
-    def empty(self, builder: XlaBuilder, contents: Composite) -> TensorList:
-        """As many zeros as the origin of a gradient has elements."""
-        assert isinstance(contents, TensorList)
-        return empty(builder, contents.type)
 
 
 def _contents(call: Call, handle: Resource, attribute: str, indices: XlaOp | None = None) -> TensorList:
@@ -80,7 +75,7 @@ def _gradient(call: Call, handle: Held, flow: XlaOp) -> list[object]:
         name = f"{handle.name}/{call['source']}"
         made = handle.gradients[call["source"]] = Held(name, origin=handle, dtype=handle.dtype)
     if not call.scope.has(made):
-        call.scope.state[made] = made.empty(call.builder, call.scope.read(handle))
+        call.scope.state[made] = empty(call.builder, call.scope.read(handle).type)
     return [made, flow]
 
 
