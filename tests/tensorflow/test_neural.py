@@ -185,14 +185,14 @@ def test_a_label_of_zero_costs_nothing():
 
 @pytest.mark.parametrize("op, operands, attributes, message", [
     ("MatMul", [np.ones((2, 3), f32), np.ones((2, 3), f32)], {}, "3 columns for 2 rows"),
-    ("BiasAdd", [np.ones((2, 3), f32), np.ones(2, f32)], {}, "a bias of shape [2] for 3 features"),
+    ("BiasAdd", [np.ones((2, 3), f32), np.ones(2, f32)], {}, "bias has shape [2], wanted [3]"),
     ("Conv2D", [images([1, 2]), np.ones((1, 1, 3, 1), f32)], STEPS, "a filter of shape [1, 1, 3, 1] for 1"),
     ("Conv2D", [images([1]), KERNEL], {"strides": [1] * 4, "padding": "VALID"}, "a window of size 3 for a"),
     ("Conv2D", [images([1, 2]), KERNEL], STEPS | {"strides": [2, 1, 1, 1]}, "strides are [2, 1, 1, 1]"),
     ("Conv2D", [images([1]), KERNEL], STEPS | {"explicit_paddings": [1]}, "and padding is SAME"),
     ("Conv", [images([1, 2]), np.ones(3, f32)], STEPS, "batch_dims=1, a filter of shape [3]"),
     ("MaxPool", [images([1, 2])], {"ksize": [1, 0, 1, 1], **STEPS}, "ksize are [1, 0, 1, 1]"),
-    ("FusedBatchNormV3", [images([1]), *VECTORS], {}, "a vector of shape [2] for 1 features"),
+    ("FusedBatchNormV3", [images([1]), *VECTORS], {}, "a vector for the features has shape [2], wanted [1]"),
     ("Softmax", [f32(1)], {}, "the logits are a scalar"),
 ])  # fmt: skip
 def test_refused(op, operands, attributes, message):

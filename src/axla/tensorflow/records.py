@@ -30,7 +30,7 @@ FAMILIES = (
     "neural", "convolutions", "pooling", "normalization", "images", "boxes",
     "control", "math", "special", "reductions", "quantized", "arrays", "linear", "einsum",
     "lists", "tensor_arrays",
-    "random", "samples", "references", "restoring", "training", "xla", "xla_functions", "collectives",
+    "random", "samples", "variables", "restoring", "training", "xla", "xla_functions", "collectives",
     "indexing", "slices", "space", "diagonals", "segments", "sets",
 )  # fmt: skip
 """The modules of `ops` that have tables."""

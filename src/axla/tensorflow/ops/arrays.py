@@ -12,9 +12,11 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.tensorflow.lists import TensorList
-from axla.tensorflow.ops.control import assign
+from axla.tensorflow.ops.common import of_dims, of_rank
+from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.types import fits
 from axla.tensorflow.values import Value, Variable
 
 RECORDS = """
@@ -44,16 +46,13 @@ BroadcastArgs: s0:T s1:T T=type?DT_INT32 -> r0:T
 BroadcastGradientArgs: s0:T s1:T T=type?DT_INT32 -> r0:T r1:T
 XlaBroadcastHelper: lhs:T rhs:T broadcast_dims:Tindices -> lhs_output:T rhs_output:T
 Fill: dims:index_type value:T index_type=type?DT_INT32 -> output:T
-ZerosLike OnesLike DeepCopy: x:T -> y:T
+ZerosLike OnesLike: x:T -> y:T
 Empty: shape:i32 init=bool?false -> output:dtype
 Reverse: tensor:T dims:DT_BOOL -> output:T
 ReverseV2: tensor:T axis:Tidx Tidx=type?DT_INT32 -> output:T
 Roll: input:T shift:Tshift axis:Taxis -> output:T
 OneHot: indices:TI depth:i32 on_value:T off_value:T axis=int?-1 TI=type?DT_INT64 -> output:T
-_ListToArray: input:Tin Tin=types>=1 N=int>=1 -> output:N*T
-_ArrayToList: input:N*T N=int>=1 out_types=types>=1 -> output:out_types
 DeviceIndex: device_names=list(string) -> index:i32
-GuaranteeConst DebugGradientIdentity: input:T -> output:T
 """
 
 
@@ -105,17 +104,14 @@ def _variable_shape(call: Call, variable: Variable) -> Value:
 
 @lowering("EnsureShape")
 def _ensure_shape(call: Call, value: XlaOp) -> XlaOp:
-    wanted = call["shape"]
-    pairs = zip(wanted or (), value.dims, strict=False)
-    if wanted is not None and (len(wanted) != len(value.dims) or any(w not in (-1, n) for w, n in pairs)):
-        call.fail(f"its shape is {list(value.dims)}, wanted {list(wanted)}")
+    if not fits(call["shape"], value.dims):
+        call.fail(f"its shape is {list(value.dims)}, wanted {list(call['shape'])}")
     return value
 
 
 def shape_operand(call: Call, value: XlaOp, what: str = "shape") -> tuple[int, ...]:
     """The sizes that a constant vector holds."""
-    if len(value.dims) != 1:
-        call.fail(f"{what} has shape {list(value.dims)}, wanted a vector")
+    of_rank(call, value, 1, what)
     found = call.integers(value, what)
     if any(size < 0 for size in found):
         call.fail(f"{what} is {list(found)}: a size is negative")
@@ -124,8 +120,7 @@ def shape_operand(call: Call, value: XlaOp, what: str = "shape") -> tuple[int, .
 
 @lowering("Reshape")
 def _reshape(call: Call, value: XlaOp, shape: XlaOp) -> XlaOp:
-    if len(shape.dims) != 1:
-        call.fail(f"shape has shape {list(shape.dims)}, wanted a vector")
+    of_rank(call, shape, 1, "shape")
     wanted = list(call.integers(shape, "shape"))
     unknown = [d for d, size in enumerate(wanted) if size == -1]
     if len(unknown) > 1 or any(size < -1 for size in wanted):
@@ -291,20 +286,12 @@ def _blocks(call: Call, name: str, rank: int) -> tuple[list[int], list[int]]:
 
 @lowering("ReadVariableXlaSplitND")
 def _read_split_nd(call: Call, variable: Variable) -> list[XlaOp]:
-    return _split_nd(call, contents(call, variable, "T"))
+    return _split_nd(call, read(call, variable))
 
 
 @lowering("AssignVariableXlaConcatND")
 def _assign_concat_nd(call: Call, variable: Variable, values: list[XlaOp]) -> None:
     assign(call, variable, _concat_nd(call, values))
-
-
-def contents(call: Call, variable: Variable, attribute: str) -> XlaOp:
-    """The value of a variable, of the type that an attribute says."""
-    value = call.scope.read(variable)
-    if value.dtype is not call.dtype(attribute):
-        call.fail(f"'{variable.name}' is of type {value.dtype.name}, wanted {call[attribute]}")
-    return value
 
 
 # Broadcasts and constants.
@@ -313,8 +300,7 @@ def contents(call: Call, variable: Variable, attribute: str) -> XlaOp:
 @lowering("Tile")
 def _tile(call: Call, value: XlaOp, multiples: XlaOp) -> XlaOp:
     counts = shape_operand(call, multiples, "multiples")
-    if len(counts) != len(value.dims):
-        call.fail(f"multiples has {len(counts)} elements for {len(value.dims)} dimensions")
+    of_dims(call, multiples, [len(value.dims)], "multiples")
     wide = [size for pair in zip(counts, value.dims, strict=True) for size in pair]
     found = ops.BroadcastInDim(value, wide, range(1, len(wide), 2))
     return ops.Reshape(found, [count * size for count, size in zip(counts, value.dims, strict=True)])
@@ -376,8 +362,7 @@ def _broadcast_helper(call: Call, left: XlaOp, right: XlaOp, dims: XlaOp) -> lis
 
 @lowering("Fill")
 def _fill(call: Call, dims: XlaOp, value: XlaOp) -> XlaOp:
-    if value.dims:
-        call.fail(f"value has shape {list(value.dims)}, wanted a scalar")
+    of_rank(call, value, 0, "value")
     return ops.Broadcast(value, shape_operand(call, dims, "dims"))
 
 
@@ -406,10 +391,8 @@ def _empty(call: Call, shape: XlaOp) -> XlaOp:
 
 @lowering("Reverse")
 def _reverse(call: Call, value: XlaOp, dims: XlaOp) -> XlaOp:
-    flags = call.constant(dims, "dims")
-    if flags.shape != (len(value.dims),):
-        call.fail(f"dims has shape {list(flags.shape)} for {len(value.dims)} dimensions")
-    return ops.Rev(value, [d for d, flag in enumerate(flags) if flag])
+    of_dims(call, dims, [len(value.dims)], "dims")
+    return ops.Rev(value, np.flatnonzero(call.constant(dims, "dims")).tolist())
 
 
 @lowering("ReverseV2")
@@ -423,8 +406,7 @@ def _reverse_v2(call: Call, value: XlaOp, axis: XlaOp) -> XlaOp:
 @lowering("Roll")
 def _roll(call: Call, value: XlaOp, shift: XlaOp, axis: XlaOp) -> XlaOp:
     places = [call.axis(d, len(value.dims)) for d in call.integers(axis, "axis")]
-    if shift.dims != axis.dims:
-        call.fail(f"shift has shape {list(shift.dims)}, axis {list(axis.dims)}")
+    of_dims(call, shift, axis.dims, "shift")
     for number, place in enumerate(places):
         size = value.dims[place]
         if not size:
@@ -448,14 +430,6 @@ def _one_hot(call: Call, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) ->
     wide = ops.BroadcastInDim(indices, dims, [d for d in range(len(dims)) if d != axis])
     places = ops.Iota(call.builder, Shape(indices.dtype, dims), axis)
     return ops.Select(ops.Eq(wide, places), on, off)
-
-
-# Values as they are.
-
-
-@lowering("GuaranteeConst", "DebugGradientIdentity", "DeepCopy", "_ListToArray", "_ArrayToList")
-def _same(call: Call, value: Value) -> Value:
-    return value
 
 
 @lowering("DeviceIndex")

@@ -11,8 +11,7 @@ import axla.ops as ops
 from axla.builder.iteration import combiner, loop
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, S32
-from axla.tensorflow.ops.common import lowest
-from axla.tensorflow.ops.windows import of_dims, of_rank
+from axla.tensorflow.ops.common import lowest, of_dims, of_rank
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
@@ -36,8 +35,8 @@ def _non_max_suppression(call: Call, boxes: XlaOp, scores: XlaOp, size: XlaOp, *
     wanted = call.integer(size, "max_output_size")
     if wanted < 0:
         call.fail(f"max_output_size is {wanted}, wanted a number from 0 on")
-    if any(limit.dims for limit in limits):
-        call.fail("a threshold is no scalar")
+    for limit in limits:
+        of_rank(call, limit, 0, "a threshold")
     boxes, scores, overlap, least = (ops.ConvertElementType(value, F32) for value in (boxes, scores, *limits))
     number = call.builder.constant(np.int32(0))
     most = min(wanted, *scores.dims)

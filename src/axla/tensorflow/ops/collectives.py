@@ -29,7 +29,6 @@ CollectiveReduceV2: input:T group_size:i32 group_key:i32 instance_key:i32
     Nordering_token=int>=0?0 -> data:T
 XlaSend: tensor:T tensor_name=string ->
 XlaRecv: tensor_name=string shape=shape -> tensor:dtype
-XlaSharding: input:T sharding=string? -> output:T
 XlaSpmdFullToShardShape: input:T manual_sharding=string -> output:T
 XlaSpmdShardToFullShape: input:T manual_sharding=string full_shape=shape -> output:T
 """
@@ -114,11 +113,6 @@ class Channel(Resource):
 
 
 # Shardings: a program is for one device, so every array lies there as a whole.
-
-
-@lowering("XlaSharding")
-def _sharding(call: Call, value: XlaOp) -> XlaOp:
-    return value
 
 
 @lowering("XlaSpmdFullToShardShape", "XlaSpmdShardToFullShape")

@@ -69,6 +69,21 @@ def lowest(like: XlaOp) -> XlaOp:
     return like.builder.constant(neutral("Max", like.dtype))
 
 
+_RANKS = {0: "a scalar", 1: "a vector", 2: "a matrix"}
+
+
+def of_rank(call: Call, value: XlaOp, rank: int, what: str) -> None:
+    """Refuses an array of another rank."""
+    if len(value.dims) != rank:
+        call.fail(f"{what} has shape {list(value.dims)}, wanted {_RANKS.get(rank, f'{rank} dimensions')}")
+
+
+def of_dims(call: Call, value: XlaOp, dims: Sequence[int], what: str) -> None:
+    """Refuses an array of another shape."""
+    if value.dims != tuple(dims):
+        call.fail(f"{what} has shape {list(value.dims)}, wanted {list(dims)}")
+
+
 def check_same_dims(call: Call, *values: XlaOp) -> None:
     if len({value.dims for value in values}) > 1:
         call.fail(f"operands of one shape are wanted, found {', '.join(str(list(v.dims)) for v in values)}")

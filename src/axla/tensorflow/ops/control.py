@@ -1,4 +1,4 @@
-"""Constants, identities, functions, conditionals, loops and variables."""
+"""Constants, identities, functions, conditionals and loops."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.records import lowering
 from axla.tensorflow.regions import conditional, loop
 from axla.tensorflow.scope import Call
-from axla.tensorflow.types import dtype_of, fits
-from axla.tensorflow.values import VARIABLES, Value, Variable
+from axla.tensorflow.types import dtype_of
+from axla.tensorflow.values import Value
 
 RECORDS = """
 Const: value=tensor -> output:dtype
@@ -19,10 +19,15 @@ PlaceholderWithDefault: input:dtype shape=shape -> output:dtype
 FakeParam: shape=shape -> output:dtype
 _Arg: index=int>=0 -> output:T ; none it is not fed
 _Retval: input:T index=int>=0 ->
-Identity Snapshot StopGradient _EagerConst: input:T -> output:T
+Identity Snapshot StopGradient _EagerConst GuaranteeConst DebugGradientIdentity: input:T -> output:T
+DeepCopy: x:T -> y:T
+CheckNumerics CheckNumericsV2: tensor:T -> output:T
+XlaSharding: input:T sharding=string? -> output:T
 PreventGradient: input:T message=string? -> output:T
 RefIdentity: input:&T -> output:&T
 IdentityN: input:T T=types>=1 -> output:T
+_ListToArray: input:Tin Tin=types>=1 N=int>=1 -> output:N*T
+_ArrayToList: input:N*T N=int>=1 out_types=types>=1 -> output:out_types
 Switch: data:T pred:DT_BOOL -> output_false:T output_true:T ; none a conditional is made of it
 RefSwitch: data:&T pred:DT_BOOL -> output_false:&T output_true:&T ; none a conditional is made of it
 Merge: inputs:N*T N=int>=1 -> output:T value_index:i32 ; none a conditional is made of it
@@ -35,8 +40,11 @@ Exit NextIteration: data:T -> output:T ; none a loop is made of it
 RefExit RefNextIteration: data:&T -> output:&T ; none a loop is made of it
 LoopCond: input:DT_BOOL -> output:DT_BOOL ; none a loop is made of it
 NoOp ControlTrigger: ->
+DestroyResourceOp: resource:resource ->
+TensorArrayCloseV3 StackCloseV2: handle:resource ->
 PartitionedCall StatefulPartitionedCall: args:Tin Tin=types Tout=types f=func config=string?
     config_proto=string? executor_type=string? -> output:Tout
+ToBool: input:T -> output:DT_BOOL
 If StatelessIf: cond:Tcond input:Tin Tin=types Tout=types then_branch=func else_branch=func
     output_shapes=list(shape)?[] -> output:Tout
 Case StatelessCase: branch_index:i32 input:Tin Tin=types Tout=types branches=list(func)>=1
@@ -45,10 +53,6 @@ While StatelessWhile: input:T T=types cond=func body=func output_shapes=list(sha
     parallel_iterations=int?10 -> output:T
 XlaIf: cond:Tcond inputs:Tin then_branch=func else_branch=func Tin=types>=0 Tout=types>=0 -> output:Tout
 XlaWhile: input:T T=types>=0 cond=func body=func -> output:T
-VarHandleOp: container=string? shared_name=string? debug_name=string? dtype=type shape=shape
-    allowed_devices=list(string)?[] -> resource:resource
-ReadVariableOp: resource:resource -> value:dtype
-AssignVariableOp: resource:resource value:dtype validate_shape=bool?false ->
 Assert: condition:DT_BOOL data:T T=types>=1 summarize=int?3 ->
 """
 
@@ -63,9 +67,11 @@ def _const(call: Call) -> np.ndarray:
 
 @lowering(
     "Identity", "IdentityN", "_EagerConst", "RefIdentity", "Snapshot", "StopGradient", "PreventGradient",
-    "PlaceholderWithDefault",
+    "PlaceholderWithDefault", "GuaranteeConst", "DebugGradientIdentity", "DeepCopy", "CheckNumerics",
+    "CheckNumericsV2", "XlaSharding", "_ListToArray", "_ArrayToList",
 )  # fmt: skip
 def _identity(call: Call, value: Value) -> Value:
+    """The value as it is. Numbers are not checked, as XLA does it; an array lies on one device as a whole."""
     return value
 
 
@@ -78,9 +84,11 @@ def _fake(call: Call) -> np.ndarray:
     return np.broadcast_to(np.zeros((), call.dtype("dtype").numpy), dims)
 
 
-@lowering("NoOp", "ControlTrigger", "_Retval", "Assert")
+@lowering(
+    "NoOp", "ControlTrigger", "_Retval", "Assert", "DestroyResourceOp", "TensorArrayCloseV3", "StackCloseV2"
+)
 def _nothing(call: Call, *operands: Value) -> None:
-    """Nothing. What is asserted is not checked, as XLA does it."""
+    """Nothing. What is asserted is not checked, as XLA does it; resources end with the program."""
 
 
 @lowering("PartitionedCall", "StatefulPartitionedCall")
@@ -88,17 +96,18 @@ def _partitioned_call(call: Call, values: list[Value]) -> list[Value]:
     return call.scope.call(call.function("f"), values)
 
 
+@lowering("ToBool")
+def _truth(call: Call, value: XlaOp) -> XlaOp:
+    """Of a scalar whether it is not zero, of other arrays whether they have elements."""
+    if value.dims:
+        return call.scope.constant(np.asarray(value.shape.size > 0))
+    return value if value.dtype.is_pred else ops.Ne(value, 0)
+
+
 @lowering("If", "StatelessIf", "XlaIf")
 def _if(call: Call, condition: XlaOp, values: list[Value]) -> list[Value]:
     graphs = [call.function("then_branch"), call.function("else_branch")]
     return conditional(call.scope, _truth(call, condition), graphs, values)
-
-
-def _truth(call: Call, value: XlaOp) -> XlaOp:
-    """Numbers are true where they are not zero, arrays where they are not empty."""
-    if value.dims:
-        return call.scope.constant(np.asarray(value.shape.size > 0))
-    return value if value.dtype.is_pred else ops.Ne(value, 0)
 
 
 @lowering("Case", "StatelessCase")
@@ -110,38 +119,3 @@ def _case(call: Call, index: XlaOp, values: list[Value]) -> list[Value]:
 @lowering("While", "StatelessWhile", "XlaWhile")
 def _while(call: Call, values: list[Value]) -> list[Value]:
     return loop(call.scope, call.function("cond"), call.function("body"), values)
-
-
-# Variables.
-
-
-@lowering(*VARIABLES)
-def _variable(call: Call) -> Variable | None:
-    return call.scope.importer.variable(call.node)
-
-
-@lowering("ReadVariableOp")
-def _read(call: Call, variable: Variable) -> XlaOp:
-    return read(call, variable)
-
-
-def read(call: Call, variable: Variable, attribute: str = "dtype") -> XlaOp:
-    """The value of a variable, which must be of the type that an attribute of the node says."""
-    value = call.scope.read(variable)
-    if value.dtype is not call.dtype(attribute):
-        call.fail(f"'{variable.name}' is of type {value.dtype.name}, it reads {call[attribute]}")
-    return value
-
-
-@lowering("AssignVariableOp")
-def _assign(call: Call, variable: Variable, value: XlaOp) -> None:
-    assign(call, variable, value)
-
-
-def assign(call: Call, variable: Variable, value: XlaOp) -> None:
-    """Makes a value that of a variable; VerifyError where its type or shape is another."""
-    if dtype_of(variable.dtype, f"'{variable.name}'") is not value.dtype:
-        call.fail(f"'{variable.name}' is {variable.dtype}, it is given {value.dtype.name}")
-    if not fits(variable.shape, value.dims):
-        call.fail(f"'{variable.name}' has shape {list(variable.shape or ())}, it is given {list(value.dims)}")
-    call.scope.state[variable] = value

@@ -16,6 +16,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, S8
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.ops import windows
+from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.neural import bias_add
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
@@ -110,7 +111,7 @@ def _forward(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
 
 
 def _of_rank(call: Call, images: XlaOp, what: str) -> None:
-    windows.of_rank(call, images, 5 if "3D" in call.node.op else 4, what)
+    of_rank(call, images, 5 if "3D" in call.node.op else 4, what)
 
 
 @lowering("Conv2D", "Conv3D", "DepthwiseConv2dNative")
@@ -143,7 +144,7 @@ def _input_gradient(call: Call, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) ->
         is_last = call["data_format"] == "NHWC"
         dims = (images, *dims, features) if is_last else (images, features, *dims)
     conv = _convolution(call, dims, kernel.dims)
-    windows.of_dims(call, gradient, conv.output, "out_backprop")
+    of_dims(call, gradient, conv.output, "out_backprop")
     if not prod(dims) or not prod(gradient.dims) or not prod(kernel.dims):
         return _zeros(gradient, dims)
     space, inner, outer = conv.filter_dims[:-2], *conv.filter_dims[-2:]
@@ -166,7 +167,7 @@ def _filter_gradient(call: Call, x: XlaOp, sizes: XlaOp, gradient: XlaOp) -> Xla
     _of_rank(call, gradient, "out_backprop")
     dims = call.integers(sizes, "filter_sizes")
     conv = _convolution(call, x.dims, dims)
-    windows.of_dims(call, gradient, conv.output, "out_backprop")
+    of_dims(call, gradient, conv.output, "out_backprop")
     if not prod(dims) or not prod(gradient.dims) or not prod(x.dims):
         return _zeros(gradient, dims)
     count, spatial, features = len(conv.steps), list(conv.form.spatial), conv.form.features
@@ -194,9 +195,9 @@ def _filter(call: Call, kernel: XlaOp) -> XlaOp:
     """A filter in the order that convolutions have."""
     name = call["filter_format"]
     if name in _FILTERS:
-        windows.of_rank(call, kernel, 4, "filter")
+        of_rank(call, kernel, 4, "filter")
         return ops.Transpose(kernel, _FILTERS[name])
-    windows.of_rank(call, kernel, 5, "filter")
+    of_rank(call, kernel, 5, "filter")
     outer, inner, height, width, size = kernel.dims
     return ops.Reshape(ops.Transpose(kernel, [2, 3, 1, 4, 0]), (height, width, inner * size, outer))
 

@@ -9,6 +9,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32
 from axla.core.shape import Shape
+from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.indexing import take
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
@@ -140,8 +141,7 @@ def _matrix(call: Call, value: XlaOp) -> XlaOp:
 def _of_band(call: Call, value: XlaOp, band: Band, other: XlaOp) -> XlaOp:
     """Matrices of diagonals; the other elements are those of other matrices, or a number."""
     outer = other.dims[:-2] if other.dims else value.dims[: len(value.dims) - len(band.dims)]
-    if value.dims != (*outer, *band.dims):
-        call.fail(f"the diagonals have shape {list(value.dims)}, wanted {[*outer, *band.dims]}")
+    of_dims(call, value, [*outer, *band.dims], "diagonal")
     return _picked(value, len(band.dims), *band.of_matrix(call), other)
 
 
@@ -176,8 +176,8 @@ def _set(call: Call, value: XlaOp, diagonal: XlaOp, k: XlaOp | None = None) -> X
 def _band_part(call: Call, value: XlaOp, lower: XlaOp, upper: XlaOp) -> XlaOp:
     """Zeros outside of the band; a negative number of diagonals are all."""
     shape = Shape(lower.dtype, _matrix_dims(call, value))
-    if lower.dims or upper.dims:
-        call.fail(f"num_lower and num_upper are {list(lower.dims)} and {list(upper.dims)}, wanted scalars")
+    of_rank(call, lower, 0, "num_lower")
+    of_rank(call, upper, 0, "num_upper")
     row, column = (ops.Iota(call.builder, shape, d) for d in range(2))
     below = (lower < 0) | (row - column <= lower)
     above = (upper < 0) | (column - row <= upper)

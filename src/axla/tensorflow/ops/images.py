@@ -12,8 +12,8 @@ from axla.builder.iteration import combiner
 from axla.builder.records import ScatterDimensionNumbers
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
-from axla.tensorflow.ops.common import summed, taken, widened
-from axla.tensorflow.ops.windows import format_of, numbers_of, of_rank, only_spatial, steps_of
+from axla.tensorflow.ops.common import of_rank, summed, taken, widened
+from axla.tensorflow.ops.windows import format_of, numbers_of, only_spatial, steps_of
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 

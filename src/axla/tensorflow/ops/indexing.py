@@ -10,8 +10,9 @@ from axla.builder.records import GatherDimensionNumbers, ScatterDimensionNumbers
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32, DType
 from axla.core.shape import Shape
-from axla.tensorflow.ops.arrays import contents, full, shape_operand
-from axla.tensorflow.ops.control import assign
+from axla.tensorflow.ops.arrays import full, shape_operand
+from axla.tensorflow.ops.common import of_dims, of_rank
+from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Variable
@@ -72,7 +73,7 @@ def _gather(call: Call, params: XlaOp, indices: XlaOp, axis: XlaOp | None = None
 @lowering("ResourceGather")
 def _resource_gather(call: Call, variable: Variable, indices: XlaOp) -> XlaOp:
     batch = call["batch_dims"]
-    return _gathered(call, contents(call, variable, "dtype"), indices, max(batch, 0), batch)
+    return _gathered(call, read(call, variable), indices, max(batch, 0), batch)
 
 
 def _gathered(call: Call, params: XlaOp, indices: XlaOp, axis: int, batch_dims: int) -> XlaOp:
@@ -100,7 +101,7 @@ def _gather_nd(call: Call, params: XlaOp, indices: XlaOp) -> XlaOp:
 
 @lowering("ResourceGatherNd")
 def _resource_gather_nd(call: Call, variable: Variable, indices: XlaOp) -> XlaOp:
-    return _gather_nd(call, contents(call, variable, "dtype"), indices)
+    return _gather_nd(call, read(call, variable), indices)
 
 
 def _depth(call: Call, value: XlaOp, indices: XlaOp) -> int:
@@ -155,8 +156,7 @@ def _scatter(call: Call, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: st
     wanted = (*indices.dims[:-1], *target.dims[depth:])
     if not updates.dims:
         updates = ops.Broadcast(updates, wanted)
-    if updates.dims != wanted:
-        call.fail(f"updates has shape {list(updates.dims)}, wanted {list(wanted)}")
+    of_dims(call, updates, wanted, "updates")
     kind = kind or call.node.op.rpartition("Scatter")[2].removeprefix("Nd")
     return scattered(target, indices, updates, kind)
 
@@ -169,13 +169,13 @@ def _scatter_nd(call: Call, indices: XlaOp, updates: XlaOp, shape: XlaOp) -> Xla
 
 @lowering(*(f"ResourceScatterNd{kind}" for kind in ("Add", "Sub", "Max", "Min", "Update")))
 def _resource_scatter_nd(call: Call, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
-    assign(call, variable, _scatter(call, contents(call, variable, "T"), indices, updates))
+    assign(call, variable, _scatter(call, read(call, variable), indices, updates))
 
 
 @lowering(*(f"ResourceScatter{kind}" for kind in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Update")))
 def _resource_scatter(call: Call, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
     rows = ops.Reshape(indices, (*indices.dims, 1))
-    assign(call, variable, _scatter(call, contents(call, variable, "dtype"), rows, updates))
+    assign(call, variable, _scatter(call, read(call, variable), rows, updates))
 
 
 @lowering("SparseToDense")
@@ -190,8 +190,7 @@ def _sparse_to_dense(call: Call, indices: XlaOp, shape: XlaOp, values: XlaOp, de
 
 @lowering("InvertPermutation")
 def _invert(call: Call, value: XlaOp) -> XlaOp:
-    if len(value.dims) != 1:
-        call.fail(f"it is of a vector, found shape {list(value.dims)}")
+    of_rank(call, value, 1, "x")
     places, rows = ops.Iota(call.builder, value.dtype, value.dims[0]), ops.Reshape(value, (*value.dims, 1))
     return scattered(ops.ZerosLike(value), rows, places, "Update")
 

@@ -12,7 +12,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
-from axla.tensorflow.ops.common import reduced
+from axla.tensorflow.ops.common import of_dims, reduced
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
@@ -169,8 +169,7 @@ def _tridiagonal_product(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, ri
     dims = right.dims
     _check_matrices(call, right)
     for diagonal in (upper, main, lower):
-        if diagonal.dims != (*dims[:-2], 1, dims[-2]):
-            call.fail(f"a diagonal of shape {list(diagonal.dims)} does not fit a right side of {list(dims)}")
+        of_dims(call, diagonal, (*dims[:-2], 1, dims[-2]), "a diagonal")
     row = len(dims) - 2
     upper, main, lower = (_adjacent(diagonal, dims) for diagonal in (upper, main, lower))
     below, above = (ops.PadInDim(right, 0, row, by, -by) for by in (-1, 1))
@@ -186,8 +185,7 @@ def _adjacent(diagonal: XlaOp, dims: Sequence[int]) -> XlaOp:
 def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
     _check_matrices(call, right)
     dims, size = right.dims, right.dims[-2]
-    if diagonals.dims != (*dims[:-2], 3, size):
-        call.fail(f"diagonals of shape {list(diagonals.dims)} do not fit right sides of {list(dims)}")
+    of_dims(call, diagonals, (*dims[:-2], 3, size), "diagonals")
     if call["partial_pivoting"] and call["perturb_singular"]:
         raise UnsupportedError("matrices that are singular are not perturbed")
     if not right.shape.size:
@@ -248,8 +246,7 @@ def _row(value: XlaOp, number: XlaOp) -> XlaOp:
 
 
 def _with_row(value: XlaOp, number: XlaOp, row: XlaOp) -> XlaOp:
-    rest = [ops.Zero(value.builder, S32)] * (len(value.dims) - 1)
-    return ops.DynamicUpdateSlice(value, row, [number, *rest])
+    return ops.DynamicUpdateSlice(value, row, [number, *[0] * (len(value.dims) - 1)])
 
 
 # Fourier transforms.

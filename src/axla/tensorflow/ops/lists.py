@@ -14,6 +14,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.tensorflow.lists import ListType, TensorList, empty, shown
+from axla.tensorflow.ops.common import of_rank
 from axla.tensorflow.records import lowering
 from axla.tensorflow.regions import MOST_EMBEDDED
 from axla.tensorflow.scope import Call
@@ -265,8 +266,7 @@ def _check_runs(call: Call, message: str) -> None:
 
 
 def _place(call: Call, value: TensorList, index: XlaOp) -> int | XlaOp:
-    if index.dims:
-        call.fail(f"the index has shape {list(index.dims)}, wanted a scalar")
+    of_rank(call, index, 0, "index")
     known = call.scope.known(index)
     length = value.type.room if value.type.length is None else value.type.length
     if not value.type.room or (known is not None and not 0 <= int(known) < length):
@@ -356,8 +356,7 @@ def _gather(call: Call, value: TensorList, indices: XlaOp, shape: XlaOp) -> XlaO
 
 def gathered(call: Call, value: TensorList, indices: XlaOp, element: Shape | None) -> XlaOp:
     """The elements at indices as one array."""
-    if len(indices.dims) != 1:
-        call.fail(f"the indices have shape {list(indices.dims)}, wanted a vector")
+    of_rank(call, indices, 1, "indices")
     found = stacked(call, value, element)
     dims = found.dims[1:]
     numbers = GatherDimensionNumbers(range(1, len(dims) + 1), [0], [0], 1)

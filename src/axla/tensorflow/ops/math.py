@@ -31,7 +31,6 @@ IsInf IsNan: x:T -> y:DT_BOOL
 PopulationCount: x:T -> y:DT_UINT8
 TanhGrad SigmoidGrad SqrtGrad RsqrtGrad ReciprocalGrad InvGrad: y:T dy:T -> z:T
 _UnaryOpsComposition: x:T op_names=list(string) -> y:T
-CheckNumerics CheckNumericsV2: tensor:T -> output:T
 Add AddV2: x:T y:T -> z:T ; hlo Add
 Sub Mul Pow: x:T y:T -> z:T ; hlo
 Div RealDiv: x:T y:T -> z:T ; hlo Div
@@ -59,7 +58,6 @@ AccumulateNV2: inputs:N*T N=int>=1 shape=shape -> sum:T
 Cross: a:T b:T -> product:T
 Cast: x:SrcT Truncate=bool?false -> y:DstT
 Bitcast: input:T -> output:type
-ToBool: input:T -> output:DT_BOOL
 Complex: real:T imag:T T=type?DT_FLOAT Tout=type?DT_COMPLEX64 -> out:Tout ; hlo
 Real Imag: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout ; hlo
 Angle: input:T T=type?DT_COMPLEX64 Tout=type?DT_FLOAT -> output:Tout
@@ -188,12 +186,6 @@ def _function(call: Call, *operands: XlaOp) -> XlaOp:
 # Others of one or two operands.
 
 
-@lowering("CheckNumerics", "CheckNumericsV2")
-def _check_numerics(call: Call, x: XlaOp) -> XlaOp:
-    """Not checked, as XLA does it."""
-    return x
-
-
 @lowering("_UnaryOpsComposition")
 def _composition(call: Call, x: XlaOp) -> XlaOp:
     """The functions of a list, one after another."""
@@ -276,14 +268,6 @@ def _bitcast(call: Call, value: XlaOp) -> XlaOp:
             f"dimension, found shape {list(value.dims)}"
         )
     return ops.BitcastConvertType(value, call.dtype("type"))
-
-
-@lowering("ToBool")
-def _to_bool(call: Call, value: XlaOp) -> XlaOp | np.ndarray:
-    """Of a scalar whether it is not zero, of other arrays whether they have elements."""
-    if value.dims:
-        return np.asarray(value.shape.size > 0)
-    return value if value.dtype.is_pred else value != 0
 
 
 # Choices.

@@ -11,8 +11,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import C128, F32, F64
 from axla.core.errors import VerifyError
-from axla.tensorflow.ops.common import summed
-from axla.tensorflow.ops.windows import of_dims
+from axla.tensorflow.ops.common import of_dims, of_rank, summed
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 
@@ -63,8 +62,8 @@ def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = Non
 
 @lowering("MatMul", "SparseMatMul")
 def _matmul(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
-    if len(a.dims) != 2 or len(b.dims) != 2:
-        call.fail(f"shapes {list(a.dims)} and {list(b.dims)}, wanted matrices")
+    for value, name in ((a, "a"), (b, "b")):
+        of_rank(call, value, 2, name)
     if call.node.op == "SparseMatMul":
         a, b = (ops.ConvertElementType(value, F32) for value in (a, b))
     return _product(a, b, (call["transpose_a"], call["transpose_b"]))
@@ -107,8 +106,7 @@ def _features(call: Call, value: XlaOp) -> int:
 def bias_add(call: Call, value: XlaOp, bias: XlaOp) -> XlaOp:
     """A vector added along the features."""
     dim = _features(call, value)
-    if bias.dims != (value.dims[dim],):
-        call.fail(f"a bias of shape {list(bias.dims)} for {value.dims[dim]} features")
+    of_dims(call, bias, value.dims[dim : dim + 1], "bias")
     return ops.Add(value, bias, [dim])
 
 

@@ -13,8 +13,8 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
-from axla.tensorflow.ops.common import lowest, summed, widened
-from axla.tensorflow.ops.windows import format_of, of_dims, of_rank
+from axla.tensorflow.ops.common import lowest, of_dims, of_rank, summed, widened
+from axla.tensorflow.ops.windows import format_of
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched
 
@@ -59,8 +59,7 @@ def _features(call: Call, x: XlaOp, *vectors: XlaOp) -> int:
     of_rank(call, x, len(call["data_format"]), "x")
     dim = format_of(call["data_format"], len(x.dims)).features
     for vector in vectors:
-        if vector.dims != (x.dims[dim],):
-            call.fail(f"a vector of shape {list(vector.dims)} for {x.dims[dim]} features")
+        of_dims(call, vector, x.dims[dim : dim + 1], "a vector for the features")
     return dim
 
 

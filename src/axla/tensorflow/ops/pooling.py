@@ -11,7 +11,7 @@ from axla.builder.iteration import combiner
 from axla.builder.xla_builder import XlaComputation, XlaOp
 from axla.core.shape import Shape
 from axla.tensorflow.ops import windows
-from axla.tensorflow.ops.common import lowest, widened
+from axla.tensorflow.ops.common import lowest, of_dims, widened
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import parts
@@ -81,8 +81,8 @@ def _max_pool(call: Call, x: XlaOp, *sizes: XlaOp) -> XlaOp:
 def _max_pool_grad(call: Call, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaOp) -> XlaOp:
     """The gradient of each window goes to its first largest number, or comes from there (GradGrad)."""
     steps, is_second = _windows(call, x.dims, sizes), "GradGrad" in call.node.op
-    windows.of_dims(call, y, [s.count for s in steps], "orig_output")
-    windows.of_dims(call, gradient, x.dims if is_second else y.dims, "grad")
+    of_dims(call, y, [s.count for s in steps], "orig_output")
+    of_dims(call, gradient, x.dims if is_second else y.dims, "grad")
     if is_second:
         return _first_largest(x, gradient, steps)
     x, dtype = ops.ConvertElementType(x, gradient.dtype), gradient.dtype
@@ -132,7 +132,7 @@ def _avg_pool_grad(call: Call, shape: XlaOp, gradient: XlaOp) -> XlaOp:
     """
     dims = call.integers(shape, "orig_input_shape")
     steps = _windows(call, dims)
-    windows.of_dims(call, gradient, [s.count for s in steps], "grad")
+    of_dims(call, gradient, [s.count for s in steps], "grad")
     wide = widened(gradient)
     zero, edges, around = ops.Zero(wide.builder, wide.dtype), [], []
     for size, s in zip(dims, steps, strict=True):

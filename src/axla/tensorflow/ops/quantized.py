@@ -15,7 +15,7 @@ from axla.builder.windows import window_padding_type_to_pad_values
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, S32, DType
 from axla.tensorflow.messages import decode
-from axla.tensorflow.ops.common import check_same_dims, reduced
+from axla.tensorflow.ops.common import check_same_dims, of_dims, reduced
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched, spread
 
@@ -83,8 +83,7 @@ def _limits(call: Call, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
         call.fail("it takes an array with channels, found a scalar")
     wanted = x.dims[-1:] if is_by_channel else ()
     for limit in given:
-        if limit.dims != wanted:
-            call.fail(f"a limit has shape {list(limit.dims)}, wanted {list(wanted)}")
+        of_dims(call, limit, wanted, "a limit")
     return given
 
 

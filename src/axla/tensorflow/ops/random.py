@@ -17,7 +17,8 @@ from axla.core.dtypes import BF16, F16, F32, S32, S64, U16, U32, U64, DType
 from axla.core.shape import Shape
 from axla.tensorflow.ops import folded
 from axla.tensorflow.ops.arrays import shape_operand
-from axla.tensorflow.ops.control import assign
+from axla.tensorflow.ops.common import of_dims, of_rank
+from axla.tensorflow.ops.variables import assign
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, spread
 from axla.tensorflow.values import Variable
@@ -79,8 +80,7 @@ def seeded(call: Call, seed: XlaOp, signed: bool = False) -> Source:
     """A generator whose key and counter are mixed from two numbers. Those of 32 bits become greater ones
     without their sign, which the kernels for the CPU, of `folded`, keep.
     """
-    if seed.dims != (2,):
-        call.fail(f"the seed has shape {list(seed.dims)}, wanted [2]")
+    of_dims(call, seed, (2,), "the seed")
     signed = signed or seed.dtype.bits == 64
     words = ops.ConvertElementType(seed, S64) if signed else ops.BitcastConvertType(seed, U32)
     key = call.scope.constant(_MIXING_KEY)
@@ -313,8 +313,7 @@ def _stateful(call: Call, variable: Variable, algorithm: XlaOp, shape: XlaOp, *l
 def _skip(call: Call, variable: Variable, algorithm: XlaOp, delta: XlaOp) -> XlaOp | None:
     """Makes the counter greater; gives what the variable was, with three elements."""
     before, source = _stored(call, variable, algorithm)
-    if delta.dims:
-        call.fail(f"the delta has shape {list(delta.dims)}, wanted a scalar")
+    of_rank(call, delta, 0, "delta")
     step = ops.Reshape(ops.BitcastConvertType(delta, U64) * np.uint64(_PER_SKIP), [1])
     low = ops.SliceInDim(source.counter, 0, 1, 1, 0)
     parts = [low + step]

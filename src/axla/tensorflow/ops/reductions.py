@@ -14,7 +14,7 @@ from axla.builder.records import ScatterDimensionNumbers
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, F64, S64
 from axla.core.shape import Shape
-from axla.tensorflow.ops.common import neutral, reduced, widened
+from axla.tensorflow.ops.common import neutral, of_dims, reduced, widened
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched
 
@@ -163,8 +163,9 @@ def _bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
 def _histogram(call: Call, values: XlaOp, limits: XlaOp, size: XlaOp) -> XlaOp:
     """How many values are in each of `size` parts of a range; those beyond count in the first and last."""
     count = call.integer(size, "the number of bins")
-    if limits.dims != (2,) or count < 1:
-        call.fail(f"a range of shape {list(limits.dims)} and {count} bins, wanted two limits, a bin at least")
+    of_dims(call, limits, (2,), "value_range")
+    if count < 1:
+        call.fail(f"there are {count} bins, wanted at least one")
     low, high = (ops.Reshape(ops.SliceInDim(limits, n, n + 1, 1, 0), []) for n in range(2))
     place = ops.Floor((values - low) / (high - low) * float(count))
     place = ops.ConvertElementType(ops.Clamp(0.0, place, count - 1.0), "s32")

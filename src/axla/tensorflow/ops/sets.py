@@ -14,7 +14,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import PRED, S32, S64
 from axla.core.shape import Shape
 from axla.tensorflow.ops.arrays import full, reshaped
-from axla.tensorflow.ops.common import reduced
+from axla.tensorflow.ops.common import of_rank, reduced
 from axla.tensorflow.ops.indexing import scattered, take
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
@@ -67,8 +67,8 @@ def _where(call: Call, value: XlaOp) -> XlaOp:
 @lowering("ListDiff")
 def _list_diff(call: Call, value: XlaOp, others: XlaOp) -> list[XlaOp]:
     """The elements of a vector that another one does not have, and their places."""
-    if len(value.dims) != 1 or len(others.dims) != 1:
-        call.fail(f"x has shape {list(value.dims)}, y {list(others.dims)}, wanted vectors")
+    of_rank(call, value, 1, "x")
+    of_rank(call, others, 1, "y")
     if not value.dims[0]:
         return [value, full(call, (0,), call.dtype("out_idx"))]
     grid = (value.dims[0], others.dims[0])

@@ -11,9 +11,10 @@ import numpy as np
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import UnsupportedError
-from axla.tensorflow.ops.arrays import broadcast_to, contents, full, shape_operand, sizes
-from axla.tensorflow.ops.control import assign
+from axla.tensorflow.ops.arrays import broadcast_to, full, shape_operand, sizes
+from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.indexing import take
+from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Variable
@@ -46,8 +47,7 @@ class Part:
 
 def numbers(call: Call, value: XlaOp, what: str) -> list[Number]:
     """The elements of a vector, each a number where it is known."""
-    if len(value.dims) != 1:
-        call.fail(f"{what} has shape {list(value.dims)}, wanted a vector")
+    of_rank(call, value, 1, what)
     known = call.scope.known(value)
     if known is not None:
         return [int(number) for number in known]
@@ -201,8 +201,8 @@ def _strided_slice(call: Call, value: XlaOp, begin: XlaOp, end: XlaOp, strides: 
 @lowering("Slice")
 def _slice(call: Call, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
     rank, whole = len(value.dims), wide_sizes(value)
-    if begin.dims != (rank,) or size.dims != (rank,):
-        call.fail(f"begin and size have {begin.dims} and {size.dims} elements for {rank} dimensions")
+    of_dims(call, begin, [rank], "begin")
+    of_dims(call, size, [rank], "size")
     pairs = zip(numbers(call, begin, "begin"), numbers(call, size, "size"), strict=True)
     found = [_from(call, *pair, whole[d], value.dims[d]) for d, pair in enumerate(pairs)]
     return sliced(call, value, found)
@@ -264,8 +264,7 @@ def _gradient(call: Call, shape: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp
     dims = shape_operand(call, shape)
     found, kept = parts(call, dims, dims, begin, end, strides)
     counts = _counts(found)
-    if dy.dims != _shown(counts, kept):
-        call.fail(f"dy has shape {list(dy.dims)}, the slice {list(_shown(counts, kept))}")
+    of_dims(call, dy, _shown(counts, kept), "dy")
     return _placed(call, dims, found, ops.Reshape(dy, counts))
 
 
@@ -297,4 +296,4 @@ def _update(call: Call, target: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp,
 def _assign_slice(
     call: Call, variable: Variable, begin: XlaOp, end: XlaOp, strides: XlaOp, value: XlaOp
 ) -> None:
-    assign(call, variable, _update(call, contents(call, variable, "T"), begin, end, strides, value))
+    assign(call, variable, _update(call, read(call, variable), begin, end, strides, value))

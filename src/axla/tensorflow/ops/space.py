@@ -9,6 +9,7 @@ import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
+from axla.tensorflow.ops.common import of_rank
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
@@ -43,8 +44,8 @@ def padded(value: XlaOp, pads: Sequence[tuple[int, int]], number: XlaOp | None =
 
 @lowering("Pad", "PadV2")
 def _pad(call: Call, value: XlaOp, paddings: XlaOp, number: XlaOp | None = None) -> XlaOp:
-    if number is not None and number.dims:
-        call.fail(f"constant_values has shape {list(number.dims)}, wanted a scalar")
+    if number is not None:
+        of_rank(call, number, 0, "constant_values")
     return padded(value, edges(call, paddings, len(value.dims)), number)
 
 

@@ -10,6 +10,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.lists import ListType, TensorList, empty
 from axla.tensorflow.ops import lists
+from axla.tensorflow.ops.common import of_dims
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Resource
@@ -25,11 +26,9 @@ TensorArrayScatterV3: handle:resource indices:i32 value:T flow_in:f32 -> flow_ou
 TensorArrayConcatV3: handle:resource flow_in:f32 element_shape_except0=shape? -> value:dtype lengths:i64
 TensorArraySplitV3: handle:resource value:T lengths:i64 flow_in:f32 -> flow_out:f32
 TensorArraySizeV3: handle:resource flow_in:f32 -> size:i32
-TensorArrayCloseV3: handle:resource ->
 StackV2: max_size:i32 elem_type=type stack_name=string? -> handle:resource
 StackPushV2: handle:resource elem:T swap_memory=bool?false -> output:T
 StackPopV2: handle:resource -> elem:elem_type
-StackCloseV2: handle:resource ->
 """
 
 
@@ -85,8 +84,7 @@ def _write(call: Call, handle: Held, index: XlaOp, value: XlaOp, flow: XlaOp) ->
     if handle.origin is not None and contents.type.element is not None:
         before = lists.element_at(call, contents, index, None)
         assert isinstance(before, XlaOp)
-        if before.dims != value.dims:
-            call.fail(f"the elements have shape {list(before.dims)}, found {list(value.dims)}")
+        of_dims(call, value, before.dims, "value")
         value = _sum(before, value)
     call.scope.state[handle] = lists.written(call, contents, index, value)
     return flow
@@ -136,11 +134,6 @@ def _split(call: Call, handle: Held, value: XlaOp, lengths: XlaOp, flow: XlaOp) 
 @lowering("TensorArraySizeV3")
 def _size(call: Call, handle: Held, flow: XlaOp) -> np.ndarray:
     return np.asarray(call.scope.read(handle).type.room, np.int32)
-
-
-@lowering("TensorArrayCloseV3", "StackCloseV2")
-def _close(call: Call, handle: Held) -> None:
-    """Nothing is left to be done."""
 
 
 # Stacks.

@@ -1,5 +1,5 @@
-"""Steps of optimizers on variables, and what else changes variables or asks for them. The attribute
-`use_locking` of steps says nothing to a program, and is not in the records.
+"""Steps of optimizers on variables. The attribute `use_locking` says nothing to a program, and is not in the
+records.
 """
 
 from __future__ import annotations
@@ -8,21 +8,15 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
-from axla.tensorflow.ops.control import assign, read
+from axla.tensorflow.ops.common import of_dims
+from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
-from axla.tensorflow.values import Resource, Value, Variable
+from axla.tensorflow.values import Value, Variable
 
 RECORDS = """
-AssignAddVariableOp AssignSubVariableOp: resource:resource value:dtype ->
-VarIsInitializedOp: resource:resource -> is_initialized:DT_BOOL
-DestroyResourceOp: resource:resource ->
-_XlaAotOnlyVarHandleOp: container=string? shared_name=string? debug_name=string? dtype=type shape=shape ->
-    resource:resource
 ResourceApplyGradientDescent: var:resource alpha:T delta:T ->
 ResourceApplyProximalGradientDescent: var:resource alpha:T l1:T l2:T delta:T ->
 ResourceApplyMomentum ResourceApplyKerasMomentum: var:resource accum:resource lr:T grad:T momentum:T
@@ -48,24 +42,6 @@ ResourceApplyFtrlV2: var:resource accum:resource linear:resource grad:T lr:T l1:
 """
 
 
-@lowering("AssignAddVariableOp", "AssignSubVariableOp")
-def _assign_changed(call: Call, variable: Variable, value: XlaOp) -> None:
-    before = read(call, variable)
-    if before.dims != value.dims:
-        call.fail(f"'{variable.name}' has shape {list(before.dims)}, it is changed by {list(value.dims)}")
-    assign(call, variable, before + value if call.node.op == "AssignAddVariableOp" else before - value)
-
-
-@lowering("VarIsInitializedOp")
-def _is_initialized(call: Call, resource: Resource) -> np.ndarray:
-    return np.asarray(call.scope.has(resource))
-
-
-@lowering("DestroyResourceOp")
-def _destroy(call: Call, resource: Resource) -> None:
-    """Nothing: a program's resources end with it."""
-
-
 # Steps. Each takes an object with the operands, variables as their contents, and gives the new contents.
 
 Step = Callable[[Call, Any], Sequence[XlaOp]]
@@ -87,13 +63,11 @@ def _step(*names: str) -> Callable[[Step], Step]:
 def _apply(call: Call, *operands: Value) -> None:
     assert call.node.record is not None
     found = SimpleNamespace()
-    dims = read(call, operands[0], "T").dims
+    dims = read(call, operands[0]).dims
     for kind, value in zip(call.node.record.operands, operands, strict=True):
-        array = read(call, value, "T") if isinstance(value, Variable) else value
+        array = read(call, value) if isinstance(value, Variable) else value
         whole = array is not value or kind.name in ("grad", "delta")
-        if array.dims != (dims if whole else ()):
-            wanted = f"{list(dims)}, as the variable has" if whole else "a scalar"
-            call.fail(f"operand '{kind.name}' has shape {list(array.dims)}, wanted {wanted}")
+        of_dims(call, array, dims if whole else (), f"operand '{kind.name}'")
         setattr(found, kind.name, array)
     variables = [value for value in operands if isinstance(value, Variable)]
     for variable, value in zip(variables, _STEPS[call.node.op](call, found), strict=True):

@@ -9,6 +9,7 @@ from typing import Any
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import UnsupportedError
+from axla.tensorflow.ops.common import of_rank
 from axla.tensorflow.scope import Call
 
 _FEATURES_LAST = ("NHWC", "NDHWC", "CHANNELS_LAST")
@@ -43,18 +44,6 @@ def format_of(name: str, rank: int) -> Format:
     if name in _FEATURES_LAST:
         return Format(rank - 1, tuple(range(1, rank - 1)))
     return Format(1, tuple(range(2, rank)))
-
-
-def of_rank(call: Call, value: XlaOp, rank: int, what: str) -> None:
-    """Refuses an array of another rank."""
-    if len(value.dims) != rank:
-        call.fail(f"{what} has shape {list(value.dims)}, wanted {rank} dimensions")
-
-
-def of_dims(call: Call, value: XlaOp, dims: Sequence[int], what: str) -> None:
-    """Refuses an array of another shape."""
-    if value.dims != tuple(dims):
-        call.fail(f"{what} has shape {list(value.dims)}, wanted {list(dims)}")
 
 
 def numbers_of(call: Call, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:

@@ -15,8 +15,8 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.proto import decode
 from axla.tensorflow.ops.arrays import shape_operand
+from axla.tensorflow.ops.common import of_dims
 from axla.tensorflow.ops.random import algorithm_of
-from axla.tensorflow.ops.windows import of_dims
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.types import dtype_of

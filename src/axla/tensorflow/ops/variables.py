@@ -1,0 +1,76 @@
+"""Variables, by handles and, as TensorFlow 1 has them, by references."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from axla.builder.xla_builder import XlaOp
+from axla.tensorflow.ops.common import of_dims
+from axla.tensorflow.records import lowering
+from axla.tensorflow.scope import Call
+from axla.tensorflow.types import dtype_of, fits
+from axla.tensorflow.values import VARIABLES, Reference, Resource, Variable
+
+RECORDS = """
+VarHandleOp: container=string? shared_name=string? debug_name=string? dtype=type shape=shape
+    allowed_devices=list(string)?[] -> resource:resource
+_XlaAotOnlyVarHandleOp: container=string? shared_name=string? debug_name=string? dtype=type shape=shape ->
+    resource:resource
+Variable VariableV2: shape=shape container=string? shared_name=string? -> ref:&dtype
+ReadVariableOp: resource:resource -> value:dtype
+AssignVariableOp: resource:resource value:dtype validate_shape=bool?false ->
+AssignAddVariableOp AssignSubVariableOp: resource:resource value:dtype ->
+Assign: ref:&T value:T validate_shape=bool?true use_locking=bool?true -> output_ref:&T
+AssignAdd AssignSub: ref:&T value:T use_locking=bool?false -> output_ref:&T
+VarIsInitializedOp: resource:resource -> is_initialized:DT_BOOL
+IsVariableInitialized: ref:&dtype -> is_initialized:DT_BOOL
+"""
+
+
+@lowering(*VARIABLES)
+def _variable(call: Call) -> Variable | None:
+    return call.scope.importer.variable(call.node)
+
+
+@lowering("ReadVariableOp")
+def read(call: Call, variable: Variable) -> XlaOp:
+    """The value of a variable, which must be of the type that the node says."""
+    value, attribute = call.scope.read(variable), "T" if "T" in call.attributes else "dtype"
+    if value.dtype is not call.dtype(attribute):
+        call.fail(f"'{variable.name}' is of type {value.dtype.name}, it reads {call[attribute]}")
+    return value
+
+
+@lowering("AssignVariableOp")
+def assign(call: Call, variable: Variable, value: XlaOp) -> None:
+    """Makes a value that of a variable; VerifyError where its type or shape is another."""
+    if dtype_of(variable.dtype, f"'{variable.name}'") is not value.dtype:
+        call.fail(f"'{variable.name}' is {variable.dtype}, it is given {value.dtype.name}")
+    if not fits(variable.shape, value.dims):
+        call.fail(f"'{variable.name}' has shape {list(variable.shape or ())}, it is given {list(value.dims)}")
+    call.scope.state[variable] = value
+
+
+@lowering("Assign")
+def _assign_reference(call: Call, variable: Reference, value: XlaOp) -> Reference:
+    if call["validate_shape"]:
+        assign(call, variable, value)
+    else:
+        call.scope.state[variable] = value
+    return variable
+
+
+@lowering("AssignAdd", "AssignSub", "AssignAddVariableOp", "AssignSubVariableOp")
+def _assign_changed(call: Call, variable: Variable, value: XlaOp) -> Sequence[Variable]:
+    """Adds to a variable, or takes away from it; gives its reference, where it is named by one."""
+    before = read(call, variable)
+    of_dims(call, value, before.dims, f"the change of '{variable.name}'")
+    assign(call, variable, before + value if call.node.op.startswith("AssignAdd") else before - value)
+    return [variable][: len(call.node.types or ())]
+
+
+@lowering("VarIsInitializedOp", "IsVariableInitialized")
+def _is_initialized(call: Call, resource: Resource) -> np.ndarray:
+    return np.asarray(call.scope.has(resource))
