@@ -22,7 +22,7 @@ from axla.tensorflow.frames import functional
 from axla.tensorflow.graph import Graph, Node, Output
 from axla.tensorflow.records import lowerings, types_of
 from axla.tensorflow.types import DTYPES, dtype_of
-from axla.tensorflow.values import MISSING, VARIABLES, Reference, Resource, Value, Variable
+from axla.tensorflow.values import MISSING, VARIABLES, Reference, Resource, Value, Variable, parts
 
 DEEPEST = 60
 """Calls of functions within each other."""
@@ -320,8 +320,12 @@ class Call:
         return getattr(ops, name)(*matched(*operands))
 
     def outputs(self, found: Any) -> list[Value]:
-        """The outputs of the node: arrays of NumPy are constants, and types are as the record says."""
+        """The outputs of the node: a tuple is several, arrays of NumPy are constants, and types are as the
+        record says.
+        """
         values = list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
+        if isinstance(found, XlaOp) and found.shape.is_tuple:
+            values = parts(found)
         types = self.node.types or ()
         if len(values) != len(types):
             self.fail(f"it gives {len(values)} values, {len(types)} are declared")

@@ -208,7 +208,7 @@ def _top_k(call: Call, value: XlaOp, k: XlaOp | None = None) -> list[XlaOp]:
 
 
 @lowering("ApproxTopK")
-def _approx_top_k(call: Call, value: XlaOp) -> list[XlaOp]:
+def _approx_top_k(call: Call, value: XlaOp) -> XlaOp:
     axis = call.axis(call["reduction_dimension"], len(value.dims), "reduction_dimension")
     sub = call.builder.sub_builder("comparator")
     shapes = [Shape(value.dtype)] * 2 + [Shape(S32)] * 2
@@ -216,11 +216,10 @@ def _approx_top_k(call: Call, value: XlaOp) -> list[XlaOp]:
     better = sub.build(ops.Gt(left, right) if call["is_max_k"] else ops.Lt(left, right))
     first = np.array(-np.inf if call["is_max_k"] else np.inf, value.dtype.numpy)
     places = ops.Iota(call.builder, Shape(S32, value.dims), axis)
-    found = ops.ApproxTopK(
+    return ops.ApproxTopK(
         call.builder, [value, places], [first, np.int32(-1)], call["k"], axis, better, call["recall_target"],
         call["aggregate_to_topk"], call["reduction_input_size_override"],
     )  # fmt: skip
-    return list(found)
 
 
 # Formats of images.

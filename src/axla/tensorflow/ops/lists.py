@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 import axla.ops as ops
-from axla.builder.iteration import combiner
-from axla.builder.records import GatherDimensionNumbers, ScatterDimensionNumbers
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.tensorflow.lists import ListType, TensorList, empty, shown
+from axla.tensorflow.ops import indexing
 from axla.tensorflow.ops.common import of_rank
 from axla.tensorflow.records import lowering
 from axla.tensorflow.regions import MOST_EMBEDDED
@@ -64,12 +63,14 @@ def element_of(call: Call, attribute: str, dims: Sequence[int] | None) -> Shape 
     return None if dtype is None or dims is None or -1 in dims else Shape(dtype, dims)
 
 
-def _element(call: Call, dims: XlaOp) -> Shape | None:
-    if not dims.dims:
-        found = call.scope.known(dims)  # a scalar is -1: nothing is known
-        return None if found is None or found < 0 else call.fail("the shape of elements is no vector")
-    found = call.scope.known(dims)
-    return None if found is None else element_of(call, "element_dtype", [int(size) for size in found])
+def _element(call: Call, dims: XlaOp | None) -> Shape | None:
+    """The shape of elements that an operand says, -1 where nothing is known; None where it is not known."""
+    found = None if dims is None else call.scope.known(dims)
+    if found is None or (not found.ndim and found < 0):
+        return None
+    if not found.ndim:
+        call.fail("the shape of elements is no vector")
+    return element_of(call, "element_dtype", [int(size) for size in found])
 
 
 @lowering("EmptyTensorList")
@@ -100,11 +101,7 @@ def list_of(call: Call, tensor: XlaOp, shape: XlaOp | None = None) -> TensorList
 
 
 @lowering("TensorListSplit")
-def _split(call: Call, tensor: XlaOp, shape: XlaOp, lengths: XlaOp) -> TensorList:
-    return split(call, tensor, lengths)
-
-
-def split(call: Call, tensor: XlaOp, lengths: XlaOp) -> TensorList:
+def split(call: Call, tensor: XlaOp, shape: XlaOp | None, lengths: XlaOp) -> TensorList:
     """Pieces of an array of equal lengths, one behind the other."""
     sizes = call.integers(lengths, "the lengths")
     if not tensor.dims or sum(sizes) != tensor.dims[0] or any(size < 0 for size in sizes):
@@ -149,18 +146,9 @@ def scattered(
         call.fail(f"indices of shape {list(indices.dims)} for an array of shape {list(tensor.dims)}")
     value = _with_element(call, value, Shape(tensor.dtype, tensor.dims[1:]))
     (buffer,) = value.buffers()
-    numbers = ScatterDimensionNumbers(list(range(1, len(tensor.dims))), [0], [0], 1)
-    found = ops.Scatter(buffer, indices, tensor, _combiner(tensor, adds), numbers)
+    rows = ops.Reshape(indices, (*indices.dims, 1))
+    found = indexing.scattered(buffer, rows, tensor, "Add" if adds else "Update")
     return TensorList(replace(value.type, same=None), [found, *value.arrays[1:]])
-
-
-def _combiner(like: XlaOp, adds: bool) -> object:
-    if adds:
-        return combiner("Or" if like.dtype.is_pred else "Add", like.dtype)
-    builder = like.builder.sub_builder("second")
-    scalar = Shape(like.dtype, ())
-    ops.Parameter(builder, 0, scalar, "before")
-    return builder.build(ops.Parameter(builder, 1, scalar, "new"))
 
 
 def _with_element(call: Call, value: TensorList, element: Shape) -> TensorList:
@@ -186,7 +174,7 @@ def pushed(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorLis
         value = value.with_room(builder, value.type.room + 1)
     last = value.length(builder) if length is None else length
     found = value.with_at(builder, last, _checked(call, value, item)).all_same(_same(call, value, item))
-    return found.of_length(ops.Add(last, builder.constant(np.int32(1))) if length is None else length + 1)
+    return found.of_length(last + 1)
 
 
 def _same(call: Call, value: TensorList, item: XlaOp | TensorList) -> bytes | None:
@@ -209,21 +197,17 @@ def _checked(call: Call, value: TensorList, item: XlaOp | TensorList) -> XlaOp |
 
 
 @lowering("TensorListPopBack")
-def _pop_back(call: Call, value: TensorList, shape: XlaOp) -> list[object]:
-    return popped(call, value, _element(call, shape))
-
-
-def popped(call: Call, value: TensorList, element: Shape | None) -> list[object]:
+def popped(call: Call, value: TensorList, shape: XlaOp | None = None) -> list[object]:
     """A list without its last element, and that element."""
     length, builder = value.type.length, call.builder
     if length == 0:
         _check_runs(call, "the list is empty")
-    value = _filled(call, value, element)
+    value = _filled(call, value, _element(call, shape))
     if length == 0:
         return [value, value.with_room(builder, 1).at(builder, 0)]
     if length is not None:
         return [value.of_length(length - 1), value.at(builder, length - 1)]
-    last = ops.Sub(value.length(builder), builder.constant(np.int32(1)))
+    last = value.length(builder) - 1
     return [value.of_length(last), value.at(builder, last)]
 
 
@@ -275,14 +259,11 @@ def _place(call: Call, value: TensorList, index: XlaOp) -> int | XlaOp:
 
 
 @lowering("TensorListGetItem")
-def _get_item(call: Call, value: TensorList, index: XlaOp, shape: XlaOp) -> XlaOp | TensorList:
-    return element_at(call, value, index, _element(call, shape))
-
-
-def element_at(call: Call, value: TensorList, index: XlaOp, element: Shape | None) -> XlaOp | TensorList:
+def element_at(call: Call, value: TensorList, index: XlaOp, shape: XlaOp | None = None) -> XlaOp | TensorList:
     """The element at an index."""
     place = _place(call, value, index)
-    return _filled(call, value, element).with_room(call.builder, 1).at(call.builder, place)
+    filled = _filled(call, value, _element(call, shape))
+    return filled.with_room(call.builder, 1).at(call.builder, place)
 
 
 # Whole lists.
@@ -357,10 +338,7 @@ def _gather(call: Call, value: TensorList, indices: XlaOp, shape: XlaOp) -> XlaO
 def gathered(call: Call, value: TensorList, indices: XlaOp, element: Shape | None) -> XlaOp:
     """The elements at indices as one array."""
     of_rank(call, indices, 1, "indices")
-    found = stacked(call, value, element)
-    dims = found.dims[1:]
-    numbers = GatherDimensionNumbers(range(1, len(dims) + 1), [0], [0], 1)
-    return ops.Gather(found, indices, numbers, (1, *dims))
+    return indexing.take(stacked(call, value, element), indices, 0)
 
 
 @lowering("TensorListConcatV2")

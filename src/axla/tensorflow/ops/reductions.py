@@ -9,12 +9,11 @@ import numpy as np
 
 import axla.hlo as hlo
 import axla.ops as ops
-from axla.builder.iteration import combiner
-from axla.builder.records import ScatterDimensionNumbers
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, F64, S64
 from axla.core.shape import Shape
 from axla.tensorflow.ops.common import neutral, of_dims, reduced, widened
+from axla.tensorflow.ops.indexing import scattered
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, matched
 
@@ -151,11 +150,9 @@ def _bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
     if updates is None:
         updates = ops.Broadcast(ops.One(call.builder, dtype), rows.dims)
     zeros = ops.Broadcast(ops.Zero(call.builder, dtype), [rows.dims[0], count])
-    numbers = ScatterDimensionNumbers((), (0, 1), (0, 1), 2)
     row = ops.Iota(call.builder, Shape(rows.dtype, (*rows.dims, 1)), 0)
     places = ops.ConcatInDim(call.builder, [row, ops.Reshape(rows, [*rows.dims, 1])], 2)
-    combine = combiner("Max" if is_binary else "Add", dtype)
-    found = ops.Scatter(zeros, places, updates, combine, numbers)
+    found = scattered(zeros, places, updates, "Max" if is_binary else "Add")
     return ops.Reshape(found, [*kept, count])
 
 

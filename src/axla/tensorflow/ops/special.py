@@ -19,7 +19,7 @@ BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Dawsn 
 Igamma Igammac IgammaGradA Polygamma: a:T x:T -> z:T ; hlo
 RandomGammaGrad: alpha:T sample:T -> output:T ; hlo
 Zeta: x:T q:T -> z:T ; hlo
-Betainc: a:T b:T x:T -> z:T
+Betainc: a:T b:T x:T -> z:T ; hlo RegularizedIncompleteBeta
 """
 
 
@@ -34,9 +34,3 @@ def _bessel(call: Call, x: XlaOp) -> XlaOp:
     wide = widened(x)
     scaled = ops.BesselI0e(wide) if call.node.op == "BesselI0" else ops.BesselI1e(wide)
     return ops.ConvertElementType(ops.Exp(abs(wide)) * scaled, x.dtype)
-
-
-@lowering("Betainc")
-def _betainc(call: Call, a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
-    """The regularized incomplete beta function, of scalars and arrays of one shape."""
-    return ops.RegularizedIncompleteBeta(a, b, x)

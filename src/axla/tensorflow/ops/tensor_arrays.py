@@ -82,7 +82,7 @@ def _gradient(call: Call, handle: Held, flow: XlaOp) -> list[object]:
 def _write(call: Call, handle: Held, index: XlaOp, value: XlaOp, flow: XlaOp) -> XlaOp:
     contents = _contents(call, handle, "T", index)
     if handle.origin is not None and contents.type.element is not None:
-        before = lists.element_at(call, contents, index, None)
+        before = lists.element_at(call, contents, index)
         assert isinstance(before, XlaOp)
         of_dims(call, value, before.dims, "value")
         value = _sum(before, value)
@@ -96,7 +96,7 @@ def _sum(one: XlaOp, other: XlaOp) -> XlaOp:
 
 @lowering("TensorArrayReadV3")
 def _read(call: Call, handle: Held, index: XlaOp, flow: XlaOp) -> XlaOp | TensorList:
-    return lists.element_at(call, _contents(call, handle, "dtype"), index, None)
+    return lists.element_at(call, _contents(call, handle, "dtype"), index)
 
 
 @lowering("TensorArrayGatherV3")
@@ -120,7 +120,7 @@ def _concat(call: Call, handle: Held, flow: XlaOp) -> list[object]:
 @lowering("TensorArraySplitV3")
 def _split(call: Call, handle: Held, value: XlaOp, lengths: XlaOp, flow: XlaOp) -> XlaOp:
     contents = _contents(call, handle, "T")
-    pieces = lists.split(call, value, lengths)
+    pieces = lists.split(call, value, None, lengths)
     if handle.grows and pieces.type.room > contents.type.room:
         contents = lists.with_length(call, contents, pieces.type.room)
     if pieces.type.room != contents.type.room:
@@ -155,5 +155,5 @@ def _push(call: Call, handle: Held, value: XlaOp) -> XlaOp:
 
 @lowering("StackPopV2")
 def _pop(call: Call, handle: Held) -> object:
-    call.scope.state[handle], value = lists.popped(call, _contents(call, handle, "elem_type"), None)
+    call.scope.state[handle], value = lists.popped(call, _contents(call, handle, "elem_type"))
     return value

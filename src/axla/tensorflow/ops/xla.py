@@ -20,7 +20,6 @@ from axla.tensorflow.ops.random import algorithm_of
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.types import dtype_of
-from axla.tensorflow.values import parts
 
 RECORDS = """
 XlaDot: lhs:T rhs:T dimension_numbers=string precision_config=string -> output:T
@@ -129,14 +128,9 @@ def _dynamic_update_slice(call: Call, value: XlaOp, update: XlaOp, starts: XlaOp
     return ops.DynamicUpdateSlice(value, update, starts)
 
 
-@lowering("XlaSort")
-def _sort(call: Call, value: XlaOp) -> XlaOp:
-    return ops.Sort(call.builder, [value])
-
-
-@lowering("XlaKeyValueSort")
-def _key_value_sort(call: Call, keys: XlaOp, values: XlaOp) -> list[XlaOp]:
-    return parts(ops.Sort(call.builder, [keys, values]))
+@lowering("XlaSort", "XlaKeyValueSort")
+def _sort(call: Call, *operands: XlaOp) -> XlaOp:
+    return ops.Sort(call.builder, operands)
 
 
 @lowering("XlaReducePrecision")
@@ -146,14 +140,14 @@ def _reduce_precision(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("XlaRngBitGenerator")
-def _bits(call: Call, algorithm: XlaOp, state: XlaOp, shape: XlaOp) -> list[XlaOp]:
+def _bits(call: Call, algorithm: XlaOp, state: XlaOp, shape: XlaOp) -> XlaOp:
     wanted = Shape(call.dtype("dtype"), shape_operand(call, shape))
-    return parts(ops.RngBitGenerator(algorithm_of(call, algorithm), state, wanted))
+    return ops.RngBitGenerator(algorithm_of(call, algorithm), state, wanted)
 
 
 @lowering("XlaOptimizationBarrier")
-def _barrier(call: Call, values: list[XlaOp]) -> list[XlaOp]:
-    return parts(ops.OptimizationBarrier(ops.Tuple(call.builder, values)))
+def _barrier(call: Call, values: list[XlaOp]) -> XlaOp:
+    return ops.OptimizationBarrier(ops.Tuple(call.builder, values))
 
 
 # Sizes that are known while the program runs.
@@ -207,13 +201,13 @@ def _custom_call(call: Call, values: list[XlaOp]) -> XlaOp:
 
 
 @lowering("XlaCustomCallV2")
-def _custom_call_v2(call: Call, values: list[XlaOp]) -> Sequence[XlaOp]:
+def _custom_call_v2(call: Call, values: list[XlaOp]) -> XlaOp:
     types, dims, name = call["result_dtypes"], call["result_shapes"], call["call_target_name"]
     if len(types) != len(dims):
         call.fail(f"there are {len(types)} types and {len(dims)} shapes of results")
     shape = TupleShape(tuple(shape_of(call, type_, sizes) for type_, sizes in zip(types, dims, strict=True)))
     config, effect = call["backend_config"], call["has_side_effect"]
-    return parts(ops.CustomCall(call.builder, name, values, shape, config, effect))
+    return ops.CustomCall(call.builder, name, values, shape, config, effect)
 
 
 def shape_of(call: Call, type_: str, dims: Sequence[int] | None) -> Shape:

@@ -17,7 +17,7 @@ from axla.tensorflow.attributes import Called
 from axla.tensorflow.ops.xla import dimension_numbers, pairs
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
-from axla.tensorflow.values import Value, leaves, parts
+from axla.tensorflow.values import Value, leaves
 
 RECORDS = """
 XlaReduce: input:T init_value:T dimensions_to_reduce=ints reducer=func -> output:T
@@ -51,19 +51,17 @@ def computation(call: Call, attribute: str, types: Sequence[DType]) -> XlaComput
 
 
 @lowering("XlaReduce")
-def _reduce(call: Call, value: XlaOp, initial: XlaOp) -> XlaOp:
-    (found,) = _variadic_reduce(call, [value], [initial])
-    return found
+def _reduce(call: Call, value: XlaOp, initial: XlaOp) -> XlaOp | Sequence[XlaOp]:
+    return _variadic_reduce(call, [value], [initial])
 
 
 @lowering("XlaVariadicReduce", "XlaVariadicReduceV2")
-def _variadic_reduce(call: Call, values: list[XlaOp], initial: list[XlaOp]) -> Sequence[XlaOp]:
+def _variadic_reduce(call: Call, values: list[XlaOp], initial: list[XlaOp]) -> XlaOp | Sequence[XlaOp]:
     """Without dimensions to reduce, the arrays as they are."""
     if not call["dimensions_to_reduce"]:
         return values
     reducer = computation(call, "reducer", [value.dtype for value in (*values, *values)])
-    found = ops.Reduce(call.builder, values, initial, reducer, call["dimensions_to_reduce"])
-    return parts(found) if found.shape.is_tuple else [found]
+    return ops.Reduce(call.builder, values, initial, reducer, call["dimensions_to_reduce"])
 
 
 @lowering("XlaReduceWindow")
@@ -98,12 +96,11 @@ def _scatter(call: Call, value: XlaOp, places: XlaOp, updates: XlaOp) -> XlaOp:
 
 
 @lowering("XlaVariadicSort")
-def _variadic_sort(call: Call, values: list[XlaOp], dimension: XlaOp) -> Sequence[XlaOp]:
+def _variadic_sort(call: Call, values: list[XlaOp], dimension: XlaOp) -> XlaOp:
     types = [value.dtype for value in values for _ in range(2)]
     comparator = computation(call, "comparator", types)
     place = call.axis(call.integer(dimension, "the dimension"), len(values[0].dims), "the dimension")
-    found = ops.Sort(call.builder, values, comparator, place, call["is_stable"])
-    return parts(found) if found.shape.is_tuple else [found]
+    return ops.Sort(call.builder, values, comparator, place, call["is_stable"])
 
 
 @lowering("SymbolicGradient")
@@ -117,7 +114,7 @@ def _gradient(call: Call, values: list[Value]) -> list[Value]:
 
 
 @lowering("XlaCallModule")
-def _call_module(call: Call, values: list[XlaOp]) -> Sequence[XlaOp]:
+def _call_module(call: Call, values: list[XlaOp]) -> XlaOp:
     """Calls a program of StableHLO, made for the shapes of its arguments. One for several platforms is told
     first which one of them it is on.
     """
@@ -132,5 +129,4 @@ def _call_module(call: Call, values: list[XlaOp]) -> Sequence[XlaOp]:
     known = [platforms.index("CPU")] if len(platforms) > 1 else None
     shapes = [value.shape for value in values]
     module = import_source(source, entry_of(source), arg_types=shapes, dim_args=known)
-    found = ops.Call(call.builder, XlaComputation(module), values)
-    return parts(found) if found.shape.is_tuple else [found]
+    return ops.Call(call.builder, XlaComputation(module), values)
