@@ -108,6 +108,6 @@ def _becomes(name: str, record: Record | None) -> str:
     if record is not None and record.counterpart is not None:
         return f"`axla.ops.{''.join(record.counterpart) or name}`"
     if record is not None and _of_frames(record):
-        return "`frames.py`"
+        return "`frames.py`" if "loop" in record.why_not else "`branches.py`"
     reason = "there is no record" if record is None else record.why_not
     return f"- ({reason or 'there is nothing like it in HLO'})"

@@ -20,7 +20,7 @@ from axla.proto.wire import UNKNOWN, unknown_fields
 from axla.tensorflow import tables
 from axla.tensorflow.checksums import masked_crc32c
 from axla.tensorflow.messages import decode
-from axla.tensorflow.types import Proto, dims_of, dtype_of, tensor_of
+from axla.tensorflow.types import Proto, dtype_of, known_dims, tensor_of
 
 _MOST_SHARDS = 99_999
 _MOST_REPEATED = 1 << 20
@@ -95,7 +95,7 @@ class Bundle(Mapping[str, np.ndarray]):
 
     def _tensor(self, key: bytes, what: str) -> np.ndarray:
         entry = decode(self._entries[key], "BundleEntryProto")
-        dims = _dims(entry.get("shape", {}), what)
+        dims = known_dims(entry.get("shape", {}), what)
         if "slices" in entry:
             return self._joined(key, entry, dims, what)
         data = self._data(entry, what)
@@ -139,13 +139,6 @@ class Bundle(Mapping[str, np.ndarray]):
                 raise ParseError(f"{what}: its part {_shown(box)} has shape {list(values.shape)}")
             parts.append((box, values))
         return _whole(parts, dims, what)
-
-
-def _dims(shape: Proto, what: str) -> tuple[int, ...]:
-    dims = dims_of(shape, what)
-    if dims is None or -1 in dims:
-        raise ParseError(f"{what}: its shape is not fully known")
-    return dims
 
 
 def _checksum(entry: Proto) -> int:
@@ -264,7 +257,7 @@ class Tables(Mapping[str, np.ndarray]):
                 continue
             for about in message.get("meta", {}).get("tensor", ()):
                 name = about.get("name", "")
-                dims = _dims(about.get("shape", {}), f"{path}: tensor '{name}'")
+                dims = known_dims(about.get("shape", {}), f"{path}: tensor '{name}'")
                 self._about[name] = dims, about.get("type", "DT_INVALID")
 
     def __len__(self) -> int:

@@ -59,6 +59,16 @@ class Node:
     def __str__(self) -> str:
         return f"node '{self.name}' ({self.op}{self.place})"
 
+    @property
+    def kind(self) -> str:
+        """The operation; the same for values and for references."""
+        return self.op.removeprefix("Ref")
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the nodes that this one waits for."""
+        return [source.node for source in self.inputs] + self.controls
+
 
 @dataclass(slots=True, eq=False)
 class Graph:
@@ -95,8 +105,7 @@ class Graph:
 
     def _goes_back(self, source: str, node: Node) -> bool:
         """Whether an edge leads from a turn of a loop to the next: these may close cycles."""
-        sources = ("NextIteration", "RefNextIteration")
-        return node.op in ("Merge", "RefMerge") and self.nodes[source].op in sources
+        return node.kind == "Merge" and self.nodes[source].kind == "NextIteration"
 
 
 @dataclass(slots=True, eq=False)
@@ -131,6 +140,12 @@ class Library:
                 raise type(error)(f"function '{called.name}': {error.message}") from None
         return self.made[key]
 
+    def added(self, graph: Graph, name: str) -> Called:
+        """Takes a graph in as a function, under a name that is free."""
+        graph.name = f"{name}_{len(self.graphs)}"
+        self.graphs[graph.name] = graph
+        return Called(graph.name, {})
+
 
 def _exact(value: Any) -> Any:
     """What tells values of messages apart. (NumPy's own texts leave out numbers of long arrays.)"""
@@ -157,7 +172,7 @@ def graph_of(message: Proto, name: str = "graph") -> Graph:
     library.places = _places(message.get("debug_info", {}))
     nodes = _nodes(message.get("node", ()), _NAME, library)
     for node in nodes.values():
-        node.inputs, node.controls = _inputs(node, nodes, _plain_output)
+        node.inputs, node.controls = _inputs(node, nodes, plain_output)
     graph = Graph(name, nodes, library)
     _verify(graph)
     return graph
@@ -257,11 +272,13 @@ def _inputs(node: Node, nodes: Mapping[str, Node], output_of: Any) -> tuple[list
     return inputs, controls
 
 
-def _plain_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
-    """`node` or `node:index`."""
+def plain_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
+    """The output that is called `node` or `node:index`; VerifyError where there is none."""
     name, _, number = text.partition(":")
-    if name not in nodes or (number and not number.isdecimal()) or len(number) > 6:
-        raise VerifyError(f"{what}: there is no output '{text[:80]}'")
+    if name not in nodes:
+        raise VerifyError(f"{what}: the graph has no node '{name[:80]}'{did_you_mean(name, nodes)}")
+    if number and (not number.isdecimal() or len(number) > 6):
+        raise VerifyError(f"{what}: '{text[:80]}' is no name of an output, wanted 'node:0'")
     return checked(Output(name, int(number or 0)), nodes, what)
 
 
@@ -276,10 +293,13 @@ def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
         raise UnsupportedError(f"{what}: the outputs of its input {node} are not known")
     if not output:
         return checked(Output(name, 0), nodes, what)
-    if output not in node.names:
+    places = [place for place, found in enumerate(node.names) if found == output]
+    if not places:
         names = choices(dict.fromkeys(node.names))
         raise VerifyError(f"{what}: {node} has no output '{output}', wanted {names}")
-    return checked(Output(name, node.names.index(output) + int(number or 0)), nodes, what)
+    if int(number or 0) >= len(places):
+        raise VerifyError(f"{what}: {node} has {len(places)} outputs '{output}', '{text}' is not one of them")
+    return Output(name, places[int(number or 0)])
 
 
 def checked(output: Output, nodes: Mapping[str, Node], what: str) -> Output:

@@ -9,10 +9,10 @@ import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
-from axla.core.errors import VerifyError, did_you_mean
+from axla.core.errors import VerifyError
 from axla.core.shape import Shape
 from axla.ir.graph import Module
-from axla.tensorflow.graph import Graph, Output, checked
+from axla.tensorflow.graph import Graph, Output, plain_output
 from axla.tensorflow.scope import Import, Scope
 from axla.tensorflow.types import Proto, dtype_of, fits
 from axla.tensorflow.values import Reference, Value, Variable
@@ -31,12 +31,7 @@ class Imported:
 
 def output_named(name: str, graph: Graph) -> Output:
     """The output of a graph that is called `node` or `node:index`; VerifyError where there is none."""
-    node, _, number = name.partition(":")
-    if node not in graph.nodes:
-        raise VerifyError(f"the graph has no node '{node}'{did_you_mean(node, graph.nodes)}")
-    if number and (not number.isdecimal() or len(number) > 6):
-        raise VerifyError(f"'{name}' is no name of an output, wanted 'node:0'")
-    return checked(Output(node, int(number or 0)), graph.nodes, f"'{name}'")
+    return plain_output(name, graph.nodes, f"'{name[:80]}'")
 
 
 def import_graph(

@@ -18,7 +18,7 @@ from axla.core.shape import Shape
 from axla.interpreter import evaluate
 from axla.ir.graph import Instruction, Module
 from axla.tensorflow.attributes import Called, called_by
-from axla.tensorflow.frames import functional
+from axla.tensorflow.branches import functional
 from axla.tensorflow.graph import Graph, Node, Output
 from axla.tensorflow.records import lowerings, types_of
 from axla.tensorflow.types import DTYPES, dtype_of

@@ -81,14 +81,20 @@ def dims_of(shape: Proto, what: str) -> tuple[int, ...] | None:
     return dims
 
 
+def known_dims(shape: Proto, what: str) -> tuple[int, ...]:
+    """The sizes of a TensorShapeProto, all of which must be known."""
+    dims = dims_of(shape, what)
+    if dims is None or -1 in dims:
+        raise ParseError(f"{what}: its shape is not fully known")
+    return dims
+
+
 def tensor_of(tensor: Proto, what: str) -> np.ndarray:
     """The values of a TensorProto, read-only; of strings, an array of `bytes` objects. ParseError where they
     do not fit the shape: fewer values than elements repeat the last one, none are zeros.
     """
     name = without_ref(tensor.get("dtype", "DT_INVALID"))
-    dims = dims_of(tensor.get("tensor_shape", {}), what)
-    if dims is None or -1 in dims:
-        raise ParseError(f"{what}: the shape of a tensor is not fully known")
+    dims = known_dims(tensor.get("tensor_shape", {}), what)
     count = prod(dims)
     if count > _MOST_ELEMENTS:
         raise ParseError(f"{what}: a tensor of {count} elements")
