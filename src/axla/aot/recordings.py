@@ -10,7 +10,7 @@ from axla.aot.library import Function, Library
 from axla.aot.objects import stand_alone
 from axla.codegen.host import host_target
 from axla.comparison import random_inputs
-from axla.core.errors import DeadlineExceeded, InvalidArgument
+from axla.core.errors import DeadlineExceeded, InvalidArgument, RuntimeFailure
 from axla.ir.clone import clone_module
 from axla.target.machine import X86_LEVELS, CpuTarget
 
@@ -60,9 +60,11 @@ def _recording(
     executable = NativeExecutable(compiled.images, compiled.interface, compiled.constants)
     try:
         found = [array.to_numpy() for array in executable.execute(arguments, deadline=LONGEST)]
-    except DeadlineExceeded:
+    except RuntimeFailure as error:
+        late = isinstance(error, DeadlineExceeded)
+        why = f"did not end within {LONGEST:g} s" if late else f"failed ({error.message})"
         raise InvalidArgument(
-            f"{function.name}: the run for the self-test did not end within {LONGEST:g} s; give arguments "
+            f"{function.name}: the run for the self-test {why}; give arguments "
             "for which it ends, or self_test=False (--no-self-test)"
         ) from None
     placed = {alias.result: alias.parameter for alias in function.interface.aliases}

@@ -9,7 +9,7 @@ from axla.codegen.function import Ssa
 from axla.core.shape import Shape
 from axla.cpu.places import Places
 from axla.custom.plan import NULL, OPERAND, RESULT, Place, Plan, Vectors
-from axla.custom.site import AXLA, EXTERNAL, ORIGINAL, PYTHON, STATUS, UNIFIED
+from axla.custom.site import AXLA, CHECK, EXTERNAL, ORIGINAL, PYTHON, STATUS, UNIFIED
 from axla.program import abi
 from axla.program.steps import CustomCallStep
 
@@ -25,10 +25,20 @@ def emit_custom_call(entry: Places, step: CustomCallStep) -> None:
     for result, operand in step.site.aliases:
         _copy(entry, step, operand, result, operands, results)
         operands[operand] = results[result]
-    if step.plan is not None:
+    if step.api == CHECK:
+        _check(entry, step.site.config, operands[0])
+    elif step.plan is not None:
         _LibraryCall(entry, step, step.plan, operands, results).emit()
     else:
         _native(entry, step, operands, results)
+
+
+def _check(entry: Places, message: str, truth: Ssa) -> None:
+    """Leaves the program with one of its own messages where a truth is false."""
+    f, number = entry.f, entry.program.interface.messages.index(message)
+    with f.if_(f.load("i8", truth, 1).eq(0), likely=False):
+        f.params["frame"].set(abi.FRAME, "error_step", 0)
+        f.ret(f.const("i32", abi.FIRST_MESSAGE + number))
 
 
 def _copy(

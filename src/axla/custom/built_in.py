@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from axla.core.errors import RuntimeFailure
 from axla.core.shape import AnyShape, Shape
 from axla.core.tables import by_name
 from axla.custom.feeds import current, feeds, give, leaves_of, take
@@ -88,8 +89,14 @@ def _probe(value: Any, *, site: CallSite) -> Any:
     return value
 
 
+def _check(truth: Any, *, site: CallSite) -> None:
+    """Ends the program with an error where a truth is false; compiled programs do it without Python."""
+    if not truth:
+        raise RuntimeFailure(site.config)
+
+
 BUILT_IN: dict[str, Callable[..., Any]] = {
-    **by_name("axla.", _from_host, _infeed, _outfeed, _recv, _send, _to_host, _trace),
+    **by_name("axla.", _check, _from_host, _infeed, _outfeed, _recv, _send, _to_host, _trace),
     "interpreter.probe": _probe,
     TARGET: solve_perturbed,
 }

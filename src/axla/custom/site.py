@@ -21,6 +21,7 @@ COLLECTIVE = "collective"  # the engine of collectives, of the runtime
 LIBRARY = "library"  # a routine of LAPACK or BLAS, as its plan says
 EXTERNAL = "external"  # as ORIGINAL, by the target's symbol: of objects whose callers bring the function
 REPORT = "report"  # the runtime's own: takes note of the message of a failed status
+CHECK = "axla.check"  # ends a program with the message of its configuration where its operand is false
 
 NATIVE = (ORIGINAL, STATUS, UNIFIED, AXLA)
 

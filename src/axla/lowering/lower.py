@@ -13,12 +13,13 @@ from axla.analysis.dataflow import find
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
+from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
-from axla.core.shape import Shape, array
+from axla.core.shape import TOKEN, Shape, array
 from axla.custom.plan import Plan
 from axla.custom.registry import find_target
 from axla.custom.routines import plan_of
-from axla.custom.site import COLLECTIVE, EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
+from axla.custom.site import CHECK, COLLECTIVE, EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
 from axla.hlo.collective import Reducing
 from axla.ir.clone import fingerprint, stand_alone
 from axla.ir.collectives import Kind
@@ -88,6 +89,10 @@ def called(site: CallSite, target: Target) -> Called:
     """Who serves a custom call on a target; UnsupportedError where nobody does."""
     if site.target in target.form.externals:
         return Called(EXTERNAL, None)
+    if site.target == CHECK:
+        if site.operand_leaves != (Shape(PRED),) or site.result_leaves != (TOKEN,):
+            raise UnsupportedError(f"{site}: it takes a pred[] and gives a token")
+        return Called(CHECK, None)
     found = find_target(site)
     if found.api == LIBRARY:
         plan = plan_of(site)
@@ -120,6 +125,7 @@ class _Lowering:
         self.kernels: dict[str, Kernel] = {}
         self.functions: dict[Function, int] = {}
         self.meetings: Meetings = {}
+        self.messages: dict[str, None] = {}
         self.started: dict[Instruction, kinds.CollectiveStep] = {}
         self.participants = module.config.replica_count, module.config.num_partitions
         self.scratch = Scratch(buffers)
@@ -145,7 +151,7 @@ class _Lowering:
             self.module, [Alias(out[result], into[parameter]) for result, parameter in buffers.aliases],
             padded=True, workspace_bytes=self.scratch.total, constants_bytes=buffers.constants_bytes,
             functions=tuple(self.functions), participants=self.participants,
-            meetings=tuple(self.meetings),
+            meetings=tuple(self.meetings), messages=tuple(self.messages),
         )  # fmt: skip
         program = Program(
             self.module.name, identity(self.target), interface,
@@ -302,6 +308,8 @@ class _Lowering:
     def custom_call(self, inst: Instruction, op: hlo.CustomCall, steps: list[Step]) -> None:
         site = hlo.call_site(inst)
         call = called(site, self.target)
+        if call.api == CHECK:
+            self.messages.setdefault(site.config)
         scratch = self.scratch.slice(inst, call.plan.scratch_bytes) if call.plan is not None else None
         report = self.function(call.report) if call.report is not None else -1
         number = self.function(call.function) if call.function is not None else -1

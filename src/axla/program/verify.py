@@ -16,7 +16,7 @@ from typing import Any
 from axla.core.dtypes import S32
 from axla.core.shape import AnyShape, Shape
 from axla.core.shape_util import major_to_minor
-from axla.custom.site import COLLECTIVE, REPORT
+from axla.custom.site import CHECK, COLLECTIVE, REPORT
 from axla.ir.graph import Instruction
 from axla.ir.traverse import schedule_of
 from axla.program import steps as kinds
@@ -207,6 +207,8 @@ class _Verifier(Contents):
             for value, leaf in zip(values, leaves, strict=True):
                 fits = not isinstance(leaf, Shape) if value is None else _is(value, leaf)
                 self.require(fits, f"{value} is no {leaf} in memory")
+        said = step.api != CHECK or site.config in self.program.interface.messages
+        self.require(said, "its message is none of the interface's")
         for number, api in ((step.function, step.api), (step.report, REPORT)):
             found = functions[number] if 0 <= number < len(functions) else None
             right = number == -1 or found is not None and found.api == api

@@ -13,6 +13,8 @@ from axla.builder.iteration import combiner
 from axla.builder.records import GatherDimensionNumbers
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BF16, F16, F32, S32, U32, DType
+from axla.core.shape import TOKEN
+from axla.custom.site import CHECK
 from axla.tensorflow.scope import Call
 
 
@@ -62,6 +64,15 @@ def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
     numbers = GatherDimensionNumbers(others, [dim], [dim], 1)
     sizes = [1 if d == dim else size for d, size in enumerate(value.dims)]
     return ops.Gather(value, places, numbers, sizes, bool(np.all(places[1:] >= places[:-1])))
+
+
+def require(call: Call, truth: XlaOp, message: str) -> None:
+    """Refuses the node where a truth is false now; the program fails where it is false when it runs."""
+    known = call.scope.known(truth)
+    if known is not None:
+        return None if known else call.fail(message)
+    message = f"{call.node}: {message}"
+    ops.CustomCall(truth.builder, CHECK, [truth], TOKEN, message, True)
 
 
 def lowest(like: XlaOp) -> XlaOp:

@@ -11,8 +11,9 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32, DType
 from axla.tensorflow.ops.arrays import full
-from axla.tensorflow.ops.common import taken, widened
+from axla.tensorflow.ops.common import reduced, require, taken, widened
 from axla.tensorflow.ops.indexing import scattered, take
+from axla.tensorflow.ops.sets import shortened
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
@@ -59,25 +60,45 @@ def _segments(call: Call, data: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
 @lowering("SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean")
 def _sorted_segments(call: Call, data: XlaOp, ids: XlaOp) -> XlaOp:
     """As many segments as the last number says, combined; also means, and sums divided by the root of the
-    number of rows (SqrtN). A segment without rows is 0, as a product 1.
+    number of rows (SqrtN). A segment without rows is 0, as a product 1. Numbers that are not constant have
+    room for as many segments as there are numbers.
     """
-    numbers = call.integers(ids, "segment_ids")
-    if len(ids.dims) != 1 or list(numbers) != sorted(numbers) or min(numbers, default=0) < 0:
-        call.fail(f"segment_ids has shape {list(ids.dims)}, wanted a vector of numbers that ascend from 0 on")
-    count, name = max(numbers, default=-1) + 1, call.node.op.partition("Segment")[2]
-    found = _combined(call, widened(data), ids, count, _KINDS.get(name, "Add"))
-    rows = _combined(call, full(call, ids.dims, S32, 1), ids, count, "Add")
+    if len(ids.dims) != 1:
+        call.fail(f"segment_ids has shape {list(ids.dims)}, wanted a vector")
+    numbers, name = call.scope.known(ids), call.node.op.partition("Segment")[2]
+    room = ids.dims[0] if numbers is None else int(numbers.max(initial=-1)) + 1
+    data, ids, count = _checked(call, data, ids, room)
+    found = _combined(call, widened(data), ids, room, _KINDS.get(name, "Add"))
+    rows = _combined(call, full(call, ids.dims, S32, 1), ids, room, "Add")
     rows = ops.BroadcastInDim(rows, found.dims, [0])
     if name in ("Max", "Min"):
         found = ops.Select(rows > 0, found, ops.ZerosLike(found))
     elif name in ("Mean", "SqrtN"):
         divisor = ops.ConvertElementType(ops.Max(rows, 1), found.dtype)
         found /= ops.Sqrt(divisor) if name == "SqrtN" else divisor
-    return ops.ConvertElementType(found, data.dtype)
+    return shortened(call, ops.ConvertElementType(found, data.dtype), count)
+
+
+def _checked(call: Call, data: XlaOp, ids: XlaOp, room: int) -> tuple[XlaOp, XlaOp, XlaOp]:
+    """Rows and the numbers of their segments, of static sizes, and how many segments there are. What is
+    behind a dynamic size is in no segment. The numbers must ascend from 0 on, and be less than `room`.
+    """
+    there = ops.GetDimensionSize(ids, 0)
+    real = ops.Iota(call.builder, np.int32, ids.dims[0]) < there
+    ids = ops.Select(real, ops.RemoveDynamicDimension(ids, 0), room)
+    fine = ops.Eq(ids < room, real) & (ids >= ops.PadInDim(ids, ops.Zero(call.builder, ids.dtype), 0, 1, -1))
+    truth = reduced(fine, [0], "And") & ops.Eq(ops.GetDimensionSize(data, 0), there)
+    require(call, truth, f"segment_ids must be one for each row, ascend from 0 on and be less than {room}")
+    last = reduced(ops.Select(real, ids, -1), [0], "Max")
+    count = ops.ConvertElementType(ops.Clamp(-1, last, room - 1), S32) + 1
+    return ops.RemoveDynamicDimension(data, 0), ids, count
 
 
 @lowering("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
 def _sparse_segments(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp) -> XlaOp:
+    inside = (indices >= 0) & (indices < data.dims[0])
+    truth = reduced(inside, range(len(indices.dims)), "And")
+    require(call, truth, f"indices must be from 0 to {data.dims[0] - 1}")
     return _sorted_segments(call, take(data, indices, 0), ids)
 
 
