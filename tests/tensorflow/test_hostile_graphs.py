@@ -137,6 +137,15 @@ def test_functions_with_long_attributes_are_told_apart():
         np.testing.assert_array_equal(np.asarray(found), wanted)
 
 
+@pytest.mark.parametrize("source, message", [
+    ("a:z:0", "no output 'z'; there are output"), ("a:output:1", "has 1 outputs 'output'"),
+    ("b:z:0", "no output 'b:z:0'"),
+])  # fmt: skip
+def test_outputs_in_functions(source, message):
+    f = function("f", node("a", "Identity", "x", T=FLOAT), result=source)
+    assert message in refused([CONST, node("y", "f", "c")], [f])
+
+
 def test_attributes_of_functions_without_keys():
     given = {"func": {"name": "f", "attr": [{"value": INT}]}}
     assert refused([CONST, node("y", "PartitionedCall", "c", f=given)])

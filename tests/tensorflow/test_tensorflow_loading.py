@@ -130,6 +130,16 @@ def test_every_form_of_a_graph(tmp_path):
     assert found[0].name == "my_graph"
 
 
+def test_one_of_several_outputs_is_fed():
+    nodes = [
+        node("x", "Placeholder", dtype=FLOAT, shape=shape(2)),
+        node("u", "Unpack", "x", T=FLOAT, num={"i": 2}),
+        node("y", "Sub", "u:0", "u:1", T=FLOAT),
+    ]
+    f = load(graph(nodes), feeds=["x:0", "u:0"], fetches=["y:0"])
+    assert np.asarray(f([1, 2], 10)[0]).tolist() == 8
+
+
 def test_programs_are_kept_for_shapes(monkeypatch):
     f = load(graph(DOUBLE), feeds=["x:0"], fetches=["y:0"])
     made = []

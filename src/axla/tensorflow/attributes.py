@@ -93,7 +93,7 @@ def _check(kind: Kind, value: Any, what: str) -> None:
         raise VerifyError(f"{what} is {value}, wanted {of}at least {kind.least}")
     for item in value if kind.is_list else (value,):
         if kind.allowed and item not in kind.allowed:
-            raise VerifyError(f"{what} is {item!r}, wanted {choices(kind.allowed)}")
+            raise VerifyError(f"{what} is {item!r}; {choices(kind.allowed)}")
 
 
 def _one(kind: str, value: Any, what: str) -> Any:

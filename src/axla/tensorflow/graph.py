@@ -295,8 +295,8 @@ def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
         return checked(Output(name, 0), nodes, what)
     places = [place for place, found in enumerate(node.names) if found == output]
     if not places:
-        names = choices(dict.fromkeys(node.names))
-        raise VerifyError(f"{what}: {node} has no output '{output}', wanted {names}")
+        names = choices(dict.fromkeys(node.names), output)
+        raise VerifyError(f"{what}: {node} has no output '{output}'; {names}")
     if int(number or 0) >= len(places):
         raise VerifyError(f"{what}: {node} has {len(places)} outputs '{output}', '{text}' is not one of them")
     return Output(name, places[int(number or 0)])

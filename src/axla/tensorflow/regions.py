@@ -21,7 +21,7 @@ from axla.tensorflow.attributes import called_by
 from axla.tensorflow.graph import ARGUMENT, Graph, Output
 from axla.tensorflow.lists import TensorList, empty, shown
 from axla.tensorflow.scope import Scope
-from axla.tensorflow.values import Resource, Value, leaves, parts, rebuilt, structure
+from axla.tensorflow.values import Resource, Value, leaves, rebuilt, structure
 
 MOST_EMBEDDED = 1024
 """Elements of constants that regions make again."""
@@ -50,7 +50,7 @@ class Carried:
         """
         outside = _leaves(self.all())
         shape = TupleShape(tuple(leaf.shape for leaf in outside))
-        inside = parts(ops.Parameter(inner.builder, 0, shape, "arguments"))
+        inside = list(ops.Parameter(inner.builder, 0, shape, "arguments"))
         for number, (leaf, same) in enumerate(zip(outside, kept, strict=True)):
             if same and isinstance(leaf.shape, Shape) and leaf.shape.size <= MOST_EMBEDDED:
                 known = scope.known(leaf)
@@ -130,7 +130,7 @@ def conditional(
         whole = ops.Conditional(selector, operand, computations[0], operand, computations[1])
     else:
         whole = ops.Conditional(selector, computations, [operand] * len(graphs))
-    found = iter(parts(whole))
+    found = iter(whole)
     results = [rebuilt(value, found) for value in outputs[0]]
     count = len(results) - len(resources)
     for resource, content in zip(resources, results[count:], strict=True):
@@ -201,7 +201,7 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[Value]) -
     _check_loop(body, inputs, outputs)
     built = region.builder.build(ops.Tuple(region.builder, _leaves(outputs)))
     whole = ops.While(tester.builder.build(test), built, inputs.operand(scope))
-    found = iter(parts(whole))
+    found = iter(whole)
     results = [rebuilt(value, found) for value in inputs.all()]
     exact = turns if is_exact else None
     for number, value in enumerate(results):

@@ -22,7 +22,7 @@ from axla.tensorflow.branches import functional
 from axla.tensorflow.graph import Graph, Node, Output
 from axla.tensorflow.records import lowerings, types_of
 from axla.tensorflow.types import DTYPES, dtype_of
-from axla.tensorflow.values import MISSING, VARIABLES, Reference, Resource, Value, Variable, parts
+from axla.tensorflow.values import MISSING, VARIABLES, Reference, Resource, Value, Variable
 
 DEEPEST = 60
 """Calls of functions within each other."""
@@ -98,7 +98,7 @@ class Scope:
         if importer.nodes > MOST_NODES + 10 * graph.library.nodes:
             raise UnsupportedError(f"function '{graph.name}': calls bring {importer.nodes} nodes, too many")
         for node in needed:
-            if Output(node.name, 0) in given:
+            if all(Output(node.name, place) in given for place in range(len(node.types or ()) or 1)):
                 continue
             operands = [self._value(source, values) for source in node.inputs]
             add = self._tried if importer.partial else self.add
@@ -325,7 +325,7 @@ class Call:
         """
         values = list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
         if isinstance(found, XlaOp) and found.shape.is_tuple:
-            values = parts(found)
+            values = list(found)
         types = self.node.types or ()
         if len(values) != len(types):
             self.fail(f"it gives {len(values)} values, {len(types)} are declared")
@@ -343,12 +343,17 @@ def matched(*values: XlaOp) -> list[XlaOp]:
     """Arrays broadcast to one shape, as NumPy does it; VerifyError where they cannot be."""
     if len({value.dims for value in values}) == 1:
         return list(values)
-    try:
-        dims = np.broadcast_shapes(*(value.dims for value in values))
-    except ValueError:
-        found = ", ".join(str(list(value.dims)) for value in values)
-        raise VerifyError(f"shapes {found} cannot be broadcast to one") from None
+    dims = common_dims(*(value.dims for value in values))
     return [spread(value, dims) for value in values]
+
+
+def common_dims(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """What NumPy broadcasts shapes to; VerifyError where they do not go together."""
+    try:
+        return np.broadcast_shapes(*map(tuple, shapes))
+    except ValueError:
+        found = ", ".join(str(list(shape)) for shape in shapes)
+        raise VerifyError(f"shapes {found} cannot be broadcast to one") from None
 
 
 def spread(value: XlaOp, dims: Sequence[int]) -> XlaOp:

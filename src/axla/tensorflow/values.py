@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.shape import Shape
 from axla.tensorflow.lists import TensorList
@@ -71,8 +70,3 @@ def structure(value: Value) -> object:
     if isinstance(value, np.ndarray):
         return value.shape, tuple(value.reshape(-1))
     return value.type if isinstance(value, TensorList) else value
-
-
-def parts(value: XlaOp) -> list[XlaOp]:
-    """The elements of a tuple."""
-    return [ops.GetTupleElement(value, number) for number in range(len(value.shape.elements))]

@@ -15,7 +15,7 @@ from axla.tensorflow.lists import TensorList
 from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.scope import Call, common_dims, spread
 from axla.tensorflow.types import fits
 from axla.tensorflow.values import Value, Variable
 
@@ -327,11 +327,8 @@ def _broadcast_args(call: Call, left: XlaOp, right: XlaOp) -> np.ndarray:
 def _broadcast(call: Call, left: XlaOp, right: XlaOp) -> list[tuple[int, ...]]:
     """Two shapes, of equal length, and what they are broadcast to."""
     shapes = [shape_operand(call, left, "s0"), shape_operand(call, right, "s1")]
-    rank = max(map(len, shapes))
-    long = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    if any(1 not in pair and pair[0] != pair[1] for pair in zip(*long, strict=True)):
-        call.fail(f"shapes {list(shapes[0])} and {list(shapes[1])} cannot be broadcast to one")
-    return [*long, tuple(b if a == 1 else a for a, b in zip(*long, strict=True))]
+    whole = common_dims(*shapes)
+    return [*((1,) * (len(whole) - len(shape)) + shape for shape in shapes), whole]
 
 
 @lowering("BroadcastGradientArgs")

@@ -8,10 +8,10 @@ from math import inf
 import numpy as np
 
 import axla.ops as ops
-from axla.builder.iteration import combiner, loop
+from axla.builder.iteration import loop
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, S32
-from axla.tensorflow.ops.common import lowest, of_dims, of_rank
+from axla.tensorflow.ops.common import lowest, of_dims, of_rank, reduced
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 
@@ -42,7 +42,7 @@ def _non_max_suppression(call: Call, boxes: XlaOp, scores: XlaOp, size: XlaOp, *
     most = min(wanted, *scores.dims)
     chosen = ops.Broadcast(number, (most,))
     if most:
-        scores = ops.Select(ops.Gt(scores, least), scores, ops.ZerosLike(scores) - inf)
+        scores = ops.Select(ops.Gt(scores, least), scores, -inf)
         state = [number, scores, chosen, overlap, *_corners(boxes)]
         number, _, chosen, *_ = loop(state, _goes_on, _chosen, "suppression")
     if call.attributes.get("pad_to_max_output_size"):
@@ -54,9 +54,7 @@ def _non_max_suppression(call: Call, boxes: XlaOp, scores: XlaOp, size: XlaOp, *
 
 def _corners(boxes: XlaOp) -> list[XlaOp]:
     """The least and the largest coordinates of each box: y, y, x, x."""
-    y, x, other_y, other_x = (
-        ops.Reshape(ops.SliceInDim(boxes, k, k + 1, 1, 1), boxes.dims[:1]) for k in range(4)
-    )
+    y, x, other_y, other_x = (boxes[:, k] for k in range(4))
     return [ops.Min(y, other_y), ops.Max(y, other_y), ops.Min(x, other_x), ops.Max(x, other_x)]
 
 
@@ -65,22 +63,16 @@ def _goes_on(step: XlaOp, scores: XlaOp, chosen: XlaOp, *_: XlaOp) -> XlaOp:
 
 
 def _best(scores: XlaOp) -> XlaOp:
-    return ops.ReduceAll(scores, lowest(scores), combiner("Max", F32))
+    return reduced(scores, [0], "Max")
 
 
 def _chosen(step: XlaOp, scores: XlaOp, chosen: XlaOp, overlap: XlaOp, *corners: XlaOp) -> list[XlaOp]:
     """The state after the box with the best score is chosen: the scores of dropped boxes are -infinity."""
-    places, count = (
-        ops.Iota(step.builder, S32, scores.dims[0]),
-        step.builder.constant(np.int32(scores.dims[0])),
-    )
-    is_best = ops.Eq(scores, _best(scores))
-    place = ops.ReduceAll(
-        ops.Select(is_best, places, ops.ZerosLike(places) + count), count, combiner("Min", S32)
-    )
-    box = [ops.Reshape(ops.DynamicSlice(coordinate, [place], [1]), ()) for coordinate in corners]
-    is_over = ops.Gt(_overlaps(corners, box), overlap)
-    scores = ops.Select(is_over, ops.ZerosLike(scores) - inf, scores)
+    count = scores.dims[0]
+    places = ops.Iota(step.builder, S32, count)
+    place = reduced(ops.Select(ops.Eq(scores, _best(scores)), places, count), [0], "Min")
+    box = [coordinate[place] for coordinate in corners]
+    scores = ops.Select(ops.Gt(_overlaps(corners, box), overlap), -inf, scores)
     scores = ops.DynamicUpdateSlice(scores, ops.Reshape(lowest(scores), (1,)), [place])
     chosen = ops.DynamicUpdateSlice(chosen, ops.Reshape(place, (1,)), [step])
     return [step + 1, scores, chosen, overlap, *corners]

@@ -162,8 +162,7 @@ def _channels(call: Call, images: XlaOp) -> list[XlaOp]:
     """The three channels of images, the last dimension."""
     if not images.dims or images.dims[-1] != 3:
         call.fail(f"images of shape {list(images.dims)}, wanted 3 channels")
-    last = len(images.dims) - 1
-    return [ops.SliceInDim(images, k, k + 1, 1, last) for k in range(3)]
+    return [images[..., k : k + 1] for k in range(3)]
 
 
 def _hsv(red: XlaOp, green: XlaOp, blue: XlaOp) -> list[XlaOp]:

@@ -14,7 +14,7 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.tensorflow.ops.common import of_dims, reduced
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.scope import Call, common_dims, spread
 
 RECORDS = """
 Cholesky: input:T -> output:T
@@ -127,10 +127,7 @@ def _solve(call: Call, matrix: XlaOp, *right: XlaOp) -> XlaOp:
 def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
     _check_matrices(call, matrix, square=True)
     _check_sides(call, matrix, right)
-    try:
-        batch = np.broadcast_shapes(matrix.dims[:-2], right.dims[:-2])
-    except ValueError:
-        call.fail(f"dimensions before the last two of {list(matrix.dims)} and {list(right.dims)} do not fit")
+    batch = common_dims(matrix.dims[:-2], right.dims[:-2])
     matrix, right = spread(matrix, (*batch, *matrix.dims[-2:])), spread(right, (*batch, *right.dims[-2:]))
     return _solved(matrix, right, call["lower"], call["adjoint"])
 
@@ -194,7 +191,7 @@ def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
     order = [row, *(d for d in range(len(dims)) if d != row)]
     rows = [ops.SliceInDim(diagonals, n, n + 1, 1, row) for n in range(3)]
     upper, main, lower = (ops.Transpose(_adjacent(diagonal, dims), order) for diagonal in rows)
-    upper = ops.PadInDim(ops.SliceInDim(upper, 0, size - 1, 1, 0), 0, 0, 0, 1)
+    upper = ops.PadInDim(upper[:-1], 0, 0, 0, 1)
     found = _substituted(_eliminated_rows(call, upper, main, lower, ops.Transpose(right, order)))
     return ops.Transpose(found, [*range(1, row + 1), 0, row + 1])
 
@@ -238,7 +235,7 @@ def _substituted(eliminated: Sequence[XlaOp]) -> XlaOp:
 
     start = ops.PadInDim(ops.ZerosLike(right), 0, 0, 0, 2)
     found = repeat(size, [start, *eliminated], step)[0]
-    return ops.SliceInDim(found, 0, size, 1, 0)
+    return found[:size]
 
 
 def _row(value: XlaOp, number: XlaOp) -> XlaOp:

@@ -237,9 +237,8 @@ def _cross(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
 
 def _turned(value: XlaOp, places: int) -> XlaOp:
     """An array whose last dimension is turned around: it begins at another place."""
-    last = len(value.dims) - 1
-    back = ops.SliceInDim(value, places, 3, 1, last)
-    return ops.ConcatInDim(value.builder, [back, ops.SliceInDim(value, 0, places, 1, last)], last)
+    pieces = [value[..., places:], value[..., :places]]
+    return ops.ConcatInDim(value.builder, pieces, len(value.dims) - 1)
 
 
 # Types.

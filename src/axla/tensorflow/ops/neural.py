@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import log
 
 import ml_dtypes
-import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
@@ -13,7 +12,7 @@ from axla.core.dtypes import C128, F32, F64
 from axla.core.errors import VerifyError
 from axla.tensorflow.ops.common import of_dims, of_rank, summed
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.scope import Call, common_dims, spread
 
 RECORDS = """
 MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false -> product:T
@@ -44,10 +43,7 @@ def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = Non
     if len(x.dims) < 2 or len(y.dims) < 2:
         raise VerifyError(f"shapes {list(x.dims)} and {list(y.dims)}, wanted matrices")
     if len(y.dims) > 2:
-        try:
-            batch = np.broadcast_shapes(x.dims[:-2], y.dims[:-2])
-        except ValueError:
-            raise VerifyError(f"shapes {list(x.dims)} and {list(y.dims)} do not fit together") from None
+        batch = common_dims(x.dims[:-2], y.dims[:-2])
         x, y = (spread(value, (*batch, *value.dims[-2:])) for value in (x, y))
     left = len(x.dims) - (2 if flipped[0] else 1)
     right = len(y.dims) - (1 if flipped[1] else 2)

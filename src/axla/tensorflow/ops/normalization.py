@@ -80,10 +80,8 @@ def _batch_norm(
     else:
         _features(call, x, mean, variance)
         factor = ops.Rsqrt(variance + call["epsilon"]) * scale
-        y, saved = (
-            ops.Add(ops.Mul(ops.Sub(x, mean, [dim]), factor, [dim]), offset, [dim]),
-            [mean, variance] * 2,
-        )
+        scaled = ops.Mul(ops.Sub(x, mean, [dim]), factor, [dim])
+        y, *saved = ops.Add(scaled, offset, [dim]), *[mean, variance] * 2
     y = _activated(call, ops.ConvertElementType(y, image_dtype), side)
     rest = [np.zeros(0, dtype.numpy)] if call.node.op in ("FusedBatchNormV3", "_FusedBatchNormEx") else []
     return [y, *(ops.ConvertElementType(value, dtype) for value in saved), *rest]

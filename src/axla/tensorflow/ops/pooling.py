@@ -14,7 +14,6 @@ from axla.tensorflow.ops import windows
 from axla.tensorflow.ops.common import lowest, of_dims, widened
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
-from axla.tensorflow.values import parts
 
 RECORDS = """
 MaxPool: input:T T=type?DT_FLOAT ksize=ints strides=ints padding=all_edges explicit_paddings=ints?[]
@@ -97,7 +96,7 @@ def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.Steps]) -> XlaOp:
     inner, shape = x.builder.sub_builder("first_largest"), Shape(x.dtype)
     a, p, y, q = (inner.parameter(number, shape, "apyq"[number]) for number in range(4))
     chosen = inner.build(ops.Tuple(inner, [ops.Max(a, y), ops.Select(ops.Ge(a, y), p, q)]))
-    return parts(_over_windows([x, other], [lowest(x), ops.Zero(x.builder, x.dtype)], chosen, steps))[1]
+    return _over_windows([x, other], [lowest(x), ops.Zero(x.builder, x.dtype)], chosen, steps)[1]
 
 
 # Averages.

@@ -70,10 +70,9 @@ class Source:
     def bits(self, dtype: DType, dims: Sequence[int]) -> XlaOp:
         """Random integers of an unsigned type."""
         state = ops.ConcatInDim(self.key.builder, [self.key, self.counter], 0)
-        found = ops.RngBitGenerator(self.algorithm, state, Shape(dtype, tuple(dims)))
-        after = ops.GetTupleElement(found, 0)
-        self.counter = ops.SliceInDim(after, 1, after.dims[0], 1, 0)
-        return ops.GetTupleElement(found, 1)
+        after, bits = ops.RngBitGenerator(self.algorithm, state, Shape(dtype, tuple(dims)))
+        self.counter = after[1:]
+        return bits
 
 
 def seeded(call: Call, seed: XlaOp, signed: bool = False) -> Source:
@@ -85,8 +84,7 @@ def seeded(call: Call, seed: XlaOp, signed: bool = False) -> Source:
     words = ops.ConvertElementType(seed, S64) if signed else ops.BitcastConvertType(seed, U32)
     key = call.scope.constant(_MIXING_KEY)
     mixed = Source(PHILOX, key, ops.ConvertElementType(words, U64)).bits(U64, (2,))
-    first, second = (ops.SliceInDim(mixed, n, n + 1, 1, 0) for n in range(2))
-    return Source(PHILOX, first, ops.PadInDim(second, ops.Zero(call.builder, U64), 0, 1, 0))
+    return Source(PHILOX, mixed[:1], ops.PadInDim(mixed[1:], ops.Zero(call.builder, U64), 0, 1, 0))
 
 
 def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> Source:
@@ -95,7 +93,7 @@ def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> Source:
     if key.dims != (1,) or len(counter.dims) != 1 or counter.dims[0] < size:
         found = f"{list(key.dims)} and {list(counter.dims)}"
         call.fail(f"key and counter have shapes {found}, wanted [1] and [{size}]")
-    return Source(chosen, key, ops.SliceInDim(counter, 0, size, 1, 0))
+    return Source(chosen, key, counter[:size])
 
 
 def algorithm_of(call: Call, algorithm: XlaOp) -> ops.RandomAlgorithm:
@@ -292,8 +290,7 @@ def _stored(call: Call, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, So
         found = f"{value.dtype.name} of shape {list(value.dims)}"
         call.fail(f"'{variable.name}' is {found}, wanted s64 of at least {size + 1} elements")
     words = ops.BitcastConvertType(value, U64)
-    key = ops.SliceInDim(words, size, size + 1, 1, 0)
-    return value, Source(chosen, key, ops.SliceInDim(words, 0, size, 1, 0))
+    return value, Source(chosen, words[size : size + 1], words[:size])
 
 
 def _store(call: Call, variable: Variable, before: XlaOp, source: Source) -> None:
@@ -315,11 +312,11 @@ def _skip(call: Call, variable: Variable, algorithm: XlaOp, delta: XlaOp) -> Xla
     before, source = _stored(call, variable, algorithm)
     of_rank(call, delta, 0, "delta")
     step = ops.Reshape(ops.BitcastConvertType(delta, U64) * np.uint64(_PER_SKIP), [1])
-    low = ops.SliceInDim(source.counter, 0, 1, 1, 0)
+    low = source.counter[:1]
     parts = [low + step]
     if source.counter.dims[0] == 2:
         carry = ops.ConvertElementType(ops.Lt(parts[0], low), U64)
-        parts.append(ops.SliceInDim(source.counter, 1, 2, 1, 0) + carry)
+        parts.append(source.counter[1:] + carry)
     source.counter = ops.ConcatInDim(call.builder, parts, 0)
     _store(call, variable, before, source)
     if call.node.op == "RngSkip":

@@ -163,7 +163,7 @@ def _histogram(call: Call, values: XlaOp, limits: XlaOp, size: XlaOp) -> XlaOp:
     of_dims(call, limits, (2,), "value_range")
     if count < 1:
         call.fail(f"there are {count} bins, wanted at least one")
-    low, high = (ops.Reshape(ops.SliceInDim(limits, n, n + 1, 1, 0), []) for n in range(2))
+    low, high = limits
     place = ops.Floor((values - low) / (high - low) * float(count))
     place = ops.ConvertElementType(ops.Clamp(0.0, place, count - 1.0), "s32")
     bins = ops.Iota(call.builder, Shape(place.dtype, (count, *values.dims)), 0)
@@ -219,11 +219,11 @@ def _in_top_k(call: Call, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
 @lowering("NthElement")
 def _nth_element(call: Call, x: XlaOp, n: XlaOp) -> XlaOp:
     """The element of each row that stands at place n when the row is sorted."""
-    at, place = len(x.dims) - 1, call.integer(n, "n")
-    if at < 0 or not 0 <= place < x.dims[-1]:
+    place = call.integer(n, "n")
+    if not x.dims or not 0 <= place < x.dims[-1]:
         call.fail(f"n is {place} for rows of shape {list(x.dims)}")
     place = x.dims[-1] - 1 - place if call["reverse"] else place
-    return ops.Reshape(ops.SliceInDim(ops.Sort(call.builder, [x]), place, place + 1, 1, at), x.dims[:-1])
+    return ops.Sort(call.builder, [x])[..., place]
 
 
 # Ranges.

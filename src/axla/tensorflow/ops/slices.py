@@ -19,16 +19,13 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.values import Variable
 
-RECORDS = """
+_MASKS = "begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0"
+RECORDS = f"""
 Slice: input:T begin:Index size:Index -> output:T
-StridedSlice: input:T begin:Index end:Index strides:Index begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0
-    new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
-StridedSliceGrad: shape:Index begin:Index end:Index strides:Index dy:T begin_mask=int?0 end_mask=int?0
-    ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
-TensorStridedSliceUpdate: input:T begin:Index end:Index strides:Index value:T begin_mask=int?0 end_mask=int?0
-    ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 -> output:T
-ResourceStridedSliceAssign: ref:resource begin:Index end:Index strides:Index value:T begin_mask=int?0
-    end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0 ->
+StridedSlice: input:T begin:Index end:Index strides:Index {_MASKS} -> output:T
+StridedSliceGrad: shape:Index begin:Index end:Index strides:Index dy:T {_MASKS} -> output:T
+TensorStridedSliceUpdate: input:T begin:Index end:Index strides:Index value:T {_MASKS} -> output:T
+ResourceStridedSliceAssign: ref:resource begin:Index end:Index strides:Index value:T {_MASKS} ->
 """
 
 Number = Any
