@@ -33,6 +33,8 @@ def close(found: np.ndarray, wanted: object) -> None:
     ("SquaredDifference", c64([1 + 2j]), c64([2]), [5]),
     ("LeftShift", u8([1, 1]), u8([7, 8]), [128, 0]),
     ("ApproximateEqual", f32([0, 0, nan]), f32([1e-6, 1e-4, nan]), [True, False, False]),
+    ("Igamma", f32([0, -1, 2, 1]), f32([1, 1, 0, 2]), [nan, nan, 0, 0.8646647]),
+    ("Igammac", f32([0, -1, 2, 2, 1]), f32([1, 1, 0, -1, 2]), [1, 1, 1, 1, 0.1353353]),
     ("Cross", u8([[1, 2, 3]]), u8([[4, 5, 6]]), [[253, 6, 253]]),
 ])  # fmt: skip
 def test_two_operands(op, x, y, wanted, backend):

@@ -8,7 +8,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.ops.common import widened
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import Call, matched
 
 RECORDS = """
 Erf Erfc Lgamma Digamma BesselI0e BesselI1e: x:T -> y:T ; hlo
@@ -16,7 +16,8 @@ Erfinv: x:T -> y:T ; hlo ErfInv
 Ndtri BesselI0 BesselI1: x:T -> y:T
 BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Dawsn Expint FresnelCos FresnelSin
     Spence: x:T -> y:T ; none there is no such function in XLA
-Igamma Igammac IgammaGradA Polygamma: a:T x:T -> z:T ; hlo
+Igamma Igammac: a:T x:T -> z:T
+IgammaGradA Polygamma: a:T x:T -> z:T ; hlo
 RandomGammaGrad: alpha:T sample:T -> output:T ; hlo
 Zeta: x:T q:T -> z:T ; hlo
 Betainc: a:T b:T x:T -> z:T ; hlo RegularizedIncompleteBeta
@@ -34,3 +35,14 @@ def _bessel(call: Call, x: XlaOp) -> XlaOp:
     wide = widened(x)
     scaled = ops.BesselI0e(wide) if call.node.op == "BesselI0" else ops.BesselI1e(wide)
     return ops.ConvertElementType(ops.Exp(abs(wide)) * scaled, x.dtype)
+
+
+@lowering("Igamma", "Igammac")
+def _igamma(call: Call, a: XlaOp, x: XlaOp) -> XlaOp:
+    """The parts of the gamma function below and above x. Where `a` is not positive, the first is NaN and the
+    second 1, as it is where x is not positive.
+    """
+    a, x = matched(a, x)
+    if call.node.op == "Igamma":
+        return ops.Select(a <= 0, math.nan, ops.Igamma(a, x))
+    return ops.Select((a <= 0) | (x <= 0), 1, ops.Igammac(a, x))
