@@ -25,6 +25,7 @@ def close(found: np.ndarray, wanted: object) -> None:
     ("Min", s32([[]]), [2**31 - 1]),
     ("Mean", s8([[-52, -97, -31, -23, -6, -92, -96]]), [-56]),
     ("Sum", np.full((1, 5000), 1, np.float16), [5000]),
+    ("EuclideanNorm", s8([[16, 16, 9]]), [9]),
     ("ArgMax", f32([[1, nan, 3, 3]]), [2]), ("ArgMin", f32([[nan, 2, 1, nan]]), [2]),
     ("ArgMax", np.array([[False, True, True]]), [1]),
 ])  # fmt: skip

@@ -56,6 +56,12 @@ def test_triangular_systems_broadcast_what_stands_before_the_matrices():
     np.testing.assert_array_equal(found[1, 2], np.array([[0] * 4, [0.5] * 4], f32))
 
 
+def test_eigenvectors_have_their_shape_where_only_eigenvalues_are_wanted():
+    values, vectors = run_node("SelfAdjointEigV2", np.diag(f32([2, 1])), compute_v=False)
+    np.testing.assert_array_equal(values, [1, 2])
+    np.testing.assert_array_equal(np.abs(vectors), [[0, 1], [1, 0]])
+
+
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_determinants_have_the_sign_of_the_permutation(backend):
     matrices = np.array([[[0, 2], [3, 1]], [[1, 2], [2, 4]], [[2, 0], [0, 5]]], f32)

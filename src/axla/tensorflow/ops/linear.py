@@ -83,11 +83,11 @@ def _svd(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
 
 
 @lowering("SelfAdjointEigV2", "XlaSelfAdjointEig")
-def _self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
+def _self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+    """The eigenvalues, and the eigenvectors whether the node wants them or not."""
     _check_matrices(call, value, square=True)
     v, w = ops.Eigh(value, call.attributes.get("lower", True))
-    w = ops.ConvertElementType(w, value.dtype)
-    return w, v if call.attributes.get("compute_v", True) else np.zeros(0, value.dtype.numpy)
+    return ops.ConvertElementType(w, value.dtype), v
 
 
 # Systems of equations.

@@ -54,8 +54,9 @@ def _reduce(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
     dims = [call.axis(n, rank) for n in call.integers(indices, "the dimensions of the reduction")]
     if len(set(dims)) < len(dims):
         call.fail(f"a dimension stands twice in {dims}")
-    values = widened(x) if opcode in ("Add", "Mul") else x
     is_norm = op == "EuclideanNorm"
+    is_sum = opcode in ("Add", "Mul") and not (is_norm and x.dtype.is_integer)
+    values = widened(x) if is_sum else x
     found = reduced(values * ops.Conj(values) if is_norm else values, dims, opcode)
     if op == "Mean":
         found = found / np.asarray(math.prod(x.dims[d] for d in dims)).astype(found.dtype.numpy)
