@@ -24,12 +24,29 @@ def _less(a: Any, b: Any) -> Any:
     return tf.raw_ops.Less(x=a, y=b)
 
 
+def _and(a: Any, b: Any) -> Any:
+    return tf.raw_ops.LogicalAnd(x=a, y=b)
+
+
+def _or(a: Any, b: Any) -> Any:
+    return tf.raw_ops.LogicalOr(x=a, y=b)
+
+
+def _before(a: Any, b: Any) -> Any:
+    """False before true."""
+    return tf.raw_ops.LogicalAnd(x=tf.raw_ops.LogicalNot(x=a), y=b)
+
+
 def _same(a: Any) -> Any:
     return tf.identity(a)
 
 
 def _double(a: Any) -> Any:
     return tf.raw_ops.AddV2(x=a, y=a)
+
+
+def _double_gradient(a: Any, change: Any) -> Any:
+    return tf.raw_ops.AddV2(x=change, y=change)
 
 
 def _few(count: Any, value: Any) -> Any:
@@ -42,5 +59,6 @@ def _step(count: Any, value: Any) -> Any:
 
 BODIES: dict[str, Callable[..., Any]] = {
     "add": _add, "max": _max, "greater": _greater, "less": _less, "same": _same, "double": _double,
-    "few": _few, "step": _step,
+    "double_gradient": _double_gradient, "few": _few, "step": _step, "and": _and, "or": _or,
+    "before": _before,
 }  # fmt: skip

@@ -1,7 +1,8 @@
 """Random cases of TensorFlow's operations: a graph of a node or a few, with values for what it takes.
 
 A rule (in the other modules) sets operands and attributes of a `Draw`; what it
-leaves open is drawn here: operands of one common shape, attributes from what they may be.
+leaves open is drawn here: operands of one common shape, attributes from what they may be. Where an operation
+has no results, the case shows that what follows it is run.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from axla.foreign.records import Record
 from axla.tensorflow.attributes import default_of, kind_of
+from axla.tensorflow.records import records
 from axla.tensorflow.types import DTYPES
 
 CLASSES = {
@@ -57,7 +59,7 @@ def rule(names: str) -> Callable[[Rule], Rule]:
 
     def register(function: Rule) -> Rule:
         for name in names.split():
-            assert name not in RULES, name
+            assert name in records() and name not in RULES, name
             RULES[name] = function
         return function
 
@@ -81,10 +83,12 @@ class Draw:
     feed_types: dict[str, str] = field(default_factory=dict)
     variables: dict[str, np.ndarray] = field(default_factory=dict)
     functions: dict[str, tuple[str, Sequence[tuple[str, Sequence[int]]]]] = field(default_factory=dict)
+    gradients: dict[str, str] = field(default_factory=dict)
     fetches: list[str] = field(default_factory=list)
     check: str = "close"
     special: bool = False
     scale: float = 1.0
+    producer: int | None = None
     common: tuple[int, ...] | None = None
     kept: int = 99
 
@@ -152,7 +156,7 @@ class Draw:
     def _between(self, shape: Sequence[int], dtype: Any, low: Any, high: Any) -> np.ndarray:
         low, high = -9 if low is None else low, 9 if high is None else high
         if np.dtype(dtype).kind in "iu":
-            low = max(low, np.iinfo(dtype).min)
+            low, high = (max(n, np.iinfo(dtype).min) for n in (low, high))
             return self.random.integers(int(low), int(high) + 1, shape).astype(dtype)
         values = self.random.uniform(low, high, shape)
         if np.dtype(dtype).kind == "c":
@@ -230,10 +234,14 @@ class Draw:
             if attribute.name not in self.attributes:
                 self.attributes[attribute.name] = self._attribute(attribute)
         self.nodes.append(Node("op", self.op, inputs, self.attributes))
-        count = sum(self._count(r.kind) for r in self.record.results)
-        if not count:
-            raise NoRule("there are no results")
-        self.fetches = [f"op:{k}" for k in range(min(count, self.kept))]
+        self.fetches = [f"op:{k}" for k in range(min(self.results(), self.kept))]
+        if not self.fetches:
+            value = self.input(self.array(self.common, "DT_FLOAT"), "DT_FLOAT")
+            self.fetches = [self.node("Identity", [value, "^op"], T="DT_FLOAT") + ":0"]
+
+    def results(self) -> int:
+        """The number of results of the operation, when its attributes are set."""
+        return sum(self._count(r.kind) for r in self.record.results)
 
     def _count(self, kind: str) -> int:
         count, star, base = kind.lstrip("&").rpartition("*")

@@ -37,7 +37,7 @@ def with_variables(
     made = [variable(c, value, type_) for value in values]
     waits = [f"^{assigned}" for _, assigned in made]
     c.node(c.op, [*[handle for handle, _ in made], *others, *waits], "op", **c.attributes, **attributes)
-    results = [f"op:{k}" for k in range(len(c.record.results))]
+    results = [f"op:{k}" for k in range(c.results())]
     reads = [c.node("ReadVariableOp", [handle, "^op"], dtype=type_) for handle, _ in made]
     c.fetches = [*results, *(f"{read}:0" for read in reads)]
 
@@ -97,6 +97,52 @@ def plain_variable(c: Draw) -> None:
     if c.op == "AssignVariableOp":
         c.attr("validate_shape", False)
     with_variables(c, type_, [c.array(shape, type_)], others)
+
+
+@rule("VarHandleOp DestroyResourceOp")
+def handle_only(c: Draw) -> None:
+    """A variable that is read, and then destroyed where that is the operation."""
+    type_ = c.type("dtype") if c.op == "VarHandleOp" else "DT_FLOAT"
+    handle, assigned = variable(c, c.array(c.dims(), type_), type_)
+    read = c.node("ReadVariableOp", [handle, f"^{assigned}"], dtype=type_)
+    if c.op == "DestroyResourceOp":
+        c.node(c.op, [handle, f"^{read}"], "op", ignore_lookup_error=True)
+        read = c.node("Identity", [read, "^op"], T=type_)
+    c.fetches = [f"{read}:0"]
+
+
+@rule("ReadVariableXlaSplitND AssignVariableXlaConcatND")
+def grids(c: Draw) -> None:
+    type_, grid, tile = c.type("T"), c.dims(2, 2, 1, 2), c.dims(2, 2, 1, 3)
+    is_read = c.op.startswith("Read")
+    (
+        c.attr("N", grid[0] * grid[1]),
+        c.attr("num_splits" if is_read else "num_concats", grid),
+        c.attr("paddings", ()),
+    )
+    tiles = [] if is_read else [c.input(c.array(tile, type_), type_) for _ in range(c.attributes["N"])]
+    with_variables(c, type_, [c.array([n * m for n, m in zip(grid, tile, strict=True)], type_)], tiles)
+
+
+@rule("Variable VariableV2 Assign AssignAdd AssignSub IsVariableInitialized RefIdentity")
+def references(c: Draw) -> None:
+    """A variable of TensorFlow 1, assigned and read."""
+    is_variable = c.op.startswith("Variable")
+    type_, shape = c.type("dtype" if is_variable or c.op.startswith("Is") else "T"), c.dims()
+    maker = c.op if is_variable else "VariableV2"
+    made = c.node(maker, [], "v", dtype=type_, shape=shape, container="", shared_name="")
+    typed = {"T": type_, "use_locking": False}
+    assigned = c.node("Assign", [made, c.input(c.array(shape, type_), type_)], validate_shape=True, **typed)
+    waits = f"^{assigned}"
+    if c.op.startswith("Assign"):
+        more = typed | ({"validate_shape": True} if c.op == "Assign" else {})
+        waits = "^" + c.node(c.op, [made, c.input(c.array(shape, type_), type_), waits], "op", **more)
+    elif c.op == "IsVariableInitialized":
+        c.fetches = [c.node(c.op, [made, waits], "op", dtype=type_) + ":0"]
+        return
+    elif c.op == "RefIdentity":
+        made = c.node(c.op, [made, waits], "op", T=type_)
+    c.fetches = [c.node("Identity", [made, waits], T=type_) + ":0"]
 
 
 @rule("ResourceGather ResourceGatherNd")
@@ -162,12 +208,10 @@ def sizes(c: Draw, values: tuple[int, ...]) -> str:
 
 LISTS = (
     "TensorListReserve TensorListSetItem TensorListGetItem TensorListStack TensorListFromTensor "
-    "TensorListGather"
-    "TensorListLength TensorListElementShape TensorListPushBack TensorListPopBack EmptyTensorList "
-    "TensorListResize"
-    "TensorListScatter TensorListScatterV2 TensorListScatterIntoExistingList TensorListConcatLists "
-    "TensorListConcat"
-    "TensorListConcatV2 TensorListSplit"
+    "TensorListGather TensorListLength TensorListElementShape TensorListPushBack TensorListPopBack "
+    "EmptyTensorList TensorListResize TensorListScatter TensorListScatterV2 "
+    "TensorListScatterIntoExistingList TensorListConcatLists TensorListConcat TensorListConcatV2 "
+    "TensorListSplit"
 )
 
 
@@ -246,8 +290,8 @@ def _read_list(
 
 @rule(
     "TensorArrayV3 TensorArrayWriteV3 TensorArrayReadV3 TensorArrayGatherV3 TensorArrayScatterV3 "
-    "TensorArraySizeV3"
-    "TensorArrayConcatV3 TensorArraySplitV3 TensorArrayCloseV3"
+    "TensorArraySizeV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArrayCloseV3 "
+    "TensorArrayGradV3"
 )
 def tensor_arrays(c: Draw) -> None:
     kind = next((a.name for a in c.record.attributes if a.kind == "type"), "DT_FLOAT")
@@ -257,6 +301,8 @@ def tensor_arrays(c: Draw) -> None:
         "TensorArrayV3", [number(c, count)], dtype=type_, element_shape=shape, dynamic_size=False,
         clear_after_read=False, identical_element_shapes=True, tensor_array_name=f"a{c.int(0, 99)}",
     )  # fmt: skip
+    if c.op == "TensorArrayGradV3":
+        handle = c.node(c.op, [handle, f"{handle}:1"], source="gradients")
     flow, rows = f"{handle}:1", c.input(np.arange(count, dtype=np.int32), "DT_INT32", True)
     if c.op == "TensorArraySplitV3":
         merged = c.input(whole.reshape(count * shape[0], *shape[1:]), type_)
@@ -313,6 +359,15 @@ def calls(c: Draw) -> None:
     else:
         c.attr("Tcond", "DT_BOOL"), c.attr("then_branch", same), c.attr("else_branch", double)
         c.put("cond", np.asarray(c.chance(0.5))), c.put("inputs" if c.op == "XlaIf" else "input", data)
+
+
+@rule("SymbolicGradient")
+def symbolic_gradient(c: Draw) -> None:
+    type_, shape = c.one(*c.main[1]), c.dims(0, 3)
+    double = c.attr("f", c.function("double", (type_, shape)))
+    c.gradients[double[1]] = c.function("double_gradient", (type_, shape), (type_, shape))[1]
+    c.attr("Tin", (type_, type_)), c.attr("Tout", (type_,))
+    c.put("input", [c.array(shape, type_) for _ in range(2)])
 
 
 @rule("While StatelessWhile XlaWhile")

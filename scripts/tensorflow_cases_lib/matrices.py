@@ -9,7 +9,7 @@ from tensorflow_cases_lib.draw import Draw, rule
 # matrices
 
 
-@rule("MatMul SparseMatMul _FusedMatMul")
+@rule("MatMul SparseMatMul")
 def matmul(c: Draw) -> None:
     m, k, n = c.dims(3, 3, 0 if c.chance(0.1) else 1)
     for flag in ("a_is_sparse", "b_is_sparse", "grad_a", "grad_b"):
@@ -17,12 +17,6 @@ def matmul(c: Draw) -> None:
             c.attr(flag, False)
     c.data("a", (k, m) if c.flag("transpose_a") else (m, k))
     c.data("b", (n, k) if c.flag("transpose_b") else (k, n))
-    if c.op == "_FusedMatMul":
-        c.put("args", [c.array((n,), "T")])
-        c.attr(
-            "fused_ops",
-            ("BiasAdd", *c.one((), ("Relu",), ("Relu6",), ("Elu",), ("Tanh",), ("Sigmoid",), ("LeakyRelu",))),
-        )
 
 
 @rule("BatchMatMul BatchMatMulV2 BatchMatMulV3")
@@ -76,13 +70,16 @@ def decompositions(c: Draw) -> None:
     if c.op in ("Cholesky", "SelfAdjointEigV2", "XlaSelfAdjointEig"):
         adjoint = np.swapaxes(matrix, -1, -2).conj()
         matrix = (matrix @ adjoint + np.eye(matrix.shape[-1])).astype(matrix.dtype)
-    elif c.chance(0.5):
+    elif c.op != "XlaSvd" and c.chance(0.5):
         matrix = matrix[..., : c.int(1, matrix.shape[-1])]
     c.put(operand, matrix)
     names = {a.name for a in c.record.attributes}
-    for name, value in {"max_iter": 100, "epsilon": 1e-6, "precision_config": "", "lower": True}.items():
+    epsilon = 1e-12 if matrix.dtype.itemsize == 8 else 1e-6
+    for name, value in {"max_iter": 100, "epsilon": epsilon, "precision_config": "", "lower": True}.items():
         if name in names:
             c.attr(name, value)
+    if c.op == "SelfAdjointEigV2":
+        c.kept = 2 if c.flag("compute_v") else 1
     if "full_matrices" in names:
         c.attr("full_matrices", False)
 
@@ -104,6 +101,7 @@ def tridiagonal(c: Draw) -> None:
     "BatchMatrixDiagPart DiagPart"
 )
 def diagonal(c: Draw) -> None:
+    c.producer = 13 if c.op.startswith("Batch") else None
     if c.op in ("MatrixDiag", "BatchMatrixDiag", "Diag"):
         c.data("diagonal", c.dims(1, 3))
     elif c.op == "DiagPart":
@@ -121,6 +119,7 @@ def diagonal(c: Draw) -> None:
     "MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3"
 )
 def diagonals(c: Draw) -> None:
+    c.producer = 13 if c.op.startswith("Batch") else None
     *batch, rows, columns = c.dims(2, 4)
     if not c.op.endswith(("V2", "V3")):
         c.data("input", (*batch, rows, columns)), c.data("diagonal", (*batch, min(rows, columns)))

@@ -299,8 +299,8 @@ def stitch(c: Draw) -> None:
 
 @rule(
     "UnsortedSegmentSum UnsortedSegmentProd UnsortedSegmentMax UnsortedSegmentMin SegmentSum "
-    "SegmentProd SegmentMax"
-    "SegmentMin SegmentMean SegmentSumV2 SegmentProdV2 SegmentMaxV2 SegmentMinV2"
+    "SegmentProd SegmentMax SegmentMin SegmentMean SegmentSumV2 SegmentProdV2 SegmentMaxV2 "
+    "SegmentMinV2"
 )
 def segments(c: Draw) -> None:
     shape, count = c.dims(1, 3), c.int(1, 5)
@@ -314,16 +314,11 @@ def segments(c: Draw) -> None:
         c.const("segment_ids", ids)
 
 
-@rule(
-    "SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN SparseSegmentSumWithNumSegments "
-    "SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments"
-)
+@rule("SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN")
 def sparse_segments(c: Draw) -> None:
     shape, count, rows = c.dims(2, 3), c.int(1, 4), c.int(1, 5)
     c.data("data", shape), c.data("indices", (rows,), 0, shape[0] - 1), c.attr("sparse_gradient", False)
     c.const("segment_ids", np.sort(c.random.integers(0, count, rows)))
-    if "WithNum" in c.op:
-        c.const("num_segments", count)
 
 
 @rule("Unique UniqueWithCounts UniqueV2 UniqueWithCountsV2 ListDiff Where")

@@ -11,8 +11,8 @@ from tensorflow_cases_lib.draw import Draw, rule
 
 @rule(
     "FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars "
-    "FakeQuantWithMinMaxVarsGradient"
-    "FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient"
+    "FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel "
+    "FakeQuantWithMinMaxVarsPerChannelGradient"
 )
 def fake_quant(c: Draw) -> None:
     shape = c.dims(1, 3)
@@ -91,6 +91,29 @@ def uniform(c: Draw) -> None:
     c.data("lhs", shape), c.data("rhs", shape[::-1] if c.op.endswith("Dot") else shape)
 
 
+@rule("UniformQuantizedConvolution")
+def uniform_convolution(c: Draw) -> None:
+    """In the orders NCHW and OIHW."""
+    batch, depth, features, h, w, k = (
+        c.int(1, 2),
+        c.int(1, 3),
+        c.int(1, 3),
+        c.int(3, 6),
+        c.int(3, 6),
+        c.int(1, 3),
+    )
+    c.attr("Tin", "DT_QINT8"), c.attr("Tout", "DT_QINT32")
+    axis = c.one(-1, 0)
+    for prefix, type_ in (("lhs_", "DT_QINT8"), ("rhs_", "DT_QINT8"), ("output_", "DT_QINT32")):
+        levels(c, prefix, type_, axis if prefix == "rhs_" else -1)
+        held = (features,) if prefix == "rhs_" and axis == 0 else ()
+        c.data(f"{prefix}scales", held, 0.2, 2.0)
+        c.fed(f"{prefix}zero_points", np.zeros(held) if prefix == "rhs_" else c.int(-5, 5))
+    c.data("lhs", (batch, depth, h, w)), c.data("rhs", (features, depth, k, k))
+    c.attr("padding", c.one("SAME", "VALID")), c.attr("window_strides", (c.int(1, 2), c.int(1, 2)))
+    c.attr("dimension_numbers", "\x10\x01\x1a\x02\x02\x03 \x012\x02\x02\x03@\x01J\x02\x02\x03")
+
+
 # random numbers
 
 
@@ -120,8 +143,8 @@ def random(c: Draw) -> None:
 
 @rule(
     "StatelessRandomUniform StatelessRandomNormal StatelessTruncatedNormal "
-    "StatelessRandomUniformFullInt StatelessRandomUniformInt"
-    "StatelessMultinomial StatelessParameterizedTruncatedNormal StatelessRandomGetKeyCounter "
+    "StatelessRandomUniformFullInt StatelessRandomUniformInt StatelessMultinomial "
+    "StatelessParameterizedTruncatedNormal StatelessRandomGetKeyCounter "
     "StatelessRandomGetKeyCounterAlg"
 )
 def stateless(c: Draw) -> None:
@@ -142,8 +165,7 @@ def stateless(c: Draw) -> None:
 
 @rule(
     "StatelessRandomUniformV2 StatelessRandomNormalV2 StatelessTruncatedNormalV2 "
-    "StatelessRandomUniformFullIntV2"
-    "StatelessRandomUniformIntV2 StochasticCastToInt"
+    "StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2 StochasticCastToInt"
 )
 def keyed(c: Draw) -> None:
     if c.op == "StochasticCastToInt":

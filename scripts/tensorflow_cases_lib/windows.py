@@ -29,9 +29,8 @@ def padded(n: int, size: int, stride: int, padding: str) -> int:
 
 
 @rule(
-    "AvgPool AvgPool3D MaxPool MaxPool3D MaxPoolV2 MaxPoolWithArgmax AvgPoolGrad AvgPool3DGrad "
-    "MaxPoolGrad MaxPool3DGrad"
-    "MaxPoolGradV2 MaxPoolGradGrad MaxPoolGradGradV2 MaxPool3DGradGrad"
+    "AvgPool AvgPool3D MaxPool MaxPool3D MaxPoolV2 AvgPoolGrad AvgPool3DGrad MaxPoolGrad "
+    "MaxPool3DGrad MaxPoolGradV2 MaxPoolGradGrad MaxPoolGradGradV2 MaxPool3DGradGrad"
 )
 def pool(c: Draw) -> None:
     rank = 3 if "3D" in c.op else 2
@@ -76,8 +75,8 @@ def _maxima(
 
 @rule(
     "Conv2D Conv3D Conv Conv2DBackpropFilter Conv2DBackpropInput Conv3DBackpropFilterV2 "
-    "Conv3DBackpropInputV2"
-    "DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput"
+    "Conv3DBackpropInputV2 DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter "
+    "DepthwiseConv2dNativeBackpropInput"
 )
 def convolution(c: Draw) -> None:
     rank = 3 if "3D" in c.op else 2
@@ -119,6 +118,20 @@ def convolution(c: Draw) -> None:
 
 def _channels_first(c: Draw, rank: int, batch: object, size: list, depth: object) -> list:
     return [batch, depth, *size]
+
+
+@rule("_FusedConv2D")
+def fused_convolution(c: Draw) -> None:
+    depth, features, size = c.int(1, 3), c.int(1, 3), c.int(1, 3)
+    c.attr("data_format", "NHWC"), c.attr("filter_format", "HWIO")
+    padding, stride, n = c.attr("padding", c.one("SAME", "VALID")), c.int(1, 2), c.int(4, 6)
+    c.attr("strides", (1, stride, stride, 1)), c.attr("dilations", (1, 1, 1, 1)), c.attr("num_args", 2)
+    batch, count = c.int(1, 2), padded(n, size, stride, padding)
+    c.data("input", (batch, n, n, depth)), c.data("filter", (size, size, depth, features))
+    side = c.array((batch, count, count, features) if c.chance(0.5) else (0,), "T")
+    c.attr("TArgs", ("DT_FLOAT", c.type("T"))), c.put("args", [c.array((features,), "DT_FLOAT"), side])
+    c.put("host_args", [np.float32(c.one(0.5, 0.25)), np.float32(c.one(1.0, 0.5))])
+    c.attr("fused_ops", ("BiasAdd", *c.one((), ("Relu",))))
 
 
 @rule("ExtractImagePatches")
@@ -212,43 +225,15 @@ def colors(c: Draw) -> None:
         c.data(c.record.operands[1].name, (), -0.5 if "Hue" in c.op else 0.2, 0.5 if "Hue" in c.op else 2.0)
 
 
-@rule("CropAndResize")
-def crop(c: Draw) -> None:
-    batch, count = c.int(1, 2), c.int(1, 3)
-    c.data("image", (batch, c.int(2, 5), c.int(2, 5), c.int(1, 3))), c.data("boxes", (count, 4), -0.2, 1.2)
-    c.data("box_ind", (count,), 0, batch - 1), c.const("crop_size", [c.int(1, 4), c.int(1, 4)])
-    c.attr("extrapolation_value", c.one(0.0, 2.5))
-
-
-@rule("NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5")
+@rule("NonMaxSuppressionV3 NonMaxSuppressionV4")
 def suppression(c: Draw) -> None:
     count = c.int(1, 6)
-    kind = "DT_FLOAT" if c.op == "NonMaxSuppression" else "T"
-    corner, size = c.array((count, 2), kind, 0, 2), c.array((count, 2), kind, 0.3, 1.5)
+    corner, size = c.array((count, 2), "T", 0, 2), c.array((count, 2), "T", 0.3, 1.5)
     c.put("boxes", np.concatenate([corner, corner + size], -1))
     c.data("scores", (count,), 0.05, 1.0), c.const("max_output_size", c.int(1, 6))
-    for name, values in (
-        ("iou_threshold", (0.3, 0.5)),
-        ("score_threshold", (0.0, 0.4)),
-        ("soft_nms_sigma", (0.0,)),
-    ):
-        if any(o.name == name for o in c.record.operands):
-            c.const(name, c.one(*values))
-    if c.op.endswith(("V4", "V5")):
+    c.const("iou_threshold", c.one(0.3, 0.5)), c.const("score_threshold", c.one(0.0, 0.4))
+    if c.op == "NonMaxSuppressionV4":
         c.attr("pad_to_max_output_size", True)
-
-
-@rule("CombinedNonMaxSuppression")
-def combined_suppression(c: Draw) -> None:
-    batch, count, groups = c.int(1, 2), c.int(2, 5), c.int(1, 3)
-    corner = c.array((batch, count, 1, 2), "DT_FLOAT", 0, 0.5)
-    size = c.array((batch, count, 1, 2), "DT_FLOAT", 0.1, 0.5)
-    (
-        c.put("boxes", np.concatenate([corner, corner + size], -1)),
-        c.data("scores", (batch, count, groups), 0.05, 1.0),
-    )
-    c.const("max_output_size_per_class", c.int(1, 4)), c.const("max_total_size", c.int(1, 6))
-    c.const("iou_threshold", 0.5), c.const("score_threshold", c.one(0.0, 0.4))
 
 
 @rule("DataFormatDimMap DataFormatVecPermute")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from axla.proto.wire import number_bytes
+from axla.tensorflow.types import DTYPES
 from tensorflow_cases_lib.draw import Draw, NoRule, rule
 
 # operations of XLA
@@ -56,12 +57,8 @@ def xla_reduce(c: Draw) -> None:
     shape = c.dims(1, 3)
     c.attr("dimensions_to_reduce", tuple(n for n in range(len(shape)) if c.chance(0.5)))
     type_ = c.one(*c.main[1])
-    if type_ == "DT_BOOL":
-        raise NoRule("functions of booleans are not made")
-    c.attr(
-        "reducer",
-        c.function(c.one("add", "max") if "COMPLEX" not in type_ else "add", (type_, ()), (type_, ())),
-    )
+    bodies = {"DT_BOOL": ("and", "or"), "DT_COMPLEX64": ("add",), "DT_COMPLEX128": ("add",)}
+    c.attr("reducer", c.function(c.one(*bodies.get(type_, ("add", "max"))), (type_, ()), (type_, ())))
     data, init = c.array(shape, type_), c.array((), type_)
     c.attr("T", (type_,) if c.op.endswith("V2") else type_)
     if c.op == "XlaReduce":
@@ -75,9 +72,8 @@ def xla_reduce(c: Draw) -> None:
 def reduce_window(c: Draw) -> None:
     shape = c.dims(1, 3, 3, 6)
     type_ = c.type("T")
-    if type_ == "DT_BOOL":
-        raise NoRule("functions of booleans are not made")
-    c.attr("computation", c.function("add", (type_, ()), (type_, ())))
+    body = "or" if type_ == "DT_BOOL" else "add"
+    c.attr("computation", c.function(body, (type_, ()), (type_, ())))
     c.data("input", shape), c.const("init_value", 0)
     (
         c.const("window_dimensions", [c.int(1, 3) for _ in shape]),
@@ -104,11 +100,12 @@ def select_and_scatter(c: Draw) -> None:
 @rule("XlaVariadicSort")
 def variadic_sort(c: Draw) -> None:
     shape, type_ = c.dims(1, 3), c.one(*c.main[1])
-    if type_ == "DT_BOOL" or "COMPLEX" in type_:
-        raise NoRule("there is no order")
+    if "COMPLEX" in type_:
+        raise NoRule("complex numbers have no order")
+    body = "before" if type_ == "DT_BOOL" else "less"
     (
         c.attr("T", (type_,)),
-        c.attr("comparator", c.function("less", (type_, ()), (type_, ()))),
+        c.attr("comparator", c.function(body, (type_, ()), (type_, ()))),
         c.attr("is_stable", True),
     )
     c.put("inputs", [c.array(shape, type_)]), c.const("dimension", c.int(0, len(shape) - 1))
@@ -207,15 +204,14 @@ def xla_gather(c: Draw) -> None:
 def xla_scatter(c: Draw) -> None:
     rows, columns, count = c.dims(3, 3)
     type_ = c.type("T")
-    if type_ == "DT_BOOL":
-        raise NoRule("functions of booleans are not made")
+    body = "or" if type_ == "DT_BOOL" else "add"
     (
         c.data("operand", (rows, columns)),
         c.data("scatter_indices", (count, 1), 0, rows - 1),
         c.data("updates", (count, columns)),
     )
     (
-        c.attr("update_computation", c.function("add", (type_, ()), (type_, ()))),
+        c.attr("update_computation", c.function(body, (type_, ()), (type_, ()))),
         c.attr("indices_are_sorted", False),
     )
     c.attr("dimension_numbers", _text(_field(1, [1]) + _field(2, [0]) + _field(3, [0]) + _numbered(4, 1)))
@@ -260,3 +256,57 @@ def conversion(c: Draw) -> None:
     type_, count = c.type("T"), c.int(1, 3)
     c.common = c.dims()
     c.attr("N", count), c.attr("Tin" if c.op == "_ListToArray" else "out_types", (type_,) * count)
+
+
+@rule("XlaAllReduce XlaReduceScatter")
+def reduced_by_groups(c: Draw) -> None:
+    c.common = c.dims(1, 3)
+    c.const("group_assignment", [[0]])
+    if c.op == "XlaReduceScatter":
+        c.const("scatter_dimension", c.int(0, len(c.common) - 1))
+
+
+@rule("XlaDequantize")
+def xla_dequantize(c: Draw) -> None:
+    c.attr("min_range", c.one(0.0, -2.0)), c.attr("max_range", c.one(6.0, 1.5))
+    c.attr("mode", "MIN_COMBINED"), c.put("input", c.random.integers(0, 1 << 32, c.dims(1, 2), np.uint32))
+
+
+@rule("XlaCallModule")
+def module(c: Draw) -> None:
+    type_, shape = c.one(*c.main[1]), c.dims(0, 3)
+    named = DTYPES[type_].name.replace("s", "i").replace("u", "ui")
+    named = {"pred": "i1", "c64": "complex<f32>", "c128": "complex<f64>"}.get(named, named)
+    text = f"tensor<{''.join(f'{n}x' for n in shape)}{named}>"
+    c.attr("version", 6), c.attr("platforms", ("CPU",)), c.attr("Tin", (type_, type_))
+    c.attr("has_token_input_output", False), c.attr("Tout", (type_,)), c.attr("Sout", (shape,))
+    c.put("args", [c.array(shape, type_) for _ in range(2)])
+    found = f"stablehlo.{c.one('add', 'multiply')} %a, %b : {text}"
+    main_ = f"func.func public @main(%a: {text}, %b: {text}) -> {text}"
+    c.attr("module", f"module @m {{\n {main_} {{\n %r = {found}\n return %r : {text}\n }}\n}}\n")
+
+
+@rule(
+    "XlaCustomCall XlaCustomCallV2 XlaSend XlaRecv XlaReplicaId CollectiveReduceV2 _Retval "
+    "_XlaAotOnlyVarHandleOp"
+)
+def outside(c: Draw) -> None:
+    reasons = {
+        "XlaCustomCall": "it calls a function of the process",
+        "XlaCustomCallV2": "it calls a function of the process",
+        "XlaSend": "it has no kernel for the CPU", "XlaRecv": "it has no kernel for the CPU",
+        "XlaReplicaId": "TensorFlow crashes", "CollectiveReduceV2": "it takes several devices",
+        "_Retval": "it is made by the runtime", "_XlaAotOnlyVarHandleOp": "it is made by saved_model_cli",
+    }  # fmt: skip
+    raise NoRule(reasons[c.op])
+
+
+@rule("Restore RestoreSlice RestoreV2")
+def files(c: Draw) -> None:
+    raise NoRule("it reads files")
+
+
+@rule("FakeParam")
+def parameter(c: Draw) -> None:
+    c.check = "shape"
+    c.attr("shape", c.dims())
