@@ -88,6 +88,11 @@ def test_fills_of_huge_shapes():
     assert refused([dims, value, shape, node("y", "Fill", "s", "v", T=INT, index_type=INT)])
 
 
+def test_axes_of_which_there_are_many():
+    axes = node("a", "Const", dtype=INT, value=tensor([2**31 - 1]))
+    assert "2147483647 numbers" in refused([CONST, axes, node("y", "Max", "c", "a", T=FLOAT, Tidx=INT)])
+
+
 def test_lists_of_huge_lengths():
     many = [node(f"u{n}", "Unpack", "c", T=FLOAT, num={"i": 1 << 20}, axis={"i": 0}) for n in range(4)]
     assert "outputs" in refused([CONST, *many, node("y", "Neg", "u0", T=FLOAT)])

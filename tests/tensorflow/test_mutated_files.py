@@ -27,4 +27,4 @@ def test_a_sample_of_mutated_files(tmp_path):
     found = json.loads(counts.read_text())
     assert sum(found.values()) == 200, done.stderr
     assert not {"bare", "crash", "hang", "internal"} & found.keys(), done.stdout
-    assert found["result"] >= 40
+    assert found["result"] >= 30

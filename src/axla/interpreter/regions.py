@@ -231,7 +231,7 @@ def _reduce_window(interpreter: Interpreter, inst: Instruction[hlo.ReduceWindow]
         if seen.any():
             new = interpreter.on_scalars(op.to_apply, [*total, *[x[where] for x in edges]], dims)
             total = [np.where(seen, n, t) for n, t in zip(new, total, strict=True)]
-            interpreter.tick()
+        interpreter.tick()
     return joined(inst, total)
 
 
@@ -253,6 +253,7 @@ def _select_and_scatter(
         taken = inside[where] & ~(any_yet & keep)
         chosen, at = np.where(taken, edges[where], chosen), np.where(taken, number[where], at)
         any_yet = any_yet | inside[where]
+        interpreter.tick()
     flat, values, where_to = result.reshape(-1), source[any_yet], at[any_yet]
     for round_ in _rounds(where_to.reshape(-1, 1)):
         places_now = where_to[round_]

@@ -28,8 +28,10 @@ DEEPEST = 60
 """Calls of functions within each other."""
 MOST_NODES = 50_000
 """Nodes that one import adds, besides ten times those of the graph: functions that call others grow fast."""
-_MOST_STEPS, _MOST_BYTES, _MOST_SECONDS = 1_000_000, 1 << 28, 20.0
-"""What the interpreter may take: steps for one constant, bytes for one value, seconds for all constants."""
+_MOST_STEPS, _MOST_BYTES, _MOST_SECONDS, _MOST_NUMBERS = 1_000_000, 1 << 28, 20.0, 1 << 22
+"""What the interpreter may take: steps for one constant, bytes for one value, seconds for all constants; and
+how many numbers of one array Python handles.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -277,6 +279,7 @@ class Call:
         found = self.constant(value, what)
         if found.ndim > 1:
             self.fail(f"{what} has shape {list(found.shape)}, wanted a vector")
+        self.numbers(found.size)
         return tuple(int(number) for number in found.reshape(-1))
 
     def integer(self, value: XlaOp, what: str) -> int:
@@ -285,6 +288,12 @@ class Call:
         if len(numbers) != 1:
             self.fail(f"{what} has {len(numbers)} elements, wanted one")
         return numbers[0]
+
+    def numbers(self, count: int) -> np.ndarray:
+        """The numbers from 0 on, as many as an array that is made in an import may have."""
+        if count > _MOST_NUMBERS:
+            raise UnsupportedError(f"{count} numbers, more than the {_MOST_NUMBERS} that an import makes")
+        return np.arange(count)
 
     def axis(self, number: int, rank: int, what: str = "axis") -> int:
         """A dimension, counted from 0; negative numbers count from the last."""

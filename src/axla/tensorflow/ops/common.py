@@ -58,7 +58,7 @@ def summed(value: XlaOp, dims: Sequence[int]) -> XlaOp:
 def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
     """The parts of an array at places along a dimension that are known now: `numpy.take`."""
     places = np.ascontiguousarray(places, np.int32)
-    if np.array_equal(places, np.arange(value.dims[dim])):
+    if len(places) == value.dims[dim] and np.array_equal(places, np.arange(len(places))):
         return value
     others = [d for d in range(len(value.dims)) if d != dim]
     numbers = GatherDimensionNumbers(others, [dim], [dim], 1)

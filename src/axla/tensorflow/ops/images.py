@@ -148,8 +148,8 @@ def _patches(call: Call, images: XlaOp) -> XlaOp:
     found = ops.Pad(images, ops.Zero(call.builder, images.dtype), padding)
     for dim in form.spatial:
         s = steps[dim]
-        places = np.add.outer(np.arange(s.count) * s.stride, np.arange(s.size) * s.dilation)
-        found = taken(found, dim, places.reshape(-1))
+        numbers = call.numbers(s.count * s.size)
+        found = taken(found, dim, numbers // s.size * s.stride + numbers % s.size * s.dilation)
     (n, h, w, c), (rows, columns) = (s.count for s in steps), (steps[d].size for d in form.spatial)
     found = ops.Transpose(ops.Reshape(found, (n, h, rows, w, columns, c)), [0, 1, 3, 2, 4, 5])
     return ops.Reshape(found, (n, h, w, rows * columns * c))

@@ -357,7 +357,7 @@ def concatenated(call: Call, value: XlaOp) -> list[object]:
     if len(value.dims) < 2:
         call.fail("the elements are scalars, wanted arrays")
     count, size, *rest = value.dims
-    return [ops.Reshape(value, (count * size, *rest)), np.full(count, size, np.int64)]
+    return [ops.Reshape(value, (count * size, *rest)), np.broadcast_to(np.int64(size), count)]
 
 
 @lowering("TensorListElementShape")

@@ -102,11 +102,11 @@ def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.Steps]) -> XlaOp:
 # Averages.
 
 
-def _mean(value: XlaOp, dims: Sequence[int], steps: list[windows.Steps]) -> XlaOp:
+def _mean(call: Call, value: XlaOp, dims: Sequence[int], steps: list[windows.Steps]) -> XlaOp:
     """Sums divided by how many elements each window has within images of shape `dims`."""
     counts = np.ones((), np.int64)
     for size, s in zip(dims, steps, strict=True):
-        begin = np.arange(s.count) * s.stride - s.low
+        begin = call.numbers(s.count) * s.stride - s.low
         inside = np.minimum(begin + s.size, size) - np.maximum(begin, 0)
         is_one = bool(np.all(inside == inside[:1]))
         counts = np.multiply.outer(counts, inside[:1] if is_one else inside)
@@ -121,7 +121,7 @@ def _avg_pool(call: Call, x: XlaOp) -> XlaOp:
     steps, wide = _windows(call, x.dims), widened(x)
     zero = ops.Zero(x.builder, wide.dtype)
     sums = _over_windows([wide], [zero], combiner("Add", wide.dtype), steps)
-    return ops.ConvertElementType(_mean(sums, x.dims, steps), x.dtype)
+    return ops.ConvertElementType(_mean(call, sums, x.dims, steps), x.dtype)
 
 
 @lowering("AvgPoolGrad", "AvgPool3DGrad")
@@ -140,6 +140,6 @@ def _avg_pool_grad(call: Call, shape: XlaOp, gradient: XlaOp) -> XlaOp:
         around.append(windows.Steps(s.size, 1, 1, size, 0, 0))
     if 0 in gradient.dims:
         return ops.Broadcast(ops.Zero(wide.builder, gradient.dtype), dims)
-    spread = ops.Pad(_mean(wide, dims, steps), zero, edges)
+    spread = ops.Pad(_mean(call, wide, dims, steps), zero, edges)
     sums = _over_windows([spread], [zero], combiner("Add", wide.dtype), around)
     return ops.ConvertElementType(sums, gradient.dtype)
