@@ -69,6 +69,10 @@ def test_constants_of_huge_shapes():
     assert "1099511627776 elements" in refused([big])
 
 
+def test_no_elements_in_huge_shapes():
+    assert "1099511627776" in refused([node("y", "Const", dtype=INT, value=tensor([0, 1 << 40, 1 << 40]))])
+
+
 @pytest.mark.parametrize("op", ["Abs", "Round", "Cholesky"])
 def test_strings_where_numbers_are_wanted(op):
     text = {"tensor": {"dtype": "DT_STRING", "tensor_shape": {}, "string_val": [b"a"]}}

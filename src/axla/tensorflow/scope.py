@@ -272,6 +272,7 @@ class Call:
         found = self.scope.known(value)
         if found is None:
             raise UnsupportedError(f"{what} depends on arguments of the program, and must be constant")
+        self.numbers(found.size)
         return found
 
     def integers(self, value: XlaOp, what: str) -> tuple[int, ...]:
@@ -279,7 +280,6 @@ class Call:
         found = self.constant(value, what)
         if found.ndim > 1:
             self.fail(f"{what} has shape {list(found.shape)}, wanted a vector")
-        self.numbers(found.size)
         return tuple(int(number) for number in found.reshape(-1))
 
     def integer(self, value: XlaOp, what: str) -> int:

@@ -32,7 +32,7 @@ _FIELDS = {
     "c128": "dcomplex_val",
 }  # fmt: skip
 _MOST_DIMENSIONS = 64
-_MOST_ELEMENTS, _MOST_REPEATED = 1 << 31, 1 << 24
+_MOST_ELEMENTS, _MOST_REPEATED, _MOST_IN_NUMPY = 1 << 31, 1 << 24, 1 << 58
 Proto = dict[str, Any]
 
 
@@ -76,7 +76,7 @@ def dims_of(shape: Proto, what: str) -> tuple[int, ...] | None:
     dims = tuple(int(dim.get("size", 0)) for dim in shape.get("dim", ()))
     if len(dims) > _MOST_DIMENSIONS:
         raise UnsupportedError(f"{what}: a shape of {len(dims)} dimensions, NumPy has {_MOST_DIMENSIONS}")
-    if any(size < -1 for size in dims):
+    if any(size < -1 for size in dims) or prod(abs(size) or 1 for size in dims) > _MOST_IN_NUMPY:
         raise ParseError(f"{what}: a shape of {list(dims)}")
     return dims
 

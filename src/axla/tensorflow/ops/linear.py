@@ -273,5 +273,5 @@ def _fft(call: Call, value: XlaOp, *lengths: XlaOp) -> XlaOp:
     if not all(sizes):
         last = sizes[-1] if inverse or not sizes[-1] else sizes[-1] // 2 + 1
         dtype = call.dtype("Treal" if inverse else "Tcomplex")
-        return call.scope.constant(np.broadcast_to(dtype.numpy(0), (*value.dims[:-1], last)))
+        return call.scope.constant(np.broadcast_to(np.zeros((), dtype.numpy), (*value.dims[:-1], last)))
     return ops.Fft(value, kind, sizes)

@@ -107,10 +107,11 @@ def parts(
     steps = call.integers(strides, "strides")
     if not begin.dims == end.dims == strides.dims:
         call.fail(f"begin, end and strides have {begin.dims}, {end.dims} and {strides.dims} elements")
+    entries = _entries(call, len(steps), len(dims))
     ranges = list(zip(numbers(call, begin, "begin"), numbers(call, end, "end"), steps, strict=True))
     found: list[Part] = []
     kept: list[int | None] = []
-    for at, is_new in _entries(call, len(ranges), len(dims)):
+    for at, is_new in entries:
         d = len(found)
         if is_new:
             kept.append(None)
