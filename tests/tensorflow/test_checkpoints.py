@@ -182,6 +182,9 @@ def test_entries_that_say_too_much(tmp_path, change, message):
 def test_files_that_are_missing_or_elsewhere(tmp_path):
     with pytest.raises(InvalidArgument, match="no checkpoint"):
         checkpoint_at(tmp_path / "m")
+    for ending in ("index", "meta", "data-00000-of-00001"):
+        with pytest.raises(InvalidArgument, match="is a file of the checkpoint m: give that"):
+            checkpoint_at(tmp_path / f"m.{ending}")
     files.write_bundle(tmp_path / "outside" / "m", TENSORS)
     inner = tmp_path / "inner"
     inner.mkdir()

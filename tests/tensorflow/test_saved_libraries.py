@@ -83,6 +83,8 @@ def test_a_model_with_a_configuration(tmp_path):
     ({"args": (X.astype(complex),)}, "found an array of complex128"),
     ({"args": (X,), "signature": "tain"}, "no signature 'tain'; .* did you mean train"),
     ({"args": (X,), "operations": ["nothing"]}, "operations: there is no node 'nothing'"),
+    ({"args": (X,), "freeze_checkpoint": "m"}, "freeze_checkpoint: wanted a configuration"),
+    ({"signature": "train", "config": "fetch {}"}, "signature: wanted a configuration"),
     ({"args": (X,), "variables": ["w9"]}, "no argument is called 'w9'"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_said(tmp_path, options, message):
@@ -90,6 +92,11 @@ def test_what_does_not_fit_is_said(tmp_path, options, message):
     with pytest.raises(axla.AxlaError, match=message):
         axla.aot.compile(MODEL, args, out=tmp_path / "lib", **options)
     assert not (tmp_path / "lib").exists()
+
+
+def test_a_loaded_function_is_refused(tmp_path):
+    with pytest.raises(axla.InvalidArgument, match="the file or folder that it was loaded from"):
+        axla.aot.compile(axla.tensorflow.load(MODEL), (X,), out=tmp_path / "lib")
 
 
 def test_a_model_of_keras_is_refused_with_a_hint(tmp_path):

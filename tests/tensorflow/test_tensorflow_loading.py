@@ -130,6 +130,23 @@ def test_every_form_of_a_graph(tmp_path):
     assert found[0].name == "my_graph"
 
 
+@pytest.mark.parametrize("text", [False, True])
+def test_the_checkpoint_beside_a_meta_file(tmp_path, text):
+    saver = {"filename_tensor_name": "save/Const:0", "restore_op_name": "save/restore_all", "version": "V2"}
+    meta = {"graph_def": {"node": [*COUNTER, *restoring("v")]}, "saver_def": saver}
+    content = encode(meta, "MetaGraphDef")
+    if text:
+        lines: list[str] = []
+        text_format._write(meta, TABLES["MetaGraphDef"], "", lines)
+        content = "\n".join(lines).encode()
+    (tmp_path / "m.ckpt-7.meta").write_bytes(content)
+    files.write_bundle(tmp_path / "m.ckpt-7", {"w": np.asarray([1, 2], np.float32)})
+    f = load(tmp_path / "m.ckpt-7.meta", feeds=["x"], fetches=["y"])
+    assert np.asarray(f(np.float32([10, 20]))[0]).tolist() == [11, 22]
+    (tmp_path / "m.ckpt-7.index").unlink()
+    assert not load(tmp_path / "m.ckpt-7.meta", feeds=["x"], fetches=["y"]).variables
+
+
 def test_one_of_several_outputs_is_fed():
     nodes = [
         node("x", "Placeholder", dtype=FLOAT, shape=shape(2)),
@@ -331,7 +348,7 @@ def test_other_files_are_refused(tmp_path, name, content, message):
 
 
 def test_what_is_not_there(tmp_path):
-    with pytest.raises(InvalidArgument, match="no file or folder"):
+    with pytest.raises(InvalidArgument, match=r"nowhere: No such file or directory$"):
         load(str(tmp_path / "nowhere"))
     (tmp_path / "config.json").write_text("")
     with pytest.raises(InvalidArgument, match=r"no SavedModel.*model\.export.*there are config\.json"):

@@ -58,5 +58,4 @@ def test_runs_as_written(name, tmp_path, monkeypatch):
     (tmp_path / "axla").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    given = [block for block in before if block.kind == "python" or block.about and block.kind != "text"]
-    page_commands.run([*given, *found], tmp_path)
+    page_commands.run([*before, *found], tmp_path)

@@ -42,6 +42,8 @@ def opened_graph(program: Any) -> Saved | None:
     """What a program that is a graph of TensorFlow has; None for another."""
     if isinstance(program, Saved):
         return program
+    if isinstance(program, model.Function):
+        raise InvalidArgument("a function that was loaded: give the file or folder that it was loaded from")
     content = program = opened(program)
     if isinstance(program, os.PathLike):
         path = Path(program)
@@ -61,6 +63,9 @@ def message_of(path: Path, name: str) -> dict[str, Any]:
 
 def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Example:
     """The function that options choose. `args` are its arguments: arrays, shapes or texts of shapes."""
+    for name in ("freeze_checkpoint", "freeze_saver") if options.config is None else ("signature",):
+        if getattr(options, name) is not None:
+            raise InvalidArgument(f"{name}: wanted a configuration, with a checkpoint, or a signature")
     if options.config is not None:
         graph = graph_of(saved.graph, saved.name)
         return _of_config(graph, configs.read_config(options.config), _values(saved, graph, options), options)

@@ -272,7 +272,7 @@ class _Branches:
     def type(self, output: Output) -> str:
         types = self.all[output.node].types
         if types is None:
-            raise UnsupportedError(f"{self.all[output.node]}: axla knows no such operation")
+            raise UnsupportedError(f"{self.all[output.node]}: neither TensorFlow's XLA nor axla has it")
         return types[output.index]
 
 

@@ -25,6 +25,7 @@ from axla.tensorflow.types import Proto, dtype_of, known_dims, tensor_of
 _MOST_SHARDS = 99_999
 _MOST_REPEATED = 1 << 20
 _BIG_ENDIAN = 1
+_PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _CHECKSUM = 6
 """The number of the field of an entry that has the checksum, which is of fixed width."""
 
@@ -41,6 +42,10 @@ def checkpoint_at(prefix: Path, folder: Path | None = None) -> Mapping[str, np.n
     """The tensors of the checkpoint whose files begin with a path; these must be in `folder`, by default the
     one that the path says. InvalidArgument where there are none.
     """
+    if part := _PART.search(prefix.name):
+        raise InvalidArgument(
+            f"{prefix} is a file of the checkpoint {prefix.name[: part.start()]}: give that"
+        )
     folder = prefix.parent if folder is None else folder
     relative = str(prefix.relative_to(folder))
     if inside(folder, relative + ".index").is_file():

@@ -349,8 +349,9 @@ def load(
     `source` is a SavedModel's folder, the path of a GraphDef or MetaGraphDef (.pb, .pbtxt), or the content of
     such a file. With a signature, by default `serving_default` or the only one, the function takes arguments
     by name and gives a dict; with feeds and fetches, names of tensors, it takes them in that order and gives
-    a list. `f.variables["v"]` reads and sets a variable: those of a SavedModel have the values of its
-    checkpoint, those of a graph have none at first. `f.module(...)` is the program.
+    a list. `f.variables["v"]` reads and sets a variable: those of a SavedModel, or of a MetaGraphDef
+    beside its checkpoint, have the values that were saved; others have none at first. `f.module(...)` is the
+    program.
 
     Raises InvalidArgument for names that are not there, ParseError for damaged files, UnsupportedError for
     other kinds of files, and VerifyError and UnsupportedError with the node of the graph.

@@ -58,7 +58,7 @@ class Saved:
 def read(source: Source, tags: Sequence[str] | None = None) -> Saved:
     """The graph in a file or folder. Bytes are the content of a file; a `str` is a path, or the content where
     it has several lines. `tags` choose a graph of a SavedModel, by default the one for serving or the only
-    one.
+    one. The checkpoint beside a `.meta` file belongs to it.
 
     InvalidArgument for what is not there or of another kind, ParseError for what is damaged.
     """
@@ -76,14 +76,18 @@ def read(source: Source, tags: Sequence[str] | None = None) -> Saved:
     if path.suffix in _ENDINGS:
         kind, hint = _ENDINGS[path.suffix]
         raise UnsupportedError(f"{path} is {kind}, wanted a graph of TensorFlow: {hint}")
-    return _graph(_bytes(path), path.name, tags)
+    found = _graph(_bytes(path), path.name, tags)
+    if path.suffix == ".meta" and found.saver.get("restore_op_name"):
+        with suppress(InvalidArgument):
+            found.checkpoint = checkpoint_at(path.with_suffix(""))
+    return found
 
 
 def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except (OSError, ValueError) as error:
-        raise InvalidArgument(f"there is no file or folder {path}: {error}") from None
+        raise InvalidArgument(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _saved_model(folder: Path, tags: Sequence[str] | None) -> Saved:

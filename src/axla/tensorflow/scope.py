@@ -155,7 +155,7 @@ class Scope:
         if node.record is None:
             if node.op in graph.library.messages:
                 return self.call(graph.library.function(Called(node.op, node.given), str(node)), operands)
-            raise UnsupportedError("axla knows no such operation")
+            raise UnsupportedError("neither TensorFlow's XLA nor axla has it")
         function = lowerings().get(node.op)
         if function is None and node.record.counterpart is None:
             raise UnsupportedError(node.record.why_not or "it has no counterpart in HLO")
@@ -232,7 +232,8 @@ class Scope:
         if variable not in self.state:
             initial = self.importer.initial.get(variable.name)
             if self.outer is not None or initial is None or not isinstance(variable, Variable):
-                raise VerifyError(f"'{variable.name}' has no value here: it is not initialized")
+                where = "nothing assigns it, and no checkpoint, f.variables or configuration has it"
+                raise VerifyError(f"'{variable.name}' has no value here: {where}")
             self.state[variable] = self.begun[variable] = self._begin(variable, initial)
         return self.state[variable]
 

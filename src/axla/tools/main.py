@@ -69,9 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if unknown:
         name = unknown[0].partition("=")[0]
-        parser().error(
-            f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(name, getattr(options, 'flags', ()))}"
-        )
+        hint = did_you_mean(name, getattr(options, "flags", ()))
+        if name.startswith(("--xla_", "--tf_xla_")):
+            hint = "; flags of XLA stand in the environment, in XLA_FLAGS"
+        parser().error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     with warnings.catch_warnings(), _nobody_feeds():
         warnings.showwarning = _show_warning
         try:
