@@ -51,13 +51,10 @@ def checkpoint_at(prefix: Path, folder: Path | None = None) -> Mapping[str, np.n
     if inside(folder, relative + ".index").is_file():
         return Bundle(folder, relative)
     shards = re.compile(re.escape(prefix.name) + r"-\d{5}-of-\d{5}$")
-    names = [path.name for path in prefix.parent.glob("*") if shards.match(path.name)]
-    if prefix.is_file():
-        names = [prefix.name]
-    if not names:
+    paths = [prefix] if prefix.is_file() else [p for p in prefix.parent.glob("*") if shards.match(p.name)]
+    if not paths:
         raise InvalidArgument(f"there is no checkpoint {prefix}: neither {prefix.name}.index nor its files")
-    paths = [inside(folder, str((prefix.parent / name).relative_to(folder))) for name in sorted(names)]
-    return Tables(paths)
+    return Tables([inside(folder, str(path.relative_to(folder))) for path in sorted(paths)])
 
 
 def _mapped(path: Path) -> memoryview:
