@@ -65,6 +65,11 @@ def test_views_share_memory_and_are_read_only():
         np.asarray(device_put(np.zeros(2, ml_dtypes.bfloat16)), np.float32, copy=False)
 
 
+def test_device_put_of_a_broadcast_that_has_no_room():
+    with pytest.raises(OutOfMemory, match="needs 4611686018427387904 bytes"):
+        device_put(np.broadcast_to(np.uint8(0), (1 << 31, 1 << 31)))
+
+
 def test_device_put_copies():
     source = np.zeros(3)
     array = device_put(source)

@@ -329,8 +329,8 @@ def device_put(array: Any, device: int = 0) -> Array:
     if why_not() is not None:
         return HostArray(np.array(source, dtype.numpy, order="C"))
     info = shape_info(Shape(dtype, source.shape))
-    flat = np.ascontiguousarray(source, dtype.numpy)
     try:
+        flat = np.ascontiguousarray(source, dtype.numpy)
         made = native().array_copy(info.address, info, flat.__array_interface__["data"][0])
     except MemoryError:
         text = show(info.shape)
