@@ -192,10 +192,14 @@ def _exported(exported: Any) -> Program:
     if not set(kept) <= set(range(len(arguments))):
         raise ParseError(f"to_module: the export keeps arguments {kept} of {len(arguments)}")
     leading = (platforms.index("cpu") if "cpu" in platforms else 0,) if len(platforms) > 1 else ()
-    x64 = jax.config.jax_enable_x64
     return Program(
-        exported.mlir_module_serialized, names, exported.in_tree, exported.out_tree, kept, leading, x64
+        exported.mlir_module_serialized, names, exported.in_tree, exported.out_tree, kept, leading, _x64()
     )
+
+
+def _x64() -> bool:
+    """Whether JAX has 64-bit types now."""
+    return bool(getattr(jax.config, "jax_enable_x64"))  # noqa: B009 - set when JAX is imported
 
 
 def _paths(tree: Any) -> list[str]:
@@ -228,7 +232,7 @@ def _traced(
     module = traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
     if _arguments(module) != len(leaves):
         module = _with_all(traced, leaves).compiler_ir("stablehlo")
-    return Program(_bytecode(module), names, in_tree, out_tree, kept, x64=jax.config.jax_enable_x64)
+    return Program(_bytecode(module), names, in_tree, out_tree, kept, x64=_x64())
 
 
 def _with_all(traced: Any, leaves: Sequence[Any]) -> Any:
