@@ -147,6 +147,23 @@ def test_the_checkpoint_beside_a_meta_file(tmp_path, text):
     assert not load(tmp_path / "m.ckpt-7.meta", feeds=["x"], fetches=["y"]).variables
 
 
+@pytest.mark.parametrize("form", [
+    {"traces": [{"key": "y@", "value": {"file_line_cols": [{}, {"file_index": 1, "line": 7}]}}]},
+    {
+        "name_to_trace_id": [{"key": "y@", "value": 3.0}, {"key": "x@"}],
+        "traces_by_id": [{"key": 3.0, "value": {"frame_id": [4.0, 2.0, float("nan")]}}],
+        "frames_by_id": [{"key": 2.0, "value": {"file_index": 1, "line": 7}}, {"key": 4.0}],
+    },
+])  # fmt: skip
+def test_the_places_of_nodes_in_a_model(tmp_path, form):
+    folder = model(tmp_path)
+    (folder / "debug").mkdir()
+    debug = encode({"files": ["a.py", "b.py"], **form}, "GraphDebugInfo")
+    (folder / "debug" / "saved_model_debug_info.pb").write_bytes(debug)
+    nodes = graph_of(read(folder).graph).nodes
+    assert nodes["y"].place == ", b.py:7" and not nodes["x"].place
+
+
 def test_one_of_several_outputs_is_fed():
     nodes = [
         node("x", "Placeholder", dtype=FLOAT, shape=shape(2)),

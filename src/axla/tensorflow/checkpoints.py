@@ -57,15 +57,15 @@ def checkpoint_at(prefix: Path, folder: Path | None = None) -> Mapping[str, np.n
     return Tables([inside(folder, str(path.relative_to(folder))) for path in sorted(paths)])
 
 
-def _mapped(path: Path) -> memoryview:
+def mapped(path: Path) -> memoryview:
     """The bytes of a file, read when they are used."""
     try:
         with path.open("rb") as file:
             if not path.stat().st_size:
-                return memoryview(b"")
+                return memoryview(file.read())
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise InvalidArgument(f"{path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 class Bundle(Mapping[str, np.ndarray]):
@@ -74,7 +74,7 @@ class Bundle(Mapping[str, np.ndarray]):
     def __init__(self, folder: Path, prefix: str) -> None:
         self.folder, self.prefix = folder, prefix
         self.what = f"{folder / prefix}.index"
-        index = _mapped(inside(folder, prefix + ".index"))
+        index = mapped(inside(folder, prefix + ".index"))
         found = dict(tables.entries(index, self.what))
         header = decode(found.pop(b"", b""), "BundleHeaderProto")
         self.swaps = header.get("endianness", 0) == _BIG_ENDIAN
@@ -122,7 +122,7 @@ class Bundle(Mapping[str, np.ndarray]):
             raise ParseError(f"{what}: it is in file {shard} of {self.shards}, at byte {begin}")
         if shard not in self._files:
             name = f"{self.prefix}.data-{shard:05d}-of-{self.shards:05d}"
-            self._files[shard] = _mapped(inside(self.folder, name))
+            self._files[shard] = mapped(inside(self.folder, name))
         file = self._files[shard]
         if begin + size > len(file):
             raise ParseError(f"{what}: it ends at byte {begin + size}, its file has {len(file)}")
@@ -251,7 +251,7 @@ class Tables(Mapping[str, np.ndarray]):
             self._read(path)
 
     def _read(self, path: Path) -> None:
-        for key, value in tables.entries(_mapped(path), str(path)):
+        for key, value in tables.entries(mapped(path), str(path)):
             message = decode(value, "SavedTensorSlices")
             if key:
                 part = message.get("data", {})

@@ -180,13 +180,18 @@ def graph_of(message: Proto, name: str = "graph") -> Graph:
 
 def _places(debug: Proto) -> dict[str, str]:
     """Where nodes were made, `file:line` of the innermost place that is known, by "node@function"."""
-    files = debug.get("files", ())
-    found = {}
-    for entry in debug.get("traces", ()):
-        for place in entry.get("value", {}).get("file_line_cols", ())[-1:]:
+    files, found = debug.get("files", ()), {}
+    fields = ("traces", "traces_by_id", "frames_by_id")
+    traces, numbered, frames = (entries(debug.get(field, ())) for field in fields)
+    for entry in debug.get("name_to_trace_id", ()):
+        traces[entry.get("key", "")] = numbered.get(entry.get("value", 0.0), {})
+    for name, trace in traces.items():
+        numbers = trace.get("frame_id", ())
+        places = trace.get("file_line_cols") or [frames[number] for number in numbers if number in frames]
+        for place in places[-1:]:
             number = place.get("file_index", 0)
             if 0 <= number < len(files):
-                found[entry.get("key", "")] = f", {files[number]}:{place.get('line', 0)}"
+                found[name] = f", {files[number]}:{place.get('line', 0)}"
     return found
 
 
@@ -290,7 +295,7 @@ def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
     if node is None or (number and not number.isdecimal()) or len(number) > 6:
         raise VerifyError(f"{what}: there is no output '{text[:80]}'")
     if node.types is None:
-        raise UnsupportedError(f"{what}: the outputs of its input {node} are not known")
+        raise UnsupportedError(f"{node}: neither TensorFlow's XLA nor axla has it")
     if not output:
         return checked(Output(name, 0), nodes, what)
     places = [place for place, found in enumerate(node.names) if found == output]

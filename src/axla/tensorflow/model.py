@@ -263,7 +263,7 @@ class Function:
             arrays = [_converted(argument, value, "argument") for argument, value in pairs]
             key = self._key(arrays)
         if key not in self._programs:
-            made = self._imported([_shape(array) for array in arrays])
+            made = self.entry.imported([_shape(array) for array in arrays], self.variables.shapes)
             self._programs[key] = api.compile(made.module, backend=self.client), made
         executable, made = self._programs[key]
         found = executable.execute([*arrays, *map(self._held, made.variables)])
@@ -290,7 +290,7 @@ class Function:
         shapes that the graph says. Its parameters are the arguments, then the variables that it reads; its
         result is a tuple of the results, then of the variables that it writes.
         """
-        return self._imported(self._shapes(args, kwargs)).module
+        return self.entry.imported(self._shapes(args, kwargs), self.variables.shapes).module
 
     def _shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Shape]:
         arguments = self.entry.arguments
@@ -325,9 +325,6 @@ class Function:
         if missing:
             raise InvalidArgument(f"argument '{missing[0]}' is missing: {wanted}")
         raise InvalidArgument(f"{len(args)} arguments for {len(arguments)}: {wanted}")
-
-    def _imported(self, shapes: Sequence[Shape]) -> Imported:
-        return self.entry.imported(shapes, self.variables.shapes)
 
     def __repr__(self) -> str:
         taken = ", ".join(map(str, self.entry.arguments))

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, choices
-from axla.tensorflow.checkpoints import checkpoint_at, inside
+from axla.tensorflow.checkpoints import checkpoint_at, inside, mapped
 from axla.tensorflow.messages import decode, from_text
 from axla.tensorflow.types import Proto, entries
 
@@ -76,18 +76,11 @@ def read(source: Source, tags: Sequence[str] | None = None) -> Saved:
     if path.suffix in _ENDINGS:
         kind, hint = _ENDINGS[path.suffix]
         raise UnsupportedError(f"{path} is {kind}, wanted a graph of TensorFlow: {hint}")
-    found = _graph(_bytes(path), path.name, tags)
+    found = _graph(bytes(mapped(path)), path.name, tags)
     if path.suffix == ".meta" and found.saver.get("restore_op_name"):
         with suppress(InvalidArgument):
             found.checkpoint = checkpoint_at(path.with_suffix(""))
     return found
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _saved_model(folder: Path, tags: Sequence[str] | None) -> Saved:
@@ -100,8 +93,11 @@ def _saved_model(folder: Path, tags: Sequence[str] | None) -> Saved:
         names = sorted(each.name for each in folder.iterdir())[:8]
         hint = f"; {_EXPORT}" if {"metadata.json", "config.json"} & {*names} else ""
         raise InvalidArgument(f"{folder} is no SavedModel, it has no saved_model.pb{hint}; {choices(names)}")
-    found = _graph(_bytes(path), path.name, tags)
+    found = _graph(bytes(mapped(path)), path.name, tags)
     found.name = _identifier(folder.resolve().name)
+    debug = inside(folder, "debug/saved_model_debug_info.pb")
+    if debug.is_file():
+        found.graph["debug_info"] = decode(bytes(mapped(debug)), "GraphDebugInfo")
     if found.saver.get("restore_op_name") and (folder / "variables").is_dir():
         found.checkpoint = checkpoint_at(folder / "variables" / "variables", folder)
     return found

@@ -232,9 +232,7 @@ class Scope:
         if variable not in self.state:
             initial = self.importer.initial.get(variable.name)
             if self.outer is not None or initial is None or not isinstance(variable, Variable):
-                raise VerifyError(
-                    f"'{variable.name}' has no value here: none was given, restored or assigned"
-                )
+                raise VerifyError(f"'{variable.name}' has no value here: none was given or assigned")
             self.state[variable] = self.begun[variable] = self._begin(variable, initial)
         return self.state[variable]
 
