@@ -11,7 +11,6 @@ import axla
 import axla.aot
 import axla.tensorflow
 from axla.aot.library import Role
-from axla.tensorflow.reading import read
 from axla.tools.main import main
 
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "tensorflow" / "model"
@@ -55,16 +54,6 @@ def test_weights_in_a_file(tmp_path):
     package = axla.aot.compile(MODEL, (X,), weights="file", name="Q", out=tmp_path / "lib")
     wanted = axla.tensorflow.load(MODEL)(x=X)["scores"]
     np.testing.assert_allclose(package.load()(X), wanted, rtol=1e-5)
-
-
-def test_a_result_that_is_called_as_a_variable_is_not_written_to_it(tmp_path):
-    saved = read(MODEL)
-    info = {"name": "b2/Read/ReadVariableOp:0", "dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": 4}]}}
-    saved.signatures["serving_default"]["outputs"].append({"key": "b2", "value": info})
-    package = axla.aot.compile(saved, (X,), name="Q", variables=["b2"], out=tmp_path / "lib")
-    [function] = package.library.functions
-    assert function.signature == "(b2: f32[4], scores: f32[3,4]) = Q(x: f32[3,2], b2: f32[4])"
-    assert [variable.role for variable in function.variables] == [Role.CONSTANT_VARIABLE]
 
 
 @pytest.mark.parametrize("target", ["wasm32", "cortex-m4f", "aarch64"])

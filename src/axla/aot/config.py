@@ -211,8 +211,7 @@ def with_variables(source: Source, variables: Sequence[str]) -> Source:
         if not found:
             have = dict.fromkeys(label.label for label in source.arguments)
             raise InvalidArgument(f"variables: no argument is called {wanted!r}; {choices(have, wanted)}")
-        if not any(source.arguments[k].variable for k in found):  # (else it is one already, of a model)
-            marked |= dict.fromkeys(found)
+        marked |= dict.fromkeys(found)
     if not marked:
         return source
     arguments = tuple(replace(a, variable=True) if k in marked else a for k, a in enumerate(source.arguments))
