@@ -117,3 +117,11 @@ def test_a_library_returns_an_error(tmp_path):
 def test_a_self_test_needs_arguments_that_the_program_takes(tmp_path):
     with pytest.raises(InvalidArgument, match="self-test failed .*ascend.*; give arguments"):
         axla.aot.compile(chosen_and_summed(whole=True), name="Sums", out=tmp_path)
+
+
+@pytest.mark.parametrize("places", [[0, 2**31 - 1], [0, 2], [1, 1], [-1, 0]])
+def test_stitched_rows_are_all_there(places):
+    with pytest.raises(VerifyError, match="indices do not name every place"):
+        module_of("DynamicStitch", [Known(s32(places))], [ROWS[:2]], N=1)
+    (found,) = run_node("DynamicStitch", [Known(s32([1, 0, 1]))], [ROWS], N=1)
+    assert found.tolist() == [[3, 4], [5, 6]]
