@@ -93,12 +93,12 @@ def ahead_of_time(
         "--tag_set", "serve", "--signature_def_key", "serving_default", "--cpp_class", "Model",
         "--output_prefix", str(place / "model"),
     ]  # fmt: skip
-    made("aot_compile_cpu", command)
+    ran("aot_compile_cpu", command)
     (place / "main.cc").write_text(MAIN)
     (given,) = arguments.values()
     (place / "input.bin").write_bytes(given.tobytes())
     objects = sorted(map(str, place.glob("model*.o")))
-    made("g++", [
+    ran("g++", [
         "g++", "-std=c++17", "-O2", f"-I{include}", f"-I{place}", str(place / "main.cc"), *objects,
         str(library),
         *(str(include.parent / f"libtensorflow_{name}.so.2") for name in ("framework", "cc")),  # for absl
@@ -115,7 +115,8 @@ def ahead_of_time(
     return call, int(text.split()[0])
 
 
-def made(what: str, command: list[str]) -> None:
+def ran(what: str, command: list[str]) -> None:
+    """Runs a tool; NotMade with its error where it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if re.search(r"(?i)error|not ", line)]

@@ -8,28 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 
-def _add(a: Any, b: Any) -> Any:
-    return tf.raw_ops.AddV2(x=a, y=b)
+def _binary(op: str) -> Callable[[Any, Any], Any]:
+    """An operation of x and y."""
 
+    def body(a: Any, b: Any) -> Any:
+        return getattr(tf.raw_ops, op)(x=a, y=b)
 
-def _max(a: Any, b: Any) -> Any:
-    return tf.raw_ops.Maximum(x=a, y=b)
-
-
-def _greater(a: Any, b: Any) -> Any:
-    return tf.raw_ops.GreaterEqual(x=a, y=b)
-
-
-def _less(a: Any, b: Any) -> Any:
-    return tf.raw_ops.Less(x=a, y=b)
-
-
-def _and(a: Any, b: Any) -> Any:
-    return tf.raw_ops.LogicalAnd(x=a, y=b)
-
-
-def _or(a: Any, b: Any) -> Any:
-    return tf.raw_ops.LogicalOr(x=a, y=b)
+    return body
 
 
 def _before(a: Any, b: Any) -> Any:
@@ -58,7 +43,7 @@ def _step(count: Any, value: Any) -> Any:
 
 
 BODIES: dict[str, Callable[..., Any]] = {
-    "add": _add, "max": _max, "greater": _greater, "less": _less, "same": _same, "double": _double,
-    "double_gradient": _double_gradient, "few": _few, "step": _step, "and": _and, "or": _or,
-    "before": _before,
+    "add": _binary("AddV2"), "max": _binary("Maximum"), "greater": _binary("GreaterEqual"),
+    "less": _binary("Less"), "and": _binary("LogicalAnd"), "or": _binary("LogicalOr"), "before": _before,
+    "same": _same, "double": _double, "double_gradient": _double_gradient, "few": _few, "step": _step,
 }  # fmt: skip

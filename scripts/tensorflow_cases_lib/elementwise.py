@@ -243,18 +243,10 @@ def sparse_entropy(c: Draw) -> None:
     c.data("features", (rows, columns)), c.data("labels", (rows,), 0, columns - 1)
 
 
-@rule("Bincount")
+@rule("Bincount DenseBincount")
 def bincount(c: Draw) -> None:
     shape = c.dims(1, 2)
-    c.data("arr", shape, 0, 7)
-    c.const("size", c.int(3, 9))
-    c.data("weights", c.one(shape, (0,)))
-
-
-@rule("DenseBincount")
-def dense_bincount(c: Draw) -> None:
-    shape = c.dims(1, 2)
-    c.data("input", shape, 0, 7)
+    c.data("arr" if c.op == "Bincount" else "input", shape, 0, 7)
     c.const("size", c.int(3, 9))
     c.data("weights", c.one(shape, (0,)))
 

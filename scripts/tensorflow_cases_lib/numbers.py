@@ -133,12 +133,7 @@ def random(c: Draw) -> None:
     if c.op == "RandomUniformInt":
         c.data("minval", (), 0, 3), c.data("maxval", (), 5, 9)
     if c.op.startswith("Param"):
-        (
-            c.data("means", ()),
-            c.data("stdevs", (), 0.5, 2.0),
-            c.data("minvals", (), -3.0, -2.0),
-            c.data("maxvals", (), 2.0, 3.0),
-        )
+        _truncated(c, "stdevs")
 
 
 @rule(
@@ -155,12 +150,7 @@ def stateless(c: Draw) -> None:
     c.data("seed", (2,), -1000, 1000)
     _limits(c)
     if "Param" in c.op:
-        (
-            c.data("means", ()),
-            c.data("stddevs", (), 0.5, 2.0),
-            c.data("minvals", (), -3.0, -2.0),
-            c.data("maxvals", (), 2.0, 3.0),
-        )
+        _truncated(c, "stddevs")
 
 
 @rule(
@@ -175,6 +165,14 @@ def keyed(c: Draw) -> None:
         c.const("shape", np.array(c.dims(1, 3), int))
     c.data("key", (1,), 0, 1 << 40), c.data("counter", (2,), 0, 1 << 40), c.const("alg", c.one(1, 2))
     _limits(c)
+
+
+def _truncated(c: Draw, deviations: str) -> None:
+    """The parameters of normal numbers that are cut off."""
+    c.data("means", ())
+    c.data(deviations, (), 0.5, 2.0)
+    c.data("minvals", (), -3.0, -2.0)
+    c.data("maxvals", (), 2.0, 3.0)
 
 
 def _limits(c: Draw) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import numpy as np
@@ -24,47 +25,24 @@ from axla.aot import cpp
 from axla.aot.library import Weights
 from axla.core.dtypes import ALL
 from axla.core.errors import InvalidArgument
+from document_program import DOCUMENT
 
 pytestmark = pytest.mark.cc
 
-# tfcompile's example. What it has of Eigen is the pool, @POOL@.
-EXAMPLE = """
-#include <iostream>
-#include "foo_bar_MatMulComp.hpp"
 
-int main(int, char**) {
- @POOL@
-
- foo::bar::MatMulComp matmul;
- @SET@
-
- // Set up args and run the computation.
- const float args[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
- std::copy(args + 0, args + 6, matmul.arg0_data());
- std::copy(args + 6, args + 12, matmul.arg1_data());
- matmul.Run();
-
- // Check result
- if (matmul.result0(0, 0) == 58) {
- std::cout << "Success" << std::endl;
- } else {
- std::cout << "Failed. Expected value 58 at 0,0. Got:"
- << matmul.result0(0, 0) << std::endl;
- }
-
- return 0;
-}
-"""
-POOL = "axla::ThreadPool tp(2);\n axla::ThreadPoolDevice device(&tp, tp.NumThreads());"
-SET = "matmul.set_thread_pool(&device);"
+def example(*, pool: bool) -> str:
+    """The document's program over the one header, with our threads in the place of Eigen's, or without."""
+    text = DOCUMENT[DOCUMENT.index("int main(") :].replace("int argc, char** argv", "int, char**")
+    lines = text.replace("Eigen::", "axla::").splitlines(keepends=True)
+    kept = [line for line in lines if pool or not re.search("ThreadPool|thread_pool", line)]
+    return "".join(["#include <iostream>\n", '#include "foo_bar_MatMulComp.hpp"\n', *kept])
 
 
 @pytest.mark.parametrize("using", ["g++", "clang++"])
 @pytest.mark.parametrize("pool", [True, False])
 def test_the_example_of_tfcompile_prints_success(tmp_path, using, pool):
     write(tmp_path, library("foo::bar::MatMulComp", source(MATMUL, ("x_hold", "y_hold"), ("x_y_prod",))))
-    text = EXAMPLE.replace("@POOL@", POOL * pool).replace("@SET@", SET * pool)
-    (tmp_path / "my_code.cc").write_text(text)
+    (tmp_path / "my_code.cc").write_text(example(pool=pool))
     (tmp_path / "foo_bar_MatMulComp.h").unlink()  # the one header is enough
     flags = [] if pool else ["-DAXLA_NO_THREADS"]
     binary = compile_cpp(tmp_path, "my_code.cc", "foo_bar_MatMulComp.o", using=using, flags=flags)

@@ -29,6 +29,7 @@ from axla.tensorflow.graph import Graph, Output, checked, graph_of
 from axla.tensorflow.importer import Imported, import_graph, output_named, restored
 from axla.tensorflow.messages import decode, from_text
 from axla.tensorflow.reading import Saved, read
+from axla.tensorflow.scope import variable_name
 from axla.tensorflow.types import dtype_of
 from axla.text.shapes import parse_shape
 
@@ -84,12 +85,8 @@ def _values(saved: Saved, graph: Graph, options: Options) -> Values:
     tensors = checkpoint_at(Path(options.freeze_checkpoint))
     if options.freeze_saver is not None:
         return restored(graph, message_of(Path(options.freeze_saver), "SaverDef"), tensors)
-    names = (_variable_name(node) for node in graph.nodes.values() if node.op in _VARIABLES)
+    names = (variable_name(node) for node in graph.nodes.values() if node.op in _VARIABLES)
     return {name: tensors[name] for name in names if name in tensors}
-
-
-def _variable_name(node: Any) -> str:
-    return node.attributes.get("shared_name") or node.name
 
 
 def _of_config(graph: Graph, config: Config, values: Values, options: Options) -> Example:
@@ -104,7 +101,7 @@ def _of_config(graph: Graph, config: Config, values: Values, options: Options) -
         if node.op not in _VARIABLES:
             raise InvalidArgument(f"{entry}: {node} is no variable")
         shape = _shape(entry, node.attributes["dtype"], node.attributes["shape"])
-        variables[_variable_name(node)] = replace(entry, dims=shape.dims, dtype=shape.dtype)
+        variables[variable_name(node)] = replace(entry, dims=shape.dims, dtype=shape.dtype)
     imported = _imported(graph, feeds, config.fetches, variables, values, options)
     for name, entry in variables.items():
         if entry.readonly == (name in imported.written):

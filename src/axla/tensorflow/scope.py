@@ -58,9 +58,13 @@ class Import:
         """The variable that a node names; None for other nodes."""
         if node.op not in VARIABLES:
             return None
-        name = node.attributes.get("shared_name") or node.name
         dtype, shape = node.attributes["dtype"], node.attributes["shape"]
-        return self.resource(VARIABLES[node.op], name, dtype=dtype, shape=shape)
+        return self.resource(VARIABLES[node.op], variable_name(node), dtype=dtype, shape=shape)
+
+
+def variable_name(node: Node) -> str:
+    """The name of the variable that a node names."""
+    return node.attributes.get("shared_name") or node.name
 
 
 class Scope:
