@@ -1,0 +1,66 @@
+"""Callbacks of JAX into Python: the functions that a program's custom calls name by number.
+
+JAX lowers `pure_callback`, `io_callback` and `debug.print` to custom calls whose configuration is the number
+of a function; the functions themselves come with the run, in a list. A function takes NumPy arrays, and None
+for a token, and gives a tuple of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from axla.custom.registry import register_custom_call, unregister_custom_call
+from axla.hlo.control import CustomCall
+from axla.ir.graph import Module
+
+TARGETS = frozenset({"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"})
+
+_numbers = itertools.count(1)
+
+
+class Callbacks:
+    """The callbacks of one program, which calls them by a name of its own, registered as long as this lives:
+    whoever has an executable of the program keeps it. `functions` may be set before each run.
+    """
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[..., Any]] = []
+        self.target = f"xla_ffi_python_cpu_callback.{next(_numbers)}"
+        register_custom_call(self.target, partial(_call, self._functions))
+        weakref.finalize(self, unregister_custom_call, self.target).atexit = False
+
+    @property
+    def functions(self) -> Sequence[Callable[..., Any]]:
+        return self._functions
+
+    @functions.setter
+    def functions(self, functions: Sequence[Callable[..., Any]]) -> None:
+        self._functions[:] = functions
+
+
+def attach(module: Module) -> Callbacks | None:
+    """Gives the callbacks of a module their target; None for a module without any."""
+    found = [
+        (computation, inst, inst.op)
+        for computation in module.computations
+        for inst in computation.instructions
+        if isinstance(inst.op, CustomCall) and inst.op.custom_call_target in TARGETS
+    ]
+    if not found:
+        return None
+    callbacks = Callbacks()
+    for computation, inst, op in found:
+        computation.set_op(inst, replace(op, custom_call_target=callbacks.target))
+    return callbacks
+
+
+def _call(functions: Sequence[Callable[..., Any]], *operands: Any, index: Any) -> Any:
+    if not 0 <= index < len(functions):
+        raise IndexError(f"the program calls callback {index}, the run has {len(functions)}")
+    found = functions[int(index)](*operands)
+    return found[0] if len(found) == 1 else found
