@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from axla.core.errors import UnsupportedError
-from axla.ir.devices import Axis, Devices, Iota, Mesh, brackets
+from axla.ir.devices import Axis, Devices, Iota, Mesh, MeshAxes, brackets
 
 SUBGROUPS = ("manual", "replicated", "unreduced")
 """What the last dimensions of tiles may be for, in their order."""
@@ -183,12 +183,10 @@ def tiling(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
     UnsupportedError for one that does not say it of these partitions: of one device, unknown, unreduced, or
     of another number.
     """
-    what = sharding.what if sharding is not None else "replicated"
+    what = without_axes(sharding, rank).what if sharding is not None else "replicated"
     if what == "replicated":
         return Tiling((1,) * rank, ((0,) * rank,) * partitions)
-    if isinstance(what, MeshTiles):
-        counts, places = _mesh_places(what, rank)
-    elif isinstance(what, Tiles) and not {*what.kinds} - {"replicated"}:
+    if isinstance(what, Tiles) and not {*what.kinds} - {"replicated"}:
         counts, places = what.dims[:rank], _places(what.dims, what.devices, rank)
     else:
         raise UnsupportedError(
@@ -213,22 +211,20 @@ def _places(dims: tuple[int, ...], devices: Devices, rank: int) -> dict[int, tup
     return {device: tuple(row) for device, row in zip(_ids(devices, len(rows)).tolist(), rows, strict=True)}
 
 
-def _mesh_places(tiles: MeshTiles, rank: int) -> tuple[tuple[int, ...], dict[int, tuple[int, ...]]]:
-    sizes = dict(tiles.mesh.axes)
-    every = np.arange(len(tiles.mesh))
-    coordinates = (
-        dict(zip(sizes, np.unravel_index(every, tuple(sizes.values())), strict=True)) if sizes else {}
-    )
-    counts, columns = [], []
-    for dim in (*tiles.dims, *[DimAxes(())] * (rank - len(tiles.dims))):
-        count, column = 1, np.zeros_like(every)
-        for axis in dim.axes:
-            size = axis.size or sizes[axis.name]
-            inner = sizes[axis.name] // (axis.before * size)
-            column = column * size + coordinates[axis.name] // inner % size
-            count *= size
-        counts.append(count)
-        columns.append(column)
-    rows = np.stack(columns, axis=-1).tolist() if columns else [[]] * len(every)
-    ids = _ids(tiles.mesh.devices, len(every)).tolist()
-    return tuple(counts), {device: tuple(row) for device, row in zip(ids, rows, strict=True)}
+def _tiles_of_axes(tiles: MeshTiles, rank: int) -> str | Tiles:
+    """The same tiles without names: the sizes along the axes, and the devices one by one."""
+    mesh, every = tiles.mesh, [*tiles.dims, *[DimAxes(())] * (rank - len(tiles.dims))]
+    every += [axes for _, axes in tiles.sets]
+    chosen = tuple(axis for dim in every for axis in dim.axes)
+    groups, sizes = MeshAxes(mesh, chosen).table(), dict(mesh.axes)
+    counts = [prod(axis.size or sizes[axis.name] for axis in dim.axes) for dim in every]
+    ids = _ids(groups.devices, len(mesh)).reshape(groups.count, groups.size).T.reshape(-1)
+    kinds = (*(kind for kind, _ in tiles.sets), "replicated")
+    return tiled((*counts, groups.count), tuple(ids.tolist()), kinds)
+
+
+def without_axes(sharding: Sharding, rank: int) -> Sharding:
+    """The sharding as tiles where axes of a mesh say it."""
+    if not isinstance(sharding.what, MeshTiles):
+        return sharding
+    return Sharding(_tiles_of_axes(sharding.what, rank))

@@ -8,29 +8,26 @@ then every partition computes it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo import Call, Constant, CustomCall, DynamicSlice, PartitionId, Reshape
+from axla.hlo import Call, Constant, DynamicSlice, PartitionId, Reshape
 from axla.ir.clone import called_first, inline
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.sharding import Sharding, Tiling, tiling
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
 from axla.ir.typed import applies, shape_of
-from axla.text.sharding import read_sharding
+from axla.passes.expand.shardings import ENTER, LEAVE, SHARDING, Shardings, target_of
 
 WHOLE_ARRAYS = "axla.whole_arrays"
 """Frontend attribute of a module of several partitions whose shapes are whole arrays; else they are parts."""
 MANUAL = "manual"
 """A value inside of a region: a part, of which nothing needs to be known."""
 State = Tiling | str | tuple["State", ...]
-
-_ENTER, _LEAVE = "SPMDFullToShardShape", "SPMDShardToFullShape"
 
 
 def has_whole_arrays(module: Module) -> bool:
@@ -56,17 +53,13 @@ def _marked(module: Module) -> set[Computation]:
     return {c for c in module.computations if any(map(_is_border, c.instructions))}
 
 
-def _target(inst: Instruction) -> str:
-    return inst.op.custom_call_target if isinstance(inst.op, CustomCall) else ""
-
-
 def _is_annotated(inst: Instruction) -> bool:
     """Whether a sharding is said of an instruction, in XLA's way or in Shardy's."""
     return inst.extra.sharding is not None or "xla.sdy.sharding" in dict(inst.extra.frontend_attributes)
 
 
 def _is_border(inst: Instruction) -> bool:
-    return _target(inst) in (_ENTER, _LEAVE)
+    return target_of(inst) in (ENTER, LEAVE)
 
 
 def _inline_marked(module: Module, marked: set[Computation]) -> None:
@@ -90,7 +83,7 @@ class _Partitioner:
 
     def __init__(self, module: Module) -> None:
         self.old, self.partitions = module.entry, module.config.num_partitions
-        self.meshes = _meshes(dict(module.config.frontend_attributes).get("xla.sdy.meshes", ""))
+        self.said = Shardings(module).said
         self.new = module.add_computation(self.old.name)
         self.values: dict[Instruction, Instruction] = {}
         self.states: dict[Instruction, State] = {}  # of new instructions
@@ -122,16 +115,16 @@ class _Partitioner:
         return self.shardings.get(state, Sharding("replicated"))
 
     def _written(self, inst: Instruction, operands: list[Instruction]) -> tuple[Instruction, State]:
-        states, target = [self.states[o] for o in operands], _target(inst)
+        states, target = [self.states[o] for o in operands], target_of(inst)
         if applies(inst, Parameter):
             return self._parameter(inst)
-        if target == "Sharding" and states[0] != MANUAL:
+        if target == SHARDING and states[0] != MANUAL:
             return self._annotated(inst, operands[0], states[0])
-        if target == _ENTER:
+        if target == ENTER:
             if operands[0].shape.logical is not inst.shape.logical:
                 raise VerifyError(f"{inst!r}: its part of the operand is {operands[0].shape.logical}")
             return operands[0], MANUAL
-        if target == _LEAVE:
+        if target == LEAVE:
             return operands[0], self._joined(inst, shape_of(operands[0]))
         if isinstance(inst.op, Tuple):
             return self._copy(inst, operands, None), tuple(states)
@@ -172,7 +165,7 @@ class _Partitioner:
 
     def _of_users(self, inst: Instruction) -> Tiling:
         """The sharding that all users of a parameter want, which XLA would give it; else it is whole."""
-        wanted = {self._tiling(user) if _target(user) == "Sharding" else None for user in inst.users}
+        wanted = {self._tiling(user) if target_of(user) == SHARDING else None for user in inst.users}
         found = wanted.pop() if len(wanted) == 1 else None
         return found or self._tiling(inst)
 
@@ -198,9 +191,7 @@ class _Partitioner:
 
     def _tiling(self, inst: Instruction) -> Tiling:
         """What is said of an instruction, as XLA says it or as Shardy does."""
-        sharding, said = inst.extra.sharding, dict(inst.extra.frontend_attributes).get("xla.sdy.sharding")
-        if sharding is None and said is not None:
-            sharding = _of_shardy(said, self.meshes)
+        sharding = self.said(inst)
         rank = inst.shape.rank if isinstance(inst.shape, Shape) else 0
         found = tiling(sharding, rank, self.partitions)
         if sharding is not None:
@@ -226,23 +217,3 @@ def _leaves(state: State) -> list[Tiling | str]:
     if not isinstance(state, tuple):
         return [state]
     return [leaf for part in state for leaf in _leaves(part)]
-
-
-_MESH = re.compile(r"([\w.]+|\"[^\"]*\") = #sdy\.mesh<(\[[^\]]*\](?:, device_ids=\[[\d, ]*\])?)>")
-
-
-def _meshes(text: str) -> dict[str, str]:
-    """The meshes of a module by name, as HLO writes them: ['x'=2], device_ids=(1,0)."""
-    found = {}
-    for name, mesh in _MESH.findall(text):
-        axes, _, ids = mesh.replace('"', "'").partition(", device_ids=")
-        found[name.strip('"')] = axes + (f", device_ids=({ids[1:-1].replace(' ', '')})" if ids else "")
-    return found
-
-
-def _of_shardy(text: str, meshes: dict[str, str]) -> Sharding | None:
-    """#sdy.sharding<@mesh, [{"x"}, {}]>"""
-    name, _, rest = text.removeprefix("#sdy.sharding").strip("<>").removeprefix("@").partition(", ")
-    if name not in meshes:
-        raise VerifyError(f"a sharding {text}, and there is no mesh @{name}")
-    return read_sharding(f"mesh{meshes[name]}, {rest.replace(chr(34), chr(39))}")

@@ -211,24 +211,33 @@ def _in_place(scope: Scope, operation: mlir.Operation) -> list[Instruction]:
 def _manual_computation(scope: Scope, operation: mlir.Operation) -> Outcome:
     """The region between the custom calls that XLA has for its borders; in place, where nothing is cut."""
     block = operation.regions[0].blocks[0]
-    if [a.type for a in block.arguments] == [v.type for v in operation.operands]:
+    same = [a.type for a in block.arguments] == [v.type for v in operation.operands]
+    if same and scope.importer.partitions == 1:
         return _in_place(scope, operation)
     operands = scope.operands(operation, len(block.arguments))
+    axes = attribute_text(operation.attributes.get("manual_axes", mlir.UNIT))
     inside = [scope.importer.shape(argument.type) for argument in block.arguments]
-    shapes = [value.shape for value in operands]
-    outside = zip(operands, shapes, _shardings(operation, "in_shardings"), strict=True)
-    cut = [_border(scope, "Sharding", *one) for one in outside]
-    entered = [_border(scope, "SPMDFullToShardShape", *one) for one in zip(cut, inside, strict=True)]
+    given = zip(operands, inside, _shardings(operation, "in_shardings"), strict=True)
+    entered = [_entered(scope, *one, axes) for one in given]
     scope.values.update(zip(block.arguments, entered, strict=True))
     shardings = _shardings(operation, "out_shardings")
     results = zip(scope.fill(block), scope.shapes(operation), shardings, strict=True)
-    return [_border(scope, "SPMDShardToFullShape", *one) for one in results]
+    return [_border(scope, "SPMDShardToFullShape", *one, axes) for one in results]
+
+
+def _entered(scope: Scope, value: Instruction, part: AnyShape, sharding: str, axes: str) -> Instruction:
+    cut = _border(scope, "Sharding", value, value.shape, sharding)
+    return _border(scope, "SPMDFullToShardShape", cut, part, sharding, axes)
 
 
 def _border(
-    scope: Scope, target: str, value: Instruction, shape: AnyShape, sharding: str = ""
+    scope: Scope, target: str, value: Instruction, shape: AnyShape, sharding: str, axes: str = ""
 ) -> Instruction:
-    said = (("xla.sdy.sharding", f"#sdy.sharding{sharding}"),) if sharding else ()
+    if not isinstance(shape, Shape):  # a token
+        return value
+    said = (("xla.sdy.sharding", f"#sdy.sharding{sharding}"),)
+    if axes:
+        said = (("xla.sdy.manual_axes", axes), *said)
     op = hlo.CustomCall(shape.logical, custom_call_target=target)
     return scope.add(op, (value,), extra=replace(scope.extra, frontend_attributes=said))
 

@@ -10,14 +10,15 @@ from typing import Any
 from axla.builder.xla_builder import identifier_of
 from axla.core.errors import AxlaError, VerifyError
 from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
-from axla.ir.graph import Alias, Computation, Module
+from axla.hlo import CustomCall
+from axla.ir.graph import Alias, Computation, Extra, Instruction, Module
 from axla.ir.sharding import Sharding
-from axla.ir.structure import Parameter
+from axla.ir.structure import Parameter, Tuple
 from axla.ir.traverse import computations_callees_first, run_nested
 from axla.passes.expand.manual import WHOLE_ARRAYS
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.origin import frontend_attributes, sharding
-from axla.stablehlo.importer.scope import CONSTANT, Import, Rule, placed
+from axla.stablehlo.importer.scope import CONSTANT, Import, Rule, count, placed
 from axla.stablehlo.names import NAMES, Names, result_names
 from axla.stablehlo.text.printer import attribute_text
 
@@ -169,35 +170,49 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
         frontend.setdefault(NAMES, Names(tuple(arguments), names).text)
     if meshes:
         frontend["xla.sdy.meshes"] = attribute_text({m.get("sym_name"): m.get("mesh") for m in meshes})
-    partitions = _count(attributes, "mhlo.num_partitions")
-    if partitions > 1 and (meshes or any(p.extra.sharding for p in entry.parameters)):
+    partitions = importer.partitions
+    said_of = [p.extra.sharding for p in entry.parameters] + [*map(sharding, results)]
+    if partitions > 1 and (meshes or any(said_of)):
         frontend[WHOLE_ARRAYS] = "true"
     module.set_config(
         aliases=tuple(aliases), buffer_donors=tuple(donors),
         frontend_attributes=tuple(sorted(frontend.items())),
-        replica_count=_count(attributes, "mhlo.num_replicas"),
+        replica_count=count(attributes, "mhlo.num_replicas"),
         num_partitions=partitions,
     )  # fmt: skip
     layouts += [None] * (len(entry.parameters) - len(layouts))
     modes = [said.get("mhlo.layout_mode") for said in results]
     if any(isinstance(m, str) and m.startswith("{") for m in (*layouts, *modes)):
         module.set_config(entry_layout=_entry_layout(entry, layouts, modes))
-    parts = tuple(found for said in results if (found := sharding(said)) is not None)
+    _describe_results(entry, results, partitions)
+
+
+def _describe_results(entry: Computation, results: list[dict[str, Any]], partitions: int) -> None:
+    """Shardings of results: that of the root, or custom calls that say them one by one."""
     root = entry.root
-    said_all = parts and len(parts) == len(results)
-    if said_all and not isinstance(root.op, Parameter) and not root.extra.sharding:
-        whole = Sharding(parts=parts) if root.shape.is_tuple else parts[0]
+    parts = [sharding(said) for said in results]
+    if parts and all(parts) and not isinstance(root.op, Parameter) and not root.extra.sharding:
+        whole = Sharding(parts=tuple(filter(None, parts))) if root.shape.is_tuple else parts[0]
         entry.set_extra(root, replace(root.extra, sharding=whole))
+    elif partitions > 1:
+        for number, said in enumerate(results):
+            if isinstance(root.op, Tuple):
+                entry.set_operand(root, number, _marked(root.operands[number], said))
+            else:
+                entry.set_root(_marked(root, said))
+
+
+def _marked(value: Instruction, said: dict[str, Any]) -> Instruction:
+    extra = Extra(value.extra.location, sharding(said), frontend_attributes(said))
+    if not isinstance(value.shape, Shape) or not (extra.sharding or extra.frontend_attributes):
+        return value
+    op = CustomCall(value.shape, custom_call_target="Sharding")
+    return value.computation.add(op, (value,), extra=extra)
 
 
 def _dictionaries(function: mlir.Operation, name: str) -> list[dict[str, Any]]:
     found = function.attributes.get(name, ())
     return [d if isinstance(d, dict) else {} for d in found] if isinstance(found, tuple) else []
-
-
-def _count(attributes: dict[str, Any], name: str) -> int:
-    found = attributes.get(name)
-    return max(1, found.value) if isinstance(found, mlir.IntegerAttr) else 1
 
 
 def _entry_layout(entry: Computation, arguments: Sequence[Any], results: Sequence[Any]) -> ProgramShape:

@@ -237,6 +237,7 @@ class Import:
 
     def __init__(self, source: mlir.Source, rules: Mapping[str, Rule], name: str) -> None:
         self.source = source
+        self.partitions = count(source.module.attributes, "mhlo.num_partitions")
         self.rules = rules
         self.origins = Origins()
         self.module = Module(name)
@@ -291,6 +292,12 @@ class Import:
         for number, value in enumerate(state):
             scope.values[value] = computation.add(GetTupleElement(first + number), (parameter,))
         return scope
+
+
+def count(attributes: dict[str, Any], name: str) -> int:
+    """A number of replicas or partitions; 1 where it is not said."""
+    found = attributes.get(name)
+    return max(1, found.value) if isinstance(found, mlir.IntegerAttr) else 1
 
 
 def whole(shapes: Sequence[AnyShape]) -> AnyShape:
