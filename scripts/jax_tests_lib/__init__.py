@@ -1,0 +1,1 @@
+"""What scripts/jax-tests is made of."""

@@ -1,0 +1,20 @@
+"""Why cases of JAX's tests fail on axla: what is known about them."""
+
+from __future__ import annotations
+
+import re
+
+from jax_tests_lib.records import Outcome
+
+UNEXPLAINED = "not explained yet"
+
+# Regular expressions for the case (file, class and test) and for what it says, and the reason. The first that
+# fits counts.
+KNOWN: list[tuple[str, str, str]] = []
+
+
+def reason(file: str, case: str, outcome: Outcome) -> str:
+    for case_is, says, why in KNOWN:
+        if re.search(case_is, f"{file} {case}") and re.search(says, outcome.why):
+            return why
+    return UNEXPLAINED

@@ -1,0 +1,166 @@
+"""Runs a file of tests in a process of its own, and starts another one where that crashes or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from jax_tests_lib.files import line_of
+from jax_tests_lib.records import CRASHED, LATE, Run, append
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parents[1] / "src"
+NOT_INHERITED = ("XLA_FLAGS", "PYTEST_ADDOPTS", "JAX_COMPILATION_CACHE_DIR", "JAX_NUM_CPU_DEVICES")
+GOOD_EXITS = (0, 1, 2, 5)
+"""Of pytest: all passed, some failed, not collected (or interrupted), nothing to do."""
+POLL = 0.2
+AT_EXIT = 60.0
+"""Seconds that a process has to end after its last case."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are, and how long they may take."""
+
+    checkout: Path
+    results: Path
+    python: str
+    limit: float  # seconds for a file
+    case_limit: float
+
+
+def environment(run: Run, done: Path, places: Places) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    path = [HERE / "path", *([HERE / "axla_path", SOURCE] if run.platform == "axla" else [])]
+    devices = line_of(run.file).devices
+    return {
+        **kept,
+        "PYTHONPATH": os.pathsep.join(map(str, path)),
+        "JAX_PLATFORMS": "axla" if run.platform == "axla" else "cpu",
+        "JAX_ENABLE_X64": "1" if run.setting == "x64" else "0",
+        "JAX_NUM_GENERATED_CASES": "1",
+        "JAX_TESTS_RECORD": str(run.path(places.results)),
+        "JAX_TESTS_DONE": str(done),
+        **({"JAX_NUM_CPU_DEVICES": str(devices)} if devices else {}),
+    }
+
+
+def ended(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process with all that it started. First it may print where its threads are, into the log."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@dataclass
+class FileRun:
+    """A run that is under way. Its record is on the disk: it can be stopped at any time, and goes on."""
+
+    run: Run
+    places: Places
+    done: set[str]  # cases that are not to be run, or not any more
+    counts: Counter[str] = field(default_factory=Counter)
+    lost: list[str] = field(default_factory=list)  # why processes ended while no case ran
+    case: str = ""  # that runs
+    left: int | None = None  # cases; None: not known yet
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def go(self) -> None:
+        """Starts processes until all cases are done, the time is over, or a process comes to nothing."""
+        self.record = self.run.path(self.places.results)
+        end = time.monotonic() + self.places.limit
+        with tempfile.TemporaryDirectory() as folder:
+            while not self.stopped.is_set():
+                before = len(self.done)
+                self.process(Path(folder, "done.json"), end)
+                if not self.left or time.monotonic() > end or len(self.done) == before:
+                    return
+
+    def process(self, done: Path, end: float) -> None:
+        """One process."""
+        done.write_text(json.dumps(sorted(self.done)))
+        self.record.touch()
+        places = self.places
+        command = [
+            places.python,
+            "-m",
+            "pytest",
+            "-v",
+            "--tb=short",
+            "-p",
+            "case_recorder",
+            "-p",
+            "no:cacheprovider",
+        ]
+        with self.record.open() as lines, self.run.path(places.results, "log").open("a") as log:
+            lines.seek(0, os.SEEK_END)
+            process = subprocess.Popen(
+                [*command, f"tests/{self.run.file}.py"], cwd=places.checkout, start_new_session=True,
+                env=environment(self.run, done, places), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+            try:
+                self.watch(process, lines, end)
+            finally:
+                kill(process)
+
+    def watch(self, process: subprocess.Popen[bytes], lines: TextIO, end: float) -> None:
+        """Follows the record until the process is gone; what it leaves undone is written there."""
+        finished, self.case, heard = False, "", time.monotonic()
+        while True:
+            gone = process.poll() is not None
+            for line in map(json.loads, lines):
+                heard = time.monotonic()
+                finished |= self.take(line)
+            if gone:
+                break
+            silent = time.monotonic() - heard
+            if silent > (AT_EXIT if finished else self.places.case_limit):
+                self.end(LATE, f"not done after {silent:.0f} s", "hangs at its exit" if finished else "hangs")
+                return
+            if self.stopped.is_set() or time.monotonic() > end:
+                return
+            time.sleep(POLL)
+        if self.case or not finished or process.returncode not in GOOD_EXITS:
+            why = ended(process.returncode)
+            self.end(CRASHED, why, f"{why} at its exit" if finished else why)
+
+    def take(self, line: dict[str, Any]) -> bool:
+        """Notes a line of the record; whether it is the last one of a process."""
+        if "cases" in line:
+            self.left = sum(case not in self.done for case in line["cases"])
+        elif "begin" in line:
+            self.case = line["begin"]
+        elif "case" in line:
+            self.case = ""
+            self.counts[line["outcome"]] += 1
+            self.done.add(line["case"])
+            self.left = (self.left or 1) - 1
+        return "finished" in line
+
+    def end(self, kind: str, why: str, lost: str) -> None:
+        """A process has ended, or will be: the outcome of the case that ran, or that there was none."""
+        if self.case:
+            line = {"case": self.case, "outcome": kind, "seconds": 0.0, "why": why}
+            self.take(line)
+        else:
+            line = {"lost": lost}
+            self.lost.append(lost)
+        append(self.record, line)
