@@ -273,10 +273,12 @@ def _callbacks():
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_callbacks_into_python_are_refused_by_name(which):
+def test_modules_with_callbacks_into_python_are_refused_by_name(which):
     fn, name = _callbacks()[which]
+    module = axla.jax.to_module(fn, values(3))
+    assert axla.jax.names_of(module).arguments == ("x",)
     with pytest.raises(UnsupportedError, match=f"xla_ffi_python_cpu_callback.*{name}.*test_to_module.py"):
-        axla.jax.compile(fn, values(3))
+        axla.compile(module)
 
 
 def test_bytes_that_are_no_export():

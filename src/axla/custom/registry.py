@@ -215,7 +215,7 @@ def _unknown(name: str) -> str:
     if name.startswith("interpreter."):
         return "it is known to the interpreter alone, backend='interpreter'"
     if "callback" in name:
-        return "it is a Python function of the process that traced the program; trace it without callbacks"
+        return "it is a Python function of the process that traced the program; axla.jax.jit runs both"
     own = sorted(_targets)
     text = "no such target is registered; axla.register_custom_call makes one for programs of this process, "
     text += "and ahead of time `externals` names functions that whoever links the library brings"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +14,8 @@ from jax.core import Tracer
 from axla import api
 from axla.core.errors import InvalidArgument
 from axla.ir.graph import Module
-from axla.jax.functions import Names, Program, lowered, module_of
+from axla.jax.functions import Names, Program, arrays_of, lowered, module_of
+from axla.pjrt.callbacks import attach
 from axla.stablehlo.modules import DynamicModule
 
 
@@ -25,9 +27,18 @@ class Function:
     InvalidArgument names an argument that is missing, static, unknown, or of another structure or shape.
     """
 
-    def __init__(self, program: Program, module: Module, executable: Any, call: _Call | None = None) -> None:
-        self.module = module
-        self.executable = executable
+    def __init__(self, program: Program, backend: str = "cpu", call: _Call | None = None) -> None:
+        module = module_of(program)
+        if isinstance(module, DynamicModule):
+            raise InvalidArgument(
+                "axla.jax.compile: sizes are symbolic; give them as axla.compile(axla.jax.to_module(...), "
+                "arg_types=...)"
+            )
+        self._callbacks = attach(module)
+        if self._callbacks is not None:
+            self._callbacks.functions = [partial(_called_back, program.x64, f) for f in program.functions]
+        self.module: Module = module
+        self.executable = api.compile(module, backend=backend)
         self._program = program
         self._call = call
 
@@ -38,14 +49,20 @@ class Function:
             leaves, tree = jax.tree_util.tree_flatten(self._call.arranged(self.module.name, args, kwargs))
         if tree != program.in_tree:
             raise InvalidArgument(f"{self!r}: wanted arguments {program.in_tree}, found {tree}")
-        parameters = self.module.entry.parameters
         given = [
-            _array(leaves[k], p.shape, program.x64) for k, p in zip(program.kept, parameters, strict=True)
+            array_of(leaves[k], p.shape, program.x64)
+            for k, p in zip(program.kept, arrays_of(self.module), strict=True)
         ]
         return jax.tree_util.tree_unflatten(program.out_tree, self.executable.execute(given))
 
     def __repr__(self) -> str:
         return f"<axla.jax.Function {self.module.name}{self.module.entry.program_shape}>"
+
+
+def _called_back(x64: bool, function: Callable[..., Any], *arrays: Any) -> Any:
+    """A callback, on whatever thread, with the types that JAX had when the program was traced."""
+    with jax.enable_x64(x64):
+        return function(*arrays)
 
 
 class _Call:
@@ -95,7 +112,7 @@ def _call_of(fn: Any, args: Any, kwargs: dict[str, Any], names: Names) -> _Call 
     return call if call is not None and call.used <= {*signature.parameters} else None
 
 
-def _array(leaf: Any, shape: Any, x64: bool) -> Any:
+def array_of(leaf: Any, shape: Any, x64: bool) -> Any:
     """A leaf as an array. A Python number has the type that the program has for it; 64-bit arrays are
     narrowed where JAX did that when the function was compiled.
     """
@@ -125,11 +142,4 @@ def compile(  # noqa: A001
 ) -> Function:  # fmt: skip
     """Compiles a JAX function for arguments like these (as `to_module` takes them)."""
     program = lowered(fn, args, kwargs, (static_argnums, static_argnames, donate_argnums), x64)
-    module = module_of(program)
-    if isinstance(module, DynamicModule):
-        raise InvalidArgument(
-            "axla.jax.compile: sizes are symbolic; give them as axla.compile(axla.jax.to_module(...), "
-            "arg_types=...)"
-        )
-    call = _call_of(fn, args, kwargs, program.names)
-    return Function(program, module, api.compile(module, backend=backend), call)
+    return Function(program, backend, _call_of(fn, args, kwargs, program.names))

@@ -17,7 +17,9 @@ from jaxlib.mlir.dialects import stablehlo
 
 from axla import api
 from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, missing
-from axla.ir.graph import Module, SourceLocation
+from axla.core.shape import TOKEN
+from axla.ir.graph import Instruction, Module, SourceLocation
+from axla.jax import private
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.origin import source_location
 from axla.stablehlo.importer.program import functions_of
@@ -30,7 +32,7 @@ class Program:
     """A function lowered: StableHLO's bytecode and the trees of its arguments and results. `kept` are the
     numbers of the argument leaves that the bytecode still has; `leading` are the values of arguments before
     those: of several platforms that an export is for, the number of ours. Without `x64`, arguments of 64-bit
-    types are narrowed.
+    types are narrowed. `functions` are those that it calls back, `results` what JAX knows of its results.
     """
 
     artifact: bytes
@@ -40,6 +42,8 @@ class Program:
     kept: tuple[int, ...]
     leading: tuple[int, ...] = ()
     x64: bool = False
+    functions: tuple[Callable[..., Any], ...] = ()
+    results: tuple[Any, ...] = ()  # their types, of a function that was traced
 
 
 _JIT = ("static_argnums", "static_argnames", "donate_argnums")
@@ -121,7 +125,7 @@ def _said(source: mlir.Source, entry: str, program: Program) -> Names:
 
 def _named(module: Module, program: Program) -> Module:
     arguments = tuple(program.names.arguments[k] for k in program.kept)
-    parameters = module.entry.parameters
+    parameters = arrays_of(module)
     if len(parameters) != len(arguments):
         raise UnsupportedError(
             f"to_module: {len(parameters)} parameters for {len(arguments)} argument leaves: the program has "
@@ -134,6 +138,11 @@ def _named(module: Module, program: Program) -> Module:
     others = [(n, v) for n, v in module.config.frontend_attributes if n != NAMES]
     module.set_config(frontend_attributes=tuple(sorted([*others, (NAMES, _names_text(program))])))
     return module
+
+
+def arrays_of(module: Module) -> list[Instruction]:
+    """The parameters without tokens, which stand for ordered effects and are no arguments of the function."""
+    return [p for p in module.entry.parameters if p.shape is not TOKEN]
 
 
 def _names_text(program: Program) -> str:
@@ -164,7 +173,14 @@ def lowered(
             f"to_module: wanted a function, jax.export.Exported or its bytes, found {type(fn).__name__}"
         )
     with contextlib.nullcontext() if x64 is None else jax.enable_x64(x64):
-        return _traced(fn, args, kwargs, options)
+        return traced(jitted(fn, options), args, kwargs)
+
+
+def jitted(fn: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """`jax.jit` of a function; the function itself when it is that already, and no option is given."""
+    if options or not isinstance(fn, private.PjitFunction):
+        return jax.jit(fn, keep_unused=True, **options)
+    return fn
 
 
 def _deserialized(data: bytes) -> Any:
@@ -208,12 +224,8 @@ def _paths(tree: Any) -> list[str]:
     return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(whole)[0]]
 
 
-def _traced(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], options: dict[str, Any]
-) -> Program:
-    jitted = fn
-    if options or not hasattr(fn, "trace"):
-        jitted = jax.jit(fn, keep_unused=True, **options)
+def traced(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
+    """What `jax.jit` gave, as a program for arguments like these."""
     traced: Any = jitted.trace(*args, **kwargs)
     leaves = jax.tree_util.tree_leaves(traced.args_info)
     debug = traced.jaxpr.jaxpr.debug_info
@@ -229,10 +241,13 @@ def _traced(
     if any(not isinstance(size, int) for leaf in leaves for size in leaf.shape):
         exported = jax.export.export(jitted, platforms=("cpu",))(*args, **kwargs)  # type: ignore[arg-type]
         return replace(_exported(exported), names=names)
-    module = traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
-    if _arguments(module) != len(leaves):
-        module = _with_all(traced, leaves).compiler_ir("stablehlo")
-    return Program(_bytecode(module), names, in_tree, out_tree, kept, x64=_x64())
+    lowered = traced.lower(lowering_platforms=("cpu",))
+    if _arguments(lowered.compiler_ir("stablehlo")) != len(leaves):
+        lowered = _with_all(traced, leaves)
+    return Program(
+        _bytecode(lowered.compiler_ir("stablehlo")), names, in_tree, out_tree, kept, x64=_x64(),
+        functions=private.callbacks_of(lowered), results=tuple(traced.jaxpr.out_avals),
+    )  # fmt: skip
 
 
 def _with_all(traced: Any, leaves: Sequence[Any]) -> Any:
@@ -253,7 +268,7 @@ def _arguments(module: Any) -> int:
     functions = (o for o in module.body.operations if o.operation.name == "func.func")
     for function in functions:
         if ir.StringAttr(function.attributes["sym_name"]).value == "main":
-            return len(function.arguments)
+            return sum(not str(a.type).endswith("token") for a in function.arguments)
     return -1
 
 

@@ -1,0 +1,50 @@
+"""What axla takes of JAX besides its public functions, in one place: any release of JAX may change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src.array import ArrayImpl
+from jax._src.config import disable_jit, trace_context
+from jax._src.core import trace_state_clean
+from jax.core import ShapedArray
+from jaxlib._jax import PjitFunction, batched_device_put
+
+__all__ = ["ArrayImpl", "PjitFunction", "trace_context"]
+
+
+def is_plain() -> bool:
+    """Whether no transformation of JAX is under way, whose values would be tracers, and `jit` is not off."""
+    return trace_state_clean() and not disable_jit.value
+
+
+def callbacks_of(lowered: Any) -> tuple[Callable[..., Any], ...]:
+    """The functions that a lowered program calls by number."""
+    return tuple(lowered._lowering.compile_args["host_callbacks"])
+
+
+def static_of(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The positions and names of the static arguments of what `jax.jit` gave."""
+    return jitted._jit_info.static_argnums, jitted._jit_info.static_argnames
+
+
+def result_maker(aval: Any) -> Callable[[Any], Any]:
+    """A function of arrays on the host that gives `jax.Array`s over their memory, on the first CPU device."""
+    dtype = aval.dtype
+    if dtype == jax.dtypes.float0:
+        return lambda array: np.zeros(aval.shape, dtype)
+    if jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
+        data = result_maker(ShapedArray((*aval.shape, *dtype._impl.key_shape), np.dtype("uint32")))
+        return lambda array: jax.random.wrap_key_data(data(array), impl=dtype._impl)
+    wanted = ShapedArray(aval.shape, dtype, weak_type=aval.weak_type)
+    devices = jax.devices("cpu")[:1]
+    sharding = jax.sharding.SingleDeviceSharding(devices[0])
+    put, asarray = batched_device_put, np.asarray
+
+    def made(array: Any) -> Any:
+        return put(wanted, sharding, [asarray(array)], devices, False)
+
+    return made
