@@ -1,0 +1,122 @@
+"""Programs under stock JAX and under axla: each run is a process of its own, in turn; medians count."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORT = Path(__file__).with_name("report.py")
+PROGRAMS = {
+    path.stem: path
+    for folder in ("examples/jax", "scripts/jax_programs")
+    for path in (ROOT / folder).glob("*.py")
+}
+for _name in ("compare", "report", "sides"):
+    PROGRAMS.pop(_name, None)
+SIDES = ("stock", "axla")
+COMPILE = "backend_s"  # seconds in the compiler behind JAX, as JAX reports them
+
+
+@dataclass
+class Case:
+    """What one program, or one case of it, printed in the runs of one side."""
+
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+    def median(self, key: str) -> float:
+        return statistics.median(run[key] for run in self.runs)
+
+
+@dataclass
+class Program:
+    """All runs of a program: its cases by side, what its processes took, and how they failed."""
+
+    name: str
+    cases: dict[str, dict[str, Case]] = field(default_factory=dict)
+    processes: dict[str, Case] = field(default_factory=lambda: {side: Case() for side in SIDES})
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def run_seconds(self, side: str) -> float:
+        return sum(case[side].median("run_s") for case in self.cases.values())
+
+    def seconds_ratio(self, key: str) -> float:
+        return self.processes["axla"].median(key) / self.processes["stock"].median(key)
+
+    def difference(self) -> float:
+        """The largest difference between results of the two sides, in units of what is tolerated."""
+        return max(
+            difference(case["stock"].runs[0], run)
+            for case in self.cases.values()
+            for run in case["axla"].runs
+        )
+
+
+def difference(wanted: dict[str, Any], found: dict[str, Any]) -> float:
+    """The largest difference between the results of two runs, in units of what is tolerated."""
+    sizes = [{key: len(values) for key, values in line["results"].items()} for line in (wanted, found)]
+    if sizes[0] != sizes[1]:
+        return math.inf
+    worst = 0.0
+    for key, values in wanted["results"].items():
+        for a, b in zip(values, found["results"][key], strict=True):
+            if a != b and not (math.isnan(a) and math.isnan(b)):
+                error = abs(a - b) / (wanted["atol"] + wanted["rtol"] * abs(a))
+                worst = max(worst, math.inf if math.isnan(error) else error)
+    return worst
+
+
+def environment(side: str) -> dict[str, str]:
+    """A side's environment. axla's compiled code is not kept, so that it is compiled in each run."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AXLA_", "JAX_"))}
+    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    platform = {"stock": "cpu", "axla": "axla"}[side]
+    return kept | {"JAX_PLATFORMS": platform, "PYTHONPATH": os.pathsep.join(paths), "AXLA_CACHE_DIR": ""}
+
+
+def run(program: Program, side: str, python: str, limit: float) -> str:
+    """Runs a program once, adds what it printed, and says in a line how it went."""
+    command = [python, str(REPORT), str(PROGRAMS[program.name])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment(side))
+    except subprocess.TimeoutExpired:
+        program.failures[side] = f"took more than {limit:.0f} s"
+        return program.failures[side]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines or "wall_s" not in lines[-1]:
+        errors = [line for line in done.stderr.splitlines() if line.strip()] or ["no output"]
+        program.failures[side] = f"exit code {done.returncode}: {errors[-1][:200]}"
+        return program.failures[side]
+    *cases, process = lines
+    for line in cases:
+        program.cases.setdefault(line["name"], {side: Case() for side in SIDES})[side].runs.append(line)
+    program.processes[side].runs.append(process)
+    seconds = sum(line["run_s"] for line in cases)
+    return f"run {seconds:.3g} s, compile {process[COMPILE]:.3g} s, peak {process['peak_mb']:.0f} MB"
+
+
+def measure(
+    names: Iterable[str], python: str = sys.executable, repeats: int = 1, limit: float = 600
+) -> list[Program]:
+    """Runs the programs on both sides, in turn; the side that begins changes from round to round."""
+    programs = [Program(name) for name in names]
+    for turn in range(repeats):
+        for program in programs:
+            for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
+                if side not in program.failures:
+                    print(f"{turn + 1}/{repeats} {program.name:14} {side:5} ", end="", flush=True)
+                    print(run(program, side, python, limit), flush=True)
+    return programs
+
+
+def mean(ratios: Iterable[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, ratios)))
