@@ -16,6 +16,7 @@ GOOD = [
     ("{left = true, transpose = false}", {"left": True, "transpose": False}),
     ("{n = -3, x = 2.500000e-01 : f32}", {"n": np.int64(-3), "x": np.float32(0.25)}),
     ('{s = "a\\22b\\n", "odd name" = 1 : i8}', {"s": 'a"b\n', "odd name": np.int8(1)}),
+    ('{s = "h\\C3\\A9 \u00e9\\FF"}', {"s": "hé é\udcff"}),
     ("{unit, inner = {a = [1, 2.0]}}", {"unit": True, "inner": {"a": [1, 2.0]}}),
     ("{f = @callee}", {"f": "callee"}),
     ("{inf = 0x7F800000 : f32}", {"inf": np.float32(np.inf)}),

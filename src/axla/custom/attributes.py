@@ -32,7 +32,7 @@ _TYPES: dict[str, Any] = {
 }  # fmt: skip
 _BITS = {"f16": "<H", "bf16": "<H", "f32": "<I", "f64": "<Q"}
 _DEEPEST = 50  # dictionaries and lists in one another
-_ESCAPE = re.compile(r'\\(?:([0-9a-fA-F]{2})|(["\\nt]))')
+_ESCAPE = re.compile(rb'\\(?:([0-9a-fA-F]{2})|(["\\nt]))')
 
 
 def parse_attributes(text: str) -> dict[str, Any]:
@@ -174,9 +174,11 @@ class _Reader(TokenCursor):
 
 
 def _unquoted(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        if match[1]:
-            return chr(int(match[1], 16))
-        return {"n": "\n", "t": "\t"}.get(match[2], match[2])
+    """What stands in quotes: MLIR escapes the bytes of a string, which are those of UTF-8 or no text."""
 
-    return _ESCAPE.sub(one, text[1:-1])
+    def one(match: re.Match[bytes]) -> bytes:
+        if match[1]:
+            return bytes([int(match[1], 16)])
+        return {b"n": b"\n", b"t": b"\t"}.get(match[2], match[2])
+
+    return _ESCAPE.sub(one, text[1:-1].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
