@@ -50,6 +50,7 @@ if _typing.TYPE_CHECKING:
     from axla.ir.graph import Module
     from axla.runtime.array import Array
     from axla.runtime.dlpack import from_dlpack
+    from axla.runtime.ffi import register_ffi_type
     from axla.runtime.native import num_threads, set_num_threads
 
 __version__ = "0.1.0.dev0"
@@ -77,6 +78,7 @@ _HOMES = {
         "axla.ir.graph": "Module",
         "axla.runtime.array": "Array",
         "axla.runtime.dlpack": "from_dlpack",
+        "axla.runtime.ffi": "register_ffi_type",
         "axla.runtime.native": "num_threads set_num_threads",
     }.items()
     for name in names.split()
@@ -152,6 +154,7 @@ __all__ = [
     "record_probes",
     "register_custom_call",
     "register_custom_calls",
+    "register_ffi_type",
     "set_num_threads",
     "unregister_custom_call",
     "unregister_custom_calls",

@@ -284,7 +284,7 @@ def test_versions_are_honoured_or_refused(backend):
     wanted = r"API_VERSION_STATUS_RETURNING, void f\(.*registered with api='original', void f\("
     with pytest.raises(UnsupportedError, match=wanted):
         run(text + STATUS, backend, np.float32(0))
-    with pytest.raises(UnsupportedError, match="TYPED_FFI, whose handlers take a call frame"):
+    with pytest.raises(UnsupportedError, match=r"TYPED_FFI, XLA_FFI_Error \*f\(.* api='original'"):
         run(text + ", api_version=API_VERSION_TYPED_FFI", backend, np.float32(0))
     function = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_void_p)(lambda out, ins, status: None)
     axla.register_custom_call("f", function, api="status_returning")
@@ -348,3 +348,27 @@ assert numpy.asarray(pickle.loads(data)())[0, 0] == 42
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+@backends
+@pytest.mark.cc
+def test_untyped_functions_are_called_as_the_call_says(backend, library):
+    axla.register_custom_call("positive", library, api="untyped")
+    text = 'a = f32[] parameter(0)\nROOT r = f32[] custom-call(a), custom_call_target="positive"' + STATUS
+    assert run(text, backend, np.float32(3))[0] == 3
+    with pytest.raises(CustomCallFailure, match="it is negative"):
+        run(text, backend, np.float32(-3))
+    with pytest.raises(
+        UnsupportedError, match="registered with api='untyped', the function that the version"
+    ):
+        run(text.replace("STATUS_RETURNING", "TYPED_FFI"), backend, np.float32(3))
+
+
+def test_capsules_hold_addresses():
+    made = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(c.POINTER(c.c_float)))
+    function = made(lambda out, ins: c.memmove(out, c.byref(c.c_float(ins[0][0] + 1)), 4) and None)
+    new = c.PYFUNCTYPE(c.py_object, c.c_void_p, c.c_char_p, c.c_void_p)(("PyCapsule_New", c.pythonapi))
+    for name in (None, b"xla._CUSTOM_CALL_TARGET"):
+        axla.register_custom_call("f", new(c.cast(function, c.c_void_p), name, None))
+        text = 'a = f32[] parameter(0)\nROOT r = f32[] custom-call(a), custom_call_target="f"'
+        assert run(text, "cpu", np.float32(2))[0] == 3

@@ -17,7 +17,7 @@ from axla.backends.interface import Backend, Capabilities, Client
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.core.profile import Profile, Row
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.interpreter.custom_calls import check_custom_call
+from axla.interpreter.custom_calls import Handlers, check_custom_call
 from axla.interpreter.evaluate import Interpreter
 from axla.interpreter.parallel import MOST, run_programs, run_replicated
 from axla.ir.clone import clone_module
@@ -28,6 +28,9 @@ from axla.lowering.interface import declared_aliases, interface_of
 from axla.passes import driver, pipelines
 from axla.runtime.arguments import check_count, check_donation, convert
 from axla.runtime.array import Array, device_put
+from axla.runtime.ffi import HandlerCall
+
+Handlers.make = HandlerCall
 
 
 class InterpreterBackend(Backend):

@@ -150,7 +150,9 @@ class Cancelled(RuntimeFailure):
 
 
 class CustomCallFailure(RuntimeFailure):
-    """A custom call reported an error."""
+    """A custom call reported an error. `status` is the code of `core/status.py` that it gave, 0 for none."""
+
+    status = 0
 
 
 class CollectiveFailure(RuntimeFailure):

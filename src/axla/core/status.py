@@ -93,7 +93,9 @@ FRAME_ERRORS: dict[int, FrameError] = {
 
 
 def status_of(error: BaseException) -> Status:
-    """The status of an exception: of its frame's code, of its class or the nearest class above it."""
+    """The status of an exception: its own, its frame code's, that of its class or of the nearest above."""
+    if isinstance(error, errors.CustomCallFailure) and error.status:
+        return Status(error.status)
     row = FRAME_ERRORS.get(getattr(error, "code", 0))
     if row is not None and isinstance(error, row.raises):
         return row.status

@@ -9,7 +9,7 @@ from axla.codegen.function import Ssa
 from axla.core.shape import Shape
 from axla.cpu.places import Places
 from axla.custom.plan import NULL, OPERAND, RESULT, Place, Plan, Vectors
-from axla.custom.site import AXLA, CHECK, EXTERNAL, ORIGINAL, PYTHON, STATUS, UNIFIED
+from axla.custom.site import AXLA, CHECK, EXTERNAL, FFI, ORIGINAL, PYTHON, STATUS, UNIFIED
 from axla.program import abi
 from axla.program.steps import CustomCallStep
 
@@ -59,6 +59,14 @@ def _native(entry: Places, step: CustomCallStep, operands: list[Ssa], results: l
     else:
         function = entry.function(step.function)
     ins = entry.pointers(operands, 1)
+    if step.api == FFI:  # the function table has the address of a struct that begins with that of the code
+        code, outs = f.load("ptr", function, 8), entry.pointers(results, 2)
+        _stop_when_failed(
+            entry,
+            step,
+            f.call_pointer("i32", code, f.params["frame"], ins, outs, function, f.const("i64", 0)),
+        )
+        return
     opaque = site.config.encode("utf-8", "surrogateescape")
     if step.api in (AXLA, PYTHON):
         outs = entry.pointers(results, 2)

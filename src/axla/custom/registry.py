@@ -6,40 +6,58 @@ import ctypes as c
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from axla.core import locks
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, choices, did_you_mean
 from axla.custom.attributes import parse_attributes
 from axla.custom.built_in import BUILT_IN
-from axla.custom.site import AXLA, LIBRARY, NATIVE, ORIGINAL, PYTHON, STATUS, UNIFIED, CallSite
+from axla.custom.site import (
+    AXLA,
+    FFI,
+    LIBRARY,
+    NATIVE,
+    ORIGINAL,
+    PYTHON,
+    STATUS,
+    UNIFIED,
+    UNTYPED,
+    CallSite,
+)  # fmt: skip
 
 _VERSIONS = {
     "API_VERSION_ORIGINAL": ORIGINAL,
     "API_VERSION_UNSPECIFIED": ORIGINAL,
     "API_VERSION_STATUS_RETURNING": STATUS,
     "API_VERSION_STATUS_RETURNING_UNIFIED": UNIFIED,
+    "API_VERSION_TYPED_FFI": FFI,
 }
 _SIGNATURES = {
     ORIGINAL: "void f(void *out, void **in)",
     STATUS: "void f(void *out, void **in, axla_status *)",
     UNIFIED: "void f(void *out, void **in, const char *opaque, size_t length, axla_status *)",
+    UNTYPED: "the function that the version of the call says",
+    FFI: "XLA_FFI_Error *f(XLA_FFI_CallFrame *)",
     AXLA: "int32_t f(axla_frame *, void **operands, void **results, const char *opaque, int64_t length)",
 }
+STAGES = ("instantiate", "prepare", "initialize", "execute")  # of FFI
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a name stands for. `keep` is whatever must live as long as the address."""
+    """What a name stands for. `keep` is whatever must live as long as the address. `instantiate` is the
+    handler of FFI that makes the state of a call when a program is loaded.
+    """
 
     name: str
     api: str
     address: int = 0
     function: Callable[..., Any] | None = None
     keep: Any = None
+    instantiate: int = 0
 
 
 _lock = locks.new_lock()
@@ -53,12 +71,14 @@ def register_custom_call(
     """Makes a function known to the programs that are compiled from now on, on every backend.
 
     `target` is the path of a shared library or a `ctypes.CDLL` (`symbol` is the function in it, `name` unless
-    it is given); the address of a native function as an int, a ctypes or cffi function or callback, or a
-    Numba `cfunc`; or a Python function. A name that is registered again means the new target from then on.
+    it is given); the address of a native function as an int, a PyCapsule, a ctypes or cffi function or
+    callback, or a Numba `cfunc`; or a Python function. A name that is registered again means the new target
+    from then on.
 
     `api` says how a native function is called: "original", `void f(void *out, void **in)`, unless given;
-    "status_returning", "status_returning_unified" or "axla" (docs/custom-calls.md). A Python function takes
-    read-only NumPy arrays and gives arrays of exactly the declared shapes and types.
+    "status_returning", "status_returning_unified", "untyped", "ffi" or "axla" (docs/custom-calls.md). With
+    "ffi", a dictionary gives the functions of several stages, "execute" and "instantiate". A Python function
+    takes read-only NumPy arrays and gives arrays of exactly the declared shapes and types.
 
     Without `target` it is a decorator. Gives the function that was registered.
     """
@@ -106,11 +126,13 @@ def _target(name: str, target: Any, symbol: str | None, api: str | None) -> Targ
     where = f"register_custom_call({name!r})"
     if api is not None and api not in (*NATIVE, PYTHON):
         raise InvalidArgument(f"{where}: api={api!r}; {choices((*NATIVE, PYTHON))}")
+    if isinstance(target, Mapping):
+        return _stages(where, name, target, api)
     if isinstance(target, str | os.PathLike | c.CDLL):
         target = _symbol(where, target, symbol or name)
     elif symbol is not None:
         raise InvalidArgument(f"{where}: symbol={symbol!r} names a function of a library, found {target!r}")
-    address = _address(target)
+    address = address_of(target)
     if address is None:
         if not callable(target):
             raise InvalidArgument(
@@ -127,6 +149,20 @@ def _target(name: str, target: Any, symbol: str | None, api: str | None) -> Targ
     return Target(name, api or ORIGINAL, address=address, keep=target)
 
 
+def _stages(where: str, name: str, stages: Mapping[str, Any], api: str | None) -> Target:
+    """The target of the functions of several stages."""
+    if api != FFI:
+        raise InvalidArgument(f"{where}: functions of stages are of api='ffi', found api={api!r}")
+    for stage in stages:
+        if stage not in STAGES:
+            raise InvalidArgument(f"{where}: stage {stage!r}; {choices(STAGES, stage)}")
+    made = {stage: _target(name, function, None, FFI) for stage, function in stages.items()}
+    if "execute" not in made:
+        raise InvalidArgument(f"{where}: the stage 'execute' is missing")
+    first = made.get("instantiate")
+    return replace(made["execute"], keep=made, instantiate=first.address if first is not None else 0)
+
+
 def _check_signature(where: str, target: Any, api: str) -> None:
     """Refuses a ctypes function whose types, where it says them, are not those of the convention."""
     if not isinstance(target, c._CFuncPtr):  # type: ignore[attr-defined]
@@ -139,7 +175,7 @@ def _check_signature(where: str, target: Any, api: str) -> None:
     if types is not None and (narrow or len(types) != wanted.count(",") + 1):
         found = ", ".join(getattr(t, "__name__", repr(t)) for t in types)
         raise InvalidArgument(f"{where}: the function takes ({found}); api={api!r} wants {wanted}")
-    if api == AXLA and target.restype is None:
+    if api in (AXLA, FFI) and target.restype is None:
         raise InvalidArgument(f"{where}: the function returns nothing; api={api!r} wants {wanted}")
 
 
@@ -158,12 +194,18 @@ def _symbol(where: str, library: Any, symbol: str) -> Any:
         raise InvalidArgument(f"{where}: {loaded._name or 'the process'} has no symbol {symbol!r}") from error
 
 
-def _address(target: Any) -> int | None:
-    """The address of a native function; None for what is none."""
+_capsule_name = c.PYFUNCTYPE(c.c_void_p, c.py_object)(("PyCapsule_GetName", c.pythonapi))
+_capsule_pointer = c.PYFUNCTYPE(c.c_void_p, c.py_object, c.c_void_p)(("PyCapsule_GetPointer", c.pythonapi))
+
+
+def address_of(target: Any) -> int | None:
+    """The address of a native function or object; None for what is none."""
     if isinstance(target, int) and not isinstance(target, bool):
         return target
     if isinstance(target, c._CFuncPtr | c.c_void_p):  # type: ignore[attr-defined]
         return c.cast(target, c.c_void_p).value or 0
+    if type(target).__name__ == "PyCapsule":
+        return _capsule_pointer(target, _capsule_name(target))
     backend = sys.modules.get("_cffi_backend")
     if backend is not None and isinstance(target, backend._CDataBase):
         return int(backend.FFI().cast("uintptr_t", target))
@@ -187,12 +229,9 @@ def find_target(site: CallSite) -> Target:
     if found.api == PYTHON:
         _check_python(site, found)
     elif found.api != AXLA:
-        wanted = _VERSIONS.get(site.version)
-        if wanted is None:
-            raise UnsupportedError(
-                f"{site}: the call is of {site.version}, whose handlers take a call frame of XLA; a function "
-                "registered with api='axla', or a Python function, can be called so"
-            )
+        wanted = _VERSIONS[site.version]
+        if found.api == UNTYPED and wanted != FFI:
+            return replace(found, api=wanted)
         if wanted != found.api:
             raise UnsupportedError(
                 f"{site}: the call is of {site.version}, {_SIGNATURES[wanted]}, but the target was "

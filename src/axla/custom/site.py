@@ -15,6 +15,8 @@ STATUS = "status_returning"  # void f(void *out, void **in, status *)
 UNIFIED = (
     "status_returning_unified"  # void f(void *out, void **in, const char *opaque, size_t length, status *)
 )
+FFI = "ffi"  # XLA_FFI_Error *f(XLA_FFI_CallFrame *): XLA's typed interface
+UNTYPED = "untyped"  # one of the first three, as the version of the call says
 AXLA = "axla"  # int32_t f(axla_frame *, void **operands, void **results, const char *opaque, int64_t length)
 PYTHON = "python"  # a Python function of NumPy arrays
 COLLECTIVE = "collective"  # the engine of collectives, of the runtime
@@ -23,7 +25,7 @@ EXTERNAL = "external"  # as ORIGINAL, by the target's symbol: of objects whose c
 REPORT = "report"  # the runtime's own: takes note of the message of a failed status
 CHECK = "axla.check"  # ends a program with the message of its configuration where its operand is false
 
-NATIVE = (ORIGINAL, STATUS, UNIFIED, AXLA)
+NATIVE = (ORIGINAL, STATUS, UNIFIED, UNTYPED, FFI, AXLA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from axla.core.errors import AxlaError, Cancelled, CollectiveFailure
 from axla.distributed.messages import Post, wait
 from axla.program import abi
 from axla.program.interface import Interface
-from axla.runtime.functions import engine_functions, raised
+from axla.runtime.callbacks import raised
+from axla.runtime.functions import engine_functions
 from axla.runtime.native import native
 from axla.runtime.queue import own_queue
 

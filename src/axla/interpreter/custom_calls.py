@@ -17,6 +17,7 @@ from axla.custom.registry import Target, find_target
 from axla.custom.routines import plan_of
 from axla.custom.site import (
     AXLA,
+    FFI,
     LIBRARY,
     ORIGINAL,
     PYTHON,
@@ -58,14 +59,31 @@ MARKERS = frozenset({
 CUSTOM_CALLS: dict[str, Callable[..., Value]] = {**dict.fromkeys(MARKERS, _operand), "TopK": _top_k}
 
 
+class Handlers:
+    """`make` gives the handler of a call of the FFI. Backends set it: native code lies above."""
+
+    make: Callable[[CallSite, Target], Any] | None = None
+
+    @classmethod
+    def of(cls, inst: Instruction, site: CallSite, target: Target) -> Any:
+        """The handler of one call, with the state that it keeps."""
+        if cls.make is None:
+            raise UnsupportedError(f"{site}: handlers of the FFI are called by backends only")
+        make = cls.make
+        return inst.computation.fact(("handler", inst), lambda _: make(site, target))
+
+
 def check_custom_call(inst: Instruction) -> None:
     """UnsupportedError for a call that nobody is registered for, or that its target cannot take."""
     if check_parallel(inst):
         return
     if isinstance(inst.op, CustomCall) and inst.op.custom_call_target not in CUSTOM_CALLS:
         site = call_site(inst)
-        if find_target(site).api == LIBRARY:
+        target = find_target(site)
+        if target.api == LIBRARY:
             routine_address(plan_of(site).symbol)
+        if target.api == FFI:
+            Handlers.of(inst, site, target)
 
 
 def custom_call(interpreter: Interpreter, inst: Instruction[CustomCall], *operands: Value) -> Value:
@@ -83,7 +101,8 @@ def custom_call(interpreter: Interpreter, inst: Instruction[CustomCall], *operan
     for shape, operand in zip(site.operands, operands, strict=True):
         leaves = zip(shape.leaves(), flatten(shape, operand), strict=True)
         given += [_checked(site, s, v, physical) for s, v in leaves]
-    found = _run(site, target, given)
+    handler = Handlers.of(inst, site, target) if target.api == FFI else None
+    found = _run(site, target, given, handler)
     results: Iterator[Value] = iter(
         in_memory_order(v, s) if physical and isinstance(s, Shape) else v
         for s, v in zip(site.result_leaves, found, strict=True)
@@ -103,7 +122,7 @@ def _checked(site: CallSite, shape: AnyShape, value: Value, physical: bool) -> V
     return logical
 
 
-def _run(site: CallSite, target: Target, operands: list[Value]) -> list[Value]:
+def _run(site: CallSite, target: Target, operands: list[Value], handler: Any) -> list[Value]:
     if target.api == LIBRARY:
         return list(run_library_call(site, operands))
     if target.api == PYTHON:
@@ -111,10 +130,10 @@ def _run(site: CallSite, target: Target, operands: list[Value]) -> list[Value]:
         found = PythonCall(target.function, site)(operands)
         # What the function gives it may keep, and change.
         return [None if v is None else np.array(v) for v in found]
-    return _run_native(site, target, operands)
+    return _run_native(site, target, operands, handler)
 
 
-def _run_native(site: CallSite, target: Target, operands: list[Value]) -> list[Value]:
+def _run_native(site: CallSite, target: Target, operands: list[Value], handler: Any) -> list[Value]:
     """Calls a function at an address with copies of the operands, which lie as it wants them."""
     given = zip(site.operand_leaves, operands, strict=True)
     inputs = [np.array(in_memory_order(v, s), order="C") if isinstance(s, Shape) else None for s, v in given]
@@ -128,7 +147,9 @@ def _run_native(site: CallSite, target: Target, operands: list[Value]) -> list[V
         outputs[result] = inputs[operand]
     ins, outs = _pointers(inputs), _pointers(outputs)
     opaque = site.config.encode("utf-8", "surrogateescape")
-    if target.api == AXLA:
+    if handler is not None:
+        handler.run(c.addressof(ins), c.addressof(outs))
+    elif target.api == AXLA:
         frame = abi.FRAME.ctypes()(version=abi.FRAME_VERSION)
         kind = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_char_p, c.c_int64)
         code = kind(target.address)(

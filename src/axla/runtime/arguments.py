@@ -19,7 +19,7 @@ from axla.custom.site import COLLECTIVE
 from axla.program import abi
 from axla.program.interface import Interface, ValueSpec
 from axla.runtime.array import Array, device_put
-from axla.runtime.functions import take_raised
+from axla.runtime.callbacks import take_raised
 from axla.runtime.native import Native
 
 _KINDS = {bool: "?", int: "iuf", float: "f", complex: "c"}

@@ -11,12 +11,11 @@ import ctypes as c
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from axla.codegen.native import collectives
-from axla.core.errors import Cancelled, CustomCallFailure, RuntimeFailure, UnsupportedError
+from axla.core.errors import CustomCallFailure, RuntimeFailure, UnsupportedError
 from axla.core.shape import AnyShape, Shape
 from axla.custom.built_in import BUILT_IN
 from axla.custom.callables import PythonCall
@@ -26,6 +25,7 @@ from axla.custom.mail import Mail, mail_of
 from axla.custom.registry import Target, find_target, in_libraries, registered
 from axla.custom.site import (
     COLLECTIVE,
+    FFI,
     LIBRARY,
     PYTHON,
     REPORT,
@@ -35,36 +35,21 @@ from axla.custom.site import (
     in_memory_order,
 )  # fmt: skip
 from axla.program import abi
+from axla.runtime.callbacks import FRAME, Stopped, callback, grids
+from axla.runtime.ffi import HandlerCall
 from axla.runtime.native import native
-
-_CALLBACK = c.CFUNCTYPE(
-    c.c_int32, c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), c.c_void_p, c.c_int64
-)
-
-
-_FRAME: Any = abi.FRAME.ctypes()
-
-
-grids: WeakValueDictionary[int, Any] = WeakValueDictionary()
-"""The runs of several participants (`axla.runtime.grid`), by their numbers."""
-
-raised: dict[int, BaseException] = {}
-"""What a callback raised last, by the address of its run's frame."""
-
-
-def take_raised(frame: int) -> BaseException | None:
-    """What the custom call that just failed in a run raised, once; None for a native function."""
-    return raised.pop(frame, None)
 
 
 def resolve_functions(
-    functions: Sequence[Function], given: Mapping[str, int] | None
+    functions: Sequence[Function], given: Mapping[str, int] | None, device: int = 0
 ) -> tuple[list[int], list[Any]]:
-    """The addresses of a program's function table, and what must live as long as they are called."""
+    """The addresses of the function table of a program on a device, and what must live as long as they are
+    called.
+    """
     addresses: list[int] = []
     keep: list[Any] = []
     for function in functions:
-        address, owner = _resolve(function, given or {})
+        address, owner = _resolve(function, given or {}, device)
         addresses.append(address)
         keep.append(owner)
     return addresses, keep
@@ -76,14 +61,14 @@ def engine_functions() -> dict[str, int]:
     return native().glue.extended(collectives.emit)
 
 
-def _resolve(function: Function, given: Mapping[str, int]) -> tuple[int, Any]:
+def _resolve(function: Function, given: Mapping[str, int], device: int) -> tuple[int, Any]:
     if function.api == COLLECTIVE:
         return given.get(function.name) or engine_functions()["axla_collective"], None
     if function.api == LIBRARY:
         return routine_address(function.name), None
     if function.api == REPORT:
         assert function.site is not None
-        return _callback(_reporter(function.site))
+        return callback(_reporter(function.site))
     if function.name in given:
         return given[function.name], None
     target = _target(function)
@@ -94,7 +79,11 @@ def _resolve(function: Function, given: Mapping[str, int]) -> tuple[int, Any]:
         )
     if target.api == PYTHON:
         assert target.function is not None and function.site is not None
-        return _callback(_caller(PythonCall(target.function, function.site)))
+        return callback(_caller(PythonCall(target.function, function.site)))
+    if target.api == FFI:
+        assert function.site is not None
+        call = HandlerCall(function.site, target, device)
+        return call.address, call
     return target.address, target
 
 
@@ -107,27 +96,6 @@ def _target(function: Function) -> Target:
             f"custom call target {function.name!r} is not known: axla.register_custom_call makes it so"
         )
     return found
-
-
-def _callback(function: Callable[[int, Any, Any], int]) -> tuple[int, Any]:
-    """The address of a function of a frame, operands and results; what it raises is kept for the run."""
-
-    def called(frame: int, ins: Any, outs: Any, opaque: int, length: int) -> int:
-        try:
-            return function(frame, ins, outs)
-        except _Stopped as stopped:
-            return stopped.code
-        except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
-            raised[frame] = error
-            grid = grids.get(_FRAME.from_address(frame).run_id)
-            if grid is not None:  # before others are stopped
-                grid.failed(error)
-            return abi.CUSTOM_CALL
-
-    made = _CALLBACK(called)
-    address = c.cast(made, c.c_void_p).value
-    assert address is not None
-    return address, made
 
 
 def _caller(call: PythonCall) -> Callable[[int, Any, Any], int]:
@@ -156,20 +124,16 @@ device_of: dict[int, int] = {}
 """The devices of runs of one participant, by their `run_id`, where that is not the first."""
 
 
-class _Stopped(Cancelled):
-    """The run was to stop while a call waited; `code` says why."""
-
-
 def _enter(frame: int) -> None:
     """Lets what this thread calls know the run of a frame."""
-    head = _FRAME.from_address(frame)
+    head = FRAME.from_address(frame)
     flag = c.c_int32.from_address(head.cancel) if head.cancel else c.c_int32(0)
 
     grid = grids.get(head.run_id) if head.peers else None
 
     def check() -> None:
         if flag.value:
-            raise _Stopped("the run was to stop", flag.value)
+            raise Stopped("the run was to stop", flag.value)
 
     current.check = check
     if grid is None:

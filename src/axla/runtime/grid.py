@@ -17,7 +17,7 @@ from axla.core.errors import CollectiveFailure, DeadlineExceeded
 from axla.custom.mail import Mail
 from axla.program import abi
 from axla.program.interface import Meeting
-from axla.runtime.functions import grids
+from axla.runtime.callbacks import grids
 from axla.runtime.native import native
 from axla.runtime.queue import Failure, Task, raised_again
 

@@ -50,7 +50,7 @@ class LoadedProgram:
         arguments.install(self.native)
         self.queue = queue_of(device)
         self.effects = any(function.api != LIBRARY for function in interface.functions)
-        table, self._functions = resolve_functions(interface.functions, functions)
+        table, self._functions = resolve_functions(interface.functions, functions, device)
         if beside is not None:
             self._image = beside._image
         else:

@@ -34,6 +34,7 @@ def _release(f: Function) -> None:
 def _child(f: Function) -> None:
     _release(f)
     f.call("void", "pool_reset")
+    f.call("void", "tasks_reset")
     f.glob("main_thread").store(f.call("i64", "pthread_self"))
     f.glob("monitor_state").store(f.i32(0))
     f.glob("forks").atomic("add", f.i32(1))

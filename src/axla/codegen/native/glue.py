@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from axla.codegen.native import call, fork, memory, objects, pool, python_abi, queue, signals
+from axla.codegen.native import call, fork, memory, objects, pool, python_abi, queue, signals, tasks
 from axla.codegen.native import locks as spin_locks
 from axla.codegen.native.assembly import Module
 from axla.codegen.native.image import Image
@@ -69,7 +69,7 @@ def load(checks: bool = False) -> Glue:
 def emit(machine: str, *, checks: bool = False) -> Module:
     """The glue as an LLVM module; with `checks` of how it uses its locks."""
     m = Module(machine, checks=checks)
-    for part in (spin_locks, memory, pool, objects, signals, call, queue, fork):
+    for part in (spin_locks, memory, pool, tasks, objects, signals, call, queue, fork):
         part.emit(m)
     return m
 

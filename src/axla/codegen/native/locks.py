@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from axla.codegen.native.assembly import Function, Module
 
-ORDER = ("memory",)
+ORDER = ("tasks", "memory")
 
 _FAULTS = {
     "order": b"axla: a lock of the glue is taken out of order\n",

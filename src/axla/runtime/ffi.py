@@ -1,0 +1,330 @@
+"""Handlers of XLA's typed FFI in this process: call frames for the call sites of a program, the state that
+handlers make, the table of functions that they call, types that users register.
+
+`codegen/native/ffi.py` has the structs, and what runs without Python.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from axla.codegen.native import ffi
+from axla.core import dtypes, locks
+from axla.core.errors import AxlaError, CustomCallFailure, InvalidArgument, UnsupportedError
+from axla.core.shape import AnyShape, Shape, show
+from axla.core.status import Status, status_of
+from axla.custom.attributes import parse_attributes
+from axla.custom.registry import STAGES, Target, address_of, register_custom_call
+from axla.custom.site import FFI, CallSite
+from axla.program import abi
+from axla.runtime.callbacks import FRAME, callback, take_raised
+from axla.runtime.native import native
+
+# The numbers are those of XLA's PrimitiveType, of protos and of the FFI alike.
+_TOKEN = 17
+_DATA_TYPES = {
+    "pred": 1, "s8": 2, "s16": 3, "s32": 4, "s64": 5, "u8": 6, "u16": 7, "u32": 8, "u64": 9, "f16": 10,
+    "f32": 11, "f64": 12, "c64": 15, "bf16": 16, "c128": 18, "f8e5m2": 19, "f8e4m3fn": 20, "s4": 21, "u4": 22,
+    "f8e4m3b11fnuz": 23, "f8e5m2fnuz": 24, "f8e4m3fnuz": 25, "s2": 26, "u2": 27, "f8e4m3": 28, "f8e3m4": 29,
+    "s1": 30, "u1": 31, "f4e2m1fn": 32, "f8e8m0fnu": 33,
+}  # fmt: skip
+_ARRAY, _DICTIONARY, _SCALAR, _STRING = 1, 2, 3, 4  # kinds of attributes
+_BUFFER = 1  # the kind of all operands and results
+_INSTANTIATE, _EXECUTE = 0, 3  # stages; those between are not for CPUs
+_METADATA = 1  # the kind of an extension
+_LARGEST_ARRAY = 1 << 28  # bytes of an attribute: a few characters may stand for any number of elements
+
+_SCALAR_VALUE = abi.structure("XLA_FFI_Scalar", dtype=c.c_int32, value=c.c_void_p)
+_ARRAY_VALUE = abi.structure("XLA_FFI_Array", dtype=c.c_int32, size=c.c_size_t, data=c.c_void_p)
+_SPAN = abi.structure("XLA_FFI_ByteSpan", ptr=c.c_void_p, len=c.c_size_t)
+_ATTRS: Any = ffi.ATTRS.ctypes()
+_BUFFERS: Any = ffi.BUFFER.ctypes()
+_CALL: Any = ffi.CALL.ctypes()
+_CALL_FRAME: Any = ffi.CALL_FRAME.ctypes()
+_HANDLER = c.CFUNCTYPE(c.c_void_p, c.c_void_p)
+_RUN = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64)
+_DELETER = c.CFUNCTYPE(None, c.c_void_p)
+_FRAME_SIZES = {
+    "struct_size": ffi.CALL_FRAME.offset("future"),  # which is an extension of it
+    "args_struct_size": 40, "rets_struct_size": 40, "attrs_struct_size": ffi.ATTRS.size,
+}  # fmt: skip
+
+
+class HandlerCall:
+    """A handler at one call site of a program. `address` is what the program's function table has."""
+
+    def __init__(self, site: CallSite, target: Target, device: int = 0) -> None:
+        """Calls the handler of the stage `instantiate`, where there is one."""
+        self.site = site
+        self._device = device
+        self._keep: list[Any] = [target]
+        self._attributes = _attributes(site, self._keep)
+        report, owner = callback(_reporter(site))
+        self._keep.append(owner)
+        self._report = report
+        self._call = self._prepared(target.address, _EXECUTE, site.operand_leaves, site.result_leaves)
+        self.address = c.addressof(self._call)
+        if target.instantiate:
+            first = self._prepared(target.instantiate, _INSTANTIATE, (), ())
+            self._run(first)
+            self._take_state(first)
+
+    def run(self, operands: int, results: int) -> None:
+        """One run, for who has no program; tables of addresses."""
+        self._run(self._call, operands, results)
+
+    def _run(self, call: Any, operands: int | None = None, results: int | None = None) -> None:
+        frame = FRAME(version=abi.FRAME_VERSION, run_id=-1)
+        at = c.addressof(frame)
+        code = _RUN(call.code)(at, operands, results, c.addressof(call), 0)
+        if code:
+            raise take_raised(at) or CustomCallFailure(f"{self.site}: error code {code}", code)
+
+    def _take_state(self, first: Any) -> None:
+        """Keeps what the stage `instantiate` has set, and frees it with the program."""
+        self._call.state, self._call.state_type = first.state, first.state_type
+        if first.state:
+            known = {number: deleter for number, deleter in _types.values()}
+            if first.state_type not in known:
+                raise UnsupportedError(
+                    f"{self.site}: its state is of the type {first.state_type}, which nobody registered: "
+                    "axla.register_ffi_type makes types known"
+                )
+            deleter = known[first.state_type]
+            if deleter:
+                weakref.finalize(self, _DELETER(deleter), first.state).atexit = False
+
+    def _prepared(
+        self, handler: int, stage: int, operands: Sequence[AnyShape], results: Sequence[AnyShape]
+    ) -> Any:
+        """The CALL of a handler, with the image of its call frame."""
+        _check_version(self.site, handler)
+        leaves = (*operands, *results)
+        buffers = ffi.POINTERS + 8 * len(leaves)
+        image = (c.c_char * (buffers + ffi.BUFFER.size * len(leaves)))()
+        kinds = (c.c_int32 * (len(leaves) + 1))(*[_BUFFER] * len(leaves))
+        at = c.addressof(image)
+        frame = _CALL_FRAME.from_address(at + ffi.CONTEXT.size)
+        for name, value in {
+            **_FRAME_SIZES, "api": c.addressof(_api()), "stage": stage, "args_size": len(operands),
+            "args_types": c.addressof(kinds), "rets_size": len(results), "rets_types": c.addressof(kinds),
+            "attrs_size": self._attributes.size, "attrs_types": self._attributes.types,
+            "attrs_names": self._attributes.names, "attrs": self._attributes.attrs,
+        }.items():  # fmt: skip
+            setattr(frame, name, value)
+        for shape, buffer in zip(leaves, (_BUFFERS * len(leaves)).from_address(at + buffers), strict=True):
+            self._describe(buffer, shape)
+        call = _CALL(
+            code=_addresses()["ffi_call"], handler=handler, report=self._report, image=at, bytes=len(image),
+            operands=len(operands), results=len(results), device=self._device,
+        )  # fmt: skip
+        ffi.CONTEXT.ctypes().from_address(at).call = c.addressof(call)
+        self._keep += (image, kinds, call)
+        return call
+
+    def _describe(self, buffer: Any, shape: AnyShape) -> None:
+        """An array as a handler sees it, without its address; a token is an array without dimensions."""
+        buffer.struct_size, buffer.dtype = ffi.BUFFER.size, _TOKEN
+        if isinstance(shape, Shape):
+            if shape.dtype.name not in _DATA_TYPES:
+                raise UnsupportedError(f"{self.site}: the FFI has no arrays like {show(shape)}")
+            dims = (c.c_int64 * max(shape.rank, 1))(*shape.dims)
+            self._keep.append(dims)
+            buffer.dtype, buffer.rank = _DATA_TYPES[shape.dtype.name], shape.rank
+            buffer.dims = c.addressof(dims)
+
+
+def _reporter(site: CallSite) -> Callable[[int, Any, Any], int]:
+    """The callback that is given an error in place of operands."""
+
+    def called(frame: int, error: Any, results: Any) -> int:
+        status, text = _read_error(c.cast(error, c.c_void_p).value or 0)
+        failure = CustomCallFailure(f"{site}: {status.name}: {text}", abi.CUSTOM_CALL)
+        failure.status = status
+        raise failure
+
+    return called
+
+
+def _read_error(address: int) -> tuple[Status, str]:
+    code = c.c_int64.from_address(address).value
+    text = c.string_at(address + ffi.ERROR.size).decode("utf-8", "replace")
+    return Status(code) if code in range(len(Status)) else Status.UNKNOWN, text
+
+
+# Attributes.
+
+
+def _attributes(site: CallSite, keep: list[Any]) -> Any:
+    """The attributes of a call as the struct of a dictionary; what it points to is kept."""
+    try:
+        return _dictionary(parse_attributes(site.config), keep)
+    except AxlaError as error:
+        raise UnsupportedError(f"{site}: {error}") from error
+
+
+def _dictionary(values: dict[str, Any], keep: list[Any]) -> Any:
+    names = sorted(values, key=_bytes)  # handlers may search in halves
+    spans = [_span(name, keep) for name in names]
+    encoded = [_attribute(name, values[name], keep) for name in names]
+    lists = (
+        (c.c_int32 * (len(names) + 1))(*[kind for kind, _ in encoded]),
+        (c.c_void_p * (len(names) + 1))(*map(c.addressof, spans)),
+        (c.c_void_p * (len(names) + 1))(*[c.addressof(value) for _, value in encoded]),
+    )
+    keep += lists
+    return _ATTRS(ffi.ATTRS.size, None, len(names), *map(c.addressof, lists))
+
+
+def _attribute(name: str, value: Any, keep: list[Any]) -> tuple[int, Any]:
+    """The kind of an attribute, and the struct of its value."""
+    if isinstance(value, dict):
+        kind, made = _DICTIONARY, _dictionary(value, keep)
+    elif isinstance(value, str):
+        kind, made = _STRING, _span(value, keep)
+    elif isinstance(value, list):
+        raise UnsupportedError(
+            f"attribute {name!r} is a list, handlers take arrays of one type: array<i64: 1, 2>"
+        )
+    else:
+        whole = np.asarray(value)
+        if whole.nbytes > _LARGEST_ARRAY:
+            raise UnsupportedError(
+                f"attribute {name!r} has {whole.nbytes} bytes, at most {_LARGEST_ARRAY} fit"
+            )
+        whole = np.ascontiguousarray(whole)
+        keep.append(whole)
+        dtype, at = _DATA_TYPES[dtypes.from_numpy(whole.dtype).name], whole.ctypes.data
+        if isinstance(value, np.ndarray):
+            kind, made = _ARRAY, _ARRAY_VALUE(dtype, whole.size, at)
+        else:
+            kind, made = _SCALAR, _SCALAR_VALUE(dtype, at)
+    keep.append(made)
+    return kind, made
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _span(text: str, keep: list[Any]) -> Any:
+    data = _bytes(text)
+    block = c.create_string_buffer(data)
+    span = _SPAN(c.addressof(block), len(data))
+    keep += (block, span)
+    return span
+
+
+# What handlers call.
+
+
+@cache
+def _addresses() -> dict[str, int]:
+    """The addresses of the emitted functions."""
+    return native().glue.extended(ffi.emit)
+
+
+@cache
+def _api() -> Any:
+    """The table of functions that handlers call."""
+    rare = {"XLA_FFI_Handler_Register": _register_handler, "XLA_FFI_Type_Register": _register_type}
+    at = {name: c.cast(function, c.c_void_p).value for name, function in rare.items()} | _addresses()
+    functions = {field.name: at[field.name] for field in ffi.API.fields if field.name.startswith("XLA_FFI_")}
+    major, minor = ffi.API_VERSION
+    return ffi.API.ctypes()(
+        struct_size=ffi.API.size, version_struct_size=24, major=major, minor=minor, **functions
+    )
+
+
+def _check_version(site: CallSite, handler: int) -> None:
+    """Refuses a handler that was compiled for another version of the FFI."""
+    try:
+        found = _version(handler)
+    except AxlaError as error:
+        raise UnsupportedError(f"{site}: asked for its version, the handler says {error}") from error
+    if not ffi.OLDEST_VERSION <= found <= ffi.API_VERSION:
+        versions = (f"{major}.{minor}" for major, minor in (found, ffi.OLDEST_VERSION, ffi.API_VERSION))
+        text = "the handler was compiled for version {} of XLA's FFI, axla has {} to {}".format(*versions)
+        raise UnsupportedError(f"{site}: {text}")
+
+
+@cache
+def _version(handler: int) -> tuple[int, int]:
+    """The version of the FFI that a handler was compiled for, which it tells when an extension asks."""
+    metadata = ffi.METADATA.ctypes()(struct_size=ffi.METADATA.offset("traits") + 4, version_struct_size=24)
+    extension = ffi.METADATA_EXTENSION.ctypes()(
+        struct_size=ffi.METADATA_EXTENSION.size, type=_METADATA, metadata=c.addressof(metadata)
+    )
+    frame = _CALL_FRAME(
+        **_FRAME_SIZES, extension_start=c.addressof(extension), api=c.addressof(_api()), stage=_EXECUTE
+    )
+    error = _HANDLER(handler)(c.addressof(frame))
+    if error:
+        status, text = _read_error(error)
+        c.CDLL(None).free(c.c_void_p(error))
+        raise InvalidArgument(f"{status.name}: {text}")
+    return metadata.major, metadata.minor
+
+
+def _answering(function: Callable[[int], None]) -> Any:
+    """A function of the API in Python: its error is what is raised."""
+
+    def called(arguments: int) -> int | None:
+        try:
+            function(arguments)
+        except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
+            make = c.CFUNCTYPE(c.c_void_p, c.c_int64, c.c_char_p)(_addresses()["ffi_error"])
+            return make(status_of(error), str(error).encode())
+        return None
+
+    return _HANDLER(called)
+
+
+@_answering
+def _register_handler(arguments: int) -> None:
+    given = ffi.HANDLER_REGISTER.ctypes().from_address(arguments)
+    name, platform = (c.string_at(*pair).decode() for pair in (
+        (given.name, given.name_len), (given.platform, given.platform_len)
+    ))  # fmt: skip
+    if platform.lower() not in ("cpu", "host"):
+        raise UnsupportedError(f"handler {name!r} is for platform {platform!r}, there is only 'cpu'")
+    found = {stage: getattr(given, stage) for stage in STAGES}
+    register_custom_call(name, {stage: at for stage, at in found.items() if at}, api=FFI)
+
+
+@_answering
+def _register_type(arguments: int) -> None:
+    given = ffi.TYPE_REGISTER.ctypes().from_address(arguments)
+    register_ffi_type(c.string_at(given.name, given.name_len).decode(), given.type_id, given.type_info)
+
+
+# Types. Each has a number, and how an object of it is freed.
+
+_types: dict[str, tuple[int, int]] = {}
+_numbers = itertools.count(1 << 32)  # apart from those that an XLA in this process may give the same types
+_lock = locks.new_lock()
+
+
+def register_ffi_type(name: str, type_id: Any, type_info: Any = None) -> None:
+    """Makes a type of handlers' states known. `type_id` is the address of its XLA_FFI_TypeId, as an int, a
+    PyCapsule or a ctypes object, and gets a number unless it has one; `type_info` that of its
+    XLA_FFI_TypeInfo, which says how states are freed.
+    """
+    where, places = f"register_ffi_type({name!r})", (address_of(type_id), address_of(type_info))
+    if not places[0] or (type_info is not None and not places[1]):
+        raise InvalidArgument(f"{where}: wanted addresses, found {type_id!r} and {type_info!r}")
+    identifier = c.c_int64.from_address(places[0])
+    deleter = ffi.TYPE_INFO.ctypes().from_address(places[1]).deleter if places[1] else None
+    with _lock:
+        known = _types.get(name)
+        if known is not None and known[0] != identifier.value:
+            raise InvalidArgument(f"{where}: the name is registered already, for type {known[0]}")
+        identifier.value = identifier.value or next(_numbers)
+        _types[name] = identifier.value, deleter or 0
