@@ -99,21 +99,12 @@ class FileRun:
         done.write_text(json.dumps(sorted(self.done)))
         self.record.touch()
         places = self.places
-        command = [
-            places.python,
-            "-m",
-            "pytest",
-            "-v",
-            "--tb=short",
-            "-p",
-            "case_recorder",
-            "-p",
-            "no:cacheprovider",
-        ]
+        plugins = ["case_recorder", "no:cacheprovider", *["axla_at_first"] * (self.run.platform == "axla")]
+        options = ["-v", "--tb=short", *(f"-p{name}" for name in plugins), f"tests/{self.run.file}.py"]
         with self.record.open() as lines, self.run.path(places.results, "log").open("a") as log:
             lines.seek(0, os.SEEK_END)
             process = subprocess.Popen(
-                [*command, f"tests/{self.run.file}.py"], cwd=places.checkout, start_new_session=True,
+                [places.python, "-m", "pytest", *options], cwd=places.checkout, start_new_session=True,
                 env=environment(self.run, done, places), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
             try:
