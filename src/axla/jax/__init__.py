@@ -4,9 +4,13 @@
     predict = axla.jax.jit(predict)                      # in the place of jax.jit
     module = axla.jax.to_module(predict, params, jax.ShapeDtypeStruct((8, 784), "float32"))
     step = axla.jax.compile(train_step, params, batch)   # called like train_step
+    axla.jax.install()                                   # axla as the CPU backend of JAX
 
-This package alone imports JAX (`pip install "axla[jax]"`).
+This package alone imports JAX (`pip install "axla[jax]"`). JAX imports it in every process, for its plugin: so
+a name is imported, and the version of JAX checked, when it is first used.
 """
+
+import typing as _typing
 
 try:
     import jax as _jax  # noqa: F401
@@ -15,12 +19,28 @@ except ImportError as error:
 
     raise ImportError(missing("axla.jax", "JAX", "jax"), name="jax") from error
 
-from axla.jax.versions import check_version
+if _typing.TYPE_CHECKING:
+    from axla.jax.callable import Function, compile
+    from axla.jax.functions import NAMES, Names, names_of, to_module
+    from axla.jax.jitted import Jitted, jit
+    from axla.jax.plugin import install
 
-check_version()
+_HOMES = {
+    "Function": "callable", "compile": "callable", "NAMES": "functions", "Names": "functions",
+    "names_of": "functions", "to_module": "functions", "Jitted": "jitted", "jit": "jitted", "install": "plugin",
+}  # fmt: skip
 
-from axla.jax.callable import Function, compile  # noqa: E402
-from axla.jax.functions import NAMES, Names, names_of, to_module  # noqa: E402
-from axla.jax.jit import Jitted, jit  # noqa: E402
+__all__ = ["NAMES", "Function", "Jitted", "Names", "compile", "install", "jit", "names_of", "to_module"]
 
-__all__ = ["NAMES", "Function", "Jitted", "Names", "compile", "jit", "names_of", "to_module"]
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'axla.jax' has no attribute {name!r}")
+    from axla.jax.versions import check_version
+
+    check_version()
+    found = getattr(import_module(f"axla.jax.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found

@@ -1,1 +1,4 @@
-"""axla as a PJRT plugin: the C API by which JAX compiles and runs (docs/design/0011-pjrt-plugin.md)."""
+"""axla as a PJRT plugin: the C API through which JAX compiles and runs programs.
+
+docs/design/0011-pjrt-plugin.md says how it is made.
+"""

@@ -24,9 +24,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 from weakref import WeakSet
 
-from axla.codegen.native.structs import EXTERNAL, FAILED, GRID, PENDING, QUEUE, READY, RECORD, TASK
+from axla.codegen.native.structs import (
+    EXTERNAL,
+    FAILED,
+    FAILURE,
+    GRID,
+    PENDING,
+    QUEUE,
+    READY,
+    RECORD,
+    TASK,
+    WATCHED,
+)
 from axla.core import locks
 from axla.core.errors import Cancelled, InvalidArgument, OutOfMemory
+from axla.core.status import status_of
 from axla.program import abi
 from axla.runtime.arguments import converted, failed_call
 from axla.runtime.array import Array, device_put, give_back, maker_of
@@ -49,11 +61,14 @@ class Failure:
     error; when nobody did, it is logged at its end.
     """
 
-    __slots__ = ("error", "_unread", "__weakref__")
+    __slots__ = ("error", "struct", "_text", "_unread", "__weakref__")
 
     def __init__(self, error: BaseException, run: str) -> None:
         self.error = error
         error.add_note(f"in {run}")
+        self._text = c.create_string_buffer(str(error).encode("utf-8", "replace"))
+        at = c.addressof(self._text)
+        self.struct: Any = FAILURE.ctypes()(code=status_of(error), size=len(self._text) - 1, text=at)
         self._unread = not (isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)  # somebody knows
         _failures.add(self)
 
@@ -61,9 +76,14 @@ class Failure:
         self._unread = False
         raise raised_again(self.error)
 
+    def publish(self, record: int) -> None:
+        """Makes it the failure of a record that is pending."""
+        _Record.from_address(record).failure = c.addressof(self.struct)
+        native().record_publish(record, FAILED, self)
+
     def report(self) -> None:
         """Logs the error, if nobody has seen it."""
-        unread, self._unread = self._unread, False
+        unread, self._unread = self._unread and not self.struct.read, False
         if unread:
             _log.error("a run failed, and nobody read its results: %r", self.error)
 
@@ -150,7 +170,8 @@ class Task:
             given = _Record.from_address(donated[result]) if result in donated else None
             record = 0
             # We hold it, and the run that makes it.
-            if given is not None and not given.flags and given.refs == (2 if given.ready <= PENDING else 1):
+            holders = given.refs % WATCHED if given is not None else 0
+            if given is not None and not given.flags and holders == (2 if given.ready <= PENDING else 1):
                 record = runtime.record_over(given.address, spec.bytes)
                 if record:  # until nothing can go wrong any more
                     _Record.from_address(record).flags = EXTERNAL
@@ -181,7 +202,7 @@ class Task:
             )
             told[:] = [failure]
             for record in pending:
-                self.loaded.native.record_publish(record, FAILED, failure)
+                failure.publish(record)
 
     def is_left(self) -> bool:
         """Whether the run has not ended, nor was stopped before its turn."""

@@ -18,15 +18,25 @@ _FORMATS = {
     "pred": b"?", "s8": b"b", "u8": b"B", "s16": b"h", "u16": b"H", "s32": b"i", "u32": b"I", "s64": b"l",
     "u64": b"L", "f16": b"e", "f32": b"f", "f64": b"d", "c64": b"Zf", "c128": b"Zd",
 }  # fmt: skip
+_ELEMENTS = (
+    "pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 f8e5m2 f8e4m3fn f8e4m3b11fnuz f8e5m2fnuz "
+    "f8e4m3fnuz s4 u4 token s2 u2 f8e4m3 f8e3m4 f8e8m0fnu f4e2m1fn s1 u1 f6e2m3fn f6e3m2fn"
+)
+ELEMENTS = {name: number for number, name in enumerate(_ELEMENTS.split(), 1)}
+"""Numbers of the element types in the PJRT C API."""
 _Block = SHAPE_INFO.ctypes()
 
 
 class ShapeInfo:
     """A shape with its native description. `address` is where native code finds it."""
 
-    __slots__ = ("shape", "dims", "dtype", "bytes", "address", "has_format", "_keep", "__weakref__")
+    __slots__ = (
+        "shape", "dims", "dtype", "bytes", "address", "has_format", "element", "_keep",
+        "__weakref__",
+    )  # fmt: skip
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, element: int | None = None) -> None:
+        """`element`: not that of the shape's type."""
         rank = len(shape.dims)
         item = shape.dtype.itemsize
         text = _FORMATS.get(shape.dtype.name)
@@ -40,12 +50,14 @@ class ShapeInfo:
             descr=id(shape.dtype.numpy),
             dims=c.addressof(dims),
             strides=c.addressof(steps),
+            element=ELEMENTS.get(shape.dtype.name, 0) if element is None else element,
         )
         self.shape = shape
         self.dims: tuple[int, ...] = shape.dims
         self.dtype: np.dtype = shape.dtype.numpy
         self.bytes: int = shape.byte_size
         self.has_format = text is not None
+        self.element: int = block.element
         self.address = c.addressof(block)
         self._keep = (block, dims, steps)  # the formats are module constants
 

@@ -34,6 +34,7 @@ from axla.codegen.native.structs import (
     RUNS,
     SHAPE_INFO,
     SINGLE_RESULT,
+    WATCHED,
 )
 from axla.codegen.straight import Ssa
 from axla.program.abi import FRAME, FRAME_VERSION, OUT_OF_MEMORY
@@ -168,7 +169,8 @@ def _take_results(
         with f.if_(aliased):
             donated = claimed.item(alias).load("ptr")
             with f.if_(donated.ne(0)):
-                shared = donated.at(RECORD.offset("refs")).load("i32", "acquire").ne(1)
+                refs = donated.at(RECORD.offset("refs")).load("i32", "acquire")
+                shared = (refs & (WATCHED - 1)).ne(1)
                 foreign = (donated.get(RECORD, "flags") & EXTERNAL).ne(0)
                 with f.unless(shared | foreign):
                     records.item(loop.index).store(donated)

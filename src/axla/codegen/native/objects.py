@@ -17,6 +17,7 @@ from axla.codegen.native.structs import (
     READY,
     RECORD,
     SHAPE_INFO,
+    WATCHED,
     fields,
 )
 from axla.codegen.straight import Ssa
@@ -80,12 +81,23 @@ def _record_hold(f: Function, record: Ssa) -> None:
 def _record_release(f: Function, record: Ssa) -> None:
     f.guard(record.eq(0))
     with f.if_(record.atomic("sub", f.i32(1), "acq_rel").eq(1)):
-        release = record.get(RECORD, "release")
-        with f.if_(release.ne(0), likely=False):
-            f.call_pointer("void", release, record)
-        with f.if_((record.get(RECORD, "flags") & EXTERNAL).eq(0), likely=True):
-            f.call("void", "axla_free", record.get(RECORD, "address"), record.get(RECORD, "bytes"))
-        f.call("void", "axla_free", record, f.i64(RECORD.size))
+        f.call("void", "record_free", record)
+
+
+@_FUNCTIONS("axla_record_unwatch", "void", "record:ptr", exported=True)
+def _record_unwatch(f: Function, record: Ssa) -> None:
+    with f.if_(record.atomic("sub", f.i32(WATCHED), "acq_rel").eq(WATCHED)):
+        f.call("void", "record_free", record)
+
+
+@_FUNCTIONS("record_free", "void", "record:ptr")
+def _record_free(f: Function, record: Ssa) -> None:
+    release = record.get(RECORD, "release")
+    with f.if_(release.ne(0), likely=False):
+        f.call_pointer("void", release, record)
+    with f.if_((record.get(RECORD, "flags") & EXTERNAL).eq(0), likely=True):
+        f.call("void", "axla_free", record.get(RECORD, "address"), record.get(RECORD, "bytes"))
+    f.call("void", "axla_free", record, f.i64(RECORD.size))
 
 
 @_FUNCTIONS("axla_record_wait", "i32", "record:ptr, until:i64", exported=True)

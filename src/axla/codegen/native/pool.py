@@ -70,7 +70,7 @@ def _futex(f: Function, *arguments: Ssa) -> None:
     f.line(f"call i64 (i64, ...) @syscall({', '.join(map(repr, (number, *arguments)))})")
 
 
-@_WAITING("futex_wait", "void", "address:ptr, value:i32")
+@_WAITING("futex_wait", "void", "address:ptr, value:i32", exported=True)
 def _futex_wait(f: Function, address: Ssa, value: Ssa) -> None:
     _futex(f, address, f.i64(_WAIT), value.cast("i64"), f.null())
 
@@ -84,7 +84,7 @@ def _futex_wait_briefly(f: Function, address: Ssa, value: Ssa) -> None:
     _futex(f, address, f.i64(_WAIT), value.cast("i64"), time)
 
 
-@_WAITING("futex_wake", "void", "address:ptr, count:i64")
+@_WAITING("futex_wake", "void", "address:ptr, count:i64", exported=True)
 def _futex_wake(f: Function, address: Ssa, count: Ssa) -> None:
     _futex(f, address, f.i64(_WAKE), count)
 
@@ -108,7 +108,7 @@ def _range(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, index: Ssa, grain: S
     return code.load("i32")
 
 
-@_FUNCTIONS("thread_start", "i32", "routine:ptr, argument:ptr")
+@_FUNCTIONS("thread_start", "i32", "routine:ptr, argument:ptr", exported=True)
 def _thread_start(f: Function, routine: Ssa, argument: Ssa) -> None:
     """Makes a thread that takes no signals: those belong to the threads of Python. Not 0: there is none."""
     all_signals, old = f.space("[128 x i8]"), f.space("[128 x i8]")

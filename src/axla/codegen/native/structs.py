@@ -14,6 +14,10 @@ EFFECTS = 8  # calls functions that may see in which order runs are started
 # Record.ready
 PENDING, READY, FAILED = 0, 1, 2
 AWAITED = -1  # pending, and somebody sleeps on the field
+# What an event of a record adds to Record.refs, above the counts of arrays, runs and exports.
+WATCHED = 1 << 20
+# Record.flags: the number of the memory of its device, above the others
+MEMORY_SHIFT = 8
 # Behind the cancel flag of a run in this process: whether its thread, the main one, is to look for signals.
 LOOK = 4
 
@@ -27,7 +31,7 @@ def fields(text: str) -> list[Field]:
 RECORD = Struct(
     "axla_record",
     "The memory of an array. `refs` counts the Array, running calls and exports; one: nobody else looks.",
-    Field("refs", "i32", "changed atomically; at zero the memory goes back"),
+    Field("refs", "i32", "changed atomically; at zero the memory goes back; WATCHED for each event"),
     Field("ready", "i32", "READY: the bytes are there; every reader looks here first"),
     Field("address", "ptr", "final from the start, even while not ready"),
     Field("bytes", "i64", "size asked for"),
@@ -35,6 +39,16 @@ RECORD = Struct(
     Field("device", "i32", "ordinal of the device"),
     Field("release", "ptr", "gives external memory back: void (*)(record *)"),
     Field("context", "ptr", "for release; pending: the cancel flag of its run, failed: what raises"),
+    Field("failure", "ptr", "failed: FAILURE, which context keeps, for who cannot take the interpreter lock"),
+)
+
+FAILURE = Struct(
+    "axla_failure",
+    "The error of a run, as data.",
+    Field("code", "i32", "of absl"),
+    Field("read", "i32", "1: somebody knows"),
+    Field("size", "i64", "bytes of the text"),
+    Field("text", "ptr", "UTF-8"),
 )
 
 SHAPE_INFO = Struct(
@@ -47,6 +61,7 @@ SHAPE_INFO = Struct(
     Field("descr", "ptr", "the NumPy dtype object"),
     Field("dims", "ptr", "sizes, i64"),
     Field("strides", "ptr", "row-major strides in bytes, i64"),
+    Field("element", "i32", "number of the element type in the PJRT C API"),
 )
 
 # The head of a Python object is two words on the builds that we support (checked in python_abi.py).

@@ -1,0 +1,61 @@
+"""axla as the CPU backend of JAX: `JAX_PLATFORMS=axla python program.py`, or `axla.jax.install()`.
+
+JAX decides by the name of a platform what it supports: donation, callbacks, DLPack, LAPACK, the persistent
+cache. So axla takes the place of the client named `cpu`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+from jax._src import xla_bridge
+from jaxlib.mlir.dialects import stablehlo
+
+from axla.core import flags
+from axla.core.errors import InvalidArgument
+
+PLATFORM = "axla"
+_installed: list[bool] = []
+
+
+def initialize() -> None:
+    """What JAX calls when it looks for plugins: installs axla if `jax_platforms` names it."""
+    asked = _option("jax_platforms") or ""
+    if PLATFORM in asked.split(","):
+        install()
+
+
+def install() -> None:
+    """Makes axla JAX's `cpu`, before JAX is used: InvalidArgument afterwards. A second call does nothing."""
+    if _installed:
+        return
+    if xla_bridge.backends_are_initialized():
+        raise InvalidArgument("axla.jax.install: JAX has its devices already; call it before the first use")
+    from axla.jax.versions import check_version
+    from axla.pjrt.plugin import capsule
+
+    check_version()
+    count = _option("jax_num_cpu_devices")
+    table = capsule(count if count > 0 else flags.current().host_device_count, _attributes())
+    xla_bridge._nonexperimental_plugins.add("cpu")  # else JAX warns
+    xla_bridge.register_plugin("cpu", c_api=table, priority=0)
+    asked = (_option("jax_platforms") or PLATFORM).split(",")
+    names = dict.fromkeys("cpu" if name == PLATFORM else name for name in asked)
+    jax.config.update("jax_platforms", ",".join(names))
+    os.environ["JAX_PLATFORMS"] = ",".join(names)
+    _installed.append(True)
+
+
+def _option(name: str) -> Any:
+    return getattr(jax.config, name)
+
+
+def _attributes() -> dict[str, object]:
+    """Which versions of StableHLO axla reads: those that jaxlib writes."""
+    current, oldest = stablehlo.get_current_version(), stablehlo.get_minimum_version()
+    return {
+        "stablehlo_current_version": [int(part) for part in current.split(".")],
+        "stablehlo_minimum_version": [int(part) for part in oldest.split(".")],
+    }

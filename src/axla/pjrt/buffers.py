@@ -1,0 +1,244 @@
+"""Buffers: arrays that come from the host, go there, or from one memory to another."""
+
+from __future__ import annotations
+
+import ctypes as c
+from typing import Any
+
+import numpy as np
+
+from axla.codegen.native.structs import EXTERNAL, RECORD
+from axla.core import dtypes
+from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError
+from axla.core.shape import Shape, strides
+from axla.core.status import CLASSES, Status
+from axla.pjrt.client import devices, placed
+from axla.pjrt.errors import Refusal
+from axla.pjrt.functions import implements
+from axla.pjrt.table import STRUCTS, integers, text_at, view
+from axla.runtime.array import Array, device_put
+from axla.runtime.native import native
+from axla.runtime.queue import Failure
+from axla.runtime.shape_info import ELEMENTS, ShapeInfo, shape_info
+
+DELETED = "Array has been deleted or donated."
+TOKEN = ELEMENTS["token"]
+_TYPES = {ELEMENTS[d.name]: d for d in dtypes.ALL if d.name in ELEMENTS}
+_Record: Any = RECORD.ctypes()
+_TILED = 0
+
+
+def array_at(handle: int) -> Array:
+    """The array that a PJRT_Buffer is."""
+    return c.cast(handle, c.py_object).value
+
+
+def handed_out(array: Array) -> int:
+    """An array as a PJRT_Buffer, which the caller owns."""
+    c.pythonapi.Py_IncRef(c.py_object(array))
+    return id(array)
+
+
+def _shape(number: int, dims: int | None, rank: int) -> Shape:
+    dtype = _TYPES.get(number)
+    if dtype is None:
+        raise UnsupportedError(f"arrays of the PJRT element type {number}")
+    return Shape(dtype, tuple(integers(dims, rank)))
+
+
+def new_array(shape: Shape) -> Array:
+    """An array whose contents are not set."""
+    info = shape_info(shape)
+    record = native().record_new(info.bytes)
+    if not record:
+        raise OutOfMemory(f"{info.bytes} bytes are not there")
+    return native().array_new(info.address, info, record)
+
+
+_token_info: list[ShapeInfo] = []
+
+
+def token() -> Array:
+    """What stands for a token: an array that no program reads."""
+    if not _token_info:
+        _token_info.append(ShapeInfo(Shape(dtypes.dtype("pred"), ()), TOKEN))
+    [info] = _token_info
+    return native().array_new(info.address, info, native().record_new(1))
+
+
+def _copied(shape: Shape, address: int, steps: tuple[int, ...]) -> Array:
+    """An array of the elements that lie at an address, by strides in bytes, also negative ones."""
+    item = shape.dtype.itemsize
+    info = shape_info(shape)
+    dense = tuple(s * item for s in strides(shape.dims))
+    if not info.bytes or all(d <= 1 or a == b for d, a, b in zip(shape.dims, steps, dense, strict=True)):
+        return native().array_copy(info.address, info, address)
+    reach = [s * (d - 1) for s, d in zip(steps, shape.dims, strict=True)]
+    first, last = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach) + item
+    raw: Any = (c.c_char * (last - first)).from_address(address + first)
+    return device_put(np.ndarray(shape.dims, shape.dtype.numpy, raw, -first, steps))
+
+
+@implements("Client_BufferFromHostBuffer")
+def _from_host(args: Any) -> None:
+    shape = _shape(args.type, args.dims, args.num_dims)
+    _check_layout(args.device_layout, len(shape.dims))
+    dense = tuple(s * shape.dtype.itemsize for s in strides(shape.dims))
+    steps = tuple(integers(args.byte_strides, args.num_byte_strides)) or dense
+    try:
+        array = _copied(shape, args.data or 0, steps)
+    except MemoryError:
+        raise OutOfMemory(f"{shape.byte_size} bytes are not there") from None
+    placed(array, devices().place(args.memory, args.device))
+    args.buffer, args.done_with_host_buffer = handed_out(array), ready_event()
+
+
+def _check_layout(address: int | None, rank: int) -> None:
+    if not address:
+        return
+    with view(STRUCTS["MemoryLayout"], address) as layout:
+        order = integers(layout.tiled_minor_to_major, layout.tiled_minor_to_major_size)
+        if layout.type == _TILED and (order != list(range(rank))[::-1] or layout.tiled_num_tiles):
+            raise UnsupportedError(f"a buffer of layout {order}: buffers are row-major")
+
+
+def ready_event() -> int:
+    """The event that has always been."""
+    return event_ready[0]
+
+
+event_ready: list[int] = []
+"""Its address, filled when the plugin is made."""
+
+
+@implements("Client_CreateViewOfDeviceBuffer")
+def _view_of(args: Any) -> None:
+    """An array over memory of the caller; a copy where it is not aligned as its elements are."""
+    shape = _shape(args.element_type, args.dims, args.num_dims)
+    item = shape.dtype.itemsize // (2 if shape.dtype.is_complex else 1)
+    address, done = args.device_buffer_ptr or 0, args.on_delete_callback
+    place = devices().place(args.memory, args.device)
+    if address % max(item, 1):
+        array = _copied(shape, address, tuple(s * shape.dtype.itemsize for s in strides(shape.dims)))
+        if done:
+            c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)(done)(address, args.on_delete_callback_arg)
+    else:
+        info = shape_info(shape)
+        record = native().record_over(address, info.bytes)
+        _Record.from_address(record).flags = EXTERNAL
+        if done:
+            native_view[0](record, done, address, args.on_delete_callback_arg)
+        array = native().array_new(info.address, info, record)
+    args.buffer = handed_out(placed(array, place))
+
+
+native_view: list[Any] = []
+"""Has a function called when a record is freed; filled when the plugin is made."""
+
+
+@implements("Client_CreateUninitializedBuffer")
+def _uninitialized(args: Any) -> None:
+    array = new_array(_shape(args.shape_element_type, args.shape_dims, args.shape_num_dims))
+    args.buffer = handed_out(placed(array, devices().place(args.memory, args.device)))
+
+
+@implements("Client_CreateErrorBuffer")
+def _error_buffer(args: Any) -> None:
+    """An array of a run that failed."""
+    array = new_array(_shape(args.shape_element_type, args.shape_dims, args.shape_num_dims))
+    kind = CLASSES.get(Status(args.error_code), InvalidArgument)
+    failure = Failure(kind(text_at(args.error_message, args.error_message_size)), "a buffer that was made so")
+    failure.struct.code, failure.struct.read = args.error_code, 1
+    placed(array, devices().place(args.memory, None))
+    failure.publish(array._record)
+    args.buffer = handed_out(array)
+
+
+def alive(handle: int) -> Array:
+    """The array of a buffer that must not be deleted."""
+    array = array_at(handle)
+    if array.is_deleted:
+        raise Refusal(Status.INVALID_ARGUMENT, DELETED)
+    return array
+
+
+@implements("Buffer_ToHostBuffer")
+def _to_host(args: Any) -> None:
+    array = alive(args.src)
+    if not args.dst:
+        args.dst_size = array.nbytes
+        return
+    found = array.to_numpy()
+    if args.host_layout:
+        with view(STRUCTS["MemoryLayout"], args.host_layout) as layout:
+            order = integers(layout.tiled_minor_to_major, layout.tiled_minor_to_major_size)
+        if order:
+            found = np.ascontiguousarray(found.transpose(order[::-1]))
+    if args.dst_size < array.nbytes:
+        raise InvalidArgument(f"room for {args.dst_size} bytes, the array has {array.nbytes}")
+    c.memmove(args.dst, np.ascontiguousarray(found).ctypes.data, array.nbytes)
+    args.event = ready_event()
+
+
+def _raw(handle: int, offset: int, size: int) -> int:
+    """The address of some of the bytes of a buffer, which are there then."""
+    array = alive(handle).block_until_ready()
+    if not 0 <= offset <= offset + size <= array.nbytes:
+        raise InvalidArgument(f"bytes {offset} to {offset + size} of an array of {array.nbytes} bytes")
+    return _Record.from_address(array._record).address + offset
+
+
+@implements("Buffer_CopyRawToHost")
+def _copy_raw(args: Any) -> None:
+    c.memmove(args.dst, _raw(args.buffer, args.offset, args.transfer_size), args.transfer_size)
+    args.event = ready_event()
+
+
+@implements("Buffer_CopyToMemory")
+def _copy_to_memory(args: Any) -> None:
+    args.dst_buffer = _copy_of(args.buffer, devices().places[args.dst_memory])
+
+
+@implements("Buffer_CopyToDevice")
+def _copy_to_device(args: Any) -> None:
+    args.dst_buffer = _copy_of(args.buffer, (devices().numbers[args.dst_device], 0))
+
+
+def _copy_of(handle: int, place: tuple[int, int]) -> int:
+    array = alive(handle)
+    return handed_out(placed(copy_of(array), place))
+
+
+def copy_of(array: Array) -> Array:
+    """A copy, when the contents are there."""
+    array.block_until_ready()
+    if array._info.element == TOKEN:
+        return token()
+    info, head = array._info, _Record.from_address(array._record)
+    return native().array_copy(info.address, info, head.address)
+
+
+@implements("Buffer_GetMemoryLayout")
+def _layout(args: Any) -> None:
+    """Row-major."""
+    rank = array_at(args.buffer).ndim
+    order = _orders.setdefault(rank, (c.c_int64 * max(rank, 1))(*reversed(range(rank))))
+    args.layout_type = _TILED
+    args.tiled_minor_to_major, args.tiled_minor_to_major_size = c.addressof(order), rank
+    args.tiled_tile_dims = args.tiled_tile_dim_sizes = None
+    args.tiled_num_tiles = 0
+
+
+_orders: dict[int, Any] = {}
+
+
+@implements("Buffer_Bitcast")
+def _bitcast(args: Any) -> None:
+    """The same bytes as an array of another shape."""
+    array = alive(args.buffer)
+    shape = _shape(args.element_type, args.dims, args.num_dims)
+    if shape.byte_size != array.nbytes:
+        raise InvalidArgument(f"bitcast of {array.nbytes} bytes to {shape.byte_size}")
+    info = shape_info(shape)
+    made = native().array_copy(info.address, info, _raw(args.buffer, 0, array.nbytes))
+    args.out_buffer = handed_out(placed(made, (array.device, 0)))

@@ -1,0 +1,33 @@
+"""Errors as they cross the C API: a code and a text."""
+
+from __future__ import annotations
+
+import traceback
+
+from axla.core import status
+from axla.core.errors import AxlaError, CustomCallFailure
+from axla.core.status import Status
+
+
+class Refusal(Exception):
+    """An error of which code and text are known already."""
+
+    def __init__(self, code: Status, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+def status_of(error: BaseException) -> tuple[int, str]:
+    """The code and the text of an error. Of what a callback raised, the text has the traceback."""
+    if isinstance(error, Refusal):
+        return error.code, error.text
+    if isinstance(error, CustomCallFailure) and error.__cause__ is not None:
+        if isinstance(error.__cause__, Refusal):
+            return status_of(error.__cause__)
+        lines = "".join(traceback.format_exception(error.__cause__))
+        return Status.INTERNAL, f"CpuCallback error calling callback: {lines}"
+    if isinstance(error, AxlaError):
+        return status.status_of(error), str(error)
+    if isinstance(error, NotImplementedError):
+        return Status.UNIMPLEMENTED, f"{error} is not implemented"
+    return status.status_of(error), "".join(traceback.format_exception(error))

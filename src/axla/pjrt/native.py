@@ -1,0 +1,719 @@
+"""The functions of the C API that are emitted: those that are called often, or under locks of the client.
+
+A PJRT_Buffer is an `axla.Array`, of which the client owns a reference; a PJRT_Event is a RECORD, counted as
+watched. Clients, devices, memories and executables are the structs below, which Python keeps. Some functions
+come while another thread holds the interpreter lock and waits for a lock of the client, so they never take
+it: all but Buffer_Destroy, Buffer_Delete and the begin of a run.
+
+Every function of Python is behind an emitted one, which keeps the pending exception: the client calls from
+destructors of Python objects. After the end of the interpreter (`alive`) functions do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.structs import (
+    ARRAY,
+    AWAITED,
+    CALLABLE,
+    FAILED,
+    FAILURE,
+    LONG_RUNNING,
+    MEMORY_SHIFT,
+    PENDING,
+    PROGRAM,
+    READY,
+    RECORD,
+    SHAPE_INFO,
+    SINGLE_RESULT,
+    WATCHED,
+    fields,
+)
+from axla.codegen.straight import Ssa
+from axla.core.status import Status
+from axla.pjrt.table import FUNCTIONS, STRUCTS
+from axla.program.abi import Struct
+
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+SHORT = 2_000_000
+"""Nanoseconds of a run that its caller does itself."""
+
+_TEXTS = "debug_string:ptr, debug_string_size:u64, to_string:ptr, to_string_size:u64"
+CLIENT = Struct(
+    "client",
+    "The client.",
+    *fields(
+        "platform_name:ptr, platform_name_size:u64, platform_version:ptr, platform_version_size:u64, "
+        "process_index:i32, topology:ptr, devices:ptr, num_devices:u64, addressable_devices:ptr, "
+        "num_addressable_devices:u64, addressable_memories:ptr, num_addressable_memories:u64, "
+        "descriptions:ptr, num_descriptions:u64, attributes:ptr, num_attributes:u64, fingerprint:u64"
+    ),
+)
+"""It is its topology, too."""
+DEVICE = Struct(
+    "device",
+    "A device, and its description.",
+    *fields(
+        "id:i32, process_index:i32, local_hardware_id:i32, num_attributes:u64, attributes:ptr, "
+        "device_kind:ptr, device_kind_size:u64, device_description:ptr, is_addressable:i8, memories:ptr, "
+        f"num_memories:u64, memory:ptr, {_TEXTS}"
+    ),
+)
+MEMORY = Struct(
+    "memory",
+    "A memory; `vtable` is null.",
+    *fields(
+        f"vtable:ptr, id:i32, kind:ptr, kind_size:u64, kind_id:i32, devices:ptr, num_devices:u64, {_TEXTS}"
+    ),
+)
+EXECUTABLE = Struct(
+    "executable",
+    "A program, loaded or not.",
+    *fields(
+        "num_replicas:u64, num_partitions:u64, num_outputs:u64, executable_name:ptr, "
+        "executable_name_size:u64, executable_fingerprint:ptr, executable_fingerprint_size:u64, "
+        "addressable_devices:ptr, num_addressable_devices:u64, addressable_device_logical_ids:ptr, "
+        "num_addressable_device_logical_ids:u64, is_deleted:i8, memory_kinds:ptr, memory_kind_sizes:ptr, "
+        "output_types:ptr, num_output_types:u64, dims:ptr, dim_sizes:ptr, size_in_bytes:i64, callable:ptr, "
+        "program:ptr, owner:ptr, output_layouts:ptr, num_parameters:u64, parameter_layouts:ptr"
+    ),
+)
+"""`callable`: what a run on the first device calls; null: Python runs it. `owner`: the Program."""
+ERROR = Struct("error", "A PJRT_Error; its text follows.", *fields("vtable:ptr, code:i32, size:u64"))
+LAYOUT = Struct("layout", "The layout of arrays of a rank.", *fields("text:ptr, size:u64"))
+MOST_DIMENSIONS = 64
+WAITER = Struct("waiter", "A call of Event_OnReady.", *fields("next:ptr, record:ptr, callback:ptr, user:ptr"))
+
+# Functions that copy fields of a struct to fields of the same names of their arguments.
+_GETTERS: dict[str, tuple[str, Struct]] = {
+    **dict.fromkeys(
+        ("Client_PlatformName", "Client_PlatformVersion", "Client_ProcessIndex", "Client_TopologyDescription",
+         "Client_Devices", "Client_AddressableDevices", "Client_AddressableMemories"), ("client", CLIENT)),
+    **dict.fromkeys(
+        ("TopologyDescription_PlatformName", "TopologyDescription_PlatformVersion",
+         "TopologyDescription_GetDeviceDescriptions", "TopologyDescription_Attributes",
+         "TopologyDescription_Fingerprint"), ("topology", CLIENT)),
+    **dict.fromkeys(
+        ("DeviceDescription_Id", "DeviceDescription_ProcessIndex", "DeviceDescription_Attributes",
+         "DeviceDescription_Kind", "DeviceDescription_DebugString", "DeviceDescription_ToString"),
+        ("device_description", DEVICE)),
+    **dict.fromkeys(
+        ("Device_GetDescription", "Device_IsAddressable", "Device_LocalHardwareId",
+         "Device_AddressableMemories", "Device_DefaultMemory"), ("device", DEVICE)),
+    **dict.fromkeys(
+        ("Memory_Id", "Memory_Kind", "Memory_Kind_Id", "Memory_DebugString", "Memory_ToString",
+         "Memory_AddressableByDevices"), ("memory", MEMORY)),
+    **dict.fromkeys(
+        ("Executable_Name", "Executable_NumReplicas", "Executable_NumPartitions", "Executable_NumOutputs",
+         "Executable_SizeOfGeneratedCodeInBytes", "Executable_Fingerprint", "Executable_OutputMemoryKinds",
+         "Executable_OutputElementTypes", "Executable_OutputDimensions", "LoadedExecutable_Fingerprint",
+         "LoadedExecutable_AddressableDevices", "LoadedExecutable_AddressableDeviceLogicalIds",
+         "LoadedExecutable_IsDeleted"), ("executable", EXECUTABLE)),
+}  # fmt: skip
+
+_FUNCTIONS = Functions()
+
+
+class Arguments:
+    """The struct of arguments of a function of the API."""
+
+    def __init__(self, struct: Struct, address: Ssa) -> None:
+        self.struct, self.address = struct, address
+
+    def __getitem__(self, name: str) -> Ssa:
+        return self.address.get(self.struct, name)
+
+    def __setitem__(self, name: str, value: Ssa | int) -> None:
+        self.address.set(self.struct, name, value)
+
+
+Body = Callable[[Function, Arguments], None]
+_NATIVE: dict[str, Body] = {}
+
+
+def _native(name: str) -> Callable[[Body], Body]:
+    """The function of this name has the body that it decorates."""
+
+    def add(body: Body) -> Body:
+        _NATIVE[name] = body
+        return body
+
+    return add
+
+
+def emit(m: Module) -> None:
+    """Adds the functions of the API to a module, as `pjrt_NAME`; without a body of their own, they call the
+    one of Python whose address is in `pjrt_python`.
+    """
+    for name in ("alive", "waiter_started", "waiters_pushed"):
+        m.variable(f"pjrt_{name}", "i32")
+    for name in ("devices", "memories", "waiters", "raised", "deleter"):
+        m.variable(f"pjrt_{name}", "ptr", "null")
+    m.variable("pjrt_python", f"[{len(FUNCTIONS)} x ptr]")
+    m.variable("pjrt_ready", f"[{RECORD.size} x i8]")
+    m.variable("pjrt_error_functions", f"[{STRUCTS['ErrorFunctions'].size} x i8]")
+    m.variable("pjrt_layouts", f"[{LAYOUT.size * (MOST_DIMENSIONS + 1)} x i8]")
+    _FUNCTIONS.emit(m)
+    for name, body in _EXTENSIONS.items():
+        f = m.function(f"pjrt_{name}", "ptr", "args:ptr", exported=True)
+        body(f, Arguments(STRUCTS[name], f.params["args"]))
+        f.ret(f.null())
+    for number, name in enumerate(FUNCTIONS):
+        f = m.function(f"pjrt_{name}", "ptr", "args:ptr", exported=True)
+        args = Arguments(FUNCTIONS[name], f.params["args"])
+        if name in _GETTERS:
+            _getter(f, args, *_GETTERS[name])
+        elif name in _NATIVE:
+            _NATIVE[name](f, args)
+        else:
+            f.ret(_python(f, f.glob("pjrt_python").item(number).load("ptr"), f.params["args"]))
+            continue
+        f.ret(f.null())
+
+
+def _getter(f: Function, args: Arguments, handle: str, struct: Struct) -> None:
+    found = args[handle]
+    for field in args.struct.fields:
+        if field.name not in ("struct_size", "extension_start", handle):
+            args[field.name] = found.get(struct, field.name)
+
+
+def _python(f: Function, function: Ssa, argument: Ssa) -> Ssa:
+    """What a function of Python gives; null after the end of the interpreter."""
+    f.guard(f.glob("pjrt_alive").load("i32").eq(0), f.null())
+    state = f.call("i32", "PyGILState_Ensure")
+    pending = _fetched(f)
+    found = f.call_pointer("ptr", function, argument)
+    f.call("void", "PyErr_Restore", *(slot.load("ptr") for slot in pending))
+    f.call("void", "PyGILState_Release", state)
+    return found
+
+
+def _fetched(f: Function) -> list[Ssa]:
+    """The exception that is pending, which is not pending then."""
+    slots = [f.slot(f.null()) for _ in range(3)]
+    f.call("void", "PyErr_Fetch", *slots)
+    return slots
+
+
+# Errors.
+
+
+@_FUNCTIONS("pjrt_error_new", "ptr", "code:i32, text:ptr, size:i64", exported=True)
+def _error_new(f: Function, code: Ssa, text: Ssa, size: Ssa) -> None:
+    error = f.call("ptr", "axla_allocate", size + ERROR.size)
+    f.guard(error.eq(0), f.null())
+    error.set(ERROR, "vtable", f.glob("pjrt_error_functions"))
+    error.set(ERROR, "code", code)
+    error.set(ERROR, "size", size)
+    f.call("ptr", "memcpy", error.at(ERROR.size), text, size)
+    f.ret(error)
+
+
+@_FUNCTIONS("pjrt_error_destroy", "void", "error:ptr", exported=True)
+def _error_destroy(f: Function, error: Ssa) -> None:
+    f.guard(error.eq(0))
+    f.call("void", "axla_free", error, error.get(ERROR, "size") + ERROR.size)
+
+
+@_FUNCTIONS("pjrt_error_message", "void", "error:ptr, text:ptr, size:ptr", exported=True)
+def _error_message(f: Function, error: Ssa, text: Ssa, size: Ssa) -> None:
+    text.store(error.at(ERROR.size))
+    size.store(error.get(ERROR, "size"))
+
+
+@_FUNCTIONS("pjrt_error_code", "i32", "error:ptr", exported=True)
+def _error_code(f: Function, error: Ssa) -> None:
+    f.ret(error.get(ERROR, "code"))
+
+
+@_FUNCTIONS("pjrt_error_payloads", "void", "error:ptr, visitor:ptr, user:ptr", exported=True)
+def _error_payloads(f: Function, error: Ssa, visitor: Ssa, user: Ssa) -> None:
+    """There are none."""
+
+
+def _refusal(f: Function, code: Status, text: str) -> Ssa:
+    data = text.encode()
+    return f.call("ptr", "pjrt_error_new", f.i32(code), f.data(data), f.i64(len(data)))
+
+
+@_native("Error_Destroy")
+def _destroy(f: Function, args: Arguments) -> None:
+    f.call("void", "pjrt_error_destroy", args["error"])
+
+
+@_native("Error_Message")
+def _message(f: Function, args: Arguments) -> None:
+    args["message"] = args["error"].at(ERROR.size)
+    args["message_size"] = args["error"].get(ERROR, "size")
+
+
+@_native("Error_GetCode")
+def _get_code(f: Function, args: Arguments) -> None:
+    args["code"] = args["error"].get(ERROR, "code")
+
+
+@_native("Error_ForEachPayload")
+@_native("Plugin_Initialize")
+def _nothing(f: Function, args: Arguments) -> None:
+    pass
+
+
+# Events.
+
+
+@_FUNCTIONS("pjrt_record_error", "ptr", "record:ptr")
+def _record_error(f: Function, record: Ssa) -> None:
+    """The error of a record that failed; else null."""
+    f.guard(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(FAILED), f.null())
+    failure = record.get(RECORD, "failure")
+    with f.if_(failure.eq(0), likely=False):
+        f.ret(_refusal(f, Status.INTERNAL, "the run failed"))
+    failure.set(FAILURE, "read", 1)
+    given = (failure.get(FAILURE, name) for name in ("code", "text", "size"))
+    f.ret(f.call("ptr", "pjrt_error_new", *given))
+
+
+@_FUNCTIONS("pjrt_unwatch", "void", "record:ptr")
+def _unwatch(f: Function, record: Ssa) -> None:
+    f.guard(record.eq(f.glob("pjrt_ready")) | record.eq(0))
+    f.call("void", "axla_record_unwatch", record)
+
+
+@_native("Event_Destroy")
+def _event_destroy(f: Function, args: Arguments) -> None:
+    f.call("void", "pjrt_unwatch", args["event"])
+
+
+@_native("Event_IsReady")
+def _event_is_ready(f: Function, args: Arguments) -> None:
+    ready = args["event"].at(RECORD.offset("ready")).load("i32", "acquire")
+    args["is_ready"] = ready.gt(PENDING).cast("i8")
+
+
+@_native("Event_Error")
+def _event_error(f: Function, args: Arguments) -> None:
+    f.ret(f.call("ptr", "pjrt_record_error", args["event"]))
+
+
+@_native("Event_Await")
+def _event_await(f: Function, args: Arguments) -> None:
+    event = args["event"]
+    ready_at = event.at(RECORD.offset("ready"))
+    with f.while_loop() as loop:
+        with f.if_(ready_at.load("i32", "acquire").gt(PENDING)):
+            loop.leave()
+        ready_at.exchange(f.i32(PENDING), f.i32(AWAITED))
+        f.call("void", "futex_wait_briefly", ready_at, f.i32(AWAITED))
+    f.ret(f.call("ptr", "pjrt_record_error", event))
+
+
+@_native("Event_OnReady")
+def _on_ready(f: Function, args: Arguments) -> None:
+    """Calls back at once, or leaves it to a thread; the client may destroy the event from inside."""
+    event, callback, user = args["event"], args["callback"], args["user_arg"]
+    with f.if_(event.at(RECORD.offset("ready")).load("i32", "acquire").gt(PENDING)):
+        f.call_pointer("void", callback, f.call("ptr", "pjrt_record_error", event), user)
+        f.ret(f.null())
+    waiter = f.call("ptr", "axla_allocate", f.i64(WAITER.size))
+    with f.if_(waiter.eq(0), likely=False):
+        f.ret(_refusal(f, Status.RESOURCE_EXHAUSTED, "no memory for a callback"))
+    event.atomic("add", f.i32(WATCHED))
+    for name, value in {"record": event, "callback": callback, "user": user}.items():
+        waiter.set(WAITER, name, value)
+    pushed = f.glob("pjrt_waiters_pushed")
+    f.call("void", "memory_acquire")
+    waiter.set(WAITER, "next", f.glob("pjrt_waiters").load("ptr"))
+    f.glob("pjrt_waiters").store(waiter)
+    f.call("void", "memory_release")
+    pushed.atomic("add", f.i32(1))
+    with f.if_(f.glob("pjrt_waiter_started").atomic("xchg", f.i32(1)).eq(0), likely=False):
+        f.call("i32", "thread_start", f.glob("pjrt_waiter"), f.null())
+    f.call("void", "futex_wake", pushed, f.i64(1))
+
+
+@_FUNCTIONS("pjrt_waiter", "ptr", "unused:ptr", exported=True)
+def _waiter(f: Function, unused: Ssa) -> None:
+    """The life of the thread that calls back: it looks at all records that are waited for when the oldest
+    changes, and at least each 10 ms.
+    """
+    waiting = f.slot(f.null())  # of this thread, the newest first
+    pushed = f.glob("pjrt_waiters_pushed")
+    with f.while_loop():
+        seen = pushed.load("i32", "seq_cst")
+        f.call("void", "memory_acquire")
+        new = f.slot(f.glob("pjrt_waiters").load("ptr"))
+        f.glob("pjrt_waiters").store(f.null())
+        f.call("void", "memory_release")
+        f.call("void", "pjrt_prepend", new, waiting)
+        oldest = f.call("ptr", "pjrt_call_back", waiting)
+        with f.if_(oldest.eq(0)):
+            f.call("void", "futex_wait", pushed, seen)
+        with f.if_(oldest.ne(0)):
+            ready_at = oldest.at(RECORD.offset("ready"))
+            ready_at.exchange(f.i32(PENDING), f.i32(AWAITED))
+            f.call("void", "futex_wait_briefly", ready_at, f.i32(AWAITED))
+    f.ret(f.null())
+
+
+@_FUNCTIONS("pjrt_prepend", "void", "new:ptr, to:ptr")
+def _prepend(f: Function, new: Ssa, to: Ssa) -> None:
+    """Puts a list before another one."""
+    at = f.slot(new)
+    with f.while_loop() as loop:
+        node = at.load("ptr").load("ptr")
+        with f.if_(node.eq(0)):
+            loop.leave()
+        at.store(node)  # `next` is the first field
+    at.load("ptr").store(to.load("ptr"))
+    to.store(new.load("ptr"))
+
+
+@_FUNCTIONS("pjrt_call_back", "ptr", "list:ptr")
+def _call_back(f: Function, list_: Ssa) -> None:
+    """Calls back for all records that are ready, and takes them from the list; the last one that is not."""
+    at, oldest = f.slot(list_), f.slot(f.null())
+    with f.while_loop() as loop:
+        place = at.load("ptr")
+        node = place.load("ptr")
+        with f.if_(node.eq(0)):
+            loop.leave()
+        record = node.get(WAITER, "record")
+        with f.if_(record.at(RECORD.offset("ready")).load("i32", "acquire").le(PENDING)):
+            oldest.store(record)
+            at.store(node)
+            loop.again()
+        place.store(node.get(WAITER, "next"))
+        error = f.call("ptr", "pjrt_record_error", record)
+        f.call_pointer("void", node.get(WAITER, "callback"), error, node.get(WAITER, "user"))
+        f.call("void", "pjrt_unwatch", record)
+        f.call("void", "axla_free", node, f.i64(WAITER.size))
+    f.ret(oldest.load("ptr"))
+
+
+# Buffers.
+
+
+@_native("Buffer_ElementType")
+def _element_type(f: Function, args: Arguments) -> None:
+    args["type"] = args["buffer"].get(ARRAY, "info").get(SHAPE_INFO, "element")
+
+
+def _dims(name: str) -> Body:
+    def body(f: Function, args: Arguments) -> None:
+        info = args["buffer"].get(ARRAY, "info")
+        args[name] = info.get(SHAPE_INFO, "dims")
+        args["num_dims"] = info.get(SHAPE_INFO, "rank").cast("i64")
+
+    return body
+
+
+_NATIVE["Buffer_Dimensions"] = _dims("dims")
+_NATIVE["Buffer_UnpaddedDimensions"] = _dims("unpadded_dims")
+
+
+@_native("Buffer_DynamicDimensionIndices")
+def _dynamic_dimensions(f: Function, args: Arguments) -> None:
+    args["dynamic_dim_indices"] = 0
+    args["num_dynamic_dims"] = 0
+
+
+@_native("Buffer_OnDeviceSizeInBytes")
+def _size(f: Function, args: Arguments) -> None:
+    args["on_device_size_in_bytes"] = args["buffer"].get(ARRAY, "info").get(SHAPE_INFO, "bytes")
+
+
+@_native("Buffer_IsOnCpu")
+def _is_on_cpu(f: Function, args: Arguments) -> None:
+    args["is_on_cpu"] = 1
+
+
+@_native("Buffer_IsDeleted")
+def _is_deleted(f: Function, args: Arguments) -> None:
+    args["is_deleted"] = args["buffer"].get(ARRAY, "record").eq(0).cast("i8")
+
+
+@_FUNCTIONS("pjrt_watched", "ptr", "array:ptr")
+def _watched(f: Function, array: Ssa) -> None:
+    """The record of an array, watched: other threads may delete the array. Null: it is deleted. The lock of
+    the allocator is that without which no record is freed.
+    """
+    f.call("void", "memory_acquire")
+    record = array.get(ARRAY, "record")
+    found = f.slot(record)
+    with f.if_(record.ne(0), likely=True):
+        count = record.atomic("add", f.i32(WATCHED))
+        with f.if_((count & (WATCHED - 1)).eq(0), likely=False):  # it is being freed
+            record.atomic("sub", f.i32(WATCHED))
+            found.store(f.null())
+    f.call("void", "memory_release")
+    f.ret(found.load("ptr"))
+
+
+def _place(name: str) -> Body:
+    """The device or the memory of a buffer; of a deleted one, the first."""
+
+    def body(f: Function, args: Arguments) -> None:
+        record = f.call("ptr", "pjrt_watched", args["buffer"])
+        number = f.slot(f.i64(0))
+        with f.if_(record.ne(0), likely=True):
+            device = record.get(RECORD, "device").cast("i64")
+            kind = record.get(RECORD, "flags").cast("i64") >> MEMORY_SHIFT
+            number.store(device if name == "device" else device * len(MEMORY_KINDS) + kind)
+            f.call("void", "axla_record_unwatch", record)
+        table = f.glob("pjrt_devices" if name == "device" else "pjrt_memories").load("ptr")
+        args[name] = table.item(number.load("i64")).load("ptr")
+
+    return body
+
+
+_NATIVE["Buffer_Device"] = _place("device")
+_NATIVE["Buffer_Memory"] = _place("memory")
+_DELETED = "Array has been deleted or donated."
+
+
+def _alive_record(f: Function, args: Arguments) -> Ssa:
+    record = f.call("ptr", "pjrt_watched", args["buffer"])
+    with f.if_(record.eq(0), likely=False):
+        f.ret(_refusal(f, Status.INVALID_ARGUMENT, _DELETED))
+    return record
+
+
+def _pointer(name: str) -> Body:
+    def body(f: Function, args: Arguments) -> None:
+        record = _alive_record(f, args)
+        address = record.get(RECORD, "address")
+        args[name] = address if name != "buffer_pointer" else address.cast("i64")
+        f.call("void", "axla_record_unwatch", record)
+
+    return body
+
+
+_NATIVE["Buffer_UnsafePointer"] = _pointer("buffer_pointer")
+_NATIVE["Buffer_OpaqueDeviceMemoryDataPointer"] = _pointer("device_memory_ptr")
+
+
+@_native("Buffer_ReadyEvent")
+def _ready_event(f: Function, args: Arguments) -> None:
+    record = _alive_record(f, args)
+    args["event"] = record
+    with f.if_(record.at(RECORD.offset("ready")).load("i32", "acquire").eq(READY), likely=True):
+        f.call("void", "axla_record_unwatch", record)
+        args["event"] = f.glob("pjrt_ready")
+
+
+@_native("Buffer_IncreaseExternalReferenceCount")
+def _increase(f: Function, args: Arguments) -> None:
+    """From now on the memory lives as long as the buffer, also when it is deleted or donated."""
+    record, array = _alive_record(f, args), args["buffer"]
+    f.call("void", "axla_record_hold", record)
+    f.call("void", "axla_record_unwatch", record)
+    free = array.at(ARRAY.offset("retained")).exchange(f.null(), record)
+    with f.if_(free ^ 1):
+        f.call("void", "axla_record_release", record)
+
+
+_NATIVE["Buffer_DecreaseExternalReferenceCount"] = _nothing
+
+
+@_native("Buffer_Delete")
+def _delete(f: Function, args: Arguments) -> None:
+    _locked(f, "axla_array_delete", args["buffer"])
+
+
+@_native("Buffer_Destroy")
+def _buffer_destroy(f: Function, args: Arguments) -> None:
+    _locked(f, "Py_DecRef", args["buffer"])
+
+
+@_native("LoadedExecutable_Destroy")
+@_native("Executable_Destroy")
+def _executable_destroy(f: Function, args: Arguments) -> None:
+    _locked(f, "Py_DecRef", args["executable"].get(EXECUTABLE, "owner"))
+
+
+@_native("LoadedExecutable_GetExecutable")
+def _get_executable(f: Function, args: Arguments) -> None:
+    args["executable"] = args["loaded_executable"]
+    _locked(f, "Py_IncRef", args["loaded_executable"].get(EXECUTABLE, "owner"))
+
+
+def _locked(f: Function, name: str, argument: Ssa) -> None:
+    """Calls a function under the interpreter lock, which may run anything."""
+    f.guard(f.glob("pjrt_alive").load("i32").eq(0), f.null())
+    state = f.call("i32", "PyGILState_Ensure")
+    pending = _fetched(f)
+    f.call("void", name, argument)
+    f.call("void", "PyErr_Restore", *(slot.load("ptr") for slot in pending))
+    f.call("void", "PyGILState_Release", state)
+
+
+# Runs.
+
+_EXECUTE = "LoadedExecutable_Execute"
+
+
+@_native(_EXECUTE)
+def _execute(f: Function, args: Arguments) -> None:
+    """Calls a program for one device whose run is short, with arguments that are ready; else Python does."""
+    number = list(FUNCTIONS).index(_EXECUTE)
+    executable = args["executable"]
+    callable_, program = executable.get(EXECUTABLE, "callable"), executable.get(EXECUTABLE, "program")
+    refused = args["options"].get(STRUCTS["ExecuteOptions"], "num_non_donatable_input_indices").ne(0)
+    others = args["num_devices"].ne(1) | args["execute_device"].ne(0)
+    slow = f.slot((callable_.eq(0) | refused | others).cast("i32"))
+    result, state = f.slot(f.null()), f.slot(f.i32(0))
+    with f.if_(slow.load("i32").eq(0), likely=True):
+        f.guard(f.glob("pjrt_alive").load("i32").eq(0), f.null())
+        arguments = args["argument_lists"].load("ptr")
+        state.store(f.call("i32", "PyGILState_Ensure"))
+        refused = f.call("i32", "pjrt_is_slow", program, executable, arguments, args["num_args"])
+        slow.store(refused)
+        with f.if_(refused.eq(0), likely=True):
+            result.store(f.call("ptr", "pjrt_run", program, callable_, arguments))
+            with f.if_(result.load("ptr").eq(0), likely=False):
+                raised = f.call("ptr", "pjrt_raised_error")
+                f.call("void", "PyGILState_Release", state.load("i32"))
+                f.ret(raised)
+            f.call("void", "pjrt_outputs", program, result.load("ptr"), args["output_lists"].load("ptr"))
+        f.call("void", "PyGILState_Release", state.load("i32"))
+    with f.unless(slow.load("i32").eq(0)):
+        f.ret(_python(f, f.glob("pjrt_python").item(number).load("ptr"), args.address))
+    events = args["device_complete_events"]
+    with f.if_(events.ne(0)):
+        events.store(f.glob("pjrt_ready"))
+
+
+@_FUNCTIONS("pjrt_raised_error", "ptr")
+def _raised_error(f: Function) -> None:
+    """A PJRT_Error of the exception that is pending, which is not pending then."""
+    slots = _fetched(f)
+    f.call("void", "PyErr_NormalizeException", *slots)
+    error = f.call_pointer("ptr", f.glob("pjrt_raised").load("ptr"), slots[1].load("ptr"))
+    for slot in slots:
+        f.call("void", "Py_DecRef", slot.load("ptr"))
+    f.ret(error)
+
+
+@_FUNCTIONS("pjrt_is_slow", "i32", "program:ptr, executable:ptr, arguments:ptr, count:i64")
+def _is_slow(f: Function, program: Ssa, executable: Ssa, arguments: Ssa, count: Ssa) -> None:
+    """Whether a run is to be handed over, or to be refused with a message of Python's."""
+    refused = program.get(PROGRAM, "parameter_count").ne(count) | program.get(PROGRAM, "handed").ne(
+        program.get(PROGRAM, "ended")
+    )
+    f.guard(refused | executable.get(EXECUTABLE, "is_deleted").ne(0), f.i32(1))
+    with f.if_((program.get(PROGRAM, "flags") & LONG_RUNNING).ne(0)):
+        # One that was never run, has 0, which is the largest then.
+        f.guard((program.get(PROGRAM, "nanoseconds") - 1).ugt(SHORT), f.i32(1))
+    with f.loop(0, count) as loop:
+        record = arguments.item(loop.index).load("ptr").get(ARRAY, "record")
+        f.guard(record.eq(0), f.i32(1))
+        f.guard(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(READY), f.i32(1))
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("pjrt_run", "ptr", "program:ptr, callable:ptr, arguments:ptr")
+def _run(f: Function, program: Ssa, callable_: Ssa, arguments: Ssa) -> None:
+    call = callable_.get(CALLABLE, "vectorcall")
+    count = program.get(PROGRAM, "parameter_count")
+    with f.if_((program.get(PROGRAM, "flags") & LONG_RUNNING).eq(0), likely=True):
+        f.ret(f.call_pointer("ptr", call, callable_, arguments, count, f.null()))
+    begin = f.call("i64", "now")
+    result = f.call_pointer("ptr", call, callable_, arguments, count, f.null())
+    program.set(PROGRAM, "nanoseconds", f.call("i64", "now") - begin)
+    f.ret(result)
+
+
+@_FUNCTIONS("pjrt_outputs", "void", "program:ptr, result:ptr, outputs:ptr")
+def _outputs(f: Function, program: Ssa, result: Ssa, outputs: Ssa) -> None:
+    """Hands the arrays of a result to the client, with a reference each."""
+    with f.if_((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
+        outputs.store(result)
+        f.ret()
+    with f.loop(0, program.get(PROGRAM, "result_count")) as loop:
+        array = f.call("ptr", "PyTuple_GetItem", result, loop.index)
+        f.call("void", "Py_IncRef", array)
+        outputs.item(loop.index).store(array)
+    f.call("void", "Py_DecRef", result)
+
+
+# Contexts of executions: JAX makes one for each run, with the list of the program's callbacks.
+
+CONTEXT = Struct("context", "What custom calls of a run find.", *fields("data:ptr"))
+
+
+@_native("ExecuteContext_Create")
+def _context_create(f: Function, args: Arguments) -> None:
+    context = f.call("ptr", "axla_allocate", f.i64(CONTEXT.size))
+    context.set(CONTEXT, "data", 0)
+    args["context"] = context
+
+
+@_native("ExecuteContext_Destroy")
+def _context_destroy(f: Function, args: Arguments) -> None:
+    with f.if_(args["context"].ne(0)):
+        f.call("void", "axla_free", args["context"], f.i64(CONTEXT.size))
+
+
+def _user_data_add(f: Function, args: Arguments) -> None:
+    args["context"].set(CONTEXT, "data", args["data"])
+
+
+# Memory of others.
+
+VIEW = Struct("view", "Who is told that an array goes.", *fields("callback:ptr, pointer:ptr, argument:ptr"))
+
+
+@_FUNCTIONS("pjrt_view_release", "void", "record:ptr", exported=True)
+def _view_release(f: Function, record: Ssa) -> None:
+    view = record.get(RECORD, "context")
+    f.call_pointer("void", view.get(VIEW, "callback"), view.get(VIEW, "pointer"), view.get(VIEW, "argument"))
+    f.call("void", "axla_free", view, f.i64(VIEW.size))
+
+
+@_FUNCTIONS("pjrt_view", "void", "record:ptr, callback:ptr, pointer:ptr, argument:ptr", exported=True)
+def _view(f: Function, record: Ssa, callback: Ssa, pointer: Ssa, argument: Ssa) -> None:
+    """Has a function called, `void f(void *pointer, void *argument)`, when a record is freed."""
+    view = f.call("ptr", "axla_allocate", f.i64(VIEW.size))
+    for name, value in {"callback": callback, "pointer": pointer, "argument": argument}.items():
+        view.set(VIEW, name, value)
+    record.set(RECORD, "context", view)
+    record.set(RECORD, "release", f.glob("pjrt_view_release"))
+
+
+# The extension of layouts: arrays are row-major.
+
+
+def _layout_of(name: str) -> Body:
+    def body(f: Function, args: Arguments) -> None:
+        if name == "buffer":
+            rank = args[name].get(ARRAY, "info").get(SHAPE_INFO, "rank").cast("i64")
+        else:
+            rank = args[name]
+        args["layout"] = f.glob("pjrt_layouts").item(rank, LAYOUT.size)
+
+    return body
+
+
+def _serialize_layout(f: Function, args: Arguments) -> None:
+    args["serialized_bytes"] = args["layout"].get(LAYOUT, "text")
+    args["serialized_bytes_size"] = args["layout"].get(LAYOUT, "size")
+    args["serialized_layout"] = 0
+    args["serialized_layout_deleter"] = f.glob("pjrt_deleter").load("ptr")
+
+
+def _layouts_of_executable(f: Function, args: Arguments) -> None:
+    _getter(f, args, "executable", EXECUTABLE)
+
+
+_EXTENSIONS: dict[str, Body] = {
+    "FFI_user_data_add": _user_data_add,
+    "Layouts_MemoryLayout_Destroy": _nothing, "Layouts_MemoryLayout_Serialize": _serialize_layout,
+    "Layouts_Client_GetDefaultLayout": _layout_of("num_dims"),
+    "Layouts_Topology_GetDefaultLayout": _layout_of("num_dims"),
+    "Layouts_Buffer_MemoryLayout": _layout_of("buffer"),
+    "Layouts_Executable_GetOutputLayouts": _layouts_of_executable,
+    "Layouts_Executable_GetParameterLayouts": _layouts_of_executable,
+}  # fmt: skip

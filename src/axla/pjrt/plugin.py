@@ -1,0 +1,75 @@
+"""The plugin: the table of functions that a client is given."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes as c
+from typing import Any
+
+from axla.codegen.native.structs import READY, RECORD
+from axla.pjrt import buffers, client, native, programs  # noqa: F401  (they implement functions)
+from axla.pjrt.extensions import chain
+from axla.pjrt.functions import addresses_of_python, error_new, raised
+from axla.pjrt.table import API, FUNCTIONS, STRUCTS, VERSION
+from axla.runtime.native import native as runtime
+
+NAME = b"pjrt_c_api"
+"""Of the capsule, as the client wants it."""
+_keep: list[Any] = []
+
+
+def capsule(devices: int, attributes: dict[str, Any]) -> object:
+    """A capsule with the address of PJRT_Api, for the one client of this process, which has so many devices.
+    `attributes` are those of the plugin.
+    """
+    known = client.make(devices)
+    client.say_attributes(attributes)
+    glue = runtime().glue
+    at = glue.extended(native.emit)
+    _set_variables(at, known)
+    table = API.ctypes()()
+    table.struct_size, table.version_size = API.size, 24
+    extensions = chain(at)
+    table.extension_start = c.addressof(extensions[0])
+    table.major_version, table.minor_version = VERSION
+    for name in FUNCTIONS:
+        setattr(table, name, at[f"pjrt_{name}"])
+    # The client calls functions when the interpreter has ended, from destructors: all of this stays.
+    for kept in (table, extensions, known, _keep, at):
+        c.pythonapi.Py_IncRef(c.py_object(kept))
+    alive = c.c_int32.from_address(at["pjrt_alive"])
+    alive.value = 1
+    atexit.register(_end, alive)
+    make = c.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = c.py_object, [c.c_void_p, c.c_char_p, c.c_void_p]
+    return make(c.addressof(table), NAME, None)
+
+
+def _end(alive: Any) -> None:
+    alive.value = 0
+
+
+def _set_variables(at: dict[str, int], known: client.Devices) -> None:
+    functions = addresses_of_python()
+    (c.c_void_p * len(functions)).from_address(at["pjrt_python"])[:] = functions
+    for name, value in {
+        "devices": known.device_table, "memories": known.memory_table, "raised": raised(),
+        "deleter": client.NOTHING,
+    }.items():  # fmt: skip
+        c.c_void_p.from_address(at[f"pjrt_{name}"]).value = value
+    known.first_layout = at["pjrt_layouts"]
+    layouts = (native.LAYOUT.ctypes() * (native.MOST_DIMENSIONS + 1)).from_address(at["pjrt_layouts"])
+    for rank, layout in enumerate(layouts):
+        text = c.create_string_buffer(f"{{{','.join(map(str, reversed(range(rank))))}}}".encode())
+        _keep.append(text)
+        layout.text, layout.size = c.addressof(text), len(text) - 1
+    ready = RECORD.ctypes().from_address(at["pjrt_ready"])
+    ready.refs, ready.ready = 1, READY
+    buffers.event_ready[:] = [at["pjrt_ready"]]
+    errors = STRUCTS["ErrorFunctions"].ctypes().from_address(at["pjrt_error_functions"])
+    errors.struct_size, errors.instance_size = STRUCTS["ErrorFunctions"].size, native.ERROR.size
+    errors.destroy, errors.message = at["pjrt_error_destroy"], at["pjrt_error_message"]
+    errors.get_code, errors.for_each_payload = at["pjrt_error_code"], at["pjrt_error_payloads"]
+    error_new[:] = [c.PYFUNCTYPE(c.c_void_p, c.c_int32, c.c_char_p, c.c_int64)(at["pjrt_error_new"])]
+    kinds = (c.c_void_p,) * 4
+    buffers.native_view[:] = [c.PYFUNCTYPE(None, *kinds)(at["pjrt_view"])]

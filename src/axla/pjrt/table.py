@@ -1,0 +1,137 @@
+"""The functions and structs of the PJRT C API, as api.txt lists them.
+
+`FUNCTIONS` has the struct of arguments of each function, in the order of PJRT_Api; `STRUCTS` has the others.
+A caller of another version may have smaller structs: `view` reads and writes what it has.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+from axla.program.abi import Field, Struct
+
+VERSION = (0, 112)
+"""Of the API that api.txt has."""
+_HEAD = "struct_size:u64 extension_start:ptr"
+
+
+def _read() -> tuple[dict[str, Struct], dict[str, Struct]]:
+    tables: dict[str, dict[str, Struct]] = {"functions": {}, "structs": {}}
+    table = tables["functions"]
+    for line in files("axla.pjrt").joinpath("api.txt").read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if line in tables:
+            table = tables[line]
+            continue
+        name, *fields = line.split()
+        if table is tables["functions"]:
+            fields = [*_HEAD.split(), *fields]
+        pairs = [field.split(":") for field in fields]
+        table[name] = Struct(f"PJRT_{name}", "", *(Field(n, kind, "") for n, kind in pairs))
+    return tables["functions"], tables["structs"]
+
+
+FUNCTIONS, STRUCTS = _read()
+
+API = Struct(
+    "PJRT_Api",
+    "The table of functions that a plugin gives.",
+    *(Field(n, kind, "") for n, kind in [("struct_size", "u64"), ("extension_start", "ptr")]),
+    *(Field(n, kind, "") for n, kind in [("version_size", "u64"), ("version_extension", "ptr")]),
+    *(Field(n, "i32", "") for n in ("major_version", "minor_version")),
+    *(Field(name, "ptr", "") for name in FUNCTIONS),
+)
+
+# Codes of extensions, and of types of named values.
+LAYOUTS, FFI, SHARDINGS = 4, 5, 19
+_STRING, _INT64, _INT64_LIST, _FLOAT, _BOOL = range(5)
+
+
+@contextmanager
+def view(struct: Struct, address: int) -> Iterator[Any]:
+    """The struct at an address, to read and to write. Fields that the caller's version lacks read as 0."""
+    kind = struct.ctypes()
+    size = c.c_uint64.from_address(address).value
+    if size >= struct.size:
+        yield kind.from_address(address)
+        return
+    copy = kind()
+    c.memmove(c.addressof(copy), address, size)
+    yield copy
+    c.memmove(address, c.addressof(copy), size)
+
+
+def clear(arguments: Any, first: str) -> None:
+    """Sets a field and all behind it to 0: what a caller has there is no value yet."""
+    kind = type(arguments)
+    offset = getattr(kind, first).offset
+    c.memset(c.addressof(arguments) + offset, 0, c.sizeof(kind) - offset)
+
+
+def text_at(address: int | None, size: int) -> str:
+    """The text of so many bytes at an address."""
+    return c.string_at(address, size).decode("utf-8", "replace") if address else ""
+
+
+def integers(address: int | None, count: int, kind: Any = c.c_int64) -> list[int]:
+    """Numbers at an address."""
+    return list((kind * count).from_address(address)) if address and count else []
+
+
+def addresses(values: list[int]) -> Any:
+    """An array of pointers, for whoever keeps it."""
+    return (c.c_void_p * max(len(values), 1))(*values)
+
+
+class NamedValues:
+    """A list of PJRT_NamedValues, which lives as long as this object does."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        kind = STRUCTS["NamedValue"].ctypes()
+        self.count = len(values)
+        self._rows = (kind * max(self.count, 1))()
+        self._keep: list[Any] = []
+        for row, (name, value) in zip(self._rows, values.items(), strict=False):
+            row.struct_size, row.name, row.name_size = c.sizeof(kind), self._held(name.encode()), len(name)
+            row.type, row.value, row.value_size = self._encoded(value)
+        self.address = c.addressof(self._rows)
+
+    def _held(self, data: bytes) -> int:
+        self._keep.append(c.create_string_buffer(data))
+        return c.addressof(self._keep[-1])
+
+    def _encoded(self, value: Any) -> tuple[int, int, int]:
+        if isinstance(value, str):
+            return _STRING, self._held(value.encode()), len(value.encode())
+        if isinstance(value, float):
+            return _FLOAT, c.c_uint32.from_buffer_copy(c.c_float(value)).value, 1
+        if isinstance(value, int):
+            return _INT64, value & (1 << 64) - 1, 1
+        numbers = (c.c_int64 * max(len(value), 1))(*value)
+        self._keep.append(numbers)
+        return _INT64_LIST, c.addressof(numbers), len(value)
+
+
+def named_values(address: int | None, count: int) -> dict[str, Any]:
+    """Names and values of a list that a caller gives."""
+    found: dict[str, Any] = {}
+    for _ in range(count if address else 0):
+        with view(STRUCTS["NamedValue"], address or 0) as row:
+            name, number = text_at(row.name, row.name_size), row.value
+            if row.type == _STRING:
+                found[name] = text_at(number, row.value_size)
+            elif row.type == _INT64_LIST:
+                found[name] = integers(number, row.value_size)
+            elif row.type == _FLOAT:
+                found[name] = c.c_float.from_buffer_copy(c.c_uint32(number & 0xFFFFFFFF)).value
+            elif row.type == _BOOL:
+                found[name] = bool(number & 0xFF)
+            else:
+                found[name] = c.c_int64(number).value
+            address = (address or 0) + row.struct_size
+    return found

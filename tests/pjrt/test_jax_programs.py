@@ -1,0 +1,57 @@
+"""JAX programs on axla, in a process where it is JAX's platform: see jax_checks.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax")
+FILE = Path(__file__).with_name("jax_checks.py")
+NAMES = re.findall(r"@check\ndef (\w+)", FILE.read_text())
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "JAX_PLATFORMS": "axla", **variables}
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, str]:
+    done = run(str(FILE), JAX_NUM_CPU_DEVICES="4")
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_program_on_axla(report, name):
+    assert not report[name], report[name]
+
+
+def test_who_did_not_ask_sees_the_stock_client():
+    text = (
+        "import jax; print(jax.devices()[0].client.platform_version, 'axla.api' in __import__('sys').modules)"
+    )
+    done = run("-c", text, JAX_PLATFORMS="cpu")
+    assert "axla" not in done.stdout.replace("axla.api", "") and "False" in done.stdout, (
+        done.stdout + done.stderr
+    )
+
+
+def test_install_by_hand_and_too_late():
+    text = """
+import axla.jax.plugin as plugin, jax
+plugin.install()
+plugin.install()
+print(jax.devices())
+"""
+    assert "AxlaDevice" in run("-c", text, JAX_PLATFORMS="").stdout
+    late = "import jax; jax.devices(); import axla.jax.plugin as plugin; plugin.install()"
+    assert "before the first use" in run("-c", late, JAX_PLATFORMS="").stderr
