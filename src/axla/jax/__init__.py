@@ -6,8 +6,8 @@
     step = axla.jax.compile(train_step, params, batch)   # called like train_step
     axla.jax.install()                                   # axla as the CPU backend of JAX
 
-This package alone imports JAX (`pip install "axla[jax]"`). JAX imports it in every process, for its plugin: so
-a name is imported, and the version of JAX checked, when it is first used.
+This package alone imports JAX (`pip install "axla[jax]"`). JAX imports it in every process, for its plugin:
+so a name is imported, and the version of JAX checked, when it is first used.
 """
 
 import typing as _typing
@@ -27,7 +27,8 @@ if _typing.TYPE_CHECKING:
 
 _HOMES = {
     "Function": "callable", "compile": "callable", "NAMES": "functions", "Names": "functions",
-    "names_of": "functions", "to_module": "functions", "Jitted": "jitted", "jit": "jitted", "install": "plugin",
+    "names_of": "functions", "to_module": "functions", "Jitted": "jitted", "jit": "jitted",
+    "install": "plugin",
 }  # fmt: skip
 
 __all__ = ["NAMES", "Function", "Jitted", "Names", "compile", "install", "jit", "names_of", "to_module"]
