@@ -7,8 +7,9 @@ from __future__ import annotations
 
 
 def pytest_collection_finish() -> None:
-    from axla.jax.plugin import install
     from jax._src import xla_bridge
+
+    from axla.jax.plugin import install
 
     if not xla_bridge.backends_are_initialized():
         install()
