@@ -38,7 +38,7 @@ static ffi::Error Attributes(ffi::Dictionary attrs, ffi::Result<ffi::Buffer<ffi:
   auto inner = attrs.get<ffi::Dictionary>("inner");
   if (inner.has_error()) return inner.error();
   *y++ = inner->size();
-  auto deepest = inner->get<ffi::Dictionary>("deepest");
+  auto deepest = inner->contains("deepest") ? inner->get<ffi::Dictionary>("deepest") : inner;
   if (deepest.has_error()) return deepest.error();
   auto one = deepest->get<int64_t>("one");
   if (one.has_error()) return one.error();
@@ -89,12 +89,24 @@ static ffi::Error Describe(ffi::RemainingArgs args, ffi::Result<ffi::Buffer<ffi:
     auto dims = x->dimensions();
     int64_t row[] = {static_cast<int64_t>(x->element_type()), static_cast<int64_t>(dims.size()),
                      static_cast<int64_t>(x->size_bytes()), dims.size() > 0 ? dims[0] : -1,
-                     dims.size() > 1 ? dims[1] : -1, x->untyped_data() ? *static_cast<uint8_t *>(x->untyped_data()) : -1};
+                     dims.size() > 1 ? dims[1] : -1, x->element_count() ? *static_cast<uint8_t *>(x->untyped_data()) : -1};
     for (int64_t value : row) *y++ = value;
   }
   return ffi::Error::Success();
 }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(describe, Describe, ffi::Ffi::Bind().RemainingArgs().Ret<ffi::Buffer<ffi::S64>>());
+
+// Adds 1 in place where the result lies in the memory of the operand, and fails where an array is not aligned.
+static ffi::Error Aligned(Floats a, Floats b, ffi::Result<Floats> y, ffi::Result<Floats> z) {
+  for (const float *p : {a.typed_data(), b.typed_data(), y->typed_data(), z->typed_data()})
+    if (reinterpret_cast<uintptr_t>(p) % 64) return ffi::Error::Internal("an array is not aligned");
+  if (y->typed_data() != b.typed_data()) return ffi::Error::Internal("the result is elsewhere");
+  for (size_t i = 0; i < b.element_count(); i++) y->typed_data()[i] += a.typed_data()[0];
+  for (size_t i = 0; i < b.element_count(); i++) z->typed_data()[i] = -a.typed_data()[i];
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(aligned, Aligned,
+                              ffi::Ffi::Bind().Arg<Floats>().Arg<Floats>().Ret<Floats>().Ret<Floats>());
 
 // A token, an array and a token; gives an array and a token.
 static ffi::Error Tokens(ffi::Token, Floats x, ffi::Token, ffi::Result<ffi::Token>, ffi::Result<Floats> y) {

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import gc
-import shutil
-import subprocess
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,29 +14,22 @@ import axla
 from axla.codegen.native import ffi
 from axla.core.errors import CustomCallFailure, InvalidArgument, UnsupportedError
 from axla.core.status import Status, status_of
+from native_handlers import handlers_library
 
-jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.cc
 BACKENDS = ["interpreter", "cpu", "one-lane"]
 backends = pytest.mark.parametrize("backend", BACKENDS)
 TYPED = "api_version=API_VERSION_TYPED_FFI"
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("no C++ compiler on the PATH")
-    path = tmp_path_factory.mktemp("handlers") / "handlers.so"
-    source = Path(__file__).with_name("handlers.cc")
-    options = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-pthread", f"-I{jax.ffi.include_dir()}"]
-    subprocess.run([compiler, *options, "-o", path, source], check=True)
-    return c.CDLL(str(path))
+@pytest.fixture
+def library():
+    return handlers_library()
 
 
 @pytest.fixture(autouse=True)
 def registered(library):
-    names = "attributes scale sums describe tokens reverse tasks later context run_of"
+    names = "attributes scale sums describe tokens aligned reverse tasks later context run_of"
     for name in names.split():
         axla.register_custom_call(name, library, api="ffi")
 
@@ -179,6 +169,19 @@ def test_tokens_are_arrays_without_data(backend):
         backend, np.float32([1, 2, 3]),
     )  # fmt: skip
     assert y.tolist() == [1, 2, 3]
+
+
+@backends
+@pytest.mark.parametrize("offsets", [(0, 0), (1, 0), (0, 1), (3, 5)])
+def test_arrays_are_aligned(backend, offsets):
+    block = np.zeros(400, np.float32)
+    first = -block.ctypes.data % 64 // 4
+    a, b = (block[first + 100 * n + k :][:5] for n, k in enumerate(offsets))
+    a[...], b[...] = np.arange(5) + 2, np.arange(5) * 10
+    text = call("aligned", "a, b", "(f32[5], f32[5])") + ", output_to_operand_aliasing={{0}: (1, {})}"
+    y, z = run(f"a = f32[5] parameter(0)\nb = f32[5] parameter(1)\nROOT r = {text}", backend, a, b)
+    assert y.tolist() == [2, 12, 22, 32, 42] and z.tolist() == [-2, -3, -4, -5, -6]
+    assert b.tolist() == [0, 10, 20, 30, 40]
 
 
 @backends

@@ -7,6 +7,8 @@ import sys
 import pytest
 from test_parallel import run_script
 
+from native_handlers import handlers_library
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork")
 
 CHILD = """
@@ -142,4 +144,27 @@ def test_a_child_leaves_the_compiling_process_of_its_parent_alone():
     CHILD.emit_object("define void @f() { ret void }", host_target())
     print(in_child(lambda: CHILD.close() is None))
     assert CHILD._process.poll() is None
+    """)
+
+
+@pytest.mark.cc
+def test_tasks_of_handlers_have_new_threads_in_the_child():
+    check(f"""
+    import axla, numpy as np
+    axla.register_custom_call("later", {handlers_library()._name!r}, api="ffi")
+    program = axla.compile(axla.parse('''ENTRY e {{ x = f32[50] parameter(0)
+      ROOT y = f32[50] custom-call(x), custom_call_target="later", api_version=API_VERSION_TYPED_FFI }}'''))
+    x = np.arange(50, dtype=np.float32)
+    right = lambda: bool((np.asarray(program(x)) == x * x).all())
+    assert right()
+    stop = False
+    def busy():
+        while not stop:
+            right()
+    other = threading.Thread(target=busy)
+    other.start()
+    print(max(in_child(lambda: right() and right()) for _ in range(5)))
+    stop = True
+    other.join()
+    assert right()
     """)

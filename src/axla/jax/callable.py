@@ -15,6 +15,7 @@ from axla import api
 from axla.core.errors import InvalidArgument
 from axla.ir.graph import Module
 from axla.jax.functions import Names, Program, arrays_of, lowered, module_of
+from axla.jax.handlers import register_handlers_of
 from axla.pjrt.callbacks import attach
 from axla.stablehlo.modules import DynamicModule
 
@@ -37,6 +38,7 @@ class Function:
         self._callbacks = attach(module)
         if self._callbacks is not None:
             self._callbacks.functions = [partial(_called_back, program.x64, f) for f in program.functions]
+        register_handlers_of(module)
         self.module: Module = module
         self.executable = api.compile(module, backend=backend)
         self._program = program

@@ -10,8 +10,17 @@ from axla.custom.built_in import BUILT_IN
 from axla.custom.registry import register_custom_call, registered
 from axla.custom.routines import TARGETS
 from axla.custom.site import FFI, UNTYPED
+from axla.hlo.control import CustomCall
+from axla.ir.graph import Module
+from axla.jax import private
+from axla.runtime.ffi import register_ffi_type
 
 _APIS = {0: UNTYPED, 1: FFI}
+# Of XLA itself: they read what only XLA has.
+_INTERNAL = {
+    "dce_sink", "xla_buffer_python_cpu_callback", "xla_ffi_python_cpu_callback",
+    "xla_ffi_partitioned_python_cpu_callback",
+}  # fmt: skip
 
 
 def register_handler(name: str, handler: Any, api_version: int = 0, traits: Any = 0) -> None:
@@ -35,3 +44,22 @@ def register_jaxlib_handlers() -> None:
         for name, handler, api_version in module.registrations()["cpu"]:
             if registered(name) is None:
                 register_handler(name, handler, api_version)
+
+
+def register_type(name: str, type_: dict[str, Any]) -> None:
+    """What `jax.ffi.register_ffi_type` registers for CPUs: capsules `type_id` and, if wanted, `type_info`."""
+    register_ffi_type(name, type_.get("type_id"), type_.get("type_info"))
+
+
+def register_handlers_of(module: Module) -> None:
+    """Makes the targets of a module known that JAX has and axla does not."""
+    ops = (inst.op for computation in module.computations for inst in computation.instructions)
+    names = {op.custom_call_target for op in ops if isinstance(op, CustomCall)}
+    unknown = {name for name in names - {*TARGETS, *BUILT_IN, *_INTERNAL} if registered(name) is None}
+    if not unknown:
+        return
+    register_jaxlib_handlers()
+    known = private.handlers()
+    for name in unknown & {*known}:
+        if registered(name) is None:
+            register_handler(name, *known[name])

@@ -11,6 +11,7 @@ from jax._src.array import ArrayImpl
 from jax._src.config import disable_jit, trace_context
 from jax._src.core import trace_state_clean
 from jax.core import ShapedArray
+from jaxlib import xla_client
 from jaxlib._jax import PjitFunction, batched_device_put
 
 __all__ = ["ArrayImpl", "PjitFunction", "trace_context"]
@@ -24,6 +25,16 @@ def is_plain() -> bool:
 def callbacks_of(lowered: Any) -> tuple[Callable[..., Any], ...]:
     """The functions that a lowered program calls by number."""
     return tuple(lowered._lowering.compile_args["host_callbacks"])
+
+
+def handlers() -> dict[str, tuple[Any, int]]:
+    """The handlers for CPUs that `jax.ffi` was told, and the version of the interface, 0 or 1, that each is
+    of: those that XLA has (without the stage `instantiate`), and those that wait for it.
+    """
+    found = xla_client.custom_call_targets("Host").items()
+    waiting = xla_client._custom_callback.get("Host", ())
+    known = {name: (handler, int(isinstance(handler, dict))) for name, handler in found}
+    return known | {name: (handler, version) for name, handler, version, _ in waiting}
 
 
 def static_of(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:

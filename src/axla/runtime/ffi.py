@@ -119,14 +119,22 @@ class HandlerCall:
             "attrs_names": self._attributes.names, "attrs": self._attributes.attrs,
         }.items():  # fmt: skip
             setattr(frame, name, value)
+        sizes = [leaf.byte_size if isinstance(leaf, Shape) else 0 for leaf in leaves]
+        aliases = {operand: result for result, operand in self.site.aliases}
+        lists = (
+            (c.c_int64 * (len(leaves) + 1))(*sizes),
+            (c.c_int64 * (len(leaves) + 1))(*[aliases.get(n, -1) for n in range(len(operands))]),
+        )
         for shape, buffer in zip(leaves, (_BUFFERS * len(leaves)).from_address(at + buffers), strict=True):
             self._describe(buffer, shape)
         call = _CALL(
             code=_addresses()["ffi_call"], handler=handler, report=self._report, image=at, bytes=len(image),
-            operands=len(operands), results=len(results), device=self._device,
+            operands=len(operands), results=len(results), sizes=c.addressof(lists[0]),
+            aliases=c.addressof(lists[1]), device=self._device,
+            moved=sum(-(-size // ffi.ALIGNMENT) * ffi.ALIGNMENT for size in sizes),
         )  # fmt: skip
         ffi.CONTEXT.ctypes().from_address(at).call = c.addressof(call)
-        self._keep += (image, kinds, call)
+        self._keep += (image, kinds, call, *lists)
         return call
 
     def _describe(self, buffer: Any, shape: AnyShape) -> None:

@@ -58,6 +58,9 @@ CALL = Struct(
     Field("bytes", "i64", "of the image"),
     Field("operands", "i64", ""),
     Field("results", "i64", ""),
+    Field("sizes", "ptr", "bytes of operands and results, i64"),
+    Field("aliases", "ptr", "for each operand the number of the result that lies in its memory, i64, or -1"),
+    Field("moved", "i64", "bytes of all of them, each at a multiple of ALIGNMENT"),
     Field("state", "ptr", "what the stage `instantiate` has set"),
     Field("state_type", "i64", "its type"),
     Field("device", "i32", "ordinal of the device"),
@@ -67,6 +70,8 @@ POINTERS = CONTEXT.size + CALL_FRAME.size
 """Where the pointers to buffers begin in an image; the buffers follow them."""
 ERROR = Struct("axla_ffi_error", "An error; its text follows, and ends with 0.", *fields("code:i64"))
 _FUTURE = Struct("axla_ffi_future", "", *fields("state:i32, error:ptr"))  # state 1: it is there
+ALIGNMENT = 64
+"""Of the arrays of a handler, as on XLA's CPUs: handlers use instructions that ask for it."""
 _SMALL = 2048  # bytes of an image on the stack; more come from the allocator
 
 API_VERSION = (0, 4)
@@ -143,6 +148,13 @@ def _context(args: Ssa, struct: Struct) -> Ssa:
 )  # fmt: skip
 def _call(f: Function, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, length: Ssa) -> None:
     """Calls a handler for a run: a function of the convention `axla`, whose opaque text is a CALL."""
+    counts = call.get(CALL, "operands"), call.get(CALL, "results")
+    low = f.slot(f.i64(0))
+    for count, addresses in zip(counts, (operands, results), strict=True):
+        with f.loop(0, count) as loop:
+            low.store(low.load("i64") | addresses.item(loop.index).load("i64"))
+    with f.if_((low.load("i64") & (ALIGNMENT - 1)).ne(0), likely=False):
+        f.ret(f.call("i32", "ffi_call_moved", frame, operands, results, call))
     size = call.get(CALL, "bytes")
     block = f.slot(f.space(f"[{_SMALL} x i8]", 16))
     with f.if_(size.gt(_SMALL), likely=False):
@@ -152,7 +164,6 @@ def _call(f: Function, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, lengt
             f.ret(f.i32(OUT_OF_MEMORY))
     image = block.load("ptr")
     f.call("ptr", "memcpy", image, call.get(CALL, "image"), size)
-    counts = call.get(CALL, "operands"), call.get(CALL, "results")
     pointers = image.at(POINTERS)
     buffers = pointers.item(counts[0] + counts[1])
     called = image.at(CONTEXT.size)
@@ -178,6 +189,53 @@ def _call(f: Function, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, lengt
     code = f.call_pointer("i32", call.get(CALL, "report"), frame, error.load("ptr"), none, none, f.i64(0))
     f.call("void", "free", error.load("ptr"))
     f.ret(code)
+
+
+@_FUNCTIONS("ffi_call_moved", "i32", "frame:ptr, operands:ptr, results:ptr, call:ptr")
+def _call_moved(f: Function, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa) -> None:
+    """The call with copies of the arrays that are not aligned: NumPy's often are not."""
+    count, others = call.get(CALL, "operands"), call.get(CALL, "results")
+    sizes, aliases = call.get(CALL, "sizes"), call.get(CALL, "aliases")
+    tables = _aligned((count + others) << 3)
+    whole = tables + call.get(CALL, "moved")
+    block = f.call("ptr", "axla_allocate", whole)
+    with f.if_(block.eq(0), likely=False):
+        frame.set(FRAME, "error_detail", whole)
+        f.ret(f.i32(OUT_OF_MEMORY))
+    given, taken = block, block.item(count)  # the places of operands and of results
+    free = f.slot(block.at(tables))
+    with f.loop(0, others) as loop:
+        place = _place(f, results.item(loop.index).load("ptr"), sizes.item(count + loop.index), free)
+        taken.item(loop.index).store(place)
+    with f.loop(0, count) as loop:
+        address, size = operands.item(loop.index).load("ptr"), sizes.item(loop.index)
+        alias = aliases.item(loop.index).load("i64")
+        here = given.item(loop.index)
+        with f.if_(alias.ge(0)):
+            here.store(taken.item(alias).load("ptr"))
+        with f.if_(alias.lt(0)):
+            here.store(_place(f, address, size, free))
+        with f.if_(here.load("ptr").ne(address)):
+            f.call("ptr", "memcpy", here.load("ptr"), address, size.load("i64"))
+    code = f.call("i32", "ffi_call", frame, given, taken, call, f.i64(0))
+    with f.loop(0, others) as loop:
+        address, place = (table.item(loop.index).load("ptr") for table in (results, taken))
+        with f.if_(place.ne(address)):
+            f.call("ptr", "memcpy", address, place, sizes.item(count + loop.index).load("i64"))
+    f.call("void", "axla_free", block, whole)
+    f.ret(code)
+
+
+def _aligned(size: Ssa) -> Ssa:
+    return (size + (ALIGNMENT - 1)) & -ALIGNMENT
+
+
+def _place(f: Function, address: Ssa, size: Ssa, free: Ssa) -> Ssa:
+    """Where an array lies in the call: at its address, or, where that is not aligned, in the next bytes."""
+    right = (address.cast("i64") & (ALIGNMENT - 1)).eq(0)
+    place = f.select(right, address, free.load("ptr"))
+    free.store(free.load("ptr").at(f.select(right, f.i64(0), _aligned(size.load("i64")))))
+    return place
 
 
 # Errors. They are blocks of `malloc`, and belong to who was given them.
