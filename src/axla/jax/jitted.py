@@ -101,7 +101,8 @@ class Jitted:
         else:
             static, dynamic = (), (args, kwargs)
         leaves, tree = _flatten(dynamic)
-        key = (tree, static, trace_context(), *map(_kind, leaves))
+        kinds = [leaf.aval if type(leaf) is ArrayImpl else _kind(leaf) for leaf in leaves]
+        key = (tree, static, trace_context(), *kinds)
         try:
             found = self._cache.get(key)
         except TypeError as error:
@@ -165,7 +166,7 @@ class Jitted:
 def _kind(leaf: Any) -> Any:
     """What a program depends on of a leaf: its type, weak or not, or the type of a Python number."""
     kind = type(leaf)
-    if kind is ArrayImpl:
+    if isinstance(leaf, jax.Array):
         return leaf.aval
     if kind in _SCALARS:
         return kind
@@ -173,7 +174,7 @@ def _kind(leaf: Any) -> Any:
         return leaf.dtype, leaf.shape
     if isinstance(leaf, Array):
         return leaf.xla_shape
-    return kind, getattr(leaf, "aval", None) or (getattr(leaf, "shape", None), getattr(leaf, "dtype", None))
+    return kind, getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
 
 
 def _traceable(leaf: Any) -> Any:
