@@ -31,3 +31,41 @@ UNCUT = (
 def test_a_region_whose_arrays_are_whole_runs_on_all(backend):
     x = np.arange(4, dtype=np.float32)
     np.testing.assert_array_equal(np.asarray(axla.compile(axla.parse(UNCUT), backend=backend)(x)), 2 * x)
+
+
+CALLS = (
+    HEAD
+    + """
+  sdy.mesh @mesh = <["x"=2]>
+  sdy.mesh @all = <[]>
+  sdy.mesh @second = <[], device_ids=[1]>
+  func.func public @main(%a: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+    %0 = stablehlo.custom_call @test.made_by(%a) {
+      has_side_effect = true, sdy.sharding = #sdy.sharding_per_value<[<@second, []>]>
+    } : (tensor<3xf32>) -> tensor<3xf32>
+    %1 = sdy.manual_computation(%0) in_shardings=[<@mesh, [{}]>] out_shardings=[<@mesh, [{}]>]
+        manual_axes={"x"} (%b: tensor<3xf32>) {
+      %2 = stablehlo.custom_call @test.made_by(%b) {
+        has_side_effect = true, sdy.sharding = #sdy.sharding_per_value<[<@all, []>]>
+      } : (tensor<3xf32>) -> tensor<3xf32>
+      sdy.return %2 : tensor<3xf32>
+    } : (tensor<3xf32>) -> tensor<3xf32>
+    return %0, %1 : tensor<3xf32>, tensor<3xf32>
+  }
+}"""
+)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_a_call_of_one_device_is_made_once_and_in_a_region_by_all(backend):
+    made = []
+
+    def made_by(x):
+        made.append(x.tolist())
+        return x + 1
+
+    axla.register_custom_call("test.made_by", made_by)
+    x = np.zeros(3, np.float32)
+    rows = axla.compile(axla.parse(CALLS), backend=backend).execute_replicated([[x], [x]])
+    assert [[np.asarray(a).tolist() for a in row] for row in rows] == [[[1] * 3, [2] * 3]] * 2
+    assert made == [[0] * 3, [1] * 3, [1] * 3]

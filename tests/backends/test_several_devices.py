@@ -302,16 +302,18 @@ module @m attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32
 }"""
 
 
-def test_programs_for_a_partitioner_are_refused_by_name_on_several_devices():
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_outside_of_regions_every_partition_computes_whole_arrays(backend):
     of_gspmd = AUTOMATIC.replace('sdy.mesh @mesh = <["x"=2]>', "").replace(
         'sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>', 'mhlo.sharding = "{devices=[2,1]<=[2]}"'
     )
-    x = np.ones((4, 3), np.float32)
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
     for text in (AUTOMATIC, of_gspmd):
         module = axla.parse(text)
-        with pytest.raises(axla.UnsupportedError, match="negate.*cut over 2 partitions: there is no partiti"):
-            axla.compile(module)
-        assert (np.asarray(axla.compile(module, replicas="first")(x)) == -1).all()
+        rows = axla.compile(module, backend=backend).execute_replicated([[x[:2]], [x[2:]]])
+        assert all((np.asarray(row[0]) == -x).all() for row in rows)
+        assert (np.asarray(axla.compile(module, backend=backend)(x)) == -x).all()
+        assert (np.asarray(axla.compile(module, backend=backend, replicas="first")(x)) == -x).all()
 
 
 BY_HAND = """HloModule g, num_partitions=2
@@ -332,7 +334,7 @@ ENTRY e {
         (
             "sharding={devices=[2]<=[2]}",
             "sharding={devices=[1,2]<=[2] last_tile_dims={manual}}",
-            axla.UnsupportedError,
+            axla.VerifyError,
         ),
     ],
 )

@@ -79,6 +79,12 @@ class Sharding:
     group: tuple[str, int] | None = None  # ("as" or "like", number): those that are sharded alike
     metadata: str = ""
 
+    @property
+    def is_unreduced(self) -> bool:
+        """Whether the array is a sum of what devices have."""
+        what = self.what
+        return what == "unreduced" or (isinstance(what, Tiles) and "unreduced" in what.kinds)
+
     def of_leaves(self, leaves: int) -> Sharding:
         """The sharding of a tuple: one for all leaves stands once for each."""
         if self.parts:
@@ -227,4 +233,7 @@ def without_axes(sharding: Sharding, rank: int) -> Sharding:
     """The sharding as tiles where axes of a mesh say it."""
     if not isinstance(sharding.what, MeshTiles):
         return sharding
-    return Sharding(_tiles_of_axes(sharding.what, rank))
+    found = _tiles_of_axes(sharding.what, rank)
+    if isinstance(found, Tiles) and found.kinds == ("unreduced",) and set(found.dims[:-1]) <= {1}:
+        return Sharding("unreduced")
+    return Sharding(found)

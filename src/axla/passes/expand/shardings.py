@@ -7,19 +7,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from axla.core.errors import AxlaError, VerifyError
+from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import Shape
 from axla.hlo import Call, CustomCall, PartitionId
 from axla.ir.graph import Instruction, Module
-from axla.ir.sharding import Sharding, tiling, without_axes
+from axla.ir.sharding import DimAxes, MeshTiles, Sharding, without_axes
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
-from axla.ir.typed import applies
+from axla.ir.typed import applies, shape_of
+from axla.passes.expand.cuts import Cut, cut_of
 from axla.text.sharding import read_sharding
 
 ENTER, LEAVE, SHARDING = "SPMDFullToShardShape", "SPMDShardToFullShape", "Sharding"
 """Custom calls: where a manual region begins and ends, and a sharding said of a value."""
-MESHES, SHARDY = "xla.sdy.meshes", "xla.sdy.sharding"
-"""Frontend attributes of a module, and of an instruction."""
+MESHES, SHARDY, MANUAL_AXES = "xla.sdy.meshes", "xla.sdy.sharding", "xla.sdy.manual_axes"
+"""Frontend attributes of a module, of an instruction, and of the border of a region."""
 Callers = tuple[Instruction, ...]
 
 
@@ -29,11 +30,14 @@ def target_of(inst: Instruction) -> str:
 
 
 def has_regions(module: Module) -> bool:
-    """Whether parts of the program are written for one of several partitions. Those without them are for a
-    partitioner as a whole: one device gives the same results.
+    """Whether parts of the program are written for one of several partitions. One device gives the
+    results of those without them, and of no sums that are still to be made of arguments or results.
     """
     shardings = Shardings(module)
-    return any(shardings.is_of_a_partition(inst) for c in module.computations for inst in c.instructions)
+    if any(shardings.is_of_a_partition(inst) for c in module.computations for inst in c.instructions):
+        return True
+    said = [*map(shardings.of_argument, module.entry.parameters), *shardings.of_results()]
+    return any(one.is_unreduced for one in said if one is not None)
 
 
 def meshes_of(module: Module) -> dict[str, str]:
@@ -47,6 +51,7 @@ def meshes_of(module: Module) -> dict[str, str]:
 
 _MESH = re.compile(r"([\w.]+|\"[^\"]*\") = #sdy\.mesh<(\[[^\]]*\](?:, device_ids=\[[\d, ]*\])?)>")
 _SHARDY = re.compile(r"<@([\w.]+|\"[^\"]*\"), (\[.*\].*)>")
+_NAME = re.compile(r"\"([^\"]*)\"")
 _PRIORITY = re.compile(r"(?<=\})p\d+")
 
 
@@ -58,12 +63,17 @@ class Shardings:
         self.meshes = meshes_of(module)
 
     def said(self, inst: Instruction) -> Sharding | None:
-        """The sharding that is said of an instruction, as tiles."""
-        found, text = inst.extra.sharding, dict(inst.extra.frontend_attributes).get(SHARDY)
-        if found is None and text is not None:
-            found = self.of_shardy(text)
+        """The sharding that is said of an instruction, as tiles; at the border of a region, those along the
+        axes that are manual in it.
+        """
+        frontend = dict(inst.extra.frontend_attributes)
+        found, axes = inst.extra.sharding, frontend.get(MANUAL_AXES)
+        if found is None and SHARDY in frontend:
+            found = self.of_shardy(frontend[SHARDY])
         if found is None or not isinstance(inst.shape, Shape):
             return found
+        if axes is not None and isinstance(found.what, MeshTiles):
+            found = Sharding(_along(found.what, set(_NAME.findall(axes))))
         return without_axes(found, inst.shape.rank)
 
     def of_shardy(self, text: str) -> Sharding | None:
@@ -87,12 +97,18 @@ class Shardings:
             return isinstance(op, PartitionId) or op.collective is not None
         if not op.custom_call_has_side_effect:
             return op.custom_call_target in (ENTER, LEAVE)
-        said = self.said(
-            inst
-        )  # JAX says of callbacks where they run: in a region each for itself, else on one
+        # JAX says of callbacks where they run: in a region each for itself, else on one.
+        said = self.said(inst)
         return said is not None and said.what in ("manual", "replicated")
 
-    # The borders of the program.
+    def of_border(self, inst: Instruction) -> Cut | None:
+        """How an array is cut where a region begins or ends; None where it stays whole."""
+        if target_of(inst) == ENTER and inst.extra.sharding is not None:
+            inst = inst.operands[0]  # XLA's form says it of what is cut, and of the part that it is manual
+        said = self.said(inst)
+        return cut_of(said, shape_of(inst).rank, self.partitions)
+
+    # Arguments and results.
 
     def of_argument(self, parameter: Instruction) -> Sharding | None:
         """How a parameter of the entry is cut: as is said, or as all its users want it; None where whole."""
@@ -121,12 +137,14 @@ class Shardings:
         """The sharding where it gives each partition a part of one size; else the array stays whole."""
         if sharding is None or not isinstance(inst.shape, Shape):
             return None
-        sharding, dims = without_axes(sharding, inst.shape.rank), inst.shape.dims
+        sharding = without_axes(sharding, inst.shape.rank)
         try:
-            cut = tiling(sharding, len(dims), self.partitions)
-        except AxlaError:
+            cut = cut_of(sharding, inst.shape.rank, self.partitions)
+        except UnsupportedError:
             return None
-        return None if any(d % n for d, n in zip(dims, cut.counts, strict=True)) else sharding
+        if cut is None:
+            return Sharding("replicated")
+        return sharding if cut.divides(inst.shape) else None
 
     def _wanted(self, user: Instruction, value: Instruction) -> Sharding | None:
         if target_of(user) == SHARDING:
@@ -158,6 +176,16 @@ class Shardings:
         if applies(inst, Parameter):
             return self.of_argument(inst) if not callers and inst.computation is self.entry else None
         return self.said(inst)
+
+
+def _along(tiles: MeshTiles, names: set[str]) -> MeshTiles:
+    """The tiles along these axes of the mesh."""
+
+    def kept(dim: DimAxes) -> DimAxes:
+        return DimAxes(tuple(axis for axis in dim.axes if axis.name in names))
+
+    sets = tuple((kind, kept(dim)) for kind, dim in tiles.sets if kind == "unreduced")
+    return MeshTiles(tiles.mesh, tuple(map(kept, tiles.dims)), sets)
 
 
 def _origin(inst: Instruction, callers: Callers) -> tuple[Instruction, Callers]:

@@ -70,6 +70,7 @@ RULES: dict[str, Rule] = {
     **by_name("stablehlo.", _composite, _optimization_barrier, _while),
     "func.call": _call,
     "sdy.mesh": _nothing,
+    "sdy.sharding_group": _nothing,
     "stablehlo.case": _conditional,
     "stablehlo.if": _conditional,
 }

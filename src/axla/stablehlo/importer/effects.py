@@ -303,12 +303,19 @@ def _traced(scope: Scope, operand: Instruction, shape: AnyShape, target: str, co
     return scope.add(op, (operand,), extra=replace(scope.extra, backend_config=config))
 
 
+_RESHARDED = (
+    "all_gather", "all_reduce", "all_slice", "all_to_all", "collective_permute", "data_flow_edge",
+    "propagation_barrier", "reduce_scatter", "replicated_to_unreduced", "sharded_to_unreduced",
+)  # fmt: skip
+"""Shardy's operations that give their operand, seen as a whole array, in another sharding."""
 RULES: dict[str, Rule] = {
     **by_name("stablehlo.", _all_to_all, _async_start, _custom_call, _infeed, _outfeed, _recv, _send),
     "interpreter.print": _print,
     "interpreter.probe": _probe,
     "interpreter.run_parallel": _run_parallel,
     "sdy.manual_computation": _manual_computation,
+    "sdy.reshard": _sharding_constraint,
     "sdy.sharding_constraint": _sharding_constraint,
+    **dict.fromkeys(map("sdy.{}".format, _RESHARDED), _operand),
     "stablehlo.async_done": _operand,
 }

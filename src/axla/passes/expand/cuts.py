@@ -1,0 +1,135 @@
+"""Cutting whole arrays into the parts that partitions have, and putting parts together again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from axla.core.dtypes import PRED, S32, DType
+from axla.core.errors import UnsupportedError
+from axla.core.literal import Literal
+from axla.core.shape import Shape
+from axla.hlo import (
+    Add,
+    AllGather,
+    AllReduce,
+    Broadcast,
+    Constant,
+    DynamicSlice,
+    PartitionId,
+    Reshape,
+    Select,
+)
+from axla.ir.devices import ReplicaGroups
+from axla.ir.graph import Computation, Instruction
+from axla.ir.sharding import Sharding, Tiles, without_axes
+from axla.ir.structure import Parameter
+from axla.ir.typed import shape_of
+
+CHANNEL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a whole array is cut. `dims`: parts along each dimension; then how many partitions have the same
+    part; then how many have addends, whose sum is the part. `partitions` in row-major order of these.
+    """
+
+    dims: tuple[int, ...]
+    partitions: tuple[int, ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return self.dims[:-2]
+
+    @property
+    def addends(self) -> int:
+        return self.dims[-1]
+
+    @property
+    def axes(self) -> list[int]:
+        """Those of `dims` along which partitions have something different."""
+        return [n for n, count in enumerate(self.dims) if count > 1 and n != len(self.dims) - 2]
+
+    def divides(self, shape: Shape) -> bool:
+        """Whether the parts of an array are of one size."""
+        return len(shape.dims) == len(self.counts) and not any(map(int.__mod__, shape.dims, self.counts))
+
+    def part_of(self, shape: Shape) -> Shape:
+        """The shape of the parts of an array."""
+        if not self.divides(shape):
+            raise UnsupportedError(f"{shape.logical} in {self.counts} parts, which are of different sizes")
+        return Shape(shape.dtype, tuple(map(int.__floordiv__, shape.dims, self.counts)))
+
+    def groups(self, axis: int, replicas: int) -> ReplicaGroups:
+        """The participants that differ along an axis only."""
+        rows = np.moveaxis(np.reshape(self.partitions, self.dims), axis, -1).reshape(-1, self.dims[axis])
+        every = np.concatenate([rows + len(self.partitions) * replica for replica in range(replicas)])
+        return ReplicaGroups(tuple(map(tuple, every.tolist())))
+
+    def places(self, axis: int) -> list[int]:
+        """The place of each partition along an axis."""
+        at = np.unravel_index(np.argsort(self.partitions), self.dims)
+        return at[axis].tolist()
+
+
+def cut_of(sharding: Sharding | None, rank: int, partitions: int) -> Cut | None:
+    """What a sharding cuts; None where all partitions have the whole. UnsupportedError for one of another
+    rank or of other partitions.
+    """
+    what = without_axes(sharding, rank).what if sharding is not None else "replicated"
+    if what == "unreduced":
+        return Cut((1,) * (rank + 1) + (partitions,), tuple(range(partitions)))
+    if not isinstance(what, Tiles):
+        return None
+    devices = what.devices if isinstance(what.devices, tuple) else tuple(what.devices.array().tolist())
+    if what.rank != rank or sorted(devices) != list(range(partitions)):
+        raise UnsupportedError(f"a sharding {{{sharding}}} of rank {rank} for {partitions} partitions")
+    addends = what.dims[-1] if what.kinds[-1:] == ("unreduced",) else 1
+    counts = what.dims[:rank]
+    cut = Cut((*counts, partitions // prod(counts) // addends, addends), devices)
+    return cut if cut.axes else None
+
+
+def cut_whole(whole: Instruction, cut: Cut) -> Instruction:
+    """The part of a whole array that the partition which runs this has."""
+    computation, shape = whole.computation, shape_of(whole)
+    part = cut.part_of(shape)
+    number, starts = computation.add(PartitionId()), []
+    for axis, size in enumerate(part.dims):
+        starts.append(looked_up(number, [place * size for place in cut.places(axis)]))
+    found = DynamicSlice(part.dims)(whole, *starts) if part.dims != shape.dims else whole
+    if cut.addends == 1:
+        return found
+    is_first = looked_up(number, [place == 0 for place in cut.places(len(cut.dims) - 1)], PRED)
+    nothing = computation.add(Constant(Shape(part.dtype), Literal.scalar(part.dtype, 0)))
+    chosen = Broadcast(Shape(PRED, part.dims), ())(is_first)
+    return Select()(chosen, found, Broadcast(part, ())(nothing))
+
+
+def looked_up(number: Instruction, column: list[int], dtype: DType = S32) -> Instruction:
+    """The scalar of a table that a partition's number chooses."""
+    table = Literal.of(column, dtype)
+    row = DynamicSlice((1,))(number.computation.add(Constant(table.shape, table)), number)
+    return Reshape(Shape(dtype))(row)
+
+
+def joined(part: Instruction, cut: Cut, replicas: int) -> Instruction:
+    """The whole array of which each partition has a part."""
+    for axis in cut.axes:
+        shape, groups = shape_of(part), cut.groups(axis, replicas)
+        if axis == len(cut.dims) - 1:
+            part = AllReduce(CHANNEL, groups, False, True, _sum(part))(part)
+            continue
+        dims = (*shape.dims[:axis], shape.dims[axis] * cut.dims[axis], *shape.dims[axis + 1 :])
+        part = AllGather(Shape(shape.dtype, dims), CHANNEL, groups, False, (axis,), True)(part)
+    return part
+
+
+def _sum(array: Instruction) -> Computation:
+    body, scalar = array.computation.module.add_computation("sum"), Shape(shape_of(array).dtype)
+    a, b = (body.add(Parameter(scalar, number)) for number in range(2))
+    body.set_root(Add()(a, b))
+    return body
