@@ -51,6 +51,11 @@ def register_type(name: str, type_: dict[str, Any]) -> None:
     register_ffi_type(name, type_.get("type_id"), type_.get("type_info"))
 
 
+def follow() -> None:
+    """Registers all handlers and types that `jax.ffi` was told, and those that it will be told."""
+    private.follow(register_handler, register_type)
+
+
 def register_handlers_of(module: Module) -> None:
     """Makes the targets of a module known that JAX has and axla does not."""
     ops = (inst.op for computation in module.computations for inst in computation.instructions)

@@ -33,10 +33,12 @@ def install() -> None:
         return
     if xla_bridge.backends_are_initialized():
         raise InvalidArgument("axla.jax.install: JAX has its devices already; call it before the first use")
+    from axla.jax import handlers
     from axla.jax.versions import check_version
     from axla.pjrt.plugin import capsule
 
     check_version()
+    handlers.follow()
     count = _option("jax_num_cpu_devices")
     table = capsule(count if count > 0 else flags.current().host_device_count, _attributes())
     xla_bridge._nonexperimental_plugins.add("cpu")  # else JAX warns

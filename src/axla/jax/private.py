@@ -12,7 +12,12 @@ from jax._src.config import disable_jit, trace_context
 from jax._src.core import trace_state_clean
 from jax.core import ShapedArray
 from jaxlib import xla_client
-from jaxlib._jax import PjitFunction, batched_device_put
+from jaxlib._jax import (
+    PjitFunction,
+    batched_device_put,
+    register_custom_call_target,
+    register_custom_type,
+)
 
 __all__ = ["ArrayImpl", "PjitFunction", "trace_context"]
 
@@ -25,6 +30,25 @@ def is_plain() -> bool:
 def callbacks_of(lowered: Any) -> tuple[Callable[..., Any], ...]:
     """The functions that a lowered program calls by number."""
     return tuple(lowered._lowering.compile_args["host_callbacks"])
+
+
+def follow(
+    register_handler: Callable[[str, Any, int, Any], None], register_type: Callable[[str, Any], None]
+) -> None:
+    """Has functions called for the handlers and types that `jax.ffi` was told for CPUs, and for those that it
+    will be told. XLA's own client, if there is one, has them still.
+    """
+
+    def handler(name: str, fn: Any, platform: str, api_version: int = 0, traits: Any = 0) -> None:
+        register_custom_call_target(name, fn, platform, api_version, traits)
+        register_handler(name, fn, api_version, traits)
+
+    def type_(type_name: str, type_id: Any) -> None:
+        register_custom_type(type_name, type_id)
+        register_type(type_name, type_id)
+
+    xla_client.register_custom_call_handler("cpu", handler)
+    xla_client.register_custom_type_handler("cpu", type_)
 
 
 def handlers() -> dict[str, tuple[Any, int]]:
