@@ -6,15 +6,15 @@ cache. So axla takes the place of the client named `cpu`.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import jax
-from jax._src import xla_bridge
+from jax._src import distributed, xla_bridge
+from jaxlib import _jax
 from jaxlib.mlir.dialects import stablehlo
 
 from axla.core import flags
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, UnsupportedError
 
 PLATFORM = "axla"
 _installed: list[bool] = []
@@ -42,12 +42,34 @@ def install() -> None:
     count = _option("jax_num_cpu_devices")
     table = capsule(count if count > 0 else flags.current().host_device_count, _attributes())
     xla_bridge._nonexperimental_plugins.add("cpu")  # else JAX warns
-    xla_bridge.register_plugin("cpu", c_api=table, priority=0)
+    xla_bridge.register_plugin("cpu", c_api=table, priority=0, options=_refuse_jobs)
     asked = (_option("jax_platforms") or PLATFORM).split(",")
     names = dict.fromkeys("cpu" if name == PLATFORM else name for name in asked)
     jax.config.update("jax_platforms", ",".join(names))
-    os.environ["JAX_PLATFORMS"] = ",".join(names)
+    _let_dlpack_copy()
     _installed.append(True)
+
+
+def _refuse_jobs() -> dict[str, Any]:
+    """The options of a client, of which there are none."""
+    if distributed.global_state.client is not None:
+        raise UnsupportedError("jax.distributed: axla has the devices of one process")
+    return {}
+
+
+def _let_dlpack_copy() -> None:
+    """Lets `from_dlpack` copy: jaxlib asks the client for it in a way that the C API does not have."""
+    from axla.pjrt.buffers import copying
+
+    convert = _jax.dlpack_managed_tensor_to_buffer
+
+    def convert_or_copy(tensor: Any, device: Any, stream: Any, copy: Any = None, *more: Any) -> Any:
+        if copy is False:
+            return convert(tensor, device, stream, False, *more)
+        with copying(always=bool(copy)):
+            return convert(tensor, device, stream, False, *more)
+
+    _jax.dlpack_managed_tensor_to_buffer = convert_or_copy
 
 
 def _option(name: str) -> Any:

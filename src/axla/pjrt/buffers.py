@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes as c
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import numpy as np
 from axla.codegen.native.structs import EXTERNAL, RECORD
 from axla.core import dtypes
 from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError
-from axla.core.shape import Shape, strides
+from axla.core.shape import Shape
 from axla.core.status import CLASSES, Status
 from axla.pjrt.client import devices, placed
 from axla.pjrt.errors import Refusal
@@ -70,7 +73,7 @@ def _copied(shape: Shape, address: int, steps: tuple[int, ...]) -> Array:
     """An array of the elements that lie at an address, by strides in bytes, also negative ones."""
     item = shape.dtype.itemsize
     info = shape_info(shape)
-    dense = tuple(s * item for s in strides(shape.dims))
+    dense = _steps(shape, _row_major(len(shape.dims)))
     if not info.bytes or all(d <= 1 or a == b for d, a, b in zip(shape.dims, steps, dense, strict=True)):
         return native().array_copy(info.address, info, address)
     reach = [s * (d - 1) for s, d in zip(steps, shape.dims, strict=True)]
@@ -82,8 +85,9 @@ def _copied(shape: Shape, address: int, steps: tuple[int, ...]) -> Array:
 @implements("Client_BufferFromHostBuffer")
 def _from_host(args: Any) -> None:
     shape = _shape(args.type, args.dims, args.num_dims)
-    _check_layout(args.device_layout, len(shape.dims))
-    dense = tuple(s * shape.dtype.itemsize for s in strides(shape.dims))
+    if _order(args.device_layout, len(shape.dims)) != _row_major(len(shape.dims)):
+        raise UnsupportedError("a buffer that is not row-major")
+    dense = _steps(shape, _row_major(len(shape.dims)))
     steps = tuple(integers(args.byte_strides, args.num_byte_strides)) or dense
     try:
         array = _copied(shape, args.data or 0, steps)
@@ -93,13 +97,28 @@ def _from_host(args: Any) -> None:
     args.buffer, args.done_with_host_buffer = handed_out(array), ready_event()
 
 
-def _check_layout(address: int | None, rank: int) -> None:
+def _row_major(rank: int) -> list[int]:
+    return list(reversed(range(rank)))
+
+
+def _order(address: int | None, rank: int) -> list[int]:
+    """The dimensions of a layout, minor to major."""
     if not address:
-        return
+        return _row_major(rank)
     with view(STRUCTS["MemoryLayout"], address) as layout:
-        order = integers(layout.tiled_minor_to_major, layout.tiled_minor_to_major_size)
-        if layout.type == _TILED and (order != list(range(rank))[::-1] or layout.tiled_num_tiles):
-            raise UnsupportedError(f"a buffer of layout {order}: buffers are row-major")
+        if layout.type != _TILED or layout.tiled_num_tiles:
+            raise UnsupportedError("a layout of tiles, or of strides")
+        found = integers(layout.tiled_minor_to_major, layout.tiled_minor_to_major_size)
+        return found or _row_major(rank)
+
+
+def _steps(shape: Shape, order: list[int]) -> tuple[int, ...]:
+    """The strides in bytes of dense elements in an order of dimensions."""
+    found, step = [0] * len(order), shape.dtype.itemsize
+    for dimension in order:
+        found[dimension] = step
+        step *= shape.dims[dimension]
+    return tuple(found)
 
 
 def ready_event() -> int:
@@ -111,15 +130,36 @@ event_ready: list[int] = []
 """Its address, filled when the plugin is made."""
 
 
+_ALIGNMENT = 16
+"""Bytes that memory of others must be aligned to, as XLA wants it."""
+
+
+_thread = threading.local()
+
+
+@contextmanager
+def copying(always: bool) -> Iterator[None]:
+    """What this thread views it copies: `always`, or where memory is not aligned, which is an error else."""
+    _thread.copies = [always]
+    try:
+        yield
+    finally:
+        _thread.copies = []
+
+
 @implements("Client_CreateViewOfDeviceBuffer")
 def _view_of(args: Any) -> None:
-    """An array over memory of the caller; a copy where it is not aligned as its elements are."""
+    """An array over memory of the caller; a copy of one that is not row-major."""
     shape = _shape(args.element_type, args.dims, args.num_dims)
-    item = shape.dtype.itemsize // (2 if shape.dtype.is_complex else 1)
     address, done = args.device_buffer_ptr or 0, args.on_delete_callback
-    place = devices().place(args.memory, args.device)
-    if address % max(item, 1):
-        array = _copied(shape, address, tuple(s * shape.dtype.itemsize for s in strides(shape.dims)))
+    copies = getattr(_thread, "copies", [])
+    aligned = address % _ALIGNMENT == 0
+    if not aligned and not copies:
+        text = f"a view of memory at {address:#x}, which is not aligned to {_ALIGNMENT} bytes"
+        raise InvalidArgument(text)
+    order = _order(args.layout, len(shape.dims))
+    if not aligned or any(copies) or order != _row_major(len(order)):
+        array = _copied(shape, address, _steps(shape, order))
         if done:
             c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)(done)(address, args.on_delete_callback_arg)
     else:
@@ -129,7 +169,7 @@ def _view_of(args: Any) -> None:
         if done:
             native_view[0](record, done, address, args.on_delete_callback_arg)
         array = native().array_new(info.address, info, record)
-    args.buffer = handed_out(placed(array, place))
+    args.buffer = handed_out(placed(array, devices().place(args.memory, args.device)))
 
 
 native_view: list[Any] = []
@@ -169,11 +209,7 @@ def _to_host(args: Any) -> None:
         args.dst_size = array.nbytes
         return
     found = array.to_numpy()
-    if args.host_layout:
-        with view(STRUCTS["MemoryLayout"], args.host_layout) as layout:
-            order = integers(layout.tiled_minor_to_major, layout.tiled_minor_to_major_size)
-        if order:
-            found = np.ascontiguousarray(found.transpose(order[::-1]))
+    found = found.transpose(_order(args.host_layout, array.ndim)[::-1])
     if args.dst_size < array.nbytes:
         raise InvalidArgument(f"room for {args.dst_size} bytes, the array has {array.nbytes}")
     c.memmove(args.dst, np.ascontiguousarray(found).ctypes.data, array.nbytes)

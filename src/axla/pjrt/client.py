@@ -165,6 +165,7 @@ def _memory_stats(args: Any) -> None:
     clear(args, "bytes_in_use")
     args.bytes_in_use = memory.in_use
     args.bytes_limit, args.bytes_limit_is_set = memory.limit, 1
+    args.bytes_reservable_limit, args.bytes_reservable_limit_is_set = memory.limit, 1
     args.num_allocs, args.num_allocs_is_set = memory.fresh, 1
 
 

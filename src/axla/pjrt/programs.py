@@ -13,6 +13,7 @@ from axla import api
 from axla.backends import CompileOptions, Executable
 from axla.backends.native import NativeExecutable
 from axla.codegen.native.structs import CALLABLE, PENDING, RECORD, WATCHED
+from axla.core import flags
 from axla.core.errors import InvalidArgument, ParseError
 from axla.core.profile import watch
 from axla.core.shape import AnyShape, Shape
@@ -29,7 +30,7 @@ from axla.pjrt.functions import implements
 from axla.pjrt.native import EXECUTABLE, MEMORY_KINDS
 from axla.pjrt.table import STRUCTS, NamedValues, addresses, clear, integers, text_at, view
 from axla.pjrt.whole import joined, parts_of
-from axla.proto import encode
+from axla.proto import decode, encode
 from axla.proto.sharding import sharding_message
 from axla.proto.writer import module_message
 from axla.runtime.array import Array
@@ -55,7 +56,7 @@ class Program:
             raise ParseError("compile: the program is no StableHLO bytecode")
         self.module = import_source(source)
         self.callbacks = attach(self.module)
-        told = CompileOptions.from_proto(options)
+        told = CompileOptions.from_proto(_known(options))
         self.counts = told.participants(self.module)
         self.module.set_config(replica_count=self.counts[0], num_partitions=self.counts[1])
         rows = told.device_assignment or devices().client.default_device_assignment(*self.counts)
@@ -227,6 +228,18 @@ def loaded(data: bytes) -> Program:
         raise InvalidArgument("these bytes are no program that axla serialised") from None
     at = int(length)
     return Program(rest[at : at + code], rest[at + code : at + code + options], rest[at + code + options :])
+
+
+def _known(options: bytes) -> bytes:
+    """A CompileOptionsProto without XLA's flags that axla does not have; an error for what is none."""
+    message = decode(options, "CompileOptionsProto")
+    overrides = message.get("env_option_overrides", [])
+    for entry in overrides:
+        name = entry.get("key", "")
+        if name not in flags.SPELLINGS and not name.startswith(("xla_", "axla_")):
+            raise Refusal(Status.INVALID_ARGUMENT, f"No such compile option: {name!r}")
+    kept = [entry for entry in overrides if entry.get("key", "") in flags.SPELLINGS or entry["key"][0] == "a"]
+    return encode({**message, "env_option_overrides": kept}, "CompileOptionsProto")
 
 
 def _calls_python(interface: Any) -> bool:

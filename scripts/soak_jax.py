@@ -1,0 +1,159 @@
+"""JAX on axla under stress: `scripts/soak jax` starts processes that run this file.
+
+A process has eight threads that compile, run, donate, delete, call back into Python and raise, until its time
+is over, or ends in the middle of it all. The first one runs to the end and says what memory it holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+THREADS = 8
+DEADLINE = 120
+"""Seconds that a process may take beyond its time."""
+
+
+def resident() -> int:
+    """Bytes of memory of this process."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Work:
+    """What one thread does, by chance."""
+
+    def __init__(self, seed: int) -> None:
+        import jax
+        import jax.numpy as jnp
+        import numpy as np
+
+        self.jax, self.jnp, self.np = jax, jnp, np
+        self.random = random.Random(seed)
+        self.add = jax.jit(lambda x, y: x + y)
+        self.step = jax.jit(lambda x: x * 0.5 + 1, donate_argnums=0)
+        self.long = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda i, x: x @ x / 64, x))
+        self.host = jax.jit(lambda x: jax.pure_callback(np.tanh, x, x))
+        self.wrong = jax.jit(lambda x: jax.pure_callback(self._raise, x, x))
+        self.kept = [jnp.ones((64, 64))]
+
+    def _raise(self, x):
+        raise ValueError("as it should")
+
+    def once(self) -> None:
+        jnp, np = self.jnp, self.np
+        x = self.random.choice(self.kept)
+        match self.random.randrange(9):
+            case 0:
+                scale = self.random.random()
+                assert self.jax.jit(lambda x: (x * scale).sum())(x).shape == ()
+            case 1:
+                self.kept.append(self.add(x, x) * 0.5)
+            case 2:
+                y = self.step(jnp.array(x))
+                np.testing.assert_allclose(y[0, 0], x[0, 0] * 0.5 + 1, rtol=1e-4)
+            case 3:
+                y = self.long(x)
+                y.delete() if self.random.random() < 0.3 else self.kept.append(y)
+            case 4:
+                np.testing.assert_allclose(self.host(x)[1], np.tanh(np.asarray(x))[1], rtol=1e-4)
+            case 5:
+                try:
+                    self.wrong(x).block_until_ready()
+                except Exception as error:
+                    assert "as it should" in str(error), error
+                else:
+                    raise AssertionError("a callback raised, and nobody knows")
+            case 6:
+                np.asarray(x)
+                del self.kept[:-2]
+                self.kept.append(jnp.ones((64, 64)))
+            case 7:
+                y = jnp.array(x)
+                y.delete()
+                with contextlib.suppress(RuntimeError):
+                    self.add(y, x)
+                    raise AssertionError("an array that was deleted was read")
+            case 8:
+                x.is_ready()
+                self.jax.device_put(np.ones((3, 5))).block_until_ready()
+
+
+def child(seconds: float, seed: int, whole: bool) -> None:
+    """The life of a process; not `whole`: it ends at a random moment, each thread after what it does just then.
+    (A thread that the end of the interpreter kills inside of jaxlib aborts the process, with stock JAX, too.)
+    """
+    import jax
+
+    logging.getLogger("jax").setLevel(logging.CRITICAL)  # it logs what callbacks raise
+    failures: list[BaseException] = []
+    over = threading.Event()
+    end = time.monotonic() + seconds
+    works = [Work(seed + n) for n in range(THREADS)]
+
+    def run(work: Work) -> None:
+        try:
+            while time.monotonic() < end and not failures and not over.is_set():
+                work.once()
+                if work.random.random() < 0.002:
+                    jax.clear_caches()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    if not whole:
+        time.sleep(seconds * random.Random(seed).random())
+        if os.fork() == 0:
+            os._exit(0)
+        over.set()
+        sys.exit(len(failures))
+    sizes, first = [], time.monotonic()
+    while time.monotonic() < end and not failures:
+        time.sleep(min(10, max(end - time.monotonic(), 0)))
+        gc.collect()
+        sizes.append(resident() >> 20)
+        print(f"{time.monotonic() - first:.0f} s: {sizes[-1]} MiB", flush=True)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    print("sizes", *sizes)
+
+
+def soak(seconds: float) -> str:
+    """One process for all the time, and others that end in the middle; the report, or an AssertionError."""
+    environment = {**os.environ, "JAX_PLATFORMS": "axla"}
+
+    def start(length: float, seed: int, kind: str) -> subprocess.Popen:
+        arguments = [sys.executable, __file__, kind, str(length), str(seed)]
+        return subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True)
+
+    whole = start(seconds, 0, "whole")
+    begin, ended = time.monotonic(), 0
+    while time.monotonic() < begin + seconds and whole.poll() is None:
+        part = start(5, ended + 1, "part")
+        part.communicate(timeout=DEADLINE)
+        assert part.returncode == 0, (
+            f"a process that ended in the middle gave {part.returncode} (seed {ended + 1})"
+        )
+        ended += 1
+    out, _ = whole.communicate(timeout=DEADLINE)
+    assert whole.returncode == 0, f"the process of {seconds} s gave {whole.returncode}"
+    sizes = [int(size) for size in out.splitlines()[-1].split()[1:]]
+    middle, last = sizes[len(sizes) // 3 :][: len(sizes) // 3], sizes[-(len(sizes) // 3 or 1) :]
+    text = f"{ended} processes ended in the middle; memory {sizes[0]} to {sizes[-1]} MiB, most {max(sizes)}"
+    assert not middle or max(last) < max(middle) * 1.1, f"memory grows: {text}: {sizes}"
+    return text
+
+
+if __name__ == "__main__":
+    child(float(sys.argv[2]), int(sys.argv[3]), sys.argv[1] == "whole")
