@@ -87,7 +87,7 @@ class Work:
 
 
 def child(seconds: float, seed: int, whole: bool) -> None:
-    """The life of a process; not `whole`: it ends at a random moment, each thread after what it does just then.
+    """The life of a process; not `whole`: it ends at a random moment, each thread after what it does then.
     (A thread that the end of the interpreter kills inside of jaxlib aborts the process, with stock JAX, too.)
     """
     import jax
