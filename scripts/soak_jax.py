@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 THREADS = 8
 DEADLINE = 120
@@ -115,6 +116,8 @@ def child(seconds: float, seed: int, whole: bool) -> None:
         if os.fork() == 0:
             os._exit(0)
         over.set()
+        for failure in failures:
+            traceback.print_exception(failure)
         sys.exit(len(failures))
     sizes, first = [], time.monotonic()
     while time.monotonic() < end and not failures:

@@ -6,11 +6,11 @@ cache. So axla takes the place of the client named `cpu`.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
 from jax._src import distributed, xla_bridge
-from jaxlib import _jax
 from jaxlib.mlir.dialects import stablehlo
 
 from axla.core import flags
@@ -61,6 +61,7 @@ def _let_dlpack_copy() -> None:
     """Lets `from_dlpack` copy: jaxlib asks the client for it in a way that the C API does not have."""
     from axla.pjrt.buffers import copying
 
+    _jax: Any = sys.modules["jaxlib._jax"]
     convert = _jax.dlpack_managed_tensor_to_buffer
 
     def convert_or_copy(tensor: Any, device: Any, stream: Any, copy: Any = None, *more: Any) -> Any:
