@@ -69,9 +69,22 @@ func.func public @main(%a: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh,
 }
 }
 """
+TOKENS = """
+module {
+sdy.mesh @mesh = <["x"=2]>
+func.func public @main(%t: !stablehlo.token, %a: tensor<8xf32>) -> !stablehlo.token {
+  %0 = sdy.manual_computation(%t, %a) in_shardings=[<@mesh, []>, <@mesh, [{"x"}]>] out_shardings=[<@mesh, []>]
+      manual_axes={"x"} (%u: !stablehlo.token, %b: tensor<4xf32>) {
+    %1 = stablehlo.custom_call @foo(%u, %b) : (!stablehlo.token, tensor<4xf32>) -> !stablehlo.token
+    sdy.return %1 : !stablehlo.token
+  } : (!stablehlo.token, tensor<8xf32>) -> !stablehlo.token
+  return %0 : !stablehlo.token
+}
+}
+"""
 
 
-@pytest.mark.parametrize("program", [CHLO, SCAN, SDY], ids=["chlo", "scan", "sdy"])
+@pytest.mark.parametrize("program", [CHLO, SCAN, SDY, TOKENS], ids=["chlo", "scan", "sdy", "tokens"])
 def test_plain_and_within_an_artifact(program):
     module = parsed(program)
     written = text.parse(generic(module))

@@ -298,6 +298,8 @@ def _same_tensors(values: list[mlir.Value], kinds: list[mlir.Type]) -> bool:
     """Compares types whose comparison takes little time."""
     return len(values) == len(kinds) and all(
         value.type is kind
+        or isinstance(kind, mlir.TokenType)
+        and value.type == kind
         or isinstance(kind, mlir.TensorType)
         and not isinstance(kind.encoding, tuple | dict)
         and value.type == kind
