@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import axla
+from axla.passes.expand.shardings import argument_shardings, result_shardings
 
 HEAD = "module @m attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {"
 UNCUT = (
@@ -69,3 +70,41 @@ def test_a_call_of_one_device_is_made_once_and_in_a_region_by_all(backend):
     rows = axla.compile(axla.parse(CALLS), backend=backend).execute_replicated([[x], [x]])
     assert [[np.asarray(a).tolist() for a in row] for row in rows] == [[[1] * 3, [2] * 3]] * 2
     assert made == [[0] * 3, [1] * 3, [1] * 3]
+
+
+TOKENS = (
+    HEAD
+    + """
+  sdy.mesh @mesh = <["x"=2]>
+  func.func public @main(%t: !stablehlo.token, %a: tensor<4xf32>) -> (!stablehlo.token, tensor<4xf32>) {
+    %0:2 = sdy.manual_computation(%t, %a) in_shardings=[<@mesh, []>, <@mesh, [{"x"}]>]
+        out_shardings=[<@mesh, []>, <@mesh, [{"x"}]>] manual_axes={"x"}
+        (%u: !stablehlo.token, %b: tensor<2xf32>) {
+      %1 = stablehlo.add %b, %b : tensor<2xf32>
+      %2 = stablehlo.after_all %u : !stablehlo.token
+      sdy.return %2, %1 : !stablehlo.token, tensor<2xf32>
+    } : (!stablehlo.token, tensor<4xf32>) -> (!stablehlo.token, tensor<4xf32>)
+    sdy.manual_computation() in_shardings=[] out_shardings=[] manual_axes={"x"} () {
+      %3 = stablehlo.partition_id : tensor<ui32>
+      stablehlo.custom_call @test.sees(%3) {
+        has_side_effect = true, sdy.sharding = #sdy.sharding_per_value<[<@mesh, []>]>
+      } : (tensor<ui32>) -> ()
+      sdy.return
+    } : () -> ()
+    return %0#0, %0#1 : !stablehlo.token, tensor<4xf32>
+  }
+}"""
+)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_regions_take_tokens_or_nothing(backend):
+    seen = []
+    axla.register_custom_call("test.sees", lambda n: seen.append(int(n)) or ())
+    module = axla.parse(TOKENS)
+    assert argument_shardings(module) == [None, result_shardings(module)[1]]
+    x = np.arange(4, dtype=np.float32)
+    program = axla.compile(module, backend=backend)
+    rows = program.execute_replicated([[x[:2]], [x[2:]]])
+    assert [np.asarray(row[-1]).tolist() for row in rows] == [[0, 2], [4, 6]]
+    assert sorted(seen) == [0, 1]

@@ -195,9 +195,7 @@ def tiling(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
     if isinstance(what, Tiles) and not {*what.kinds} - {"replicated"}:
         counts, places = what.dims[:rank], _places(what.dims, what.devices, rank)
     else:
-        raise UnsupportedError(
-            f"a sharding {{{sharding}}}, where tiles or replicated is wanted (regions are manual as a whole)"
-        )
+        raise UnsupportedError(f"a sharding {{{sharding}}}, where tiles or replicated is wanted")
     if len(counts) != rank or sorted(places) != list(range(partitions)):
         raise UnsupportedError(f"a sharding {{{sharding}}} of rank {rank} for {partitions} partitions")
     return Tiling(counts, tuple(places[p] for p in range(partitions)))

@@ -39,8 +39,10 @@ WHOLE_ARRAYS = "axla.whole_arrays"
 
 
 def has_whole_arrays(module: Module) -> bool:
-    """Whether it is for a partitioner: it says so, or has manual regions."""
-    return WHOLE_ARRAYS in dict(module.config.frontend_attributes) or bool(_with_borders(module))
+    """Whether it is for a partitioner: it says so, or shardings are said in it."""
+    if WHOLE_ARRAYS in dict(module.config.frontend_attributes):
+        return True
+    return any(target_of(i) in (SHARDING, ENTER, LEAVE) for c in module.computations for i in c.instructions)
 
 
 def manual_partitioning(module: Module) -> None:

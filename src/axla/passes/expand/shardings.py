@@ -50,7 +50,7 @@ def meshes_of(module: Module) -> dict[str, str]:
 
 
 _MESH = re.compile(r"([\w.]+|\"[^\"]*\") = #sdy\.mesh<(\[[^\]]*\](?:, device_ids=\[[\d, ]*\])?)>")
-_SHARDY = re.compile(r"<@([\w.]+|\"[^\"]*\"), (\[.*\].*)>")
+_SHARDY = re.compile(r"<@([\w.]+|\"[^\"]*\"), (\[[^<>]*)>")
 _NAME = re.compile(r"\"([^\"]*)\"")
 _PRIORITY = re.compile(r"(?<=\})p\d+")
 
