@@ -94,6 +94,7 @@ def _from_host(args: Any) -> None:
     except MemoryError:
         raise OutOfMemory(f"{shape.byte_size} bytes are not there") from None
     placed(array, devices().place(args.memory, args.device))
+    devices().know(array._info)
     args.buffer, args.done_with_host_buffer = handed_out(array), ready_event()
 
 

@@ -10,11 +10,12 @@ from axla.backends import Client
 from axla.codegen.native.structs import MEMORY_SHIFT, RECORD
 from axla.core.errors import InvalidArgument
 from axla.pjrt.functions import implements
-from axla.pjrt.native import CLIENT, DEVICE, LAYOUT, MEMORY, MEMORY_KINDS
+from axla.pjrt.native import CLIENT, DEVICE, KNOWN, LAYOUT, MEMORY, MEMORY_KINDS, known_number
 from axla.pjrt.table import NamedValues, addresses, clear
 from axla.runtime.array import Array
 from axla.runtime.native import native
 from axla.runtime.serialized import versions
+from axla.runtime.shape_info import ShapeInfo
 
 _VERSION, _ = versions()
 _Record: Any = RECORD.ctypes()
@@ -39,7 +40,8 @@ class Devices:
             c.addressof(memory): divmod(n, len(MEMORY_KINDS)) for n, memory in enumerate(self.memories)
         }
         """(device, kind) of the memory at an address."""
-        self.first_layout = 0
+        self.first_layout = self.known_shapes = 0
+        self._known: dict[int, ShapeInfo] = {}
         self.struct: Any = CLIENT.ctypes()()
         self.address = c.addressof(self.struct)
         self._describe_client()
@@ -87,6 +89,13 @@ class Devices:
     def layouts(self, ranks: list[int]) -> list[int]:
         """The addresses of the layouts of arrays of so many dimensions."""
         return [self.first_layout + rank * LAYOUT.size for rank in ranks]
+
+    def know(self, info: ShapeInfo) -> None:
+        """Tells native code of a shape, in the place of the one that it knew before by this number."""
+        number = known_number(info.element, info.dims)
+        self._known[number] = info
+        known = KNOWN.ctypes().from_address(self.known_shapes + number * KNOWN.size)
+        known.info, known.info_object = info.address, id(info)
 
     def place(self, memory: int | None, device: int | None) -> tuple[int, int]:
         """The numbers of a device and of its memory that a caller means."""

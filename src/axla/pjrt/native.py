@@ -11,7 +11,7 @@ destructors of Python objects. After the end of the interpreter (`alive`) functi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from axla.codegen.native.assembly import Function, Functions, Module
 from axla.codegen.native.structs import (
@@ -84,6 +84,8 @@ EXECUTABLE = Struct(
 ERROR = Struct("error", "A PJRT_Error; its text follows.", *fields("vtable:ptr, code:i32, size:u64"))
 LAYOUT = Struct("layout", "The layout of arrays of a rank.", *fields("text:ptr, size:u64"))
 MOST_DIMENSIONS = 64
+KNOWN = Struct("known", "A shape that was seen.", *fields("info:ptr, info_object:ptr"))
+KNOWN_SHAPES = 256
 WAITER = Struct("waiter", "A call of Event_OnReady.", *fields("next:ptr, record:ptr, callback:ptr, user:ptr"))
 
 # Functions that copy fields of a struct to fields of the same names of their arguments.
@@ -154,6 +156,7 @@ def emit(m: Module) -> None:
     m.variable("pjrt_python", f"[{len(FUNCTIONS)} x ptr]")
     m.variable("pjrt_ready", f"[{RECORD.size} x i8]")
     m.variable("pjrt_error_functions", f"[{STRUCTS['ErrorFunctions'].size} x i8]")
+    m.variable("pjrt_known", f"[{KNOWN.size * KNOWN_SHAPES} x i8]")
     m.variable("pjrt_layouts", f"[{LAYOUT.size * (MOST_DIMENSIONS + 1)} x i8]")
     _FUNCTIONS.emit(m)
     for name, body in _EXTENSIONS.items():
@@ -637,6 +640,75 @@ def _outputs(f: Function, program: Ssa, result: Ssa, outputs: Ssa) -> None:
         f.call("void", "Py_IncRef", array)
         outputs.item(loop.index).store(array)
     f.call("void", "Py_DecRef", result)
+
+
+# Arrays of the host.
+
+
+def known_number(element: int, dims: Sequence[int]) -> int:
+    """Where a shape is in `pjrt_known`, if it is there."""
+    found = element
+    for size in dims:
+        found = found * 31 + size
+    return found % KNOWN_SHAPES
+
+
+@_FUNCTIONS("pjrt_known_shape", "ptr", "element:i32, dims:ptr, rank:i64, strides:ptr, count:i64")
+def _known_shape(f: Function, element: Ssa, dims: Ssa, rank: Ssa, strides: Ssa, count: Ssa) -> None:
+    """The KNOWN of a shape; null where it was not seen, and where the elements do not lie densely."""
+    number = f.slot(element.cast("i64"))
+    with f.loop(0, rank) as loop:
+        number.store(number.load("i64") * 31 + dims.item(loop.index).load("i64"))
+    known = f.glob("pjrt_known").item(number.load("i64") & (KNOWN_SHAPES - 1), KNOWN.size)
+    info = known.get(KNOWN, "info")
+    f.guard(info.eq(0), f.null())
+    same = info.get(SHAPE_INFO, "element").eq(element) & info.get(SHAPE_INFO, "rank").eq(rank.cast("i32"))
+    f.guard(same ^ 1, f.null())
+    with f.loop(0, rank) as loop:
+        wanted = info.get(SHAPE_INFO, "dims").item(loop.index).load("i64")
+        f.guard(dims.item(loop.index).load("i64").ne(wanted), f.null())
+    with f.loop(0, count) as loop:
+        wanted = info.get(SHAPE_INFO, "strides").item(loop.index).load("i64")
+        f.guard(strides.item(loop.index).load("i64").ne(wanted), f.null())
+    f.ret(known)
+
+
+_FROM_HOST = "Client_BufferFromHostBuffer"
+
+
+@_native(_FROM_HOST)
+def _from_host(f: Function, args: Arguments) -> None:
+    """A copy of an array of a shape that was seen before; Python makes others."""
+    f.guard(f.glob("pjrt_alive").load("i32").eq(0), f.null())
+    state = f.call("i32", "PyGILState_Ensure")
+    pending = _fetched(f)
+    given = (args[name] for name in ("type", "dims", "num_dims", "byte_strides", "num_byte_strides"))
+    known, array = f.slot(f.call("ptr", "pjrt_known_shape", *given)), f.slot(f.null())
+    with f.if_(args["device_layout"].ne(0), likely=False):
+        known.store(f.null())
+    found = known.load("ptr")
+    with f.if_(found.ne(0), likely=True):
+        array.store(f.call("ptr", "axla_array_copy", *(found.get(KNOWN, n) for n in ("info", "info_object")),
+                           args["data"]))  # fmt: skip
+        f.call("void", "PyErr_Clear")  # of memory that is not there: Python says it better
+    made = array.load("ptr")
+    with f.if_(made.ne(0), likely=True):
+        number, memory, device = f.slot(f.i32(0)), args["memory"], args["device"]
+        with f.if_(memory.ne(0)):
+            number.store(memory.get(MEMORY, "id"))
+        with f.if_(memory.eq(0) & device.ne(0)):
+            number.store(device.get(DEVICE, "id") * len(MEMORY_KINDS))
+        place, record = number.load("i32"), made.get(ARRAY, "record")
+        owner = place.udiv(f.i32(len(MEMORY_KINDS)))
+        record.set(RECORD, "device", owner)
+        record.set(RECORD, "flags", (place - owner * len(MEMORY_KINDS)) << MEMORY_SHIFT)
+        args["buffer"] = made
+        args["done_with_host_buffer"] = f.glob("pjrt_ready")
+    f.call("void", "PyErr_Restore", *(slot.load("ptr") for slot in pending))
+    f.call("void", "PyGILState_Release", state)
+    with f.unless(made.ne(0)):
+        number = list(FUNCTIONS).index(_FROM_HOST)
+        f.ret(_python(f, f.glob("pjrt_python").item(number).load("ptr"), args.address))
 
 
 # Contexts of executions: JAX makes one for each run, with the list of the program's callbacks.

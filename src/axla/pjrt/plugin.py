@@ -57,7 +57,7 @@ def _set_variables(at: dict[str, int], known: client.Devices) -> None:
         "deleter": client.NOTHING,
     }.items():  # fmt: skip
         c.c_void_p.from_address(at[f"pjrt_{name}"]).value = value
-    known.first_layout = at["pjrt_layouts"]
+    known.first_layout, known.known_shapes = at["pjrt_layouts"], at["pjrt_known"]
     layouts = (native.LAYOUT.ctypes() * (native.MOST_DIMENSIONS + 1)).from_address(at["pjrt_layouts"])
     for rank, layout in enumerate(layouts):
         text = c.create_string_buffer(f"{{{','.join(map(str, reversed(range(rank))))}}}".encode())
