@@ -10,7 +10,7 @@ from axla.backends import Client
 from axla.codegen.native.structs import MEMORY_SHIFT, RECORD
 from axla.core.errors import InvalidArgument
 from axla.pjrt.functions import implements
-from axla.pjrt.native import CLIENT, DEVICE, KNOWN, LAYOUT, MEMORY, MEMORY_KINDS, known_number
+from axla.pjrt.structs import CLIENT, DEVICE, KNOWN, LAYOUT, MEMORY, MEMORY_KINDS, known_number
 from axla.pjrt.table import NamedValues, addresses, clear
 from axla.runtime.array import Array
 from axla.runtime.native import native

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as c
 from typing import Any
 
-from axla.pjrt.native import CONTEXT
+from axla.pjrt.structs import CONTEXT
 from axla.pjrt.table import text_at
 
 _types: dict[str, int] = {}

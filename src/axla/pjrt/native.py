@@ -11,7 +11,7 @@ destructors of Python objects. After the end of the interpreter (`alive`) functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from axla.codegen.native.assembly import Function, Functions, Module
 from axla.codegen.native.structs import (
@@ -29,64 +29,27 @@ from axla.codegen.native.structs import (
     SHAPE_INFO,
     SINGLE_RESULT,
     WATCHED,
-    fields,
 )
 from axla.codegen.straight import Ssa
 from axla.core.status import Status
+from axla.pjrt.structs import (
+    CLIENT,
+    CONTEXT,
+    DEVICE,
+    ERROR,
+    EXECUTABLE,
+    KNOWN,
+    KNOWN_SHAPES,
+    LAYOUT,
+    MEMORY,
+    MEMORY_KINDS,
+    MOST_DIMENSIONS,
+    SHORT,
+    VIEW,
+    WAITER,
+)
 from axla.pjrt.table import FUNCTIONS, STRUCTS
 from axla.program.abi import Struct
-
-MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
-SHORT = 2_000_000
-"""Nanoseconds of a run that its caller does itself."""
-
-_TEXTS = "debug_string:ptr, debug_string_size:u64, to_string:ptr, to_string_size:u64"
-CLIENT = Struct(
-    "client",
-    "The client.",
-    *fields(
-        "platform_name:ptr, platform_name_size:u64, platform_version:ptr, platform_version_size:u64, "
-        "process_index:i32, topology:ptr, devices:ptr, num_devices:u64, addressable_devices:ptr, "
-        "num_addressable_devices:u64, addressable_memories:ptr, num_addressable_memories:u64, "
-        "descriptions:ptr, num_descriptions:u64, attributes:ptr, num_attributes:u64, fingerprint:u64"
-    ),
-)
-"""It is its topology, too."""
-DEVICE = Struct(
-    "device",
-    "A device, and its description.",
-    *fields(
-        "id:i32, process_index:i32, local_hardware_id:i32, num_attributes:u64, attributes:ptr, "
-        "device_kind:ptr, device_kind_size:u64, device_description:ptr, is_addressable:i8, memories:ptr, "
-        f"num_memories:u64, memory:ptr, {_TEXTS}"
-    ),
-)
-MEMORY = Struct(
-    "memory",
-    "A memory; `vtable` is null.",
-    *fields(
-        f"vtable:ptr, id:i32, kind:ptr, kind_size:u64, kind_id:i32, devices:ptr, num_devices:u64, {_TEXTS}"
-    ),
-)
-EXECUTABLE = Struct(
-    "executable",
-    "A program, loaded or not.",
-    *fields(
-        "num_replicas:u64, num_partitions:u64, num_outputs:u64, executable_name:ptr, "
-        "executable_name_size:u64, executable_fingerprint:ptr, executable_fingerprint_size:u64, "
-        "addressable_devices:ptr, num_addressable_devices:u64, addressable_device_logical_ids:ptr, "
-        "num_addressable_device_logical_ids:u64, is_deleted:i8, memory_kinds:ptr, memory_kind_sizes:ptr, "
-        "output_types:ptr, num_output_types:u64, dims:ptr, dim_sizes:ptr, size_in_bytes:i64, callable:ptr, "
-        "program:ptr, owner:ptr, output_layouts:ptr, num_parameters:u64, parameter_layouts:ptr"
-    ),
-)
-"""`callable`: what a run on the first device calls; null: Python runs it. `owner`: the Program."""
-ERROR = Struct("error", "A PJRT_Error; its text follows.", *fields("vtable:ptr, code:i32, size:u64"))
-LAYOUT = Struct("layout", "The layout of arrays of a rank.", *fields("text:ptr, size:u64"))
-MOST_DIMENSIONS = 64
-KNOWN = Struct("known", "A shape that was seen.", *fields("info:ptr, info_object:ptr"))
-KNOWN_SHAPES = 256
-WAITER = Struct("waiter", "A call of Event_OnReady.", *fields("next:ptr, record:ptr, callback:ptr, user:ptr"))
 
 # Functions that copy fields of a struct to fields of the same names of their arguments.
 _GETTERS: dict[str, tuple[str, Struct]] = {
@@ -645,14 +608,6 @@ def _outputs(f: Function, program: Ssa, result: Ssa, outputs: Ssa) -> None:
 # Arrays of the host.
 
 
-def known_number(element: int, dims: Sequence[int]) -> int:
-    """Where a shape is in `pjrt_known`, if it is there."""
-    found = element
-    for size in dims:
-        found = found * 31 + size
-    return found % KNOWN_SHAPES
-
-
 @_FUNCTIONS("pjrt_known_shape", "ptr", "element:i32, dims:ptr, rank:i64, strides:ptr, count:i64")
 def _known_shape(f: Function, element: Ssa, dims: Ssa, rank: Ssa, strides: Ssa, count: Ssa) -> None:
     """The KNOWN of a shape; null where it was not seen, and where the elements do not lie densely."""
@@ -713,8 +668,6 @@ def _from_host(f: Function, args: Arguments) -> None:
 
 # Contexts of executions: JAX makes one for each run, with the list of the program's callbacks.
 
-CONTEXT = Struct("context", "What custom calls of a run find.", *fields("data:ptr"))
-
 
 @_native("ExecuteContext_Create")
 def _context_create(f: Function, args: Arguments) -> None:
@@ -734,8 +687,6 @@ def _user_data_add(f: Function, args: Arguments) -> None:
 
 
 # Memory of others.
-
-VIEW = Struct("view", "Who is told that an array goes.", *fields("callback:ptr, pointer:ptr, argument:ptr"))
 
 
 @_FUNCTIONS("pjrt_view_release", "void", "record:ptr", exported=True)

@@ -7,7 +7,7 @@ import ctypes as c
 from typing import Any
 
 from axla.codegen.native.structs import READY, RECORD
-from axla.pjrt import buffers, client, native, programs  # noqa: F401  (they implement functions)
+from axla.pjrt import buffers, client, native, programs, structs  # noqa: F401  (they implement functions)
 from axla.pjrt.extensions import chain
 from axla.pjrt.functions import addresses_of_python, error_new, raised
 from axla.pjrt.table import API, FUNCTIONS, STRUCTS, VERSION
@@ -58,7 +58,7 @@ def _set_variables(at: dict[str, int], known: client.Devices) -> None:
     }.items():  # fmt: skip
         c.c_void_p.from_address(at[f"pjrt_{name}"]).value = value
     known.first_layout, known.known_shapes = at["pjrt_layouts"], at["pjrt_known"]
-    layouts = (native.LAYOUT.ctypes() * (native.MOST_DIMENSIONS + 1)).from_address(at["pjrt_layouts"])
+    layouts = (structs.LAYOUT.ctypes() * (structs.MOST_DIMENSIONS + 1)).from_address(at["pjrt_layouts"])
     for rank, layout in enumerate(layouts):
         text = c.create_string_buffer(f"{{{','.join(map(str, reversed(range(rank))))}}}".encode())
         _keep.append(text)
@@ -67,7 +67,7 @@ def _set_variables(at: dict[str, int], known: client.Devices) -> None:
     ready.refs, ready.ready = 1, READY
     buffers.event_ready[:] = [at["pjrt_ready"]]
     errors = STRUCTS["ErrorFunctions"].ctypes().from_address(at["pjrt_error_functions"])
-    errors.struct_size, errors.instance_size = STRUCTS["ErrorFunctions"].size, native.ERROR.size
+    errors.struct_size, errors.instance_size = STRUCTS["ErrorFunctions"].size, structs.ERROR.size
     errors.destroy, errors.message = at["pjrt_error_destroy"], at["pjrt_error_message"]
     errors.get_code, errors.for_each_payload = at["pjrt_error_code"], at["pjrt_error_payloads"]
     error_new[:] = [c.PYFUNCTYPE(c.c_void_p, c.c_int32, c.c_char_p, c.c_int64)(at["pjrt_error_new"])]

@@ -27,7 +27,7 @@ from axla.pjrt.client import NOTHING, devices, placed
 from axla.pjrt.contexts import functions_of
 from axla.pjrt.errors import Refusal
 from axla.pjrt.functions import implements
-from axla.pjrt.native import EXECUTABLE, MEMORY_KINDS
+from axla.pjrt.structs import EXECUTABLE, MEMORY_KINDS
 from axla.pjrt.table import STRUCTS, NamedValues, addresses, clear, integers, text_at, view
 from axla.pjrt.whole import joined, parts_of
 from axla.proto import decode, encode
