@@ -1,4 +1,4 @@
-"""The structs that emitted functions and Python share: clients, devices, memories, executables and the like."""
+"""The structs that emitted functions and Python share: clients, devices, memories, executables, errors."""
 
 from __future__ import annotations
 
