@@ -77,7 +77,8 @@ TOKENS = (
     + """
   sdy.mesh @mesh = <["x"=2]>
   func.func public @main(%t: !stablehlo.token, %a: tensor<4xf32>) -> (!stablehlo.token, tensor<4xf32>) {
-    %0:2 = sdy.manual_computation(%t, %a) in_shardings=[<@mesh, []>, <@mesh, [{"x"}]>]
+    %s = "builtin.unrealized_conversion_cast"(%t) : (!stablehlo.token) -> !stablehlo.token
+    %0:2 = sdy.manual_computation(%s, %a) in_shardings=[<@mesh, []>, <@mesh, [{"x"}]>]
         out_shardings=[<@mesh, []>, <@mesh, [{"x"}]>] manual_axes={"x"}
         (%u: !stablehlo.token, %b: tensor<2xf32>) {
       %1 = stablehlo.add %b, %b : tensor<2xf32>

@@ -309,6 +309,8 @@ _RESHARDED = (
 )  # fmt: skip
 """Shardy's operations that give their operand, seen as a whole array, in another sharding."""
 RULES: dict[str, Rule] = {
+    # Tokens that Shardy's operations take and give, in portable artifacts.
+    "builtin.unrealized_conversion_cast": _operand,
     **by_name("stablehlo.", _all_to_all, _async_start, _custom_call, _infeed, _outfeed, _recv, _send),
     "interpreter.print": _print,
     "interpreter.probe": _probe,
