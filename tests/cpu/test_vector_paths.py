@@ -39,6 +39,18 @@ def test_padded_rows(padding: str) -> None:
     run(["f32[3,75]", "f32[]"], body, [floats(3, 75), np.float32(7)])
 
 
+@pytest.mark.parametrize("padding", ["1_1_1x1_2_1x0_0", "0_0x2_3x0_0", "0_0x-1_4_2x0_0", "3_0x0_0x0_1"])
+def test_pads_beside_a_dimension_that_is_kept(padding: str) -> None:
+    edges = [[int(n) for n in (*part.split("_"), "0")[:3]] for part in padding.split("x")]
+    dims = [n + low + high + (n - 1) * hole for n, (low, high, hole) in zip((3, 4, 37), edges, strict=True)]
+    shape = f"f32[{','.join(map(str, dims))}]"
+    run(
+        ["f32[3,4,37]", "f32[]"],
+        f" ROOT r = {shape} pad(p0, p1), padding={padding}",
+        [floats(3, 4, 37), np.float32(7)],
+    )
+
+
 def test_a_pad_of_what_is_padded() -> None:
     body = (
         " z = f32[] constant(1)\n e = f32[90] exponential(p0)\n a = f32[100] pad(e, z), padding=7_3\n"
