@@ -93,7 +93,7 @@ def loop_space(
     task: KernelTask, dims: Sequence[int], target: Target, inner: Sequence[Instruction] = ()
 ) -> tuple[Space, Phase]:
     """The space of a loop over `dims`, and the phase that runs it; elements have the loops `inner` inside."""
-    merge, cost = mergeable(task.computation, dims), task.cost(target.limits)
+    merge, cost = mergeable(task.computation, dims), task.cost(target)
     space = cut(dims, in_a_row(task.computation, target), cost, merge, target)
     work = cost * space.block * prod(map(_inner_cost, inner))
     return space, task.phase(space.count, work, target.limits, space.threads)
@@ -252,7 +252,7 @@ class ConcatKind(Kind):
 
     def plan(self, task: KernelTask, target: Target) -> ConcatPlan:
         """A phase for each piece that has elements."""
-        lanes, cost = target.lanes(widest(task.computation)), task.cost(target.limits)
+        lanes, cost = target.lanes(widest(task.computation)), task.cost(target)
         dims, dimension = shape_of(self.hero).dims, op_of(self.hero, hlo.Concatenate).dimensions[0]
         merge = mergeable(task.computation, dims)
         # Along the dimension of the concatenation a piece is one stretch of the result.

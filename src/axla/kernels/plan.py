@@ -82,15 +82,18 @@ class KernelTask:
     computation: Computation
     in_place: tuple[tuple[int, int], ...]
 
-    def cost(self, limits: Limits) -> int:
-        """Element operations for one element of the kernel's index space."""
-        cost = 1
+    def cost(self, target: Target) -> int:
+        """Operations for one element of the kernel's index space: loads and stores, folds of reductions, and
+        what is computed, which vectors do for many elements at once.
+        """
+        folds = computed = 0
         for inst in self.computation.instructions:
             if inst.op.elementwise:
-                cost += limits.function_cost if inst.op.expensive else 1
+                computed += target.limits.function_cost if inst.op.expensive else 1
             elif inst.op.opcode == "reduce":
-                cost += 2
-        return cost
+                folds += 1
+        # Half of the lanes: functions of f64 are longer, and vectors have edges.
+        return 1 + 2 * folds + -(-computed // max(1, target.lanes(widest(self.computation)) // 2))
 
     def phase(self, count: int, cost: int, limits: Limits, threads: int = 1, symbol: str = "") -> Phase:
         """A phase of `count` steps of `cost` each, cut by shapes only: results never depend on threads."""

@@ -229,7 +229,7 @@ class RowKind(ReduceKind):
         reductions = self.reductions
         most = in_a_row(task.computation, target, len(reductions))
         lanes = gcd(most, self.row_size) if target.threads > 1 else fitting(most, self.row_size)
-        cost = task.cost(target.limits) * self.row_size
+        cost = task.cost(target) * self.row_size
         pieces, piece = self._pieces(reductions, cost, most, target)
         beside = 1
         if pieces > 1:
@@ -372,7 +372,7 @@ class ColumnKind(ReduceKind):
         if target.threads > 1:
             return self._shared(task, target)
         space = self._space(widest(task.computation), target)
-        cost = (task.cost(target.limits) + 1) * self.reduced * space.block
+        cost = (task.cost(target) + 1) * self.reduced * space.block
         reductions = list(map(Reducing, self.columns))
         kept_in = tuple(_root_of(task, r) for r in reductions)
         apart = [r for r, root in zip(reductions, kept_in, strict=True) if root < 0]

@@ -118,7 +118,7 @@ class TransposeKind(Kind):
         block = max(lanes, target.limits.turned_block // lanes * lanes)
         names = tuple(hero.name for hero in self.turned)
         found = TransposePlan(self.input_dims, self.permutation, names, lanes, block, phases=())
-        cost = (task.cost(target.limits) + 1) * block * found.output_dims[found.q]
+        cost = (task.cost(target) + 1) * block * found.output_dims[found.q]
         return replace(found, phases=(task.phase(prod(found.steps), cost, target.limits),))
 
     def _tiled(self, task: KernelTask, target: Target, minor: tuple[int, int]) -> TransposePlan:
