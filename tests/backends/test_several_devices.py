@@ -295,7 +295,7 @@ AUTOMATIC = """
 module @m attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
   sdy.mesh @mesh = <["x"=2]>
   func.func public @main(%a: tensor<4x3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>})
-      -> tensor<4x3xf32> {
+      -> (tensor<4x3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}) {
     %0 = stablehlo.negate %a : tensor<4x3xf32>
     return %0 : tensor<4x3xf32>
   }
@@ -304,9 +304,10 @@ module @m attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_outside_of_regions_every_partition_computes_whole_arrays(backend):
-    of_gspmd = AUTOMATIC.replace('sdy.mesh @mesh = <["x"=2]>', "").replace(
-        'sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>', 'mhlo.sharding = "{devices=[2,1]<=[2]}"'
-    )
+    of_gspmd = AUTOMATIC.replace('sdy.mesh @mesh = <["x"=2]>', "")
+    for shardy, gspmd in (('[{"x"}, {}]', "devices=[2,1]<=[2]"), ("[{}, {}]", "replicated")):
+        said = f"sdy.sharding = #sdy.sharding<@mesh, {shardy}>"
+        of_gspmd = of_gspmd.replace(said, f'mhlo.sharding = "{{{gspmd}}}"')
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     for text in (AUTOMATIC, of_gspmd):
         module = axla.parse(text)

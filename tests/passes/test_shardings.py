@@ -4,7 +4,8 @@ import pytest
 
 import axla
 from axla.ir.sharding import tiling
-from axla.passes.expand.shardings import argument_shardings, has_regions, meshes_of, result_shardings
+from axla.passes.expand.propagation import Propagation
+from axla.passes.expand.shardings import meshes_of
 
 HEAD = "module @m attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {"
 SHARDY = (
@@ -13,7 +14,7 @@ SHARDY = (
   sdy.mesh @mesh = <["x"=2, "y"=2]>
   sdy.mesh @turned = <["x"=4], device_ids=[3, 1, 2, 0]>
   func.func public @main(
-      %a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"y"}p1, {?}]>},
+      %a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"y"}p1, {}]>},
       %b: tensor<8x4xf32>, %c: tensor<7x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>},
       %d: tensor<8xf32> {sdy.sharding = #sdy.sharding<@turned, [{"x":(2)2}]>}
   ) -> (tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"x", "y"}]>},
@@ -60,24 +61,22 @@ GSPMD = (
 @pytest.mark.parametrize("text", [SHARDY, GSPMD], ids=["shardy", "gspmd"])
 def test_how_arguments_and_results_are_cut(text):
     """As is said; as regions want them and give them; whole where parts would be of different sizes."""
-    module = axla.parse(text)
-    ranks = (2, 2, 2, 1)
-    given = [tiling(s, r, 4) for s, r in zip(argument_shardings(module), ranks, strict=True)]
+    found = Propagation(axla.parse(text))
+    given = [tiling(s, r, 4) for s, r in zip(found.arguments, (2, 2, 2, 1), strict=True)]
     assert [cut.counts for cut in given] == [(2, 1), (2, 1), (1, 1), (2,)]
     assert [[place[0] for place in cut.places] for cut in given] == [
         [0, 1, 0, 1], [0, 0, 1, 1], [0] * 4, [1, 1, 0, 0],
     ]  # fmt: skip
-    results = result_shardings(module)
-    assert tiling(results[0], 2, 4).counts == (1, 4)
-    assert results[1:] == argument_shardings(module)[1:]
-    assert has_regions(module)
+    assert tiling(found.results[0], 2, 4).counts == (1, 4)
+    assert found.results[1:] == found.arguments[1:]
+    assert found.is_of_partitions
 
 
 def test_programs_without_regions_and_meshes_by_name():
     module = axla.parse(SHARDY)
     assert meshes_of(module) == {"mesh": "['x'=2, 'y'=2]", "turned": "['x'=4], device_ids=(3,1,2,0)"}
     plain = SHARDY.replace("call @f(%b) : (tensor<8x4xf32>) ->", "stablehlo.negate %b :")
-    assert not has_regions(axla.parse(plain))
+    assert not Propagation(axla.parse(plain)).is_of_partitions
 
 
 @pytest.mark.parametrize(
@@ -97,4 +96,4 @@ def test_callbacks_say_whether_each_partition_runs_them(call, regions):
         stablehlo.custom_call @callback(%a) {call} : (tensor<f32>) -> ()
         return %a : tensor<f32>
       }} }}"""
-    assert has_regions(axla.parse(text)) == regions
+    assert Propagation(axla.parse(text)).is_of_partitions == regions

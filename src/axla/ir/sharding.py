@@ -231,6 +231,8 @@ def without_axes(sharding: Sharding, rank: int) -> Sharding:
     """The sharding as tiles where axes of a mesh say it."""
     if not isinstance(sharding.what, MeshTiles):
         return sharding
+    if not sharding.what.mesh.axes:
+        return Sharding("replicated")
     found = _tiles_of_axes(sharding.what, rank)
     if isinstance(found, Tiles) and found.kinds == ("unreduced",) and set(found.dims[:-1]) <= {1}:
         return Sharding("unreduced")

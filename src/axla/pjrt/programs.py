@@ -20,7 +20,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.core.status import Status
 from axla.ir.graph import Module
 from axla.ir.sharding import Sharding, tiling
-from axla.passes.expand.shardings import argument_shardings, has_regions, result_shardings
+from axla.passes.expand.propagation import Propagation
 from axla.pjrt.buffers import DELETED, TOKEN, array_at, copy_of, handed_out, ready_event, token
 from axla.pjrt.callbacks import attach
 from axla.pjrt.client import NOTHING, devices, placed
@@ -61,14 +61,16 @@ class Program:
         self.module.set_config(replica_count=self.counts[0], num_partitions=self.counts[1])
         rows = told.device_assignment or devices().client.default_device_assignment(*self.counts)
         self.device_ids = [number for row in rows for number in row]
-        self.arguments, self.results = argument_shardings(self.module), result_shardings(self.module)
-        self.is_whole = self.counts[1] > 1 and not has_regions(self.module)
+        found = Propagation(self.module) if self.counts[1] > 1 else None
+        self.is_whole = found is not None and not found.is_of_partitions
         self.executable = self._compiled(told, loaded)
         face = self.executable.interface
         self.tokens_in = [not isinstance(p.shape, Shape) for p in self.module.entry.parameters]
         leaves = list(self.module.entry.root.shape.leaves())
         self.tokens_out = [not isinstance(leaf, Shape) for leaf in leaves]
         self.kinds = _memory_kinds(source, len(leaves))
+        self.arguments = found.arguments if found else [None] * len(self.tokens_in)
+        self.results = found.results if found else [None] * len(self.tokens_out)
         self._shardings_in = [s for s, token in zip(self.arguments, self.tokens_in, strict=True) if not token]
         self._shardings_out = [s for s, token in zip(self.results, self.tokens_out, strict=True) if not token]
         self.functions: list[Any] = []

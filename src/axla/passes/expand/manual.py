@@ -32,6 +32,7 @@ from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
 from axla.ir.typed import applies, shape_of
 from axla.passes.expand.cuts import CHANNEL, Cut, cut_of, cut_whole, joined, looked_up
+from axla.passes.expand.propagation import Propagation
 from axla.passes.expand.shardings import ENTER, LEAVE, SHARDING, SHARDY, Shardings, target_of
 
 WHOLE_ARRAYS = "axla.whole_arrays"
@@ -47,11 +48,9 @@ def has_whole_arrays(module: Module) -> bool:
 
 def manual_partitioning(module: Module) -> None:
     """Gives parameters and results the shapes of one partition's parts; their shardings say which parts
-    (`argument_shardings` and `result_shardings` of the module as it was).
+    (`Propagation` of the module as it was).
     """
-    shardings = Shardings(module)
-    arguments = [shardings.of_argument(parameter) for parameter in module.entry.parameters]
-    results = shardings.of_results()
+    shardings, found = Shardings(module), Propagation(module)
     _inline_calls(module)
     cuts = {
         inst: shardings.of_border(inst)
@@ -59,10 +58,10 @@ def manual_partitioning(module: Module) -> None:
         for inst in computation.instructions
         if _is_border(inst)
     }
-    cuts |= _cut_arguments(module, arguments) | _cut_results(module, results)
+    cuts |= _cut_arguments(module, found.arguments) | _cut_results(module, found.results)
     for computation in list(module.computations):
         _rewrite(computation, cuts, shardings)
-    entry, leaves = module.entry, [found or Sharding("replicated") for found in results]
+    entry, leaves = module.entry, [one or Sharding("replicated") for one in found.results]
     said = Sharding(parts=tuple(leaves)) if entry.root.shape.is_tuple else leaves[0]
     entry.set_extra(entry.root, _extra(entry.root, said))
     frontend = [said for said in module.config.frontend_attributes if said[0] != WHOLE_ARRAYS]

@@ -5,15 +5,13 @@ Shardy's, which the importer keeps as frontend attributes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.errors import VerifyError
 from axla.core.shape import Shape
-from axla.hlo import Call, CustomCall, PartitionId
+from axla.hlo import CustomCall, PartitionId
 from axla.ir.graph import Instruction, Module
 from axla.ir.sharding import DimAxes, MeshTiles, Sharding, without_axes
-from axla.ir.structure import GetTupleElement, Parameter, Tuple
-from axla.ir.typed import applies, shape_of
+from axla.ir.typed import shape_of
 from axla.passes.expand.cuts import Cut, cut_of
 from axla.text.sharding import read_sharding
 
@@ -21,23 +19,11 @@ ENTER, LEAVE, SHARDING = "SPMDFullToShardShape", "SPMDShardToFullShape", "Shardi
 """Custom calls: where a manual region begins and ends, and a sharding said of a value."""
 MESHES, SHARDY, MANUAL_AXES = "xla.sdy.meshes", "xla.sdy.sharding", "xla.sdy.manual_axes"
 """Frontend attributes of a module, of an instruction, and of the border of a region."""
-Callers = tuple[Instruction, ...]
 
 
 def target_of(inst: Instruction) -> str:
     """The target of a custom call, "" of others."""
     return inst.op.custom_call_target if isinstance(inst.op, CustomCall) else ""
-
-
-def has_regions(module: Module) -> bool:
-    """Whether parts of the program are written for one of several partitions. One device gives the
-    results of those without them, and of no sums that are still to be made of arguments or results.
-    """
-    shardings = Shardings(module)
-    if any(shardings.is_of_a_partition(inst) for c in module.computations for inst in c.instructions):
-        return True
-    said = [*map(shardings.of_argument, module.entry.parameters), *shardings.of_results()]
-    return any(one.is_unreduced for one in said if one is not None)
 
 
 def meshes_of(module: Module) -> dict[str, str]:
@@ -59,19 +45,19 @@ class Shardings:
     """What is said of the instructions of a module."""
 
     def __init__(self, module: Module) -> None:
-        self.entry, self.partitions = module.entry, module.config.num_partitions
+        self.partitions = module.config.num_partitions
         self.meshes = meshes_of(module)
 
+    def told(self, inst: Instruction) -> Sharding | None:
+        """The sharding that is said of an instruction, as it is said."""
+        text = dict(inst.extra.frontend_attributes).get(SHARDY)
+        return inst.extra.sharding or (self.of_shardy(text) if text is not None else None)
+
     def said(self, inst: Instruction) -> Sharding | None:
-        """The sharding that is said of an instruction, as tiles; at the border of a region, those along the
-        axes that are manual in it.
-        """
-        frontend = dict(inst.extra.frontend_attributes)
-        found, axes = inst.extra.sharding, frontend.get(MANUAL_AXES)
-        if found is None and SHARDY in frontend:
-            found = self.of_shardy(frontend[SHARDY])
+        """The same as tiles; at the border of a region, those along the axes that are manual in it."""
+        found, axes = self.told(inst), dict(inst.extra.frontend_attributes).get(MANUAL_AXES)
         if found is None or not isinstance(inst.shape, Shape):
-            return found
+            return without_axes(found, 0) if found is not None else None
         if axes is not None and isinstance(found.what, MeshTiles):
             found = Sharding(_along(found.what, set(_NAME.findall(axes))))
         return without_axes(found, inst.shape.rank)
@@ -85,9 +71,8 @@ class Shardings:
         if name not in self.meshes:
             raise VerifyError(f"a sharding {text}, and there is no mesh @{name}")
         mesh = self.meshes[name]
-        if mesh.startswith("[]"):  # of no axes: all devices, or the only one
-            device = mesh.partition("device_ids=")[2].strip("()")
-            return Sharding(int(device)) if device else Sharding("replicated")
+        if mesh.startswith("[], "):  # of no axes and one device
+            return Sharding(int(mesh.partition("device_ids=")[2].strip("()")))
         return read_sharding(f"mesh{mesh}, {rest}")
 
     def is_of_a_partition(self, inst: Instruction) -> bool:
@@ -108,75 +93,6 @@ class Shardings:
         said = self.said(inst)
         return cut_of(said, shape_of(inst).rank, self.partitions)
 
-    # Arguments and results.
-
-    def of_argument(self, parameter: Instruction) -> Sharding | None:
-        """How a parameter of the entry is cut: as is said, or as all its users want it; None where whole."""
-        said = self.said(parameter)
-        if said is None:
-            wanted = {self._wanted(user, parameter) for user in parameter.users}
-            said = wanted.pop() if len(wanted) == 1 else None
-        return self._cutting(said, parameter)
-
-    def of_results(self) -> list[Sharding | None]:
-        """How each leaf of the result is cut: as is said, or as the value is that it gives."""
-        root = self.entry.root
-        said = self.said(root)
-        leaves = list(self._leaves(root, ()))
-        whole = said.of_leaves(len(leaves)).parts if said is not None else (Sharding(),) * len(leaves)
-        found = []
-        for one, (inst, callers) in zip(whole, leaves, strict=True):
-            if inst is None or not isinstance(inst.shape, Shape):
-                found.append(None)
-                continue
-            given = one if one != Sharding() else self._given(inst, callers)
-            found.append(self._cutting(given, inst))
-        return found
-
-    def _cutting(self, sharding: Sharding | None, inst: Instruction) -> Sharding | None:
-        """The sharding where it gives each partition a part of one size; else the array stays whole."""
-        if sharding is None or not isinstance(inst.shape, Shape):
-            return None
-        sharding = without_axes(sharding, inst.shape.rank)
-        try:
-            cut = cut_of(sharding, inst.shape.rank, self.partitions)
-        except UnsupportedError:
-            return None
-        if cut is None:
-            return Sharding("replicated")
-        return sharding if cut.divides(inst.shape) else None
-
-    def _wanted(self, user: Instruction, value: Instruction) -> Sharding | None:
-        if target_of(user) == SHARDING:
-            return self.said(user)
-        if not applies(user, Call):
-            return None
-        wanted = {
-            self._wanted(inner, parameter)
-            for operand, parameter in zip(user.operands, user.op.to_apply.parameters, strict=True)
-            if operand is value
-            for inner in parameter.users
-        }
-        return wanted.pop() if len(wanted) == 1 else None
-
-    def _leaves(self, inst: Instruction, callers: Callers) -> Iterator[tuple[Instruction | None, Callers]]:
-        """What gives the leaves of a value, and the calls that it is in; None where that is not followed."""
-        inst, callers = _origin(inst, callers)
-        if not inst.shape.is_tuple:
-            yield inst, callers
-        elif isinstance(inst.op, Tuple):
-            for operand in inst.operands:
-                yield from self._leaves(operand, callers)
-        else:
-            for _ in inst.shape.leaves():
-                yield None, ()
-
-    def _given(self, inst: Instruction, callers: Callers) -> Sharding | None:
-        """The sharding of a value that comes from a region, an annotation or a parameter as it is."""
-        if applies(inst, Parameter):
-            return self.of_argument(inst) if not callers and inst.computation is self.entry else None
-        return self.said(inst)
-
 
 def _along(tiles: MeshTiles, names: set[str]) -> MeshTiles:
     """The tiles along these axes of the mesh."""
@@ -186,30 +102,3 @@ def _along(tiles: MeshTiles, names: set[str]) -> MeshTiles:
 
     sets = tuple((kind, kept(dim)) for kind, dim in tiles.sets if kind == "unreduced")
     return MeshTiles(tiles.mesh, tuple(map(kept, tiles.dims)), sets)
-
-
-def _origin(inst: Instruction, callers: Callers) -> tuple[Instruction, Callers]:
-    """What gives a value, through calls and tuples."""
-    while True:
-        if applies(inst, Call):
-            inst, callers = inst.op.to_apply.root, (*callers, inst)
-        elif applies(inst, Parameter) and callers:
-            inst, callers = callers[-1].operands[inst.op.parameter_number], callers[:-1]
-        elif isinstance(inst.op, GetTupleElement):
-            whole, outer = _origin(inst.operands[0], callers)
-            if not isinstance(whole.op, Tuple):
-                return inst, callers
-            inst, callers = whole.operands[inst.op.index], outer
-        else:
-            return inst, callers
-
-
-def argument_shardings(module: Module) -> list[Sharding | None]:
-    """How each parameter of the entry is cut over the partitions, as tiles; None for one that is whole."""
-    shardings = Shardings(module)
-    return [shardings.of_argument(parameter) for parameter in module.entry.parameters]
-
-
-def result_shardings(module: Module) -> list[Sharding | None]:
-    """The same of each leaf of the result."""
-    return Shardings(module).of_results()

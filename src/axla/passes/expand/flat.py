@@ -1,0 +1,86 @@
+"""Programs as one looks at them to cut them: every use of a value may want it cut in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from axla.core.shape import Shape
+from axla.hlo import Broadcast, Call, Conditional, Constant, Iota, Reshape, Slice, While
+from axla.ir.clone import called_first, clone_computation, clone_module, inline
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.traverse import needed_first, post_order
+
+LARGEST = 1 << 18
+"""Instructions up to which calls are written out."""
+
+
+def flat_copy(module: Module) -> Module:
+    """A copy in which calls are written out, loops and branches share no computations, and what is computed
+    of constants, or spread of a scalar, stands once for each user.
+    """
+    module = clone_module(module)
+    _inline_calls(module)
+    for computation in _running(module):
+        _split_constants(computation)
+    return module
+
+
+def _inline_calls(module: Module) -> None:
+    for computation in called_first(module.entry):
+        for call in list(computation.instructions):
+            if isinstance(call.op, Call) and len(computation.instructions) < LARGEST:
+                computation.replace(call, inline(call, call.op.to_apply, call.operands))
+                computation.remove(call)
+    for unused in module.computations.keys() - set(called_first(module.entry)):
+        module.remove_computation(unused)
+
+
+def _running(module: Module) -> Iterator[Computation]:
+    """The entry, and what loops and branches run, each called by one instruction now."""
+    pending, seen = [module.entry], {module.entry}
+
+    def own(called: Computation) -> Computation:
+        if called in seen:
+            called = clone_computation(called)
+        seen.add(called)
+        pending.append(called)
+        return called
+
+    while pending:
+        computation = pending.pop()
+        yield computation
+        for inst in list(computation.instructions):
+            if isinstance(inst.op, While | Conditional):
+                computation.set_op(inst, inst.op.with_computations(own))
+
+
+def _split_constants(computation: Computation) -> None:
+    constant: dict[Instruction, None] = {}
+    spread: dict[Instruction, None] = {}
+    for inst in post_order(computation):
+        op, operands = inst.op, inst.operands
+        hands_on = op.elementwise or isinstance(op, Broadcast | Reshape | Slice)
+        if isinstance(op, Constant | Iota) or (hands_on and all(o in constant for o in operands)):
+            constant[inst] = None
+        elif isinstance(op, Broadcast) and _is_scalar(operands[0]):
+            spread[inst] = None
+        else:
+            for number, operand in enumerate(operands):
+                if (operand in constant or operand in spread) and not _is_scalar(operand):
+                    computation.set_operand(inst, number, _copy(operand))
+    for inst in reversed([*constant, *spread]):
+        if not inst.users and inst is not computation.root:
+            computation.remove(inst)
+
+
+def _is_scalar(inst: Instruction) -> bool:
+    return isinstance(inst.shape, Shape) and inst.shape.rank == 0
+
+
+def _copy(value: Instruction) -> Instruction:
+    """A copy of a value with all that it is computed of, but for scalars, which nobody cuts."""
+    copies: dict[Instruction, Instruction] = {}
+    for inst in needed_first((value,), lambda inst: [o for o in inst.operands if not _is_scalar(o)]):
+        operands = [copies.get(o, o) for o in inst.operands]
+        copies[inst] = inst.computation.add(inst.op, operands, inst.shape, stem=inst.name, extra=inst.extra)
+    return copies[value]

@@ -1,0 +1,136 @@
+"""The devices of a program as a mesh whose axes have prime sizes: an array is cut along an axis or is not,
+and a part of an axis that a program names is a few of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+from operator import mul
+
+import numpy as np
+
+from axla.ir.devices import Devices, Iota
+from axla.ir.sharding import DimAxes, MeshTiles, Sharding, Tiles, tiled
+
+Axes = tuple[int, ...]
+"""Axes of a grid by number, the major one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """The axes along which the dimensions of an array are cut; those along which it is a sum that is not made
+    yet; all axes that are for something else than dimensions; where others may be added.
+    """
+
+    dims: tuple[Axes, ...]
+    unreduced: Axes = ()
+    taken: Axes = ()
+    is_open: tuple[bool, ...] = ()
+
+
+class Grid:
+    """A mesh of prime sizes, made for one sharding, for all that have the same devices in this order."""
+
+    def __init__(self, what: Tiles | MeshTiles) -> None:
+        sizes, self.devices = _mesh_of(what)
+        self.sizes = [prime for size in sizes for prime in _primes(size)]
+        self.runs = _runs(sizes)  # the axes that the sharding itself names
+
+    def count(self, axes: Iterable[int]) -> int:
+        """How many parts axes make."""
+        return prod(self.sizes[axis] for axis in axes)
+
+    def parted(self, axes: Axes, size: int) -> Axes:
+        """As many of the axes as divide a size, and are whole axes of the program."""
+        found: Axes = ()
+        while run := next((run for run in self.runs if run[:1] == axes[len(found) : len(found) + 1]), ()):
+            longer = (*found, *run)
+            if axes[: len(longer)] != longer or size % self.count(longer):
+                break
+            found = longer
+        return found
+
+    def cutting(self, sharding: Sharding, rank: int) -> Cutting | None:
+        """The sharding in axes of the grid; None where it has others."""
+        what = sharding.what
+        if what == "replicated":
+            return Cutting(((),) * rank, is_open=(False,) * rank)
+        if not isinstance(what, Tiles | MeshTiles):
+            return None
+        if isinstance(what, MeshTiles) and not what.mesh.axes:
+            return Cutting(((),) * rank, is_open=tuple(not dim.closed for dim in what.dims))
+        sizes, devices = _mesh_of(what)
+        if [p for size in sizes for p in _primes(size)] != self.sizes or devices != self.devices:
+            return None
+        try:
+            if isinstance(what, Tiles):
+                return self._of_tiles(what, _runs(sizes), rank)
+            return self._of_axes(what, dict(zip(dict(what.mesh.axes), _runs(sizes), strict=True)), rank)
+        except ValueError:
+            return None
+
+    def sharding(self, dims: Sequence[Axes], unreduced: Axes = ()) -> Sharding:
+        """The sharding that cuts so."""
+        used = [axis for axes in (*dims, unreduced) for axis in axes]
+        rest = [axis for axis in range(len(self.sizes)) if axis not in used]
+        devices: Devices = Iota(tuple(self.sizes), (*used, *rest))
+        if self.devices is not None:
+            devices = tuple(np.array(self.devices)[devices.array()].tolist())
+        counts = (*map(self.count, dims), self.count(unreduced), self.count(rest))
+        found = tiled(counts, devices, ("unreduced", "replicated"))
+        is_sum = isinstance(found, Tiles) and found.kinds == ("unreduced",) and set(found.dims[:-1]) <= {1}
+        return Sharding("unreduced" if is_sum else found)
+
+    def _of_axes(self, tiles: MeshTiles, runs: dict[str, Axes], rank: int) -> Cutting:
+        def of(dim: DimAxes) -> Axes:
+            found: Axes = ()
+            for axis in dim.axes:
+                run = runs[axis.name]
+                ends = [1, *accumulate((self.sizes[n] for n in run), mul)]
+                end = axis.before * (axis.size or ends[-1])
+                found += run[ends.index(axis.before) : ends.index(end)]
+            return found
+
+        dims = [*tiles.dims, *[DimAxes(())] * (rank - len(tiles.dims))]
+        sets = {kind: of(axes) for kind, axes in tiles.sets}
+        is_open = tuple(not dim.closed for dim in dims)
+        return Cutting(tuple(map(of, dims)), sets.get("unreduced", ()), sum(sets.values(), ()), is_open)
+
+    def _of_tiles(self, tiles: Tiles, runs: list[Axes], rank: int) -> Cutting:
+        order = tiles.devices.order if isinstance(tiles.devices, Iota) else range(len(runs))
+        numbers = [n for d in order for n in runs[d]]
+        ends = [self.count(numbers[:n]) for n in range(len(numbers) + 1)]
+        places = [ends.index(end) for end in accumulate((1, *tiles.dims), mul)]
+        found = [tuple(numbers[places[n] : places[n + 1]]) for n in range(len(tiles.dims))]
+        sets = dict(zip(tiles.kinds, found[rank:], strict=True))
+        return Cutting(tuple(found[:rank]), sets.get("unreduced", ()), (), (False,) * rank)
+
+
+def _mesh_of(what: Tiles | MeshTiles) -> tuple[list[int], tuple[int, ...] | None]:
+    """The sizes of a mesh, and its devices where they are not 0, 1, 2..."""
+    if isinstance(what, MeshTiles):
+        devices = what.mesh.devices
+        listed = tuple(devices.array().tolist()) if isinstance(devices, Iota) else devices
+        return [size for _, size in what.mesh.axes], listed
+    if isinstance(what.devices, Iota):
+        return list(what.devices.reshape), None
+    return list(what.dims), what.devices
+
+
+def _runs(sizes: list[int]) -> list[Axes]:
+    """The numbers of the primes of each size."""
+    ends = [0, *accumulate(len(_primes(size)) for size in sizes)]
+    return [tuple(range(*ends[n : n + 2])) for n in range(len(sizes))]
+
+
+def _primes(number: int) -> list[int]:
+    found, divisor = [], 2
+    while number > 1:
+        while number % divisor == 0:
+            found.append(divisor)
+            number //= divisor
+        divisor += 1
+    return found

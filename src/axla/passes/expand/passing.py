@@ -1,0 +1,214 @@
+"""How arrays that an op reads and makes pass the axes on to each other along which they are cut, by Shardy's
+rules: along factors, which say what dimensions are cut together.
+
+Where two shardings of one factor disagree, as much is passed on as they have in common; where two factors of
+an array want one axis, the one that comes from the larger array gets it, then the one of the first operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from axla.core.shape import AnyShape
+from axla.hlo import Broadcast, DynamicSlice, DynamicUpdateSlice, Reshape, Transpose
+from axla.ir.graph import Instruction
+from axla.ir.sharding import Sharding
+from axla.passes.expand.factors import Factors, Kind
+from axla.passes.expand.grid import Axes, Cutting, Grid
+from axla.passes.expand.shardings import SHARDING, target_of
+
+LEVELS = 5
+"""Ops pass on in this many rounds, more of them in each."""
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """How an array is cut, as far as is known. `said`: what the program says; `foreign`: a sharding said of
+    it that the grid does not have.
+    """
+
+    shape: AnyShape
+    dims: list[Axes]
+    said: Cutting | None = None
+    foreign: Sharding | None = None
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def is_said(self) -> bool:
+        return self.said is not None or self.foreign is not None
+
+    def is_open(self, dim: int) -> bool:
+        """Whether axes may be added along a dimension."""
+        return self.foreign is None and (self.said is None or self.said.is_open[dim])
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """Values whose shardings depend on each other: the first ones are the operands of `inst`, the others its
+    results. Without `inst` a value is handed on.
+    """
+
+    values: list[Value]
+    operands: int
+    factors: Factors
+    inst: Instruction | None = None
+    is_shared: bool = False  # an operand has other users too
+    settled: tuple[str, ...] = ()  # the directions in which nothing more can be passed on
+
+
+@dataclass(slots=True)
+class _Along:
+    """What an array has of a factor. `rest`: further axes of the dimension, which do not fit to the sizes."""
+
+    axes: Axes
+    is_open: bool
+    is_last: bool  # of its dimension
+    rest: Axes = ()
+
+
+NONE, FORWARD, BACKWARD, BOTH = "none", "forward", "backward", "both"
+
+
+def direction_of(step: Step, kind: Kind, level: int) -> str:
+    """Where a step passes a factor on. First where nothing is computed, or element by element, of what has no
+    other user; then of what has; then what each partition computes of its own parts; then all the others, and
+    last into what a broadcast makes.
+    """
+    op = step.inst.op if step.inst is not None else None
+    if kind is Kind.KEPT:
+        return NONE
+    if level >= 3 or (level == 2 and kind is Kind.PASSED):
+        return BACKWARD if isinstance(op, Broadcast) and level < LEVELS - 1 else BOTH
+    if level == 0 and step.is_shared:
+        return NONE
+    if isinstance(op, DynamicSlice | DynamicUpdateSlice):
+        return FORWARD
+    return BOTH if _is_elementwise(step) or isinstance(op, Reshape | Transpose) else NONE
+
+
+def _is_elementwise(step: Step) -> bool:
+    return step.inst is None or step.inst.op.elementwise or target_of(step.inst) == SHARDING
+
+
+def pass_on(step: Step, directions: Sequence[str], grid: Grid) -> Iterator[Value]:
+    """Passes axes on between the values of a step; gives those that got some."""
+    if not any(axes for value in step.values for axes in value.dims):
+        return
+    factors, count = step.factors, step.operands
+    pairs = [*zip(step.values, factors.arrays, strict=True)]
+    arrays = [_parts(value, numbers, factors, grid) for value, numbers in pairs]
+    wanted = {n: _common(arrays, count, n, direction) for n, direction in enumerate(directions)}
+    order = _in_order(wanted, arrays, step, grid)
+    for at in (*range(count, len(arrays)), *range(count)):
+        value, parts = step.values[at], arrays[at]
+        used = {axis for axes in value.dims for axis in axes}
+        used.update(value.said.taken if value.said is not None else ())
+        grown = False
+        for number in order:
+            if number not in parts:
+                continue
+            part, axes = parts[number], wanted[number]
+            if at < count and _is_elementwise(
+                step
+            ):  # what the results have not, their operands need not have
+                for result in arrays[count:]:
+                    if axes[: len(result[number].axes)] == result[number].axes:
+                        axes = result[number].axes
+            axes = _fitting(axes, part, used, factors.sizes[number], grid)
+            if len(axes) > len(part.axes):
+                part.axes = axes
+                used.update(axes)
+                grown = True
+        if grown:
+            value.dims = [
+                _dim(numbers, parts, factors, grid) or axes
+                for axes, numbers in zip(value.dims, factors.arrays[at], strict=True)
+            ]
+            yield value
+
+
+def _parts(value: Value, numbers_of: Sequence[Axes], factors: Factors, grid: Grid) -> dict[int, _Along]:
+    """What an array has of each factor: of the axes of a dimension the major factor takes as many as divide
+    its size.
+    """
+    found: dict[int, _Along] = {}
+    for dim, numbers in enumerate(numbers_of):
+        axes, is_open = value.dims[dim], value.is_open(dim)
+        for number in numbers[:-1]:
+            size, taken = factors.sizes[number], 0
+            while taken < len(axes) and size % grid.sizes[axes[taken]] == 0:
+                size //= grid.sizes[axes[taken]]
+                taken += 1
+            found[number] = _Along(axes[:taken], is_open, False)
+            axes = axes[taken:]
+            if size > 1 and axes:
+                found[number].rest, axes, is_open = axes, (), False
+        if numbers:
+            found[numbers[-1]] = _Along(axes, is_open, True)
+    return found
+
+
+def _dim(numbers: Axes, parts: dict[int, _Along], factors: Factors, grid: Grid) -> Axes:
+    """The axes of a dimension by those of its factors, to the first one that is not cut as far as can be."""
+    found: Axes = ()
+    for number in numbers:
+        part = parts[number]
+        found += part.axes + part.rest
+        if part.rest or grid.count(part.axes) < factors.sizes[number]:
+            break
+    return found
+
+
+def _common(arrays: list[dict[int, _Along]], operands: int, number: int, direction: str) -> Axes:
+    """The axes that arrays have for a factor, as far as they agree; the ones that pass on add axes, the
+    others only disagree.
+    """
+    if direction == NONE:
+        return ()
+    groups = [arrays[:operands], arrays[operands:]]
+    if direction == BACKWARD:
+        groups.reverse()
+    found: Axes = ()
+    may_add = True
+    for group in groups:
+        for parts in group:
+            if number not in parts:
+                continue
+            axes = parts[number].axes
+            same = next((n for n, (a, b) in enumerate(zip(found, axes, strict=False)) if a != b), None)
+            if same is not None:
+                found, may_add = found[:same], False
+            elif may_add and len(axes) > len(found):
+                found = axes
+        may_add = may_add and direction == BOTH
+    return found
+
+
+def _in_order(wanted: dict[int, Axes], arrays: list[dict[int, _Along]], step: Step, grid: Grid) -> list[int]:
+    """The factors that have axes to pass on, those that come from the largest array first."""
+    sizes = [prod(step.factors.sizes[number] for number in parts) for parts in arrays]
+
+    def key(number: int) -> tuple[int, ...]:
+        axes = wanted[number]
+        sources = [
+            n for n, parts in enumerate(arrays) if number in parts and parts[number].axes[: len(axes)] == axes
+        ]
+        source = max(sources, key=lambda n: (sizes[n], -n), default=0)
+        return -sizes[source], -grid.count(axes) if _is_elementwise(step) else 0, source, number
+
+    return sorted((number for number, axes in wanted.items() if axes), key=key)
+
+
+def _fitting(wanted: Axes, part: _Along, used: set[int], size: int, grid: Grid) -> Axes:
+    """As many of the axes as an array can have for a factor."""
+    if wanted[: len(part.axes)] != part.axes or not part.is_open or part.rest:
+        return part.axes
+    found = part.axes
+    for axis in wanted[len(found) :]:
+        fits = part.is_last or size % grid.count((*found, axis)) == 0
+        if axis in used or not fits:
+            break
+        found = (*found, axis)
+    return found
