@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import axla
-from axla.passes.expand.shardings import argument_shardings, result_shardings
+from axla.passes.expand.propagation import Propagation
 
 HEAD = "module @m attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {"
 UNCUT = (
@@ -103,7 +103,8 @@ def test_regions_take_tokens_or_nothing(backend):
     seen = []
     axla.register_custom_call("test.sees", lambda n: seen.append(int(n)) or ())
     module = axla.parse(TOKENS)
-    assert argument_shardings(module) == [None, result_shardings(module)[1]]
+    found = Propagation(module)
+    assert found.arguments == [None, found.results[1]]
     x = np.arange(4, dtype=np.float32)
     program = axla.compile(module, backend=backend)
     rows = program.execute_replicated([[x[:2]], [x[2:]]])

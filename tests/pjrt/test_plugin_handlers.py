@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_jax_programs import run
+from test_jax_on_axla import run
 
 from native_handlers import handlers_library
 
