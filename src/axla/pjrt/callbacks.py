@@ -17,8 +17,10 @@ from typing import Any
 from axla.custom.registry import register_custom_call, unregister_custom_call
 from axla.hlo.control import CustomCall
 from axla.ir.graph import Module
+from axla.ir.sharding import Tiling
 
-TARGETS = frozenset({"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"})
+PARTED = "xla_ffi_partitioned_python_cpu_callback"
+TARGETS = frozenset({"xla_ffi_python_cpu_callback", PARTED})
 
 _numbers = itertools.count(1)
 
@@ -31,8 +33,20 @@ class Callbacks:
     def __init__(self) -> None:
         self._functions: list[Callable[..., Any]] = []
         self.target = f"xla_ffi_python_cpu_callback.{next(_numbers)}"
-        register_custom_call(self.target, partial(_call, self._functions))
-        weakref.finalize(self, unregister_custom_call, self.target).atexit = False
+        self.parted_target = f"{self.target}.parted"
+        """Of those that are to be called for each part of their operands."""
+        self._register(self.target, partial(_call, self._functions))
+        self._register(self.parted_target, partial(_call, self._functions))
+
+    def _register(self, target: str, function: Callable[..., Any]) -> None:
+        register_custom_call(target, function)
+        weakref.finalize(self, unregister_custom_call, target).atexit = False
+
+    def for_parts(self, op: CustomCall, cuts: Sequence[Tiling | None]) -> CustomCall:
+        """A call that calls the function for each partition, with its parts of the operands."""
+        target = f"{self.parted_target}.{next(_numbers)}"
+        self._register(target, partial(_call_for_parts, self._functions, cuts))
+        return replace(op, custom_call_target=target)
 
     @property
     def functions(self) -> Sequence[Callable[..., Any]]:
@@ -55,7 +69,9 @@ def attach(module: Module) -> Callbacks | None:
         return None
     callbacks = Callbacks()
     for computation, inst, op in found:
-        computation.set_op(inst, replace(op, custom_call_target=callbacks.target))
+        parted = op.custom_call_target == PARTED
+        target = callbacks.parted_target if parted else callbacks.target
+        computation.set_op(inst, replace(op, custom_call_target=target))
     return callbacks
 
 
@@ -64,3 +80,14 @@ def _call(functions: Sequence[Callable[..., Any]], *operands: Any, index: Any) -
         raise IndexError(f"the program calls callback {index}, the run has {len(functions)}")
     found = functions[int(index)](*operands)
     return found[0] if len(found) == 1 else found
+
+
+def _call_for_parts(
+    functions: Sequence[Callable[..., Any]], cuts: Sequence[Tiling | None], *operands: Any, index: Any
+) -> Any:
+    count = max((len(cut.places) for cut in cuts if cut is not None), default=1)
+    for partition in range(count):
+        pairs = zip(operands, cuts, strict=True)
+        parts = [a if cut is None else a[cut.part(a.shape, partition)] for a, cut in pairs]
+        found = _call(functions, *parts, index=index)
+    return found

@@ -27,6 +27,7 @@ from axla.pjrt.client import NOTHING, devices, placed
 from axla.pjrt.contexts import functions_of
 from axla.pjrt.errors import Refusal
 from axla.pjrt.functions import implements
+from axla.pjrt.partitions import split_callbacks, tell_shardings
 from axla.pjrt.structs import EXECUTABLE, MEMORY_KINDS
 from axla.pjrt.table import STRUCTS, NamedValues, addresses, clear, integers, text_at, view
 from axla.pjrt.whole import joined, parts_of
@@ -63,6 +64,10 @@ class Program:
         self.device_ids = [number for row in rows for number in row]
         found = Propagation(self.module) if self.counts[1] > 1 else None
         self.is_whole = found is not None and not found.is_of_partitions
+        if found is not None:
+            tell_shardings(self.module, found)
+            if self.is_whole and self.callbacks is not None:
+                self.module = split_callbacks(found, self.callbacks) or self.module
         self.executable = self._compiled(told, loaded)
         face = self.executable.interface
         self.tokens_in = [not isinstance(p.shape, Shape) for p in self.module.entry.parameters]

@@ -61,6 +61,10 @@ class Propagation:
             map(self._shardings.is_of_a_partition, self.values)
         )
 
+    def sharding_of(self, inst: Instruction) -> Sharding | None:
+        """The sharding of an array of the flat copy; None where nothing is known of it."""
+        return self._found(self.values[inst][0])
+
     def _found(self, value: Value) -> Sharding | None:
         """The sharding with parts of one size, by whole axes."""
         shape = value.shape
