@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 from jax._src import distributed, xla_bridge
-from jax._src.lib import xla_client
+from jaxlib import xla_client
 from jaxlib.mlir.dialects import stablehlo
 
 from axla.core import flags
