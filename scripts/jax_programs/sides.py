@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
+import tempfile
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +27,7 @@ PROGRAMS = {
 for _name in ("compare", "report", "sides"):
     PROGRAMS.pop(_name, None)
 SIDES = ("stock", "axla")
+_ERROR = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt|Failure)\b")
 COMPILE = "backend_s"  # seconds in the compiler behind JAX, as JAX reports them
 
 
@@ -74,10 +79,23 @@ def difference(wanted: dict[str, Any], found: dict[str, Any]) -> float:
     return worst
 
 
+@functools.cache
+def _installed() -> tempfile.TemporaryDirectory[str]:
+    """A folder that says, on Python's path, what an installed axla says: where JAX finds its plugin."""
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["jax_plugins"]
+    folder = tempfile.TemporaryDirectory()
+    record = Path(folder.name) / "axla-0.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: axla\nVersion: 0\n")
+    lines = (f"{name} = {module}\n" for name, module in points.items())
+    (record / "entry_points.txt").write_text("[jax_plugins]\n" + "".join(lines))
+    return folder
+
+
 def environment(side: str) -> dict[str, str]:
     """A side's environment. axla's compiled code is not kept, so that it is compiled in each run."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AXLA_", "JAX_"))}
-    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(ROOT / "src"), _installed().name, *filter(None, [os.environ.get("PYTHONPATH")])]
     platform = {"stock": "cpu", "axla": "axla"}[side]
     return kept | {"JAX_PLATFORMS": platform, "PYTHONPATH": os.pathsep.join(paths), "AXLA_CACHE_DIR": ""}
 
@@ -92,8 +110,9 @@ def run(program: Program, side: str, python: str, limit: float) -> str:
         return program.failures[side]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines or "wall_s" not in lines[-1]:
-        errors = [line for line in done.stderr.splitlines() if line.strip()] or ["no output"]
-        program.failures[side] = f"exit code {done.returncode}: {errors[-1][:200]}"
+        said = [line for line in done.stderr.splitlines() if line.strip()] or ["no output"]
+        errors = [line for line in said if _ERROR.match(line)]  # JAX adds lines after the exception's
+        program.failures[side] = f"exit code {done.returncode}: {(errors or said)[-1][:200]}"
         return program.failures[side]
     *cases, process = lines
     for line in cases:
