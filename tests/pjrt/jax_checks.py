@@ -184,6 +184,14 @@ def texts_and_costs():
     sizes = found.argument_size_in_bytes, found.output_size_in_bytes, found.host_temp_size_in_bytes
     assert sizes == (16, 16, 0)
 
+    def sunk(x):
+        jax.lax.dce_sink(x + 1, prevent_mlir_dce=True)
+        return x
+
+    text = jax.jit(sunk).lower(jnp.float32(1)).compile().as_text()
+    assert "dce_sink" in text and "add(" in text
+    assert jax.jit(sunk)(2.0) == 2
+
 
 @check
 def serialized_programs():

@@ -18,7 +18,7 @@ from axla.runtime.ffi import register_ffi_type
 _APIS = {0: UNTYPED, 1: FFI}
 # Of XLA itself: they read what only XLA has.
 _INTERNAL = {
-    "dce_sink", "xla_buffer_python_cpu_callback", "xla_ffi_python_cpu_callback",
+    "xla_buffer_python_cpu_callback", "xla_ffi_python_cpu_callback",
     "xla_ffi_partitioned_python_cpu_callback",
 }  # fmt: skip
 
@@ -52,8 +52,13 @@ def register_type(name: str, type_: dict[str, Any]) -> None:
 
 
 def follow() -> None:
-    """Registers all handlers and types that `jax.ffi` was told, and those that it will be told."""
+    """Registers all handlers and types that `jax.ffi` was told, those that it will be told, and those of
+    jaxlib's core that need nothing of XLA's.
+    """
     private.follow(register_handler, register_type)
+    for name, (handler, api_version) in private.handlers().items():
+        if name not in _INTERNAL and registered(name) is None:
+            register_handler(name, handler, api_version)
 
 
 def register_handlers_of(module: Module) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from axla.pjrt import contexts
 from axla.pjrt.functions import callback
 from axla.pjrt.programs import program_at
-from axla.pjrt.table import FFI, LAYOUTS, SHARDINGS, STRUCTS, addresses
+from axla.pjrt.table import FFI, SHARDINGS, STRUCTS, addresses
 
 
 def _shardings(which: str) -> Callable[[Any], None]:
@@ -32,8 +32,8 @@ def chain(at: dict[str, int]) -> tuple[Any, ...]:
     """The extensions, each of which names the next; the first one's address goes into PJRT_Api. `at` has the
     addresses of emitted functions.
     """
-    kinds = {"FFI": FFI, "Shardings": SHARDINGS, "Layouts": LAYOUTS}
-    ffi, shardings, layouts = found = tuple(STRUCTS[f"{name}_Extension"].ctypes()() for name in kinds)
+    kinds = {"FFI": FFI, "Shardings": SHARDINGS}
+    ffi, shardings = found = tuple(STRUCTS[f"{name}_Extension"].ctypes()() for name in kinds)
     for extension, kind in zip(found, kinds.values(), strict=True):
         extension.struct_size, extension.type = c.sizeof(extension), kind
     ffi.user_data_add = at["pjrt_FFI_user_data_add"]
@@ -41,7 +41,5 @@ def chain(at: dict[str, int]) -> tuple[Any, ...]:
         setattr(ffi, name, callback(getattr(contexts, name), STRUCTS[f"FFI_{name}"]))
     for name, which in (("parameter_shardings", "arguments"), ("output_shardings", "results")):
         setattr(shardings, name, callback(_shardings(which), STRUCTS[f"Shardings_{name}"]))
-    for field in STRUCTS["Layouts_Extension"].fields[3:]:
-        setattr(layouts, field.name, at[f"pjrt_Layouts_{field.name}"])
-    ffi.next, shardings.next = c.addressof(shardings), c.addressof(layouts)
+    ffi.next = c.addressof(shardings)
     return found

@@ -121,11 +121,6 @@ class Program:
         kinds = [MEMORY_KINDS[kind] for kind in self.kinds]
         struct.memory_kinds = self.keep(addresses([self.kept(kind.encode()) for kind in kinds]))
         struct.memory_kind_sizes = self._numbers([len(kind) for kind in kinds])
-        struct.num_parameters = len(self.tokens_in)
-        ranks = [p.shape.rank if isinstance(p.shape, Shape) else 0 for p in self.module.entry.parameters]
-        struct.parameter_layouts = self.keep(addresses(devices().layouts(ranks)))
-        ranks = [leaf.rank if isinstance(leaf, Shape) else 0 for leaf in leaves]
-        struct.output_layouts = self.keep(addresses(devices().layouts(ranks)))
         shapes = [leaf if isinstance(leaf, Shape) else None for leaf in leaves]
         types = [ELEMENTS.get(s.dtype.name, 0) if s is not None else TOKEN for s in shapes]
         struct.output_types = self._numbers(types, c.c_int32)
