@@ -415,19 +415,29 @@ def _watched(f: Function, array: Ssa) -> None:
     f.ret(found.load("ptr"))
 
 
+@_FUNCTIONS("pjrt_note_memory", "void", "array:ptr, record:ptr")
+def _note_memory(f: Function, array: Ssa, record: Ssa) -> None:
+    """Keeps in an array the memory of its record, which then needs not be watched to be asked."""
+    device = record.get(RECORD, "device").cast("i64")
+    kind = record.get(RECORD, "flags").cast("i64") >> MEMORY_SHIFT
+    array.set(ARRAY, "memory", device * len(MEMORY_KINDS) + kind + 1)
+
+
 def _place(name: str) -> Body:
-    """The device or the memory of a buffer; of a deleted one, the first."""
+    """The device or the memory of a buffer; the first, if it was deleted before anybody asked."""
 
     def body(f: Function, args: Arguments) -> None:
-        record = f.call("ptr", "pjrt_watched", args["buffer"])
-        number = f.slot(f.i64(0))
-        with f.if_(record.ne(0), likely=True):
-            device = record.get(RECORD, "device").cast("i64")
-            kind = record.get(RECORD, "flags").cast("i64") >> MEMORY_SHIFT
-            number.store(device if name == "device" else device * len(MEMORY_KINDS) + kind)
-            f.call("void", "axla_record_unwatch", record)
+        buffer = args["buffer"]
+        with f.if_(buffer.get(ARRAY, "memory").eq(0), likely=False):
+            record = f.call("ptr", "pjrt_watched", buffer)
+            with f.if_(record.ne(0), likely=True):
+                f.call("void", "pjrt_note_memory", buffer, record)
+                f.call("void", "axla_record_unwatch", record)
+        noted = buffer.get(ARRAY, "memory")
+        number = noted - noted.ne(0).cast("i64")
+        number = number.udiv(f.i64(len(MEMORY_KINDS))) if name == "device" else number
         table = f.glob("pjrt_devices" if name == "device" else "pjrt_memories").load("ptr")
-        args[name] = table.item(number.load("i64")).load("ptr")
+        args[name] = table.item(number).load("ptr")
 
     return body
 
@@ -593,11 +603,13 @@ def _run(f: Function, program: Ssa, callable_: Ssa, arguments: Ssa) -> None:
 def _outputs(f: Function, program: Ssa, result: Ssa, outputs: Ssa) -> None:
     """Hands the arrays of a result to the client, with a reference each."""
     with f.if_((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
+        f.call("void", "pjrt_note_memory", result, result.get(ARRAY, "record"))
         outputs.store(result)
         f.ret()
     with f.loop(0, program.get(PROGRAM, "result_count")) as loop:
         array = f.call("ptr", "PyTuple_GetItem", result, loop.index)
         f.call("void", "Py_IncRef", array)
+        f.call("void", "pjrt_note_memory", array, array.get(ARRAY, "record"))
         outputs.item(loop.index).store(array)
     f.call("void", "Py_DecRef", result)
 

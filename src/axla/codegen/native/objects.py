@@ -138,9 +138,10 @@ def _array_new(f: Function, info: Ssa, info_object: Ssa, record: Ssa) -> None:
     array = f.call("ptr", "_PyObject_New", f.glob("array_type").load("ptr"))
     with f.if_(array.ne(0), likely=True):
         f.call("void", "Py_IncRef", info_object)
-        values = {"record": record, "info": info, "info_object": info_object, "retained": 0, "weakrefs": 0}
-        for name, value in values.items():
+        for name, value in {"record": record, "info": info, "info_object": info_object}.items():
             array.set(ARRAY, name, value)
+        for name in ("retained", "weakrefs", "memory"):
+            array.set(ARRAY, name, 0)
         f.ret(array)
     f.call("void", "axla_record_release", record)
     f.ret(f.null())

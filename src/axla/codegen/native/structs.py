@@ -76,6 +76,7 @@ ARRAY = Struct(
         "retained", "ptr", "a record whose address was told to somebody: freed with the object, not before"
     ),
     Field("weakrefs", "ptr", "list of weak references"),
+    Field("memory", "i64", "1 + number of the memory that it is in, where somebody asked; else 0"),
 )
 
 PARAMETER = Struct(
