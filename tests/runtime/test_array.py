@@ -252,6 +252,12 @@ def test_dlpack_shares_memory_both_ways():
     assert view[3] == 30 and np.shares_memory(view, source)
 
 
+def test_dlpack_where_others_set_the_types_of_shared_functions(monkeypatch):
+    monkeypatch.setattr(c.pythonapi.PyCapsule_New, "argtypes", [c.c_char_p])
+    array = device_put(np.arange(3.0))
+    assert np.from_dlpack(array).tolist() == [0, 1, 2]
+
+
 def test_dlpack_of_strided_memory_is_a_copy():
     source = np.arange(12.0).reshape(3, 4)
     for view in (source.T, source[:, 1:3], source[::-1]):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.core.errors import UnsupportedError, missing
+from axla.core.python_api import python_function
 
 _BLAS = ("trsm",)
 
@@ -47,7 +48,6 @@ def _capsule(symbol: str) -> tuple[int, object]:
     capsule = module.__pyx_capi__.get(symbol)
     if capsule is None:
         raise UnsupportedError(f"SciPy's {part} has no routine {symbol}")
-    name, pointer = c.pythonapi.PyCapsule_GetName, c.pythonapi.PyCapsule_GetPointer
-    name.restype, name.argtypes = c.c_char_p, [c.py_object]
-    pointer.restype, pointer.argtypes = c.c_void_p, [c.py_object, c.c_char_p]
+    name = python_function("PyCapsule_GetName", c.c_char_p, c.py_object)
+    pointer = python_function("PyCapsule_GetPointer", c.c_void_p, c.py_object, c.c_char_p)
     return pointer(capsule, name(capsule)), capsule

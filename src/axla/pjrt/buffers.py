@@ -13,6 +13,7 @@ import numpy as np
 from axla.codegen.native.structs import EXTERNAL, RECORD
 from axla.core import dtypes
 from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError
+from axla.core.python_api import incref
 from axla.core.shape import Shape
 from axla.core.status import CLASSES, Status
 from axla.pjrt.client import devices, placed
@@ -38,7 +39,7 @@ def array_at(handle: int) -> Array:
 
 def handed_out(array: Array) -> int:
     """An array as a PJRT_Buffer, which the caller owns."""
-    c.pythonapi.Py_IncRef(c.py_object(array))
+    incref(array)
     return id(array)
 
 

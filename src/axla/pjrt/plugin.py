@@ -7,6 +7,7 @@ import ctypes as c
 from typing import Any
 
 from axla.codegen.native.structs import READY, RECORD
+from axla.core.python_api import incref, python_function
 from axla.pjrt import buffers, client, native, programs, structs  # noqa: F401  (they implement functions)
 from axla.pjrt.extensions import chain
 from axla.pjrt.functions import addresses_of_python, error_new, raised
@@ -36,12 +37,11 @@ def capsule(devices: int, attributes: dict[str, Any]) -> object:
         setattr(table, name, at[f"pjrt_{name}"])
     # The client calls functions when the interpreter has ended, from destructors: all of this stays.
     for kept in (table, extensions, known, _keep, at):
-        c.pythonapi.Py_IncRef(c.py_object(kept))
+        incref(kept)
     alive = c.c_int32.from_address(at["pjrt_alive"])
     alive.value = 1
     atexit.register(_end, alive)
-    make = c.pythonapi.PyCapsule_New
-    make.restype, make.argtypes = c.py_object, [c.c_void_p, c.c_char_p, c.c_void_p]
+    make = python_function("PyCapsule_New", c.py_object, c.c_void_p, c.c_char_p, c.c_void_p)
     return make(c.addressof(table), NAME, None)
 
 

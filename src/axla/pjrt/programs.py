@@ -16,6 +16,7 @@ from axla.codegen.native.structs import CALLABLE, PENDING, RECORD, WATCHED
 from axla.core import flags
 from axla.core.errors import InvalidArgument, ParseError
 from axla.core.profile import watch
+from axla.core.python_api import incref
 from axla.core.shape import AnyShape, Shape
 from axla.core.status import Status
 from axla.ir.graph import Module
@@ -274,7 +275,7 @@ def program_at(handle: int) -> Program:
 
 def _given(program: Program) -> int:
     """A program as a handle, which the caller owns."""
-    c.pythonapi.Py_IncRef(c.py_object(program))
+    incref(program)
     return c.addressof(program.struct)
 
 

@@ -9,6 +9,7 @@ from axla.codegen.native.objects import DLPACK_CONTEXT
 from axla.codegen.native.structs import RECORD
 from axla.core import dtypes
 from axla.core.dtypes import DType
+from axla.core.python_api import python_function
 from axla.core.shape import Shape, strides
 from axla.program.abi import structure
 from axla.runtime.native import native
@@ -41,16 +42,10 @@ for _kind, _offset in DLPACK_CONTEXT.items():
     assert STRUCTS[_kind].context.offset == _offset
 
 
-def _api(name: str, result: Any, *parameters: Any) -> Any:
-    function = getattr(c.pythonapi, name)
-    function.restype, function.argtypes = result, list(parameters)
-    return function
-
-
-_capsule_new = _api("PyCapsule_New", c.py_object, c.c_void_p, c.c_char_p, c.c_void_p)
-pointer = _api("PyCapsule_GetPointer", c.c_void_p, c.py_object, c.c_char_p)
-valid = _api("PyCapsule_IsValid", c.c_int, c.py_object, c.c_char_p)
-rename = _api("PyCapsule_SetName", c.c_int, c.py_object, c.c_char_p)
+_capsule_new = python_function("PyCapsule_New", c.py_object, c.c_void_p, c.c_char_p, c.c_void_p)
+pointer = python_function("PyCapsule_GetPointer", c.c_void_p, c.py_object, c.c_char_p)
+valid = python_function("PyCapsule_IsValid", c.c_int, c.py_object, c.c_char_p)
+rename = python_function("PyCapsule_SetName", c.c_int, c.py_object, c.c_char_p)
 
 
 def _type_code(dtype: DType) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from axla.codegen.native.memory import STATE
 from axla.codegen.native.structs import ARRAY, CALLABLE
 from axla.core import locks
 from axla.core.errors import InternalError, InvalidArgument
+from axla.core.python_api import python_function
 from axla.program.abi import structure
 from axla.runtime import limits
 
@@ -54,13 +55,14 @@ def _table(kind: Any, rows: list[tuple]) -> int:
     return c.addressof(table)
 
 
+_type_of_spec = python_function("PyType_FromSpecWithBases", c.py_object, c.c_void_p, c.py_object)
+
+
 def _make_type(name: str, size: int, flags: int, slots: Sequence[tuple[int, int | None]], base: type) -> type:
     """A heap type with native slots. It is never freed: its code is not either."""
     rows = (_SLOT * (len(slots) + 1))(*slots)
     spec = _SPEC(name.encode(), size, 0, flags, rows)
-    make = c.pythonapi.PyType_FromSpecWithBases
-    make.restype, make.argtypes = c.py_object, [c.c_void_p, c.py_object]
-    made = make(c.addressof(spec), (base,))
+    made = _type_of_spec(c.addressof(spec), (base,))
     _keep.extend((rows, spec, made))
     if made.__flags__ & _IS_COLLECTED:
         raise InternalError(f"{name} became a garbage collected type: its objects have no room for that")

@@ -18,6 +18,7 @@ from axla.codegen.native.assembly import Module
 from axla.codegen.native.image import Image
 from axla.core import cache, locks
 from axla.core.errors import UnsupportedError
+from axla.core.python_api import incref
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _link(m: Module, known: Mapping[str, int] = MappingProxyType({})) -> dict[st
         code = _compiled(text)
         cache.put("glue", key, code)
     image = Image([("axla.glue", code)], m.exports, _imports(m, known))
-    c.pythonapi.Py_IncRef(c.py_object(image))  # beyond the end of the interpreter: threads run in it
+    incref(image)  # beyond the end of the interpreter: threads run in it
     return image.addresses
 
 
