@@ -230,8 +230,18 @@ static XLA_FFI_Error *Version(XLA_FFI_CallFrame *frame, int major, int minor) {
 }
 EXPORT XLA_FFI_Error *version_0_0(XLA_FFI_CallFrame *frame) { return Version(frame, 0, 0); }
 EXPORT XLA_FFI_Error *version_0_1(XLA_FFI_CallFrame *frame) { return Version(frame, 0, 1); }
-EXPORT XLA_FFI_Error *version_0_99(XLA_FFI_CallFrame *frame) { return Version(frame, 0, 99); }
 EXPORT XLA_FFI_Error *version_1_0(XLA_FFI_CallFrame *frame) { return Version(frame, 1, 0); }
+
+// Calls the last function that 0.5 has, CustomOptions_Get, and the place behind it, with the same arguments.
+static XLA_FFI_Error *Newer(XLA_FFI_CallFrame *frame) {
+  if (frame->extension_start != nullptr) return Version(frame, 0, 99);
+  struct { size_t size; void *extension, *context; const XLA_FFI_Attrs *options; } args = {32, nullptr, frame->ctx, nullptr};
+  auto *end = reinterpret_cast<XLA_FFI_Error *(*const *)(void *)>(
+      reinterpret_cast<const char *>(frame->api) + frame->api->struct_size);
+  if (auto *error = end[-1](&args)) return error;
+  return args.options->struct_size >= XLA_FFI_Attrs_STRUCT_SIZE && args.options->size == 0 ? end[0](&args) : nullptr;
+}
+EXPORT XLA_FFI_Error *version_0_99(XLA_FFI_CallFrame *frame) { return Newer(frame); }
 
 // Registers a handler and a type through the table of functions, and says what it was told.
 static XLA_FFI_Error *Register(XLA_FFI_CallFrame *frame) {
@@ -287,5 +297,8 @@ EXPORT const Fact layout[] = {
     FUNCTION(Error_GetDetails) FIELD(Error_GetDetails_Args, message), FIELD(Error_GetDetails_Args, errc),
     FUNCTION(InvokeContext_Get) FIELD(InvokeContext_Get_Args, data),
     FUNCTION(InvokeContext_FindExtension) FIELD(InvokeContext_FindExtension_Args, extension),
+#endif
+#if XLA_FFI_API_MINOR >= 5
+    FUNCTION(CustomOptions_Get) FIELD(CustomOptions_Get_Args, ctx), FIELD(CustomOptions_Get_Args, attrs),
 #endif
     {nullptr, nullptr, 0}};

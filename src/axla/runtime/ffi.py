@@ -39,6 +39,7 @@ _ARRAY, _DICTIONARY, _SCALAR, _STRING = 1, 2, 3, 4  # kinds of attributes
 _BUFFER = 1  # the kind of all operands and results
 _INSTANTIATE, _EXECUTE = 0, 3  # stages; those between are not for CPUs
 _METADATA = 1  # the kind of an extension
+_NEWER = 32  # places for functions of newer versions
 _LARGEST_ARRAY = 1 << 28  # bytes of an attribute: a few characters may stand for any number of elements
 
 _SCALAR_VALUE = abi.structure("XLA_FFI_Scalar", dtype=c.c_int32, value=c.c_void_p)
@@ -246,21 +247,29 @@ def _api() -> Any:
     at = {name: c.cast(function, c.c_void_p).value for name, function in rare.items()} | _addresses()
     functions = {field.name: at[field.name] for field in ffi.API.fields if field.name.startswith("XLA_FFI_")}
     major, minor = ffi.API_VERSION
-    return ffi.API.ctypes()(
-        struct_size=ffi.API.size, version_struct_size=24, major=major, minor=minor, **functions
-    )
+    slots = ffi.API.size // 8 + _NEWER
+    table = ffi.API.ctypes().from_buffer((c.c_size_t * slots)(*[at["ffi_unknown"]] * slots))
+    head = {
+        "struct_size": ffi.API.size, "extension_start": None, "version_struct_size": 24,
+        "version_extension_start": None, "major": major, "minor": minor, "internal_api": None,
+    }  # fmt: skip
+    for name, value in {**head, **functions}.items():
+        setattr(table, name, value)
+    return table
 
 
 def _check_version(site: CallSite, handler: int) -> None:
-    """Refuses a handler that was compiled for another version of the FFI."""
+    """Refuses a handler of another major version of the FFI. Minor versions only add: to structs, whose sizes
+    a handler checks, and to the table of functions.
+    """
     try:
         found = _version(handler)
     except AxlaError as error:
         raise UnsupportedError(f"{site}: asked for its version, the handler says {error}") from error
-    if not ffi.OLDEST_VERSION <= found <= ffi.API_VERSION:
+    if found[0] != ffi.API_VERSION[0] or found < ffi.OLDEST_VERSION:
         versions = (f"{major}.{minor}" for major, minor in (found, ffi.OLDEST_VERSION, ffi.API_VERSION))
-        text = "the handler was compiled for version {} of XLA's FFI, axla has {} to {}".format(*versions)
-        raise UnsupportedError(f"{site}: {text}")
+        text = "the handler was compiled for version {} of XLA's FFI, axla has {} to {} and newer minor ones"
+        raise UnsupportedError(f"{site}: {text.format(*versions)}")
 
 
 @cache

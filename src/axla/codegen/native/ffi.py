@@ -3,7 +3,7 @@
 A handler takes a call frame. The runtime prepares one for each call site of a program, once, as bytes to
 copy: `ffi_call` copies them to the stack, writes the addresses of the run's arrays into them, and calls the
 handler. So nothing that changes is shared by runs. Structs and functions are those of XLA's
-`ffi/api/c_api.h`, version 0.4, with what 0.1 to 0.3 have in their places.
+`ffi/api/c_api.h`, version 0.5, with what 0.1 to 0.4 have in their places.
 
 No function here takes the interpreter lock, but for `CALL.report` after an error.
 """
@@ -74,7 +74,7 @@ ALIGNMENT = 64
 """Of the arrays of a handler, as on XLA's CPUs: handlers use instructions that ask for it."""
 _SMALL = 2048  # bytes of an image on the stack; more come from the allocator
 
-API_VERSION = (0, 4)
+API_VERSION = (0, 5)
 OLDEST_VERSION = (0, 1)
 API = Struct(
     "XLA_FFI_Api",
@@ -90,7 +90,7 @@ API = Struct(
         "XLA_FFI_DeviceMemory_Allocate:ptr, XLA_FFI_DeviceMemory_Free:ptr, XLA_FFI_ThreadPool_Schedule:ptr, "
         "XLA_FFI_ThreadPool_NumThreads:ptr, XLA_FFI_Future_Create:ptr, XLA_FFI_Future_SetAvailable:ptr, "
         "XLA_FFI_Future_SetError:ptr, XLA_FFI_RunId_Get:ptr, XLA_FFI_DeviceOrdinal_Get:ptr, "
-        "XLA_FFI_InvokeContext_FindExtension:ptr"
+        "XLA_FFI_InvokeContext_FindExtension:ptr, XLA_FFI_CustomOptions_Get:ptr"
     ),
 )
 HANDLER_REGISTER = _struct(
@@ -294,6 +294,17 @@ def _user_data(f: Function, args: Ssa, struct: Struct) -> Ssa:
 @_api("InvokeContext_FindExtension", "ctx:ptr, extension_type:i64, extension:ptr")
 def _find_extension(f: Function, args: Ssa, struct: Struct) -> None:
     args.set(struct, "extension", 0)
+
+
+@_api("CustomOptions_Get", "ctx:ptr, attrs:ptr")
+def _custom_options(f: Function, args: Ssa, struct: Struct) -> None:
+    args.set(struct, "attrs", f.data(bytes(ATTRS.ctypes()(struct_size=ATTRS.size))))  # there are none
+
+
+@_FUNCTIONS("ffi_unknown", "ptr", "args:ptr", exported=True)
+def _unknown(f: Function, args: Ssa) -> None:
+    """What a handler that was compiled for a newer version finds behind the functions of this one."""
+    f.ret(_refused(f, Status.UNIMPLEMENTED, "the function is of a newer version of XLA's FFI"))
 
 
 def _state_place(f: Function, args: Ssa, struct: Struct) -> Ssa:
