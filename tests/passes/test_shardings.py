@@ -69,14 +69,14 @@ def test_how_arguments_and_results_are_cut(text):
     ]  # fmt: skip
     assert tiling(found.results[0], 2, 4).counts == (1, 4)
     assert found.results[1:] == found.arguments[1:]
-    assert found.is_of_partitions
+    assert found.has_regions
 
 
 def test_programs_without_regions_and_meshes_by_name():
     module = axla.parse(SHARDY)
     assert meshes_of(module) == {"mesh": "['x'=2, 'y'=2]", "turned": "['x'=4], device_ids=(3,1,2,0)"}
     plain = SHARDY.replace("call @f(%b) : (tensor<8x4xf32>) ->", "stablehlo.negate %b :")
-    assert not Propagation(axla.parse(plain)).is_of_partitions
+    assert not Propagation(axla.parse(plain)).has_regions
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_callbacks_say_whether_each_partition_runs_them(call, regions):
         stablehlo.custom_call @callback(%a) {call} : (tensor<f32>) -> ()
         return %a : tensor<f32>
       }} }}"""
-    assert Propagation(axla.parse(text)).is_of_partitions == regions
+    assert Propagation(axla.parse(text)).has_regions == regions

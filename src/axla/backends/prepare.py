@@ -9,7 +9,8 @@ from axla.core.errors import InvalidArgument
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.verify import verify
-from axla.passes.expand.manual import has_whole_arrays, manual_partitioning
+from axla.passes.expand.manual import has_whole_arrays
+from axla.passes.expand.partition import of_one_partition
 from axla.passes.simplify.annotations import marker_removal
 
 
@@ -28,10 +29,10 @@ def prepared(module: Module, options: CompileOptions) -> Module:
         module.set_config(replica_count=counts[0], num_partitions=counts[1])
     verify(module)
     if has_whole_arrays(module):
-        module = clone_module(module)
         if options.participants(module)[1] > 1:
-            manual_partitioning(module)
+            module = of_one_partition(module)
         else:
+            module = clone_module(module)
             marker_removal(module)
         verify(module)
     return module

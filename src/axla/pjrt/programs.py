@@ -21,6 +21,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.core.status import Status
 from axla.ir.graph import Module
 from axla.ir.sharding import Sharding, tiling
+from axla.passes.expand.partition import partitioned
 from axla.passes.expand.propagation import Propagation
 from axla.pjrt.buffers import DELETED, TOKEN, array_at, copy_of, handed_out, ready_event, token
 from axla.pjrt.callbacks import attach
@@ -64,11 +65,12 @@ class Program:
         rows = told.device_assignment or devices().client.default_device_assignment(*self.counts)
         self.device_ids = [number for row in rows for number in row]
         found = Propagation(self.module) if self.counts[1] > 1 else None
-        self.is_whole = found is not None and not found.is_of_partitions
         if found is not None:
             tell_shardings(self.module, found)
-            if self.is_whole and self.callbacks is not None:
-                self.module = split_callbacks(found, self.callbacks) or self.module
+        self.cut = None if found is None or found.has_regions else partitioned(found)
+        self.is_whole = found is not None and self.cut is None and not (found.has_regions or found.has_sums)
+        if found is not None and self.is_whole and self.callbacks is not None:
+            self.module = split_callbacks(found, self.callbacks) or self.module
         self.executable = self._compiled(told, loaded)
         face = self.executable.interface
         self.tokens_in = [not isinstance(p.shape, Shape) for p in self.module.entry.parameters]
@@ -91,12 +93,13 @@ class Program:
         watch(self)
 
     def _compiled(self, options: CompileOptions, loaded: bytes | None) -> Executable:
-        donors = [parameter for parameter, _ in self.module.config.buffer_donors]
+        module = self.cut or self.module
+        donors = [parameter for parameter, _ in module.config.buffer_donors]
         options = replace(options, donate=tuple(donors))
         if self.is_whole:
             options = replace(options, num_replicas=1, num_partitions=1, device_assignment=((0,),), donate=())
         client = devices().client
-        return client.load(loaded) if loaded is not None else client.compile(self.module, options)
+        return client.load(loaded) if loaded is not None else client.compile(module, options)
 
     def profiling(self, profile: Any) -> None:
         """While a profile is taken, Python runs the program, which measures."""

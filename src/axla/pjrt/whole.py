@@ -1,7 +1,6 @@
-"""Programs of several partitions without manual regions: run whole, on the first of their devices.
+"""Programs of several partitions that nobody cut: run whole, on the first of their devices.
 
-Arguments are put together from their parts, and results are cut, by the shardings that the program says. A
-partitioner would cut the work as well.
+Arguments are put together from their parts, and results are cut, by the shardings of the propagation.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Factors:
 
 def factors_of(inst: Instruction) -> Factors | None:
     """The factors of an instruction; None for one of which nothing is known."""
-    rule = dict(inst.extra.frontend_attributes).get("xla.sdy.sharding_rule")
+    rule = dict(inst.extra.frontend_attributes).get(RULE)
     if rule is not None:
         return _of_rule(inst, rule)
     op = inst.op
@@ -63,6 +63,8 @@ def same_factors(shape: Shape, count: int) -> Factors:
     return Factors(shape.dims, (Kind.PASSED,) * shape.rank, (numbers,) * count)
 
 
+RULE = "xla.sdy.sharding_rule"
+"""The frontend attribute of a call whose factors the program says."""
 _RULE = re.compile(r"<\((.*)\)->\((.*)\) \{([^}]*)\}(.*)>")
 _FACTOR = re.compile(r"[a-z](?:_\d+)?")
 _KINDS = {"reduction": Kind.REDUCED, "need_replication": Kind.MOVED, "permutation": Kind.MOVED}
@@ -177,6 +179,12 @@ def _reshape(found: _Finder, op: Op) -> None:
 
 def _slice(found: _Finder, op: Op) -> None:
     found.alike(lambda d: Kind.PASSED if found.dims(0)[d] == found.dims(-1)[d] else Kind.MOVED)
+
+
+def _pad(found: _Finder, op: hlo.Pad) -> None:
+    padding = zip(op.padding.low, op.padding.high, op.padding.interior, strict=True)
+    kinds = [Kind.MOVED if any(one) else Kind.PASSED for one in padding]
+    found.alike(kinds.__getitem__)
 
 
 def _dynamic_slice(found: _Finder, op: Op) -> None:
@@ -318,11 +326,10 @@ def _fft(found: _Finder, op: hlo.Fft) -> None:
 
 
 _FACTORS = by_op(
-    _broadcast, _transpose, _reverse, _bitcast_convert, _reshape, _slice, _dynamic_slice,
+    _broadcast, _transpose, _reverse, _bitcast_convert, _reshape, _slice, _pad, _dynamic_slice,
     _dynamic_update_slice, _concatenate, _sort, _topk, _reduce, _reduce_window, _dot, _convolution, _gather,
     _scatter, _cholesky, _triangular_solve, _fft,
 )  # fmt: skip
-_FACTORS |= {hlo.Pad: _slice}
 _FACTORS |= dict.fromkeys((hlo.Copy, hlo.Map, hlo.Iota, hlo.Constant), _elementwise)
 _CALLED = {
     "Sharding": _elementwise,

@@ -14,6 +14,7 @@ import numpy as np
 
 from axla.ir.devices import Devices, Iota
 from axla.ir.sharding import DimAxes, MeshTiles, Sharding, Tiles, tiled
+from axla.passes.expand.cuts import Cut
 
 Axes = tuple[int, ...]
 """Axes of a grid by number, the major one first."""
@@ -75,14 +76,28 @@ class Grid:
     def sharding(self, dims: Sequence[Axes], unreduced: Axes = ()) -> Sharding:
         """The sharding that cuts so."""
         used = [axis for axes in (*dims, unreduced) for axis in axes]
-        rest = [axis for axis in range(len(self.sizes)) if axis not in used]
+        rest = self._others(used)
         devices: Devices = Iota(tuple(self.sizes), (*used, *rest))
         if self.devices is not None:
-            devices = tuple(np.array(self.devices)[devices.array()].tolist())
+            devices = self._listed(devices)
         counts = (*map(self.count, dims), self.count(unreduced), self.count(rest))
         found = tiled(counts, devices, ("unreduced", "replicated"))
         is_sum = isinstance(found, Tiles) and found.kinds == ("unreduced",) and set(found.dims[:-1]) <= {1}
         return Sharding("unreduced" if is_sum else found)
+
+    def cut(self, dims: Sequence[Axes], sums: Axes = ()) -> Cut:
+        """The same as numbers of partitions."""
+        used = [axis for axes in dims for axis in axes]
+        rest = self._others([*used, *sums])
+        counts = (*map(self.count, dims), self.count(rest), self.count(sums))
+        return Cut(counts, self._listed(Iota(tuple(self.sizes), (*used, *rest, *sums))))
+
+    def _others(self, used: Sequence[int]) -> list[int]:
+        return [axis for axis in range(len(self.sizes)) if axis not in used]
+
+    def _listed(self, places: Iota) -> tuple[int, ...]:
+        found = places.array()
+        return tuple((found if self.devices is None else np.array(self.devices)[found]).tolist())
 
     def _of_axes(self, tiles: MeshTiles, runs: dict[str, Axes], rank: int) -> Cutting:
         def of(dim: DimAxes) -> Axes:

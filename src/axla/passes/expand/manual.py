@@ -1,9 +1,9 @@
 """Programs of several partitions whose shapes are whole arrays outside of manual regions (JAX's shard_map),
 and parts inside, become what one partition runs.
 
-Outside of regions every partition computes everything, on whole arrays: there is no partitioner. Where a
-region begins, and where results are cut, a partition takes its part; where a region ends, and where arguments
-are cut, the parts are gathered, unless the same part is all that is wanted.
+Outside of regions every partition computes everything, on whole arrays (`partition` cuts programs without
+regions only). Where a region begins, and where results are cut, a partition takes its part; where a region
+ends, and where arguments are cut, the parts are gathered, unless the same part is all that is wanted.
 """
 
 from __future__ import annotations
@@ -61,7 +61,16 @@ def manual_partitioning(module: Module) -> None:
     cuts |= _cut_arguments(module, found.arguments) | _cut_results(module, found.results)
     for computation in list(module.computations):
         _rewrite(computation, cuts, shardings)
-    entry, leaves = module.entry, [one or Sharding("replicated") for one in found.results]
+    say_borders(module, found)
+
+
+def say_borders(module: Module, found: Propagation) -> None:
+    """Says the shardings of arguments and results, whose shapes are those of parts now."""
+    entry = module.entry
+    for parameter, sharding in zip(entry.parameters, found.arguments, strict=True):
+        if isinstance(parameter.shape, Shape):
+            entry.set_extra(parameter, _extra(parameter, sharding or Sharding("replicated")))
+    leaves = [one or Sharding("replicated") for one in found.results]
     said = Sharding(parts=tuple(leaves)) if entry.root.shape.is_tuple else leaves[0]
     entry.set_extra(entry.root, _extra(entry.root, said))
     frontend = [said for said in module.config.frontend_attributes if said[0] != WHOLE_ARRAYS]
@@ -103,7 +112,6 @@ def _cut_arguments(module: Module, shardings: list[Sharding | None]) -> dict[Ins
         shape = parameter.shape
         if not isinstance(shape, Shape):
             continue
-        entry.set_extra(parameter, _extra(parameter, sharding or Sharding("replicated")))
         cut = cut_of(sharding, shape.rank, module.config.num_partitions)
         if cut is not None:
             users = list(parameter.users)

@@ -59,7 +59,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class _Along:
+class Along:
     """What an array has of a factor. `rest`: further axes of the dimension, which do not fit to the sizes."""
 
     axes: Axes
@@ -98,7 +98,10 @@ def pass_on(step: Step, directions: Sequence[str], grid: Grid) -> Iterator[Value
         return
     factors, count = step.factors, step.operands
     pairs = [*zip(step.values, factors.arrays, strict=True)]
-    arrays = [_parts(value, numbers, factors, grid) for value, numbers in pairs]
+    arrays = [
+        parts_of(value.dims, numbers, factors, grid, [*map(value.is_open, range(len(value.dims)))])
+        for value, numbers in pairs
+    ]
     wanted = {n: _common(arrays, count, n, direction) for n, direction in enumerate(directions)}
     order = _in_order(wanted, arrays, step, grid)
     for at in (*range(count, len(arrays)), *range(count)):
@@ -129,28 +132,30 @@ def pass_on(step: Step, directions: Sequence[str], grid: Grid) -> Iterator[Value
             yield value
 
 
-def _parts(value: Value, numbers_of: Sequence[Axes], factors: Factors, grid: Grid) -> dict[int, _Along]:
+def parts_of(
+    dims: Sequence[Axes], numbers_of: Sequence[Axes], factors: Factors, grid: Grid, open_: Sequence[bool] = ()
+) -> dict[int, Along]:
     """What an array has of each factor: of the axes of a dimension the major factor takes as many as divide
-    its size.
+    its size. `open_`: the dimensions that may get more.
     """
-    found: dict[int, _Along] = {}
+    found: dict[int, Along] = {}
     for dim, numbers in enumerate(numbers_of):
-        axes, is_open = value.dims[dim], value.is_open(dim)
+        axes, is_open = dims[dim], dim < len(open_) and open_[dim]
         for number in numbers[:-1]:
             size, taken = factors.sizes[number], 0
             while taken < len(axes) and size % grid.sizes[axes[taken]] == 0:
                 size //= grid.sizes[axes[taken]]
                 taken += 1
-            found[number] = _Along(axes[:taken], is_open, False)
+            found[number] = Along(axes[:taken], is_open, False)
             axes = axes[taken:]
             if size > 1 and axes:
                 found[number].rest, axes, is_open = axes, (), False
         if numbers:
-            found[numbers[-1]] = _Along(axes, is_open, True)
+            found[numbers[-1]] = Along(axes, is_open, True)
     return found
 
 
-def _dim(numbers: Axes, parts: dict[int, _Along], factors: Factors, grid: Grid) -> Axes:
+def _dim(numbers: Axes, parts: dict[int, Along], factors: Factors, grid: Grid) -> Axes:
     """The axes of a dimension by those of its factors, to the first one that is not cut as far as can be."""
     found: Axes = ()
     for number in numbers:
@@ -161,7 +166,7 @@ def _dim(numbers: Axes, parts: dict[int, _Along], factors: Factors, grid: Grid) 
     return found
 
 
-def _common(arrays: list[dict[int, _Along]], operands: int, number: int, direction: str) -> Axes:
+def _common(arrays: list[dict[int, Along]], operands: int, number: int, direction: str) -> Axes:
     """The axes that arrays have for a factor, as far as they agree; the ones that pass on add axes, the
     others only disagree.
     """
@@ -186,7 +191,7 @@ def _common(arrays: list[dict[int, _Along]], operands: int, number: int, directi
     return found
 
 
-def _in_order(wanted: dict[int, Axes], arrays: list[dict[int, _Along]], step: Step, grid: Grid) -> list[int]:
+def _in_order(wanted: dict[int, Axes], arrays: list[dict[int, Along]], step: Step, grid: Grid) -> list[int]:
     """The factors that have axes to pass on, those that come from the largest array first."""
     sizes = [prod(step.factors.sizes[number] for number in parts) for parts in arrays]
 
@@ -201,7 +206,7 @@ def _in_order(wanted: dict[int, Axes], arrays: list[dict[int, _Along]], step: St
     return sorted((number for number, axes in wanted.items() if axes), key=key)
 
 
-def _fitting(wanted: Axes, part: _Along, used: set[int], size: int, grid: Grid) -> Axes:
+def _fitting(wanted: Axes, part: Along, used: set[int], size: int, grid: Grid) -> Axes:
     """As many of the axes as an array can have for a factor."""
     if wanted[: len(part.axes)] != part.axes or not part.is_open or part.rest:
         return part.axes

@@ -10,7 +10,7 @@ from typing import TypeGuard
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape
 from axla.hlo import AddDependency, Conditional, OptBarrier, While
-from axla.ir.graph import Instruction, Module
+from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.sharding import MeshTiles, Sharding, Tiles
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.ir.traverse import post_order
@@ -25,13 +25,16 @@ from axla.passes.expand.shardings import ENTER, SHARDING, Shardings, target_of
 class Propagation:
     """The shardings of the values of a program. `module` is a flat copy of it, `values` has one for each leaf
     of an instruction; `arguments` and `results` are shardings of those of the entry, None of what is no array
-    and of an array of which nothing is known.
+    and of an array of which nothing is known. `running`: the computations that run as they are, callers
+    first; `receivers`: the values that get what these give.
     """
 
     def __init__(self, module: Module) -> None:
         self.partitions, self._shardings = module.config.num_partitions, Shardings(module)
         self.module = flat_copy(module)
         self.values: dict[Instruction, list[Value]] = {}
+        self.running: list[Computation] = []
+        self.receivers: dict[Computation, list[Value]] = {}
         self.steps: list[Step] = []
         self._collect()
         root = self.module.entry.root
@@ -44,6 +47,7 @@ class Propagation:
         for value, result in zip(leaves, results, strict=True):
             if value is not result:
                 self._hand_on([value], result)
+        self.receivers[self.module.entry] = results
         self.steps = self.steps[first:] + self.steps[:first]
         if self.grid is not None:
             for level in range(LEVELS):
@@ -52,14 +56,14 @@ class Propagation:
         self.results = [self._found(value) for value in results]
 
     @property
-    def is_of_partitions(self) -> bool:
-        """Whether parts of the program are written for one of several partitions, or arguments or results are
-        sums that are still to be made. One device gives the results of all others.
-        """
-        borders = [one for one in (*self.arguments, *self.results) if one is not None]
-        return any(one.is_unreduced for one in borders) or any(
-            map(self._shardings.is_of_a_partition, self.values)
-        )
+    def has_regions(self) -> bool:
+        """Whether parts of the program are written for one of several partitions."""
+        return any(map(self._shardings.is_of_a_partition, self.values))
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether arguments or results are sums that are still to be made, which one device does not have."""
+        return any(one.is_unreduced for one in (*self.arguments, *self.results) if one is not None)
 
     def sharding_of(self, inst: Instruction) -> Sharding | None:
         """The sharding of an array of the flat copy; None where nothing is known of it."""
@@ -87,7 +91,8 @@ class Propagation:
     def _collect(self) -> None:
         pending, loops = [self.module.entry], []
         while pending:
-            for inst in post_order(pending.pop()):
+            self.running.append(pending.pop())
+            for inst in post_order(self.running[-1]):
                 op, given = inst.op, [self.values[o] for o in inst.operands]
                 if inst in self.values:  # a parameter, of which the caller knows
                     continue
@@ -110,6 +115,7 @@ class Propagation:
                     if len(values) == len(given):
                         self._add(Step([*values, *found], len(values), factors, inst, _is_shared(inst)))
         for given, called, found in loops:
+            self.receivers |= dict.fromkeys(called, found)
             sources = [*given, *(self.values[computation.root] for computation in called)]
             for number, value in enumerate(found):
                 self._hand_on([values[number] for values in sources], value)

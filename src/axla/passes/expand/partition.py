@@ -1,0 +1,357 @@
+"""Programs of whole arrays become what one partition computes: its parts, as the propagation has them.
+
+An op computes its part of the result from parts of its operands, as far as factors are cut. What it needs
+otherwise is gathered, and addends of which each partition has one are summed. What has no factors, every
+partition computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from os.path import commonprefix
+from typing import Any
+
+from axla.core.dtypes import S32, S64, U32, U64
+from axla.core.errors import ShapeError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo import (
+    Add,
+    AllReduce,
+    And,
+    Broadcast,
+    Conditional,
+    Constant,
+    Convert,
+    Convolution,
+    CustomCall,
+    Dot,
+    DynamicSlice,
+    Gather,
+    Iota,
+    Maximum,
+    Minimum,
+    OptBarrier,
+    Or,
+    PartitionId,
+    Reduce,
+    Reshape,
+    Slice,
+    While,
+)
+from axla.ir.attributes import SliceDims
+from axla.ir.clone import clone_module
+from axla.ir.graph import Computation, Extra, Instruction, Module, Op
+from axla.ir.structure import GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import post_order
+from axla.ir.typed import shape_of
+from axla.passes.expand.cuts import CHANNEL, Cut, cut_whole, joined, looked_up
+from axla.passes.expand.factors import RULE, Factors, Kind
+from axla.passes.expand.grid import Axes, Grid
+from axla.passes.expand.manual import manual_partitioning, say_borders
+from axla.passes.expand.passing import Value, parts_of
+from axla.passes.expand.propagation import Propagation
+from axla.passes.expand.shardings import SHARDING, target_of
+
+WASTE, SMALL = 2, 1 << 14
+"""Partitions compute together at most so many times what one device would, and so much more each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a partition has of an array: axes along each dimension, and those along which it is an addend."""
+
+    dims: tuple[Axes, ...]
+    sums: Axes = ()
+
+
+class _Whole(Exception):
+    """The program stays whole."""
+
+
+def of_one_partition(module: Module) -> Module:
+    """The program of one partition: with manual regions, or where `partitioned` gives none, every partition
+    computes whole arrays outside of regions.
+    """
+    found = Propagation(module)
+    cut = None if found.has_regions else partitioned(found)
+    if cut is None:
+        cut = clone_module(module)
+        manual_partitioning(cut)
+    return cut
+
+
+def partitioned(found: Propagation) -> Module | None:
+    """The program of one partition, which the module of the propagation becomes; None of one that needs what
+    is not there, or that partitions compute at a higher cost than one device.
+    """
+    grid, before = found.grid, set(found.module.computations)
+    if grid is None or sorted(grid.cut(()).partitions) != list(range(found.partitions)):
+        return None
+    if any(value.foreign for values in found.values.values() for value in values):
+        return None
+    try:
+        _Partitioner(found, grid).run()
+    except (_Whole, ShapeError):
+        for added in found.module.computations.keys() - before:
+            found.module.remove_computation(added)
+        return None
+    return found.module
+
+
+class _Partitioner:
+    def __init__(self, found: Propagation, grid: Grid) -> None:
+        self.found, self.grid, self.module = found, grid, found.module
+        self.replicas = self.module.config.replica_count
+        self.factors = {step.inst: step.factors for step in found.steps}
+        self.new: dict[Instruction, Instruction] = {}
+        self.computations: dict[Computation, Computation] = {}
+        self.cost = self.whole_cost = 0
+
+    def run(self) -> None:
+        for computation in reversed(self.found.running):
+            self.computations[computation] = self._written(computation)
+        allowed = WASTE * self.whole_cost + SMALL * self.found.partitions
+        if self.cost * self.found.partitions > allowed:
+            raise _Whole
+        self.module.set_entry(self.computations[self.module.entry])
+        for old in self.computations:
+            self.module.remove_computation(old)
+        say_borders(self.module, self.found)
+
+    def _written(self, old: Computation) -> Computation:
+        new = self.module.add_computation(old.name)
+        for inst in post_order(old):
+            self.new[inst] = self._instruction(new, inst)
+        values = self.found.values[old.root]
+        new.set_root(self._handed_on(self.new[old.root], values, self.found.receivers.get(old, values)))
+        return new
+
+    # What partitions have.
+
+    def _part(self, value: Value) -> Part:
+        shape = value.shape
+        if not isinstance(shape, Shape) or shape.is_dynamic:
+            raise _Whole
+        pairs = zip(value.dims, shape.dims, strict=True)
+        dims = tuple(self.grid.parted(axes, size) for axes, size in pairs)
+        return Part(dims, value.said.unreduced if value.said is not None else ())
+
+    def _shape(self, shape: AnyShape, parts: list[Part]) -> AnyShape:
+        """The shape with its leaves in parts, which are used up."""
+        if shape.is_tuple:
+            return TupleShape([self._shape(inner, parts) for inner in shape.parts])
+        if not isinstance(shape, Shape):
+            raise _Whole
+        counts = map(self.grid.count, parts.pop(0).dims)
+        return Shape(shape.dtype, tuple(size // n for size, n in zip(shape.dims, counts, strict=True)))
+
+    def _as(self, value: Instruction, have: Part, want: Part) -> Instruction:
+        """One part as another one."""
+        rank = len(have.dims)
+        made = tuple(axis for axis in have.sums if axis not in want.sums)
+        if made:
+            value = self._joined(value, self.grid.cut(((),) * rank, made))
+        common = [len(commonprefix(pair)) for pair in zip(have.dims, want.dims, strict=True)]
+        gone = tuple(axes[n:] for axes, n in zip(have.dims, common, strict=True))
+        if any(gone):
+            value = self._joined(value, self.grid.cut(gone))
+        more = tuple(axes[n:] for axes, n in zip(want.dims, common, strict=True))
+        left = tuple(axis for axis in want.sums if axis not in have.sums)
+        return cut_whole(value, self.grid.cut(more, left)) if any(more) or left else value
+
+    def _joined(self, part: Instruction, cut: Cut) -> Instruction:
+        whole = joined(part, cut, self.replicas)
+        self.cost += shape_of(whole).size
+        return whole
+
+    def _handed_on(self, value: Instruction, have: Sequence[Value], want: Sequence[Value]) -> Instruction:
+        """A value, perhaps a tuple, in the parts of others."""
+        pairs = [(self._part(a), self._part(b)) for a, b in zip(have, want, strict=True)]
+
+        def changed(value: Instruction) -> Instruction:
+            if value.shape.is_tuple:
+                inner = [changed(GetTupleElement(n)(value)) for n in range(len(value.shape.parts))]
+                return value.computation.add(Tuple(), inner)
+            return self._as(value, *pairs.pop(0))
+
+        return value if all(a == b for a, b in pairs) else changed(value)
+
+    # Instructions.
+
+    def _instruction(self, new: Computation, inst: Instruction) -> Instruction:
+        op, values = inst.op, self.found.values[inst]
+        given = [self.new[operand] for operand in inst.operands]
+        extra = replace(inst.extra, sharding=None, frontend_attributes=())
+        if inst.extra.control_predecessors:
+            raise _Whole
+        if isinstance(op, Parameter):
+            shape = self._shape(inst.shape, [self._part(value) for value in values])
+            return new.add(Parameter(shape, op.parameter_number), (), name=inst.name, extra=extra)
+        if isinstance(op, Tuple | GetTupleElement):
+            return new.add(op, given, extra=extra)
+        if target_of(inst) == SHARDING:
+            return self._handed_on(given[0], self.found.values[inst.operands[0]], values)
+        if isinstance(op, While | OptBarrier):
+            given = [self._handed_on(given[0], self.found.values[inst.operands[0]], values)]
+        if isinstance(op, Conditional):
+            chooser = self._part(*self.found.values[inst.operands[0]])
+            given[0] = self._as(given[0], chooser, Part(()))
+        if isinstance(op, While | Conditional):
+            op = op.with_computations(self.computations.__getitem__)
+        if isinstance(op, While | Conditional | OptBarrier):
+            return new.add(op, given, extra=extra)
+        return self._computed(new, inst, given, extra)
+
+    def _computed(
+        self, new: Computation, inst: Instruction, given: list[Instruction], extra: Extra
+    ) -> Instruction:
+        """What an op makes of the parts that it needs, in the parts that are wanted of it."""
+        op, values = inst.op, [value for operand in inst.operands for value in self.found.values[operand]]
+        is_unknown = isinstance(op, CustomCall) and RULE not in dict(inst.extra.frontend_attributes)
+        if op.side_effect or op.control or is_unknown or len(values) != len(given):
+            raise _Whole
+        results = self.found.values[inst]
+        arrays = [*map(self._part, (*values, *results))]
+        chosen = self._chosen(inst, arrays)
+        numbers_of = self.factors[inst].arrays if chosen else [((),) * len(part.dims) for part in arrays]
+        parts = [
+            Part(tuple(tuple(a for n in numbers for a in chosen.get(n, ())) for numbers in array))
+            for array in numbers_of
+        ]
+        triples = zip(given, arrays, parts, strict=False)
+        operands = [self._as(value, have, need) for value, have, need in triples]
+        made = parts[len(given) :]
+        shape = self._shape(inst.shape, [*made])
+        if isinstance(op, Iota):
+            found = self._iota(new, op, shape, made[0].dims[op.iota_dimension])
+        else:
+            local = _local(inst, operands, shape)
+            given_shape = inst.shape if isinstance(op, CustomCall) else shape if op.holds_shape else None
+            found = new.add(local, operands, given_shape, extra=extra)
+        if found.shape.logical is not shape.logical:
+            raise _Whole
+        self._count(inst, found)
+        reduced = tuple(a for n, axes in chosen.items() if self._is_reduced(inst, n) for a in axes)
+        if reduced:
+            if _combiner(inst) is Add:
+                made = [Part(made[0].dims, reduced)]
+            else:
+                found = self._combined(found, op, reduced)
+        wanted = arrays[len(given) :]
+        if found.shape.is_tuple:
+            leaves = [GetTupleElement(n)(found) for n in range(len(made))]
+            return new.add(Tuple(), [*map(self._as, leaves, made, wanted)])
+        return self._as(found, made[0], wanted[0])
+
+    def _chosen(self, inst: Instruction, arrays: list[Part]) -> dict[int, Axes]:
+        """The axes along which the factors of an instruction are cut when it is computed: those of its
+        results, and those of its operands that are left.
+        """
+        factors = self.factors.get(inst)
+        if factors is None or isinstance(inst.op, CustomCall | Constant):
+            return {}
+        pairs = [*zip(arrays, factors.arrays, strict=True)]
+        count = len(inst.operands)
+        chosen: dict[int, Axes] = {}
+        used: set[int] = set()
+        for part, numbers in (*pairs[count:], *pairs[:count]):
+            for number, along in parts_of(part.dims, numbers, factors, self.grid).items():
+                kind = factors.kinds[number]
+                can_be = kind is Kind.PASSED or (kind is Kind.REDUCED and _combiner(inst) is not None)
+                axes = along.axes
+                while axes and (used.intersection(axes) or factors.sizes[number] % self.grid.count(axes)):
+                    axes = axes[:-1]
+                if isinstance(inst.op, Reshape):
+                    can_be = all(number in chain(*array) for array in factors.arrays)
+                if can_be and axes and number not in chosen:
+                    chosen[number] = axes
+                    used.update(axes)
+        while (number := self._misplaced(factors, chosen)) is not None:
+            del chosen[number]
+        return chosen
+
+    def _misplaced(self, factors: Factors, chosen: dict[int, Axes]) -> int | None:
+        """A factor that is cut in a dimension whose major factor is not cut into single elements."""
+        for array in factors.arrays:
+            for numbers in array:
+                is_cut_up = True
+                for number in numbers:
+                    if number in chosen and not is_cut_up:
+                        return number
+                    is_cut_up = self.grid.count(chosen.get(number, ())) == factors.sizes[number]
+        return None
+
+    def _is_reduced(self, inst: Instruction, number: int) -> bool:
+        return self.factors[inst].kinds[number] is Kind.REDUCED
+
+    def _combined(self, part: Instruction, op: Op, axes: Axes) -> Instruction:
+        assert isinstance(op, Reduce)
+        cut = self.grid.cut(((),) * shape_of(part).rank, axes)
+        groups = cut.groups(len(cut.dims) - 1, self.replicas)
+        return AllReduce(CHANNEL, groups, False, True, op.to_apply)(part)
+
+    def _iota(self, new: Computation, op: Iota, shape: AnyShape, axes: Axes) -> Instruction:
+        """The numbers of a part, which begin with its first."""
+        assert isinstance(shape, Shape)
+        dtype = shape.dtype if shape.dtype in (S32, S64, U32, U64) else S32
+        found = new.add(Iota(shape.with_dtype(dtype), op.iota_dimension))
+        if axes:
+            size = shape.dims[op.iota_dimension]
+            column = [place * size for place in self.grid.cut((axes,)).places(0)]
+            first = looked_up(new.add(PartitionId()), column, dtype)
+            found = Add()(found, Broadcast(shape_of(found), ())(first))
+        return found if dtype is shape.dtype else Convert(shape)(found)
+
+    def _count(self, old: Instruction, new: Instruction) -> None:
+        """What an instruction costs, on one device and on one partition."""
+        for inst in (old, new):
+            shapes = [operand.shape for operand in inst.operands]
+            cost = inst.op.operations(shapes, inst.shape) + sum(leaf.size for leaf in inst.shape.arrays())
+            if inst is old:
+                self.whole_cost += cost
+            else:
+                self.cost += cost
+
+
+_ANY_START = {Maximum, Minimum, And, Or}
+"""What gives the same however often the first value is combined."""
+
+
+def _combiner(inst: Instruction) -> type[Op] | None:
+    """What combines the partial results that partitions have along a factor that is reduced; None of what
+    they do not have.
+    """
+    op = inst.op
+    if isinstance(op, Dot | Convolution):
+        return Add
+    if not isinstance(op, Reduce) or len(inst.operands) != 2:
+        return None
+    root, start = op.to_apply.root, inst.operands[1].op
+    if set(root.operands) != set(op.to_apply.parameters):
+        return None
+    if isinstance(root.op, Add):
+        return Add if isinstance(start, Constant) and start.literal.array == 0 else None
+    return type(root.op) if type(root.op) in _ANY_START else None
+
+
+def _local(inst: Instruction, operands: list[Instruction], shape: AnyShape) -> Op:
+    """The op on parts: with the sizes of parts where it has sizes."""
+    op: Any = inst.op
+    if isinstance(op, CustomCall):
+        return op
+    if op.holds_shape:
+        return replace(op, shape=shape)
+    if isinstance(op, Slice | DynamicSlice | Gather):
+        whole, part = shape_of(inst.operands[0]).dims, shape_of(operands[0]).dims
+        if isinstance(op, Gather):
+            sizes = zip(op.slice_sizes, whole, part, strict=True)
+            return replace(op, slice_sizes=tuple(cut if n == size else n for n, size, cut in sizes))
+        assert isinstance(shape, Shape)
+        if isinstance(op, DynamicSlice):
+            return replace(op, dynamic_slice_sizes=shape.dims)
+        limits = zip(op.slice.limits, whole, part, strict=True)
+        limits = tuple(cut if n == size else n for n, size, cut in limits)
+        return replace(op, slice=SliceDims(op.slice.starts, limits, op.slice.strides))
+    return op
