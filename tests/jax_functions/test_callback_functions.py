@@ -11,6 +11,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 from jax.experimental import io_callback  # noqa: E402
+from jax.experimental.buffer_callback import buffer_callback  # noqa: E402
 
 import axla  # noqa: E402
 import axla.jax  # noqa: E402
@@ -139,6 +140,27 @@ def test_threads_call_one_function():
     for thread in threads:
         thread.join()
     assert sorted(seen) == sorted(100 * t + k for t in range(4) for k in range(20))
+
+
+@BOTH
+def test_buffer_callbacks_write_into_the_results(jit):
+    def double(context, results, x):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="context is not available"):
+            print(context.stream)
+        assert results[1].writeable and not x.writeable
+        for result in results:
+            np.asarray(result)[...] = np.asarray(x) * 2
+        if x.shape == (1,):
+            raise KeyError("short")
+
+    def fn(x):
+        a, b = buffer_callback(double, (like(x), like(x)))(x)
+        return a + 1, b, jax.pure_callback(lambda v: np.asarray(v) * 3, like(x), x)
+
+    found = [np.asarray(y).tolist() for y in jit(fn)(X)]
+    assert found == [[1.0, 3.0, 5.0], [0.0, 2.0, 4.0], [0.0, 3.0, 6.0]]
+    with pytest.raises(axla.CustomCallFailure, match="KeyError: 'short'"):
+        jit(fn)(X[:1])
 
 
 def test_callbacks_go_with_the_function():

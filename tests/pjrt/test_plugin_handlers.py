@@ -42,6 +42,12 @@ product = jax.ffi.ffi_call("cpu_csr_sparse_dense_ffi", jax.ShapeDtypeStruct((7,)
 found = jax.jit(product)(matrix.data, matrix.indptr, matrix.indices, x)
 np.testing.assert_allclose(found, matrix @ x, 1e-5)
 
+from jax.experimental.buffer_callback import buffer_callback
+def double(context, out, x):
+    np.asarray(out)[...] = np.asarray(x) * 2
+doubled = jax.jit(lambda x: buffer_callback(double, shape, input_output_aliases=dict([(0, 0)]))(x) + 1)
+assert [doubled(x + k).tolist() for k in range(2)] == [((x + k) * 2 + 1).tolist() for k in range(2)]
+
 stock = jax._src.lib.xla_client.make_cpu_client()  # has them, too
 assert "counter" in jax._src.lib.xla_client.custom_call_targets("Host")
 print("done")

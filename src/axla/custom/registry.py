@@ -49,7 +49,8 @@ STAGES = ("instantiate", "prepare", "initialize", "execute")  # of FFI
 @dataclass(frozen=True)
 class Target:
     """What a name stands for. `keep` is whatever must live as long as the address. `instantiate` is the
-    handler of FFI that makes the state of a call when a program is loaded.
+    handler of FFI that makes the state of a call when a program is loaded, `user_data` the address of what
+    handlers find as their user data, of whatever type.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Target:
     function: Callable[..., Any] | None = None
     keep: Any = None
     instantiate: int = 0
+    user_data: int = 0
 
 
 _lock = locks.new_lock()
@@ -86,10 +88,14 @@ def register_custom_call(
         raise InvalidArgument(f"register_custom_call: name={name!r}; wanted a string that is not empty")
     if target is None:
         return lambda function: register_custom_call(name, function, symbol=symbol, api=api)
-    made = _target(name, target, symbol, api)
-    with _lock:
-        _targets[name] = made
+    register_target(_target(name, target, symbol, api))
     return target
+
+
+def register_target(target: Target) -> None:
+    """Makes a target known by its name."""
+    with _lock:
+        _targets[target.name] = target
 
 
 def register_custom_calls(library: str | os.PathLike[str] | c.CDLL, *, api: str | None = None) -> None:

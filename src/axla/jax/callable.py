@@ -35,10 +35,10 @@ class Function:
                 "axla.jax.compile: sizes are symbolic; give them as axla.compile(axla.jax.to_module(...), "
                 "arg_types=...)"
             )
+        register_handlers_of(module)
         self._callbacks = attach(module)
         if self._callbacks is not None:
             self._callbacks.functions = [partial(_called_back, program.x64, f) for f in program.functions]
-        register_handlers_of(module)
         self.module: Module = module
         self.executable = api.compile(module, backend=backend)
         self._program = program

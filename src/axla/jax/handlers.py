@@ -17,10 +17,7 @@ from axla.runtime.ffi import register_ffi_type
 
 _APIS = {0: UNTYPED, 1: FFI}
 # Of XLA itself: they read what only XLA has.
-_INTERNAL = {
-    "xla_buffer_python_cpu_callback", "xla_ffi_python_cpu_callback",
-    "xla_ffi_partitioned_python_cpu_callback",
-}  # fmt: skip
+_INTERNAL = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
 
 
 def register_handler(name: str, handler: Any, api_version: int = 0, traits: Any = 0) -> None:

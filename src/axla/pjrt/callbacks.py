@@ -2,27 +2,33 @@
 
 JAX lowers `pure_callback`, `io_callback` and `debug.print` to custom calls whose configuration is the number
 of a function; the functions themselves come with the run, in a list. A function takes NumPy arrays, and None
-for a token, and gives a tuple of them.
+for a token, and gives a tuple of them. Those of `buffer_callback` take the memory of operands and results as
+objects of jaxlib, whose own handler calls them.
 """
 
 from __future__ import annotations
 
+import ctypes as c
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from axla.custom.registry import register_custom_call, unregister_custom_call
+from axla.custom.registry import register_custom_call, register_target, registered, unregister_custom_call
 from axla.hlo.control import CustomCall
 from axla.ir.graph import Module
 from axla.ir.sharding import Tiling
+from axla.program.abi import structure
 
 PARTED = "xla_ffi_partitioned_python_cpu_callback"
-TARGETS = frozenset({"xla_ffi_python_cpu_callback", PARTED})
+BUFFERS = "xla_buffer_python_cpu_callback"
+TARGETS = frozenset({"xla_ffi_python_cpu_callback", PARTED, BUFFERS})
 
 _numbers = itertools.count(1)
+_LIST: Any = structure("FfiLoadedHostCallbacks", items=c.c_void_p, count=c.c_size_t)
 
 
 class Callbacks:
@@ -37,6 +43,15 @@ class Callbacks:
         """Of those that are to be called for each part of their operands."""
         self._register(self.target, partial(_call, self._functions))
         self._register(self.parted_target, partial(_call, self._functions))
+        self._list = _LIST()
+        self.buffers_target = BUFFERS
+        """Of those that jaxlib's handler calls, where it is known."""
+        handler = registered(BUFFERS)
+        if handler is not None:
+            self.buffers_target = f"{BUFFERS}.{next(_numbers)}"
+            keep, data = (handler.keep, self._list), c.addressof(self._list)
+            register_target(replace(handler, name=self.buffers_target, keep=keep, user_data=data))
+            weakref.finalize(self, unregister_custom_call, self.buffers_target).atexit = False
 
     def _register(self, target: str, function: Callable[..., Any]) -> None:
         register_custom_call(target, function)
@@ -54,7 +69,11 @@ class Callbacks:
 
     @functions.setter
     def functions(self, functions: Sequence[Callable[..., Any]]) -> None:
-        self._functions[:] = functions
+        if list(functions) != self._functions:
+            self._functions[:] = functions
+            self._given = [partial(_call_with_buffers, function) for function in functions]
+            self._items = (c.c_void_p * (len(functions) + 1))(*map(id, self._given))
+            self._list.items, self._list.count = c.addressof(self._items), len(functions)
 
 
 def attach(module: Module) -> Callbacks | None:
@@ -68,9 +87,9 @@ def attach(module: Module) -> Callbacks | None:
     if not found:
         return None
     callbacks = Callbacks()
+    targets = {PARTED: callbacks.parted_target, BUFFERS: callbacks.buffers_target}
     for computation, inst, op in found:
-        parted = op.custom_call_target == PARTED
-        target = callbacks.parted_target if parted else callbacks.target
+        target = targets.get(op.custom_call_target, callbacks.target)
         computation.set_op(inst, replace(op, custom_call_target=target))
     return callbacks
 
@@ -80,6 +99,24 @@ def _call(functions: Sequence[Callable[..., Any]], *operands: Any, index: Any) -
         raise IndexError(f"the program calls callback {index}, the run has {len(functions)}")
     found = functions[int(index)](*operands)
     return found[0] if len(found) == 1 else found
+
+
+class _Context:
+    """What a function of `buffer_callback` is told of its run. jaxlib's own object would ask for the stream,
+    and take only errors that XLA made.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self.stage = context.stage
+
+    @property
+    def stream(self) -> int:
+        jaxlib: Any = sys.modules["jaxlib._jax"]  # there, as its handler is
+        raise jaxlib.JaxRuntimeError("UNIMPLEMENTED: XLA FFI GPU context is not available")
+
+
+def _call_with_buffers(function: Callable[..., Any], context: Any, *buffers: Any) -> Any:
+    return function(_Context(context), *buffers)
 
 
 def _call_for_parts(

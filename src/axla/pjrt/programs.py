@@ -144,7 +144,11 @@ class Program:
             any(self.tokens_in) or any(self.tokens_out) or any(self.kinds) or self.extra or self.is_whole
         )
         face = self.executable.interface
-        return not special and self.device_ids == [0] and not face.is_dynamic and not _calls_python(face)
+        return not special and self.device_ids == [0] and not face.is_dynamic and not self._calls_python()
+
+    def _calls_python(self) -> bool:
+        functions = self.executable.interface.functions
+        return self.callbacks is not None or any(function.api == "python" for function in functions)
 
     def kept(self, data: bytes) -> int:
         """The address of a copy of bytes that lives as long as the program."""
@@ -180,7 +184,7 @@ class Program:
         """The array results of each participant."""
         if self.callbacks is not None:
             self.callbacks.functions = self.functions
-        asynchronous = not _calls_python(self.executable.interface)
+        asynchronous = not self._calls_python()
         if len(rows) == 1:
             return [self.executable.execute(rows[0], donate=donate, asynchronous=asynchronous)]
         return self.executable.execute_replicated(rows, donate=donate, asynchronous=asynchronous)
@@ -246,10 +250,6 @@ def _known(options: bytes) -> bytes:
             raise Refusal(Status.INVALID_ARGUMENT, f"No such compile option: {name!r}")
     kept = [entry for entry in overrides if entry.get("key", "") in flags.SPELLINGS or entry["key"][0] == "a"]
     return encode({**message, "env_option_overrides": kept}, "CompileOptionsProto")
-
-
-def _calls_python(interface: Any) -> bool:
-    return any(function.api == "python" for function in interface.functions)
 
 
 def _config(module: Module) -> dict[str, Any]:

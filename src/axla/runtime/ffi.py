@@ -64,7 +64,7 @@ class HandlerCall:
     def __init__(self, site: CallSite, target: Target, device: int = 0) -> None:
         """Calls the handler of the stage `instantiate`, where there is one."""
         self.site = site
-        self._device = device
+        self._device, self._user_data = device, target.user_data
         self._keep: list[Any] = [target]
         self._attributes = _attributes(site, self._keep)
         report, owner = callback(_reporter(site))
@@ -131,7 +131,7 @@ class HandlerCall:
         call = _CALL(
             code=_addresses()["ffi_call"], handler=handler, report=self._report, image=at, bytes=len(image),
             operands=len(operands), results=len(results), sizes=c.addressof(lists[0]),
-            aliases=c.addressof(lists[1]), device=self._device,
+            aliases=c.addressof(lists[1]), device=self._device, user_data=self._user_data,
             moved=sum(-(-size // ffi.ALIGNMENT) * ffi.ALIGNMENT for size in sizes),
         )  # fmt: skip
         ffi.CONTEXT.ctypes().from_address(at).call = c.addressof(call)

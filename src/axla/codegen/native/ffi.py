@@ -63,6 +63,7 @@ CALL = Struct(
     Field("moved", "i64", "bytes of all of them, each at a multiple of ALIGNMENT"),
     Field("state", "ptr", "what the stage `instantiate` has set"),
     Field("state_type", "i64", "its type"),
+    Field("user_data", "ptr", "of the target; null: none"),
     Field("device", "i32", "ordinal of the device"),
 )
 CONTEXT = Struct("axla_ffi_context", "What a handler hands back.", *fields("call:ptr, frame:ptr"))
@@ -287,8 +288,11 @@ def _device_ordinal(f: Function, args: Ssa, struct: Struct) -> None:
 
 
 @_api("InvokeContext_Get", "ctx:ptr, type_id:ptr, data:ptr")
-def _user_data(f: Function, args: Ssa, struct: Struct) -> Ssa:
-    return _refused(f, Status.NOT_FOUND, "the run has no user data of this type")
+def _user_data(f: Function, args: Ssa, struct: Struct) -> None:
+    data = _context(args, struct).get(CALL, "user_data")
+    with f.if_(data.eq(0), likely=False):
+        f.ret(_refused(f, Status.NOT_FOUND, "the run has no user data of this type"))
+    args.set(struct, "data", data)
 
 
 @_api("InvokeContext_FindExtension", "ctx:ptr, extension_type:i64, extension:ptr")
