@@ -29,6 +29,7 @@ from axla.pjrt.client import NOTHING, devices, placed
 from axla.pjrt.contexts import functions_of
 from axla.pjrt.errors import Refusal
 from axla.pjrt.functions import implements
+from axla.pjrt.options import check_option
 from axla.pjrt.partitions import split_callbacks, tell_shardings
 from axla.pjrt.structs import EXECUTABLE, MEMORY_KINDS
 from axla.pjrt.table import STRUCTS, NamedValues, addresses, clear, integers, text_at, view
@@ -248,6 +249,7 @@ def _known(options: bytes) -> bytes:
         name = entry.get("key", "")
         if name not in flags.SPELLINGS and not name.startswith(("xla_", "axla_")):
             raise Refusal(Status.INVALID_ARGUMENT, f"No such compile option: {name!r}")
+        check_option(name, entry.get("value", {}))
     kept = [entry for entry in overrides if entry.get("key", "") in flags.SPELLINGS or entry["key"][0] == "a"]
     return encode({**message, "env_option_overrides": kept}, "CompileOptionsProto")
 
