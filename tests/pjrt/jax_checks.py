@@ -118,6 +118,17 @@ def long_runs_are_asynchronous():
 
 
 @check
+def few_runs_are_under_way():
+    step = jax.jit(lambda x: x @ x / 500)
+    y = step(jnp.ones((500, 500))).block_until_ready()
+    before, most = jax.devices()[0].memory_stats()["bytes_in_use"], 0
+    for _ in range(200):
+        y = step(y)
+        most = max(most, jax.devices()[0].memory_stats()["bytes_in_use"] - before)
+    assert most < 40 * y.nbytes, most / y.nbytes
+
+
+@check
 def callbacks():
     def host(x):
         return np.sin(x)

@@ -45,6 +45,23 @@ def test_who_did_not_ask_sees_the_stock_client():
     )
 
 
+def test_functions_of_atexit_run_programs():
+    text = """
+import atexit
+
+@atexit.register
+def save():
+    print(float((x * 2)[5]), float(long(m)[0, 0]), float(long(m)[0, 0]))
+
+import jax, jax.numpy as jnp
+long = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda i, x: x @ x / 300, x))
+x, m = jnp.arange(9.0), jnp.ones((300, 300))
+long(m).block_until_ready()
+"""
+    done = run("-c", text)
+    assert (done.returncode, done.stdout) == (0, "10.0 1.0 1.0\n"), done.stdout + done.stderr
+
+
 def test_install_by_hand_and_too_late():
     text = """
 import axla.jax.plugin as plugin, jax

@@ -6,7 +6,7 @@ come while another thread holds the interpreter lock and waits for a lock of the
 it: all but Buffer_Destroy, Buffer_Delete and the begin of a run.
 
 Every function of Python is behind an emitted one, which keeps the pending exception: the client calls from
-destructors of Python objects. After the end of the interpreter (`alive`) functions do nothing.
+destructors of Python objects. After the end of the interpreter those that destroy do nothing, others fail.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def emit(m: Module) -> None:
     """Adds the functions of the API to a module, as `pjrt_NAME`; without a body of their own, they call the
     one of Python whose address is in `pjrt_python`.
     """
-    for name in ("alive", "waiter_started", "waiters_pushed"):
+    for name in ("waiter_started", "waiters_pushed"):
         m.variable(f"pjrt_{name}", "i32")
     for name in ("devices", "memories", "waiters", "raised"):
         m.variable(f"pjrt_{name}", "ptr", "null")
@@ -123,7 +123,7 @@ def emit(m: Module) -> None:
         f = m.function(f"pjrt_{name}", "ptr", "args:ptr", exported=True)
         body(f, Arguments(STRUCTS[name], f.params["args"]))
         f.ret(f.null())
-    for number, name in enumerate(FUNCTIONS):
+    for name in FUNCTIONS:
         f = m.function(f"pjrt_{name}", "ptr", "args:ptr", exported=True)
         args = Arguments(FUNCTIONS[name], f.params["args"])
         if name in _GETTERS:
@@ -131,7 +131,7 @@ def emit(m: Module) -> None:
         elif name in _NATIVE:
             _NATIVE[name](f, args)
         else:
-            f.ret(_python(f, f.glob("pjrt_python").item(number).load("ptr"), f.params["args"]))
+            f.ret(_python(f, name, args))
             continue
         f.ret(f.null())
 
@@ -143,15 +143,22 @@ def _getter(f: Function, args: Arguments, handle: str, struct: Struct) -> None:
             args[field.name] = found.get(struct, field.name)
 
 
-def _python(f: Function, function: Ssa, argument: Ssa) -> Ssa:
-    """What a function of Python gives; null after the end of the interpreter."""
-    f.guard(f.glob("pjrt_alive").load("i32").eq(0), f.null())
+def _python(f: Function, name: str, args: Arguments) -> Ssa:
+    """What Python's function of this name gives."""
+    _leave_at_end(f, fails=not name.endswith("_Destroy"))
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
-    found = f.call_pointer("ptr", function, argument)
+    function = f.glob("pjrt_python").item(list(FUNCTIONS).index(name)).load("ptr")
+    found = f.call_pointer("ptr", function, args.address)
     f.call("void", "PyErr_Restore", *(slot.load("ptr") for slot in pending))
     f.call("void", "PyGILState_Release", state)
     return found
+
+
+def _leave_at_end(f: Function, *, fails: bool) -> None:
+    """Returns when the interpreter has ended, which is after all functions of `atexit`."""
+    with f.if_(f.call("i32", "Py_IsInitialized").eq(0), likely=False):
+        f.ret(_refusal(f, Status.CANCELLED, "the interpreter has ended") if fails else f.null())
 
 
 def _fetched(f: Function) -> list[Ssa]:
@@ -515,7 +522,7 @@ def _get_executable(f: Function, args: Arguments) -> None:
 
 def _locked(f: Function, name: str, argument: Ssa) -> None:
     """Calls a function under the interpreter lock, which may run anything."""
-    f.guard(f.glob("pjrt_alive").load("i32").eq(0), f.null())
+    _leave_at_end(f, fails=False)
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
     f.call("void", name, argument)
@@ -531,15 +538,14 @@ _EXECUTE = "LoadedExecutable_Execute"
 @_native(_EXECUTE)
 def _execute(f: Function, args: Arguments) -> None:
     """Calls a program for one device whose run is short, with arguments that are ready; else Python does."""
-    number = list(FUNCTIONS).index(_EXECUTE)
     executable = args["executable"]
     callable_, program = executable.get(EXECUTABLE, "callable"), executable.get(EXECUTABLE, "program")
     refused = args["options"].get(STRUCTS["ExecuteOptions"], "num_non_donatable_input_indices").ne(0)
     others = args["num_devices"].ne(1) | args["execute_device"].ne(0)
     slow = f.slot((callable_.eq(0) | refused | others).cast("i32"))
     result, state = f.slot(f.null()), f.slot(f.i32(0))
+    _leave_at_end(f, fails=True)
     with f.if_(slow.load("i32").eq(0), likely=True):
-        f.guard(f.glob("pjrt_alive").load("i32").eq(0), f.null())
         arguments = args["argument_lists"].load("ptr")
         state.store(f.call("i32", "PyGILState_Ensure"))
         refused = f.call("i32", "pjrt_is_slow", program, executable, arguments, args["num_args"])
@@ -553,7 +559,7 @@ def _execute(f: Function, args: Arguments) -> None:
             f.call("void", "pjrt_outputs", program, result.load("ptr"), args["output_lists"].load("ptr"))
         f.call("void", "PyGILState_Release", state.load("i32"))
     with f.unless(slow.load("i32").eq(0)):
-        f.ret(_python(f, f.glob("pjrt_python").item(number).load("ptr"), args.address))
+        f.ret(_python(f, _EXECUTE, args))
     events = args["device_complete_events"]
     with f.if_(events.ne(0)):
         events.store(f.glob("pjrt_ready"))
@@ -643,7 +649,7 @@ _FROM_HOST = "Client_BufferFromHostBuffer"
 @_native(_FROM_HOST)
 def _from_host(f: Function, args: Arguments) -> None:
     """A copy of an array of a shape that was seen before; Python makes others."""
-    f.guard(f.glob("pjrt_alive").load("i32").eq(0), f.null())
+    _leave_at_end(f, fails=True)
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
     given = (args[name] for name in ("type", "dims", "num_dims", "byte_strides", "num_byte_strides"))
@@ -671,8 +677,7 @@ def _from_host(f: Function, args: Arguments) -> None:
     f.call("void", "PyErr_Restore", *(slot.load("ptr") for slot in pending))
     f.call("void", "PyGILState_Release", state)
     with f.unless(made.ne(0)):
-        number = list(FUNCTIONS).index(_FROM_HOST)
-        f.ret(_python(f, f.glob("pjrt_python").item(number).load("ptr"), args.address))
+        f.ret(_python(f, _FROM_HOST, args))
 
 
 # Contexts of executions: JAX makes one for each run, with the list of the program's callbacks.

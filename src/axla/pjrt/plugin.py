@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes as c
 from typing import Any
 
@@ -38,15 +37,8 @@ def capsule(devices: int, attributes: dict[str, Any]) -> object:
     # The client calls functions when the interpreter has ended, from destructors: all of this stays.
     for kept in (table, extensions, known, _keep, at):
         incref(kept)
-    alive = c.c_int32.from_address(at["pjrt_alive"])
-    alive.value = 1
-    atexit.register(_end, alive)
     make = python_function("PyCapsule_New", c.py_object, c.c_void_p, c.c_char_p, c.c_void_p)
     return make(c.addressof(table), NAME, None)
-
-
-def _end(alive: Any) -> None:
-    alive.value = 0
 
 
 def _set_variables(at: dict[str, int], known: client.Devices) -> None:

@@ -51,6 +51,9 @@ _FORK_WAIT, _EXIT_WAIT = 5.0, 0.45
 """Seconds that a fork waits for runs to end, and that the end of the interpreter waits before and after it
 cancels them."""
 
+_ROOM = 32
+"""Runs that may be left in a queue: each has its results in memory already."""
+
 _log = logging.getLogger("axla")
 _Record: Any = RECORD.ctypes()
 _I32 = c.c_int32
@@ -265,7 +268,7 @@ class Queue:
         """
         self.collect()
         own = self.struct.thread == threading.get_ident()  # a function that a run calls
-        if own or (deadline is None and self._is_short(loaded, arguments)):
+        if own or self.struct.closed or (deadline is None and self._is_short(loaded, arguments)):
             begin = time.monotonic_ns()
             found = call(*arguments)
             loaded.block.nanoseconds = time.monotonic_ns() - begin
@@ -277,7 +280,10 @@ class Queue:
         return results
 
     def hand_over(self, task: Task, deadline: float | None) -> None:
-        """Puts a task into the queue. OutOfMemory when there is no thread for it."""
+        """Puts a task into the queue, when there is room. OutOfMemory when there is no thread for it."""
+        if self.struct.closed:
+            raise Cancelled(f"{task.loaded.interface.name}: the interpreter ends", abi.INTERRUPTED)
+        self._wait(lambda: len(self) < _ROOM)
         if deadline is not None:
             task.timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), task.stop, [abi.DEADLINE])
             task.timer.daemon = True
