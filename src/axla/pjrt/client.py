@@ -10,7 +10,7 @@ from axla.backends import Client
 from axla.codegen.native.structs import MEMORY_SHIFT, RECORD
 from axla.core.errors import InvalidArgument
 from axla.pjrt.functions import implements
-from axla.pjrt.structs import CLIENT, DEVICE, KNOWN, MEMORY, MEMORY_KINDS, known_number
+from axla.pjrt.structs import CLIENT, DEVICE, KNOWN, LAYOUT, MEMORY, MEMORY_KINDS, known_number
 from axla.pjrt.table import NamedValues, addresses, clear
 from axla.runtime.array import Array
 from axla.runtime.native import native
@@ -40,7 +40,7 @@ class Devices:
             c.addressof(memory): divmod(n, len(MEMORY_KINDS)) for n, memory in enumerate(self.memories)
         }
         """(device, kind) of the memory at an address."""
-        self.known_shapes = 0
+        self.first_layout = self.known_shapes = 0
         self._known: dict[int, ShapeInfo] = {}
         self.struct: Any = CLIENT.ctypes()()
         self.address = c.addressof(self.struct)
@@ -85,6 +85,10 @@ class Devices:
     def _table(self, structs: list[Any]) -> int:
         self._keep.append(addresses([c.addressof(one) for one in structs]))
         return c.addressof(self._keep[-1])
+
+    def layouts(self, ranks: list[int]) -> list[int]:
+        """The addresses of the layouts of arrays of so many dimensions."""
+        return [self.first_layout + rank * LAYOUT.size for rank in ranks]
 
     def know(self, info: ShapeInfo) -> None:
         """Tells native code of a shape, in the place of the one that it knew before by this number."""

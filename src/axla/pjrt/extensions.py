@@ -1,4 +1,6 @@
-"""Extensions of the C API: data for handlers of custom calls, and shardings."""
+"""Extensions of the C API: data for handlers of custom calls, shardings, and layouts. Without the last, jaxlib
+reads the layouts of arguments and results out of the optimized module, three times.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 from axla.pjrt import contexts
 from axla.pjrt.functions import callback
 from axla.pjrt.programs import program_at
-from axla.pjrt.table import FFI, SHARDINGS, STRUCTS, addresses
+from axla.pjrt.table import FFI, LAYOUTS, SHARDINGS, STRUCTS, addresses
 
 
 def _shardings(which: str) -> Callable[[Any], None]:
@@ -32,8 +34,8 @@ def chain(at: dict[str, int]) -> tuple[Any, ...]:
     """The extensions, each of which names the next; the first one's address goes into PJRT_Api. `at` has the
     addresses of emitted functions.
     """
-    kinds = {"FFI": FFI, "Shardings": SHARDINGS}
-    ffi, shardings = found = tuple(STRUCTS[f"{name}_Extension"].ctypes()() for name in kinds)
+    kinds = {"FFI": FFI, "Shardings": SHARDINGS, "Layouts": LAYOUTS}
+    ffi, shardings, layouts = found = tuple(STRUCTS[f"{name}_Extension"].ctypes()() for name in kinds)
     for extension, kind in zip(found, kinds.values(), strict=True):
         extension.struct_size, extension.type = c.sizeof(extension), kind
     ffi.user_data_add = at["pjrt_FFI_user_data_add"]
@@ -41,5 +43,7 @@ def chain(at: dict[str, int]) -> tuple[Any, ...]:
         setattr(ffi, name, callback(getattr(contexts, name), STRUCTS[f"FFI_{name}"]))
     for name, which in (("parameter_shardings", "arguments"), ("output_shardings", "results")):
         setattr(shardings, name, callback(_shardings(which), STRUCTS[f"Shardings_{name}"]))
-    ffi.next = c.addressof(shardings)
+    for field in STRUCTS["Layouts_Extension"].fields[3:]:
+        setattr(layouts, field.name, at[f"pjrt_Layouts_{field.name}"])
+    ffi.next, shardings.next = c.addressof(shardings), c.addressof(layouts)
     return found

@@ -44,10 +44,17 @@ def capsule(devices: int, attributes: dict[str, Any]) -> object:
 def _set_variables(at: dict[str, int], known: client.Devices) -> None:
     functions = addresses_of_python()
     (c.c_void_p * len(functions)).from_address(at["pjrt_python"])[:] = functions
-    addresses = {"devices": known.device_table, "memories": known.memory_table, "raised": raised()}
-    for name, value in addresses.items():
+    for name, value in {
+        "devices": known.device_table, "memories": known.memory_table, "raised": raised(),
+        "deleter": client.NOTHING,
+    }.items():  # fmt: skip
         c.c_void_p.from_address(at[f"pjrt_{name}"]).value = value
-    known.known_shapes = at["pjrt_known"]
+    known.first_layout, known.known_shapes = at["pjrt_layouts"], at["pjrt_known"]
+    layouts = (structs.LAYOUT.ctypes() * (structs.MOST_DIMENSIONS + 1)).from_address(at["pjrt_layouts"])
+    for rank, layout in enumerate(layouts):
+        text = c.create_string_buffer(f"{{{','.join(map(str, reversed(range(rank))))}}}".encode())
+        _keep.append(text)
+        layout.text, layout.size = c.addressof(text), len(text) - 1
     ready = RECORD.ctypes().from_address(at["pjrt_ready"])
     ready.refs, ready.ready = 1, READY
     buffers.event_ready[:] = [at["pjrt_ready"]]

@@ -89,6 +89,7 @@ class Program:
         self.donated = [arrays.index(n) for n in sorted(given) if n in arrays]
         self.extra = [n for n in self.donated if n not in face.donated]
         self.struct: Any = EXECUTABLE.ctypes()()
+        self.asked_for: bytes | None = None  # a text whose size the client knows
         self._keep: list[Any] = []
         self._describe(leaves)
         watch(self)
@@ -126,6 +127,11 @@ class Program:
         kinds = [MEMORY_KINDS[kind] for kind in self.kinds]
         struct.memory_kinds = self.keep(addresses([self.kept(kind.encode()) for kind in kinds]))
         struct.memory_kind_sizes = self._numbers([len(kind) for kind in kinds])
+        struct.num_parameters = len(self.tokens_in)
+        ranks = [p.shape.rank if isinstance(p.shape, Shape) else 0 for p in self.module.entry.parameters]
+        struct.parameter_layouts = self.keep(addresses(devices().layouts(ranks)))
+        ranks = [leaf.rank if isinstance(leaf, Shape) else 0 for leaf in leaves]
+        struct.output_layouts = self.keep(addresses(devices().layouts(ranks)))
         shapes = [leaf if isinstance(leaf, Shape) else None for leaf in leaves]
         types = [ELEMENTS.get(s.dtype.name, 0) if s is not None else TOKEN for s in shapes]
         struct.output_types = self._numbers(types, c.c_int32)
@@ -336,9 +342,11 @@ def _deserialize(args: Any) -> None:
 @implements("Executable_OptimizedProgram")
 def _optimized_program(args: Any) -> None:
     program = program_at(args.executable)
-    data, form = program.optimized(), b"hlo_with_config"
+    form = b"hlo_with_config"
+    data = program.asked_for or program.optimized()
     with view(STRUCTS["Program"], args.program) as wanted:
         wanted.format, wanted.format_size = program.kept(form), len(form)
+        program.asked_for = None if wanted.code else data  # the first call asks for the size only
         if wanted.code:
             c.memmove(wanted.code, data, len(data))
         wanted.code_size = len(data)

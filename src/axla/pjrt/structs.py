@@ -48,11 +48,13 @@ EXECUTABLE = Struct(
         "addressable_devices:ptr, num_addressable_devices:u64, addressable_device_logical_ids:ptr, "
         "num_addressable_device_logical_ids:u64, is_deleted:i8, memory_kinds:ptr, memory_kind_sizes:ptr, "
         "output_types:ptr, num_output_types:u64, dims:ptr, dim_sizes:ptr, size_in_bytes:i64, callable:ptr, "
-        "program:ptr, owner:ptr"
+        "program:ptr, owner:ptr, output_layouts:ptr, num_parameters:u64, parameter_layouts:ptr"
     ),
 )
 """`callable`: what a run on the first device calls; null: Python runs it. `owner`: the Program."""
 ERROR = Struct("error", "A PJRT_Error; its text follows.", *fields("vtable:ptr, code:i32, size:u64"))
+LAYOUT = Struct("layout", "The layout of arrays of a rank.", *fields("text:ptr, size:u64"))
+MOST_DIMENSIONS = 64
 KNOWN = Struct("known", "A shape that was seen.", *fields("info:ptr, info_object:ptr"))
 KNOWN_SHAPES = 256
 WAITER = Struct("waiter", "A call of Event_OnReady.", *fields("next:ptr, record:ptr, callback:ptr, user:ptr"))

@@ -48,7 +48,7 @@ API = Struct(
 )
 
 # Codes of extensions, and of types of named values.
-FFI, SHARDINGS = 5, 19
+LAYOUTS, FFI, SHARDINGS = 4, 5, 19
 _STRING, _INT64, _INT64_LIST, _FLOAT, _BOOL = range(5)
 
 
