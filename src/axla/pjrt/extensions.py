@@ -1,6 +1,4 @@
-"""Extensions of the C API: data for handlers of custom calls, shardings, and layouts. Without the last, jaxlib
-reads the layouts of arguments and results out of the optimized module, three times.
-"""
+"""Extensions of the C API: data for handlers of custom calls, shardings, and layouts."""
 
 from __future__ import annotations
 

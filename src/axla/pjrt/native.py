@@ -119,10 +119,10 @@ def emit(m: Module) -> None:
     m.variable("pjrt_python", f"[{len(FUNCTIONS)} x ptr]")
     m.variable("pjrt_ready", f"[{RECORD.size} x i8]")
     m.variable("pjrt_error_functions", f"[{STRUCTS['ErrorFunctions'].size} x i8]")
-    m.variable("pjrt_known", f"[{KNOWN.size * KNOWN_SHAPES} x i8]")
     m.variable("pjrt_layouts", f"[{LAYOUT.size * (MOST_DIMENSIONS + 1)} x i8]")
+    m.variable("pjrt_known", f"[{KNOWN.size * KNOWN_SHAPES} x i8]")
     _FUNCTIONS.emit(m)
-    for name, body in _EXTENSIONS.items():
+    for name, body in EXTENSIONS.items():
         f = m.function(f"pjrt_{name}", "ptr", "args:ptr", exported=True)
         body(f, Arguments(STRUCTS[name], f.params["args"]))
         f.ret(f.null())
@@ -130,7 +130,7 @@ def emit(m: Module) -> None:
         f = m.function(f"pjrt_{name}", "ptr", "args:ptr", exported=True)
         args = Arguments(FUNCTIONS[name], f.params["args"])
         if name in _GETTERS:
-            _getter(f, args, *_GETTERS[name])
+            getter(f, args, *_GETTERS[name])
         elif name in _NATIVE:
             _NATIVE[name](f, args)
         else:
@@ -139,7 +139,7 @@ def emit(m: Module) -> None:
         f.ret(f.null())
 
 
-def _getter(f: Function, args: Arguments, handle: str, struct: Struct) -> None:
+def getter(f: Function, args: Arguments, handle: str, struct: Struct) -> None:
     found = args[handle]
     for field in args.struct.fields:
         if field.name not in ("struct_size", "extension_start", handle):
@@ -723,37 +723,5 @@ def _view(f: Function, record: Ssa, callback: Ssa, pointer: Ssa, argument: Ssa) 
     record.set(RECORD, "release", f.glob("pjrt_view_release"))
 
 
-# The extension of layouts: arrays are row-major.
-
-
-def _layout_of(name: str) -> Body:
-    def body(f: Function, args: Arguments) -> None:
-        if name == "buffer":
-            rank = args[name].get(ARRAY, "info").get(SHAPE_INFO, "rank").cast("i64")
-        else:
-            rank = args[name]
-        args["layout"] = f.glob("pjrt_layouts").item(rank, LAYOUT.size)
-
-    return body
-
-
-def _serialize_layout(f: Function, args: Arguments) -> None:
-    args["serialized_bytes"] = args["layout"].get(LAYOUT, "text")
-    args["serialized_bytes_size"] = args["layout"].get(LAYOUT, "size")
-    args["serialized_layout"] = 0
-    args["serialized_layout_deleter"] = f.glob("pjrt_deleter").load("ptr")
-
-
-def _layouts_of_executable(f: Function, args: Arguments) -> None:
-    _getter(f, args, "executable", EXECUTABLE)
-
-
-_EXTENSIONS: dict[str, Body] = {
-    "FFI_user_data_add": _user_data_add,
-    "Layouts_MemoryLayout_Destroy": _nothing, "Layouts_MemoryLayout_Serialize": _serialize_layout,
-    "Layouts_Client_GetDefaultLayout": _layout_of("num_dims"),
-    "Layouts_Topology_GetDefaultLayout": _layout_of("num_dims"),
-    "Layouts_Buffer_MemoryLayout": _layout_of("buffer"),
-    "Layouts_Executable_GetOutputLayouts": _layouts_of_executable,
-    "Layouts_Executable_GetParameterLayouts": _layouts_of_executable,
-}  # fmt: skip
+EXTENSIONS: dict[str, Body] = {"FFI_user_data_add": _user_data_add}
+"""The functions of extensions, by name."""

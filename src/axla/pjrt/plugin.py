@@ -7,7 +7,7 @@ from typing import Any
 
 from axla.codegen.native.structs import READY, RECORD
 from axla.core.python_api import incref, python_function
-from axla.pjrt import buffers, client, native, programs, structs  # noqa: F401  (they implement functions)
+from axla.pjrt import buffers, client, layouts, native, programs, structs  # noqa: F401  (they implement functions)
 from axla.pjrt.extensions import chain
 from axla.pjrt.functions import addresses_of_python, error_new, raised
 from axla.pjrt.table import API, FUNCTIONS, STRUCTS, VERSION
@@ -50,8 +50,8 @@ def _set_variables(at: dict[str, int], known: client.Devices) -> None:
     }.items():  # fmt: skip
         c.c_void_p.from_address(at[f"pjrt_{name}"]).value = value
     known.first_layout, known.known_shapes = at["pjrt_layouts"], at["pjrt_known"]
-    layouts = (structs.LAYOUT.ctypes() * (structs.MOST_DIMENSIONS + 1)).from_address(at["pjrt_layouts"])
-    for rank, layout in enumerate(layouts):
+    table = (structs.LAYOUT.ctypes() * (structs.MOST_DIMENSIONS + 1)).from_address(at["pjrt_layouts"])
+    for rank, layout in enumerate(table):
         text = c.create_string_buffer(f"{{{','.join(map(str, reversed(range(rank))))}}}".encode())
         _keep.append(text)
         layout.text, layout.size = c.addressof(text), len(text) - 1
