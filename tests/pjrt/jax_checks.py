@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxlib.xla_client import DeviceList
 
 CHECKS = {}
 
@@ -214,6 +215,18 @@ def serialized_programs():
     assert loaded(jnp.ones(3))["y"].tolist() == [2, 2, 2]
     exported = jax.export.export(f)(jnp.ones(3))
     assert jax.export.deserialize(exported.serialize()).call(jnp.ones(3))["y"].tolist() == [2, 2, 2]
+
+
+@check
+def damaged_programs():
+    client, devices = jax.devices()[0].client, jax.devices()[:1]
+    text = jax.jit(lambda x: x * 2).lower(jnp.ones(3)).compile().runtime_executable().serialize()
+    code = text.index(b"ML\xefR")
+    for at in range(code, code + 200, 7):
+        wrong = bytearray(text)
+        wrong[at] ^= 1
+        for data in (bytes(wrong), text[:at]):
+            raises(Exception, "damaged", client.deserialize_executable, data, DeviceList(tuple(devices)))
 
 
 @check

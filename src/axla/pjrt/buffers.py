@@ -176,6 +176,8 @@ def _view_of(args: Any) -> None:
 
 native_view: list[Any] = []
 """Has a function called when a record is freed; filled when the plugin is made."""
+native_watched: list[Any] = []
+"""Gives an event of an array's contents; filled when the plugin is made."""
 
 
 @implements("Client_CreateUninitializedBuffer")

@@ -93,9 +93,11 @@ class Devices:
     def know(self, info: ShapeInfo) -> None:
         """Tells native code of a shape, in the place of the one that it knew before by this number."""
         number = known_number(info.element, info.dims)
-        self._known[number] = info
         known = KNOWN.ctypes().from_address(self.known_shapes + number * KNOWN.size)
-        known.info, known.info_object = info.address, id(info)
+        known.info = None  # other threads may run between any two of these lines
+        self._known[number] = info
+        known.info_object = id(info)
+        known.info = info.address
 
     def place(self, memory: int | None, device: int | None) -> tuple[int, int]:
         """The numbers of a device and of its memory that a caller means."""

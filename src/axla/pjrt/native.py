@@ -408,7 +408,7 @@ def _is_deleted(f: Function, args: Arguments) -> None:
     args["is_deleted"] = args["buffer"].get(ARRAY, "record").eq(0).cast("i8")
 
 
-@_FUNCTIONS("pjrt_watched", "ptr", "array:ptr")
+@_FUNCTIONS("pjrt_watched", "ptr", "array:ptr", exported=True)
 def _watched(f: Function, array: Ssa) -> None:
     """The record of an array, watched: other threads may delete the array. Null: it is deleted. The lock of
     the allocator is that without which no record is freed.

@@ -65,3 +65,4 @@ def _set_variables(at: dict[str, int], known: client.Devices) -> None:
     error_new[:] = [c.PYFUNCTYPE(c.c_void_p, c.c_int32, c.c_char_p, c.c_int64)(at["pjrt_error_new"])]
     kinds = (c.c_void_p,) * 4
     buffers.native_view[:] = [c.PYFUNCTYPE(None, *kinds)(at["pjrt_view"])]
+    buffers.native_watched[:] = [c.PYFUNCTYPE(c.c_void_p, c.c_void_p)(at["pjrt_watched"])]

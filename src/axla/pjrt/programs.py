@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes as c
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from axla import api
 from axla.backends import CompileOptions, Executable
 from axla.backends.native import NativeExecutable
-from axla.codegen.native.structs import CALLABLE, PENDING, RECORD, WATCHED
+from axla.codegen.native.structs import CALLABLE, PENDING, RECORD
 from axla.core import flags
 from axla.core.errors import InvalidArgument, ParseError
 from axla.core.profile import watch
@@ -23,7 +22,16 @@ from axla.ir.graph import Module
 from axla.ir.sharding import Sharding, tiling
 from axla.passes.expand.partition import partitioned
 from axla.passes.expand.propagation import Propagation
-from axla.pjrt.buffers import DELETED, TOKEN, array_at, copy_of, handed_out, ready_event, token
+from axla.pjrt.buffers import (
+    DELETED,
+    TOKEN,
+    array_at,
+    copy_of,
+    handed_out,
+    native_watched,
+    ready_event,
+    token,
+)
 from axla.pjrt.callbacks import attach
 from axla.pjrt.client import NOTHING, devices, placed
 from axla.pjrt.contexts import functions_of
@@ -114,7 +122,7 @@ class Program:
         struct.num_replicas, struct.num_partitions = self.counts
         struct.num_outputs = struct.num_output_types = len(leaves)
         name = self.module.name.encode()
-        self.fingerprint = hashlib.blake2b(self.code + self.options_text, digest_size=16).hexdigest().encode()
+        self.fingerprint = _fingerprint(self.code + self.options_text)
         struct.executable_name, struct.executable_name_size = self.kept(name), len(name)
         struct.executable_fingerprint = self.kept(self.fingerprint)
         struct.executable_fingerprint_size = len(self.fingerprint)
@@ -224,9 +232,8 @@ class Program:
 
     def serialized(self) -> bytes:
         """What `loaded` reads."""
-        payload = self.executable.serialize()
-        head = json.dumps([len(self.code), len(self.options_text)]).encode()
-        return b"%d\n" % len(head) + head + self.code + self.options_text + payload
+        head = b"%d %d %s\n" % (len(self.code), len(self.options_text), self.fingerprint)
+        return head + self.code + self.options_text + self.executable.serialize()
 
     def optimized(self) -> bytes:
         """The module that runs, as an HloModuleProtoWithConfig."""
@@ -238,13 +245,19 @@ class Program:
 
 def loaded(data: bytes) -> Program:
     """The program of the bytes that `serialized` gave; InvalidArgument for others."""
+    head, _, rest = data.partition(b"\n")
     try:
-        length, _, rest = data.partition(b"\n")
-        code, options = json.loads(rest[: int(length)])
+        code, options, fingerprint = head.split()
+        at, end = int(code), int(code) + int(options)
     except ValueError:
         raise InvalidArgument("these bytes are no program that axla serialised") from None
-    at = int(length)
-    return Program(rest[at : at + code], rest[at + code : at + code + options], rest[at + code + options :])
+    if fingerprint != _fingerprint(rest[:end]):
+        raise InvalidArgument("a program that axla serialised: it is damaged or not complete")
+    return Program(rest[:at], rest[at:end], rest[end:])
+
+
+def _fingerprint(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).hexdigest().encode()
 
 
 def _known(options: bytes) -> bytes:
@@ -404,8 +417,6 @@ def _execute(args: Any) -> None:
 def _event_of(row: list[Array]) -> int:
     """The event of the end of a run: of one of its results that is pending."""
     for array in row:
-        head = _Record.from_address(array._record)
-        if head.ready <= PENDING:
-            head.refs += WATCHED
-            return array._record
+        if _Record.from_address(array._record).ready <= PENDING:
+            return native_watched[0](id(array))
     return ready_event()
