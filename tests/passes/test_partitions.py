@@ -102,7 +102,10 @@ def test_reshapes_are_cut_where_both_shapes_can_be():
             check(program([argument], [result], body), np.arange(384, dtype=np.float32).reshape(16, 24))
 
 
-@pytest.mark.parametrize("cuts", [(X_, PLAIN, PLAIN), (YX, '8x1xi32 [{"x"}, {}]', XY), (PLAIN, PLAIN, X_)])
+ROWS = '8x1xi32 [{"x"}, {}]'
+
+
+@pytest.mark.parametrize("cuts", [(X_, PLAIN, PLAIN), (YX, ROWS, XY), (PLAIN, ROWS, X_)])
 def test_rows_are_gathered_and_scattered(cuts):
     body = """%0 = "stablehlo.gather"(%a, %b) <{dimension_numbers = #stablehlo.gather<offset_dims = [1],
         collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,
@@ -117,8 +120,25 @@ def test_rows_are_gathered_and_scattered(cuts):
       return %1"""
     rows = np.array([[3], [1], [1], [7], [0], [9], [2], [2]], np.int32)
     one, numbers, other = cuts
-    arguments = [one, numbers if "i32" in numbers else "8x1xi32", other]
+    arguments = [one, numbers.replace(PLAIN, "8x1xi32"), other]
     check(program(arguments, [PLAIN], body), ONE, rows, ONE.T, backend="cpu")
+
+
+def test_results_may_be_sums_that_are_not_made():
+    """Each partition along x has an addend of them."""
+    sums = '8x8xf32 [{}, {}], unreduced={"x"}'
+    body = DOT.replace("return %0", "return %0, %b, %c")
+    text = program([_X, X_, "8x8xf32 [{}, {}]"], [sums] * 3, body)
+    parts = [slice(p // 2 * 2, p // 2 * 2 + 2) for p in range(8)]
+    module = axla.parse(text)
+    assert communication(partition(text)) == []
+    rows = axla.compile(module).execute_replicated([[ONE[:, n], ONE[n], ONE] for n in parts])
+    for part, found in zip(parts, rows, strict=True):
+        placed = np.zeros_like(ONE)
+        placed[part] = ONE[part]
+        wanted = [ONE[:, part] @ ONE[part], placed, ONE * (part.start == 0)]
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(np.asarray(one), other)
 
 
 def test_loops_and_branches_hand_on_parts():

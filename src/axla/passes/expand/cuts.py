@@ -18,6 +18,7 @@ from axla.hlo import (
     Broadcast,
     Constant,
     DynamicSlice,
+    DynamicUpdateSlice,
     PartitionId,
     Reshape,
     Select,
@@ -97,16 +98,38 @@ def cut_whole(whole: Instruction, cut: Cut) -> Instruction:
     """The part of a whole array that the partition which runs this has."""
     computation, shape = whole.computation, shape_of(whole)
     part = cut.part_of(shape)
-    number, starts = computation.add(PartitionId()), []
-    for axis, size in enumerate(part.dims):
-        starts.append(looked_up(number, [place * size for place in cut.places(axis)]))
-    found = DynamicSlice(part.dims)(whole, *starts) if part.dims != shape.dims else whole
+    found = whole
+    if part.dims != shape.dims:
+        found = DynamicSlice(part.dims)(whole, *_starts(computation, part, cut))
     if cut.addends == 1:
         return found
-    is_first = looked_up(number, [place == 0 for place in cut.places(len(cut.dims) - 1)], PRED)
-    nothing = computation.add(Constant(Shape(part.dtype), Literal.scalar(part.dtype, 0)))
+    is_first = looked_up(
+        computation.add(PartitionId()), [place == 0 for place in cut.places(len(cut.dims) - 1)], PRED
+    )
     chosen = Broadcast(Shape(PRED, part.dims), ())(is_first)
-    return Select()(chosen, found, Broadcast(part, ())(nothing))
+    return Select()(chosen, found, _nothing(computation, part))
+
+
+def addend(part: Instruction, cut: Cut) -> Instruction:
+    """A whole array that has the part in its place and zeros elsewhere: the sum of those of all partitions is
+    the array of which each has a part.
+    """
+    computation, shape = part.computation, shape_of(part)
+    dims = tuple(map(int.__mul__, shape.dims, cut.counts))
+    zeros = _nothing(computation, Shape(shape.dtype, dims))
+    return DynamicUpdateSlice()(zeros, part, *_starts(computation, shape, cut))
+
+
+def _starts(computation: Computation, part: Shape, cut: Cut) -> list[Instruction]:
+    """Where the part of the partition which runs this begins."""
+    number = computation.add(PartitionId())
+    columns = [[place * size for place in cut.places(axis)] for axis, size in enumerate(part.dims)]
+    return [looked_up(number, column) for column in columns]
+
+
+def _nothing(computation: Computation, shape: Shape) -> Instruction:
+    zero = computation.add(Constant(Shape(shape.dtype), Literal.scalar(shape.dtype, 0)))
+    return Broadcast(shape, ())(zero)
 
 
 def looked_up(number: Instruction, column: list[int], dtype: DType = S32) -> Instruction:

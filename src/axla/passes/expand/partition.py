@@ -37,6 +37,7 @@ from axla.hlo import (
     PartitionId,
     Reduce,
     Reshape,
+    Scatter,
     Slice,
     While,
 )
@@ -46,7 +47,7 @@ from axla.ir.graph import Computation, Extra, Instruction, Module, Op
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
 from axla.ir.typed import shape_of
-from axla.passes.expand.cuts import CHANNEL, Cut, cut_whole, joined, looked_up
+from axla.passes.expand.cuts import CHANNEL, Cut, addend, cut_whole, joined, looked_up
 from axla.passes.expand.factors import RULE, Factors, Kind
 from axla.passes.expand.grid import Axes, Grid
 from axla.passes.expand.manual import manual_partitioning, say_borders
@@ -155,10 +156,12 @@ class _Partitioner:
             value = self._joined(value, self.grid.cut(((),) * rank, made))
         common = [len(commonprefix(pair)) for pair in zip(have.dims, want.dims, strict=True)]
         gone = tuple(axes[n:] for axes, n in zip(have.dims, common, strict=True))
-        if any(gone):
+        left = tuple(axis for axis in want.sums if axis not in have.sums)
+        if any(gone) and sorted(left) == sorted(chain(*gone)):
+            value, left = addend(value, self.grid.cut(gone)), ()
+        elif any(gone):
             value = self._joined(value, self.grid.cut(gone))
         more = tuple(axes[n:] for axes, n in zip(want.dims, common, strict=True))
-        left = tuple(axis for axis in want.sums if axis not in have.sums)
         return cut_whole(value, self.grid.cut(more, left)) if any(more) or left else value
 
     def _joined(self, part: Instruction, cut: Cut) -> Instruction:
@@ -220,6 +223,9 @@ class _Partitioner:
             Part(tuple(tuple(a for n in numbers for a in chosen.get(n, ())) for numbers in array))
             for array in numbers_of
         ]
+        reduced = tuple(a for n, axes in chosen.items() if self._is_reduced(inst, n) for a in axes)
+        if isinstance(op, Scatter):
+            parts[0] = Part(parts[0].dims, reduced)
         triples = zip(given, arrays, parts, strict=False)
         operands = [self._as(value, have, need) for value, have, need in triples]
         made = parts[len(given) :]
@@ -233,7 +239,6 @@ class _Partitioner:
         if found.shape.logical is not shape.logical:
             raise _Whole
         self._count(inst, found)
-        reduced = tuple(a for n, axes in chosen.items() if self._is_reduced(inst, n) for a in axes)
         if reduced:
             if _combiner(inst) is Add:
                 made = [Part(made[0].dims, reduced)]
@@ -326,11 +331,13 @@ def _combiner(inst: Instruction) -> type[Op] | None:
     op = inst.op
     if isinstance(op, Dot | Convolution):
         return Add
-    if not isinstance(op, Reduce) or len(inst.operands) != 2:
+    if not isinstance(op, Reduce | Scatter) or not isinstance(inst.shape, Shape):
         return None
     root, start = op.to_apply.root, inst.operands[1].op
     if set(root.operands) != set(op.to_apply.parameters):
         return None
+    if isinstance(op, Scatter):  # one of the partitions has the operand, the others zeros
+        return Add if isinstance(root.op, Add) else None
     if isinstance(root.op, Add):
         return Add if isinstance(start, Constant) and start.literal.array == 0 else None
     return type(root.op) if type(root.op) in _ANY_START else None
