@@ -347,3 +347,34 @@ def test_dtypes_that_numpy_lacks():
         "cpu", np.float32([1, 2.5]),
     )  # fmt: skip
     assert y.dtype == ml_dtypes.bfloat16 and y.tolist() == [1, 2.5]
+
+
+class _Owner:
+    """A target that unregisters another one when it goes."""
+
+    def __call__(self, x):
+        return x
+
+    def __del__(self):
+        axla.unregister_custom_call("owned")
+
+
+@pytest.mark.parametrize("way", ["unregister", "replace"])
+def test_a_target_that_goes_may_unregister_another(way):
+    done = []
+
+    def run():
+        axla.register_custom_call("owned", lambda x: x)
+        axla.register_custom_call("owner", _Owner())
+        if way == "unregister":
+            axla.unregister_custom_call("owner")
+        else:
+            axla.register_custom_call("owner", lambda x: x)
+        done.append(True)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout=30)
+    assert done
+    with pytest.raises(InvalidArgument, match="not registered"):
+        axla.unregister_custom_call("owned")

@@ -62,9 +62,11 @@ class Target:
     user_data: int = 0
 
 
-_lock = locks.new_lock()
 _targets: dict[str, Target] = {}
+"""Without a lock: what a target holds may unregister others when it goes, also in a garbage collection."""
 _libraries: list[tuple[c.CDLL, str | None]] = []
+_lock = locks.new_lock()
+"""Of the libraries."""
 
 
 def register_custom_call(
@@ -94,8 +96,7 @@ def register_custom_call(
 
 def register_target(target: Target) -> None:
     """Makes a target known by its name."""
-    with _lock:
-        _targets[target.name] = target
+    _targets[target.name] = target
 
 
 def register_custom_calls(library: str | os.PathLike[str] | c.CDLL, *, api: str | None = None) -> None:
@@ -118,9 +119,8 @@ def unregister_custom_calls() -> None:
 
 def unregister_custom_call(name: str) -> None:
     """Forgets a name. Programs that are compiled already go on."""
-    with _lock:
-        if _targets.pop(name, None) is None:
-            raise InvalidArgument(f"unregister_custom_call: {name!r} is not registered")
+    if _targets.pop(name, None) is None:
+        raise InvalidArgument(f"unregister_custom_call: {name!r} is not registered")
 
 
 def registered(name: str) -> Target | None:
