@@ -2,24 +2,29 @@
 
 A process has eight threads that compile, run, donate, delete, call back into Python and raise, until its time
 is over, or ends in the middle of it all. The first one runs to the end and says what memory it holds.
+
+A process that is late prints the stacks of its threads, again and again: if it is only slow, they change.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import logging
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
 import time
 import traceback
+import warnings
 
 THREADS = 8
-DEADLINE = 120
-"""Seconds that a process may take beyond its time."""
+LATE, DEADLINE = 60, 300
+"""Seconds that a process takes beyond its time until it is late, and until it hangs."""
 
 
 def resident() -> int:
@@ -91,45 +96,65 @@ def child(seconds: float, seed: int, whole: bool) -> None:
     """The life of a process; not `whole`: it ends at a random moment, each thread after what it does then.
     (A thread that the end of the interpreter kills inside of jaxlib aborts the process, with stock JAX, too.)
     """
+    faulthandler.dump_traceback_later(seconds + LATE, repeat=True)
+    warnings.filterwarnings("ignore", "os.fork")  # of JAX: a child that uses it may hang; ours does not
     import jax
 
     logging.getLogger("jax").setLevel(logging.CRITICAL)  # it logs what callbacks raise
-    failures: list[BaseException] = []
     over = threading.Event()
     end = time.monotonic() + seconds
     works = [Work(seed + n) for n in range(THREADS)]
 
     def run(work: Work) -> None:
         try:
-            while time.monotonic() < end and not failures and not over.is_set():
+            while time.monotonic() < end and not over.is_set():
                 work.once()
                 if work.random.random() < 0.002:
                     jax.clear_caches()
-        except BaseException as error:
-            failures.append(error)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
 
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
     for thread in threads:
         thread.start()
     if not whole:
         time.sleep(seconds * random.Random(seed).random())
-        if os.fork() == 0:
+        fork = os.fork()
+        if fork == 0:
             os._exit(0)
+        _, status = os.waitpid(fork, 0)
         over.set()
-        for failure in failures:
-            traceback.print_exception(failure)
-        sys.exit(len(failures))
+        sys.exit(os.waitstatus_to_exitcode(status))
     sizes, first = [], time.monotonic()
-    while time.monotonic() < end and not failures:
+    while time.monotonic() < end:
         time.sleep(min(10, max(end - time.monotonic(), 0)))
         gc.collect()
         sizes.append(resident() >> 20)
         print(f"{time.monotonic() - first:.0f} s: {sizes[-1]} MiB", flush=True)
     for thread in threads:
         thread.join()
-    if failures:
-        raise failures[0]
     print("sizes", *sizes)
+
+
+def native_stacks(process: subprocess.Popen) -> str:
+    """The native stacks of a process, where there is a debugger."""
+    if shutil.which("gdb") is None:
+        return "(no gdb, no native stacks)"
+    arguments = ["gdb", "-p", str(process.pid), "-batch", "-ex", "thread apply all bt"]
+    return subprocess.run(arguments, capture_output=True, text=True, check=False).stdout
+
+
+def output(process: subprocess.Popen, name: str, seconds: float) -> str:
+    """What a process printed, when it has ended with status 0 after at most so many seconds."""
+    try:
+        out, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        stacks = native_stacks(process)
+        process.kill()
+        raise AssertionError(f"{name} hangs:\n{stacks}") from None
+    assert process.returncode == 0, f"{name} gave {process.returncode}"
+    return out
 
 
 def soak(seconds: float) -> str:
@@ -141,19 +166,23 @@ def soak(seconds: float) -> str:
         return subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True)
 
     whole = start(seconds, 0, "whole")
-    begin, ended = time.monotonic(), 0
-    while time.monotonic() < begin + seconds and whole.poll() is None:
-        part = start(5, ended + 1, "part")
-        part.communicate(timeout=DEADLINE)
-        assert part.returncode == 0, (
-            f"a process that ended in the middle gave {part.returncode} (seed {ended + 1})"
-        )
-        ended += 1
-    out, _ = whole.communicate(timeout=DEADLINE)
-    assert whole.returncode == 0, f"the process of {seconds} s gave {whole.returncode}"
+    begin, slowest, ended = time.monotonic(), 0.0, 0
+    try:
+        while time.monotonic() < begin + seconds and whole.poll() is None:
+            name, now = f"the process of seed {ended + 1}, which ends in the middle,", time.monotonic()
+            output(start(5, ended + 1, "part"), name, 5 + DEADLINE)
+            slowest = max(slowest, time.monotonic() - now)
+            ended += 1
+        left = max(begin + seconds - time.monotonic(), 0)
+        out = output(whole, f"the process of {seconds} s", left + DEADLINE)
+    finally:
+        whole.kill()
     sizes = [int(size) for size in out.splitlines()[-1].split()[1:]]
     middle, last = sizes[len(sizes) // 3 :][: len(sizes) // 3], sizes[-(len(sizes) // 3 or 1) :]
-    text = f"{ended} processes ended in the middle; memory {sizes[0]} to {sizes[-1]} MiB, most {max(sizes)}"
+    text = (
+        f"{ended} processes ended in the middle, the slowest after {slowest:.0f} s; "
+        f"memory {sizes[0]} to {sizes[-1]} MiB, most {max(sizes)}"
+    )
     assert not middle or max(last) < max(middle) * 1.1, f"memory grows: {text}: {sizes}"
     return text
 
