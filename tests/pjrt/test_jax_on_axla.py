@@ -66,9 +66,10 @@ def test_install_by_hand_and_too_late():
     text = """
 import axla.jax.plugin as plugin, jax
 plugin.install()
+jax.config.update("jax_num_cpu_devices", 3)
 plugin.install()
 print(jax.devices())
 """
-    assert "AxlaDevice" in run("-c", text, JAX_PLATFORMS="").stdout
+    assert "AxlaDevice(id=2)]" in run("-c", text, JAX_PLATFORMS="").stdout
     late = "import jax; jax.devices(); import axla.jax.plugin as plugin; plugin.install()"
     assert "before the first use" in run("-c", late, JAX_PLATFORMS="").stderr

@@ -41,24 +41,24 @@ def install() -> None:
 
     check_version()
     handlers.follow()
-    count = _option("jax_num_cpu_devices")
-    table = capsule(count if count > 0 else flags.current().host_device_count, _attributes())
+    table = capsule(_attributes())
     xla_bridge._nonexperimental_plugins.add("cpu")  # else JAX warns
-    xla_bridge.register_plugin("cpu", c_api=table, priority=0, options=_refuse_jobs)
+    xla_bridge.register_plugin("cpu", c_api=table, priority=0, options=_options)
     asked = (_option("jax_platforms") or PLATFORM).split(",")
     names = dict.fromkeys("cpu" if name == PLATFORM else name for name in asked)
     jax.config.update("jax_platforms", ",".join(names))
-    call = xla_client.encode_inspect_sharding_callback(_refuse_jobs)[:8]  # then its data
+    call = xla_client.encode_inspect_sharding_callback(_options)[:8]  # then its data
     inspectors.add(int.from_bytes(call, "little"))
     _let_dlpack_copy()
     _installed.append(True)
 
 
-def _refuse_jobs() -> dict[str, Any]:
-    """The options of a client, of which there are none."""
+def _options() -> dict[str, Any]:
+    """The options of the client, when JAX makes it."""
     if distributed.global_state.client is not None:
         raise UnsupportedError("jax.distributed: axla has the devices of one process")
-    return {}
+    count = _option("jax_num_cpu_devices")
+    return {"devices": count if count > 0 else flags.current().host_device_count}
 
 
 def _let_dlpack_copy() -> None:

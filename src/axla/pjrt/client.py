@@ -9,9 +9,10 @@ from typing import Any
 from axla.backends import Client
 from axla.codegen.native.structs import MEMORY_SHIFT, RECORD
 from axla.core.errors import InvalidArgument
+from axla.core.python_api import incref
 from axla.pjrt.functions import implements
 from axla.pjrt.structs import CLIENT, DEVICE, KNOWN, LAYOUT, MEMORY, MEMORY_KINDS, known_number
-from axla.pjrt.table import NamedValues, addresses, clear
+from axla.pjrt.table import NamedValues, addresses, clear, named_integers
 from axla.runtime.array import Array
 from axla.runtime.native import native
 from axla.runtime.serialized import versions
@@ -40,7 +41,9 @@ class Devices:
             c.addressof(memory): divmod(n, len(MEMORY_KINDS)) for n, memory in enumerate(self.memories)
         }
         """(device, kind) of the memory at an address."""
-        self.first_layout = self.known_shapes = 0
+        self.first_layout, self.known_shapes = variables["pjrt_layouts"], variables["pjrt_known"]
+        for name, table in (("devices", self.device_table), ("memories", self.memory_table)):
+            c.c_void_p.from_address(variables[f"pjrt_{name}"]).value = table
         self._known: dict[int, ShapeInfo] = {}
         self.struct: Any = CLIENT.ctypes()()
         self.address = c.addressof(self.struct)
@@ -106,18 +109,13 @@ class Devices:
         return (self.numbers[device], 0) if device else (0, 0)
 
 
+variables: dict[str, int] = {}
+"""The addresses of emitted ones, filled when the plugin is made."""
 _made: list[Devices] = []
 
 
-def make(count: int) -> Devices:
-    """The devices of the process."""
-    if not _made:
-        _made.append(Devices(count))
-    return _made[0]
-
-
 def devices() -> Devices:
-    """The devices that were made."""
+    """The devices of the client that was made."""
     return _made[0]
 
 
@@ -131,6 +129,11 @@ def placed(array: Array, place: tuple[int, int]) -> Array:
 
 @implements("Client_Create")
 def _create(args: Any) -> None:
+    """The client, with as many devices as the first caller says."""
+    if not _made:
+        options = named_integers(args.create_options, args.num_options)
+        _made.append(Devices(options.get("devices", 1)))
+        incref(_made[0])  # it is used when the interpreter has ended
     args.client = devices().address
 
 

@@ -18,15 +18,14 @@ NAME = b"pjrt_c_api"
 _keep: list[Any] = []
 
 
-def capsule(devices: int, attributes: dict[str, Any]) -> object:
-    """A capsule with the address of PJRT_Api, for the one client of this process, which has so many devices.
-    `attributes` are those of the plugin.
+def capsule(attributes: dict[str, Any]) -> object:
+    """A capsule with the address of PJRT_Api, for the one client of this process. `attributes` are those of
+    the plugin.
     """
-    known = client.make(devices)
     client.say_attributes(attributes)
     glue = runtime().glue
     at = glue.extended(native.emit)
-    _set_variables(at, known)
+    _set_variables(at)
     table = API.ctypes()()
     table.struct_size, table.version_size = API.size, 24
     extensions = chain(at)
@@ -35,21 +34,18 @@ def capsule(devices: int, attributes: dict[str, Any]) -> object:
     for name in FUNCTIONS:
         setattr(table, name, at[f"pjrt_{name}"])
     # The client calls functions when the interpreter has ended, from destructors: all of this stays.
-    for kept in (table, extensions, known, _keep, at):
+    for kept in (table, extensions, _keep, at):
         incref(kept)
     make = python_function("PyCapsule_New", c.py_object, c.c_void_p, c.c_char_p, c.c_void_p)
     return make(c.addressof(table), NAME, None)
 
 
-def _set_variables(at: dict[str, int], known: client.Devices) -> None:
+def _set_variables(at: dict[str, int]) -> None:
     functions = addresses_of_python()
     (c.c_void_p * len(functions)).from_address(at["pjrt_python"])[:] = functions
-    for name, value in {
-        "devices": known.device_table, "memories": known.memory_table, "raised": raised(),
-        "deleter": client.NOTHING,
-    }.items():  # fmt: skip
+    for name, value in {"raised": raised(), "deleter": client.NOTHING}.items():
         c.c_void_p.from_address(at[f"pjrt_{name}"]).value = value
-    known.first_layout, known.known_shapes = at["pjrt_layouts"], at["pjrt_known"]
+    client.variables.update(at)
     table = (structs.LAYOUT.ctypes() * (structs.MOST_DIMENSIONS + 1)).from_address(at["pjrt_layouts"])
     for rank, layout in enumerate(table):
         text = c.create_string_buffer(f"{{{','.join(map(str, reversed(range(rank))))}}}".encode())

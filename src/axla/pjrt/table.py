@@ -49,7 +49,7 @@ API = Struct(
 
 # Codes of extensions, and of types of named values.
 LAYOUTS, FFI, SHARDINGS = 4, 5, 19
-_STRING, _INT64, _INT64_LIST, _FLOAT, _BOOL = range(5)
+_STRING, _INT64, _INT64_LIST, _FLOAT = range(4)
 
 
 @contextmanager
@@ -117,21 +117,11 @@ class NamedValues:
         return _INT64_LIST, c.addressof(numbers), len(value)
 
 
-def named_values(address: int | None, count: int) -> dict[str, Any]:
-    """Names and values of a list that a caller gives."""
-    found: dict[str, Any] = {}
+def named_integers(address: int | None, count: int) -> dict[str, int]:
+    """Names and values of a list that a caller gives, all of whose values are integers."""
+    found: dict[str, int] = {}
     for _ in range(count if address else 0):
         with view(STRUCTS["NamedValue"], address or 0) as row:
-            name, number = text_at(row.name, row.name_size), row.value
-            if row.type == _STRING:
-                found[name] = text_at(number, row.value_size)
-            elif row.type == _INT64_LIST:
-                found[name] = integers(number, row.value_size)
-            elif row.type == _FLOAT:
-                found[name] = c.c_float.from_buffer_copy(c.c_uint32(number & 0xFFFFFFFF)).value
-            elif row.type == _BOOL:
-                found[name] = bool(number & 0xFF)
-            else:
-                found[name] = c.c_int64(number).value
+            found[text_at(row.name, row.name_size)] = c.c_int64(row.value).value
             address = (address or 0) + row.struct_size
     return found
