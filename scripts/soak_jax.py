@@ -181,7 +181,7 @@ def soak(seconds: float) -> str:
     middle, last = sizes[len(sizes) // 3 :][: len(sizes) // 3], sizes[-(len(sizes) // 3 or 1) :]
     text = (
         f"{ended} processes ended in the middle, the slowest after {slowest:.0f} s; "
-        f"memory {sizes[0]} to {sizes[-1]} MiB, most {max(sizes)}"
+        f"memory in time {', '.join(map(str, sizes[:: len(sizes) // 12 or 1]))} MiB, most {max(sizes)}"
     )
     assert not middle or max(last) < max(middle) * 1.1, f"memory grows: {text}: {sizes}"
     return text
