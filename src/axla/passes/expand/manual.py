@@ -141,7 +141,10 @@ def _cut_results(module: Module, shardings: list[Sharding | None]) -> dict[Instr
         return part
 
     if any(shardings):
-        entry.set_root(cut_leaves(entry.root))
+        old = entry.root
+        entry.set_root(cut_leaves(old))
+        if isinstance(old.op, Tuple) and not old.users:
+            entry.remove(old)  # a use of whole arrays, which would be gathered for it
     return cuts
 
 
