@@ -184,6 +184,8 @@ def sharded_programs():
     assert out.sharding.spec == P("x")
     mapped = jax.shard_map(lambda a: jax.lax.psum(a, "y"), mesh=mesh, in_specs=P("x", "y"), out_specs=P("x"))
     np.testing.assert_allclose(jax.jit(mapped)(array), whole[:, :2] + whole[:, 2:])
+    two = jax.shard_map(lambda a: (a + 1, a * 2), mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    assert "all-gather" not in jax.jit(two).lower(whole).compile().as_text()
     assert jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i")(jnp.arange(4.0)).tolist() == [6] * 4
 
 
@@ -236,6 +238,27 @@ def dlpack():
     assert host.ctypes.data == x.unsafe_buffer_pointer()
     back = jnp.from_dlpack(host.copy())
     np.testing.assert_array_equal(back, np.arange(5.0))
+
+
+@check
+def transfers():
+    """A server gives arrays to who connects to it, here to itself."""
+    from jax.experimental import transfer
+
+    device = jax.devices()[1]
+    x, y = jnp.arange(300_000.0), jnp.arange(6).reshape(2, 3)
+    server = transfer.start_transfer_server(device.client, "127.0.0.1:0", ["127.0.0.1:0"])
+    server.await_pull(1, [x, y])
+    wanted = [
+        jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=jax.sharding.SingleDeviceSharding(device))
+        for a in (x, y)
+    ]
+    found = server.connect(server.address()).pull(1, wanted)
+    for a, b in zip((x, y), found, strict=True):
+        assert b.devices() == {device} and np.array_equal(a, b)
+    assert int(jax.jit(jnp.sum)(found[1])) == 15
+    broken = jax._src.lib._jax._make_error_array(device.client, wanted[1], "no such thing")
+    raises(jax.errors.JaxRuntimeError, "no such thing", jax.jit(jnp.sum), broken)
 
 
 @check

@@ -43,7 +43,7 @@ def handed_out(array: Array) -> int:
     return id(array)
 
 
-def _shape(number: int, dims: int | None, rank: int) -> Shape:
+def shape_of(number: int, dims: int | None, rank: int) -> Shape:
     dtype = _TYPES.get(number)
     if dtype is None:
         raise UnsupportedError(f"arrays of the PJRT element type {number}")
@@ -74,7 +74,7 @@ def _copied(shape: Shape, address: int, steps: tuple[int, ...]) -> Array:
     """An array of the elements that lie at an address, by strides in bytes, also negative ones."""
     item = shape.dtype.itemsize
     info = shape_info(shape)
-    dense = _steps(shape, _row_major(len(shape.dims)))
+    dense = _steps(shape, row_major(len(shape.dims)))
     if not info.bytes or all(d <= 1 or a == b for d, a, b in zip(shape.dims, steps, dense, strict=True)):
         return native().array_copy(info.address, info, address)
     reach = [s * (d - 1) for s, d in zip(steps, shape.dims, strict=True)]
@@ -85,10 +85,10 @@ def _copied(shape: Shape, address: int, steps: tuple[int, ...]) -> Array:
 
 @implements("Client_BufferFromHostBuffer")
 def _from_host(args: Any) -> None:
-    shape = _shape(args.type, args.dims, args.num_dims)
-    if _order(args.device_layout, len(shape.dims)) != _row_major(len(shape.dims)):
+    shape = shape_of(args.type, args.dims, args.num_dims)
+    if order_of(args.device_layout, len(shape.dims)) != row_major(len(shape.dims)):
         raise UnsupportedError("a buffer that is not row-major")
-    dense = _steps(shape, _row_major(len(shape.dims)))
+    dense = _steps(shape, row_major(len(shape.dims)))
     steps = tuple(integers(args.byte_strides, args.num_byte_strides)) or dense
     try:
         array = _copied(shape, args.data or 0, steps)
@@ -99,19 +99,19 @@ def _from_host(args: Any) -> None:
     args.buffer, args.done_with_host_buffer = handed_out(array), ready_event()
 
 
-def _row_major(rank: int) -> list[int]:
+def row_major(rank: int) -> list[int]:
     return list(reversed(range(rank)))
 
 
-def _order(address: int | None, rank: int) -> list[int]:
+def order_of(address: int | None, rank: int) -> list[int]:
     """The dimensions of a layout, minor to major."""
     if not address:
-        return _row_major(rank)
+        return row_major(rank)
     with view(STRUCTS["MemoryLayout"], address) as layout:
         if layout.type != _TILED or layout.tiled_num_tiles:
             raise UnsupportedError("a layout of tiles, or of strides")
         found = integers(layout.tiled_minor_to_major, layout.tiled_minor_to_major_size)
-        return found or _row_major(rank)
+        return found or row_major(rank)
 
 
 def _steps(shape: Shape, order: list[int]) -> tuple[int, ...]:
@@ -152,15 +152,15 @@ def copying(always: bool) -> Iterator[None]:
 @implements("Client_CreateViewOfDeviceBuffer")
 def _view_of(args: Any) -> None:
     """An array over memory of the caller; a copy of one that is not row-major."""
-    shape = _shape(args.element_type, args.dims, args.num_dims)
+    shape = shape_of(args.element_type, args.dims, args.num_dims)
     address, done = args.device_buffer_ptr or 0, args.on_delete_callback
     copies = getattr(_thread, "copies", [])
     aligned = address % _ALIGNMENT == 0
     if not aligned and not copies:
         text = f"a view of memory at {address:#x}, which is not aligned to {_ALIGNMENT} bytes"
         raise InvalidArgument(text)
-    order = _order(args.layout, len(shape.dims))
-    if not aligned or any(copies) or order != _row_major(len(order)):
+    order = order_of(args.layout, len(shape.dims))
+    if not aligned or any(copies) or order != row_major(len(order)):
         array = _copied(shape, address, _steps(shape, order))
         if done:
             c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)(done)(address, args.on_delete_callback_arg)
@@ -182,20 +182,25 @@ native_watched: list[Any] = []
 
 @implements("Client_CreateUninitializedBuffer")
 def _uninitialized(args: Any) -> None:
-    array = new_array(_shape(args.shape_element_type, args.shape_dims, args.shape_num_dims))
+    array = new_array(shape_of(args.shape_element_type, args.shape_dims, args.shape_num_dims))
     args.buffer = handed_out(placed(array, devices().place(args.memory, args.device)))
 
 
 @implements("Client_CreateErrorBuffer")
 def _error_buffer(args: Any) -> None:
     """An array of a run that failed."""
-    array = new_array(_shape(args.shape_element_type, args.shape_dims, args.shape_num_dims))
-    kind = CLASSES.get(Status(args.error_code), InvalidArgument)
-    failure = Failure(kind(text_at(args.error_message, args.error_message_size)), "a buffer that was made so")
-    failure.struct.code, failure.struct.read = args.error_code, 1
+    array = new_array(shape_of(args.shape_element_type, args.shape_dims, args.shape_num_dims))
+    failure = failure_of(args.error_code, text_at(args.error_message, args.error_message_size))
     placed(array, devices().place(args.memory, None))
     failure.publish(array._record)
     args.buffer = handed_out(array)
+
+
+def failure_of(code: int, text: str) -> Failure:
+    """What the caller says that went wrong with a buffer."""
+    failure = Failure(CLASSES.get(Status(code), InvalidArgument)(text), "a buffer that was made so")
+    failure.struct.code, failure.struct.read = code, 1
+    return failure
 
 
 def alive(handle: int) -> Array:
@@ -213,7 +218,7 @@ def _to_host(args: Any) -> None:
         args.dst_size = array.nbytes
         return
     found = array.to_numpy()
-    found = found.transpose(_order(args.host_layout, array.ndim)[::-1])
+    found = found.transpose(order_of(args.host_layout, array.ndim)[::-1])
     if args.dst_size < array.nbytes:
         raise InvalidArgument(f"room for {args.dst_size} bytes, the array has {array.nbytes}")
     c.memmove(args.dst, np.ascontiguousarray(found).ctypes.data, array.nbytes)
@@ -276,7 +281,7 @@ _orders: dict[int, Any] = {}
 def _bitcast(args: Any) -> None:
     """The same bytes as an array of another shape."""
     array = alive(args.buffer)
-    shape = _shape(args.element_type, args.dims, args.num_dims)
+    shape = shape_of(args.element_type, args.dims, args.num_dims)
     if shape.byte_size != array.nbytes:
         raise InvalidArgument(f"bitcast of {array.nbytes} bytes to {shape.byte_size}")
     info = shape_info(shape)

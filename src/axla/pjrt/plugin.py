@@ -7,7 +7,7 @@ from typing import Any
 
 from axla.codegen.native.structs import READY, RECORD
 from axla.core.python_api import incref, python_function
-from axla.pjrt import buffers, client, layouts, native, programs, structs  # noqa: F401  (they implement functions)
+from axla.pjrt import buffers, client, layouts, native, programs, structs, transfers  # noqa: F401  (functions)
 from axla.pjrt.extensions import chain
 from axla.pjrt.functions import addresses_of_python, error_new, raised
 from axla.pjrt.table import API, FUNCTIONS, STRUCTS, VERSION
