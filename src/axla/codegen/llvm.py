@@ -1,4 +1,7 @@
-"""The door to LLVM: text in, object code or assembly out, one thread at a time.
+"""The door to LLVM: text in, object code or assembly out.
+
+Several threads emit objects at a time, each with a module, a context and a machine of its own; for all else
+there is one at a time.
 
 No pass pipeline is run: what the function builder wrote is what is selected and scheduled. No process-
 global LLVM option is set, because other packages of the process share the library.
@@ -6,6 +9,7 @@ global LLVM option is set, because other packages of the process share the libra
 
 from __future__ import annotations
 
+import ctypes as c
 import functools
 import threading
 from typing import TYPE_CHECKING
@@ -22,6 +26,9 @@ LOCK = locks.new_lock(threading.RLock)
 """Held around every use of llvmlite; take it when you call the binding yourself."""
 
 locks.hold_over_forks(binding.ffi.lib._lock._lock)
+_EMITTERS = tuple(threading.Lock() for _ in range(8))  # a fork waits until nobody emits
+for _emitter in _EMITTERS:
+    locks.hold_over_forks(_emitter)
 
 _machines = threading.local()
 
@@ -95,9 +102,32 @@ def emit_object(text: str, target: Target, *, level: int = 2) -> bytes:
     """The object file of an LLVM module; of NVIDIA GPUs PTX text."""
     if target.form.format == "ptx":
         return emit_assembly(text, target, level=level).encode()
+    module, found = parse(text, target, level=level)
+    try:
+        return _emitted(module, found)
+    finally:
+        with LOCK:
+            module.close()
+
+
+def _emitted(module: binding.ModuleRef, machine: binding.TargetMachine) -> bytes:
+    """The object of a module, made without llvmlite's lock."""
+    emit = binding.ffi.lib.LLVMPY_TargetMachineEmitToMemory
+    emit = getattr(emit, "_cfn", emit)
+    with binding.ffi.OutputString() as error:
+        with _EMITTERS[threading.get_native_id() % len(_EMITTERS)]:
+            buffer = emit(machine, module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
     with LOCK:
-        module, found = parse(text, target, level=level)
-        return found.emit_object(module)
+        start, size = (
+            binding.ffi.lib.LLVMPY_GetBufferStart(buffer),
+            binding.ffi.lib.LLVMPY_GetBufferSize(buffer),
+        )
+        try:
+            return c.string_at(start, size)
+        finally:
+            binding.ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 def emit_assembly(text: str, target: Target, *, level: int = 2) -> str:

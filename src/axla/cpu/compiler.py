@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from contextvars import copy_context
 from functools import partial
 
 from axla.codegen import llvm
@@ -30,6 +33,7 @@ from axla.program.text import print_program
 from axla.target.machine import Target
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
+MOST_EMITTERS = 8  # threads that emit objects
 EmitEntry = Callable[[LlvmModule, Program, Target], None]
 LONG_TEXT = 2 << 20  # bytes of LLVM text from on which LLVM takes seconds
 
@@ -136,8 +140,27 @@ def code_of(
         texts = [f"; level {kernels}\n{text}" for text in texts]
     with trace.span("llvm"):
         emitters = [partial(_emit_object, level=level) for level in levels]
-        images = tuple(object_for(text, target, emit) for text, emit in zip(texts, emitters, strict=True))
+        images = _objects(texts, target, emitters)
     return Packed(images, program.interface, segment)
+
+
+def _objects(
+    texts: Sequence[str], target: Target, emitters: Sequence[Callable[[str, Target], bytes]]
+) -> tuple[bytes, ...]:
+    """The object code of LLVM modules, made by several threads."""
+    calls = [partial(object_for, text, target, emit) for text, emit in zip(texts, emitters, strict=True)]
+    threads = min(flags.current().num_threads or os.cpu_count() or 1, MOST_EMITTERS, len(calls) // 2)
+    if threads < 2:
+        return tuple(call() for call in calls)
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            futures = [pool.submit(copy_context().run, call) for call in calls]
+        except RuntimeError:  # the interpreter ends: there are no new threads
+            return tuple(call() for call in calls)
+        try:
+            return tuple(future.result() for future in futures)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def object_for(text: str, target: Target, compile_: Callable[[str, Target], bytes]) -> bytes:

@@ -1,0 +1,77 @@
+"""Objects that several threads emit."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import axla
+from axla.codegen.host import host_target
+from axla.codegen.llvm import emit_object
+
+TEXTS = [
+    f"""define i64 @f(i64 %x) {{
+      %y = mul i64 %x, {number}
+      %z = udiv i64 %y, {number + 3}
+      ret i64 %z
+    }}"""
+    for number in range(40)
+]
+
+
+def emitted(text: str) -> bytes:
+    return emit_object(text, host_target())
+
+
+def test_threads_emit_the_objects_of_one_thread():
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(emitted, TEXTS))
+    assert found == [emitted(text) for text in TEXTS]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_process_that_is_forked_while_others_emit_emits():
+    ended = threading.Event()
+
+    def emit_all():
+        while not ended.is_set():
+            for text in TEXTS:
+                emitted(text)
+
+    threads = [threading.Thread(target=emit_all) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            child = os.fork()
+            if not child:
+                os._exit(0 if emitted(TEXTS[0]) else 1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_the_first_error_of_several_threads_is_raised(monkeypatch):
+    from axla.cpu import compiler
+
+    def refuse(text, target, *, level):
+        raise axla.CompileError("no")
+
+    monkeypatch.setattr(compiler.llvm, "emit_object", refuse)
+    monkeypatch.setenv("AXLA_NUM_THREADS", "2")
+    names = [f"s{n}" for n in range(9)]
+    sines = "\n".join(
+        f"b{name} = f32[{n + 901},7] broadcast(x), dimensions={{}} {name} = f32[{n + 901},7] sine(b{name})"
+        for n, name in enumerate(names)
+    )
+    with pytest.raises(axla.CompileError, match="no"):
+        axla.compile(
+            axla.parse(
+                f"HloModule m ENTRY e {{ x = f32[] parameter(0) {sines} ROOT t = tuple({', '.join(names)}) }}"
+            )
+        )
