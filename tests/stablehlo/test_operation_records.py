@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import re
+import sys
+import threading
 
 import pytest
 
@@ -18,7 +22,7 @@ from axla.stablehlo.text.draft import TYPES
 from axla.stablehlo.verify.agreement import WORDS, rules_of
 from axla.stablehlo.verify.attributes import kind_of_attribute
 from axla.stablehlo.verify.kinds import kind
-from axla.stablehlo.verify.relations import OF_LISTS, OF_VALUES
+from axla.stablehlo.verify.relations import OF_LISTS, OF_VALUES, relation
 
 KNOWN = {name: record for name, record in OPERATIONS.items() if record.known}
 
@@ -71,3 +75,32 @@ def test_what_names_an_operation_of_the_dialects_has_a_record():
     }
     # Operations of an older StableHLO, whose exporters wrote them around dynamic_reshape.
     assert others == {"stablehlo.compute_reshape_shape", "stablehlo.cstr_reshapable"}
+
+
+def test_rules_are_read_while_another_thread_reads_some():
+    """A garbage collection inside of Python's parser lets another thread parse, which broke it (3.11.7)."""
+    record, failures, others = OPERATIONS["stablehlo.transpose"], [], []
+
+    def read():
+        try:
+            relation("0<=permutation<rank(operand)", record)
+        except SystemError as error:
+            failures.append(error)
+
+    def collected(phase, info):
+        if not others and sys._getframe(1).f_code is ast.parse.__code__:
+            others.append(threading.Thread(target=read))
+            others[0].start()
+            others[0].join(timeout=0.2)
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(collected)
+    try:
+        gc.set_threshold(1)
+        read()
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(collected)
+    for other in others:
+        other.join()
+    assert not failures
