@@ -220,6 +220,25 @@ def serialized_programs():
 
 
 @check
+def texts_of_a_program_are_kept_once():
+    import tracemalloc
+
+    compiled = jax.jit(lambda x: x * 2).lower(jnp.ones(3)).compile()
+
+    def ask():
+        for _ in range(50):
+            compiled.runtime_executable().serialize()
+            compiled.cost_analysis()
+
+    ask()
+    tracemalloc.start()
+    ask()
+    found = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert found < 50_000, found
+
+
+@check
 def damaged_programs():
     client, devices = jax.devices()[0].client, jax.devices()[:1]
     text = jax.jit(lambda x: x * 2).lower(jnp.ones(3)).compile().runtime_executable().serialize()

@@ -47,19 +47,28 @@ def test_who_did_not_ask_sees_the_stock_client():
 
 def test_functions_of_atexit_run_programs():
     text = """
-import atexit
+import atexit, threading
 
 @atexit.register
 def save():
     print(float((x * 2)[5]), float(long(m)[0, 0]), float(long(m)[0, 0]))
+    print(float(jax.jit(lambda x: jax.pure_callback(lambda x: x + 1, x, x))(x[5])))
+    stop.set()
+    worker.join()
+
+def work():
+    while not stop.is_set():
+        long(m)
 
 import jax, jax.numpy as jnp
+stop, worker = threading.Event(), threading.Thread(target=work, daemon=True)
 long = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda i, x: x @ x / 300, x))
 x, m = jnp.arange(9.0), jnp.ones((300, 300))
 long(m).block_until_ready()
+worker.start()
 """
     done = run("-c", text)
-    assert (done.returncode, done.stdout) == (0, "10.0 1.0 1.0\n"), done.stdout + done.stderr
+    assert (done.returncode, done.stdout) == (0, "10.0 1.0 1.0\n6.0\n"), done.stdout + done.stderr
 
 
 def test_install_by_hand_and_too_late():

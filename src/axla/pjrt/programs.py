@@ -99,6 +99,8 @@ class Program:
         self.struct: Any = EXECUTABLE.ctypes()()
         self.asked_for: bytes | None = None  # a text whose size the client knows
         self._keep: list[Any] = []
+        self._texts: dict[bytes, Any] = {}
+        self.costs: NamedValues | None = None
         self._describe(leaves)
         watch(self)
 
@@ -167,7 +169,9 @@ class Program:
 
     def kept(self, data: bytes) -> int:
         """The address of a copy of bytes that lives as long as the program."""
-        return self.keep(c.create_string_buffer(data, max(len(data), 1)))
+        if data not in self._texts:
+            self._texts[data] = c.create_string_buffer(data, max(len(data), 1))
+        return c.addressof(self._texts[data])
 
     def keep(self, memory: Any) -> int:
         """The address of memory that lives as long as the program."""
@@ -368,13 +372,14 @@ def _optimized_program(args: Any) -> None:
 @implements("Executable_GetCostAnalysis")
 def _cost(args: Any) -> None:
     program = program_at(args.executable)
-    found = program.executable.cost()
-    values = {
-        "flops": float(found.operations), "transcendentals": float(found.transcendentals),
-        "bytes accessed": float(found.bytes),
-    }  # fmt: skip
-    program._keep.append(NamedValues(values))
-    args.properties, args.num_properties = program._keep[-1].address, len(values)
+    if program.costs is None:
+        found = program.executable.cost()
+        values = {
+            "flops": float(found.operations), "transcendentals": float(found.transcendentals),
+            "bytes accessed": float(found.bytes),
+        }  # fmt: skip
+        program.costs = NamedValues(values)
+    args.properties, args.num_properties = program.costs.address, program.costs.count
 
 
 @implements("Executable_GetCompiledMemoryStats")

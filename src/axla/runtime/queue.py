@@ -237,6 +237,9 @@ class Task:
 class Queue:
     """The queue of a device. It may be used from any thread."""
 
+    ends = False
+    """Whether the interpreter ends: runs are on their callers' threads then."""
+
     def __init__(self, device: int) -> None:
         self.device = device
         self._runtime = native()
@@ -268,7 +271,7 @@ class Queue:
         """
         self.collect()
         own = self.struct.thread == threading.get_ident()  # a function that a run calls
-        if own or self.struct.closed or (deadline is None and self._is_short(loaded, arguments)):
+        if own or self.ends or (deadline is None and self._is_short(loaded, arguments)):
             begin = time.monotonic_ns()
             found = call(*arguments)
             loaded.block.nanoseconds = time.monotonic_ns() - begin
@@ -281,9 +284,9 @@ class Queue:
 
     def hand_over(self, task: Task, deadline: float | None) -> None:
         """Puts a task into the queue, when there is room. OutOfMemory when there is no thread for it."""
-        if self.struct.closed:
-            raise Cancelled(f"{task.loaded.interface.name}: the interpreter ends", abi.INTERRUPTED)
         self._wait(lambda: len(self) < _ROOM)
+        if self.ends:
+            raise Cancelled(f"{task.loaded.interface.name}: the interpreter ends", abi.INTERRUPTED)
         if deadline is not None:
             task.timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), task.stop, [abi.DEADLINE])
             task.timer.daemon = True
@@ -416,6 +419,7 @@ def _after_fork() -> None:
 def _leave() -> None:
     """Lets runs end, or stops them. Errors that nobody has read by then are logged."""
     native().glue.variable("tasks_ended").value = None
+    Queue.ends = True
     for queue in list(_queues.values()):
         queue.drain(_EXIT_WAIT)
     for failure in list(_failures):
