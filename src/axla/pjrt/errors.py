@@ -6,6 +6,7 @@ import traceback
 
 from axla.core import status
 from axla.core.errors import AxlaError, CustomCallFailure
+from axla.core.parsing import undisturbed
 from axla.core.status import Status
 
 
@@ -24,10 +25,10 @@ def status_of(error: BaseException) -> tuple[int, str]:
     if isinstance(error, CustomCallFailure) and error.__cause__ is not None:
         if isinstance(error.__cause__, Refusal):
             return status_of(error.__cause__)
-        lines = "".join(traceback.format_exception(error.__cause__))
+        lines = "".join(undisturbed(traceback.format_exception, error.__cause__))
         return Status.INTERNAL, f"CpuCallback error calling callback: {lines}"
     if isinstance(error, AxlaError):
         return status.status_of(error), str(error)
     if isinstance(error, NotImplementedError):
         return Status.UNIMPLEMENTED, f"{error} is not implemented"
-    return status.status_of(error), "".join(traceback.format_exception(error))
+    return status.status_of(error), "".join(undisturbed(traceback.format_exception, error))

@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from axla.core import locks
+from axla.core.parsing import undisturbed
 from axla.foreign.records import Record
 from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.sizes import Bounded
@@ -31,16 +31,10 @@ Term = Callable[[Subject, int], Any]
 that a variadic name stands for.
 """
 
-_parsing = locks.new_lock()
-"""Before Python 3.11.8 and 3.12.2 `ast.parse` raises SystemError when another thread parses meanwhile
-(github.com/python/cpython/issues/106905).
-"""
-
 
 def relation(text: str, record: Record) -> Rule:
     """The rule that an expression is true, or that it is the sizes of a result."""
-    with _parsing:
-        statement: Any = ast.parse(text).body[0]
+    statement: Any = undisturbed(ast.parse, text).body[0]
     node, term = statement.value, _term(statement.value, record)
     parts: list[Any] = list(ast.walk(node))
     calls = [part for part in parts if isinstance(part, ast.Call) and ast.unparse(part.func) != "count"]

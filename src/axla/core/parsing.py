@@ -1,0 +1,23 @@
+"""Python's parser, which threads disturb.
+
+Before Python 3.11.8 and 3.12.2 it counts its depth for all threads together, and a garbage collection inside
+of it lets another thread parse: then `ast.parse` raises SystemError (python/cpython issue 106905).
+Texts of tracebacks are made with it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def undisturbed(function: Callable[..., T], *arguments: Any) -> T:
+    """What a function gives that parses; it is called again when another thread came in between."""
+    while True:
+        try:
+            return function(*arguments)
+        except SystemError as error:
+            if "AST constructor" not in str(error):
+                raise
