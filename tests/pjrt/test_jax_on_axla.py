@@ -71,6 +71,32 @@ worker.start()
     assert (done.returncode, done.stdout) == (0, "10.0 1.0 1.0\n6.0\n"), done.stdout + done.stderr
 
 
+def test_at_the_end_threads_of_the_client_do_not_wait_for_the_interpreter():
+    text = """
+import atexit, ctypes as c, sys
+from axla.pjrt.plugin import NAME, capsule
+from axla.pjrt.structs import EXECUTABLE
+from axla.pjrt.table import API, FUNCTIONS
+
+def kept():
+    before = sys.getrefcount(owner)
+    c.pythonapi.Py_IncRef(c.py_object(owner))
+    destroy(c.addressof(arguments))  # without the interpreter lock
+    return sys.getrefcount(owner) - before
+
+atexit.register(lambda: print(kept()))  # is called last
+pointer = c.PYFUNCTYPE(c.c_void_p, c.py_object, c.c_char_p)(("PyCapsule_GetPointer", c.pythonapi))
+table = API.ctypes().from_address(pointer(capsule({}), NAME))
+destroy = c.CFUNCTYPE(c.c_void_p, c.c_void_p)(table.Executable_Destroy)
+owner = []
+program = EXECUTABLE.ctypes()(owner=id(owner))
+arguments = FUNCTIONS["Executable_Destroy"].ctypes()(executable=c.addressof(program))
+print(kept())
+"""
+    done = run("-c", text)
+    assert (done.returncode, done.stdout) == (0, "0\n1\n"), done.stdout + done.stderr
+
+
 def test_install_by_hand_and_too_late():
     text = """
 import axla.jax.plugin as plugin, jax

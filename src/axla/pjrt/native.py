@@ -112,7 +112,7 @@ def emit(m: Module) -> None:
     """Adds the functions of the API to a module, as `pjrt_NAME`; without a body of their own, they call the
     one of Python whose address is in `pjrt_python`.
     """
-    for name in ("waiter_started", "waiters_pushed"):
+    for name in ("waiter_started", "waiters_pushed", "ending", "letting_go"):
         m.variable(f"pjrt_{name}", "i32")
     for name in ("devices", "memories", "waiters", "raised", "deleter"):
         m.variable(f"pjrt_{name}", "ptr", "null")
@@ -508,19 +508,36 @@ def _delete(f: Function, args: Arguments) -> None:
 
 @_native("Buffer_Destroy")
 def _buffer_destroy(f: Function, args: Arguments) -> None:
-    _locked(f, "Py_DecRef", args["buffer"])
+    _let_go(f, args["buffer"])
 
 
 @_native("LoadedExecutable_Destroy")
 @_native("Executable_Destroy")
 def _executable_destroy(f: Function, args: Arguments) -> None:
-    _locked(f, "Py_DecRef", args["executable"].get(EXECUTABLE, "owner"))
+    _let_go(f, args["executable"].get(EXECUTABLE, "owner"))
 
 
 @_native("LoadedExecutable_GetExecutable")
 def _get_executable(f: Function, args: Arguments) -> None:
     args["executable"] = args["loaded_executable"]
     _locked(f, "Py_IncRef", args["loaded_executable"].get(EXECUTABLE, "owner"))
+
+
+def _let_go(f: Function, owned: Ssa) -> None:
+    """Drops a reference. A thread of the client does not begin to wait for the interpreter lock when the
+    interpreter is about to end, which would end the thread: the client waits for its threads then.
+    """
+    _leave_at_end(f, fails=False)
+    foreign = f.call("i32", "PyGILState_Check").eq(0)
+    letting_go = f.glob("pjrt_letting_go")
+    with f.if_(foreign, likely=False):
+        letting_go.atomic("add", f.i32(1))
+        with f.if_(f.glob("pjrt_ending").load("i32", "seq_cst").ne(0), likely=False):
+            letting_go.atomic("sub", f.i32(1))
+            f.ret(f.null())
+    _locked(f, "Py_DecRef", owned)
+    with f.if_(foreign, likely=False):
+        letting_go.atomic("sub", f.i32(1))
 
 
 def _locked(f: Function, name: str, argument: Ssa) -> None:

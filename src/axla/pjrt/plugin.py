@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes as c
+import time
 from typing import Any
 
 from axla.codegen.native.structs import READY, RECORD
@@ -36,8 +38,17 @@ def capsule(attributes: dict[str, Any]) -> object:
     # The client calls functions when the interpreter has ended, from destructors: all of this stays.
     for kept in (table, extensions, _keep, at):
         incref(kept)
+    counts = [c.c_int32.from_address(at[f"pjrt_{name}"]) for name in ("ending", "letting_go")]
+    atexit.register(_end, *counts)
     make = python_function("PyCapsule_New", c.py_object, c.c_void_p, c.c_char_p, c.c_void_p)
     return make(c.addressof(table), NAME, None)
+
+
+def _end(ending: Any, letting_go: Any) -> None:
+    """Waits for threads of the client that let objects go; from now on they leave them alone."""
+    ending.value = 1
+    while letting_go.value:
+        time.sleep(0.001)
 
 
 def _set_variables(at: dict[str, int]) -> None:
