@@ -191,6 +191,22 @@ def test_a_call_waits_for_runs_of_its_program_and_overtakes_others(gate):
     assert program(X).tolist() == [1, 2, 3, 4] and y.is_ready()
 
 
+def test_the_turn_comes_between_native_code_and_python(gate, monkeypatch):
+    note, others = compiled("note_late", lambda x: x), [handed(programs.gate(gate), X)]
+    others.append(handed(note, X))
+    plain = queue.Queue.await_turn
+
+    def late(self, loaded, flag):
+        gate.open()
+        for array in others:
+            array.block_until_ready(timeout=60)
+        self.drain(30)
+        return plain(self, loaded, flag)
+
+    monkeypatch.setattr(queue.Queue, "await_turn", late)
+    assert note(axla.device_put(X)).tolist() == X.tolist()
+
+
 def test_random_numbers_go_on_from_run_to_run():
     text = """ENTRY e { a = f32[] constant(0)  b = f32[] constant(1)
       u = f32[300000] rng(a, b), distribution=rng_uniform  ROOT s = f32[300000] sine(u) }"""

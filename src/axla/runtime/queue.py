@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from weakref import WeakSet
 
 from axla.codegen.native.structs import (
+    EFFECTS,
     EXTERNAL,
     FAILED,
     FAILURE,
@@ -324,9 +325,11 @@ class Queue:
             task.release()
 
     def await_turn(self, loaded: Any, flag: int) -> bool:
-        """Waits until a program may run on this thread; whether it had to. Raises the error of its flag."""
+        """Waits until a program may run on this thread; whether it had to, or may have had to when native
+        code asked. Raises the error of its flag.
+        """
         if self._runtime.may_run(loaded.address):
-            return False
+            return bool(loaded.block.handed or loaded.block.flags & EFFECTS)
         code = _I32.from_address(flag) if flag else _I32(0)
         try:
             self._wait(lambda: self._runtime.may_run(loaded.address) or code.value)
