@@ -10,7 +10,21 @@ UNEXPLAINED = "not explained yet"
 
 # Regular expressions for the case (file, class and test) and for what it says, and the reason. The first that
 # fits counts.
-KNOWN: list[tuple[str, str, str]] = []
+KNOWN: list[tuple[str, str, str]] = [
+    (
+        "test_jit_lower_cost_analysis", "C API",
+        "the test is skipped where the version of the platform names the C API, which jaxlib writes there",
+    ),
+    (
+        "unreduced", "!= 1",
+        "results are right; the test counts all-reduces, of which the partitioner makes more than one: sums "
+        "are not kept apart through additions, loops and updates",
+    ),
+    (
+        "testBufferDonationNotDonated", "",
+        "a donated argument of a program over several devices is taken, also if no result has its size",
+    ),
+]  # fmt: skip
 
 
 def reason(file: str, case: str, outcome: Outcome) -> str:
