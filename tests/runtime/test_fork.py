@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -168,3 +169,17 @@ def test_tasks_of_handlers_have_new_threads_in_the_child():
     other.join()
     assert right()
     """)
+
+
+def test_a_lock_that_is_to_be_held_while_a_fork_is_under_way():
+    text = """
+import os, threading
+from axla.core import locks
+lock = threading.Lock()
+os.register_at_fork(before=lambda: locks.hold_over_forks(lock))
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

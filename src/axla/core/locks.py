@@ -23,8 +23,19 @@ def new_lock(kind: Callable[[], Any] = threading.Lock) -> Any:
 
 def hold_over_forks(lock: Any) -> None:
     """Lets a fork wait until the lock of a library is free: its state would be neither free nor whole."""
+    held: list[bool] = []
+
+    def acquire() -> None:
+        lock.acquire()
+        held.append(True)
+
+    def release() -> None:
+        if held:  # else this was called while another thread forked, after the functions before it
+            held.pop()
+            lock.release()
+
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+        os.register_at_fork(before=acquire, after_in_parent=release, after_in_child=release)
 
 
 def _free_all() -> None:
