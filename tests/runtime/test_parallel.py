@@ -18,8 +18,8 @@ import pytest
 
 import axla
 from axla.codegen.native.pool import POOL
+from axla.core import limits
 from axla.core.errors import InvalidArgument, RuntimeFailure
-from axla.runtime import limits
 from axla.runtime.array import device_put
 from axla.runtime.native import native, num_threads, set_num_threads
 

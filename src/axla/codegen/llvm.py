@@ -26,7 +26,10 @@ LOCK = locks.new_lock(threading.RLock)
 """Held around every use of llvmlite; take it when you call the binding yourself."""
 
 locks.hold_over_forks(binding.ffi.lib._lock._lock)
-_EMITTERS = tuple(threading.Lock() for _ in range(8))  # a fork waits until nobody emits
+MOST_EMITTERS = 8
+"""Threads that emit objects at a time."""
+
+_EMITTERS = tuple(threading.Lock() for _ in range(MOST_EMITTERS))  # a fork waits until nobody emits
 for _emitter in _EMITTERS:
     locks.hold_over_forks(_emitter)
 
@@ -112,22 +115,18 @@ def emit_object(text: str, target: Target, *, level: int = 2) -> bytes:
 
 def _emitted(module: binding.ModuleRef, machine: binding.TargetMachine) -> bytes:
     """The object of a module, made without llvmlite's lock."""
-    emit = binding.ffi.lib.LLVMPY_TargetMachineEmitToMemory
-    emit = getattr(emit, "_cfn", emit)
+    lib = binding.ffi.lib
+    emit = getattr(lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", lib.LLVMPY_TargetMachineEmitToMemory)
     with binding.ffi.OutputString() as error:
         with _EMITTERS[threading.get_native_id() % len(_EMITTERS)]:
             buffer = emit(machine, module, 1, error)
         if not buffer:
             raise RuntimeError(str(error))
     with LOCK:
-        start, size = (
-            binding.ffi.lib.LLVMPY_GetBufferStart(buffer),
-            binding.ffi.lib.LLVMPY_GetBufferSize(buffer),
-        )
         try:
-            return c.string_at(start, size)
+            return c.string_at(lib.LLVMPY_GetBufferStart(buffer), lib.LLVMPY_GetBufferSize(buffer))
         finally:
-            binding.ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+            lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 def emit_assembly(text: str, target: Target, *, level: int = 2) -> str:

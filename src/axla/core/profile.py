@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from axla.core import flags, locks, trace
+from axla.core import flags, limits, locks, trace
 from axla.core.errors import InvalidArgument
 
 
@@ -220,7 +220,7 @@ def profile() -> Iterator[Profile]:
 @functools.cache
 def machine_limits() -> tuple[float, float]:
     """GB/s of copying by all threads, and GFLOP/s of products of f32 matrices, as NumPy does both."""
-    threads = flags.current().num_threads or os.cpu_count() or 1
+    threads = limits.thread_count()
     source = np.ones((threads, (64 << 20) // 4 // threads), np.float32)
     target = np.empty_like(source)
     matrix = np.ones((768, 768), np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from axla.codegen.function import Module as LlvmModule
 from axla.codegen.host import host_target
 from axla.codegen.kernel import emit_kernel
 from axla.codegen.value import forbidden_intrinsics
-from axla.core import cache, flags, trace
+from axla.core import cache, flags, limits, trace
 from axla.core.collector import collector_paused
 from axla.core.errors import InternalError
 from axla.core.literal import Literal
@@ -33,7 +32,6 @@ from axla.program.text import print_program
 from axla.target.machine import Target
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
-MOST_EMITTERS = 8  # threads that emit objects
 EmitEntry = Callable[[LlvmModule, Program, Target], None]
 LONG_TEXT = 2 << 20  # bytes of LLVM text from on which LLVM takes seconds
 
@@ -149,7 +147,7 @@ def _objects(
 ) -> tuple[bytes, ...]:
     """The object code of LLVM modules, made by several threads."""
     calls = [partial(object_for, text, target, emit) for text, emit in zip(texts, emitters, strict=True)]
-    threads = min(flags.current().num_threads or os.cpu_count() or 1, MOST_EMITTERS, len(calls) // 2)
+    threads = min(limits.thread_count(), llvm.MOST_EMITTERS, len(calls) // 2)
     if threads < 2:
         return tuple(call() for call in calls)
     with ThreadPoolExecutor(threads) as pool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from axla.core.literal import ElidedLiteral, Literal
 from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
+from axla.ir.op import Op
 from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first, needed_first, post_order
 
@@ -43,6 +44,30 @@ def clone_computation(
             if called is not source and called not in mapping:
                 _clone_into(module, called, mapping)
     return _clone_into(module, source, mapping, name)
+
+
+def own_computations(module: Module, kinds: tuple[type[Op], ...]) -> list[Computation]:
+    """Gives each instruction of these kinds computations of its own, from the entry on; returns the entry and
+    those.
+    """
+    found = {module.entry: None}
+    pending = [module.entry]
+
+    def own(called: Computation) -> Computation:
+        if called in found:
+            called = clone_computation(called)
+        found[called] = None
+        pending.append(called)
+        return called
+
+    while pending:
+        computation = pending.pop()
+        for inst in list(computation.instructions):
+            if type(inst.op) in kinds:
+                changed = inst.op.with_computations(own)
+                if changed.computations() != inst.op.computations():
+                    computation.set_op(inst, changed)
+    return list(found)
 
 
 def stand_alone(source: Computation, name: str) -> Computation:

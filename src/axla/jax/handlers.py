@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -38,9 +39,13 @@ def register_jaxlib_handlers() -> None:
     from jaxlib import cpu_sparse, lapack
 
     for module in (lapack, cpu_sparse):
-        for name, handler, api_version in module.registrations()["cpu"]:
-            if registered(name) is None:
-                register_handler(name, handler, api_version)
+        _register_new(module.registrations()["cpu"])
+
+
+def _register_new(handlers: Iterable[tuple[str, Any, int]]) -> None:
+    for name, handler, api_version in handlers:
+        if registered(name) is None:
+            register_handler(name, handler, api_version)
 
 
 def register_type(name: str, type_: dict[str, Any]) -> None:
@@ -53,9 +58,8 @@ def follow() -> None:
     jaxlib's core that need nothing of XLA's.
     """
     private.follow(register_handler, register_type)
-    for name, (handler, api_version) in private.handlers().items():
-        if name not in _INTERNAL and registered(name) is None:
-            register_handler(name, handler, api_version)
+    known = private.handlers()
+    _register_new((name, *known[name]) for name in known.keys() - _INTERNAL)
 
 
 def register_handlers_of(module: Module) -> None:
@@ -67,6 +71,4 @@ def register_handlers_of(module: Module) -> None:
         return
     register_jaxlib_handlers()
     known = private.handlers()
-    for name in unknown & {*known}:
-        if registered(name) is None:
-            register_handler(name, *known[name])
+    _register_new((name, *known[name]) for name in unknown & known.keys())

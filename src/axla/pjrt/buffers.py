@@ -74,7 +74,7 @@ def _copied(shape: Shape, address: int, steps: tuple[int, ...]) -> Array:
     """An array of the elements that lie at an address, by strides in bytes, also negative ones."""
     item = shape.dtype.itemsize
     info = shape_info(shape)
-    dense = _steps(shape, row_major(len(shape.dims)))
+    dense = _steps(shape, _row_major(len(shape.dims)))
     if not info.bytes or all(d <= 1 or a == b for d, a, b in zip(shape.dims, steps, dense, strict=True)):
         return native().array_copy(info.address, info, address)
     reach = [s * (d - 1) for s, d in zip(steps, shape.dims, strict=True)]
@@ -86,9 +86,8 @@ def _copied(shape: Shape, address: int, steps: tuple[int, ...]) -> Array:
 @implements("Client_BufferFromHostBuffer")
 def _from_host(args: Any) -> None:
     shape = shape_of(args.type, args.dims, args.num_dims)
-    if order_of(args.device_layout, len(shape.dims)) != row_major(len(shape.dims)):
-        raise UnsupportedError("a buffer that is not row-major")
-    dense = _steps(shape, row_major(len(shape.dims)))
+    check_row_major(args.device_layout, shape.rank)
+    dense = _steps(shape, _row_major(shape.rank))
     steps = tuple(integers(args.byte_strides, args.num_byte_strides)) or dense
     try:
         array = _copied(shape, args.data or 0, steps)
@@ -99,19 +98,25 @@ def _from_host(args: Any) -> None:
     args.buffer, args.done_with_host_buffer = handed_out(array), ready_event()
 
 
-def row_major(rank: int) -> list[int]:
+def check_row_major(layout: int | None, rank: int) -> None:
+    """UnsupportedError for the address of a layout that arrays do not have."""
+    if _order_of(layout, rank) != _row_major(rank):
+        raise UnsupportedError("a buffer that is not row-major")
+
+
+def _row_major(rank: int) -> list[int]:
     return list(reversed(range(rank)))
 
 
-def order_of(address: int | None, rank: int) -> list[int]:
+def _order_of(address: int | None, rank: int) -> list[int]:
     """The dimensions of a layout, minor to major."""
     if not address:
-        return row_major(rank)
+        return _row_major(rank)
     with view(STRUCTS["MemoryLayout"], address) as layout:
         if layout.type != _TILED or layout.tiled_num_tiles:
             raise UnsupportedError("a layout of tiles, or of strides")
         found = integers(layout.tiled_minor_to_major, layout.tiled_minor_to_major_size)
-        return found or row_major(rank)
+        return found or _row_major(rank)
 
 
 def _steps(shape: Shape, order: list[int]) -> tuple[int, ...]:
@@ -159,8 +164,8 @@ def _view_of(args: Any) -> None:
     if not aligned and not copies:
         text = f"a view of memory at {address:#x}, which is not aligned to {_ALIGNMENT} bytes"
         raise InvalidArgument(text)
-    order = order_of(args.layout, len(shape.dims))
-    if not aligned or any(copies) or order != row_major(len(order)):
+    order = _order_of(args.layout, len(shape.dims))
+    if not aligned or any(copies) or order != _row_major(len(order)):
         array = _copied(shape, address, _steps(shape, order))
         if done:
             c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)(done)(address, args.on_delete_callback_arg)
@@ -218,7 +223,7 @@ def _to_host(args: Any) -> None:
         args.dst_size = array.nbytes
         return
     found = array.to_numpy()
-    found = found.transpose(order_of(args.host_layout, array.ndim)[::-1])
+    found = found.transpose(_order_of(args.host_layout, array.ndim)[::-1])
     if args.dst_size < array.nbytes:
         raise InvalidArgument(f"room for {args.dst_size} bytes, the array has {array.nbytes}")
     c.memmove(args.dst, np.ascontiguousarray(found).ctypes.data, array.nbytes)

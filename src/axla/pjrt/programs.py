@@ -18,7 +18,6 @@ from axla.core.profile import watch
 from axla.core.python_api import incref
 from axla.core.shape import AnyShape, Shape
 from axla.core.status import Status
-from axla.ir.graph import Module
 from axla.ir.sharding import Sharding, tiling
 from axla.passes.expand.partition import partitioned
 from axla.passes.expand.propagation import Propagation
@@ -244,7 +243,11 @@ class Program:
         module = self.executable._optimized()
         proto = module_message(module)
         proto.pop("schedule", None)  # XLA wants sequences of all computations in it
-        return encode({"hlo_module": proto, "config": _config(module)}, "HloModuleProtoWithConfig")
+        config = {
+            "entry_computation_layout": proto["host_program_shape"],
+            "replica_count": module.config.replica_count, "num_partitions": module.config.num_partitions,
+        }  # fmt: skip
+        return encode({"hlo_module": proto, "config": config}, "HloModuleProtoWithConfig")
 
 
 def loaded(data: bytes) -> Program:
@@ -275,14 +278,6 @@ def _known(options: bytes) -> bytes:
         check_option(name, entry.get("value", {}))
     kept = [entry for entry in overrides if entry.get("key", "") in flags.SPELLINGS or entry["key"][0] == "a"]
     return encode({**message, "env_option_overrides": kept}, "CompileOptionsProto")
-
-
-def _config(module: Module) -> dict[str, Any]:
-    counts = module.config
-    return {
-        "entry_computation_layout": module_message(module)["host_program_shape"],
-        "replica_count": counts.replica_count, "num_partitions": counts.num_partitions,
-    }  # fmt: skip
 
 
 def _memory_kinds(source: mlir.Source, count: int) -> list[int]:

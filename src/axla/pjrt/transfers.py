@@ -8,9 +8,9 @@ from typing import Any
 
 from axla.codegen.native.structs import PENDING, READY, RECORD
 from axla.core import locks
-from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
-from axla.pjrt.buffers import failure_of, handed_out, new_array, order_of, ready_event, row_major, shape_of
+from axla.pjrt.buffers import check_row_major, failure_of, handed_out, new_array, ready_event, shape_of
 from axla.pjrt.client import devices, placed
 from axla.pjrt.functions import implements
 from axla.pjrt.table import STRUCTS, integers, text_at, view
@@ -71,8 +71,7 @@ def _create(args: Any) -> None:
             at += -(-spec.struct_size // 8) * 8  # it ends with the last field
     layouts = integers(args.device_layouts, args.num_device_layouts, c.c_void_p)
     for shape, layout in zip(shapes, layouts, strict=False):
-        if order_of(layout, shape.rank) != row_major(shape.rank):
-            raise UnsupportedError("a buffer that is not row-major")
+        check_row_major(layout, shape.rank)
     made = Transfers(shapes, devices().place(args.memory, None))
     _alive[id(made)] = made
     args.transfer_manager = id(made)

@@ -16,11 +16,10 @@ import numpy as np
 from axla.codegen.native import glue, python_abi
 from axla.codegen.native.memory import STATE
 from axla.codegen.native.structs import ARRAY, CALLABLE
-from axla.core import locks
+from axla.core import limits, locks
 from axla.core.errors import InternalError, InvalidArgument
 from axla.core.python_api import python_function
 from axla.program.abi import structure
-from axla.runtime import limits
 
 T = TypeVar("T")
 why_not = python_abi.why_not

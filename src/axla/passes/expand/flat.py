@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from axla.core.shape import Shape
 from axla.hlo import Broadcast, Call, Conditional, Constant, Iota, Reshape, Slice, While
-from axla.ir.clone import called_first, clone_computation, clone_module, inline
+from axla.ir.clone import called_first, clone_module, inline, own_computations
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import needed_first, post_order
+from axla.ir.typed import applies
 
 LARGEST = 1 << 18
 """Instructions up to which calls are written out."""
@@ -19,39 +20,21 @@ def flat_copy(module: Module) -> Module:
     of constants, or spread of a scalar, stands once for each user.
     """
     module = clone_module(module)
-    _inline_calls(module)
-    for computation in _running(module):
+    inline_calls(module, lambda caller, _: len(caller.instructions) < LARGEST)
+    for computation in own_computations(module, (While, Conditional)):
         _split_constants(computation)
     return module
 
 
-def _inline_calls(module: Module) -> None:
+def inline_calls(module: Module, is_wanted: Callable[[Computation, Computation], bool]) -> None:
+    """Writes out the calls for which `is_wanted`, told the caller and what it calls."""
     for computation in called_first(module.entry):
         for call in list(computation.instructions):
-            if isinstance(call.op, Call) and len(computation.instructions) < LARGEST:
+            if applies(call, Call) and is_wanted(computation, call.op.to_apply):
                 computation.replace(call, inline(call, call.op.to_apply, call.operands))
                 computation.remove(call)
     for unused in module.computations.keys() - set(called_first(module.entry)):
         module.remove_computation(unused)
-
-
-def _running(module: Module) -> Iterator[Computation]:
-    """The entry, and what loops and branches run, each called by one instruction now."""
-    pending, seen = [module.entry], {module.entry}
-
-    def own(called: Computation) -> Computation:
-        if called in seen:
-            called = clone_computation(called)
-        seen.add(called)
-        pending.append(called)
-        return called
-
-    while pending:
-        computation = pending.pop()
-        yield computation
-        for inst in list(computation.instructions):
-            if isinstance(inst.op, While | Conditional):
-                computation.set_op(inst, inst.op.with_computations(own))
 
 
 def _split_constants(computation: Computation) -> None:

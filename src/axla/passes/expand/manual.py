@@ -9,6 +9,7 @@ ends, and where arguments are cut, the parts are gathered, unless the same part 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError, VerifyError
@@ -17,21 +18,20 @@ from axla.core.shape import AnyShape, Shape
 from axla.hlo import (
     AfterAll,
     Broadcast,
-    Call,
     CollectiveBroadcast,
     Conditional,
     Constant,
     CustomCall,
     PartitionId,
 )
-from axla.ir.clone import called_first, inline
 from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Computation, Extra, Instruction, Module
 from axla.ir.sharding import Sharding
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
-from axla.ir.typed import applies, shape_of
+from axla.ir.typed import shape_of
 from axla.passes.expand.cuts import CHANNEL, Cut, cut_of, cut_whole, joined, looked_up
+from axla.passes.expand.flat import inline_calls
 from axla.passes.expand.propagation import Propagation
 from axla.passes.expand.shardings import ENTER, LEAVE, SHARDING, SHARDY, Shardings, target_of
 
@@ -46,12 +46,14 @@ def has_whole_arrays(module: Module) -> bool:
     return any(target_of(i) in (SHARDING, ENTER, LEAVE) for c in module.computations for i in c.instructions)
 
 
-def manual_partitioning(module: Module) -> None:
-    """Gives parameters and results the shapes of one partition's parts; their shardings say which parts
-    (`Propagation` of the module as it was).
+def manual_partitioning(module: Module, found: Propagation) -> None:
+    """Gives parameters and results the shapes of one partition's parts, which `found`, the propagation of the
+    module or of one that it is a copy of, says.
     """
-    shardings, found = Shardings(module), Propagation(module)
-    _inline_calls(module)
+    shardings = Shardings(module)
+    # Calls of functions with regions in them are written out, so that parts go from region to region.
+    has_borders = cache(lambda called: any(map(_is_border, called.instructions)))
+    inline_calls(module, lambda _, called: has_borders(called))
     cuts = {
         inst: shardings.of_border(inst)
         for computation in module.computations
@@ -81,26 +83,9 @@ def _is_border(inst: Instruction) -> bool:
     return target_of(inst) in (ENTER, LEAVE)
 
 
-def _with_borders(module: Module) -> set[Computation]:
-    return {c for c in module.computations if any(map(_is_border, c.instructions))}
-
-
 def _extra(inst: Instruction, sharding: Sharding) -> Extra:
     frontend = tuple(said for said in inst.extra.frontend_attributes if said[0] != SHARDY)
     return replace(inst.extra, sharding=sharding, frontend_attributes=frontend)
-
-
-def _inline_calls(module: Module) -> None:
-    """Writes out calls of functions with regions in them, so that parts go from region to region."""
-    marked = _with_borders(module)
-    for computation in called_first(module.entry):
-        for call in list(computation.instructions):
-            if applies(call, Call) and call.op.to_apply in marked:
-                computation.replace(call, inline(call, call.op.to_apply, call.operands))
-                computation.remove(call)
-                marked.add(computation)
-    for unused in module.computations.keys() - set(called_first(module.entry)):
-        module.remove_computation(unused)
 
 
 # The borders of the program become borders of a region.

@@ -79,7 +79,7 @@ def of_one_partition(module: Module) -> Module:
     cut = None if found.has_regions else partitioned(found)
     if cut is None:
         cut = clone_module(module)
-        manual_partitioning(cut)
+        manual_partitioning(cut, found)
     return cut
 
 

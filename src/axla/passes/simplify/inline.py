@@ -7,7 +7,7 @@ from dataclasses import replace
 from axla.core.errors import CompileError
 from axla.core.shape import AnyShape
 from axla.hlo import Call, Conditional, Copy, Fusion, While
-from axla.ir.clone import clone_computation, inline
+from axla.ir.clone import inline, own_computations
 from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first
@@ -104,24 +104,8 @@ def flatten_call_graph(module: Module) -> None:
     """Gives every while, conditional and call computations of its own, so that buffers can be its own."""
     # Computations applied to scalars inside a kernel (reduce, map, sort, scatter, fusion) own no buffers and
     # stay shared.
-    claimed: set[Computation] = {module.entry}
-    stack = [module.entry]
     _check_copies(module)
-
-    def own(called: Computation) -> Computation:
-        if called in claimed:
-            called = clone_computation(called)
-        claimed.add(called)
-        stack.append(called)
-        return called
-
-    while stack:
-        computation = stack.pop()
-        for inst in list(computation.instructions):
-            if type(inst.op) in (While, Conditional, Call):
-                changed = inst.op.with_computations(own)
-                if changed.computations() != inst.op.computations():
-                    computation.set_op(inst, changed)
+    own_computations(module, (While, Conditional, Call))
     remove_dead_computations(module)
 
 
