@@ -205,16 +205,21 @@ def test_a_fork_in_a_handler_ends_the_run_in_the_child():
     done = run_script("""
         import os, signal, threading
         import native_programs as programs
-        from axla.core.errors import Cancelled, DeadlineExceeded
-        spin, child = programs.spin(), []
-        signal.signal(signal.SIGUSR1, lambda *_: child.append(os.fork()))
+        from axla.core.errors import Cancelled
+        spin = programs.spin()
+        class Parent(Exception):
+            pass
+        def handler(number, frame):
+            if child := os.fork():
+                raise Parent(child)
+        signal.signal(signal.SIGUSR1, handler)
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
         try:
-            spin.execute([], deadline=1)
+            spin()
         except Cancelled:
             os._exit(7)
-        except DeadlineExceeded:
-            print(os.waitstatus_to_exitcode(os.waitpid(child[0], 0)[1]))
+        except Parent as parent:
+            print(os.waitstatus_to_exitcode(os.waitpid(parent.args[0], 0)[1]))
     """)
     assert done.stdout == "7\n", done.stderr
 
