@@ -9,6 +9,9 @@ scopes (`scope.py`, `regions.py`). What an operation is, and becomes, is said on
 (`records.py`, `ops`). `model.py` makes functions of Python of graphs.
 """
 
+from axla.tensorflow.clusters import flags as _flags
 from axla.tensorflow.model import Function, Variables, load
 
 __all__ = ["Function", "Variables", "load"]
+
+_flags.take()  # before TensorFlow reads them

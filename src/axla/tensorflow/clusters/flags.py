@@ -1,0 +1,160 @@
+"""The flags of automatic clustering in TF_XLA_FLAGS, which axla takes out of it.
+
+    TF_XLA_FLAGS="--tf_xla_auto_jit=2 --xla_generate_hlo_graph=.*" python program.py
+
+TensorFlow reads the variable at its first run. It would form clusters itself, and it ends the process at a
+flag that it does not know. So `take` must come before; `import axla.tensorflow` calls it. Other flags stay.
+Values are checked when they are needed, so that a wrong one stops no program that does not use clusters.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from axla.core.errors import InvalidArgument
+from axla.ir.dot_graph import dot_graph
+from axla.ir.graph import Module
+
+VARIABLE = "TF_XLA_FLAGS"
+_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
+_taken: dict[str, str | None] = {}
+_pictures = itertools.count()
+_dumps: Counter[str] = Counter()
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The values of the flags; the names of the fields are theirs without `tf_xla_` or `xla_`."""
+
+    auto_jit: int = 0
+    """1, 2: clusters wherever they can be; -1: of marked nodes only; 0: as a session says."""
+    min_cluster_size: int = 4
+    cpu_global_jit: bool = True
+    """Whether `auto_jit` and the level of a session's configuration hold for the CPU."""
+    clustering_debug: bool = False
+    """Whether graphs are written to TF_DUMP_GRAPH_PREFIX, before and after they are rewritten."""
+    generate_hlo_graph: str = ""
+    """A regular expression: of clusters with such a name a picture is written."""
+
+
+def _integer(text: str) -> int:
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+
+
+def _regex(text: str) -> str:
+    return re.compile(text).pattern
+
+
+_FLAGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
+    "tf_xla_auto_jit": ("auto_jit", _integer, "an integer: -1, 0, 1 or 2"),
+    "tf_xla_min_cluster_size": ("min_cluster_size", _count, "an integer of at least 1"),
+    "tf_xla_cpu_global_jit": ("cpu_global_jit", _boolean, "true or false"),
+    "tf_xla_clustering_debug": ("clustering_debug", _boolean, "true or false"),
+    "xla_generate_hlo_graph": ("generate_hlo_graph", _regex, "a regular expression"),
+}
+"""A flag's field, what reads its text, and what the text must be."""
+
+
+def take() -> None:
+    """Moves axla's flags out of the environment."""
+    text = os.environ.get(VARIABLE, "")
+    words = _WORD.findall(_contents(text))
+    others = []
+    for word in words:
+        name, equals, value = word.lstrip("-").partition("=")
+        if word.startswith("-") and name in _FLAGS:
+            _taken[name] = _unquoted(value) if equals else None
+        else:
+            others.append(word)
+    if len(others) == len(words):
+        return
+    if others:
+        os.environ[VARIABLE] = " ".join(others)
+    else:
+        del os.environ[VARIABLE]
+
+
+def _contents(text: str) -> str:
+    """The flags that the variable has: a text that does not begin with a dash is the name of their file."""
+    if not text.strip() or text.lstrip().startswith("-"):
+        return text
+    try:
+        with open(text, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError):  # TensorFlow will say so
+        return ""
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def current() -> Flags:
+    """The values now. InvalidArgument for one that makes no sense."""
+    take()
+    values: dict[str, Any] = {}
+    for name, text in _taken.items():
+        field, read, wanted = _FLAGS[name]
+        try:
+            values[field] = read("true" if text is None and read is _boolean else text or "")
+        except (ValueError, KeyError, re.error):
+            shown = "" if text is None else f"={text}"
+            raise InvalidArgument(f"{VARIABLE}: --{name}{shown}: wanted {wanted}") from None
+    return Flags(**values)
+
+
+# What they ask for.
+
+
+def picture(module: Module, constants: int) -> None:
+    """Writes a cluster's module, which was compiled for `constants` known values, as a graph of Graphviz, and
+    says where: where --xla_generate_hlo_graph matches its name.
+    """
+    wanted = current().generate_hlo_graph
+    if not wanted or re.search(wanted, module.name) is None:
+        return
+    path = os.path.join(tempfile.gettempdir(), f"hlo_graph_{next(_pictures)}.dot")
+    _write(path, dot_graph(module))
+    marks = f"[_XlaCompiledKernel=true,_XlaNumConstantArgs={constants}].v{len(module.entry.instructions)}"
+    print(f"computation {module.name}{marks} [CPU: pipeline start, before inline]: {path}", file=sys.stderr)
+
+
+def dump(stage: str, text: Callable[[], str]) -> None:
+    """Writes a graph to the folder TF_DUMP_GRAPH_PREFIX (`-`: the console), if --tf_xla_clustering_debug."""
+    folder = os.environ.get("TF_DUMP_GRAPH_PREFIX", "")
+    if not folder or not current().clustering_debug:
+        return
+    number = _dumps[stage]
+    _dumps[stage] += 1
+    name = f"{stage}_{number}.pbtxt" if number else f"{stage}.pbtxt"
+    if folder == "-":
+        print(f"*** {name}\n{text()}", file=sys.stderr)
+        return
+    os.makedirs(folder, exist_ok=True)
+    _write(os.path.join(folder, name), text())
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InvalidArgument(f"{VARIABLE}: cannot write {path}: {error}") from None
