@@ -17,6 +17,8 @@ from axla.core.errors import AxlaError, DeadlineExceeded, OutOfMemory, Unsupport
 from axla.core.shape import Shape
 from axla.interpreter import evaluate
 from axla.ir.graph import Instruction, Module
+from axla.ir.structure import Parameter
+from axla.ir.traverse import needed_first
 from axla.tensorflow.attributes import Called, called_by
 from axla.tensorflow.branches import functional
 from axla.tensorflow.graph import Graph, Node, Output
@@ -65,6 +67,12 @@ class Import:
 def variable_name(node: Node) -> str:
     """The name of the variable that a node names."""
     return node.attributes.get("shared_name") or node.name
+
+
+class DependsOnArguments(UnsupportedError):
+    """What must be constant depends on arguments: on parameters of these numbers, where they are known."""
+
+    parameters: set[int] | None = None
 
 
 class Scope:
@@ -219,6 +227,12 @@ class Scope:
             stack += fresh
         return False
 
+    def parameters_of(self, value: XlaOp) -> set[int] | None:
+        """The numbers of the parameters that an array depends on; None in computations that others call."""
+        found = needed_first((value.instruction,), lambda inst: inst.operands)
+        numbers = {inst.op.parameter_number for inst in found if isinstance(inst.op, Parameter)}
+        return numbers if self.outer is None else None
+
     def _evaluated(self, module: Module) -> np.ndarray:
         """The value of a constant; UnsupportedError where it takes too much."""
         importer, begin = self.importer, monotonic()
@@ -275,7 +289,9 @@ class Call:
         """
         found = self.scope.known(value)
         if found is None:
-            raise UnsupportedError(f"{what} depends on arguments of the program, and must be constant")
+            error = DependsOnArguments(f"{what} depends on arguments of the program, and must be constant")
+            error.parameters = self.scope.parameters_of(value)
+            raise error
         self.numbers(found.size)
         return found
 

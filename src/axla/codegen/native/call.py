@@ -303,6 +303,18 @@ def _execute(
     f.ret(code.load("i32"))
 
 
+@_FUNCTIONS("axla_run", "i32", "program:ptr, frame:ptr, addresses:ptr, results:ptr", exported=True)
+def _run(f: Function, program: Ssa, frame: Ssa, addresses: Ssa, results: Ssa) -> None:
+    """Runs a program in a thread that does not hold the interpreter lock, with memory of the caller."""
+    flags, forks = f.slot(f.i64(0)), f.glob("forks").load("i32")
+    f.glob("pool_runs").atomic("add", f.i64(1))
+    given = program, frame, addresses, results, flags, f.const("i1", 0), f.null()
+    code = f.call("i32", "execute", *given)
+    f.guard(forks.ne(f.glob("forks").load("i32")), code)
+    f.glob("pool_runs").atomic("sub", f.i64(1))
+    f.ret(code)
+
+
 def _copy_rng(f: Function, source: Ssa, target: Ssa) -> None:
     for offset in (0, 8):
         target.at(offset).store(source.at(offset).load("i64"))

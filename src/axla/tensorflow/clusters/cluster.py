@@ -1,0 +1,172 @@
+"""Clusters: parts of graphs that run in TensorFlow, with their executables."""
+
+from __future__ import annotations
+
+import ctypes as c
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from axla import api
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape
+from axla.ir.graph import Module
+from axla.tensorflow.clusters import capi
+from axla.tensorflow.clusters.structs import CLUSTER, EXECUTABLE, INPUT, OUTPUT
+from axla.tensorflow.graph import Graph, Output
+from axla.tensorflow.importer import import_graph
+from axla.tensorflow.messages import ENUMS
+from axla.tensorflow.scope import DependsOnArguments
+from axla.tensorflow.types import dtype_of
+
+MOST_EXECUTABLES = 64
+"""Of a cluster; for one more the one goes that was not used for the longest time."""
+
+_MOST_SIZES = 64  # numbers of an input that may be sizes or axes
+
+_numbers = itertools.count(1)
+clusters: WeakValueDictionary[int, Cluster] = WeakValueDictionary()
+"""Those of this process, by their numbers."""
+
+
+class Executable:
+    """The program of a cluster for inputs of certain shapes, and values of those that must be constant."""
+
+    def __init__(self, cluster: Cluster, given: Sequence[Shape | np.ndarray]) -> None:
+        """`given` are the shapes of inputs, or values of those that are constant."""
+        self.module = cluster.imported(given)
+        self.compiled: Any = api.compile(self.module)
+        interface = self.compiled.interface
+        if interface.is_dynamic:
+            why = "the size of a result is not known before the program has run"
+            raise UnsupportedError(f"{cluster.name}: {why}")
+        self.struct: Any = EXECUTABLE.ctypes()()
+        self.loaded = self.compiled._loaded
+        self.struct.program = self.loaded.address
+        self._keep: list[Any] = []
+        parameters = [n for n, one in enumerate(given) if isinstance(one, Shape)]
+        self.struct.parameters = self._kept((c.c_int64 * max(len(parameters), 1))(*parameters))
+        inputs = (INPUT.ctypes() * max(len(given), 1))()
+        for one, place in zip(given, inputs, strict=False):
+            dims = one.dims if isinstance(one, Shape) else one.shape
+            place.rank, place.dims = len(dims), self._numbers(dims)
+            if isinstance(one, np.ndarray):
+                place.value, place.bytes = self._kept(c.create_string_buffer(one.tobytes())), one.nbytes
+        self.struct.inputs = self._kept(inputs)
+        outputs = (OUTPUT.ctypes() * max(len(cluster.result_types), 1))()
+        for number, (spec, type_) in enumerate(zip(interface.results, cluster.result_types, strict=True)):
+            place, dims = outputs[number], spec.shape.dims
+            place.rank, place.dims, place.bytes = len(dims), self._numbers(dims), spec.shape.byte_size
+            place.type = type_number(type_)
+        self.struct.outputs = self._kept(outputs)
+
+    def _kept(self, memory: Any) -> int:
+        self._keep.append(memory)
+        return c.addressof(memory)
+
+    def _numbers(self, values: Sequence[int]) -> int:
+        return self._kept((c.c_int64 * max(len(values), 1))(*values))
+
+
+class Cluster:
+    """A part of a graph that runs as one operation of TensorFlow. It is compiled on first use for each choice
+    of shapes, and of the values of inputs that the compiler must know.
+    """
+
+    def __init__(self, name: str, graph: Graph, inputs: Sequence[Output], outputs: Sequence[Output]) -> None:
+        """The results are `outputs` of the graph, computed from `inputs`, which are outputs of it too."""
+        self.name, self.graph = name, graph
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.input_types = [_type(graph, output) for output in inputs]
+        self.result_types = [_type(graph, output) for output in outputs]
+        self.number = next(_numbers)
+        self.constant: set[int] = set()
+        """The inputs whose values the compiler must know, as far as it was found."""
+        self.executables: list[Executable] = []
+        self._lock = threading.RLock()
+        self._table = (c.c_void_p * MOST_EXECUTABLES)()
+        self.struct: Any = CLUSTER.ctypes()(inputs=len(inputs), outputs=len(outputs), owner=id(self))
+        self.struct.executables = c.addressof(self._table)
+        clusters[self.number] = self
+
+    def imported(self, given: Sequence[Shape | np.ndarray]) -> Module:
+        pairs = [*zip(self.inputs, given, strict=True)]
+        feeds = [(output, one) for output, one in pairs if isinstance(one, Shape)]
+        constants = {output: one for output, one in pairs if isinstance(one, np.ndarray)}
+        return import_graph(self.graph, feeds, self.outputs, constants=constants, name=self.name).module
+
+    def executable_for(self, arrays: Sequence[np.ndarray], tensors: int) -> int:
+        """The address of the executable for inputs, which is held; it is compiled where it is not there."""
+        with self._lock:
+            found = capi.api().find(c.addressof(self.struct), tensors)
+            if not found:
+                made = self._compiled(arrays)
+                self._add(made)
+                made.struct.uses, found = 1, c.addressof(made.struct)
+        return found
+
+    def _compiled(self, arrays: Sequence[np.ndarray]) -> Executable:
+        while True:
+            types = map(dtype_of, self.input_types, self.input_types)
+            given = [
+                array if number in self.constant else Shape(dtype, array.shape)
+                for number, (array, dtype) in enumerate(zip(arrays, types, strict=True))
+            ]
+            try:
+                return Executable(self, given)
+            except UnsupportedError as error:
+                found = self._to_know(error, given)
+                if not found:
+                    raise
+                self.constant |= found
+
+    def _to_know(self, error: BaseException | None, given: Sequence[Shape | np.ndarray]) -> set[int]:
+        """The inputs whose values an import wanted to know; none for other errors."""
+        while error is not None and not isinstance(error, DependsOnArguments):
+            error = error.__cause__
+        shapes = [n for n, one in enumerate(given) if isinstance(one, Shape)]
+        if error is None or error.parameters is None:  # in a loop or a branch: it may be any that says sizes
+            return {n for n in shapes if error is not None and _says_sizes(given[n])}
+        return {shapes[number] for number in error.parameters}
+
+    def _add(self, made: Executable) -> None:
+        with self._locked():
+            if len(self.executables) == MOST_EXECUTABLES:
+                unused = [one for one in self.executables if not one.struct.uses]
+                if not unused:
+                    raise UnsupportedError(f"{self.name}: {MOST_EXECUTABLES} executables are running")
+                self.executables.remove(min(unused, key=lambda one: one.struct.last))
+            self.executables.append(made)
+            self._table[: len(self.executables)] = [c.addressof(one.struct) for one in self.executables]
+            self.struct.clock += 1
+            made.struct.last, self.struct.count = self.struct.clock, len(self.executables)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """While kernels do not look at the executables."""
+        capi.api().lock(c.addressof(self.struct))
+        try:
+            yield
+        finally:
+            capi.api().unlock(c.addressof(self.struct))
+
+
+def type_number(name: str) -> int:
+    """The number of a type's name."""
+    return ENUMS["DataType"].numbers[name]
+
+
+def _says_sizes(shape: Any) -> bool:
+    return shape.dtype.is_integer and shape.size <= _MOST_SIZES
+
+
+def _type(graph: Graph, output: Output) -> str:
+    types = graph.nodes[output.node].types
+    if types is None:
+        raise UnsupportedError(f"{graph.nodes[output.node]}: the types of its outputs are not known")
+    return types[output.index]

@@ -1,0 +1,10 @@
+"""What is used of TensorFlow: the package, and parts of it that it does not document."""
+
+from importlib import import_module
+from typing import Any
+
+tf: Any = import_module("tensorflow")
+attr_value_pb2: Any = import_module("tensorflow.core.framework.attr_value_pb2")
+context: Any = import_module("tensorflow.python.eager.context")
+execute: Any = import_module("tensorflow.python.eager.execute")
+ops: Any = import_module("tensorflow.python.framework.ops")

@@ -1,0 +1,144 @@
+"""AxlaLaunch: the operation of TensorFlow that runs a cluster."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import AxlaError, InvalidArgument, OutOfMemory
+from axla.core.python_api import incref
+from axla.core.status import status_of
+from axla.program.abi import FRAME
+from axla.runtime.arguments import failed_call
+from axla.tensorflow.clusters.capi import api
+from axla.tensorflow.clusters.cluster import Cluster, clusters, type_number
+from axla.tensorflow.clusters.framework import attr_value_pb2, context, execute, ops, tf
+from axla.tensorflow.clusters.structs import CLUSTER
+from axla.tensorflow.types import dtype_of
+
+OP = "AxlaLaunch"
+
+
+@tf.autograph.experimental.do_not_convert
+def launch(cluster: Cluster, tensors: Sequence[Any]) -> list[Any]:
+    """The results of a cluster for these tensors: computed, or as an operation in the graph being built."""
+    register()
+    kinds, made = (
+        [type_number(name) for name in names] for names in (cluster.input_types, cluster.result_types)
+    )
+    if tf.executing_eagerly():
+        attributes = ("Targs", kinds, "Tresults", made, "program", cluster.number)
+        place = context.context()
+        return execute.execute(OP.encode(), len(made), list(tensors), attributes, place, cluster.name)
+    graph = ops.get_default_graph()
+    graph._axla_clusters = [*getattr(graph, "_axla_clusters", ()), cluster]  # they live as long as it
+    attributes = attributes_of(cluster)
+    types = [tf.dtypes.as_dtype(number) for number in made]
+    node = graph._create_op_internal(OP, list(tensors), types, attrs=attributes, name=cluster.name)
+    return list(node.outputs)
+
+
+def attributes_of(cluster: Cluster) -> dict[str, Any]:
+    """The attributes of a node that runs a cluster, as messages."""
+    value = attr_value_pb2.AttrValue
+    sides = {"Targs": cluster.input_types, "Tresults": cluster.result_types}
+    lists = {name: value.ListValue(type=map(type_number, types)) for name, types in sides.items()}
+    return {name: value(list=found) for name, found in lists.items()} | {"program": value(i=cluster.number)}
+
+
+@cache
+def register() -> None:
+    """Makes the operation known to TensorFlow, once. Raises UnsupportedError where its C API is missing."""
+    call, at = api().tf, api().at
+    builder, status = call["TF_NewOpDefinitionBuilder"](OP.encode()), call["TF_NewStatus"]()
+    for attribute in (b"Targs: list(type) >= 0", b"Tresults: list(type) >= 0", b"program: int"):
+        call["TF_OpDefinitionBuilderAddAttr"](builder, attribute)
+    call["TF_OpDefinitionBuilderAddInput"](builder, b"args: Targs")
+    call["TF_OpDefinitionBuilderAddOutput"](builder, b"results: Tresults")
+    call["TF_OpDefinitionBuilderSetIsStateful"](builder, True)  # it is neither folded nor left out
+    unknown = c.cast(call["TF_ShapeInferenceContextSetUnknownShape"], c.c_void_p)
+    call["TF_OpDefinitionBuilderSetShapeInferenceFunction"](builder, unknown)
+    call["TF_RegisterOpDefinition"](builder, status)
+    api().check(status, f"the operation {OP}")
+    for name in ("compiled", "failed"):
+        c.c_void_p.from_address(at[f"tf_{name}"]).value = c.cast(_CALLED[name], c.c_void_p).value
+    create, status = c.cast(_CALLED["created"], c.c_void_p), call["TF_NewStatus"]()
+    builder = call["TF_NewKernelBuilder"](OP.encode(), b"CPU", create, at["tf_compute"], at["tf_delete"])
+    call["TF_RegisterKernelBuilder"](f"{OP}Kernel".encode(), builder, status)
+    api().check(status, f"the kernel of {OP}")
+
+
+# What TensorFlow and the kernel call, without the interpreter lock.
+
+
+def _created(construction: int) -> int | None:
+    """A new kernel: the CLUSTER that it runs."""
+    call, status, number = api().tf, api().tf["TF_NewStatus"](), c.c_int64(-1)
+    at = c.addressof(number)
+    call["TF_OpKernelConstruction_GetAttrInt64"](construction, b"program", at, status)
+    call["TF_DeleteStatus"](status)
+    cluster = clusters.get(number.value)
+    if cluster is None:
+        error = InvalidArgument(f"{OP}: there is no program {number.value} in this process")
+        _fail("TF_OpKernelConstruction_Failure", construction, error)
+        return None
+    incref(cluster)  # until the kernel is deleted
+    return c.addressof(cluster.struct)
+
+
+def _compiled(cluster: int, place: int, tensors: int) -> int | None:
+    """An EXECUTABLE for inputs that there was none for; it is held."""
+    try:
+        found = _owner(cluster)
+        handles = (c.c_void_p * len(found.inputs)).from_address(tensors) if found.inputs else ()
+        pairs = zip(handles, found.input_types, strict=True)
+        return found.executable_for([_array(*pair) for pair in pairs], tensors)
+    except BaseException as error:
+        _fail("TF_OpKernelContext_Failure", place, error)
+        return None
+
+
+def _array(tensor: int, type_: str) -> np.ndarray:
+    """A tensor as an array over its memory."""
+    call = api().tf
+    dims = [call["TF_Dim"](tensor, d) for d in range(call["TF_NumDims"](tensor))]
+    size = call["TF_TensorByteSize"](tensor)
+    data = (c.c_char * size).from_address(call["TF_TensorData"](tensor)) if size else b""
+    return np.frombuffer(data, dtype_of(type_, "an input").numpy).reshape(dims)
+
+
+def _failed(cluster: int, place: int, executable: int | None, frame: int | None, code: int) -> None:
+    """Tells TensorFlow of a run that has failed; without an executable there was no memory for its lists."""
+    found = _owner(cluster)
+    try:
+        if not executable or not frame:
+            raise OutOfMemory(f"{found.name}: there is no memory for lists of inputs and results")
+        one = next(one for one in found.executables if c.addressof(one.struct) == executable)
+        head: Any = FRAME.ctypes().from_address(frame)
+        failed_call(one.loaded, code, head.error_step, head.error_detail, 0, frame)
+    except BaseException as error:
+        _fail("TF_OpKernelContext_Failure", place, error)
+
+
+def _fail(function: str, place: int, error: BaseException) -> None:
+    """Tells TensorFlow that a kernel, or its making, has failed."""
+    text = str(error) if isinstance(error, AxlaError) else repr(error)
+    status = api().tf["TF_NewStatus"]()
+    api().tf["TF_SetStatus"](status, status_of(error), text.encode("utf-8", "replace"))
+    api().tf[function](place, status)
+    api().tf["TF_DeleteStatus"](status)
+
+
+def _owner(cluster: int) -> Cluster:
+    return c.cast(CLUSTER.ctypes().from_address(cluster).owner, c.py_object).value
+
+
+_P = c.c_void_p
+_CALLED = {
+    "created": c.CFUNCTYPE(_P, _P)(_created), "compiled": c.CFUNCTYPE(_P, _P, _P, _P)(_compiled),
+    "failed": c.CFUNCTYPE(None, _P, _P, _P, _P, c.c_int32)(_failed),
+}  # fmt: skip

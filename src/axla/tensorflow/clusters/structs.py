@@ -1,0 +1,41 @@
+"""The structs that the emitted kernel shares with Python."""
+
+from __future__ import annotations
+
+from axla.codegen.native.structs import fields
+from axla.program.abi import Field, Struct
+
+CLUSTER = Struct(
+    "axla_cluster",
+    "A part of a graph; what its kernels are made of.",
+    Field("lock", "i32", "1: somebody reads or changes `executables`"),
+    Field("inputs", "i64", "how many"),
+    Field("outputs", "i64", "how many"),
+    Field("count", "i64", "of executables"),
+    Field("executables", "ptr", "addresses of EXECUTABLEs"),
+    Field("clock", "i64", "goes on with each use"),
+    Field("owner", "ptr", "the Python object"),
+)
+
+EXECUTABLE = Struct(
+    "axla_cluster_executable",
+    "The program of a cluster for inputs of certain shapes, and of certain values.",
+    Field("uses", "i32", "runs that are under way"),
+    Field("last", "i64", "CLUSTER.clock of its last use"),
+    Field("program", "ptr", "PROGRAM"),
+    Field("inputs", "ptr", "an INPUT for each"),
+    Field("parameters", "ptr", "the input that each parameter of the program is, i64"),
+    Field("outputs", "ptr", "an OUTPUT for each"),
+)
+
+INPUT = Struct(
+    "axla_cluster_input",
+    "What an input must be; `value`: null, or the bytes that it has.",
+    *fields("rank:i64, dims:ptr, value:ptr, bytes:i64"),
+)
+
+OUTPUT = Struct(
+    "axla_cluster_output",
+    "A result of the program; `type` is TensorFlow's number.",
+    *fields("type:i32, rank:i32, dims:ptr, bytes:i64"),
+)
