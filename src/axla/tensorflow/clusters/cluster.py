@@ -14,6 +14,7 @@ import numpy as np
 
 from axla import api
 from axla.core.errors import UnsupportedError
+from axla.core.profile import watch
 from axla.core.shape import Shape
 from axla.ir.graph import Module
 from axla.tensorflow.clusters import capi
@@ -49,6 +50,7 @@ class Executable:
         self.loaded = self.compiled._loaded
         self.struct.program = self.loaded.address
         self._keep: list[Any] = []
+        self.constant = {n for n, one in enumerate(given) if not isinstance(one, Shape)}
         parameters = [n for n, one in enumerate(given) if isinstance(one, Shape)]
         self.struct.parameters = self._kept((c.c_int64 * max(len(parameters), 1))(*parameters))
         inputs = (INPUT.ctypes() * max(len(given), 1))()
@@ -93,6 +95,11 @@ class Cluster:
         self.struct: Any = CLUSTER.ctypes()(inputs=len(inputs), outputs=len(outputs), owner=id(self))
         self.struct.executables = c.addressof(self._table)
         clusters[self.number] = self
+        watch(self)
+
+    def profiling(self, profile: Any) -> None:
+        """While a profile is taken, Python runs the programs, which measures."""
+        self.struct.profiled = profile is not None
 
     def imported(self, given: Sequence[Shape | np.ndarray]) -> Module:
         pairs = [*zip(self.inputs, given, strict=True)]
@@ -109,6 +116,10 @@ class Cluster:
                 self._add(made)
                 made.struct.uses, found = 1, c.addressof(made.struct)
         return found
+
+    def executable_at(self, address: int) -> Executable:
+        """The executable whose EXECUTABLE is at an address."""
+        return next(one for one in self.executables if c.addressof(one.struct) == address)
 
     def _compiled(self, arrays: Sequence[np.ndarray]) -> Executable:
         while True:

@@ -64,7 +64,7 @@ def register() -> None:
     call["TF_OpDefinitionBuilderSetShapeInferenceFunction"](builder, unknown)
     call["TF_RegisterOpDefinition"](builder, status)
     api().check(status, f"the operation {OP}")
-    for name in ("compiled", "failed"):
+    for name in ("compiled", "measured", "failed"):
         c.c_void_p.from_address(at[f"tf_{name}"]).value = c.cast(_CALLED[name], c.c_void_p).value
     create, status = c.cast(_CALLED["created"], c.c_void_p), call["TF_NewStatus"]()
     builder = call["TF_NewKernelBuilder"](OP.encode(), b"CPU", create, at["tf_compute"], at["tf_delete"])
@@ -94,12 +94,28 @@ def _compiled(cluster: int, place: int, tensors: int) -> int | None:
     """An EXECUTABLE for inputs that there was none for; it is held."""
     try:
         found = _owner(cluster)
-        handles = (c.c_void_p * len(found.inputs)).from_address(tensors) if found.inputs else ()
-        pairs = zip(handles, found.input_types, strict=True)
-        return found.executable_for([_array(*pair) for pair in pairs], tensors)
+        return found.executable_for(_arrays(tensors, found.input_types), tensors)
     except BaseException as error:
         _fail("TF_OpKernelContext_Failure", place, error)
         return None
+
+
+def _measured(cluster: int, place: int, executable: int, tensors: int) -> None:
+    """A run while a profile is taken."""
+    try:
+        found = _owner(cluster)
+        one = found.executable_at(executable)
+        arrays = _arrays(tensors, [*found.input_types, *found.result_types])
+        given = [array for n, array in enumerate(arrays[: len(found.inputs)]) if n not in one.constant]
+        for made, result in zip(arrays[len(found.inputs) :], one.compiled.execute(given), strict=True):
+            np.copyto(made, result)
+    except BaseException as error:
+        _fail("TF_OpKernelContext_Failure", place, error)
+
+
+def _arrays(tensors: int, types: Sequence[str]) -> list[np.ndarray]:
+    handles = (c.c_void_p * len(types)).from_address(tensors) if types else ()
+    return [_array(*pair) for pair in zip(handles, types, strict=True)]
 
 
 def _array(tensor: int, type_: str) -> np.ndarray:
@@ -107,7 +123,7 @@ def _array(tensor: int, type_: str) -> np.ndarray:
     call = api().tf
     dims = [call["TF_Dim"](tensor, d) for d in range(call["TF_NumDims"](tensor))]
     size = call["TF_TensorByteSize"](tensor)
-    data = (c.c_char * size).from_address(call["TF_TensorData"](tensor)) if size else b""
+    data = (c.c_char * size).from_address(call["TF_TensorData"](tensor)) if size else bytearray()
     return np.frombuffer(data, dtype_of(type_, "an input").numpy).reshape(dims)
 
 
@@ -117,7 +133,7 @@ def _failed(cluster: int, place: int, executable: int | None, frame: int | None,
     try:
         if not executable or not frame:
             raise OutOfMemory(f"{found.name}: there is no memory for lists of inputs and results")
-        one = next(one for one in found.executables if c.addressof(one.struct) == executable)
+        one = found.executable_at(executable)
         head: Any = FRAME.ctypes().from_address(frame)
         failed_call(one.loaded, code, head.error_step, head.error_detail, 0, frame)
     except BaseException as error:
@@ -140,5 +156,6 @@ def _owner(cluster: int) -> Cluster:
 _P = c.c_void_p
 _CALLED = {
     "created": c.CFUNCTYPE(_P, _P)(_created), "compiled": c.CFUNCTYPE(_P, _P, _P, _P)(_compiled),
+    "measured": c.CFUNCTYPE(None, _P, _P, _P, _P)(_measured),
     "failed": c.CFUNCTYPE(None, _P, _P, _P, _P, c.c_int32)(_failed),
 }  # fmt: skip

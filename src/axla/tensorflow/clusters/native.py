@@ -20,6 +20,7 @@ _FUNCTIONS = Functions()
 def emit(m: Module) -> None:
     """Adds the kernel to a module."""
     m.variable("tf_compiled", "ptr", "null")  # Python: an EXECUTABLE for inputs, which is held; or null
+    m.variable("tf_measured", "ptr", "null")  # Python: runs a program while a profile is taken
     m.variable("tf_failed", "ptr", "null")  # Python: tells TensorFlow of the error of a run
     _FUNCTIONS.emit(m)
 
@@ -124,7 +125,11 @@ def _step(f: Function, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
         found = executable.load("ptr")
         with f.if_(found.ne(0), likely=True):
             f.call("void", "tf_outputs", outputs, found, context, made, status)
-            with f.if_(f.call("i32", "TF_GetCode", status).eq(0), likely=True):
+            good, profiled = f.call("i32", "TF_GetCode", status).eq(0), cluster.get(CLUSTER, "profiled").ne(0)
+            with f.if_(good & profiled, likely=False):
+                measured = f.glob("tf_measured").load("ptr")
+                f.call_pointer("void", measured, cluster, context, found, tensors)
+            with f.if_(good & (profiled ^ 1), likely=True):
                 f.call("void", "tf_run", cluster, found, context, tensors, made.item(outputs))
             found.atomic("sub", f.i32(1))
     with f.if_(f.call("i32", "TF_GetCode", status).ne(0), likely=False):
