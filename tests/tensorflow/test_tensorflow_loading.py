@@ -14,9 +14,9 @@ import axla
 from axla import AxlaError, InvalidArgument, ParseError, Shape, UnsupportedError, VerifyError, dtypes
 from axla.proto import text_format
 from axla.tensorflow import load
-from axla.tensorflow.graph import graph_of
+from axla.tensorflow.graph import Output, graph_of
 from axla.tensorflow.importer import import_graph, output_named, restored
-from axla.tensorflow.messages import TABLES, encode
+from axla.tensorflow.messages import TABLES, decode, encode
 from axla.tensorflow.reading import read
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
@@ -391,3 +391,20 @@ def test_axla_imports_it_when_it_is_used():
     code = "import axla, sys; assert not any(m.startswith('axla.tensorflow') for m in sys.modules)\n"
     code += "axla.tensorflow.load; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_an_import_without_state():
+    counter = graph_of(
+        decode(graph([*COUNTER, node("w", "AssignVariableOp", "v", "x", dtype=FLOAT)]), "GraphDef")
+    )
+    feeds = [(Output("x", 0), Shape(dtypes.F32, (2,)))]
+    for with_state in (True, False):
+        made = import_graph(
+            counter,
+            feeds,
+            [Output("y", 0)],
+            variables={"count": Shape(dtypes.F32, (2,))},
+            with_state=with_state,
+        )
+        assert made.written == ("count",) * with_state
+        assert len(made.module.entry.root.operands) == 1 + with_state

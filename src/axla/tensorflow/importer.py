@@ -38,13 +38,14 @@ def import_graph(
     graph: Graph, feeds: Sequence[tuple[Output, Shape]], fetches: Sequence[Output], *,
     targets: Sequence[str] = (), variables: Mapping[str, Shape | np.ndarray] | None = None,
     constants: Mapping[Output, np.ndarray] | None = None, checkpoint: Mapping[str, np.ndarray] | None = None,
-    name: str = "graph",
+    name: str = "graph", with_state: bool = True,
 ) -> Imported:  # fmt: skip
     """The program that computes fetches of feeds, and runs the operations `targets`.
 
     `variables` are those that have a value at the beginning: it, which makes them constants, or its shape.
     `constants` are outputs that have a value known now, `checkpoint` tensors by the names that nodes restore
-    them by. Raises VerifyError and UnsupportedError with the node.
+    them by. Without `with_state`, new values of variables are no results. Raises VerifyError and
+    UnsupportedError with the node.
     """
     if not graph.nodes:
         raise VerifyError("the graph is empty")
@@ -65,9 +66,8 @@ def import_graph(
     for output, value in zip(fetches, results, strict=True):
         if not isinstance(value, XlaOp):
             raise VerifyError(f"the fetch '{output}' is no array")
-    written = [
-        r for r, value in scope.state.items() if isinstance(r, Variable) and scope.begun.get(r) is not value
-    ]
+    held = [r for r in scope.state if isinstance(r, Variable)] if with_state else []
+    written = [r for r in held if scope.begun.get(r) is not scope.state[r]]
     outputs = [*results, *(scope.state[variable] for variable in written)]
     module = builder.build(ops.Tuple(builder, outputs)).module
     return Imported(module, tuple(v.name for v in scope.parameters), tuple(v.name for v in written))

@@ -105,7 +105,8 @@ class Cluster:
         pairs = [*zip(self.inputs, given, strict=True)]
         feeds = [(output, one) for output, one in pairs if isinstance(one, Shape)]
         constants = {output: one for output, one in pairs if isinstance(one, np.ndarray)}
-        return import_graph(self.graph, feeds, self.outputs, constants=constants, name=self.name).module
+        options: Any = {"constants": constants, "name": self.name, "with_state": False}
+        return import_graph(self.graph, feeds, self.outputs, **options).module
 
     def executable_for(self, arrays: Sequence[np.ndarray], tensors: int) -> int:
         """The address of the executable for inputs, which is held; it is compiled where it is not there."""
