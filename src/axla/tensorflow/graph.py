@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ class Output(NamedTuple):
 class Node:
     """An operation. `given` are its attributes as the message has them, `attributes` all that the record has,
     in Python; `types` those of its outputs. Both are there when it is verified, and it has a record.
+    `fault` is what is wrong with it, in graphs whose faults are kept.
     """
 
     name: str
@@ -55,6 +57,8 @@ class Node:
     types: list[str] | None = None
     names: list[str] = field(default_factory=list)
     """The name of the output of the operation that each of `types` belongs to."""
+    device: str = ""
+    fault: str = ""
 
     def __str__(self) -> str:
         return f"node '{self.name}' ({self.op}{self.place})"
@@ -101,7 +105,7 @@ class Graph:
             sources += [control for control in node.controls if control not in fed_nodes]
             before[name] = [source for source in sources if not self._goes_back(source, node)]
             wanted += sources
-        return [self.nodes[name] for name in _ordered(before, list(self.nodes), f"graph '{self.name}'")]
+        return [self.nodes[name] for name in ordered(before, list(self.nodes), f"graph '{self.name}'")]
 
     def _goes_back(self, source: str, node: Node) -> bool:
         """Whether an edge leads from a turn of a loop to the next: these may close cycles."""
@@ -112,9 +116,11 @@ class Graph:
 class Library:
     """Functions by name; a function is verified when it is first asked for, for each choice of attributes.
     `nodes` are those of the graph and of all functions, `outputs` those of the nodes that were read.
+    `definitions` are OpDefs of operations without a record; where they are given, faults of nodes are kept.
     """
 
     messages: dict[str, Proto] = field(default_factory=dict)
+    definitions: Mapping[str, Proto] | None = None
     gradients: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     made: dict[Any, Graph] = field(default_factory=dict)
@@ -156,9 +162,13 @@ def _exact(value: Any) -> Any:
     return (value.dtype.str, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
 
 
-def graph_of(message: Proto, name: str = "graph") -> Graph:
-    """The graph of a GraphDef; VerifyError or ParseError with the node and what is wrong with it."""
-    library = Library()
+def graph_of(message: Proto, name: str = "graph", definitions: Mapping[str, Proto] | None = None) -> Graph:
+    """The graph of a GraphDef; VerifyError or ParseError with the node and what is wrong with it.
+
+    A graph that TensorFlow runs may have nodes that no record allows. With `definitions`, OpDefs by the names
+    of operations, these have a `fault`, and operations need no record; the graph's structure must be right.
+    """
+    library = Library(definitions=definitions)
     held = message.get("library", {})
     for function in held.get("function", ()):
         called = function.get("signature", {}).get("name", "")
@@ -206,23 +216,39 @@ def _nodes(
         if name in nodes:
             raise VerifyError(f"there are two nodes '{name}'")
         place = library.places.get(f"{name}@{function}", "")
-        node = Node(name, op, [], [], entries(message.get("attr", ())), place)
+        node = Node(
+            name, op, [], [], entries(message.get("attr", ())), place, device=message.get("device", "")
+        )
         node.inputs = message.get("input", [])
         nodes[name] = node
-        _describe(node, library)
+        with _kept(node, library):
+            _describe(node)
+        if node.fault:
+            node.record = None
+        if node.record is None:
+            with _kept(node, library):
+                _describe_call(node, library)
         library.outputs += len(node.types or ())
         if library.outputs > _MOST_OUTPUTS:
             raise UnsupportedError(f"{node}: with it, nodes have more than {_MOST_OUTPUTS} outputs")
     return nodes
 
 
-def _describe(node: Node, library: Library) -> None:
+@contextmanager
+def _kept(node: Node, library: Library) -> Iterator[None]:
+    """Keeps what is wrong with a node, in a graph that is read so."""
+    try:
+        yield
+    except AxlaError as error:
+        if library.definitions is None:
+            raise
+        node.fault = node.fault or error.message
+
+
+def _describe(node: Node) -> None:
     """Reads the attributes of a node that has a record, and says what types its outputs have."""
     record = node.record = records().get(node.op)
     if record is None:
-        called = library.messages.get(node.op)
-        if called is not None:
-            _describe_call(node, called)
         return
     what = str(node)
     node.attributes = attributes_of(record, node.given, what)
@@ -230,13 +256,17 @@ def _describe(node: Node, library: Library) -> None:
     node.names, node.types = [name for name, _, _ in outputs], [type_ for _, type_, _ in outputs]
 
 
-def _describe_call(node: Node, function: Proto) -> None:
-    """A node whose operation is the name of a function calls it."""
-    node.names, node.types = [], []
-    for arg in _args(function, "output_arg"):
-        types = _arg_types(arg, node.given, str(node))
-        node.types += types
-        node.names += [arg.get("name", "")] * len(types)
+def _describe_call(node: Node, library: Library) -> None:
+    """A node whose operation is the name of a function calls it; another operation may have a definition."""
+    signature = library.messages.get(node.op, {}).get("signature") or (library.definitions or {}).get(node.op)
+    if signature is None:
+        return
+    names, types = [], []
+    for arg in signature.get("output_arg", ()):
+        found = _arg_types(arg, node.given, str(node))
+        types += found
+        names += [arg.get("name", "")] * len(found)
+    node.names, node.types = names, types
 
 
 def _args(function: Proto, side: str) -> list[Proto]:
@@ -321,7 +351,8 @@ def checked(output: Output, nodes: Mapping[str, Node], what: str) -> Output:
 def _verify(graph: Graph) -> None:
     for node in graph.nodes.values():
         if node.record is not None:
-            _verify_inputs(node, graph.nodes)
+            with _kept(node, graph.library):
+                _verify_inputs(node, graph.nodes)
     graph.needed([], list(graph.nodes))
 
 
@@ -338,16 +369,17 @@ def _verify_inputs(node: Node, nodes: Mapping[str, Node]) -> None:
         found = types[source.index]
         if found != type_:
             raise VerifyError(f"{node}: input {number} ({name}) is {found}, wanted {type_}")
-        if ref and not _gives_ref(nodes[source.node], source.index):
+        if ref and not gives_ref(nodes[source.node], source.index):
             raise VerifyError(f"{node}: input {number} ({name}) is a value, wanted a reference to a variable")
 
 
-def _gives_ref(node: Node, index: int) -> bool:
+def gives_ref(node: Node, index: int) -> bool:
+    """Whether an output is a reference to a variable."""
     record = node.record
     return record is not None and types_of(record.results, node.attributes, str(node))[index][2]
 
 
-def _ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> list[str]:
+def ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> list[str]:
     """Names so that each stands behind those it needs, otherwise in the given order; VerifyError: a cycle."""
     place = {name: number for number, name in enumerate(order)}
     behind: dict[str, list[str]] = {name: [] for name in before}

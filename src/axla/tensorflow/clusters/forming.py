@@ -1,0 +1,245 @@
+"""Which nodes become one cluster: neighbours that may be together, as XLA's mark-for-compilation joins them.
+
+Nodes are visited from the last to the first. A node joins all groups right ahead of it that it may share a
+cluster with and that no other path leads to from it, since such a path would become a cycle. Groups ahead are
+as large as they can be by then, so nothing has to be tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from axla.core.errors import VerifyError
+from axla.tensorflow.clusters.marking import Mark, asked
+from axla.tensorflow.graph import Graph, Node, Output, ordered
+
+_ASKS_FOR_SHAPE = ("Shape", "Rank", "Size")
+_TRIVIAL = ("Const", "Identity")
+_LARGE = ("While", "StatelessWhile", "If", "StatelessIf")
+"""Operations that stand for many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """A cluster. `inputs` are outputs of nodes outside that nodes inside use, `outputs` those of nodes inside
+    that others, or results of the graph, use.
+
+    A constant that waits for nothing is in every cluster that uses it, and stays in the graph for others: its
+    value is never an output.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    inputs: tuple[Output, ...]
+    outputs: tuple[Output, ...]
+
+
+def formed(graph: Graph, marks: Mapping[str, Mark], minimum: int) -> list[Formed]:
+    """The clusters of a graph; `graph.results` are what is fetched. One with fewer nodes than `minimum`,
+    constants and identities not counted, is left out unless somebody asked for it.
+    """
+    free = {name for name, node in graph.nodes.items() if _is_free(node, marks[name])}
+    places = {name: place for place, name in enumerate(graph.nodes)}
+    place = places.__getitem__
+    joined = [sorted(group, key=place) for group in _joined(graph, marks, free)]
+    groups = sorted((g for g in joined if _is_worth(g, graph, marks, minimum)), key=lambda g: place(g[0]))
+    owner = {name: number for number, group in enumerate(groups) for name in group}
+    outputs: list[dict[Output, None]] = [{} for _ in groups]
+    uses = [(output, -1) for output in graph.results]
+    uses += [(source, owner.get(name, -1)) for name, node in graph.nodes.items() for source in node.inputs]
+    for output, user in uses:
+        number = owner.get(output.node, user)
+        if number != user:
+            outputs[number][output] = None
+    found = []
+    for number, group in enumerate(groups):
+        where = _where(marks[group[0]])
+        sources = dict.fromkeys(source for name in group for source in graph.nodes[name].inputs)
+        constants = {source.node for source in sources if source.node in free}
+        nodes = {*group, *(name for name in constants if _where(marks[name]) == where)}
+        inputs = tuple(source for source in sources if source.node not in nodes)
+        given = tuple(sorted(outputs[number], key=lambda output: (place(output.node), output.index)))
+        found.append(Formed(f"cluster_{number}", tuple(sorted(nodes, key=place)), inputs, given))
+    return found
+
+
+def _is_free(node: Node, mark: Mark) -> bool:
+    """Whether a node is a constant that any cluster can have."""
+    return node.op == "Const" and not (mark.reason or node.controls)
+
+
+def _where(mark: Mark) -> tuple[str, str]:
+    return mark.scope, mark.device
+
+
+def _is_worth(group: Collection[str], graph: Graph, marks: Mapping[str, Mark], minimum: int) -> bool:
+    """Whether a group becomes a cluster."""
+    nodes = [graph.nodes[name] for name in group]
+    if any(marks[name].must for name in group):
+        return True
+    if not any(node.types and node.op != "Const" for node in nodes):
+        return False
+    size = sum(node.op not in _TRIVIAL for node in nodes)
+    return size >= minimum or any(node.op in _LARGE or asked(graph, node) for node in nodes)
+
+
+def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> Iterable[list[str]]:
+    """The groups of nodes that can run together, without constants that are free."""
+    keys = {name: (*_where(mark), mark.group) for name, mark in marks.items() if not mark.reason}
+    before = _before(graph, marks, free)
+    try:
+        order = ordered(before, [*graph.nodes, *before.keys() - graph.nodes.keys()], "clusters")
+    except VerifyError:
+        return []  # a loop leads back to itself from outside: XLA forms no clusters then
+    users: dict[str, list[str]] = {name: [] for name in order}
+    fed: set[str] = set()  # what nodes that can be in a cluster lead to
+    homes: dict[str, str] = {}
+    for name in order:
+        sources = set(before[name])
+        if name in keys or not fed.isdisjoint(sources):
+            fed.add(name)
+        for home in sources if len(sources) == 1 else ():
+            if name in keys and keys[name] == keys.get(home) and graph.nodes[name].op in _ASKS_FOR_SHAPE:
+                homes[name] = home  # what it asks for is small, what it is asked of may be large
+        for source in sources:
+            users[source].append(name)
+    groups = _Groups()
+    members: dict[str, list[str]] = {name: [name] for name in order}
+    for name in reversed(order):
+        if name in homes:
+            users[homes[name]] += users[name]
+            members[homes[name]] += members[name]
+        elif name in fed:
+            groups.visit(members[name], users[name], keys.get(name))
+    return groups.members.values()
+
+
+def _before(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> dict[str, list[str]]:
+    """What each node waits for. A loop as TensorFlow 1 has it is one more node outside of it, named for its
+    frame: what enters the loop leads there, and what leaves it comes from there. Inside, no way leads back.
+    """
+    before: dict[str, list[str]] = {name: [] for name in graph.nodes if name not in free}
+    for name, node in graph.nodes.items():
+        target = _frame(marks[name]) if node.kind == "Enter" else name
+        for source in node.sources:
+            kind = graph.nodes[source].kind
+            if source not in free and kind != "NextIteration":
+                source = _frame(marks[source]) if kind == "Exit" else source
+                before.setdefault(source, [])
+                before.setdefault(target, []).append(source)
+    return before
+
+
+def _frame(mark: Mark) -> str:
+    return ":" + "/".join(mark.group.frame)  # no node's name begins with a colon
+
+
+@dataclass(slots=True, eq=False)
+class _Groups:
+    """Groups of nodes, by one of them, and the edges between those that were visited, which have no cycle: an
+    edge goes to a smaller height.
+    """
+
+    members: dict[str, list[str]] = field(default_factory=dict)
+    keys: dict[str, object] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
+    ahead: dict[str, set[str]] = field(default_factory=dict)
+    behind: dict[str, set[str]] = field(default_factory=dict)
+    heights: dict[str, int] = field(default_factory=dict)
+
+    def visit(self, members: list[str], users: Iterable[str], key: object) -> None:
+        """Takes in a node, with those that go with it; its users have been visited, or lead to no group. It
+        joins groups of its key, unless that is None.
+        """
+        name = members[0]
+        ahead = {self.owner(user) for user in users if user in self.owners}
+        if key is None and not ahead:
+            return
+        self.owners[name], self.ahead[name], self.behind[name] = name, ahead, set()
+        self.heights[name] = 1 + max((self.heights[group] for group in ahead), default=-1)
+        for group in ahead:
+            self.behind[group].add(name)
+        if key is not None:
+            self.members[name], self.keys[name] = members, key
+            near = [group for group in ahead if self.keys.get(group) == key]
+            self.join(name, self.nearest(name, near) if near else [])
+
+    def owner(self, name: str) -> str:
+        """The group that a node is in."""
+        while self.owners[name] != name:
+            self.owners[name] = name = self.owners[self.owners[name]]
+        return name
+
+    def nearest(self, name: str, groups: Collection[str]) -> list[str]:
+        """Those of the groups right ahead of a node that no other way leads to."""
+        ahead = self.ahead[name]
+        low = min(self.heights[group] for group in groups)
+        high = max(self.heights[group] for group in ahead)
+        reached: set[str] = set()
+        forth = self._steps(self.ahead, ahead, low, high, reached)
+        found = []
+        for group in groups:
+            if not ahead.isdisjoint(self.behind[group]):
+                continue
+            # From both ends at once: one of them may have little around it. The way forth is common to all.
+            for before in self._steps(self.behind, [group], 0, high, {name}):
+                if before in ahead or before in reached:
+                    break
+                if next(forth, None) is None:
+                    if group not in reached:
+                        found.append(group)
+                    break
+            else:
+                found.append(group)
+        return found
+
+    def _steps(
+        self, edges: Mapping[str, set[str]], begin: Iterable[str], low: int, high: int, seen: set[str]
+    ) -> Iterator[str]:
+        """Follows edges through groups of some heights; each step gives the group that an edge leads to."""
+        left = list(begin)
+        while left:
+            for group in edges[left.pop()]:
+                if group not in seen and low <= self.heights[group] <= high:
+                    seen.add(group)
+                    left.append(group)
+                yield group
+
+    def join(self, name: str, groups: Collection[str]) -> None:
+        """Makes one group of a node and of groups right ahead of it."""
+        rest = self.ahead[name].difference(groups)
+        heights = [self.heights[group] for group in groups] + [self.heights[group] + 1 for group in rest]
+        height = max(heights, default=0)
+        for group in groups:
+            self._raise(group, height)
+        for group in groups:
+            name = self._merged(name, group)
+        self.heights[name] = height
+
+    def _raise(self, group: str, height: int) -> None:
+        """Makes a height as large as another one, and all behind larger."""
+        left = [(group, height)]
+        while left:
+            group, height = left.pop()
+            if self.heights[group] < height:
+                self.heights[group] = height
+                left += [(before, height + 1) for before in self.behind[group]]
+
+    def _merged(self, first: str, second: str) -> str:
+        """The name of two groups that are one from now on: that of the one with more edges."""
+        size = {name: len(self.ahead[name]) + len(self.behind[name]) for name in (first, second)}
+        large, small = (first, second) if size[first] >= size[second] else (second, first)
+        for edges, reverse in ((self.ahead, self.behind), (self.behind, self.ahead)):
+            for other in edges.pop(small):
+                reverse[other].discard(small)
+                if other != large:
+                    reverse[other].add(large)
+                    edges[large].add(other)
+            edges[large].discard(small)
+        self.owners[small] = large
+        fewer, more = sorted((self.members.pop(small), self.members[large]), key=len)
+        self.members[large] = more
+        more += fewer
+        del self.heights[small], self.keys[small]
+        return large
