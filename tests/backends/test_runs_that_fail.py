@@ -88,8 +88,8 @@ def test_all_get_the_failure_of_an_input(asynchronous):
         go.wait(30)
         raise ValueError("it came to nothing")
 
-    axla.register_custom_call("test.later", later)
-    maker = axla.parse(f"HloModule s\n{FAILS.replace('test.fails_for_ones', 'test.later')}")
+    axla.register_custom_call("test.fails_later", later)
+    maker = axla.parse(f"HloModule s\n{FAILS.replace('test.fails_for_ones', 'test.fails_later')}")
     made = axla.compile(maker, device_assignment=[[0]]).execute([ONES], asynchronous=True)
     given = [[axla.device_put(ZEROS)], [made if isinstance(made, axla.Array) else made[0]]]
     executable = program(SUM)
