@@ -7,11 +7,38 @@ A message (`messages.py`; `reading.py` for files, `checkpoints.py`) becomes a ve
 `frames.py` for loops as TensorFlow 1 writes them); `importer.py` makes a module of it, node by node, in
 scopes (`scope.py`, `regions.py`). What an operation is, and becomes, is said once, by its record
 (`records.py`, `ops`). `model.py` makes functions of Python of graphs.
+
+    with axla.tensorflow.Session(graph) as session: ...         TensorFlow runs it, with clusters (`clusters`)
+
+Only what is in `clusters` imports TensorFlow, and only when it is first used.
 """
 
+import typing as _typing
+
+from axla.core.errors import missing as _missing
 from axla.tensorflow.clusters import flags as _flags
 from axla.tensorflow.model import Function, Variables, load
 
-__all__ = ["Function", "Variables", "load"]
+if _typing.TYPE_CHECKING:
+    from axla.tensorflow.clusters.session import Session, jit_scope
+
+_HOMES = {"Session": "session", "jit_scope": "session"}
+
+__all__ = ["Function", "Session", "Variables", "jit_scope", "load"]
 
 _flags.take()  # before TensorFlow reads them
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'axla.tensorflow' has no attribute {name!r}")
+    try:
+        found = getattr(import_module(f"axla.tensorflow.clusters.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise
+        raise ImportError(_missing(f"axla.tensorflow.{name}", "TensorFlow", "tensorflow")) from error
+    globals()[name] = found
+    return found

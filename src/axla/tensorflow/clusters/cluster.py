@@ -17,7 +17,7 @@ from axla.core.errors import UnsupportedError
 from axla.core.profile import watch
 from axla.core.shape import Shape
 from axla.ir.graph import Module
-from axla.tensorflow.clusters import capi
+from axla.tensorflow.clusters import capi, flags
 from axla.tensorflow.clusters.structs import CLUSTER, EXECUTABLE, INPUT, OUTPUT
 from axla.tensorflow.graph import Graph, Output
 from axla.tensorflow.importer import import_graph
@@ -41,6 +41,7 @@ class Executable:
     def __init__(self, cluster: Cluster, given: Sequence[Shape | np.ndarray]) -> None:
         """`given` are the shapes of inputs, or values of those that are constant."""
         self.module = cluster.imported(given)
+        flags.picture(self.module, sum(isinstance(one, np.ndarray) for one in given))
         self.compiled: Any = api.compile(self.module)
         interface = self.compiled.interface
         if interface.is_dynamic:

@@ -1,0 +1,426 @@
+"""GraphDefs in which an AxlaLaunch node stands for each cluster, also in the bodies of functions.
+
+A graph of a session grows, and each choice of feeds, fetches and targets needs other nodes, so that clusters
+differ; but what was given to TensorFlow once cannot be changed, and nodes may hold state (variables by
+reference, random numbers, queues) under their names. So `Rewriter.part` gives what is new only. A node is
+given again, under another name, where its inputs are not those that it had before: behind another cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
+from typing import Any, Literal
+
+from axla.core.errors import AxlaError, UnsupportedError
+from axla.tensorflow.attributes import Called, called_by
+from axla.tensorflow.clusters.forming import Formed, formed
+from axla.tensorflow.clusters.marking import Mark, marked
+from axla.tensorflow.graph import Graph, Node, Output, graph_of, plain_output
+from axla.tensorflow.messages import decode
+from axla.tensorflow.types import Proto, entries
+
+Mode = Literal["auto", "scope", "off"]
+OP = "AxlaLaunch"
+_CALLS = (
+    "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase", "While",
+    "StatelessWhile",
+)  # fmt: skip
+"""Operations of which the functions are rewritten. TensorFlow runs those of others elsewhere (datasets)."""
+_PLAIN_ON_XLA = frozenset((
+    "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "Variable", "VariableV2", "ReadVariableOp",
+    "AssignVariableOp", "VarIsInitializedOp", "IsVariableInitialized", "Assign", "NoOp", "ControlTrigger",
+    "_Arg", "_Retval", "Const", "Identity", "IdentityN", "Shape", "Switch", "Merge", "Enter", "Exit",
+    "NextIteration", "LoopCond", "RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration",
+))  # fmt: skip
+"""What XLA's devices run themselves: it belongs to no cluster there."""
+_XLA_DEVICE = re.compile(r"/?(?:device:)?XLA_(CPU|GPU)(?::(?:\d+|\*))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What became of a node of the graph, or of a function: the name of its cluster, or why it has none."""
+
+    node: Node
+    function: str
+    cluster: str
+    reason: str
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """What runs for some feeds, fetches and targets: their names (empty for a feed that nothing needs),
+    `graph` with the nodes and functions that were not given before, and what was decided.
+    """
+
+    graph: Proto
+    feeds: list[str] = field(default_factory=list)
+    fetches: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    clusters: list[Any] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class _Unit:
+    """A node that may be written: one of the graph, or that of a cluster."""
+
+    proto: Proto
+    inputs: Sequence[Output]
+    controls: Sequence[str]
+    key: tuple[object, ...] = ()
+    name: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Formed:
+    """The clusters of a graph with their programs; `homes` of the nodes that are only there, and `outputs`,
+    by the names of clusters.
+    """
+
+    programs: list[tuple[Formed, Any]] = field(default_factory=list)
+    homes: dict[str, str] = field(default_factory=dict)
+    outputs: dict[Output, Output] = field(default_factory=dict)
+
+    def unit(self, name: str) -> str:
+        """The name of what is written for a node."""
+        return self.homes.get(name, name)
+
+    def output(self, output: Output) -> Output:
+        """The output of what is written that is one of a node."""
+        return self.outputs.get(output, output)
+
+
+@dataclass(slots=True, eq=False)
+class Rewriter:
+    """Rewrites a graph, which may grow. `cluster(name, graph, inputs, outputs)` makes the programs;
+    `definition` gives the OpDef of an operation.
+    """
+
+    cluster: Callable[[str, Graph, Sequence[Output], Sequence[Output]], Any]
+    mode: Mode
+    minimum: int
+    definition: Callable[[str], Proto | None]
+    definitions: dict[str, Proto] = field(default_factory=dict)
+    message: Proto = field(default_factory=dict)
+    graph: Graph = field(default_factory=lambda: graph_of({}))
+    names: dict[tuple[object, ...], str] = field(default_factory=dict)
+    """The name of each node that was given, by what it is."""
+    taken: set[str] = field(default_factory=set)
+    programs: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    bodies: dict[str, tuple[Proto | None, Part]] = field(default_factory=dict)
+    """Of each function: what takes its place, with its clusters."""
+    calling: list[str] = field(default_factory=list)
+    given: set[str] = field(default_factory=set)
+    """The functions that were given."""
+    parts: int = 0
+
+    def read(self, data: bytes) -> None:
+        """Takes a GraphDef, the whole graph as it is now."""
+        self.message = decode(data, "GraphDef")
+        functions = self.message.get("library", {}).get("function", ())
+        nodes = [*self.message.get("node", ()), *(n for each in functions for n in each.get("node_def", ()))]
+        for op in {node["op"] for node in nodes} - self.definitions.keys():
+            found = self.definition(op)
+            if found is not None:
+                self.definitions[op] = found
+        self.graph = graph_of(self.message, definitions=self.definitions)
+
+    def part(self, feeds: Sequence[str], fetches: Sequence[str], targets: Sequence[str]) -> Part:
+        """The part of the graph that fetches and targets (nodes) need. UnsupportedError for a node that must
+        be compiled and cannot be.
+        """
+        fed = [plain_output(text, self.graph.nodes, f"the feed '{text}'") for text in feeds]
+        graph, protos = self._with_feeds(fed)
+        outputs = [plain_output(text, self.graph.nodes, f"the fetch '{text}'") for text in fetches]
+        graph.results = [_place(output, graph) for output in outputs]
+        graph.nodes = {node.name: node for node in graph.needed(graph.results, targets)}
+        graph.controls = list(targets)
+        part = Part({})
+        found = self._formed(graph, "", part)
+        units = self._units(graph, protos, found, part)
+        new = self._named(units, graph, found)
+
+        def text(output: Output) -> str:
+            source = found.output(output)
+            return f"{units[source.node].name}:{source.index}"
+
+        places = [_place(output, graph) for output in fed]
+        part.feeds = [text(place) if place.node in units else "" for place in places]
+        part.fetches = [text(output) for output in graph.results]
+        part.targets = [units[found.unit(name)].name for name in targets]
+        part.graph["versions"] = self.message.get("versions", {})
+        part.graph["node"] = _written(new, units, found, text)
+        self._add_functions(part)
+        return part
+
+    def _with_feeds(self, fed: Sequence[Output]) -> tuple[Graph, dict[str, Proto]]:
+        """The graph, and the messages of its nodes, with a placeholder for each output that is fed, which is
+        called as the output is.
+        """
+        nodes = dict(self.graph.nodes)
+        protos = {proto["name"]: proto for proto in self.message.get("node", ())}
+        for output in fed:
+            node = nodes[output.node]
+            if node.op != "Placeholder":
+                type_ = (node.types or ["DT_INVALID"])[output.index]
+                attributes = {"dtype": {"type": type_}, "shape": {"shape": {"unknown_rank": True}}}
+                proto = {"name": node.name, "op": "Placeholder", "attr": _listed(attributes)}
+                (stub,) = graph_of({"node": [proto]}).nodes.values()
+                protos[str(output)], nodes[str(output)] = proto, replace(stub, name=str(output))
+        graph = replace(self.graph, nodes=nodes)
+        for name, node in nodes.items() if fed else ():
+            nodes[name] = replace(node, inputs=[_place(source, graph) for source in node.inputs])
+        return graph, protos
+
+    # Clusters.
+
+    def _formed(self, graph: Graph, function: str, part: Part) -> _Formed:
+        """The clusters of a graph, and a decision for each of its nodes."""
+        marks = self._marks(graph)
+        found = _Formed()
+        waited = {*graph.controls, *(name for node in graph.nodes.values() for name in node.controls)}
+        clusters: dict[str, str] = {}
+        for each in formed(graph, marks, self.minimum):
+            if each.outputs or not waited.isdisjoint(each.nodes):
+                name = _apart(each.name, graph)
+                clusters |= dict.fromkeys(each.nodes, name)
+                found.programs.append((replace(each, name=name), self._program(each, graph, function)))
+                found.homes |= {node: name for node in each.nodes if not _is_shared(graph.nodes[node])}
+                found.outputs |= {output: Output(name, number) for number, output in enumerate(each.outputs)}
+        part.clusters += [program for _, program in found.programs]
+        for name, node in graph.nodes.items():
+            reason = marks[name].reason or "too few nodes that are needed can be with it"
+            reason = "" if name in clusters else reason
+            _check(node, marks[name], reason)
+            part.decisions.append(Decision(node, function, clusters.get(name, ""), reason))
+        return found
+
+    def _marks(self, graph: Graph) -> dict[str, Mark]:
+        marks = marked(graph, "scope" if self.mode == "off" else self.mode)
+        for name, mark in marks.items():
+            if self.mode == "off" and not _XLA_DEVICE.search(graph.nodes[name].device):
+                marks[name] = replace(mark, reason=mark.reason or "clusters are switched off", must=False)
+        return marks
+
+    def _program(self, each: Formed, graph: Graph, function: str) -> Any:
+        """The program of a cluster, which holds only the nodes that it needs."""
+        nodes = {source.node: graph.nodes[source.node] for source in each.inputs}
+        members = frozenset(each.nodes)
+        for name in each.nodes:
+            node = graph.nodes[name]
+            nodes[name] = replace(node, controls=[other for other in node.controls if other in members])
+        inner = [(name, *nodes[name].inputs, *nodes[name].controls) for name in each.nodes]
+        key = (function, *inner, each.inputs, each.outputs)
+        if key not in self.programs:
+            held = Graph(each.name, nodes, graph.library)
+            self.programs[key] = self.cluster(each.name, held, each.inputs, each.outputs)
+        return self.programs[key]
+
+    # Nodes.
+
+    def _units(
+        self, graph: Graph, protos: Mapping[str, Proto], found: _Formed, part: Part
+    ) -> dict[str, _Unit]:
+        """What may be written, by the names here: nodes that are in no cluster, and those of clusters."""
+        units = {}
+        for name, node in graph.nodes.items():
+            if name in protos and name not in found.homes:
+                proto, called = self._calling(node, protos[name], part)
+                key = (name, proto["op"], *called)
+                units[name] = _Unit(_off_xla(proto), node.inputs, node.controls, key)
+        for each, program in found.programs:
+            members = [graph.nodes[name] for name in each.nodes]
+            waits = dict.fromkeys(found.unit(name) for node in members for name in node.controls)
+            waits.pop(each.name, None)
+            proto = _off_xla({**_launch(each.name, program), "device": members[0].device})
+            units[each.name] = _Unit(proto, each.inputs, [*waits], (OP, program.number))
+        return units
+
+    def _named(self, units: dict[str, _Unit], graph: Graph, found: _Formed) -> list[_Unit]:
+        """Names the units that are needed, and drops the others. Those that were not given before are new."""
+        before: dict[str, list[str]] = {}
+        left = [found.unit(name) for name in (*(output.node for output in graph.results), *graph.controls)]
+        while left:
+            name = left.pop()
+            if name not in before:
+                sources = [found.output(source).node for source in units[name].inputs]
+                sources += [found.unit(control) for control in units[name].controls]
+                before[name] = [source for source in sources if not _goes_back(source, name, graph)]
+                left += sources
+        for name in units.keys() - before.keys():
+            del units[name]
+        self.parts += 1
+        new = []
+        for name in TopologicalSorter(before).static_order():
+            unit = units[name]
+            sources = [found.output(source) for source in unit.inputs]
+            sources += [Output(found.unit(control), -1) for control in unit.controls]
+            # A loop is written anew: what it waits for has no name yet.
+            loop = self.parts if len(before[name]) < len(sources) else 0
+            key = (*unit.key, loop, *((units[source.node].name, source.index) for source in sources))
+            if key not in self.names:
+                self.names[key] = self.free(unit.proto["name"])
+                new.append(unit)
+            unit.name = self.names[key]
+        return new
+
+    def free(self, name: str) -> str:
+        """A name that no node has that was given."""
+        found, number = name, 1
+        while found in self.taken:
+            found, number = f"{name}__{number}", number + 1
+        self.taken.add(found)
+        return found
+
+    # Functions.
+
+    def _calling(self, node: Node, proto: Proto, part: Part) -> tuple[Proto, list[str]]:
+        """A node that calls rewritten functions in the place of its own, and their names."""
+        called = called_by(node.attributes) if node.op in _CALLS else []
+        names = {each.name: self._other(each, part) for each in called}
+        return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]
+
+    def _other(self, called: Called, part: Part) -> str:
+        """What is called in the place of a function."""
+        if called.attributes or called.name in self.calling or called.name not in self.graph.library.messages:
+            return called.name
+        if called.name not in self.bodies:
+            inside = Part({})
+            self.calling.append(called.name)
+            try:
+                self.bodies[called.name] = self._body(called, inside), inside
+            finally:
+                self.calling.pop()
+        body, inside = self.bodies[called.name]
+        part.clusters += inside.clusters
+        part.decisions += inside.decisions
+        return called.name if body is None else body["signature"]["name"]
+
+    def _body(self, called: Called, part: Part) -> Proto | None:
+        """A function with clusters in its body; None where it has none."""
+        message = self.graph.library.messages[called.name]
+        try:
+            graph = self.graph.library.function(called, "it")
+        except AxlaError:  # TensorFlow takes it
+            return None
+        arguments, returns = message["signature"].get("output_arg", []), entries(message.get("ret", ()))
+        if len(arguments) != len(graph.results):
+            return None  # a result that stands for several values
+        protos = {proto["name"]: proto for proto in message.get("node_def", ())}
+        found = self._formed(graph, called.name, part)
+        units = self._units(graph, protos, found, part)
+        if not part.clusters:
+            return None
+        results = dict(zip((each["name"] for each in arguments), graph.results, strict=True))
+        texts = {output: returns[name] for name, output in results.items()}
+        for name, proto in protos.items():
+            texts |= zip(graph.nodes[name].inputs, proto.get("input", ()), strict=False)
+        texts |= {output: f"{at.node}:results:{at.index}" for output, at in found.outputs.items()}
+        for name, unit in units.items():
+            unit.name = name
+        waits = [{**each, "value": found.unit(each["value"])} for each in message.get("control_ret", ())]
+        return {
+            **message,
+            "signature": {**message["signature"], "name": f"{called.name}__axla", "is_stateful": True},
+            "node_def": _written(units.values(), units, found, texts.__getitem__),
+            "ret": [{"key": name, "value": texts[output]} for name, output in results.items()],
+            "control_ret": waits,
+        }
+
+    def _add_functions(self, part: Part) -> None:
+        """Adds the functions that were not given before."""
+        library = self.message.get("library", {})
+        functions = [*library.get("function", ()), *(body for body, _ in self.bodies.values() if body)]
+        fresh = {each["signature"]["name"]: each for each in functions}
+        fresh = {name: each for name, each in fresh.items() if name not in self.given}
+        if fresh:
+            self.given |= fresh.keys()
+            part.graph["library"] = {"function": [*fresh.values()], "gradient": library.get("gradient", [])}
+
+
+def _check(node: Node, mark: Mark, reason: str) -> None:
+    """UnsupportedError for a node that must be compiled and cannot be."""
+    if "XLA_GPU" in mark.device.upper():
+        raise UnsupportedError(f"{node}: it is placed on {mark.device}, clusters run on XLA_CPU")
+    if reason and mark.must and node.op not in _PLAIN_ON_XLA:
+        raise UnsupportedError(f"{node}: it must be compiled (it is placed on {mark.device}), but {reason}")
+
+
+def _apart(name: str, graph: Graph) -> str:
+    """A name that no node has."""
+    while name in graph.nodes:
+        name += "_"
+    return name
+
+
+def _place(output: Output, graph: Graph) -> Output:
+    """Where the value of an output is: that of one that is fed, at a placeholder."""
+    return Output(str(output), 0) if str(output) in graph.nodes else output
+
+
+def _is_shared(node: Node) -> bool:
+    """Whether a node is in each cluster that uses it, and in the graph too."""
+    return node.op == "Const" and not node.controls
+
+
+def _goes_back(source: str, name: str, graph: Graph) -> bool:
+    """Whether an edge leads to the next turn of a loop."""
+    kinds = [graph.nodes[each].kind if each in graph.nodes else OP for each in (source, name)]
+    return kinds == ["NextIteration", "Merge"]
+
+
+def _written(
+    units: Iterable[_Unit], kept: Mapping[str, _Unit], found: _Formed, text: Callable[[Output], str]
+) -> list[Proto]:
+    """The messages of units; they wait for nodes that are `kept`, and wish to be where these are."""
+    names = {name: unit.name for name, unit in kept.items()}
+    written = []
+    for unit in units:
+        waits = dict.fromkeys(names.get(found.unit(name), name) for name in unit.controls)
+        inputs = [text(source) for source in unit.inputs] + [f"^{name}" for name in waits]
+        attributes = [_colocated(entry, names) for entry in unit.proto["attr"]]
+        written.append({**unit.proto, "name": unit.name, "input": inputs, "attr": attributes})
+    return written
+
+
+def _colocated(entry: Proto, names: Mapping[str, str]) -> Proto:
+    """An attribute, without wishes to be where nodes are that are not there any more."""
+    if entry["key"] != "_class":
+        return entry
+    places = [text.decode().removeprefix("loc:@") for text in entry["value"].get("list", {}).get("s", ())]
+    there = [f"loc:@{names[name]}".encode() for name in places if name in names]
+    return {"key": "_class", "value": {"list": {"s": there}}}
+
+
+def _launch(name: str, program: Any) -> Proto:
+    """The node that runs a cluster, but for its inputs."""
+    attributes: dict[str, Proto] = {
+        "Targs": {"list": {"type": program.input_types}},
+        "Tresults": {"list": {"type": program.result_types}},
+        "program": {"i": program.number},
+    }
+    return {"name": name, "op": OP, "attr": _listed(attributes)}
+
+
+def _listed(attributes: Mapping[str, Proto]) -> list[Proto]:
+    return [{"key": key, "value": value} for key, value in attributes.items()]
+
+
+def _off_xla(proto: Proto) -> Proto:
+    """A node on the CPU in the place of XLA's device, which TensorFlow does not have."""
+    return {**proto, "device": _XLA_DEVICE.sub("/device:CPU:0", proto.get("device", ""))}
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Attributes with other names of functions."""
+    if isinstance(value, list):
+        return [_renamed(each, names) for each in value]
+    if not isinstance(value, dict) or not names:
+        return value
+    found = {key: _renamed(each, names) for key, each in value.items()}
+    if value.keys() <= {"name", "attr"} and value.get("name") in names:
+        found["name"] = names[value["name"]]
+    return found

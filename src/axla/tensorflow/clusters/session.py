@@ -1,0 +1,177 @@
+"""Sessions of TensorFlow 1 that run clusters.
+
+A session has a graph of its own, to which it adds what runs for each choice of feeds, fetches and targets
+when it first runs (`rewriting.py`), and lets TensorFlow run that. So variables, queues, tables are
+TensorFlow's, and keep their values when the user's graph grows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from axla.core.errors import InvalidArgument, UnsupportedError, choices
+from axla.tensorflow.clusters import flags
+from axla.tensorflow.clusters.cluster import Cluster
+from axla.tensorflow.clusters.framework import client, context, graph_pb2, importer, op_def_registry, tf
+from axla.tensorflow.clusters.launch import register
+from axla.tensorflow.clusters.rewriting import Mode, Part, Rewriter
+from axla.tensorflow.graph import Graph, Output
+from axla.tensorflow.messages import decode, encode
+from axla.tensorflow.types import Proto
+
+_MODES: tuple[Mode, ...] = ("auto", "scope", "off")
+
+
+def jit_scope(
+    compile_ops: bool | Callable[[Any], bool] = True, separate_compiled_gradients: bool = False
+) -> AbstractContextManager[None]:
+    """Operations made in this scope are compiled, in clusters of their own; with `compile_ops=False` they are
+    not. It is TensorFlow's own scope: `tf.xla.experimental.jit_scope`.
+    """
+    return tf.xla.experimental.jit_scope(compile_ops, separate_compiled_gradients)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """What runs for some feeds (a reference to a tensor of the session's graph, None where it is not needed),
+    fetches and targets; and `owners`, the user's tensors and operations.
+    """
+
+    feeds: list[Any]
+    fetches: list[Any]
+    targets: list[Any]
+    owners: Sequence[Any]
+
+
+class Session(tf.compat.v1.Session):
+    """A session of TensorFlow in which clusters run as programs of axla; used like `tf.compat.v1.Session`.
+
+    `jit`: "auto" forms clusters wherever they can be, "scope" of nodes that are marked for it (`jit_scope`),
+    "off" of none. By default it is what `global_jit_level` of `config` says (ON_1, ON_2: "auto", OFF:
+    "scope"), else --tf_xla_auto_jit in TF_XLA_FLAGS, else "auto". Nodes that are placed on XLA_CPU are always
+    in a cluster.
+
+    `parts` are what was rewritten so far.
+    """
+
+    _session = None  # for __del__, where __init__ fails
+
+    def __init__(
+        self, graph: Any = None, jit: Mode | None = None, config: Any = None, target: str = ""
+    ) -> None:
+        held = tf.compat.v1.ConfigProto()
+        held.CopyFrom(context.context().config if config is None else config)
+        options = held.graph_options.optimizer_options
+        self.mode = _mode(jit, options.global_jit_level)
+        options.global_jit_level = options.OFF
+        if target and self.mode != "off":
+            raise InvalidArgument(f"target is '{target}': clusters run in this process, where it is ''")
+        if not isinstance(graph, tf.Graph | None):
+            raise InvalidArgument(f"graph is a {type(graph).__name__}, wanted a tf.Graph")
+        super().__init__(target, tf.Graph(), held)
+        self._inner, self._graph = self._graph, graph or tf.compat.v1.get_default_graph()
+        self._rewriter = Rewriter(_cluster, self.mode, flags.current().min_cluster_size, _definition)
+        self.parts: list[Part] = []
+        self._steps: dict[tuple[object, ...], _Step] = {}
+        self._read, self._rewriting = -1, threading.Lock()
+
+    def make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
+        """A function of values for `feed_list` that runs fetches."""
+        return super().make_callable(fetches, feed_list or [], accept_options)
+
+    def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
+        raise UnsupportedError("partial_run: a session with clusters runs whole steps only")
+
+    def _make_callable_from_options(self, callable_options: Any) -> Any:
+        raise UnsupportedError("a callable from CallableOptions: use make_callable")
+
+    def _extend_graph(self) -> None:
+        """Nothing: `_step` has done it."""
+
+    def _do_run(
+        self, handle: Any, target_list: Any, fetch_list: Any, feed_dict: Any, options: Any, run_metadata: Any
+    ) -> Any:
+        step = self._step([key.deref() for key in feed_dict], fetch_list, target_list)
+        feeds = {key: v for key, v in zip(step.feeds, feed_dict.values(), strict=True) if key is not None}
+        return super()._do_run(handle, step.targets, step.fetches, feeds, options, run_metadata)
+
+    def _step(self, feeds: Sequence[Any], fetches: Sequence[Any], targets: Sequence[Any]) -> _Step:
+        owners = (*feeds, None, *fetches, None, *targets)
+        key = (self._graph.version, *map(id, owners))
+        step = self._steps.get(key)
+        if step is None:
+            with self._rewriting:
+                step = self._steps.get(key) or self._made(feeds, fetches, targets, owners)
+                self._steps[key] = step
+        return step
+
+    def _made(self, feeds: Any, fetches: Any, targets: Any, owners: Sequence[Any]) -> _Step:
+        """What runs for these, in the session's graph from now on."""
+        if self._read != self._graph.version:
+            flags.dump("before_mark_for_compilation", lambda: str(self._graph.as_graph_def()))
+            self._read = self._graph.version
+            self._rewriter.read(self._graph.as_graph_def().SerializeToString())
+        names = [[each.name for each in side] for side in (feeds, fetches, targets)]
+        part = self._rewriter.part(*names)
+        self._add(part.graph)
+        self.parts.append(part)
+        flags.dump("build_xla_ops", lambda: str(self._inner.as_graph_def()))
+        find = self._inner.get_tensor_by_name
+        return _Step(
+            [find(name).ref() if name else None for name in part.feeds],
+            [find(name) for name in part.fetches],
+            [self._inner.get_operation_by_name(name) for name in part.targets],
+            owners,
+        )
+
+    def _add(self, graph: Proto) -> None:
+        """Adds nodes and functions to the session's graph."""
+        new = {node["name"] for node in graph.get("node", ())}
+        texts = dict.fromkeys(text for node in graph.get("node", ()) for text in node["input"])
+        known = {text: self._known(text) for text in texts if _node_of(text) not in new}
+        message = graph_pb2.GraphDef.FromString(encode(graph, "GraphDef"))
+        with self._inner.as_default():
+            importer._import_graph_def_internal(
+                message, known, validate_colocation_constraints=False, name=""
+            )
+        with self._inner._session_run_lock():
+            client.ExtendSession(self._session)
+
+    def _known(self, text: str) -> Any:
+        """A tensor for an input that a new node has of an older one; for `^node`, any that waits for it."""
+        if not text.startswith("^"):
+            return self._inner.get_tensor_by_name(text)
+        node = self._inner.get_operation_by_name(text[1:])
+        if node.outputs:
+            return node.outputs[0]
+        name = self._rewriter.free(f"{node.name}/done")
+        with self._inner.as_default(), self._inner.control_dependencies([node]):
+            return tf.constant(0, name=name)
+
+
+def _node_of(text: str) -> str:
+    return text[1:] if text.startswith("^") else text.rpartition(":")[0]
+
+
+def _mode(jit: Mode | None, level: int) -> Mode:
+    if jit is not None:
+        if jit not in _MODES:
+            raise InvalidArgument(f"jit is {jit!r}; {choices(_MODES, jit)}")
+        return jit
+    found = flags.current()
+    return "auto" if (level or found.auto_jit) >= 0 and found.cpu_global_jit else "scope"
+
+
+def _cluster(name: str, graph: Graph, inputs: Sequence[Output], outputs: Sequence[Output]) -> Cluster:
+    register()
+    return Cluster(name, graph, inputs, outputs)
+
+
+def _definition(op: str) -> Proto | None:
+    """The OpDef of an operation that TensorFlow has."""
+    found = op_def_registry.get(op)
+    return None if found is None else decode(found.SerializeToString(), "OpDef")
