@@ -11,6 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
+from axla.tensorflow.clusters import forming
 from axla.tensorflow.clusters.forming import Formed, formed
 from axla.tensorflow.clusters.marking import Mark, marked
 from axla.tensorflow.graph import Graph, Node, Output
@@ -462,23 +463,35 @@ def large(kind: str, size: int) -> str:
             lines.append(f"f{k} = Mul {f'f{k - 1}' if k else 'a'} x")
             lines.append(f"o{k} = Other f{k} {f'o{k - 1}' if k else 'x'}")
             lines.append(f"g{k} = AddN f{k} o{k} {f'g{k - 1}' if k else ''}")
+    elif kind == "sides":  # beside a chain, what feeds it and what it feeds
+        for k in range(size // 3):
+            lines.append(f"i{k} = Other a")
+            lines.append(f"f{k} = Mul {f'f{k - 1}' if k else 'x'} i{k}")
+            lines.append(f"o{k} = Other f{k} {f'o{k - 1}' if k else 'x'}")
+        lines.append(f"end = Abs o{size // 3 - 1}")
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(("kind", "count"), [("chain", 1), ("skip", 2), ("fan", 2501), ("ladder", 2)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("chain", 1), ("skip", 2), ("fan", 2501), ("ladder", 2), ("sides", 3)]
+)
 def test_steps_grow_with_the_graph_only(kind: str, count: int, monkeypatch: pytest.MonkeyPatch):
-    """Not seconds are counted but edges that are followed."""
-    from axla.tensorflow.clusters import forming
-
+    """Not seconds are counted but edges that are followed, and heights that are changed."""
     steps = Counter[str]()
-    follow = forming._Groups._steps
+    groups, follow = forming._Groups, forming._Groups._steps
+
+    class Heights(dict[str, int]):
+        def __setitem__(self, name: str, height: int) -> None:
+            steps["all"] += 1
+            super().__setitem__(name, height)
 
     def counted(self, *arguments):
         for group in follow(self, *arguments):
             steps["all"] += 1
             yield group
 
-    monkeypatch.setattr(forming._Groups, "_steps", counted)
+    monkeypatch.setattr(groups, "_steps", counted)
+    monkeypatch.setattr(forming, "_Groups", lambda: groups(heights=Heights()))
     found = graph(large(kind, 5000))
     assert len(formed(found, marked(found, "auto"), 1)) == count
-    assert steps["all"] < 20 * len(found.nodes)
+    assert len(found.nodes) < steps["all"] < 20 * len(found.nodes)

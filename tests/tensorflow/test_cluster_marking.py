@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from axla.core.errors import UnsupportedError, VerifyError
@@ -95,6 +97,12 @@ def test_faults_are_reasons():
     assert found["f"] == ""  # what comes out of a fault is known by TensorFlow
     with pytest.raises(VerifyError, match="wanted DT_FLOAT"):
         graph_of({"node": [node(line) for line in text.strip().splitlines()[:3]]})
+
+
+def test_names_that_tensorflow_makes():
+    assert reasons("_x = Placeholder\ny = Abs _x")["y"] == ""
+    with pytest.raises(VerifyError, match="characters"):
+        graph_of({"node": [node("_x = Placeholder")]})
 
 
 def test_a_graph_whose_structure_is_wrong_is_refused():
@@ -225,6 +233,14 @@ def test_what_must_be_compiled_is_compiled_where_others_are_left_to_tensorflow()
         assert mark.must and mark.reason == "axla has no such operation"
 
 
+def test_branches_of_tensorflow_1_in_functions_that_must_be_compiled():
+    body = "s = Switch x p\na = Abs s:output_true:0\nb = Neg s:output_false:0\ny = Merge a:y:0 b:y:0"
+    body = function("f", body, "x p:DT_BOOL", "y:output:0")
+    text = "x = Placeholder\np = Flag\nn = f x p"
+    assert "'s' (Switch) of function 'f': it is control flow" in reasons(text, body)["n"]
+    assert reasons(f"{text} _XlaMustCompile=true", body)["n"] == ""
+
+
 # Groups.
 
 
@@ -286,7 +302,7 @@ def test_values_of_a_loop_live_equally_long():
     assert found["i"] == found["x"] == found["less"] == Group(("f",), frozenset([("f",)]))
     assert found["i2"] == found["x2"] == Group(("f",), frozenset([("f",), Side(Output("go", 0), True)]))
     assert found["k"] == Group(("f",), frozenset())
-    assert found["out"].frame == () and found["out"].predicate == {("f",), Side(Output("go", 0), False)}
+    assert found["out"] == found["z"] == Group((), frozenset())  # a loop ends once
 
 
 def test_values_of_a_loop_that_need_not_live_equally_long():
@@ -299,17 +315,44 @@ def test_values_of_a_loop_that_need_not_live_equally_long():
     assert found["i"].predicate == {"i"} and found["x"].predicate == {"x"}
 
 
-def test_loops_in_loops():
-    inner = (
-        LOOP.format(start="z", back="x2")
-        .replace("z = Placeholder", "")
-        .replace("frame_name=f", "frame_name=g")
+def test_a_loop_of_which_nothing_is_known_does_not_matter_to_others():
+    other = _renamed(LOOP.format(start="z", back="x2")).replace("frame_name=f", "frame_name=g")
+    more = "p = Flag\nw = Switch z p\n" + LOOP.format(start="w:1", back="x2")
+    found = groups(more + other.replace("z = Placeholder", ""))
+    assert found["i"].predicate == {"i"} and found["ji"].predicate == found["jx"].predicate == {("g",)}
+
+
+def test_a_condition_is_the_same_behind_identities():
+    found = groups("""
+        p = Flag
+        q = Identity p T=DT_BOOL
+        x = Placeholder
+        s = Switch x p
+        t = Switch x q
+        a = Mul s:1 t:1
+        b = Neg t
+        m = Merge a b
+    """)
+    assert found["a"].predicate == {Side(Output("p", 0), True)} and found["m"].predicate == set()
+
+
+def test_what_says_that_there_is_another_turn_stays_outside():
+    text = LOOP.format(start="z", back="x2").replace(
+        "one = Const ^i1", "j = Identity i1:1\n    one = Const ^j"
     )
-    inner = "\n".join(f"j{line.strip()}" for line in inner.strip().splitlines())
-    for name in ("i0", "x0", "k", "i", "x", "less", "go", "i1", "x1", "one", "i2", "x2", "i3", "x3", "end"):
-        inner = " ".join(f"j{word}" if word == name else word for word in inner.split(" "))
-        inner = inner.replace(f" {name}\n", f" j{name}\n").replace(f" {name}:", f" j{name}:")
-        inner = inner.replace(f"^{name}\n", f"^j{name}\n")
-    found = groups(LOOP.format(start="z", back="jout") + inner.replace(" z ", " x2 "))
+    assert reasons(text)["j"] == "constants of a loop wait for it"
+    assert reasons(text.replace("^j", "^i1"))["j"] == ""
+
+
+def _renamed(text: str) -> str:
+    """A loop with other names for all but `z`."""
+    return re.sub(r"(?<![\w=])(i[0-3]?|x[0-3]?|k|less|go|one|end|out)(?![\w=])", r"j\1", text)
+
+
+def test_loops_in_loops():
+    inner = _renamed(LOOP.format(start="z", back="x2")).replace("frame_name=f", "frame_name=g")
+    inner = inner.replace("z = Placeholder", "").replace(" z ", " x1:1 ")
+    found = groups(LOOP.format(start="z", back="jout") + inner)
     assert found["ji2"].frame == ("f", "g") and found["jout"].frame == ("f",)
-    assert found["i"].predicate == {"i"}  # XLA too: an inner loop may end at another time
+    assert found["i"].predicate == found["x"].predicate == {("f",)}
+    assert found["jout"] == found["i2"]

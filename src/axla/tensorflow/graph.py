@@ -23,7 +23,9 @@ from axla.tensorflow.records import attributes_of, records, types_of
 from axla.tensorflow.types import Proto, entries, without_ref
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
-_INNER_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*$")  # of nodes in functions
+_INNER_NAME = re.compile(
+    r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*$"
+)  # of nodes that TensorFlow makes, and in functions
 _MOST_OUTPUTS = 1 << 21
 ARGUMENT = "_Arg"
 """The operation of nodes that stand for arguments of a function."""
@@ -180,7 +182,7 @@ def graph_of(message: Proto, name: str = "graph", definitions: Mapping[str, Prot
         library.gradients[gradient.get("function_name", "")] = gradient.get("gradient_func", "")
     library.nodes += len(message.get("node", ()))
     library.places = _places(message.get("debug_info", {}))
-    nodes = _nodes(message.get("node", ()), _NAME, library)
+    nodes = _nodes(message.get("node", ()), _NAME if definitions is None else _INNER_NAME, library)
     for node in nodes.values():
         node.inputs, node.controls = _inputs(node, nodes, plain_output)
     graph = Graph(name, nodes, library)

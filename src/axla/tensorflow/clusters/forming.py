@@ -76,12 +76,10 @@ def _where(mark: Mark) -> tuple[str, str]:
 def _is_worth(group: Collection[str], graph: Graph, marks: Mapping[str, Mark], minimum: int) -> bool:
     """Whether a group becomes a cluster."""
     nodes = [graph.nodes[name] for name in group]
-    if any(marks[name].must for name in group):
-        return True
-    if not any(node.types and node.op != "Const" for node in nodes):
-        return False
-    size = sum(node.op not in _TRIVIAL for node in nodes)
-    return size >= minimum or any(node.op in _LARGE or asked(graph, node) for node in nodes)
+    computes = any(node.types and node.op != "Const" for node in nodes)
+    enough = sum(node.op not in _TRIVIAL for node in nodes) >= minimum
+    wanted = enough or any(node.op in _LARGE or asked(graph, node) for node in nodes)
+    return (computes and wanted) or any(marks[name].must for name in group)
 
 
 def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> Iterable[list[str]]:
@@ -89,16 +87,13 @@ def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> I
     keys = {name: (*_where(mark), mark.group) for name, mark in marks.items() if not mark.reason}
     before = _before(graph, marks, free)
     try:
-        order = ordered(before, [*graph.nodes, *before.keys() - graph.nodes.keys()], "clusters")
+        order = ordered(before, sorted(before, key=keys.__contains__), "clusters")
     except VerifyError:
         return []  # a loop leads back to itself from outside: XLA forms no clusters then
     users: dict[str, list[str]] = {name: [] for name in order}
-    fed: set[str] = set()  # what nodes that can be in a cluster lead to
     homes: dict[str, str] = {}
     for name in order:
         sources = set(before[name])
-        if name in keys or not fed.isdisjoint(sources):
-            fed.add(name)
         for home in sources if len(sources) == 1 else ():
             if name in keys and keys[name] == keys.get(home) and graph.nodes[name].op in _ASKS_FOR_SHAPE:
                 homes[name] = home  # what it asks for is small, what it is asked of may be large
@@ -110,7 +105,7 @@ def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> I
         if name in homes:
             users[homes[name]] += users[name]
             members[homes[name]] += members[name]
-        elif name in fed:
+        else:
             groups.visit(members[name], users[name], keys.get(name))
     return groups.members.values()
 
@@ -149,13 +144,9 @@ class _Groups:
     heights: dict[str, int] = field(default_factory=dict)
 
     def visit(self, members: list[str], users: Iterable[str], key: object) -> None:
-        """Takes in a node, with those that go with it; its users have been visited, or lead to no group. It
-        joins groups of its key, unless that is None.
-        """
+        """Takes in a node, with those that go with it, behind its users. It joins groups of its key."""
         name = members[0]
         ahead = {self.owner(user) for user in users if user in self.owners}
-        if key is None and not ahead:
-            return
         self.owners[name], self.ahead[name], self.behind[name] = name, ahead, set()
         self.heights[name] = 1 + max((self.heights[group] for group in ahead), default=-1)
         for group in ahead:
@@ -236,7 +227,6 @@ class _Groups:
                 if other != large:
                     reverse[other].add(large)
                     edges[large].add(other)
-            edges[large].discard(small)
         self.owners[small] = large
         fewer, more = sorted((self.members.pop(small), self.members[large]), key=len)
         self.members[large] = more

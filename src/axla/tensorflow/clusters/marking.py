@@ -7,12 +7,13 @@ loop (frame) that it is in and what must hold for it to run at all (its predicat
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from axla.core.errors import AxlaError
 from axla.tensorflow.attributes import Called, called_by
+from axla.tensorflow.frames import plain
 from axla.tensorflow.graph import ARGUMENT, Graph, Node, Output, gives_ref
 from axla.tensorflow.records import types_of
 from axla.tensorflow.types import DTYPES, entries
@@ -20,29 +21,22 @@ from axla.tensorflow.types import DTYPES, entries
 _CALLS_NESTED = 50
 _FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "ControlTrigger")
 _GIVEN = (ARGUMENT, "_Retval", "Placeholder", "PlaceholderWithDefault")
-_LEFT: Mapping[str, str] = {
-    op: reason
-    for reason, ops in {
-        "its results differ from run to run": (
-            "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "RandomShuffle", "TruncatedNormal",
-            "ParameterizedTruncatedNormal", "Multinomial",
-        ),
-        "clusters leave out what it checks": ("Assert", "CheckNumerics", "CheckNumericsV2"),
-        "the sizes of its results depend on values": (
-            "Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "ListDiff",
-            "DynamicPartition", "NonMaxSuppressionV3", "XlaSetDynamicDimensionSize",
-        ),
-        "XLA is slower or less exact than TensorFlow": (
-            "SelfAdjointEigV2", "Svd", "Qr", "MatrixInverse", "MatrixSolve", "ResizeNearestNeighbor",
-            "ResizeBilinear", "ResizeBilinearGrad",
-        ),
-        "it waits for other devices": (
-            "XlaSend", "XlaRecv", "XlaAllReduce", "XlaReduceScatter", "CollectiveReduceV2",
-            "CollectiveAssignGroupV2",
-        ),
-    }.items()
-    for op in ops
-}  # fmt: skip
+RANDOM = (
+    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "RandomShuffle", "TruncatedNormal",
+    "ParameterizedTruncatedNormal", "Multinomial",
+)  # fmt: skip
+"""The operations that give other numbers in each run."""
+_REASONS = {
+    "clusters leave out what it checks": "Assert CheckNumerics CheckNumericsV2",
+    "the sizes of its results depend on values": "Where Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 "
+    "ListDiff DynamicPartition XlaSetDynamicDimensionSize NonMaxSuppressionV3 NonMaxSuppressionV4",
+    "XLA is slower or less exact than TensorFlow": "SelfAdjointEigV2 Svd Qr MatrixInverse MatrixSolve "
+    "ResizeNearestNeighbor ResizeBilinear ResizeBilinearGrad",
+    "it waits for other devices": "XlaSend XlaRecv XlaAllReduce XlaReduceScatter CollectiveReduceV2 "
+    "CollectiveAssignGroupV2",
+}
+_LEFT = {op: reason for reason, ops in _REASONS.items() for op in ops.split()}
+_LEFT |= dict.fromkeys(RANDOM, "its results differ from run to run")
 """What clusters leave to TensorFlow though it could be compiled; a node that must be compiled is."""
 
 _NOT_ARRAYS = {"DT_STRING": "strings", "DT_RESOURCE": "resources", "DT_VARIANT": "variants"}
@@ -50,6 +44,10 @@ _DEVICE = re.compile(
     r"(/job:localhost)?(/replica:0)?(/task:0)?(?:/(?:device:)?(?P<kind>[A-Z_]+)(?::(?P<number>\d+|\*))?)?$",
     re.I,
 )
+
+
+Frame = tuple[str, ...]
+Predicate = frozenset[object]
 
 
 class Side(NamedTuple):
@@ -64,8 +62,8 @@ class Group(NamedTuple):
     better (of a Merge, of a frame).
     """
 
-    frame: tuple[str, ...]
-    predicate: frozenset[object]
+    frame: Frame
+    predicate: Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,30 +81,42 @@ class Mark:
 
 def marked(graph: Graph, mode: Literal["auto", "scope"]) -> dict[str, Mark]:
     """The mark of each node. "auto" takes all nodes that can be compiled, "scope" those with _XlaCompile."""
-    compiler = _Compilable(graph)
+    compiler = Compilable(graph)
     groups = _groups(graph)
     waited = {name for node in graph.nodes.values() for name in node.sources}
+    steer = {name for node in graph.nodes.values() if node.op == "Const" for name in node.controls}
     scope = "_XlaScope" if mode == "scope" else "_XlaInternalScope"
     found = {}
     for name, node in graph.nodes.items():
         device, elsewhere, must = _device(node)
         must = must or bool(compiler.flag(node, "_XlaMustCompile"))
         wanted = compiler.flag(node, "_XlaCompile")
-        reason = elsewhere or compiler.why_not(node, graph, must) or compiler.why_apart(node, graph)
-        if wanted is False:
-            reason = reason or "_XlaCompile is false"
-        elif not must and not wanted and mode == "scope":
-            reason = reason or "it is in no scope"
-        if node.op == "NoOp" and name not in waited and not must:
-            reason = reason or "nothing waits for it"
+        others = {
+            "it is an argument or a result": node.op in _GIVEN,
+            "_XlaCompile is false": wanted is False,
+            "it is in no scope": mode == "scope" and not must and not wanted,
+            "nothing waits for it": node.op == "NoOp" and name not in waited and not must,
+            "constants of a loop wait for it": name in steer and _is_in_turn(node, graph),
+        }
+        reason = elsewhere or compiler.why_not(node, graph, must)
+        reason = reason or next((why for why in others if others[why]), "") or _why_no_arrays(node, graph)
         label = node.given.get(scope, {}).get("s", b"").decode("utf-8", "replace")
         found[name] = Mark(reason, label, device, must, groups[name])
     return found
 
 
+def _is_in_turn(node: Node, graph: Graph) -> bool:
+    """Whether a node passes on a value of a loop to one more turn. (A cluster with it would have what a turn
+    computes wait for what says whether there is another.)
+    """
+    source = graph.nodes[node.inputs[0].node] if node.op == "Identity" and node.inputs else node
+    conditions = [graph.nodes[each.node].op for each in source.inputs[1:]]
+    return source.kind == "Switch" and node.inputs[0].index == 1 and "LoopCond" in conditions
+
+
 def asked(graph: Graph, node: Node) -> bool:
     """Whether somebody asked for a node to be compiled, in however small a cluster."""
-    compiler = _Compilable(graph)
+    compiler = Compilable(graph)
     return bool(compiler.flag(node, "_XlaCompile") or compiler.flag(node, "_XlaMustCompile"))
 
 
@@ -121,7 +131,7 @@ def _device(node: Node) -> tuple[str, str, bool]:
     return device, f"it is placed on {device}" if elsewhere else "", kind.startswith("XLA_")
 
 
-class _Compilable:
+class Compilable:
     """What of a graph, and of the functions that it calls, can be compiled."""
 
     def __init__(self, graph: Graph) -> None:
@@ -142,11 +152,11 @@ class _Compilable:
         return next((each[name]["b"] for each in given if "b" in each.get(name, ())), None)
 
     def why_not(self, node: Node, graph: Graph, must: bool, depth: int = 0) -> str:
-        """Why no program is made of a node, wherever it stands; empty where one can be made."""
+        """Why no program is made of a node; empty where one can be made. `depth`: of the calls around it."""
         calls = self.calls(node)
         if node.fault:
             return node.fault.removeprefix(f"{node}: ")
-        if node.op in _GIVEN:
+        if node.op in _GIVEN or (node.kind in _FLOW and must and depth):
             return ""
         if node.kind in _FLOW:
             return "it is control flow of TensorFlow 1"
@@ -156,7 +166,10 @@ class _Compilable:
             return node.record.why_not
         if not must and node.op in _LEFT:
             return _LEFT[node.op]
-        return next((why for called in calls if (why := self.why_not_called(called, must, depth + 1))), "")
+        for called in calls:
+            if why := self.why_not_called(called, must, depth + 1):
+                return why
+        return _why_no_arrays(node, graph) if depth and not must else ""
 
     def why_not_called(self, called: Called, must: bool, depth: int) -> str:
         """Why no program is made of a function: the first of its nodes for which that is so."""
@@ -169,20 +182,10 @@ class _Compilable:
             return error.message
         if (body, must) not in self.bodies:
             self.bodies[body, must] = f"function '{called.name}' calls itself"
-            found = ((node, self._why_not_inside(node, body, must, depth)) for node in nodes)
-            what = next((f"{node} of function '{called.name}': {why}" for node, why in found if why), "")
-            self.bodies[body, must] = what
+            found = ((node, self.why_not(node, body, must, depth)) for node in nodes)
+            whys = (f"{node} of function '{called.name}': {why}" for node, why in found if why)
+            self.bodies[body, must] = next(whys, "")
         return self.bodies[body, must]
-
-    def _why_not_inside(self, node: Node, body: Graph, must: bool, depth: int) -> str:
-        why = self.why_not(node, body, must, depth)
-        return why if why or must else _why_no_arrays(node, body)
-
-    def why_apart(self, node: Node, graph: Graph) -> str:
-        """Why a node that can be compiled cannot be in a cluster of a graph."""
-        if node.op in _GIVEN:
-            return "it is an argument or a result"
-        return _why_no_arrays(node, graph)
 
 
 def _why_no_arrays(node: Node, graph: Graph) -> str:
@@ -190,9 +193,10 @@ def _why_no_arrays(node: Node, graph: Graph) -> str:
     types = list(node.types or ())
     if node.record is not None:
         values = types_of((*node.record.operands, *node.record.results), node.attributes, str(node))
-        if any(ref for _, _, ref in values) or (
-            node.op == "Identity" and _follows_ref(node.inputs[0], graph)
-        ):
+        refs = [ref for _, _, ref in values]
+        if node.op == "Identity":
+            refs += [gives_ref(graph.nodes[source.node], source.index) for source in node.inputs]
+        if any(refs):
             return "it takes or gives a reference to a variable"
         types = [type_ for _, type_, _ in values]
     for source in node.inputs:
@@ -201,72 +205,86 @@ def _why_no_arrays(node: Node, graph: Graph) -> str:
     return f"it takes or gives {others[0]}" if others else ""
 
 
-def _follows_ref(source: Output, graph: Graph) -> bool:
-    return gives_ref(graph.nodes[source.node], source.index)
-
-
 # Loops and branches of TensorFlow 1.
 
 
 def _groups(graph: Graph) -> dict[str, Group]:
-    """The group of each node. Values of a loop are taken to live equally long where all loops allow it."""
+    """The group of each node. The values of a loop are taken to live equally long where that proves true."""
     nodes = graph.needed([], list(graph.nodes))
-    groups, equal = _lives(nodes, graph, True)
-    return groups if equal else _lives(nodes, graph, False)[0]
+    lives = _Lives(graph, nodes, set())
+    while more := lives.unequal():
+        lives = _Lives(graph, nodes, lives.apart | more)
+    return lives.groups
 
 
-def _lives(nodes: Sequence[Node], graph: Graph, together: bool) -> tuple[dict[str, Group], bool]:
-    """The groups of nodes that are in order; and whether, where values of a loop live `together`, they all
-    enter it under the same predicate, and go on to the next turn under the same one.
+class _Lives:
+    """The groups of nodes that are in order, where values of a loop live equally long but for frames `apart`.
+    What is not known is named for the frame then, otherwise for the Merge.
     """
-    groups: dict[str, Group] = {}
-    entered: dict[object, set[frozenset[object]]] = {}
-    backs: list[tuple[object, str]] = []
-    for node in nodes:
-        sources = [name for name in node.sources if name in groups]  # but for the ways back
-        frame = max((_behind(name, groups, graph) for name in sources), key=len, default=())
+
+    def __init__(self, graph: Graph, nodes: Sequence[Node], apart: set[Frame]) -> None:
+        self.graph, self.apart, self.groups = graph, apart, dict[str, Group]()
+        self.entered: dict[Frame, set[Predicate]] = {}
+        self.backs: list[tuple[Frame, str]] = []
+        for node in nodes:
+            self.enter(node)
+
+    def enter(self, node: Node) -> None:
+        sources = [name for name in node.sources if name in self.groups]  # but for the ways back
+        frame = max((self.behind(name) for name in sources), key=len, default=())
         if node.kind == "Enter":
             frame = (*frame, node.attributes.get("frame_name", ""))
-        inputs = [_predicate(source, groups, graph) for source in node.inputs if source.node in groups]
-        back = [name for name in node.sources if node.kind == "Merge" and name not in groups]
+        inputs = [self.predicate(source) for source in node.inputs if source.node in self.groups]
+        backs = [name for name in node.sources if node.kind == "Merge" and name not in self.groups]
         if node.op == "ControlTrigger":
-            predicate: frozenset[object] = frozenset()
-        elif back:
-            symbol: object = frame if together else node.name
-            predicate = frozenset([symbol])
-            entered.setdefault(symbol, set()).update(inputs)
-            backs += [(symbol, name) for name in back]
+            predicate: Predicate = frozenset()
+        elif backs:
+            predicate = frozenset([node.name if frame in self.apart else frame])
+            self.entered.setdefault(frame, set()).update(inputs)
+            self.backs += [(frame, name) for name in backs]
         elif node.kind == "Merge":
             predicate = _either(inputs, node.name)
         else:
-            predicate = _all(inputs + [groups[name].predicate for name in node.controls if name in groups])
-        groups[node.name] = Group(frame, predicate)
-    steps: dict[object, set[frozenset[object]]] = {}
-    for symbol, name in backs:
-        steps.setdefault(symbol, set()).add(groups[name].predicate)
-    stay = all(symbol in step for symbol, found in steps.items() for step in found)
-    return groups, stay and all(len(found) == 1 for found in (*entered.values(), *steps.values()))
+            controls = [self.groups[name].predicate for name in node.controls if name in self.groups]
+            predicate = frozenset().union(*inputs, *controls)
+        if node.kind == "Exit":
+            predicate = self.left(frame, predicate)
+        self.groups[node.name] = Group(frame, predicate)
+
+    def behind(self, name: str) -> Frame:
+        """The frames around what uses a node."""
+        frame = self.groups[name].frame
+        return frame[:-1] if self.graph.nodes[name].kind == "Exit" else frame
+
+    def predicate(self, output: Output) -> Predicate:
+        """What must hold where an output has a value."""
+        node, predicate = self.graph.nodes[output.node], self.groups[output.node].predicate
+        if node.kind == "Switch" and len(node.inputs) == 2:
+            return predicate | {Side(plain(node.inputs[1], self.graph.nodes), output.index == 1)}
+        return predicate
+
+    def left(self, frame: Frame, predicate: Predicate) -> Predicate:
+        """What must hold where a loop is left: what did when it was entered, since it ends once."""
+        entered = next(iter(self.entered.get(frame, ())), frozenset())
+        rest = predicate - entered - {frame}
+        known = frame in predicate and len(rest) == len(self.entered[frame]) == 1
+        ends = [side for side in rest if isinstance(side, Side) and not side.value]
+        nodes = [self.graph.nodes[side.condition.node] for side in ends]
+        return entered if known and [node.op for node in nodes] == ["LoopCond"] else predicate
+
+    def unequal(self) -> set[Frame]:
+        """The frames of which values are entered, or go on to the next turn, under different predicates."""
+        steps: dict[Frame, set[Predicate]] = {}
+        for frame, name in self.backs:
+            steps.setdefault(frame, set()).add(self.groups[name].predicate)
+        return {
+            frame
+            for frame, step in steps.items()
+            if frame not in self.apart and (len(step) > 1 or len(self.entered[frame]) > 1)
+        }
 
 
-def _behind(name: str, groups: Mapping[str, Group], graph: Graph) -> tuple[str, ...]:
-    """The frames around what uses a node."""
-    frame = groups[name].frame
-    return frame[:-1] if graph.nodes[name].kind == "Exit" else frame
-
-
-def _predicate(output: Output, groups: Mapping[str, Group], graph: Graph) -> frozenset[object]:
-    """What must hold where an output has a value."""
-    node, predicate = graph.nodes[output.node], groups[output.node].predicate
-    if node.kind == "Switch" and len(node.inputs) == 2:
-        return predicate | {Side(node.inputs[1], output.index == 1)}
-    return predicate
-
-
-def _all(predicates: Collection[frozenset[object]]) -> frozenset[object]:
-    return frozenset().union(*predicates)
-
-
-def _either(predicates: Sequence[frozenset[object]], name: str) -> frozenset[object]:
+def _either(predicates: Sequence[Predicate], name: str) -> Predicate:
     """What must hold where one of several values is there: two sides of a predicate are always there."""
     if len(set(predicates)) == 1:
         return predicates[0]
