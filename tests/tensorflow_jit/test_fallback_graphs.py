@@ -469,3 +469,83 @@ def _is_called(name, decision):
 
 def test_there_are_thirty():
     assert len(GRAPHS) >= 30
+
+
+# What is seen only when shapes are known.
+
+
+def grown(x):
+    shapes = [tf.TensorShape([]), tf.TensorShape([None])]
+
+    def body(i, a):
+        return i + 1, tf.concat([a, computed(a, "inside")], 0)
+
+    return tf.while_loop(lambda i, a: i < 3, body, [0, x], shape_invariants=shapes)[1]
+
+
+DYNAMIC = {
+    "a loop that grows": (grown, "While", "a loop keeps its shapes"),
+    "branches of different shapes": (
+        lambda x: tf.cond(x[0] > 2.0, lambda: x, lambda: tf.concat([x, computed(x, "inside")], 0)),
+        "If", "result 0 is",
+    ),
+    "a range of a computed length": (
+        lambda x: tf.cast(tf.range(tf.cast(tf.reduce_sum(x), tf.int32)), tf.float32), "Range",
+        "must be constant",
+    ),
+    "the largest of a computed number": (
+        lambda x: tf.nn.top_k(x, k=tf.cast(x[1], tf.int32))[0], "TopK", "must be constant",
+    ),
+}  # fmt: skip
+
+
+def _dynamic(name, x):
+    make, op, reason = DYNAMIC[name]
+    v1.enable_control_flow_v2()
+    return computed(make(computed(x)), "after"), op, reason
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_what_cannot_be_compiled_for_its_shapes_is_left_to_tensorflow(name):
+    with tf.Graph().as_default() as held:
+        x = v1.placeholder(tf.float32, [None])
+        y, op, reason = _dynamic(name, x)
+        v = v1.Variable(0.0, use_resource=True)
+        add = v.assign_add(tf.reduce_sum(y))
+    feeds = [np.arange(1, 8), np.arange(1, 8), np.arange(2, 8)]
+    runs = []
+    for session in (v1.Session(graph=held), Session(held, jit="auto")):
+        with session:
+            session.run(v.initializer)
+            runs.append([session.run([y, add], {x: each}) for each in feeds])
+    _assert_same(*runs)
+    first, second = [part for part in session.parts if part.fetches][:2]
+    before = [each for each in first.decisions if each.node.op.removeprefix("Stateless").startswith(op)]
+    assert before[0].cluster, "it can be compiled, as far as is known without shapes"
+    after = next(each for each in second.decisions if each.node.name == before[0].node.name)
+    assert not after.cluster and reason in after.reason
+    inside = {each.node.name for each in second.decisions if each.cluster}
+    assert inside >= {"before/tanh", "after/tanh"}
+    if op in ("While", "If"):
+        assert [name for name in inside if name.endswith("inside/tanh")], "what it calls has clusters now"
+
+
+def test_an_error_of_an_operation_that_is_left_to_tensorflow():
+    with tf.Graph().as_default() as held:
+        x = v1.placeholder(tf.float32, [None])
+        y = computed(tf.nn.top_k(computed(x), k=tf.cast(x[0], tf.int32))[0], "after")
+    with Session(held) as session:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="at least k columns. Had 2"):
+            session.run(y, {x: [9.0, 1.0]})
+        assert len(session.run(y, {x: [2.0, 1.0, 3.0]})) == 2
+
+
+def test_what_must_be_compiled_has_no_fallback():
+    with tf.Graph().as_default() as held:
+        x = v1.placeholder(tf.float32, [None])
+        with tf.device("/device:XLA_CPU:0"):
+            y = tf.cast(tf.range(tf.cast(tf.reduce_sum(x), tf.int32)), tf.float32)
+    with Session(held) as session:
+        for _ in range(2):
+            with pytest.raises(tf.errors.UnimplementedError, match=r"node 'range' \(Range.*must be constant"):
+                session.run(y, {x: [1.0, 2.0]})

@@ -90,6 +90,8 @@ class Cluster:
         self.number = next(_numbers)
         self.constant: set[int] = set()
         """The inputs whose values the compiler must know, as far as it was found."""
+        self.falls_back, self.refused, self.session = False, "", None
+        """Whether TensorFlow computes it (in `session`) where no program can be made, and why that was so."""
         self.executables: list[Executable] = []
         self._lock = threading.RLock()
         self._table = (c.c_void_p * MOST_EXECUTABLES)()
@@ -114,7 +116,13 @@ class Cluster:
         with self._lock:
             found = capi.api().find(c.addressof(self.struct), tensors)
             if not found:
-                made = self._compiled(arrays)
+                if self.refused:
+                    raise UnsupportedError(self.refused)
+                try:
+                    made = self._compiled(arrays)
+                except UnsupportedError as error:
+                    self.refused = error.message if self.falls_back else ""
+                    raise
                 self._add(made)
                 made.struct.uses, found = 1, c.addressof(made.struct)
         return found

@@ -45,10 +45,6 @@ class Flags:
     """A regular expression: of clusters with such a name a picture is written."""
 
 
-def _integer(text: str) -> int:
-    return int(text)
-
-
 def _count(text: str) -> int:
     if int(text) < 1:
         raise ValueError
@@ -64,7 +60,7 @@ def _regex(text: str) -> str:
 
 
 _FLAGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
-    "tf_xla_auto_jit": ("auto_jit", _integer, "an integer: -1, 0, 1 or 2"),
+    "tf_xla_auto_jit": ("auto_jit", int, "an integer: -1, 0, 1 or 2"),
     "tf_xla_min_cluster_size": ("min_cluster_size", _count, "an integer of at least 1"),
     "tf_xla_cpu_global_jit": ("cpu_global_jit", _boolean, "true or false"),
     "tf_xla_clustering_debug": ("clustering_debug", _boolean, "true or false"),

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from axla.core.errors import AxlaError, InvalidArgument, OutOfMemory
+from axla.core.errors import AxlaError, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.core.python_api import incref
 from axla.core.status import status_of
 from axla.program.abi import FRAME
 from axla.runtime.arguments import failed_call
 from axla.tensorflow.clusters.capi import api
 from axla.tensorflow.clusters.cluster import Cluster, clusters, type_number
+from axla.tensorflow.clusters.fallback import in_tensorflow
 from axla.tensorflow.clusters.framework import attr_value_pb2, context, execute, ops, tf
 from axla.tensorflow.clusters.structs import CLUSTER
 from axla.tensorflow.types import dtype_of
@@ -91,13 +92,31 @@ def _created(construction: int) -> int | None:
 
 
 def _compiled(cluster: int, place: int, tensors: int) -> int | None:
-    """An EXECUTABLE for inputs that there was none for; it is held."""
+    """An EXECUTABLE for inputs that there was none for; it is held. None where the outputs are made."""
     try:
         found = _owner(cluster)
-        return found.executable_for(_arrays(tensors, found.input_types), tensors)
+        arrays = _arrays(tensors, found.input_types)
+        try:
+            return found.executable_for(arrays, tensors)
+        except UnsupportedError:
+            if not found.refused:
+                raise
+        for number, result in enumerate(in_tensorflow(found, arrays)):
+            _put(place, number, type_number(found.result_types[number]), np.asarray(result, order="C"))
     except BaseException as error:
         _fail("TF_OpKernelContext_Failure", place, error)
-        return None
+    return None
+
+
+def _put(place: int, number: int, type_: int, array: np.ndarray) -> None:
+    """Makes an array an output of a kernel."""
+    call, status = api().tf, api().tf["TF_NewStatus"]()
+    dims, size = (c.c_int64 * max(array.ndim, 1))(*array.shape), array.nbytes
+    at = c.addressof(dims)
+    tensor = call["TF_AllocateOutput"](place, number, type_, at, array.ndim, size, status)
+    api().check(status, f"an output of {size} bytes")
+    c.memmove(call["TF_TensorData"](tensor), array.ctypes.data, size)
+    call["TF_DeleteTensor"](tensor)
 
 
 def _measured(cluster: int, place: int, executable: int, tensors: int) -> None:
@@ -140,11 +159,15 @@ def _failed(cluster: int, place: int, executable: int | None, frame: int | None,
         _fail("TF_OpKernelContext_Failure", place, error)
 
 
-def _fail(function: str, place: int, error: BaseException) -> None:
+def _fail(function: str, place: int, error: Any) -> None:
     """Tells TensorFlow that a kernel, or its making, has failed."""
-    text = str(error) if isinstance(error, AxlaError) else repr(error)
+    code, text = status_of(error), repr(error)
+    if isinstance(error, AxlaError):
+        text = str(error)
+    elif isinstance(error, tf.errors.OpError):  # of the fallback
+        code, text = error.error_code, error.message
     status = api().tf["TF_NewStatus"]()
-    api().tf["TF_SetStatus"](status, status_of(error), text.encode("utf-8", "replace"))
+    api().tf["TF_SetStatus"](status, code, text.encode("utf-8", "replace"))
     api().tf[function](place, status)
     api().tf["TF_DeleteStatus"](status)
 

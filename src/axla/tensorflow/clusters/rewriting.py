@@ -165,9 +165,7 @@ class Rewriter:
         for output in fed:
             node = nodes[output.node]
             if node.op != "Placeholder":
-                type_ = (node.types or ["DT_INVALID"])[output.index]
-                attributes = {"dtype": {"type": type_}, "shape": {"shape": {"unknown_rank": True}}}
-                proto = {"name": node.name, "op": "Placeholder", "attr": _listed(attributes)}
+                proto = placeholder(node.name, (node.types or ["DT_INVALID"])[output.index])
                 (stub,) = graph_of({"node": [proto]}).nodes.values()
                 protos[str(output)], nodes[str(output)] = proto, replace(stub, name=str(output))
         graph = replace(self.graph, nodes=nodes)
@@ -179,7 +177,7 @@ class Rewriter:
 
     def _formed(self, graph: Graph, function: str, part: Part) -> _Formed:
         """The clusters of a graph, and a decision for each of its nodes."""
-        marks = self._marks(graph)
+        marks = self._marks(graph, function)
         found = _Formed()
         waited = {*graph.controls, *(name for node in graph.nodes.values() for name in node.controls)}
         clusters: dict[str, str] = {}
@@ -187,7 +185,9 @@ class Rewriter:
             if each.outputs or not waited.isdisjoint(each.nodes):
                 name = _apart(each.name, graph)
                 clusters |= dict.fromkeys(each.nodes, name)
-                found.programs.append((replace(each, name=name), self._program(each, graph, function)))
+                program = self._program(each, graph, function)
+                program.falls_back = not any(marks[node].must for node in each.nodes)
+                found.programs.append((replace(each, name=name), program))
                 found.homes |= {node: name for node in each.nodes if not _is_shared(graph.nodes[node])}
                 found.outputs |= {output: Output(name, number) for number, output in enumerate(each.outputs)}
         part.clusters += [program for _, program in found.programs]
@@ -198,8 +198,13 @@ class Rewriter:
             part.decisions.append(Decision(node, function, clusters.get(name, ""), reason))
         return found
 
-    def _marks(self, graph: Graph) -> dict[str, Mark]:
+    def _marks(self, graph: Graph, function: str) -> dict[str, Mark]:
         marks = marked(graph, "scope" if self.mode == "off" else self.mode)
+        for (where, *_), program in self.programs.items():
+            if program.refused and where == function:
+                for name in _at_fault(program):
+                    if name in marks:
+                        marks[name] = replace(marks[name], reason=program.refused)
         for name, mark in marks.items():
             if self.mode == "off" and not _XLA_DEVICE.search(graph.nodes[name].device):
                 marks[name] = replace(mark, reason=mark.reason or "clusters are switched off", must=False)
@@ -319,12 +324,13 @@ class Rewriter:
         for name, proto in protos.items():
             texts |= zip(graph.nodes[name].inputs, proto.get("input", ()), strict=False)
         texts |= {output: f"{at.node}:results:{at.index}" for output, at in found.outputs.items()}
-        for name, unit in units.items():
-            unit.name = name
+        for key, unit in units.items():
+            unit.name = key
+        name = self.free(f"{called.name}__axla")
         waits = [{**each, "value": found.unit(each["value"])} for each in message.get("control_ret", ())]
         return {
             **message,
-            "signature": {**message["signature"], "name": f"{called.name}__axla", "is_stateful": True},
+            "signature": {**message["signature"], "name": name, "is_stateful": True},
             "node_def": _written(units.values(), units, found, texts.__getitem__),
             "ret": [{"key": name, "value": texts[output]} for name, output in results.items()],
             "control_ret": waits,
@@ -339,6 +345,14 @@ class Rewriter:
         if fresh:
             self.given |= fresh.keys()
             part.graph["library"] = {"function": [*fresh.values()], "gradient": library.get("gradient", [])}
+
+
+def _at_fault(program: Any) -> set[str]:
+    """The node for which no program could be made: all, where it is not known."""
+    needed = program.graph.needed(program.outputs, cut=program.inputs)
+    nodes = {node.name for node in needed if not _is_shared(node)}
+    named = re.match(r"node '([^']+)'", program.refused)
+    return {named[1]} if named and named[1] in nodes else nodes
 
 
 def _check(node: Node, mark: Mark, reason: str) -> None:
@@ -402,10 +416,17 @@ def _launch(name: str, program: Any) -> Proto:
         "Tresults": {"list": {"type": program.result_types}},
         "program": {"i": program.number},
     }
-    return {"name": name, "op": OP, "attr": _listed(attributes)}
+    return {"name": name, "op": OP, "attr": listed(attributes)}
 
 
-def _listed(attributes: Mapping[str, Proto]) -> list[Proto]:
+def placeholder(name: str, type_: str) -> Proto:
+    """A node for a value of any shape."""
+    attributes = {"dtype": {"type": type_}, "shape": {"shape": {"unknown_rank": True}}}
+    return {"name": name, "op": "Placeholder", "attr": listed(attributes)}
+
+
+def listed(attributes: Mapping[str, Proto]) -> list[Proto]:
+    """Attributes as a message has them."""
     return [{"key": key, "value": value} for key, value in attributes.items()]
 
 

@@ -8,8 +8,7 @@ TensorFlow's, and keep their values when the user's graph grows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +25,8 @@ from axla.tensorflow.types import Proto
 _MODES: tuple[Mode, ...] = ("auto", "scope", "off")
 
 
-def jit_scope(
-    compile_ops: bool | Callable[[Any], bool] = True, separate_compiled_gradients: bool = False
-) -> AbstractContextManager[None]:
-    """Operations made in this scope are compiled, in clusters of their own; with `compile_ops=False` they are
-    not. It is TensorFlow's own scope: `tf.xla.experimental.jit_scope`.
-    """
-    return tf.xla.experimental.jit_scope(compile_ops, separate_compiled_gradients)
+jit_scope = tf.xla.experimental.jit_scope
+"""`with jit_scope():` operations made in it are compiled; `jit_scope(compile_ops=False)`: they are not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +38,7 @@ class _Step:
     feeds: list[Any]
     fetches: list[Any]
     targets: list[Any]
+    clusters: list[Cluster]
     owners: Sequence[Any]
 
 
@@ -97,7 +92,12 @@ class Session(tf.compat.v1.Session):
     ) -> Any:
         step = self._step([key.deref() for key in feed_dict], fetch_list, target_list)
         feeds = {key: v for key, v in zip(step.feeds, feed_dict.values(), strict=True) if key is not None}
-        return super()._do_run(handle, step.targets, step.fetches, feeds, options, run_metadata)
+        found = super()._do_run(handle, step.targets, step.fetches, feeds, options, run_metadata)
+        if any(cluster.refused for cluster in step.clusters):
+            with self._rewriting:  # next time without the nodes that cannot be compiled
+                self._steps.clear()
+                self._rewriter.bodies.clear()
+        return found
 
     def _step(self, feeds: Sequence[Any], fetches: Sequence[Any], targets: Sequence[Any]) -> _Step:
         owners = (*feeds, None, *fetches, None, *targets)
@@ -125,6 +125,7 @@ class Session(tf.compat.v1.Session):
             [find(name).ref() if name else None for name in part.feeds],
             [find(name) for name in part.fetches],
             [self._inner.get_operation_by_name(name) for name in part.targets],
+            part.clusters,
             owners,
         )
 
