@@ -408,3 +408,16 @@ def test_an_import_without_state():
         )
         assert made.written == ("count",) * with_state
         assert len(made.module.entry.root.operands) == 1 + with_state
+
+
+def test_what_needs_tensorflow_says_so(monkeypatch):
+    import axla.tensorflow
+
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    monkeypatch.delitem(vars(axla.tensorflow), "jit", raising=False)
+    for module in ("framework", "functions"):
+        monkeypatch.delitem(sys.modules, f"axla.tensorflow.clusters.{module}", raising=False)
+    with pytest.raises(ImportError, match=r'axla.tensorflow.jit needs TensorFlow.*"axla\[tensorflow\]"'):
+        _ = axla.tensorflow.jit
+    with pytest.raises(AttributeError, match="no attribute 'jitter'"):
+        _ = axla.tensorflow.jitter

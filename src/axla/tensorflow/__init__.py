@@ -9,6 +9,7 @@ scopes (`scope.py`, `regions.py`). What an operation is, and becomes, is said on
 (`records.py`, `ops`). `model.py` makes functions of Python of graphs.
 
     with axla.tensorflow.Session(graph) as session: ...         TensorFlow runs it, with clusters (`clusters`)
+    f = axla.tensorflow.jit(f)                                  a function, layer or model is one cluster
 
 Only what is in `clusters` imports TensorFlow, and only when it is first used.
 """
@@ -20,11 +21,12 @@ from axla.tensorflow.clusters import flags as _flags
 from axla.tensorflow.model import Function, Variables, load
 
 if _typing.TYPE_CHECKING:
+    from axla.tensorflow.clusters.functions import jit
     from axla.tensorflow.clusters.session import Session, jit_scope
 
-_HOMES = {"Session": "session", "jit_scope": "session"}
+_HOMES = {"Session": "session", "jit": "functions", "jit_scope": "session"}
 
-__all__ = ["Function", "Session", "Variables", "jit_scope", "load"]
+__all__ = ["Function", "Session", "Variables", "jit", "jit_scope", "load"]
 
 _flags.take()  # before TensorFlow reads them
 
@@ -37,7 +39,7 @@ def __getattr__(name: str) -> object:
     try:
         found = getattr(import_module(f"axla.tensorflow.clusters.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
-        if error.name != "tensorflow":
+        if (error.name or "").partition(".")[0] != "tensorflow":
             raise
         raise ImportError(_missing(f"axla.tensorflow.{name}", "TensorFlow", "tensorflow")) from error
     globals()[name] = found

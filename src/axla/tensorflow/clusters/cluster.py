@@ -44,9 +44,14 @@ class Executable:
         flags.picture(self.module, sum(isinstance(one, np.ndarray) for one in given))
         self.compiled: Any = api.compile(self.module)
         interface = self.compiled.interface
-        if interface.is_dynamic:
-            why = "the size of a result is not known before the program has run"
-            raise UnsupportedError(f"{cluster.name}: {why}")
+        for output, spec in zip(cluster.outputs, interface.results, strict=True):
+            if spec.shape.is_dynamic:
+                node = cluster.graph.nodes[output.node]
+                while node.op == "Identity":
+                    node = cluster.graph.nodes[node.inputs[0].node]
+                raise UnsupportedError(
+                    f"{node}: the size of its result is not known before the program has run"
+                )
         self.struct: Any = EXECUTABLE.ctypes()()
         self.loaded = self.compiled._loaded
         self.struct.program = self.loaded.address

@@ -1,0 +1,262 @@
+"""A function that TensorFlow has traced, as one cluster.
+
+Variables stay with TensorFlow: their values are inputs of the cluster, the new ones are results. In its graph
+the placeholder of a variable becomes a variable of the graph, which is given the value first. The gradient of
+the cluster is another one: it computes the function again, from the values that variables had.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from axla.core.errors import UnsupportedError
+from axla.tensorflow.clusters.cluster import Cluster
+from axla.tensorflow.clusters.framework import backprop_util, handle_data_util, ops, resource_variable_ops, tf
+from axla.tensorflow.clusters.launch import OP, launch
+from axla.tensorflow.clusters.marking import RANDOM, Compilable
+from axla.tensorflow.graph import Graph, Node, Output, graph_of
+from axla.tensorflow.messages import decode
+from axla.tensorflow.types import dtype_of
+
+_VALUE, _NEW = "/axla_value", "/axla_new"
+"""What is added to the name of a placeholder: the value of its variable, before and behind the function."""
+_IDENTITIES = ("Identity", "IdentityN")
+_READ = ("ReadVariableOp", "VariableShape", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp")
+"""The operations that do not change a variable that they are given."""
+_RANDOM = ""
+"""Among names of variables: random numbers are drawn."""
+
+_TENSORFLOW = Path(tf.__file__).parent
+_FOLDERS = (_TENSORFLOW, _TENSORFLOW.with_name("keras"), Path(__file__).parents[2])
+_LIBRARIES = tuple(f"{folder}{os.sep}" for folder in _FOLDERS)
+"""Where the code is that is not of the user's program."""
+
+_thread = threading.local()
+_traced: WeakValueDictionary[int, Traced] = WeakValueDictionary()
+"""By the numbers of their clusters."""
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """While what is traced becomes one cluster: jitted functions that it calls are parts of it."""
+    before, _thread.whole = is_whole(), True
+    try:
+        yield
+    finally:
+        _thread.whole = before
+
+
+def is_whole() -> bool:
+    return getattr(_thread, "whole", False)
+
+
+class Traced:
+    """`tensors` of its methods are those of the function's graph: arguments, then what it captures. It lives
+    as long as the graphs that launch it. (Its cluster may live longer, for a kernel, and has nothing of
+    TensorFlow: that would be freed when TensorFlow frees the kernel, and wait for itself.)
+    """
+
+    def __init__(self, function: Any, writes: bool = True) -> None:
+        """The cluster of a ConcreteFunction; without `writes`, variables stay as they are. UnsupportedError
+        for what cannot be compiled, with the node.
+        """
+        self.function, graph, inputs = function, function.graph, list(function.inputs)
+        count = len(function.function_type.flat_outputs)  # TensorFlow adds outputs for its own gradients
+        results = function.outputs[:count]
+        self.tensors, self.results = inputs, results
+        name = re.sub(r"\W", "_", graph.name).strip("_") or "function"
+        variables = {tensor.op.name: data for tensor in inputs if (data := _variable(tensor))}
+        controls = [operation.name for operation in graph.control_outputs]
+        parsed = _parsed(function, variables, controls, name)
+        outputs = [Output(tensor.op.name, tensor.value_index) for tensor in results]
+        compiler, nodes = Compilable(parsed), parsed.needed(outputs, controls)
+        for node in nodes:
+            if why := compiler.why_not(node, parsed, must=True):
+                raise UnsupportedError(f"{node}: {why}")
+        held = {Output(place, 0): frozenset([place]) for place in variables}
+        effects = _effects(compiler, parsed, nodes, held, {})
+        self.is_random = _RANDOM in effects
+        changed = effects if writes else set()
+        self.written = [number for number, tensor in enumerate(inputs) if tensor.op.name in changed]
+        """The numbers of the tensors that are variables which may get a value."""
+        outputs += [Output(inputs[number].op.name + _NEW, 0) for number in self.written]
+        places = [tensor.op.name + _VALUE * (tensor.op.name in variables) for tensor in inputs]
+        needed = {node.name for node in parsed.needed(outputs)}
+        self.fed = [number for number, place in enumerate(places) if place in needed]
+        """The numbers of the tensors that are inputs."""
+        cluster = Cluster(name, parsed, [Output(places[number], 0) for number in self.fed], outputs)
+        types = cluster.input_types + cluster.result_types
+        for type_, output in zip(types, (*cluster.inputs, *outputs), strict=True):
+            dtype_of(type_, f"'{output}' of function '{name}'")
+        self.cluster = cluster
+        _traced[cluster.number] = self
+
+    def run(self, tensors: Sequence[Any]) -> list[Any]:
+        """The results, with the variables read and written."""
+        for variable in self.function.graph.variables:
+            resource_variable_ops.variable_accessed(variable)
+        results = self.launched([_read(self.tensors[n], tensors[n]) for n in self.fed])
+        count = len(self.results)
+        for number, value in zip(self.written, results[count:], strict=True):
+            tf.raw_ops.AssignVariableOp(resource=tensors[number], value=value)
+        return results[:count]
+
+    def launched(self, values: Sequence[Any]) -> list[Any]:
+        """The results, then what is written, of the values of inputs."""
+        if not self.cluster.outputs:
+            return []
+        results = launch(self.cluster, values)
+        if not tf.executing_eagerly():
+            ops.get_default_graph()._axla_clusters.append(self)
+        for result, known in zip(results, self.results, strict=False):
+            result.set_shape(known.shape)
+        for result, number in zip(results[len(self.results) :], self.written, strict=True):
+            result.set_shape(_variable(self.tensors[number]).shape)
+        return results
+
+    def gradient(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        """The gradients of inputs, None where there is none, for those of the results."""
+        if self.is_random:
+            why = "its random numbers would be others in the gradient, which must be taken inside of it"
+            raise UnsupportedError(f"function '{self.cluster.name}': {why}")
+        given = dict(zip(self.fed, values, strict=True))
+        tensors = [given.get(number) for number in range(len(self.tensors))]
+        tensors += [cotangents[number] for number in self._trainable]
+        backward = self._backward
+        results = backward.launched([tensors[number] for number in backward.fed])
+        found = backward.function.function_type.pack_output(results)
+        return [found[number] for number in self.fed]
+
+    @property
+    def _trainable(self) -> list[int]:
+        """The results that have a gradient."""
+        return [number for number, one in enumerate(self.results) if backprop_util.IsTrainable(one)]
+
+    @cached_property
+    def _backward(self) -> Traced:
+        function, numbers = self.function, self._trainable
+        first = len(self.tensors) - len(function.captured_inputs)
+
+        def backward(tensors: list[Any], cotangents: list[Any]) -> list[Any]:
+            for given, inner in zip(tensors, self.tensors, strict=True):
+                handle_data_util.copy_handle_data(inner, given)
+            found = function._call_flat(tensors[:first], tensors[first:])
+            results = [one for one in tf.nest.flatten(found, expand_composites=True) if one is not None]
+            found = tf.gradients([results[number] for number in numbers], tensors, cotangents)
+            return [None if one is None else tf.convert_to_tensor(one) for one in found]
+
+        tensors = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in self.tensors]
+        cotangents = [tf.TensorSpec(self.results[n].shape, self.results[n].dtype) for n in numbers]
+        with tf.init_scope(), whole():
+            made = tf.function(backward, autograph=False).get_concrete_function(tensors, cotangents)
+        return Traced(made, writes=False)
+
+
+@ops.RegisterGradient(OP)
+def _gradient(operation: Any, *cotangents: Any) -> list[Any]:
+    traced = _traced.get(operation.get_attr("program"))
+    if traced is None:
+        raise UnsupportedError(f"{operation.name} ({OP}) has no gradient: it is a part of a session's graph")
+    pairs = zip(cotangents, operation.outputs, strict=True)
+    given = [tf.zeros_like(output) if one is None else one for one, output in pairs]
+    return traced.gradient(operation.inputs, given)
+
+
+def _variable(tensor: Any) -> Any:
+    """The type and shape of the variable that a tensor is the handle of; None for others."""
+    data = handle_data_util.get_resource_handle_data(tensor) if tensor.dtype == tf.resource else None
+    return data.shape_and_type[0] if data and data.is_set and len(data.shape_and_type) == 1 else None
+
+
+def _read(placeholder: Any, tensor: Any) -> Any:
+    data = _variable(placeholder)
+    return tensor if data is None else tf.raw_ops.ReadVariableOp(resource=tensor, dtype=data.dtype)
+
+
+# Graphs.
+
+
+def _parsed(function: Any, variables: Mapping[str, Any], controls: Sequence[str], name: str) -> Graph:
+    """The graph of a function, where the placeholders of variables are variables that are given values."""
+    message = function.graph.as_graph_def()
+    for node in list(message.node):
+        data = variables.get(node.name)
+        if data is None:
+            continue
+        handle, value, given = (node.name + end for end in ("/axla_handle", _VALUE, "/axla_given"))
+        made = [
+            message.node.add(name=handle, op="VarHandleOp"),
+            message.node.add(name=value, op="Placeholder"),
+            message.node.add(name=given, op="AssignVariableOp", input=[handle, value]),
+            message.node.add(name=node.name + _NEW, op="ReadVariableOp"),
+        ]
+        for each in made:
+            each.attr["dtype"].type = data.dtype
+        made[0].attr["shape"].shape.CopyFrom(data.shape)
+        made[3].input.extend([node.name, *(f"^{control}" for control in controls)])
+        node.op = "Identity"
+        node.attr.clear()
+        node.attr["T"].type = tf.resource.as_datatype_enum
+        node.input.extend([handle, f"^{given}"])
+    graph = graph_of(decode(message.SerializeToString(), "GraphDef"), name, {})
+    graphs = {"": function.graph} | {called: one.graph for called, one in function.graph._functions.items()}
+    for called, traced in graphs.items():
+        for operation in traced.get_operations() if traced is not None else ():
+            graph.library.places[f"{operation.name}@{called}"] = _place(operation)
+    for node in graph.nodes.values():
+        node.place = graph.library.places.get(f"{node.name}@", "")
+    return graph
+
+
+def _place(operation: Any) -> str:
+    """The line of the user's program that made an operation, as messages name it."""
+    frames = operation.traceback or ()
+    for number in range(len(frames) - 1, -1, -1):
+        if not frames[number].filename.startswith(_LIBRARIES):
+            return f", {frames[number].filename}:{frames[number].lineno}"
+    return ""
+
+
+def _effects(
+    compiler: Compilable, graph: Graph, nodes: Iterable[Node], held: dict[Output, frozenset[str]],
+    called: dict[Any, tuple[set[str], dict[int, frozenset[str]]]],
+) -> set[str]:  # fmt: skip
+    """The variables that nodes may change, and `_RANDOM` where they draw random numbers. `held` are those
+    that outputs stand for, and is filled; `called` has what was found for functions.
+    """
+    found: set[str] = set()
+    for node in nodes:
+        given = {number: held[source] for number, source in enumerate(node.inputs) if source in held}
+        functions = [graph.library.function(each, str(node)) for each in compiler.calls(node)]
+        for function in functions:
+            arguments = enumerate(function.arguments, len(node.inputs) - len(function.arguments))
+            inner = {Output(name, 0): given[number] for number, (name, _) in arguments if number in given}
+            key = function, frozenset(inner.items())
+            if key not in called:
+                needed = function.needed(function.results, function.controls)
+                effects = _effects(compiler, function, needed, inner, called)
+                results = enumerate(function.results)
+                called[key] = (
+                    effects,
+                    {number: inner[output] for number, output in results if output in inner},
+                )
+            effects, given_back = called[key]
+            found |= effects
+            for number, names in given_back.items():
+                place = Output(node.name, number)
+                held[place] = held.get(place, frozenset()) | names
+        if node.op in RANDOM:
+            found.add(_RANDOM)
+        if node.op in _IDENTITIES:
+            held.update({Output(node.name, number): names for number, names in given.items()})
+        elif not functions and node.op not in _READ:
+            found.update(*given.values())
+    return found
