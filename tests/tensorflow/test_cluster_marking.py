@@ -78,6 +78,26 @@ def test_reasons(line: str, reason: str):
     assert marked(found, "auto")["n"].reason == reason
 
 
+def test_slices_are_compiled_where_their_sizes_follow_from_shapes():
+    text = """
+        x = Placeholder
+        i = Placeholder dtype=DT_INT32
+        b = Const dtype=DT_INT32
+        s = Shape x
+        e = Add s b T=DT_INT32
+        f = Add s i T=DT_INT32
+        static = StridedSlice x b e b Index=DT_INT32
+        other = StridedSlice x b f b Index=DT_INT32
+        must = StridedSlice x b f b Index=DT_INT32 @/device:XLA_CPU:0
+    """
+    nodes = [node(line) for line in text.splitlines() if line.strip()]
+    value = {"key": "value", "value": {"tensor": {"dtype": "DT_INT32", "tensor_shape": {}}}}
+    nodes[2]["attr"] = [value if entry["key"] == "value" else entry for entry in nodes[2]["attr"]]
+    found = {name: mark.reason for name, mark in marked(graph_of({"node": nodes}), "auto").items()}
+    assert found["static"] == found["must"] == ""
+    assert found["other"] == "the sizes of its results depend on values"
+
+
 def test_faults_are_reasons():
     text = """
         x = Placeholder

@@ -225,8 +225,6 @@ def _nodes(
         nodes[name] = node
         with _kept(node, library):
             _describe(node)
-        if node.fault:
-            node.record = None
         if node.record is None:
             with _kept(node, library):
                 _describe_call(node, library)
@@ -249,13 +247,13 @@ def _kept(node: Node, library: Library) -> Iterator[None]:
 
 def _describe(node: Node) -> None:
     """Reads the attributes of a node that has a record, and says what types its outputs have."""
-    record = node.record = records().get(node.op)
+    record, what = records().get(node.op), str(node)
     if record is None:
         return
-    what = str(node)
     node.attributes = attributes_of(record, node.given, what)
     outputs = types_of(record.results, node.attributes, what)
     node.names, node.types = [name for name, _, _ in outputs], [type_ for _, type_, _ in outputs]
+    node.record = record
 
 
 def _describe_call(node: Node, library: Library) -> None:

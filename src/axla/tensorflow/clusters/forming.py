@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from axla.core.errors import VerifyError
 from axla.tensorflow.clusters.marking import Mark, asked
-from axla.tensorflow.graph import Graph, Node, Output, ordered
+from axla.tensorflow.graph import Graph, Output, ordered
 
 _ASKS_FOR_SHAPE = ("Shape", "Rank", "Size")
 _TRIVIAL = ("Const", "Identity")
@@ -39,7 +39,8 @@ def formed(graph: Graph, marks: Mapping[str, Mark], minimum: int) -> list[Formed
     """The clusters of a graph; `graph.results` are what is fetched. One with fewer nodes than `minimum`,
     constants and identities not counted, is left out unless somebody asked for it.
     """
-    free = {name for name, node in graph.nodes.items() if _is_free(node, marks[name])}
+    constants = [node.name for node in graph.nodes.values() if node.op == "Const" and not node.controls]
+    free = {name for name in constants if not marks[name].reason}  # any cluster can have them
     places = {name: place for place, name in enumerate(graph.nodes)}
     place = places.__getitem__
     joined = [sorted(group, key=place) for group in _joined(graph, marks, free)]
@@ -56,17 +57,12 @@ def formed(graph: Graph, marks: Mapping[str, Mark], minimum: int) -> list[Formed
     for number, group in enumerate(groups):
         where = _where(marks[group[0]])
         sources = dict.fromkeys(source for name in group for source in graph.nodes[name].inputs)
-        constants = {source.node for source in sources if source.node in free}
-        nodes = {*group, *(name for name in constants if _where(marks[name]) == where)}
+        own = {source.node for source in sources if source.node in free}
+        nodes = {*group, *(name for name in own if _where(marks[name]) == where)}
         inputs = tuple(source for source in sources if source.node not in nodes)
         given = tuple(sorted(outputs[number], key=lambda output: (place(output.node), output.index)))
         found.append(Formed(f"cluster_{number}", tuple(sorted(nodes, key=place)), inputs, given))
     return found
-
-
-def _is_free(node: Node, mark: Mark) -> bool:
-    """Whether a node is a constant that any cluster can have."""
-    return node.op == "Const" and not (mark.reason or node.controls)
 
 
 def _where(mark: Mark) -> tuple[str, str]:

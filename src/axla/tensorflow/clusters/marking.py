@@ -21,6 +21,8 @@ from axla.tensorflow.types import DTYPES, entries
 _CALLS_NESTED = 50
 _FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "ControlTrigger")
 _GIVEN = (ARGUMENT, "_Retval", "Placeholder", "PlaceholderWithDefault")
+_KNOWN = ("Const", "Shape", "ShapeN", "Size", "Rank")  # of them, values follow from shapes
+_BY_VALUES = "the sizes of its results depend on values"
 RANDOM = (
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "RandomShuffle", "TruncatedNormal",
     "ParameterizedTruncatedNormal", "Multinomial",
@@ -28,7 +30,7 @@ RANDOM = (
 """The operations that give other numbers in each run."""
 _REASONS = {
     "clusters leave out what it checks": "Assert CheckNumerics CheckNumericsV2",
-    "the sizes of its results depend on values": "Where Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 "
+    _BY_VALUES: "Where Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 "
     "ListDiff DynamicPartition XlaSetDynamicDimensionSize NonMaxSuppressionV3 NonMaxSuppressionV4",
     "XLA is slower or less exact than TensorFlow": "SelfAdjointEigV2 Svd Qr MatrixInverse MatrixSolve "
     "ResizeNearestNeighbor ResizeBilinear ResizeBilinearGrad",
@@ -82,7 +84,11 @@ class Mark:
 def marked(graph: Graph, mode: Literal["auto", "scope"]) -> dict[str, Mark]:
     """The mark of each node. "auto" takes all nodes that can be compiled, "scope" those with _XlaCompile."""
     compiler = Compilable(graph)
-    groups = _groups(graph)
+    nodes = graph.needed([], list(graph.nodes))
+    groups, known = _groups(graph, nodes), set[str]()
+    for node in nodes:
+        if node.op in _KNOWN or (node.inputs and known.issuperset(source.node for source in node.inputs)):
+            known.add(node.name)
     waited = {name for node in graph.nodes.values() for name in node.sources}
     steer = {name for node in graph.nodes.values() if node.op == "Const" for name in node.controls}
     scope = "_XlaScope" if mode == "scope" else "_XlaInternalScope"
@@ -91,11 +97,13 @@ def marked(graph: Graph, mode: Literal["auto", "scope"]) -> dict[str, Mark]:
         device, elsewhere, must = _device(node)
         must = must or bool(compiler.flag(node, "_XlaMustCompile"))
         wanted = compiler.flag(node, "_XlaCompile")
+        indices = {source.node for source in node.inputs[1:]} if node.op == "StridedSlice" else set()
         others = {
             "it is an argument or a result": node.op in _GIVEN,
             "_XlaCompile is false": wanted is False,
             "it is in no scope": mode == "scope" and not must and not wanted,
             "nothing waits for it": node.op == "NoOp" and name not in waited and not must,
+            _BY_VALUES: not must and not indices <= known,
             "constants of a loop wait for it": name in steer and _is_in_turn(node, graph),
         }
         reason = elsewhere or compiler.why_not(node, graph, must)
@@ -116,8 +124,7 @@ def _is_in_turn(node: Node, graph: Graph) -> bool:
 
 def asked(graph: Graph, node: Node) -> bool:
     """Whether somebody asked for a node to be compiled, in however small a cluster."""
-    compiler = Compilable(graph)
-    return bool(compiler.flag(node, "_XlaCompile") or compiler.flag(node, "_XlaMustCompile"))
+    return any(Compilable(graph).flag(node, name) for name in ("_XlaCompile", "_XlaMustCompile"))
 
 
 def _device(node: Node) -> tuple[str, str, bool]:
@@ -146,9 +153,8 @@ class Compilable:
 
     def flag(self, node: Node, name: str) -> bool | None:
         """An attribute of a node, or of the function that it calls; None where it is missing."""
-        given = [node.given]
-        for called in self.calls(node):
-            given.append(entries(self.library.messages.get(called.name, {}).get("attr", ())))
+        functions = [self.library.messages.get(called.name, {}) for called in self.calls(node)]
+        given = [node.given, *(entries(function.get("attr", ())) for function in functions)]
         return next((each[name]["b"] for each in given if "b" in each.get(name, ())), None)
 
     def why_not(self, node: Node, graph: Graph, must: bool, depth: int = 0) -> str:
@@ -198,7 +204,6 @@ def _why_no_arrays(node: Node, graph: Graph) -> str:
             refs += [gives_ref(graph.nodes[source.node], source.index) for source in node.inputs]
         if any(refs):
             return "it takes or gives a reference to a variable"
-        types = [type_ for _, type_, _ in values]
     for source in node.inputs:
         types += (graph.nodes[source.node].types or [])[source.index : source.index + 1]
     others = [_NOT_ARRAYS.get(type_, type_) for type_ in types if type_ not in DTYPES]
@@ -208,9 +213,8 @@ def _why_no_arrays(node: Node, graph: Graph) -> str:
 # Loops and branches of TensorFlow 1.
 
 
-def _groups(graph: Graph) -> dict[str, Group]:
+def _groups(graph: Graph, nodes: Sequence[Node]) -> dict[str, Group]:
     """The group of each node. The values of a loop are taken to live equally long where that proves true."""
-    nodes = graph.needed([], list(graph.nodes))
     lives = _Lives(graph, nodes, set())
     while more := lives.unequal():
         lives = _Lives(graph, nodes, lives.apart | more)
@@ -268,9 +272,8 @@ class _Lives:
         entered = next(iter(self.entered.get(frame, ())), frozenset())
         rest = predicate - entered - {frame}
         known = frame in predicate and len(rest) == len(self.entered[frame]) == 1
-        ends = [side for side in rest if isinstance(side, Side) and not side.value]
-        nodes = [self.graph.nodes[side.condition.node] for side in ends]
-        return entered if known and [node.op for node in nodes] == ["LoopCond"] else predicate
+        ends = [self.graph.nodes[s.condition.node].op for s in rest if isinstance(s, Side) and not s.value]
+        return entered if known and ends == ["LoopCond"] else predicate
 
     def unequal(self) -> set[Frame]:
         """The frames of which values are entered, or go on to the next turn, under different predicates."""
