@@ -218,10 +218,10 @@ def _parsed(function: Any, variables: Mapping[str, Any], controls: Sequence[str]
 
 def _place(operation: Any) -> str:
     """The line of the user's program that made an operation, as messages name it."""
-    frames = operation.traceback or ()
-    for number in range(len(frames) - 1, -1, -1):
-        if not frames[number].filename.startswith(_LIBRARIES):
-            return f", {frames[number].filename}:{frames[number].lineno}"
+    trace = operation.traceback
+    for frame in reversed(trace.get_user_frames() if trace else ()):
+        if not frame.filename.startswith(_LIBRARIES):
+            return f", {frame.filename}:{frame.lineno}"
     return ""
 
 
