@@ -1,6 +1,8 @@
 """AxlaLaunch: clusters run by TensorFlow's executors."""
 
 import gc
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -179,3 +181,24 @@ def test_threads_with_shapes_of_their_own():
     for thread in threads:
         thread.join()
     assert not wrong and len(cluster.executables) == 11
+
+
+def test_threads_that_begin_at_once():
+    program = """
+import threading
+import tensorflow as tf
+import axla.tensorflow
+
+go, found = threading.Barrier(8), []
+
+def work():
+    go.wait()
+    found.append(float(axla.tensorflow.jit(lambda x: x * 2)(tf.constant(3.0))))
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(found)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == str([6.0] * 8), done.stderr[-2000:]

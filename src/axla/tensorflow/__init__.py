@@ -10,6 +10,7 @@ scopes (`scope.py`, `regions.py`). What an operation is, and becomes, is said on
 
     with axla.tensorflow.Session(graph) as session: ...         TensorFlow runs it, with clusters (`clusters`)
     f = axla.tensorflow.jit(f)                                  a function, layer or model is one cluster
+    print(axla.tensorflow.explain(f))                           what was compiled, what not, and why
 
 Only what is in `clusters` imports TensorFlow, and only when it is first used.
 """
@@ -22,11 +23,16 @@ from axla.tensorflow.model import Function, Variables, load
 
 if _typing.TYPE_CHECKING:
     from axla.tensorflow.clusters.functions import jit
+    from axla.tensorflow.clusters.report import explain
     from axla.tensorflow.clusters.session import Session, jit_scope
+    from axla.tensorflow.clusters.timeline import timeline
 
-_HOMES = {"Session": "session", "jit": "functions", "jit_scope": "session"}
+_HOMES = {
+    "Session": "session", "explain": "report", "jit": "functions", "jit_scope": "session",
+    "timeline": "timeline",
+}  # fmt: skip
 
-__all__ = ["Function", "Session", "Variables", "jit", "jit_scope", "load"]
+__all__ = ["Function", "Session", "Variables", "explain", "jit", "jit_scope", "load", "timeline"]
 
 _flags.take()  # before TensorFlow reads them
 

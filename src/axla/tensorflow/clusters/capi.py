@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes as c
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from axla.core import locks
 from axla.core.errors import UnsupportedError
 from axla.runtime.native import native
 from axla.tensorflow.clusters import native as kernel
@@ -55,6 +55,14 @@ class Api:
             raise UnsupportedError(f"TensorFlow refuses {what}: {text}")
 
 
-@cache
+_made: list[Api] = []
+_lock = locks.new_lock()
+
+
 def api() -> Api:
-    return Api()
+    """The one of this process."""
+    if not _made:
+        with _lock:
+            if not _made:
+                _made.append(Api())
+    return _made[0]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from axla.core import locks
 from axla.core.errors import AxlaError, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.core.python_api import incref
 from axla.core.status import status_of
@@ -22,6 +23,7 @@ from axla.tensorflow.clusters.structs import CLUSTER
 from axla.tensorflow.types import dtype_of
 
 OP = "AxlaLaunch"
+_lock = locks.new_lock()
 
 
 @tf.autograph.experimental.do_not_convert
@@ -51,9 +53,14 @@ def attributes_of(cluster: Cluster) -> dict[str, Any]:
     return {name: value(list=found) for name, found in lists.items()} | {"program": value(i=cluster.number)}
 
 
-@cache
 def register() -> None:
     """Makes the operation known to TensorFlow, once. Raises UnsupportedError where its C API is missing."""
+    with _lock:
+        _registered()
+
+
+@cache
+def _registered() -> None:
     call, at = api().tf, api().at
     builder, status = call["TF_NewOpDefinitionBuilder"](OP.encode()), call["TF_NewStatus"]()
     for attribute in (b"Targs: list(type) >= 0", b"Tresults: list(type) >= 0", b"program: int"):
