@@ -105,10 +105,11 @@ def test_what_is_too_large_is_not_kept(folder, monkeypatch):
 
 def test_memory_is_bounded_over_all_kinds(monkeypatch):
     monkeypatch.setenv("AXLA_CACHE_DIR", "")
-    monkeypatch.setattr(cache, "MEMORY_BYTES", 80)
+    monkeypatch.setattr(cache, "ENTRY_BYTES", 3)
+    monkeypatch.setattr(cache, "MEMORY_BYTES", 100)
     for number in range(20):
         cache.put(("program", "kernel")[number % 2], f"{number:02}", b"x" * 9)
-    assert sum(size for _, size in cache._memory.values()) == cache._memory_bytes == 72
+    assert sum(size for _, size in cache._memory.values()) == cache._memory_bytes == 96
     assert cache.get("kernel", "19") and cache.get("program", "02") is None
 
 
@@ -214,7 +215,7 @@ def test_an_entry_that_is_replaced_counts_with_its_new_bytes():
     cache.clear()
     for size in (100, 7, 50):
         cache.put("kernel", "ab", bytes(size))
-        assert cache._memory_bytes == size
+        assert cache._memory_bytes == size + cache.ENTRY_BYTES
     cache.clear()
 
 

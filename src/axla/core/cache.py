@@ -32,6 +32,8 @@ from axla.core.files import replace_file
 
 KINDS = ("program", "kernel", "glue", "host")
 MEMORY_BYTES = 64 << 20
+ENTRY_BYTES = 1 << 10
+"""What an entry takes in memory besides its value: its key, and the objects of a program's interface."""
 DISK_BYTES = 512 << 20
 LARGEST = DISK_BYTES // 8
 """Bytes of an entry from which on it is not kept: programs with large constants are compiled again."""
@@ -127,6 +129,7 @@ def _remember(kind: str, key: str, value: Any, size: int) -> None:
     global _memory_bytes
     if size > MEMORY_BYTES // 8:
         return
+    size += ENTRY_BYTES
     with _lock:
         _, before = _memory.get((kind, key), (None, 0))
         _memory_bytes += size - before
