@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from soak_jax import resident
 
-THREADS, MOST_ROWS = 8, 200
+THREADS, MOST_ROWS = 8, 80
 
 
 class Model:
@@ -44,7 +44,7 @@ class Model:
 
     def once(self, chance: random.Random) -> None:
         """One run, and a look at what it gives."""
-        rows = chance.randint(1, MOST_ROWS)
+        rows = chance.randint(2, MOST_ROWS)
         x = np.random.default_rng(rows).standard_normal((rows, 16)).astype(np.float32)
         match chance.randrange(20):
             case 0:
