@@ -1,5 +1,6 @@
 """Profiles and timelines of clusters."""
 
+import itertools
 import json
 
 import numpy as np
@@ -43,9 +44,47 @@ def test_a_timeline_has_operations_and_steps_by_one_clock():
     with axla.profile() as profile, tf.compat.v1.Session(graph=graph) as session:
         session.run(made, {x: X}, options=options, run_metadata=metadata)
     events = json.loads(timeline(metadata, profile))["traceEvents"]
-    (outer,) = [e for e in events if e.get("name") == "AxlaLaunch"]
+    (outer,) = [e for e in events if e.get("name", "").startswith("AxlaLaunch")]
     (call,) = [e for e in events if e.get("cat") == "call"]
     # TensorFlow's times are of whole microseconds.
     assert outer["ts"] - 5 <= call["ts"] and call["ts"] + call["dur"] <= outer["ts"] + outer["dur"] + 5
+    assert outer["name"] == "AxlaLaunch cluster_0"
     steps = [e for e in events if e.get("cat") == "step"]
     assert steps and all(outer["ts"] - 5 <= e["ts"] <= outer["ts"] + outer["dur"] + 5 for e in steps)
+
+
+def test_a_timeline_has_only_what_ran_within_its_step():
+    cluster = cluster_of(lambda x: tf.sin(x) + 1, floats(None))
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None])
+        made = launch(cluster, [x])
+    metadata = tf.compat.v1.RunMetadata()
+    options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+    with axla.profile() as profile, tf.compat.v1.Session(graph=graph) as session:
+        session.run(made, {x: X})  # compiles
+        session.run(made, {x: X[:2]})  # another program
+        session.run(made, {x: X}, options=options, run_metadata=metadata)
+    events = json.loads(timeline(metadata, profile))["traceEvents"]
+    length = max(e["ts"] + e.get("dur", 0) for e in events if e.get("cat") == "Op")
+    assert all(0 <= e["ts"] <= length for e in events if "ts" in e)
+    assert not [e for e in events if e.get("cat") == "compile"]
+    assert len([e for e in events if e.get("cat") == "call"]) == 1
+    names = [e["args"]["name"] for e in events if e.get("name") == "thread_name"]
+    assert names == ["cluster_0: steps, mean of 2 calls"]
+
+
+def test_steps_of_a_timeline_do_not_overlap_in_whole_nanoseconds():
+    cluster = cluster_of(lambda x: tf.reduce_sum(tf.sin(x) @ tf.cos(x)), floats(8, 8))
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [8, 8])
+        made = launch(cluster, [x])
+    metadata = tf.compat.v1.RunMetadata()
+    options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+    with axla.profile() as profile, tf.compat.v1.Session(graph=graph) as session:
+        for _ in range(3):
+            session.run(made, {x: np.ones((8, 8))}, options=options, run_metadata=metadata)
+    events = json.loads(timeline(metadata, profile))["traceEvents"]
+    steps = [(round(e["ts"] * 1e3), round(e["dur"] * 1e3)) for e in events if e.get("cat") == "step"]
+    assert len(steps) > 2
+    for (begin, length), (after, _) in itertools.pairwise(steps):
+        assert begin + length == after

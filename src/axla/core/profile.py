@@ -82,7 +82,7 @@ class Run:
                 self.ns += end - start
                 self.threads.add(threading.current_thread().name)
             if self.calls <= MOST_SPANS:
-                trace.add(self.program, start, end, "call", backend=self.backend)
+                trace.add(self.program, start, end, "call", backend=self.backend, run=id(self))
 
     @property
     def steps(self) -> list[Step]:
@@ -148,7 +148,7 @@ class Profile:
             for s in run.steps:
                 facts = {"calls": s.calls, "GB/s": s.gigabytes_per_second, "GFLOP/s": s.gigaflops}
                 facts |= {"kind": s.row.kind, "source": s.row.location}
-                length = s.ns / max(run.calls, 1) / 1e3
+                length = s.ns // max(run.calls, 1) / 1e3  # whole nanoseconds, as viewers round
                 span = {"name": s.row.step, "cat": "step", "ph": "X", "ts": at, "dur": length, "args": facts}
                 found.append({**span, **place})
                 at += length

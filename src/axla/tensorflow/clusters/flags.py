@@ -80,12 +80,10 @@ def take() -> None:
             _taken[name] = _unquoted(value) if equals else None
         else:
             others.append(word)
-    if len(others) == len(words):
-        return
-    if others:
-        os.environ[VARIABLE] = " ".join(others)
-    else:
+    if words and not others:
         del os.environ[VARIABLE]
+    elif len(others) < len(words):
+        os.environ[VARIABLE] = " ".join(others)
 
 
 def _contents(text: str) -> str:

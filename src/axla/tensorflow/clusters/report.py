@@ -72,8 +72,7 @@ def explain(target: Any) -> Report:
     inside = getattr(target, "__dict__", {}).values()  # the steps of a model
     jitted = [one for one in (target, *inside) if isinstance(one, Jitted)]
     if not jitted:
-        what = "a session of axla.tensorflow.Session, or what axla.tensorflow.jit gave"
-        raise InvalidArgument(f"explain: found {type(target).__name__}, wanted {what}")
+        raise InvalidArgument(f"explain: found {type(target).__name__}, wanted a Session or what jit gave")
     clusters = [traced.cluster for one in jitted for traced in one.traces]
     nodes = [(node, cluster.name) for cluster in clusters for node in cluster.graph.nodes.values()]
     return Report(clusters, [Decision(node, "", name, "") for node, name in nodes])

@@ -159,12 +159,10 @@ def _node_of(text: str) -> str:
 
 
 def _mode(jit: Mode | None, level: int) -> Mode:
-    if jit is not None:
-        if jit not in _MODES:
-            raise InvalidArgument(f"jit is {jit!r}; {choices(_MODES, jit)}")
-        return jit
+    if jit is not None and jit not in _MODES:
+        raise InvalidArgument(f"jit is {jit!r}; {choices(_MODES, jit)}")
     found = flags.current()
-    return "auto" if (level or found.auto_jit) >= 0 and found.cpu_global_jit else "scope"
+    return jit or ("auto" if (level or found.auto_jit) >= 0 and found.cpu_global_jit else "scope")
 
 
 def _cluster(name: str, graph: Graph, inputs: Sequence[Output], outputs: Sequence[Output]) -> Cluster:

@@ -3,39 +3,46 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from typing import Any
 
 from axla.core.profile import Profile
 from axla.tensorflow.clusters.framework import step_timeline
+from axla.tensorflow.clusters.launch import OP
 
 
 def timeline(run_metadata: Any, profile: Profile | None = None) -> str:
     """The timeline, as JSON, of a step that a session ran with `RunOptions(trace_level=FULL_TRACE)`.
 
     `run_metadata` is TensorFlow's RunMetadata of the step; `profile` what `axla.profile()` measured around
-    it: the calls of clusters in the threads that made them, and of each program a track with its steps.
+    it, once its block has ended: the calls of clusters within the step, in the threads that made them, and of
+    each program a track with its steps. Times are microseconds since the first operation.
     """
-    events = json.loads(step_timeline.Timeline(run_metadata.step_stats).generate_chrome_trace_format())
+    found = json.loads(step_timeline.Timeline(run_metadata.step_stats).generate_chrome_trace_format())
+    timed = [event for event in found["traceEvents"] if "ts" in event]
+    begin = min((event["ts"] for event in timed), default=0)
+    for event in timed:
+        event["ts"] -= begin
+        if event["name"] == OP:
+            event["name"] += f" {event['args']['name']}"
     if profile is not None:
-        events["traceEvents"] += _shifted(profile.trace_events())
-    return json.dumps(events)
+        length = max((event["ts"] + event.get("dur", 0) for event in timed), default=0)
+        found["traceEvents"] += _during(profile, begin, length)
+    return json.dumps(found)
 
 
-def _shifted(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Events by the clock of TensorFlow's: microseconds since 1970. The steps of a program, which are means,
-    are put at its first call.
+def _during(profile: Profile, begin: int, length: int) -> list[dict[str, Any]]:
+    """What a profile has of `length` microseconds from `begin`, by the clock of TensorFlow. The steps of a
+    program, which are means of all its calls, are put at its first call there. Times are of whole
+    nanoseconds: otherwise Perfetto drops spans that overlap when it has rounded them.
     """
-    offset = (time.time_ns() - time.perf_counter_ns()) / 1e3
-    first: dict[str, float] = {}
-    for event in events:
-        if event.get("cat") == "call":
-            first.setdefault(event["name"], event["ts"])
-    tracks = {e["tid"]: e["args"]["name"].partition(":")[0] for e in events if e.get("name") == "thread_name"}
-    found = []
-    for event in events:
-        if "ts" in event:
-            begin = first.get(tracks.get(event["tid"], ""), 0.0) if event.get("cat") == "step" else 0.0
-            event = {**event, "ts": event["ts"] + begin + offset}
-        found.append(event)
-    return found
+    offset = (max(time.time_ns() - time.perf_counter_ns() for _ in range(9)) - 1000 * begin) / 1e3
+    spans = [{**event, "ts": round(event["ts"] + offset, 3)} for event in profile.events]
+    spans = [event for event in spans if 0 <= event["ts"] <= length]
+    first = {event["args"].get("run"): event["ts"] for event in reversed(spans)}
+    tracks = {-1 - n: first[id(run)] for n, run in enumerate(profile.runs) if id(run) in first}
+    steps = [event for event in profile.trace_events() if event["tid"] in tracks]
+    steps = [{**event, "ts": round(tracks[event["tid"]] + event.get("ts", 0), 3)} for event in steps]
+    name = {"name": "process_name", "ph": "M", "pid": os.getpid(), "args": {"name": "axla: clusters"}}
+    return [name, *spans, *steps]
