@@ -133,12 +133,12 @@ class Session(tf.compat.v1.Session):
         """Adds nodes and functions to the session's graph."""
         new = {node["name"] for node in graph.get("node", ())}
         texts = dict.fromkeys(text for node in graph.get("node", ()) for text in node["input"])
-        known = {text: self._known(text) for text in texts if _node_of(text) not in new}
-        message = graph_pb2.GraphDef.FromString(encode(graph, "GraphDef"))
+        old = {text: self._known(text) for text in texts if _node_of(text) not in new}
+        added = graph_pb2.GraphDef.FromString(encode(graph, "GraphDef"))
+        for node in (*added.node, *(n for each in added.library.function for n in each.node_def)):
+            node.attr.pop("_XlaCompile", None)  # TensorFlow would compile what is left to it
         with self._inner.as_default():
-            importer._import_graph_def_internal(
-                message, known, validate_colocation_constraints=False, name=""
-            )
+            importer._import_graph_def_internal(added, old, validate_colocation_constraints=False, name="")
         with self._inner._session_run_lock():
             client.ExtendSession(self._session)
 
