@@ -520,6 +520,32 @@ def test_functions_go_with_their_clusters():
     assert [one() for one in gone] == [None]
 
 
+def test_executables_go_with_their_functions():
+    f = jit(lambda x: x * 3)
+    for _ in range(3):
+        f(X)  # TensorFlow keeps the kernel of the operation
+    gone = [weakref.ref(one) for traced in f.traces for one in traced.cluster.executables]
+    assert len(gone) == 1 and gone[0]() is not None
+    del f
+    gc.collect()
+    assert gone[0]() is None
+
+
+def test_sizes_that_depend_on_integers():
+    @jit
+    def f(x, n, ids):
+        return x[:n] * 2, ids[n:], tf.reduce_sum(x[n:])
+
+    x, ids = np.arange(6, dtype=np.float32), np.arange(6)
+    for n, more in ((2, 0), (5, 0), (2, 1)):
+        first, second, third = f(x, tf.constant(n), ids + more)
+        np.testing.assert_array_equal(first, x[:n] * 2)
+        np.testing.assert_array_equal(second, ids[n:] + more)
+        assert third == x[n:].sum()
+    (traced,) = f.traces
+    assert len(traced.cluster.executables) == 2, "the values of n, not those of ids"
+
+
 def test_run_eagerly():
     f = jit(lambda x: x.numpy().sum() if hasattr(x, "numpy") else tf.reduce_sum(x))
     assert isinstance(f(X), tf.Tensor)

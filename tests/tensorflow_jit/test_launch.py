@@ -151,6 +151,34 @@ def test_executables_are_bounded(monkeypatch):
     assert sorted(sizes) == [1, 4, 5]
 
 
+def test_an_executable_is_held_before_others_find_it(monkeypatch):
+    cluster, add, uses = cluster_of(lambda x: x + 1, floats(None)), Cluster._add, []
+
+    def added(self, made):
+        uses.append(made.struct.uses)
+        add(self, made)
+
+    monkeypatch.setattr(Cluster, "_add", added)
+    launch(cluster, [tf.zeros(2)])
+    assert uses == [1] and cluster.executables[0].struct.uses == 0
+
+
+def test_executables_that_run_are_not_freed():
+    cluster = cluster_of(lambda x: x + 1, floats(None))
+    for size in (1, 2, 3):
+        launch(cluster, [tf.zeros(size)])
+    runs = cluster.executables[1]
+    runs.struct.uses += 1
+    cluster.free()
+    assert cluster.executables == [runs]
+    for size in (1, 2):
+        np.testing.assert_array_equal(launch(cluster, [tf.zeros(size)])[0], np.ones(size))
+    assert len(cluster.executables) == 2
+    runs.struct.uses -= 1
+    cluster.free()
+    assert not cluster.executables
+
+
 def test_a_cluster_goes_with_its_graph():
     graph = tf.Graph()
     with graph.as_default():

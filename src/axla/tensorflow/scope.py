@@ -75,6 +75,12 @@ class DependsOnArguments(UnsupportedError):
     parameters: set[int] | None = None
 
 
+def parameters_of(values: Iterable[Instruction]) -> set[int]:
+    """The numbers of the parameters that values of a computation depend on."""
+    found = needed_first(values, lambda inst: inst.operands)
+    return {inst.op.parameter_number for inst in found if isinstance(inst.op, Parameter)}
+
+
 class Scope:
     """A builder, and the contents of resources at this point of the program; `outer` is the scope around."""
 
@@ -227,12 +233,6 @@ class Scope:
             stack += fresh
         return False
 
-    def parameters_of(self, value: XlaOp) -> set[int] | None:
-        """The numbers of the parameters that an array depends on; None in computations that others call."""
-        found = needed_first((value.instruction,), lambda inst: inst.operands)
-        numbers = {inst.op.parameter_number for inst in found if isinstance(inst.op, Parameter)}
-        return numbers if self.outer is None else None
-
     def _evaluated(self, module: Module) -> np.ndarray:
         """The value of a constant; UnsupportedError where it takes too much."""
         importer, begin = self.importer, monotonic()
@@ -290,7 +290,8 @@ class Call:
         found = self.scope.known(value)
         if found is None:
             error = DependsOnArguments(f"{what} depends on arguments of the program, and must be constant")
-            error.parameters = self.scope.parameters_of(value)
+            if self.scope.outer is None:
+                error.parameters = parameters_of([value.instruction])
             raise error
         self.numbers(found.size)
         return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes as c
 import itertools
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,16 +12,18 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from axla import api
+from axla.core import locks
 from axla.core.errors import UnsupportedError
 from axla.core.profile import watch
 from axla.core.shape import Shape
 from axla.ir.graph import Module
+from axla.ir.traverse import needed_first
 from axla.tensorflow.clusters import capi, flags
 from axla.tensorflow.clusters.structs import CLUSTER, EXECUTABLE, INPUT, OUTPUT
 from axla.tensorflow.graph import Graph, Output
 from axla.tensorflow.importer import import_graph
 from axla.tensorflow.messages import ENUMS
-from axla.tensorflow.scope import DependsOnArguments
+from axla.tensorflow.scope import DependsOnArguments, parameters_of
 from axla.tensorflow.types import dtype_of
 
 MOST_EXECUTABLES = 64
@@ -49,9 +50,11 @@ class Executable:
                 node = cluster.graph.nodes[output.node]
                 while node.op == "Identity":
                     node = cluster.graph.nodes[node.inputs[0].node]
-                raise UnsupportedError(
+                error = DependsOnArguments(
                     f"{node}: the size of its result is not known before the program has run"
                 )
+                error.parameters = self._sizes(given) if not cluster.falls_back else set()
+                raise error
         self.struct: Any = EXECUTABLE.ctypes()()
         self.loaded = self.compiled._loaded
         self.struct.program = self.loaded.address
@@ -72,6 +75,13 @@ class Executable:
             place.rank, place.dims, place.bytes = len(dims), self._numbers(dims), spec.shape.byte_size
             place.type = type_number(type_)
         self.struct.outputs = self._kept(outputs)
+
+    def _sizes(self, given: Sequence[Shape | np.ndarray]) -> set[int]:
+        """The parameters that sizes of values depend on, where these are few integers; else none."""
+        found = needed_first([self.module.entry.root], lambda inst: inst.operands)
+        numbers = parameters_of(inst.operands[1] for inst in found if inst.opcode == "set-dimension-size")
+        shapes = [one for one in given if isinstance(one, Shape)]
+        return numbers if all(_says_sizes(shapes[number]) for number in numbers) else set()
 
     def _kept(self, memory: Any) -> int:
         self._keep.append(memory)
@@ -98,7 +108,7 @@ class Cluster:
         self.falls_back, self.refused, self.session = False, "", None
         """Whether TensorFlow computes it (in `session`) where no program can be made, and why that was so."""
         self.executables: list[Executable] = []
-        self._lock = threading.RLock()
+        self._lock = locks.new_lock()
         self._table = (c.c_void_p * MOST_EXECUTABLES)()
         self.struct: Any = CLUSTER.ctypes()(inputs=len(inputs), outputs=len(outputs), owner=id(self))
         self.struct.executables = c.addressof(self._table)
@@ -128,13 +138,13 @@ class Cluster:
                 except UnsupportedError as error:
                     self.refused = error.message if self.falls_back else ""
                     raise
+                made.struct.uses, found = 1, c.addressof(made.struct)  # before others find it
                 self._add(made)
-                made.struct.uses, found = 1, c.addressof(made.struct)
         return found
 
     def executable_at(self, address: int) -> Executable:
         """The executable whose EXECUTABLE is at an address."""
-        return next(one for one in self.executables if c.addressof(one.struct) == address)
+        return next(one for one in [*self.executables] if c.addressof(one.struct) == address)
 
     def _compiled(self, arrays: Sequence[np.ndarray]) -> Executable:
         while True:
@@ -167,10 +177,22 @@ class Cluster:
                 if not unused:
                     raise UnsupportedError(f"{self.name}: {MOST_EXECUTABLES} executables are running")
                 self.executables.remove(min(unused, key=lambda one: one.struct.last))
-            self.executables.append(made)
-            self._table[: len(self.executables)] = [c.addressof(one.struct) for one in self.executables]
+            self._set([*self.executables, made])
             self.struct.clock += 1
-            made.struct.last, self.struct.count = self.struct.clock, len(self.executables)
+            made.struct.last = self.struct.clock
+
+    def free(self) -> None:
+        """Frees the executables that do not run, unless one is being made."""
+        if self._lock.acquire(blocking=False):
+            try:
+                with self._locked():
+                    self._set([one for one in self.executables if one.struct.uses])
+            finally:
+                self._lock.release()
+
+    def _set(self, executables: list[Executable]) -> None:
+        self._table[: len(executables)] = [c.addressof(one.struct) for one in executables]
+        self.executables, self.struct.count = executables, len(executables)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.clusters.cluster import Cluster
@@ -60,8 +60,9 @@ def is_whole() -> bool:
 
 class Traced:
     """`tensors` of its methods are those of the function's graph: arguments, then what it captures. It lives
-    as long as the graphs that launch it. (Its cluster may live longer, for a kernel, and has nothing of
-    TensorFlow: that would be freed when TensorFlow frees the kernel, and wait for itself.)
+    as long as the graphs that launch it; with it go the executables of its cluster. (The
+    cluster may live longer, for a kernel, and has nothing of TensorFlow: that would be freed when TensorFlow
+    frees the kernel, and wait for itself.)
     """
 
     def __init__(self, function: Any, writes: bool = True) -> None:
@@ -98,6 +99,7 @@ class Traced:
             dtype_of(type_, f"'{output}' of function '{name}'")
         self.cluster = cluster
         _traced[cluster.number] = self
+        finalize(self, cluster.free).atexit = False
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
         """The results, with the variables read and written."""
