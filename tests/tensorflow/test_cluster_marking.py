@@ -232,7 +232,7 @@ def test_a_call_has_the_attributes_of_its_function():
         ("/job:localhost", "CPU:0", False, ""),
         ("/device:XLA_CPU:0", "XLA_CPU:0", True, ""),
         ("/job:localhost/replica:0/task:0/device:XLA_CPU_JIT:0", "XLA_CPU_JIT:0", True, ""),
-        ("/device:XLA_GPU:0", "XLA_GPU:0", True, "it is placed on XLA_GPU:0"),
+        ("/device:XLA_GPU:0", "XLA_GPU:0", True, ""),
         ("/gpu:1", "GPU:1", False, "it is placed on GPU:1"),
     ],
 )

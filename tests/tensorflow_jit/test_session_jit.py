@@ -12,6 +12,7 @@ tf = pytest.importorskip("tensorflow")
 import axla.tensorflow  # noqa: E402
 from axla.tensorflow import Session, jit_scope  # noqa: E402
 from axla.tensorflow.clusters import flags  # noqa: E402
+from axla.tensorflow.clusters.cluster import Cluster  # noqa: E402
 
 v1 = tf.compat.v1
 
@@ -445,6 +446,36 @@ def test_what_cannot_be_compiled_for_an_xla_device():
         with pytest.raises(UnsupportedError, match=r"node 'placed' \(AddV2.*\): it is placed on XLA_GPU:0"):
             session.run(z, {x: [1, 2]})
         near(session.run(x + 1, {x: [1, 2]}), [2, 3])
+
+
+def test_a_session_is_closed_while_a_cluster_is_compiled(monkeypatch):
+    begun, closes, made = threading.Event(), threading.Event(), Cluster._compiled
+
+    def compiled(cluster, arrays):
+        begun.set()
+        closes.wait()
+        return made(cluster, arrays)
+
+    monkeypatch.setattr(Cluster, "_compiled", compiled)
+    x = v1.placeholder(tf.float32, [2])
+    y, ended = chain(x), []
+    session = Session()
+
+    def run():
+        try:
+            near(session.run(y, {x: [1, 2]}), chain_of([1, 2]))
+            ended.append("the session was closed later")
+        except tf.errors.CancelledError:
+            ended.append("cancelled")
+
+    threads = [threading.Thread(target=call) for call in (run, session.close)]
+    threads[0].start()
+    begun.wait()
+    threads[1].start()
+    closes.set()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 1
 
 
 def test_must_compile(graph):

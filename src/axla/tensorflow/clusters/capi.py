@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,18 @@ _made: list[Api] = []
 _lock = locks.new_lock()
 
 
+@cache
+def missing() -> str:
+    """Why there is no kernel; empty where there is one."""
+    try:
+        api()
+    except UnsupportedError as error:
+        return error.message
+    return ""
+
+
 def api() -> Api:
-    """The one of this process."""
+    """The one of this process. UnsupportedError where TensorFlow lacks a function."""
     if not _made:
         with _lock:
             if not _made:

@@ -41,9 +41,9 @@ class Executable:
 
     def __init__(self, cluster: Cluster, given: Sequence[Shape | np.ndarray]) -> None:
         """`given` are the shapes of inputs, or values of those that are constant."""
-        self.module = cluster.imported(given)
+        self.module, self.given = cluster.imported(given), given
         flags.picture(self.module, sum(isinstance(one, np.ndarray) for one in given))
-        self.compiled: Any = api.compile(self.module)
+        self.compiled: Any = api.compile(self.module, backend=cluster.backend)
         interface = self.compiled.interface
         for output, spec in zip(cluster.outputs, interface.results, strict=True):
             if spec.shape.is_dynamic:
@@ -56,8 +56,9 @@ class Executable:
                 error.parameters = self._sizes(given) if not cluster.falls_back else set()
                 raise error
         self.struct: Any = EXECUTABLE.ctypes()()
-        self.loaded = self.compiled._loaded
-        self.struct.program = self.loaded.address
+        if cluster.backend == "cpu":
+            self.loaded = self.compiled._loaded
+            self.struct.program = self.loaded.address
         self._keep: list[Any] = []
         self.constant = {n for n, one in enumerate(given) if not isinstance(one, Shape)}
         parameters = [n for n, one in enumerate(given) if isinstance(one, Shape)]
@@ -75,6 +76,17 @@ class Executable:
             place.rank, place.dims, place.bytes = len(dims), self._numbers(dims), spec.shape.byte_size
             place.type = type_number(type_)
         self.struct.outputs = self._kept(outputs)
+
+    def fits(self, arrays: Sequence[np.ndarray]) -> bool:
+        """Whether inputs of the cluster are what it is for."""
+        return all(
+            array.shape == one.dims if isinstance(one, Shape) else np.array_equal(array, one)
+            for array, one in zip(arrays, self.given, strict=True)
+        )
+
+    def execute(self, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
+        """The results for inputs of the cluster."""
+        return self.compiled.execute([array for n, array in enumerate(arrays) if n not in self.constant])
 
     def _sizes(self, given: Sequence[Shape | np.ndarray]) -> set[int]:
         """The parameters that sizes of values depend on, where these are few integers; else none."""
@@ -96,9 +108,16 @@ class Cluster:
     of shapes, and of the values of inputs that the compiler must know.
     """
 
-    def __init__(self, name: str, graph: Graph, inputs: Sequence[Output], outputs: Sequence[Output]) -> None:
+    def __init__(
+        self,
+        name: str,
+        graph: Graph,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        backend: str = "cpu",
+    ) -> None:
         """The results are `outputs` of the graph, computed from `inputs`, which are outputs of it too."""
-        self.name, self.graph = name, graph
+        self.name, self.graph, self.backend = name, graph, backend
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.input_types = [_type(graph, output) for output in inputs]
         self.result_types = [_type(graph, output) for output in outputs]
@@ -107,17 +126,21 @@ class Cluster:
         """The inputs whose values the compiler must know, as far as it was found."""
         self.falls_back, self.refused, self.session = False, "", None
         """Whether TensorFlow computes it (in `session`) where no program can be made, and why that was so."""
+        self.function: Any = None
+        self.token = b""
+        """For PyFunc: what it calls, and its name there."""
         self.executables: list[Executable] = []
         self._lock = locks.new_lock()
         self._table = (c.c_void_p * MOST_EXECUTABLES)()
         self.struct: Any = CLUSTER.ctypes()(inputs=len(inputs), outputs=len(outputs), owner=id(self))
         self.struct.executables = c.addressof(self._table)
         clusters[self.number] = self
+        self.profiling(None)
         watch(self)
 
     def profiling(self, profile: Any) -> None:
         """While a profile is taken, Python runs the programs, which measures."""
-        self.struct.profiled = profile is not None
+        self.struct.in_python = profile is not None or self.backend != "cpu"
 
     def imported(self, given: Sequence[Shape | np.ndarray]) -> Module:
         pairs = [*zip(self.inputs, given, strict=True)]
@@ -130,17 +153,27 @@ class Cluster:
         """The address of the executable for inputs, which is held; it is compiled where it is not there."""
         with self._lock:
             found = capi.api().find(c.addressof(self.struct), tensors)
-            if not found:
-                if self.refused:
-                    raise UnsupportedError(self.refused)
-                try:
-                    made = self._compiled(arrays)
-                except UnsupportedError as error:
-                    self.refused = error.message if self.falls_back else ""
-                    raise
-                made.struct.uses, found = 1, c.addressof(made.struct)  # before others find it
-                self._add(made)
-        return found
+            return found or c.addressof(self._new(arrays, uses=1).struct)
+
+    def execute(self, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
+        """The results for inputs, where there is no kernel."""
+        with self._lock:
+            found = next((one for one in self.executables if one.fits(arrays)), None)
+            found = found or self._new(arrays, uses=0)
+            self._used(found)
+        return found.execute(arrays)
+
+    def _new(self, arrays: Sequence[np.ndarray], uses: int) -> Executable:
+        if self.refused:
+            raise UnsupportedError(self.refused)
+        try:
+            made = self._compiled(arrays)
+        except UnsupportedError as error:
+            self.refused = error.message if self.falls_back else ""
+            raise
+        made.struct.uses = uses  # before kernels find it
+        self._add(made)
+        return made
 
     def executable_at(self, address: int) -> Executable:
         """The executable whose EXECUTABLE is at an address."""
@@ -178,8 +211,11 @@ class Cluster:
                     raise UnsupportedError(f"{self.name}: {MOST_EXECUTABLES} executables are running")
                 self.executables.remove(min(unused, key=lambda one: one.struct.last))
             self._set([*self.executables, made])
-            self.struct.clock += 1
-            made.struct.last = self.struct.clock
+            self._used(made)
+
+    def _used(self, executable: Executable) -> None:
+        self.struct.clock += 1
+        executable.struct.last = self.struct.clock
 
     def free(self) -> None:
         """Frees the executables that do not run, unless one is being made."""
@@ -197,6 +233,9 @@ class Cluster:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """While kernels do not look at the executables."""
+        if capi.missing():
+            yield
+            return
         capi.api().lock(c.addressof(self.struct))
         try:
             yield

@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import Any
 
 tf: Any = import_module("tensorflow")
-attr_value_pb2: Any = import_module("tensorflow.core.framework.attr_value_pb2")
 context: Any = import_module("tensorflow.python.eager.context")
 execute: Any = import_module("tensorflow.python.eager.execute")
 client: Any = import_module("tensorflow.python.client.pywrap_tf_session")
@@ -17,4 +16,5 @@ backprop_util: Any = import_module("tensorflow.python.eager.backprop_util")
 function_type_utils: Any = import_module("tensorflow.python.eager.polymorphic_function.function_type_utils")
 handle_data_util: Any = import_module("tensorflow.python.ops.handle_data_util")
 pywrap_tfe: Any = import_module("tensorflow.python.pywrap_tfe")
+script_ops: Any = import_module("tensorflow.python.ops.script_ops")
 resource_variable_ops: Any = import_module("tensorflow.python.ops.resource_variable_ops")

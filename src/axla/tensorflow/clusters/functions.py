@@ -12,7 +12,7 @@ from typing import Any
 
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.tensorflow.clusters.framework import context, function_type_utils, ops, pywrap_tfe, tf
-from axla.tensorflow.clusters.launch import OP
+from axla.tensorflow.clusters.launch import register
 from axla.tensorflow.clusters.traced import Traced, is_whole, whole
 
 _are_run_eagerly = tf.config.functions_run_eagerly
@@ -160,7 +160,8 @@ class _Ready:
         self.name, self.fed, self.constants = traced.cluster.name, traced.fed, function.captured_inputs
         self.is_alone = not any(tensor.dtype == tf.resource for tensor in traced.tensors)
         types = [output.dtype for output in traced.results]
-        self.attributes = "Tresults", types, "program", traced.cluster.number
+        self.way = way = register(traced.cluster)
+        self.attributes = way.results, types, way.key, getattr(traced.cluster, way.value)
         self.pack = function.function_type.pack_output
 
     def __call__(self, tensors: list[Any]) -> Any:
@@ -170,7 +171,7 @@ class _Ready:
         values = [given[number] for number in self.fed]
         try:
             fast = pywrap_tfe.TFE_Py_FastPathExecute
-            results = fast(context.context(), OP, self.name, values, *self.attributes)
+            results = fast(context.context(), self.way.op, self.name, values, *self.attributes)
         except Exception:  # TensorFlow's own, which another call makes what users know
             results = self.traced.launched(values)
         return self.pack(results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,54 +15,65 @@ from axla.core.python_api import incref
 from axla.core.status import status_of
 from axla.program.abi import FRAME
 from axla.runtime.arguments import failed_call
+from axla.tensorflow.clusters import capi
 from axla.tensorflow.clusters.capi import api
 from axla.tensorflow.clusters.cluster import Cluster, clusters, type_number
 from axla.tensorflow.clusters.fallback import in_tensorflow
-from axla.tensorflow.clusters.framework import attr_value_pb2, context, execute, ops, tf
+from axla.tensorflow.clusters.framework import context, execute, graph_pb2, ops, script_ops, tf
+from axla.tensorflow.clusters.rewriting import KERNEL, PY_FUNC, Way
 from axla.tensorflow.clusters.structs import CLUSTER
+from axla.tensorflow.messages import encode
 from axla.tensorflow.types import dtype_of
 
-OP = "AxlaLaunch"
 _lock = locks.new_lock()
 
 
 @tf.autograph.experimental.do_not_convert
 def launch(cluster: Cluster, tensors: Sequence[Any]) -> list[Any]:
     """The results of a cluster for these tensors: computed, or as an operation in the graph being built."""
-    register()
+    way = register(cluster)
     kinds, made = (
         [type_number(name) for name in names] for names in (cluster.input_types, cluster.result_types)
     )
     if tf.executing_eagerly():
-        attributes = ("Targs", kinds, "Tresults", made, "program", cluster.number)
+        attributes = (way.inputs, kinds, way.results, made, way.key, getattr(cluster, way.value))
         place = context.context()
-        return execute.execute(OP.encode(), len(made), list(tensors), attributes, place, cluster.name)
+        return execute.execute(way.op.encode(), len(made), list(tensors), attributes, place, cluster.name)
     graph = ops.get_default_graph()
     graph._axla_clusters = [*getattr(graph, "_axla_clusters", ()), cluster]  # they live as long as it
-    attributes = attributes_of(cluster)
+    message = encode({"node": [{"op": way.op, "attr": way.attributes(cluster)}]}, "GraphDef")
+    attributes = dict(graph_pb2.GraphDef.FromString(message).node[0].attr)
     types = [tf.dtypes.as_dtype(number) for number in made]
-    node = graph._create_op_internal(OP, list(tensors), types, attrs=attributes, name=cluster.name)
+    node = graph._create_op_internal(way.op, list(tensors), types, attrs=attributes, name=cluster.name)
     return list(node.outputs)
 
 
-def attributes_of(cluster: Cluster) -> dict[str, Any]:
-    """The attributes of a node that runs a cluster, as messages."""
-    value = attr_value_pb2.AttrValue
-    sides = {"Targs": cluster.input_types, "Tresults": cluster.result_types}
-    lists = {name: value.ListValue(type=map(type_number, types)) for name, types in sides.items()}
-    return {name: value(list=found) for name, found in lists.items()} | {"program": value(i=cluster.number)}
-
-
-def register() -> None:
-    """Makes the operation known to TensorFlow, once. Raises UnsupportedError where its C API is missing."""
+def register(cluster: Cluster) -> Way:
+    """Makes the operation that runs a cluster known to TensorFlow: PyFunc where its C API is missing."""
     with _lock:
+        if capi.missing():
+            if not cluster.token:
+                cluster.function = partial(_computed, cluster)  # TensorFlow has a weak reference
+                cluster.token = script_ops._py_funcs.insert(cluster.function).encode()
+            return PY_FUNC
         _registered()
+        return KERNEL
+
+
+def _computed(cluster: Cluster, *arrays: np.ndarray) -> list[np.ndarray]:
+    """The results of a cluster; TensorFlow computes them where no program can be made."""
+    try:
+        return [np.asarray(result) for result in cluster.execute(arrays)]
+    except UnsupportedError:
+        if not cluster.refused:
+            raise
+    return in_tensorflow(cluster, arrays)
 
 
 @cache
 def _registered() -> None:
     call, at = api().tf, api().at
-    builder, status = call["TF_NewOpDefinitionBuilder"](OP.encode()), call["TF_NewStatus"]()
+    builder, status = call["TF_NewOpDefinitionBuilder"](KERNEL.op.encode()), call["TF_NewStatus"]()
     for attribute in (b"Targs: list(type) >= 0", b"Tresults: list(type) >= 0", b"program: int"):
         call["TF_OpDefinitionBuilderAddAttr"](builder, attribute)
     call["TF_OpDefinitionBuilderAddInput"](builder, b"args: Targs")
@@ -71,13 +82,15 @@ def _registered() -> None:
     unknown = c.cast(call["TF_ShapeInferenceContextSetUnknownShape"], c.c_void_p)
     call["TF_OpDefinitionBuilderSetShapeInferenceFunction"](builder, unknown)
     call["TF_RegisterOpDefinition"](builder, status)
-    api().check(status, f"the operation {OP}")
-    for name in ("compiled", "measured", "failed"):
+    api().check(status, f"the operation {KERNEL.op}")
+    for name in ("compiled", "executed", "failed"):
         c.c_void_p.from_address(at[f"tf_{name}"]).value = c.cast(_CALLED[name], c.c_void_p).value
     create, status = c.cast(_CALLED["created"], c.c_void_p), call["TF_NewStatus"]()
-    builder = call["TF_NewKernelBuilder"](OP.encode(), b"CPU", create, at["tf_compute"], at["tf_delete"])
-    call["TF_RegisterKernelBuilder"](f"{OP}Kernel".encode(), builder, status)
-    api().check(status, f"the kernel of {OP}")
+    builder = call["TF_NewKernelBuilder"](
+        KERNEL.op.encode(), b"CPU", create, at["tf_compute"], at["tf_delete"]
+    )
+    call["TF_RegisterKernelBuilder"](f"{KERNEL.op}Kernel".encode(), builder, status)
+    api().check(status, f"the kernel of {KERNEL.op}")
 
 
 # What TensorFlow and the kernel call, without the interpreter lock.
@@ -91,7 +104,7 @@ def _created(construction: int) -> int | None:
     call["TF_DeleteStatus"](status)
     cluster = clusters.get(number.value)
     if cluster is None:
-        error = InvalidArgument(f"{OP}: there is no program {number.value} in this process")
+        error = InvalidArgument(f"{KERNEL.op}: there is no program {number.value} in this process")
         _fail("TF_OpKernelConstruction_Failure", construction, error)
         return None
     incref(cluster)  # until the kernel is deleted
@@ -126,15 +139,14 @@ def _put(place: int, number: int, type_: int, array: np.ndarray) -> None:
     call["TF_DeleteTensor"](tensor)
 
 
-def _measured(cluster: int, place: int, executable: int, tensors: int) -> None:
-    """A run while a profile is taken."""
+def _executed(cluster: int, place: int, executable: int, tensors: int) -> None:
+    """A run on another device, or while a profile is taken."""
     try:
         found = _owner(cluster)
-        one = found.executable_at(executable)
         arrays = _arrays(tensors, [*found.input_types, *found.result_types])
-        given = [array for n, array in enumerate(arrays[: len(found.inputs)]) if n not in one.constant]
-        for made, result in zip(arrays[len(found.inputs) :], one.compiled.execute(given), strict=True):
-            np.copyto(made, result)
+        results = found.executable_at(executable).execute(arrays[: len(found.inputs)])
+        for made, result in zip(arrays[len(found.inputs) :], results, strict=True):
+            np.copyto(made, np.asarray(result))
     except BaseException as error:
         _fail("TF_OpKernelContext_Failure", place, error)
 
@@ -186,6 +198,6 @@ def _owner(cluster: int) -> Cluster:
 _P = c.c_void_p
 _CALLED = {
     "created": c.CFUNCTYPE(_P, _P)(_created), "compiled": c.CFUNCTYPE(_P, _P, _P, _P)(_compiled),
-    "measured": c.CFUNCTYPE(None, _P, _P, _P, _P)(_measured),
+    "executed": c.CFUNCTYPE(None, _P, _P, _P, _P)(_executed),
     "failed": c.CFUNCTYPE(None, _P, _P, _P, _P, c.c_int32)(_failed),
 }  # fmt: skip

@@ -134,7 +134,7 @@ def _device(node: Node) -> tuple[str, str, bool]:
         return node.device, f"it is placed on {node.device}", False
     kind = (match["kind"] or "CPU").upper()
     device = f"{kind}:{(match['number'] or '0').replace('*', '0')}"
-    elsewhere = kind.removeprefix("XLA_").removesuffix("_JIT") != "CPU"
+    elsewhere = kind not in ("CPU", "XLA_CPU", "XLA_GPU", "XLA_CPU_JIT", "XLA_GPU_JIT")
     return device, f"it is placed on {device}" if elsewhere else "", kind.startswith("XLA_")
 
 

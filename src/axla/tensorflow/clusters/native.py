@@ -20,7 +20,7 @@ _FUNCTIONS = Functions()
 def emit(m: Module) -> None:
     """Adds the kernel to a module."""
     m.variable("tf_compiled", "ptr", "null")  # Python: an EXECUTABLE for inputs, which is held; or null
-    m.variable("tf_measured", "ptr", "null")  # Python: runs a program while a profile is taken
+    m.variable("tf_executed", "ptr", "null")  # Python: runs a program
     m.variable("tf_failed", "ptr", "null")  # Python: tells TensorFlow of the error of a run
     _FUNCTIONS.emit(m)
 
@@ -125,11 +125,14 @@ def _step(f: Function, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
         found = executable.load("ptr")
         with f.if_(found.ne(0), likely=True):
             f.call("void", "tf_outputs", outputs, found, context, made, status)
-            good, profiled = f.call("i32", "TF_GetCode", status).eq(0), cluster.get(CLUSTER, "profiled").ne(0)
-            with f.if_(good & profiled, likely=False):
-                measured = f.glob("tf_measured").load("ptr")
-                f.call_pointer("void", measured, cluster, context, found, tensors)
-            with f.if_(good & (profiled ^ 1), likely=True):
+            good, by_python = (
+                f.call("i32", "TF_GetCode", status).eq(0),
+                cluster.get(CLUSTER, "in_python").ne(0),
+            )
+            with f.if_(good & by_python, likely=False):
+                executed = f.glob("tf_executed").load("ptr")
+                f.call_pointer("void", executed, cluster, context, found, tensors)
+            with f.if_(good & (by_python ^ 1), likely=True):
                 f.call("void", "tf_run", cluster, found, context, tensors, made.item(outputs))
             found.atomic("sub", f.i32(1))
     with f.if_(f.call("i32", "TF_GetCode", status).ne(0), likely=False):

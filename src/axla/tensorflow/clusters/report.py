@@ -10,6 +10,7 @@ from typing import Any
 
 from axla.core.errors import InvalidArgument
 from axla.ir.dot_graph import dot_graph
+from axla.tensorflow.clusters import capi
 from axla.tensorflow.clusters.cluster import Cluster
 from axla.tensorflow.clusters.functions import Jitted
 from axla.tensorflow.clusters.rewriting import Decision
@@ -29,7 +30,7 @@ class Report:
         return [one for one in self.decisions if not one.cluster]
 
     def __str__(self) -> str:
-        lines = []
+        lines = [f"{missing}: PyFunc runs clusters"] if (missing := capi.missing()) else []
         for cluster in self.clusters:
             counts = Counter(node.op for node in cluster.graph.nodes.values())
             kinds = ", ".join(f"{count} {op}" if count > 1 else op for op, count in counts.most_common())

@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from axla.backends import get
 from axla.core.errors import AxlaError, UnsupportedError
 from axla.tensorflow.attributes import Called, called_by
 from axla.tensorflow.clusters.forming import Formed, formed
@@ -23,12 +24,13 @@ from axla.tensorflow.messages import decode
 from axla.tensorflow.types import Proto, entries
 
 Mode = Literal["auto", "scope", "off"]
-OP = "AxlaLaunch"
 _CALLS = (
     "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase", "While",
     "StatelessWhile",
 )  # fmt: skip
 """Operations of which the functions are rewritten. TensorFlow runs those of others elsewhere (datasets)."""
+GPU = "cuda"
+"""The backend of XLA_GPU."""
 _PLAIN_ON_XLA = frozenset((
     "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "Variable", "VariableV2", "ReadVariableOp",
     "AssignVariableOp", "VarIsInitializedOp", "IsVariableInitialized", "Assign", "NoOp", "ControlTrigger",
@@ -37,6 +39,28 @@ _PLAIN_ON_XLA = frozenset((
 ))  # fmt: skip
 """What XLA's devices run themselves: it belongs to no cluster there."""
 _XLA_DEVICE = re.compile(r"/?(?:device:)?XLA_(CPU|GPU)(?::(?:\d+|\*))?", re.IGNORECASE)
+
+
+class Way(NamedTuple):
+    """How TensorFlow runs a cluster: an operation, its attributes, its output. `value` of a cluster is the
+    attribute `key`.
+    """
+
+    op: str
+    inputs: str
+    results: str
+    key: str
+    value: str
+    output: str
+
+    def attributes(self, program: Any) -> list[Proto]:
+        key, lists = getattr(program, self.value), (program.input_types, program.result_types)
+        found = {self.inputs: {"list": {"type": lists[0]}}, self.results: {"list": {"type": lists[1]}}}
+        return listed({**found, self.key: {"i": key} if isinstance(key, int) else {"s": key}})
+
+
+KERNEL = Way("AxlaLaunch", "Targs", "Tresults", "program", "number", "results")
+PY_FUNC = Way("PyFunc", "Tin", "Tout", "token", "token", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +119,15 @@ class _Formed:
 
 @dataclass(slots=True, eq=False)
 class Rewriter:
-    """Rewrites a graph, which may grow. `cluster(name, graph, inputs, outputs)` makes the programs;
+    """Rewrites a graph, which may grow. `cluster(name, graph, inputs, outputs, backend)` makes the programs;
     `definition` gives the OpDef of an operation.
     """
 
-    cluster: Callable[[str, Graph, Sequence[Output], Sequence[Output]], Any]
+    cluster: Callable[[str, Graph, Sequence[Output], Sequence[Output], str], Any]
     mode: Mode
     minimum: int
     definition: Callable[[str], Proto | None]
+    way: Way = KERNEL
     definitions: dict[str, Proto] = field(default_factory=dict)
     message: Proto = field(default_factory=dict)
     graph: Graph = field(default_factory=lambda: graph_of({}))
@@ -221,7 +246,8 @@ class Rewriter:
         key = (function, *inner, each.inputs, each.outputs)
         if key not in self.programs:
             held = Graph(each.name, nodes, graph.library)
-            self.programs[key] = self.cluster(each.name, held, each.inputs, each.outputs)
+            backend = GPU if _is_on_gpu(graph.nodes[each.nodes[0]]) else "cpu"
+            self.programs[key] = self.cluster(each.name, held, each.inputs, each.outputs, backend)
         return self.programs[key]
 
     # Nodes.
@@ -240,8 +266,9 @@ class Rewriter:
             members = [graph.nodes[name] for name in each.nodes]
             waits = dict.fromkeys(found.unit(name) for node in members for name in node.controls)
             waits.pop(each.name, None)
-            proto = _off_xla({**_launch(each.name, program), "device": members[0].device})
-            units[each.name] = _Unit(proto, each.inputs, [*waits], (OP, program.number))
+            attributes, place = self.way.attributes(program), members[0].device
+            proto = {"name": each.name, "op": self.way.op, "attr": attributes, "device": place}
+            units[each.name] = _Unit(_off_xla(proto), each.inputs, [*waits], (None, program.number))
         return units
 
     def _named(self, units: dict[str, _Unit], graph: Graph, found: _Formed) -> list[_Unit]:
@@ -323,7 +350,7 @@ class Rewriter:
         texts = {output: returns[name] for name, output in results.items()}
         for name, proto in protos.items():
             texts |= zip(graph.nodes[name].inputs, proto.get("input", ()), strict=False)
-        texts |= {output: f"{at.node}:results:{at.index}" for output, at in found.outputs.items()}
+        texts |= {output: f"{at.node}:{self.way.output}:{at.index}" for output, at in found.outputs.items()}
         for key, unit in units.items():
             unit.name = key
         name = self.free(f"{called.name}__axla")
@@ -357,10 +384,18 @@ def _at_fault(program: Any) -> set[str]:
 
 def _check(node: Node, mark: Mark, reason: str) -> None:
     """UnsupportedError for a node that must be compiled and cannot be."""
-    if "XLA_GPU" in mark.device.upper():
-        raise UnsupportedError(f"{node}: it is placed on {mark.device}, clusters run on XLA_CPU")
+    if _is_on_gpu(node):
+        try:
+            get(GPU).client.device_put(0)
+        except AxlaError as error:
+            raise UnsupportedError(f"{node}: it is placed on {mark.device}; {error.message}") from error
     if reason and mark.must and node.op not in _PLAIN_ON_XLA:
         raise UnsupportedError(f"{node}: it must be compiled (it is placed on {mark.device}), but {reason}")
+
+
+def _is_on_gpu(node: Node) -> bool:
+    found = _XLA_DEVICE.search(node.device)
+    return found is not None and found[1].upper() == "GPU"
 
 
 def _apart(name: str, graph: Graph) -> str:
@@ -382,7 +417,7 @@ def _is_shared(node: Node) -> bool:
 
 def _goes_back(source: str, name: str, graph: Graph) -> bool:
     """Whether an edge leads to the next turn of a loop."""
-    kinds = [graph.nodes[each].kind if each in graph.nodes else OP for each in (source, name)]
+    kinds = [graph.nodes[each].kind if each in graph.nodes else "" for each in (source, name)]
     return kinds == ["NextIteration", "Merge"]
 
 
@@ -407,16 +442,6 @@ def _colocated(entry: Proto, names: Mapping[str, str]) -> Proto:
     places = [text.decode().removeprefix("loc:@") for text in entry["value"].get("list", {}).get("s", ())]
     there = [f"loc:@{names[name]}".encode() for name in places if name in names]
     return {"key": "_class", "value": {"list": {"s": there}}}
-
-
-def _launch(name: str, program: Any) -> Proto:
-    """The node that runs a cluster, but for its inputs."""
-    attributes: dict[str, Proto] = {
-        "Targs": {"list": {"type": program.input_types}},
-        "Tresults": {"list": {"type": program.result_types}},
-        "program": {"i": program.number},
-    }
-    return {"name": name, "op": OP, "attr": listed(attributes)}
 
 
 def placeholder(name: str, type_: str) -> Proto:

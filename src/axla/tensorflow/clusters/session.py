@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from axla.core.errors import InvalidArgument, UnsupportedError, choices
-from axla.tensorflow.clusters import flags
+from axla.tensorflow.clusters import capi, flags
 from axla.tensorflow.clusters.cluster import Cluster
 from axla.tensorflow.clusters.framework import client, context, graph_pb2, importer, op_def_registry, tf
 from axla.tensorflow.clusters.launch import register
-from axla.tensorflow.clusters.rewriting import Mode, Part, Rewriter
-from axla.tensorflow.graph import Graph, Output
+from axla.tensorflow.clusters.rewriting import KERNEL, PY_FUNC, Mode, Part, Rewriter
 from axla.tensorflow.messages import decode, encode
 from axla.tensorflow.types import Proto
 
@@ -69,7 +68,8 @@ class Session(tf.compat.v1.Session):
             raise InvalidArgument(f"graph is a {type(graph).__name__}, wanted a tf.Graph")
         super().__init__(target, tf.Graph(), held)
         self._inner, self._graph = self._graph, graph or tf.compat.v1.get_default_graph()
-        self._rewriter = Rewriter(_cluster, self.mode, flags.current().min_cluster_size, _definition)
+        way = PY_FUNC if capi.missing() else KERNEL
+        self._rewriter = Rewriter(_cluster, self.mode, flags.current().min_cluster_size, _definition, way)
         self.parts: list[Part] = []
         self._steps: dict[tuple[object, ...], _Step] = {}
         self._read, self._rewriting = -1, threading.Lock()
@@ -165,9 +165,10 @@ def _mode(jit: Mode | None, level: int) -> Mode:
     return jit or ("auto" if (level or found.auto_jit) >= 0 and found.cpu_global_jit else "scope")
 
 
-def _cluster(name: str, graph: Graph, inputs: Sequence[Output], outputs: Sequence[Output]) -> Cluster:
-    register()
-    return Cluster(name, graph, inputs, outputs)
+def _cluster(*parts: Any) -> Cluster:
+    cluster = Cluster(*parts)
+    register(cluster)
+    return cluster
 
 
 def _definition(op: str) -> Proto | None:

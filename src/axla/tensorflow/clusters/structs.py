@@ -15,7 +15,7 @@ CLUSTER = Struct(
     Field("executables", "ptr", "addresses of EXECUTABLEs"),
     Field("clock", "i64", "goes on with each use"),
     Field("owner", "ptr", "the Python object"),
-    Field("profiled", "i32", "1: Python runs its programs, which measures"),
+    Field("in_python", "i32", "1: Python runs its programs: on other devices, and while a profile is taken"),
 )
 
 EXECUTABLE = Struct(

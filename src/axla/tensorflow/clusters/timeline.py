@@ -9,7 +9,7 @@ from typing import Any
 
 from axla.core.profile import Profile
 from axla.tensorflow.clusters.framework import step_timeline
-from axla.tensorflow.clusters.launch import OP
+from axla.tensorflow.clusters.rewriting import KERNEL
 
 
 def timeline(run_metadata: Any, profile: Profile | None = None) -> str:
@@ -24,7 +24,7 @@ def timeline(run_metadata: Any, profile: Profile | None = None) -> str:
     begin = min((event["ts"] for event in timed), default=0)
     for event in timed:
         event["ts"] -= begin
-        if event["name"] == OP:
+        if event["name"] == KERNEL.op:
             event["name"] += f" {event['args']['name']}"
     if profile is not None:
         length = max((event["ts"] + event.get("dur", 0) for event in timed), default=0)

@@ -18,10 +18,12 @@ from typing import Any
 from weakref import WeakValueDictionary, finalize
 
 from axla.core.errors import UnsupportedError
+from axla.tensorflow.clusters import capi
 from axla.tensorflow.clusters.cluster import Cluster
 from axla.tensorflow.clusters.framework import backprop_util, handle_data_util, ops, resource_variable_ops, tf
-from axla.tensorflow.clusters.launch import OP, launch
+from axla.tensorflow.clusters.launch import launch
 from axla.tensorflow.clusters.marking import RANDOM, Compilable
+from axla.tensorflow.clusters.rewriting import KERNEL
 from axla.tensorflow.graph import Graph, Node, Output, graph_of
 from axla.tensorflow.messages import decode
 from axla.tensorflow.types import dtype_of
@@ -115,7 +117,7 @@ class Traced:
         """The results, then what is written, of the values of inputs."""
         if not self.cluster.outputs:
             return []
-        results = launch(self.cluster, values)
+        results = self._with_gradient(values) if capi.missing() else launch(self.cluster, values)
         if not tf.executing_eagerly():
             ops.get_default_graph()._axla_clusters.append(self)
         for result, known in zip(results, self.results, strict=False):
@@ -123,6 +125,15 @@ class Traced:
         for result, number in zip(results[len(self.results) :], self.written, strict=True):
             result.set_shape(_variable(self.tensors[number]).shape)
         return results
+
+    def _with_gradient(self, values: Sequence[Any]) -> list[Any]:
+        """The results where PyFunc runs the cluster, which has no gradient."""
+
+        @tf.custom_gradient
+        def called(*given: Any) -> Any:
+            return launch(self.cluster, given), lambda *cotangents: self.gradient(given, cotangents)
+
+        return tf.nest.flatten(called(*values))
 
     def gradient(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         """The gradients of inputs, None where there is none, for those of the results."""
@@ -162,11 +173,12 @@ class Traced:
         return Traced(made, writes=False)
 
 
-@ops.RegisterGradient(OP)
+@ops.RegisterGradient(KERNEL.op)
 def _gradient(operation: Any, *cotangents: Any) -> list[Any]:
     traced = _traced.get(operation.get_attr("program"))
     if traced is None:
-        raise UnsupportedError(f"{operation.name} ({OP}) has no gradient: it is a part of a session's graph")
+        why = "has no gradient: it is a part of a session's graph"
+        raise UnsupportedError(f"{operation.name} ({operation.type}) {why}")
     pairs = zip(cotangents, operation.outputs, strict=True)
     given = [tf.zeros_like(output) if one is None else one for one, output in pairs]
     return traced.gradient(operation.inputs, given)
