@@ -8,6 +8,7 @@ import platform
 from contextlib import suppress
 from dataclasses import replace
 
+from axla.codegen.native import arm
 from axla.core import cache, flags
 from axla.target.machine import AARCH64, X86_LEVELS, CpuTarget, MathKnobs
 
@@ -35,8 +36,8 @@ def host_target() -> CpuTarget:
 @functools.cache
 def _host_target(limit: str) -> CpuTarget:
     triple, cpu, features = _description()
-    if platform.machine().lower() in ("aarch64", "arm64"):
-        return replace(AARCH64, triple=triple)
+    if platform.machine() in arm.MACHINES:
+        return replace(AARCH64, triple=triple, features=frozenset(f"+{name}" for name in arm.features()))
     level = X86_LEVELS[_x86_level(features)]
     names = list(X86_LEVELS)
     if limit and names.index(limit) < names.index(level.name):

@@ -1,12 +1,15 @@
-"""Whether this x86-64 machine has the instructions that code was compiled for. Asks Linux, not LLVM."""
+"""Whether this machine has the instructions that code was compiled for. Asks the system, not LLVM."""
 
 from __future__ import annotations
 
 import functools
+import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
+from axla.codegen.native import arm
 from axla.core.errors import UnsupportedError
 
 _V2 = ("ssse3", "sse4_1", "sse4_2", "popcnt", "cx16")
@@ -28,20 +31,39 @@ _WITHOUT_FLAG = {"sse", "sse2", "avx10.1"}
 def refuse_foreign(cpu: str, features: Sequence[str], trust_cpu: bool) -> None:
     """UnsupportedError for code that needs instructions this machine lacks, by LLVM's CPU and features.
 
-    Nothing is known of a CPU that is no level of x86-64: then its features have to be listed, or the caller
-    vouches for it (`trust_cpu`).
+    Nothing is known of a CPU that is no level of x86-64 nor any AArch64: then its features have to be listed,
+    or the caller vouches for it (`trust_cpu`).
     """
     listed = [name[1:] for name in features if name.startswith("+")]
+    if platform.machine() in arm.MACHINES:
+        _refuse_arm(cpu, listed, trust_cpu)
+        return
     if cpu not in _LEVELS and "sse2" not in listed and not trust_cpu:
-        raise UnsupportedError(
-            f"code for CPU {cpu!r}: whether this machine is one is not known here; trust_cpu=True says it is"
-        )
+        _refuse_unknown(cpu)
     known = [name for name in listed if name in _SAME or name in _NAMES or name.startswith(_FAMILIES)]
     needed = {_NAMES.get(name, name) for name in known if name not in _WITHOUT_FLAG}
     found = {_plain(flag) for flag in _flags()}
     missing = sorted(name for name in needed | set(_LEVELS.get(cpu, ())) if _plain(name) not in found)
     if missing:
-        raise UnsupportedError(f"code for CPU {cpu!r} needs {', '.join(missing)}, which this machine lacks")
+        _refuse_missing(cpu, missing)
+
+
+def _refuse_arm(cpu: str, listed: Sequence[str], trust_cpu: bool) -> None:
+    if cpu != "generic" and not trust_cpu:
+        _refuse_unknown(cpu)
+    missing = sorted(set(listed) & arm.KNOWN - arm.features())
+    if missing:
+        _refuse_missing(cpu, missing)
+
+
+def _refuse_unknown(cpu: str) -> NoReturn:
+    raise UnsupportedError(
+        f"code for CPU {cpu!r}: whether this machine is one is not known here; trust_cpu=True says it is"
+    )
+
+
+def _refuse_missing(cpu: str, missing: Sequence[str]) -> NoReturn:
+    raise UnsupportedError(f"code for CPU {cpu!r} needs {', '.join(missing)}, which this machine lacks")
 
 
 def _plain(name: str) -> str:

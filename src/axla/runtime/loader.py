@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes as c
 import hashlib
 import os
+import platform
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -35,12 +36,13 @@ def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> Library:
     file = _manifest_path(Path(path))
     manifest = read_manifest(file)
     target = manifest.target
+    machine = platform.machine()
     if (
         target.object_format != "elf"
-        or not target.triple.startswith("x86_64-")
+        or not target.triple.startswith(f"{machine}-")
         or "linux" not in target.triple
     ):
-        raise UnsupportedError(f"{file}: compiled for {target.triple}; x86-64 Linux can be loaded")
+        raise UnsupportedError(f"{file}: compiled for {target.triple}; {machine} Linux can be loaded")
     if manifest.externals:
         names = ", ".join(manifest.externals)
         raise UnsupportedError(f"{file}: the library calls {names}, which a linker has to put beside it")

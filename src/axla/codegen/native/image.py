@@ -1,8 +1,12 @@
-"""Links objects for x86-64 Linux into memory of this process, without LLVM.
+"""Links ELF objects for this machine into memory of this process, without LLVM.
 
-Enough of ELF for code that stands alone: sections, symbols of the objects, relative relocations. Everything
-is checked before it is used; InvalidArgument says what is wrong with an object. When `Image` is there, only
-variables can be written.
+Enough of ELF for code that stands alone: sections, symbols of the objects, the relocations of
+`relocations.py`. Everything is checked before it is used; InvalidArgument says what is wrong with an object.
+When `Image` is there, only variables can be written.
+
+All objects of an image, with their slots, are one piece of memory: what instructions reach is never exceeded
+by where the system happens to put things. A *slot* stands for a symbol that instructions may not reach, or
+that they read the address of: a jump to it, with the address behind.
 """
 
 from __future__ import annotations
@@ -12,35 +16,64 @@ import mmap
 import platform
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from axla.codegen.elf import ABSOLUTE, ALLOC, EXECUTABLE, NOBITS, PROGBITS, RELA, WRITABLE, Elf
-from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError
+from axla.codegen.elf import (
+    ABSOLUTE,
+    ALLOC,
+    EXECUTABLE,
+    NOBITS,
+    PROGBITS,
+    RELA,
+    WRITABLE,
+    Elf,
+    Section,
+    Symbol,
+)
+from axla.codegen.native.relocations import MACHINES, Machine
+from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError, choices
 
-_RELOCATABLE, _X86_64 = 1, 62
+_RELOCATABLE = 1
 _LARGEST = 1 << 31  # what relative addresses of 32 bits reach
-_PAGE = 4096
+_PAGE = mmap.PAGESIZE
 _READ, _EXECUTE = 1, 4  # of mprotect
-# Type of relocation: bytes, whether it is relative.
-_KINDS = {1: (8, False), 2: (4, True), 4: (4, True), 24: (8, True)}
+_SLOT = 16
 
 
 class _Object(Elf):
-    """A relocatable object for x86-64."""
+    """A relocatable object for a machine."""
 
-    def __init__(self, name: str, data: bytes) -> None:
+    def __init__(self, name: str, data: bytes, machine: Machine) -> None:
         self.name = name
+        self.slots: dict[int, int] = {}  # places of slots, by the numbers of their symbols
         super().__init__(data)
-        if not self.wide or (self.kind, self.machine) != (_RELOCATABLE, _X86_64):
+        if not self.wide or (self.kind, self.machine) != (_RELOCATABLE, machine.number):
             found = f"ELF type {self.kind} for machine {self.machine}"
-            self.refuse(f"{found}, wanted a relocatable object for x86-64")
+            self.refuse(f"{found}, wanted a relocatable object for machine {machine.number}")
         for section in self.sections:
             if section.flags & ALLOC and section.align > _PAGE:
                 self.refuse(f"a section is aligned to {section.align}")
 
     def refuse(self, what: str) -> NoReturn:
         raise InvalidArgument(f"{self.name}: {what}")
+
+    def relocations(self) -> Iterator[tuple[Section, int, int, Symbol, int, int]]:
+        """Those of sections that are loaded: section, offset there, type, symbol, its number, addend."""
+        for section in self.sections:
+            if section.kind != RELA:
+                continue
+            if section.info >= len(self.sections) or section.size % 24:
+                self.refuse("relocations are not as ELF has them")
+            place = self.sections[section.info]
+            if place.at < 0:
+                continue
+            for at in range(section.offset, section.offset + section.size, 24):
+                offset, info, addend = struct.unpack_from("<QQq", self.data, at)
+                number = info >> 32
+                if number >= len(self.symbols):
+                    self.refuse(f"a relocation needs symbol {number}, which is not there")
+                yield place, offset, info & 0xFFFFFFFF, self.symbols[number], number, addend
 
 
 class Image:
@@ -52,12 +85,13 @@ class Image:
         self, images: Sequence[tuple[str, bytes]], exports: Sequence[str],
         imports: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        if sys.platform != "linux" or platform.machine() != "x86_64":
+        machine = MACHINES.get(platform.machine())
+        if sys.platform != "linux" or machine is None:
             raise UnsupportedError(
-                f"objects for x86-64 Linux, on {sys.platform} {platform.machine()}: they run there only"
+                f"objects for {choices(MACHINES)} on Linux, here is {sys.platform} {platform.machine()}"
             )
-        objects = [_Object(name, data) for name, data in images]
-        code, constant, total = _layout(objects)
+        objects = [_Object(name, data, machine) for name, data in images]
+        code, constant, total = _layout(objects, machine)
         if total >= _LARGEST:
             raise UnsupportedError(f"{total} bytes of code and constants; {_LARGEST - 1} can be linked")
         try:
@@ -74,11 +108,13 @@ class Image:
                     ]
         table = {**(imports or {}), **_globals(objects, base)}
         for found in objects:
-            _relocate(found, self._memory, base, table)
+            _relocate(found, self._memory, base, table, machine)
         missing = [name for name in exports if name not in table]
         if missing:
             raise InvalidArgument(f"{images[0][0]}: does not define {', '.join(missing)}")
         self._protect(base, code, constant)
+        if machine.flushes:
+            _flush(base, code)
         self.addresses = {name: table[name] for name in exports}
 
     def _protect(self, base: int, code: int, total: int) -> None:
@@ -89,9 +125,16 @@ class Image:
                 raise UnsupportedError(f"mprotect refuses code: error {c.get_errno()}")
 
 
-def _layout(objects: Sequence[_Object]) -> tuple[int, ...]:
-    """Gives sections their places: code first, then, each from the next page on, constants and variables. The
-    ends of all three.
+def _flush(base: int, size: int) -> None:
+    """Lets the cache of instructions see what was written."""
+    clear = c.CDLL("libgcc_s.so.1")["__clear_cache"]
+    clear.argtypes, clear.restype = [c.c_void_p, c.c_void_p], None
+    clear(base, base + size)
+
+
+def _layout(objects: Sequence[_Object], machine: Machine) -> tuple[int, ...]:
+    """Gives sections their places: code first, with the slots behind that of each object, then, each from the
+    next page on, constants and variables. The ends of all three.
     """
     at = 0
     ends = []
@@ -104,9 +147,19 @@ def _layout(objects: Sequence[_Object]) -> tuple[int, ...]:
                         continue
                     section.at = -(-at // section.align) * section.align
                     at = section.at + section.size
+            if wanted == EXECUTABLE and machine.slot:
+                at = _place_slots(found, -(-at // _SLOT) * _SLOT, machine)
         at = -(-at // _PAGE) * _PAGE
         ends.append(at)
     return tuple(ends)
+
+
+def _place_slots(found: _Object, at: int, machine: Machine) -> int:
+    """Gives places to the slots that the code of an object may need, from `at` on; their end."""
+    for _, _, kind, symbol, number, _ in found.relocations():
+        if kind in machine.reads or (kind in machine.calls and symbol.section == 0):
+            found.slots.setdefault(number, at + _SLOT * len(found.slots))
+    return at + _SLOT * len(found.slots)
 
 
 def _globals(objects: Sequence[_Object], base: int) -> dict[str, int]:
@@ -124,35 +177,30 @@ def _globals(objects: Sequence[_Object], base: int) -> dict[str, int]:
     return table
 
 
-def _relocate(found: _Object, memory: mmap.mmap, base: int, table: dict[str, int]) -> None:
-    for section in found.sections:
-        if section.kind != RELA:
-            continue
-        if section.info >= len(found.sections) or section.size % 24:
-            found.refuse("relocations are not as ELF has them")
-        place = found.sections[section.info]
-        if place.at < 0:
-            continue
-        for at in range(section.offset, section.offset + section.size, 24):
-            offset, info, addend = struct.unpack_from("<QQq", found.data, at)
-            size, relative = _KINDS.get(info & 0xFFFFFFFF, (0, False))
-            if not size or place.kind != PROGBITS or offset + size > place.size:
-                found.refuse(f"relocation of type {info & 0xFFFFFFFF} at {offset} cannot be done")
-            value = _value(found, info >> 32, base, table) + addend
-            if relative:
-                value -= base + place.at + offset
-            try:
-                packed = struct.pack("<i" if size == 4 else "<q" if relative else "<Q", value)
-            except struct.error:
-                found.refuse(f"relocation at {offset} is out of range")
-            memory[place.at + offset : place.at + offset + size] = packed
+def _relocate(found: _Object, memory: mmap.mmap, base: int, table: dict[str, int], machine: Machine) -> None:
+    for number, at in found.slots.items():
+        slot = machine.slot + struct.pack("<Q", _value(found, found.symbols[number], base, table))
+        memory[at : at + len(slot)] = slot
+    for place, offset, kind, symbol, number, addend in found.relocations():
+        size = machine.sizes.get(kind, 0)
+        slot = found.slots.get(number) if kind in machine.reads or kind in machine.calls else None
+        wrong = slot is not None and addend  # there is one for the symbol itself
+        if not size or wrong or place.kind != PROGBITS or offset + size > place.size:
+            found.refuse(f"relocation of type {kind} at {offset} cannot be done")
+        if slot is None:
+            value = _value(found, symbol, base, table) + addend
+        else:
+            value = base + slot + (len(machine.slot) if kind in machine.reads else 0)
+        start = place.at + offset
+        try:
+            done = machine.patch(kind, memory[start : start + size], value, base + start)
+        except struct.error:
+            found.refuse(f"relocation at {offset} is out of range")
+        memory[start : start + size] = done
 
 
-def _value(found: _Object, number: int, base: int, table: dict[str, int]) -> int:
+def _value(found: _Object, symbol: Symbol, base: int, table: dict[str, int]) -> int:
     """The address of a symbol."""
-    if number >= len(found.symbols):
-        found.refuse(f"a relocation needs symbol {number}, which is not there")
-    symbol = found.symbols[number]
     name, home = symbol.name, symbol.section
     if home == 0:
         if name not in table:

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from axla.codegen.native.relocations import MACHINES
 from axla.codegen.native.structs import fields
 from axla.program.abi import Struct
 
@@ -24,9 +25,6 @@ NDARRAY = Struct(
         "refcount:i64, type:ptr, data:ptr, nd:i32, dims:ptr, strides:ptr, base:ptr, descr:ptr, flags:i32"
     ),
 )
-
-# On aarch64 an assertion of LLVM's linker ends the process: pieces of code are too far apart.
-MACHINES = ("x86_64",)
 
 
 @lru_cache
@@ -42,9 +40,8 @@ def why_not() -> str | None:
         )
     if platform.machine() not in MACHINES or sys.maxsize < 2**62:
         found = f"{platform.machine()}, {8 * c.sizeof(c.c_void_p)} bits"
-        return (
-            f"the cpu backend runs on {MACHINES[0]} only so far (this is {found}): use backend='interpreter'"
-        )
+        known = ", ".join(MACHINES)
+        return f"the cpu backend runs on {known} only so far (this is {found}): use backend='interpreter'"
     return None if object.__basicsize__ == 16 else "this CPython build has another object head"
 
 

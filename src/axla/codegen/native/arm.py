@@ -1,0 +1,40 @@
+"""Which features an AArch64 machine has, by LLVM's names, as its system tells.
+
+LLVM names the CPU and finds few features of it; the system's word is also right where a virtual machine hides
+some. Code is scheduled for LLVM's `generic`, a CPU of 64-bit ARM that has nothing beyond the first version.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import functools
+import sys
+
+MACHINES = frozenset({"aarch64", "arm64"})
+
+# Linux: bits of getauxval(AT_HWCAP) and of getauxval(AT_HWCAP2), from which /proc/cpuinfo is written.
+_BITS = {
+    16: {"aes": 3, "sha2": 6, "crc": 7, "lse": 8, "fullfp16": 10, "rdm": 12, "rcpc": 15, "dotprod": 20,
+         "fp16fml": 23},
+    26: {"i8mm": 13, "bf16": 14},
+}  # fmt: skip
+# What Apple's first processor for macOS has, which all later ones have too.
+_APPLE = frozenset({"aes", "sha2", "crc", "lse", "fullfp16", "rdm", "rcpc", "dotprod", "fp16fml"})
+
+KNOWN = frozenset(name for bits in _BITS.values() for name in bits)
+"""The features that are asked for: without these, code is that of the first version of the architecture."""
+
+
+@functools.cache
+def features() -> frozenset[str]:
+    """Those of `KNOWN` that this machine has."""
+    if sys.platform == "darwin":
+        return _APPLE
+    if not sys.platform.startswith("linux"):
+        return frozenset()
+    ask = c.CDLL(None).getauxval
+    ask.argtypes, ask.restype = [c.c_ulong], c.c_ulong
+    words = {kind: ask(kind) for kind in _BITS}
+    return frozenset(
+        name for kind, bits in _BITS.items() for name, bit in bits.items() if words[kind] >> bit & 1
+    )

@@ -1,0 +1,80 @@
+"""What relocations of ELF objects mean, for the machines whose objects `image.py` links.
+
+`Machine.patch(kind, old, target, at)` gives what the bytes `old` at address `at` become when they refer to
+the address `target`; struct.error where it is out of their reach. Numbers and meanings: the ELF supplements
+of the ABIs of x86-64 and of AArch64.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """How objects of a machine are linked."""
+
+    number: int  # in the head of an ELF file
+    sizes: Mapping[int, int]  # of what a type of relocation changes, in bytes; others are refused
+    patch: Callable[[int, bytes, int, int], bytes]
+    slot: bytes = b""  # code that jumps to the address behind it
+    calls: frozenset[int] = frozenset()  # types that may go to a slot instead
+    reads: frozenset[int] = frozenset()  # types that mean the address in a slot, not the symbol
+    flushes: bool = False  # whether instructions have a cache that does not see what is written
+
+
+def _x86_64(kind: int, old: bytes, target: int, at: int) -> bytes:
+    if kind == 1:
+        return struct.pack("<Q", target)
+    return struct.pack("<q" if kind == 24 else "<i", target - at)
+
+
+# Bits of an offset in a page that an instruction has in its field: the rest is its scale.
+_LOW = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}
+_MOVES = {264: 0, 266: 16, 268: 32, 269: 48}
+_ABSOLUTE, _RELATIVE = {257: "<Q", 258: "<I"}, {260: "<q", 261: "<i"}
+
+
+def _aarch64(kind: int, old: bytes, target: int, at: int) -> bytes:
+    if kind in _ABSOLUTE:
+        return struct.pack(_ABSOLUTE[kind], target)
+    if kind in _RELATIVE:
+        return struct.pack(_RELATIVE[kind], target - at)
+    (word,) = struct.unpack("<I", old)
+    if kind in _LOW:
+        word |= ((target & 0xFFF) >> _LOW[kind]) << 10
+    elif kind in _MOVES:
+        word |= (target >> _MOVES[kind] & 0xFFFF) << 5
+    elif kind in _BRANCHES:
+        word |= _signed((target - at) >> 2, 26)
+    else:  # adrp: a distance in pages
+        pages = _signed((target >> 12) - (at >> 12), 21)
+        word |= (pages & 3) << 29 | pages >> 2 << 5
+    return struct.pack("<I", word)
+
+
+def _signed(value: int, bits: int) -> int:
+    """A number as a field of so many bits."""
+    if not -1 << bits - 1 <= value < 1 << bits - 1:
+        raise struct.error(f"{value} does not fit {bits} bits")
+    return value & (1 << bits) - 1
+
+
+_BRANCHES = frozenset({282, 283})
+_PAGES = frozenset({275, 311})
+_WORDS = {*_LOW, *_MOVES, *_BRANCHES, *_PAGES, 258, 261}
+
+MACHINES = {
+    "x86_64": Machine(62, {1: 8, 2: 4, 4: 4, 24: 8}, _x86_64),
+    "aarch64": Machine(
+        183,
+        {257: 8, 260: 8, **dict.fromkeys(_WORDS, 4)},
+        _aarch64,
+        slot=struct.pack("<II", 0x58000050, 0xD61F0200),  # ldr x16, 8 bytes on; br x16
+        calls=_BRANCHES,
+        reads=frozenset({311, 312}),
+        flushes=True,
+    ),
+}  # fmt: skip
