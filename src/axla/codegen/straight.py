@@ -143,14 +143,14 @@ class Ssa:
         """The address of a field of the struct at the address."""
         return self.at(struct.offset(name, self.code.module.pointer_bytes))
 
-    def get(self, struct: Struct, name: str) -> Ssa:
-        """A field of the struct at the address."""
-        return self.field(struct, name).load(struct.fields[struct.index(name)].llvm)
+    def get(self, struct: Struct, name: str, order: str = "") -> Ssa:
+        """A field of the struct at the address; with an order, as an atomic operation."""
+        return self.field(struct, name).load(struct.fields[struct.index(name)].llvm, order)
 
-    def set(self, struct: Struct, name: str, value: Ssa | int) -> None:
+    def set(self, struct: Struct, name: str, value: Ssa | int, order: str = "") -> None:
         if isinstance(value, int):
             value = self.code.const(struct.fields[struct.index(name)].llvm, value)
-        self.field(struct, name).store(value)
+        self.field(struct, name).store(value, order)
 
 
 _COMPARED = {

@@ -600,7 +600,7 @@ def _raised_error(f: Function) -> None:
 def _is_slow(f: Function, program: Ssa, executable: Ssa, arguments: Ssa, count: Ssa) -> None:
     """Whether a run is to be handed over, or to be refused with a message of Python's."""
     refused = program.get(PROGRAM, "parameter_count").ne(count) | program.get(PROGRAM, "handed").ne(
-        program.get(PROGRAM, "ended")
+        program.get(PROGRAM, "ended", "acquire")
     )
     f.guard(refused | executable.get(EXECUTABLE, "is_deleted").ne(0), f.i32(1))
     with f.if_((program.get(PROGRAM, "flags") & LONG_RUNNING).ne(0)):

@@ -65,7 +65,7 @@ def _bind_array(f: Function, argument: Ssa, info: Ssa) -> None:
     f.guard(argument.get(ARRAY, "info").ne(info), f.null())
     record = argument.get(ARRAY, "record")
     with f.if_(record.ne(0), likely=True):
-        f.guard(record.get(RECORD, "ready").eq(READY), record)
+        f.guard(record.get(RECORD, "ready", "acquire").eq(READY), record)
         # The wait lets other threads run, which may delete the array.
         with f.if_(f.call("i32", "axla_record_wait", record, f.i64(0)).eq(0)):
             f.ret(argument.get(ARRAY, "record"))
@@ -448,7 +448,7 @@ def _call(f: Function, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: 
     plain = count.eq(parameters) & names.eq(0)
     with f.unless(plain):
         f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
-    left = program.get(PROGRAM, "handed") - program.get(PROGRAM, "ended")
+    left = program.get(PROGRAM, "handed") - program.get(PROGRAM, "ended", "acquire")
     with (
         f.if_((left | (program.get(PROGRAM, "flags") & EFFECTS).cast("i32")).ne(0), likely=False),
         f.if_(f.call("i32", "may_run", program).eq(0)),

@@ -134,7 +134,7 @@ def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
     f.guard((same & queue.get(QUEUE, "closed").eq(0)) ^ 1, f.const("i1", 0))
     f.glob("pool_runs").atomic("sub", f.i64(1))
     f.call("void", "leave_grid", task, code.load("i32"))
-    program.set(PROGRAM, "ended", program.get(PROGRAM, "ended") + 1)
+    program.set(PROGRAM, "ended", program.get(PROGRAM, "ended") + 1, "release")
     good = code.load("i32").eq(0)
     with f.if_(good), f.loop(0, program.get(PROGRAM, "result_count")) as loop:
         record = inputs.item(count + loop.index).load("ptr")
@@ -207,7 +207,7 @@ def _may_run(f: Function, program: Ssa) -> None:
     queue = program.get(PROGRAM, "queue")
     own = queue.get(QUEUE, "thread").eq(f.call("i64", "pthread_self"))
     f.guard(own, f.i32(1))  # called by a function that a run of the queue calls
-    f.guard(program.get(PROGRAM, "handed").ne(program.get(PROGRAM, "ended")), f.i32(0))
-    begun = queue.get(QUEUE, "handed").eq(queue.get(QUEUE, "begun"))
+    f.guard(program.get(PROGRAM, "handed").ne(program.get(PROGRAM, "ended", "acquire")), f.i32(0))
+    begun = queue.get(QUEUE, "handed").eq(queue.get(QUEUE, "begun", "acquire"))
     quiet = (program.get(PROGRAM, "flags") & EFFECTS).eq(0)
     f.ret((quiet | begun).cast("i32"))
