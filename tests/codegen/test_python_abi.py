@@ -19,11 +19,10 @@ REASONS = [
         platform,
         "machine",
         lambda: "riscv64",
-        "runs on x86_64, aarch64 only so far .this is riscv64, 64 bits.: use backend=",
+        "runs on x86_64, aarch64 .this is riscv64, 64 bits.: use backend=",
     ),
-    (sys, "maxsize", 2**31 - 1, "runs on x86_64, aarch64 only so far"),
-    (sys, "platform", "darwin", "runs on Linux only so far .this is darwin.: use backend="),
-    (sys, "platform", "win32", "runs on Linux only so far .this is win32.: use backend="),
+    (sys, "maxsize", 2**31 - 1, "runs on x86_64, aarch64 "),
+    (sys, "platform", "sunos5", "runs on linux, darwin, win32 .this is sunos5.: use backend="),
     (sysconfig, "get_config_var", lambda name: 1, "needs a CPython build with the interpreter lock"),
 ]
 
@@ -60,4 +59,4 @@ def test_compile_where_no_program_can_be_called():
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 2 and lines[0] == "[2.0, 2.0]", done.stderr
-    assert "only so far (this is riscv64, 64 bits): use backend='interpreter'" in lines[1]
+    assert "(this is riscv64, 64 bits): use backend='interpreter'" in lines[1]

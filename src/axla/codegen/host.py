@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-import platform
 from contextlib import suppress
 from dataclasses import replace
 
-from axla.codegen.native import arm
+from axla.codegen.native import arm, systems
 from axla.core import cache, flags
 from axla.target.machine import AARCH64, X86_LEVELS, CpuTarget, MathKnobs
 
@@ -35,9 +34,11 @@ def host_target() -> CpuTarget:
 
 @functools.cache
 def _host_target(limit: str) -> CpuTarget:
-    triple, cpu, features = _description()
-    if platform.machine() in arm.MACHINES:
-        return replace(AARCH64, triple=triple, features=frozenset(f"+{name}" for name in arm.features()))
+    cpu, features = _description()
+    triple = systems.triple()
+    if systems.machine() == "aarch64":
+        found = frozenset(f"+{name}" for name in arm.features())
+        return replace(AARCH64, triple=triple, features=found | {*systems.HERE.FEATURES})
     level = X86_LEVELS[_x86_level(features)]
     names = list(X86_LEVELS)
     if limit and names.index(limit) < names.index(level.name):
@@ -48,17 +49,17 @@ def _host_target(limit: str) -> CpuTarget:
 
 
 @functools.cache
-def _description() -> tuple[str, str, dict[str, bool]]:
-    """Triple, CPU and features of this machine, as LLVM finds them; it is asked once and remembered."""
+def _description() -> tuple[str, dict[str, bool]]:
+    """CPU and features of this machine, as LLVM finds them; it is asked once and remembered."""
     key = cache.key_of(cache.compiler(), cache.machine()) if cache.machine() else ""
     known = cache.get("host", key) if key else None
     if known is not None:
         with suppress(ValueError):
-            triple, cpu, features = json.loads(known)
-            return triple, cpu, features
+            cpu, features = json.loads(known)
+            return cpu, features
     from axla.codegen import llvm
 
-    found = llvm.host_triple(), llvm.host_cpu(), llvm.host_features()
+    found = llvm.host_cpu(), llvm.host_features()
     if key:
         cache.put("host", key, json.dumps(found).encode())
     return found

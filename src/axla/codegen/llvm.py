@@ -44,11 +44,6 @@ def initialise() -> None:
         binding.initialize_all_asmprinters()
 
 
-def host_triple() -> str:
-    with LOCK:
-        return binding.get_process_triple()
-
-
 @functools.cache
 def host_cpu() -> str:
     with LOCK:

@@ -246,4 +246,4 @@ def machine() -> str:
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         text = file.read(1 << 14).partition("\n\n")[0]  # the first core: all of them take long
     lines = [line for line in text.splitlines() if line.startswith(_LASTING)]
-    return key_of(*lines, *os.uname()[2:]) if lines else ""
+    return key_of(*lines, *os.uname()[2:]) if lines and hasattr(os, "uname") else ""

@@ -28,8 +28,9 @@ from axla.program.steps import CopyStep, CustomCallStep, KernelStep, Step, Store
 from axla.target.machine import Target
 
 CLOCK, COUNTERS = "axla.clock", "axla.counters"
-"""Names in the function table of a timed program: `int clock(int, timespec *)`, and pairs of i64, nanoseconds
-and calls: of the entry as a whole (calls only), of nothing (a reading of the clock), and of the rows."""
+"""Names in the function table of a timed program: `int64_t clock(void)` in nanoseconds, and pairs of i64,
+nanoseconds and calls: of the entry as a whole (calls only), of nothing (a reading of the clock), and of the
+rows."""
 
 FUNCTIONS = (Function(CLOCK), Function(COUNTERS))
 
@@ -116,8 +117,7 @@ def _write_lap(module: Module, first: int) -> None:
     frame, state, row = f.params.values()
     table = frame.get(abi.FRAME, "functions")
     clock, counters = (table.item(first + n).load("ptr") for n in range(2))
-    f.call_pointer("i32", clock, f.const("i32", 1), state.at(8))
-    now = state.at(8).load("i64") * 1_000_000_000 + state.at(16).load("i64")
+    now = f.call_pointer("i64", clock)
     took = now - state.load("i64")
     state.store(now)
     row_at = counters.item(row)

@@ -62,7 +62,7 @@ def looked(f: Function, flag: Ssa, tries: Ssa, look: Callable[[], None], stopped
         with f.if_(loop.index.lt(_YIELDS)):
             f.call("i32", "sched_yield")
         with f.if_(loop.index.ge(_YIELDS)):
-            f.call("i32", "usleep", f.i32(_SLEEP))
+            f.call("void", "sleep", f.i32(_SLEEP))
     f.ret(f.i32(stopped))
 
 

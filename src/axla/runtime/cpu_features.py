@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from axla.codegen.native import arm
+from axla.codegen.native import arm, systems
 from axla.core.errors import UnsupportedError
 
 _V2 = ("ssse3", "sse4_1", "sse4_2", "popcnt", "cx16")
@@ -35,7 +34,7 @@ def refuse_foreign(cpu: str, features: Sequence[str], trust_cpu: bool) -> None:
     or the caller vouches for it (`trust_cpu`).
     """
     listed = [name[1:] for name in features if name.startswith("+")]
-    if platform.machine() in arm.MACHINES:
+    if systems.machine() == "aarch64":
         _refuse_arm(cpu, listed, trust_cpu)
         return
     if cpu not in _LEVELS and "sse2" not in listed and not trust_cpu:

@@ -7,6 +7,7 @@ from typing import Any
 
 from axla.codegen.native.objects import DLPACK_CONTEXT
 from axla.codegen.native.structs import RECORD
+from axla.codegen.native.systems import HERE
 from axla.core import dtypes
 from axla.core.dtypes import DType
 from axla.core.python_api import python_function
@@ -82,6 +83,6 @@ def export(array: Any, shape: Shape, *, versioned: bool, copied: bool) -> object
 
 
 def _malloc(size: int) -> int:
-    allocate = c.CDLL(None).malloc
+    allocate = HERE.library().malloc
     allocate.restype, allocate.argtypes = c.c_void_p, [c.c_size_t]
     return allocate(size)

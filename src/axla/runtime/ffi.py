@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from axla.codegen.native import ffi
+from axla.codegen.native.systems import HERE
 from axla.core import dtypes, locks
 from axla.core.errors import AxlaError, CustomCallFailure, InvalidArgument, UnsupportedError
 from axla.core.shape import AnyShape, Shape, show
@@ -285,7 +286,7 @@ def _version(handler: int) -> tuple[int, int]:
     error = _HANDLER(handler)(c.addressof(frame))
     if error:
         status, text = _read_error(error)
-        c.CDLL(None).free(c.c_void_p(error))
+        HERE.library().free(c.c_void_p(error))
         raise InvalidArgument(f"{status.name}: {text}")
     return metadata.major, metadata.minor
 

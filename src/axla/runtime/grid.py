@@ -182,7 +182,8 @@ def _listed(doing: Sequence[tuple[str, bool]]) -> str:
 # Runs that nobody waits for: one thread looks after all of them, as long as there are any.
 
 _watched: list[tuple[Grid, Sequence[Task]]] = []
-os.register_at_fork(after_in_child=_watched.clear)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_watched.clear)
 
 
 def watch(grid: Grid, tasks: Sequence[Task]) -> None:

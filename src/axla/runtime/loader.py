@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes as c
 import hashlib
 import os
-import platform
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from axla.codegen.native import systems
 from axla.codegen.native.image import Image
 from axla.core import locks, status
 from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError, choices
@@ -36,13 +36,9 @@ def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> Library:
     file = _manifest_path(Path(path))
     manifest = read_manifest(file)
     target = manifest.target
-    machine = platform.machine()
-    if (
-        target.object_format != "elf"
-        or not target.triple.startswith(f"{machine}-")
-        or "linux" not in target.triple
-    ):
-        raise UnsupportedError(f"{file}: compiled for {target.triple}; {machine} Linux can be loaded")
+    if target.object_format != "elf" or not systems.runs(target.triple):
+        here = systems.triple()
+        raise UnsupportedError(f"{file}: compiled for {target.triple}; objects for {here} can be loaded")
     if manifest.externals:
         names = ", ".join(manifest.externals)
         raise UnsupportedError(f"{file}: the library calls {names}, which a linker has to put beside it")

@@ -16,6 +16,7 @@ import numpy as np
 from axla.codegen.native import glue, python_abi
 from axla.codegen.native.memory import STATE
 from axla.codegen.native.structs import ARRAY, CALLABLE
+from axla.codegen.native.systems import HERE
 from axla.core import limits, locks
 from axla.core.errors import InternalError, InvalidArgument
 from axla.core.python_api import python_function
@@ -150,11 +151,7 @@ class Native:
     def _survive_fork(self) -> None:
         """A fork copies only its own thread: the lock must be free then, and the child has no workers."""
         at = self.glue.addresses
-        handlers = [c.c_void_p(at[f"axla_fork_{when}"]) for when in ("before", "parent", "child")]
-        process = c.CDLL(None)
-        # glibc has the former in its static part only.
-        register = getattr(process, "pthread_atfork", None) or process["__register_atfork"]
-        register(*handlers, None)
+        HERE.at_fork([at[f"axla_fork_{when}"] for when in ("before", "parent", "child")])
 
 
 def set_num_threads(count: int) -> None:

@@ -378,7 +378,8 @@ def queue_of(device: int) -> Queue:
             runtime.glue.variable("tasks_ended").value = c.cast(_collect, c.c_void_p).value
             maker_of[:] = [_maker_of]
             atexit.register(_leave)
-            os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
         if device not in _queues:
             _queues[device] = Queue(device)
         return _queues[device]

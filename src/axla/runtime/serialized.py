@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import functools
 import json
-import platform
 import sys
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any, NoReturn
 
+from axla.codegen.native import systems
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.runtime.cpu_features import refuse_foreign
 from axla.target.machine import Target
@@ -109,9 +109,7 @@ def _check(found: Fingerprint) -> None:
     for what, value, wanted in zip(("axla", "LLVM"), (found.axla, found.llvm), versions(), strict=True):
         if value != wanted:
             raise UnsupportedError(f"serialised executable: made by {what} {value}, here is {what} {wanted}")
-    machine = platform.machine().lower()
-    if found.triple.partition("-")[0] != machine or sys.platform not in found.triple:
-        raise UnsupportedError(
-            f"serialised executable: compiled for {found.triple}, this machine is {machine} {sys.platform}"
-        )
+    if not systems.runs(found.triple):
+        here = f"{systems.machine()} {sys.platform}"
+        raise UnsupportedError(f"serialised executable: compiled for {found.triple}, this machine is {here}")
     refuse_foreign(found.cpu, found.features, False)

@@ -10,8 +10,6 @@ import ctypes as c
 import functools
 import sys
 
-MACHINES = frozenset({"aarch64", "arm64"})
-
 # Linux: bits of getauxval(AT_HWCAP) and of getauxval(AT_HWCAP2), from which /proc/cpuinfo is written.
 _BITS = {
     16: {"aes": 3, "sha2": 6, "crc": 7, "lse": 8, "fullfp16": 10, "rdm": 12, "rcpc": 15, "dotprod": 20,

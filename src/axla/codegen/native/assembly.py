@@ -78,7 +78,7 @@ class Function(function.Function):
 
 # What a thread calls only while it holds no lock of the glue, and of these, what no holder of the interpreter
 # lock calls (locks.py).
-_WAITS = {"futex_wait", "futex_wait_briefly", "usleep"}
+_WAITS = {"futex_wait", "futex_wait_briefly", "sleep"}
 _WITHOUT_LOCKS = _WAITS | {
     "PyEval_RestoreThread", "PyGILState_Ensure", "PyObject_Vectorcall", "PyObject_CallNoArgs", "Py_DecRef",
 }  # fmt: skip

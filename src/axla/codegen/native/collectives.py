@@ -18,7 +18,6 @@ from __future__ import annotations
 from enum import IntEnum
 
 from axla.codegen.native.assembly import Function, Functions, Module
-from axla.codegen.native.pool import emit_waiting
 from axla.codegen.native.structs import GRID, PEERS, RUNS
 from axla.codegen.straight import Ssa
 from axla.program.abi import COLLECTIVE as STOPPED
@@ -106,7 +105,6 @@ _FUNCTIONS = Functions()
 
 def emit(m: Module) -> None:
     """Adds the engine of this process to a module of its own."""
-    emit_waiting(m)
     _FUNCTIONS.emit(m)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from axla.codegen.native.assembly import Function, Functions, Module
-from axla.codegen.native.pool import emit_waiting
 from axla.codegen.native.structs import fields
 from axla.codegen.straight import Ssa
 from axla.core.status import Status
@@ -110,7 +109,6 @@ ARGUMENTS: dict[str, Struct] = {}
 
 def emit(m: Module) -> None:
     """Adds the functions to a module of their own, behind the glue."""
-    emit_waiting(m)
     _FUNCTIONS.emit(m)
 
 

@@ -35,7 +35,7 @@ def _child(f: Function) -> None:
     _release(f)
     f.call("void", "pool_reset")
     f.call("void", "tasks_reset")
-    f.glob("main_thread").store(f.call("i64", "pthread_self"))
+    f.glob("main_thread").store(f.call("i64", "thread_id"))
     f.glob("monitor_state").store(f.i32(0))
     f.glob("forks").atomic("add", f.i32(1))
     # The stacks of other threads, where their runs are, may serve others soon.

@@ -7,15 +7,15 @@ threads run in it, and objects made by it may be destroyed when the interpreter 
 from __future__ import annotations
 
 import ctypes as c
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 from axla.codegen.native import call, fork, memory, objects, pool, python_abi, queue, signals, tasks
 from axla.codegen.native import locks as spin_locks
 from axla.codegen.native.assembly import Module
 from axla.codegen.native.image import Image
+from axla.codegen.native.systems import HERE, machine, triple
 from axla.core import cache, locks
 from axla.core.errors import UnsupportedError
 from axla.core.python_api import incref
@@ -37,7 +37,7 @@ class Glue:
         """The addresses of further functions, which `emit` adds to a module of their own; they may call
         those that are exported here, and those whose addresses are `known`.
         """
-        m = Module(platform.machine())
+        m = Module(machine())
         emit(m)
         return _link(m, {**self.addresses, **known})
 
@@ -61,16 +61,16 @@ def load(checks: bool = False) -> Glue:
                 reason = python_abi.why_not()
                 if reason is not None:
                     raise UnsupportedError(reason)
-                _loaded = Glue(_link(emit(platform.machine(), checks=checks)))
+                _loaded = Glue(_link(emit(machine(), checks=checks)))
                 if checks:
-                    c.CDLL(None).pthread_key_create(c.c_void_p(_loaded.addresses["lock_key"]), None)
+                    HERE.library().pthread_key_create(c.c_void_p(_loaded.addresses["lock_key"]), None)
     return _loaded
 
 
-def emit(machine: str, *, checks: bool = False) -> Module:
+def emit(machine: str, *, checks: bool = False, system: ModuleType = HERE) -> Module:
     """The glue as an LLVM module; with `checks` of how it uses its locks."""
     m = Module(machine, checks=checks)
-    for part in (spin_locks, memory, pool, tasks, objects, signals, call, queue, fork):
+    for part in (system, spin_locks, memory, pool, tasks, objects, signals, call, queue, fork):
         part.emit(m)
     return m
 
@@ -96,32 +96,36 @@ def _compiled(text: str) -> bytes:
     locks.hold_over_forks(llvm.ffi.lib._lock._lock)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
+    target = llvm.Target.from_triple(triple())
     # Cheapest passes and code generation: 30 ms instead of 260 ms at the first array of a process, and a call
     # takes 230 ns instead of 165 ns (two arrays of 64 floats, on a Zen 4 at 3.7 GHz).
     # The large code model: CPython and the C library are far away.
-    machine = target.create_target_machine(opt=0, reloc="static", codemodel="large")
+    features = ",".join(HERE.FEATURES)
+    made = target.create_target_machine(opt=0, reloc="static", codemodel="large", features=features)
     context = llvm.create_context()
     module = llvm.parse_assembly(text, context)
-    module.triple = llvm.get_process_triple()
+    module.triple = triple()
     module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    builder = llvm.create_pass_builder(made, llvm.create_pipeline_tuning_options(speed_level=2))
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
     passes.run(module, builder)
-    return machine.emit_object(module)
+    return made.emit_object(module)
 
 
 def _imports(m: Module, known: Mapping[str, int]) -> dict[str, int]:
     """Addresses of what the glue calls in CPython and the C library."""
-    process = c.CDLL(None)
     found = {}
     for name in m.imports:
         if name in known:
             found[name] = known[name]
         elif not name.startswith("llvm."):
-            library = c.pythonapi if name.startswith(("Py", "_Py")) else process
-            found[name] = c.cast(getattr(library, name), c.c_void_p).value or 0
+            of_python = name.startswith(("Py", "_Py"))
+            found[name] = _address(getattr(c.pythonapi, name)) if of_python else HERE.address(name)
     return found
+
+
+def _address(function: object) -> int:
+    return c.cast(function, c.c_void_p).value or 0  # type: ignore[arg-type]

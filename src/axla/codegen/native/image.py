@@ -11,11 +11,8 @@ that they read the address of: a jump to it, with the address behind.
 
 from __future__ import annotations
 
-import ctypes as c
 import mmap
-import platform
 import struct
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
@@ -31,13 +28,13 @@ from axla.codegen.elf import (
     Section,
     Symbol,
 )
+from axla.codegen.native import systems
 from axla.codegen.native.relocations import MACHINES, Machine
-from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError, choices
+from axla.core.errors import InvalidArgument, UnsupportedError, choices
 
 _RELOCATABLE = 1
 _LARGEST = 1 << 31  # what relative addresses of 32 bits reach
 _PAGE = mmap.PAGESIZE
-_READ, _EXECUTE = 1, 4  # of mprotect
 _SLOT = 16
 
 
@@ -85,51 +82,33 @@ class Image:
         self, images: Sequence[tuple[str, bytes]], exports: Sequence[str],
         imports: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        machine = MACHINES.get(platform.machine())
-        if sys.platform != "linux" or machine is None:
-            raise UnsupportedError(
-                f"objects for {choices(MACHINES)} on Linux, here is {sys.platform} {platform.machine()}"
-            )
+        machine = MACHINES.get(systems.machine())
+        if machine is None:
+            raise UnsupportedError(f"objects for {systems.machine()}: {choices(MACHINES)}")
+        imports = {**{name: systems.HERE.address(name) for name in systems.HERE.NEEDED}, **(imports or {})}
         objects = [_Object(name, data, machine) for name, data in images]
         code, constant, total = _layout(objects, machine)
         if total >= _LARGEST:
             raise UnsupportedError(f"{total} bytes of code and constants; {_LARGEST - 1} can be linked")
-        try:
-            self._memory = mmap.mmap(-1, max(total, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except OSError as error:
-            raise OutOfMemory(f"{total} bytes of code and constants: {error.strerror}") from error
-        self._anchor = c.c_char.from_buffer(self._memory)
-        base = c.addressof(self._anchor)
+        self._pages = pages = systems.HERE.Pages(total)
+        memory, base = pages.view, pages.address
         for found in objects:
             for section in found.sections:
                 if section.at >= 0 and section.kind == PROGBITS:
-                    self._memory[section.at : section.at + section.size] = found.data[
+                    memory[section.at : section.at + section.size] = found.data[
                         section.offset : section.offset + section.size
                     ]
-        table = {**(imports or {}), **_globals(objects, base)}
+        table = {**imports, **_globals(objects, base)}
         for found in objects:
-            _relocate(found, self._memory, base, table, machine)
+            _relocate(found, memory, base, table, machine)
         missing = [name for name in exports if name not in table]
         if missing:
             raise InvalidArgument(f"{images[0][0]}: does not define {', '.join(missing)}")
-        self._protect(base, code, constant)
+        pages.protect(0, code, True)
+        pages.protect(code, constant, False)
         if machine.flushes:
-            _flush(base, code)
+            systems.HERE.flush(base, code)
         self.addresses = {name: table[name] for name in exports}
-
-    def _protect(self, base: int, code: int, total: int) -> None:
-        protect = c.CDLL(None, use_errno=True).mprotect
-        protect.argtypes = [c.c_void_p, c.c_size_t, c.c_int]
-        for start, end, rights in ((0, code, _READ | _EXECUTE), (code, total, _READ)):
-            if end > start and protect(base + start, end - start, rights):
-                raise UnsupportedError(f"mprotect refuses code: error {c.get_errno()}")
-
-
-def _flush(base: int, size: int) -> None:
-    """Lets the cache of instructions see what was written."""
-    clear = c.CDLL("libgcc_s.so.1")["__clear_cache"]
-    clear.argtypes, clear.restype = [c.c_void_p, c.c_void_p], None
-    clear(base, base + size)
 
 
 def _layout(objects: Sequence[_Object], machine: Machine) -> tuple[int, ...]:
@@ -138,6 +117,7 @@ def _layout(objects: Sequence[_Object], machine: Machine) -> tuple[int, ...]:
     """
     at = 0
     ends = []
+    defined = {s.name for found in objects for s in found.symbols if s.is_global and s.section}
     for wanted in (EXECUTABLE, 0, WRITABLE):
         for found in objects:
             for section in found.sections:
@@ -147,17 +127,18 @@ def _layout(objects: Sequence[_Object], machine: Machine) -> tuple[int, ...]:
                         continue
                     section.at = -(-at // section.align) * section.align
                     at = section.at + section.size
-            if wanted == EXECUTABLE and machine.slot:
-                at = _place_slots(found, -(-at // _SLOT) * _SLOT, machine)
+            outside = {s.name for s in found.symbols if s.name and s.section == 0} - defined
+            if wanted == EXECUTABLE and (outside or machine.reads):
+                at = _place_slots(found, -(-at // _SLOT) * _SLOT, machine, outside)
         at = -(-at // _PAGE) * _PAGE
         ends.append(at)
     return tuple(ends)
 
 
-def _place_slots(found: _Object, at: int, machine: Machine) -> int:
+def _place_slots(found: _Object, at: int, machine: Machine, outside: set[str]) -> int:
     """Gives places to the slots that the code of an object may need, from `at` on; their end."""
     for _, _, kind, symbol, number, _ in found.relocations():
-        if kind in machine.reads or (kind in machine.calls and symbol.section == 0):
+        if kind in machine.reads or (kind in machine.calls and symbol.name in outside):
             found.slots.setdefault(number, at + _SLOT * len(found.slots))
     return at + _SLOT * len(found.slots)
 
@@ -177,23 +158,24 @@ def _globals(objects: Sequence[_Object], base: int) -> dict[str, int]:
     return table
 
 
-def _relocate(found: _Object, memory: mmap.mmap, base: int, table: dict[str, int], machine: Machine) -> None:
+def _relocate(found: _Object, memory: memoryview, base: int, table: dict[str, int], machine: Machine) -> None:
     for number, at in found.slots.items():
         slot = machine.slot + struct.pack("<Q", _value(found, found.symbols[number], base, table))
         memory[at : at + len(slot)] = slot
     for place, offset, kind, symbol, number, addend in found.relocations():
         size = machine.sizes.get(kind, 0)
         slot = found.slots.get(number) if kind in machine.reads or kind in machine.calls else None
-        wrong = slot is not None and addend  # there is one for the symbol itself
+        extra = addend - machine.calls.get(kind, 0)
+        wrong = slot is not None and extra  # there is one for the symbol itself
         if not size or wrong or place.kind != PROGBITS or offset + size > place.size:
             found.refuse(f"relocation of type {kind} at {offset} cannot be done")
         if slot is None:
             value = _value(found, symbol, base, table) + addend
         else:
-            value = base + slot + (len(machine.slot) if kind in machine.reads else 0)
+            value = base + slot + (len(machine.slot) if kind in machine.reads else addend)
         start = place.at + offset
         try:
-            done = machine.patch(kind, memory[start : start + size], value, base + start)
+            done = machine.patch(kind, bytes(memory[start : start + size]), value, base + start)
         except struct.error:
             found.refuse(f"relocation at {offset} is out of range")
         memory[start : start + size] = done

@@ -34,7 +34,7 @@ def emit(m: Module) -> None:
             with f.if_(f.glob(f"{name}_lock").atomic("xchg", f.i32(1), "acquire").eq(0), likely=True):
                 loop.leave()
             # The holder may have lost its core: let it run.
-            f.call("i32", "sched_yield")
+            f.call("void", "yield")
         f.ret()
         f = m.function(f"{name}_release", "void", exported=True)
         f.glob(f"{name}_lock").store(f.i32(0), "release")

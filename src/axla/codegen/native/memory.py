@@ -33,11 +33,6 @@ _LARGEST = 1 << 47
 # Below: malloc, which packs small blocks. From here: pages of their own, given back to the system when
 # trimmed.
 _MAPPED = 512 * 1024
-# From here: aligned to and advised for huge pages (a fault each 2 MB, not each 4 KB).
-_HUGE = 4 * 1024 * 1024
-_HUGE_PAGE = 2 * 1024 * 1024
-_PAGE = 4096
-_PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS, _MADV_HUGEPAGE = 3, 0x22, 14
 
 
 _FUNCTIONS = Functions()
@@ -67,46 +62,19 @@ def _size_of_class(f: Function, index: Ssa) -> None:
     f.ret(((at & 7) + 9) << ((at >> 3) + 3))
 
 
-@_FUNCTIONS("memory_map", "ptr", "size:i64")
-def _map(f: Function, size: Ssa) -> None:
-    """Pages from the system; null when there are none."""
-    length = (size + (_PAGE - 1)) & -_PAGE
-    huge = size.ge(_HUGE)
-    extra = f.select(huge, f.i64(_HUGE_PAGE), f.i64(0))
-    total = length + extra
-    none = f.i32(-1)
-    base = f.call(
-        "ptr", "mmap", f.null(), total, f.i32(_PROT_READ_WRITE), f.i32(_MAP_PRIVATE_ANONYMOUS), none, f.i64(0)
-    )
-    address = base.cast("i64")
-    f.guard(address.eq(-1), f.null())
-    f.guard(huge ^ 1, base)
-    start = (address + (_HUGE_PAGE - 1)) & -_HUGE_PAGE
-    head = start - address
-    with f.if_(head.ne(0)):
-        f.call("i32", "munmap", base, head)
-    tail = extra - head
-    with f.if_(tail.ne(0)):
-        f.call("i32", "munmap", (start + length).cast("ptr"), tail)
-    f.call("i32", "madvise", start.cast("ptr"), length, f.i32(_MADV_HUGEPAGE))
-    f.ret(start.cast("ptr"))
-
-
 @_FUNCTIONS("memory_from_system", "ptr", "size:i64")
 def _memory_from_system(f: Function, size: Ssa) -> None:
     with f.if_(size.ge(_MAPPED)):
-        f.ret(f.call("ptr", "memory_map", size))
-    out = f.slot(f.null())
-    status = f.call("i32", "posix_memalign", out, f.i64(64), size)
-    f.ret(f.select(status.eq(0), out.load("ptr"), f.null()))
+        f.ret(f.call("ptr", "pages_new", size))
+    f.ret(f.call("ptr", "block_new", size))
 
 
 @_FUNCTIONS("memory_to_system", "void", "block:ptr, size:i64")
 def _memory_to_system(f: Function, block: Ssa, size: Ssa) -> None:
     with f.if_(size.lt(_MAPPED)):
-        f.call("void", "free", block)
+        f.call("void", "block_free", block)
         f.ret()
-    f.call("i32", "munmap", block, (size + (_PAGE - 1)) & -_PAGE)
+    f.call("void", "pages_free", block, size)
 
 
 @_FUNCTIONS("axla_trim", "void", exported=True)

@@ -1,4 +1,4 @@
-"""Thread pools, emitted: `parallel_for` for Linux (futex).
+"""Thread pools, emitted: `parallel_for`.
 
 A parallel loop takes the first free pool. Its caller takes part: caller and workers claim ranges by an
 atomic add, so the caller finishes alone when the other cores are busy elsewhere. The threads are shared
@@ -40,19 +40,11 @@ _POOLS = 32
 # About 20 us on current cores: a wake-up through the kernel costs twice that, and spinning longer takes a
 # core from somebody else on a busy machine.
 _SPINS = 1000
-_FUTEX = {"x86_64": 202, "aarch64": 98}
-_WAIT, _WAKE = 128, 129  # private futexes
 _PAUSE = {"x86_64": ("llvm.x86.sse2.pause", ()), "aarch64": ("llvm.aarch64.hint", (1,))}
 _NO_ERROR = -1
-_SIG_SETMASK = 2
 
 
-_WAITING, _FUNCTIONS = Functions(), Functions()
-
-
-def emit_waiting(m: Module) -> None:
-    """Adds what waits for other threads and wakes them."""
-    _WAITING.emit(m)
+_FUNCTIONS = Functions()
 
 
 def emit(m: Module) -> None:
@@ -60,36 +52,10 @@ def emit(m: Module) -> None:
     m.variable("pools", f"[{_POOLS * POOL.size} x i8]")
     m.variable("pool_threads", "i64", "1")  # of all pools together, callers included
     m.variable("pool_runs", "i64")  # runs without the interpreter lock that are under way
-    emit_waiting(m)
     _FUNCTIONS.emit(m)
 
 
-def _futex(f: Function, *arguments: Ssa) -> None:
-    number = f.i64(_FUTEX[f.module.machine])
-    f.module.declare("syscall", "declare i64 @syscall(i64, ...)")
-    f.line(f"call i64 (i64, ...) @syscall({', '.join(map(repr, (number, *arguments)))})")
-
-
-@_WAITING("futex_wait", "void", "address:ptr, value:i32", exported=True)
-def _futex_wait(f: Function, address: Ssa, value: Ssa) -> None:
-    _futex(f, address, f.i64(_WAIT), value.cast("i64"), f.null())
-
-
-@_WAITING("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)
-def _futex_wait_briefly(f: Function, address: Ssa, value: Ssa) -> None:
-    """10 ms at most."""
-    time = f.space("[2 x i64]")
-    time.store(f.i64(0))
-    time.at(8).store(f.i64(10_000_000))
-    _futex(f, address, f.i64(_WAIT), value.cast("i64"), time)
-
-
-@_WAITING("futex_wake", "void", "address:ptr, count:i64", exported=True)
-def _futex_wake(f: Function, address: Ssa, count: Ssa) -> None:
-    _futex(f, address, f.i64(_WAKE), count)
-
-
-@_WAITING("pause", "void")
+@_FUNCTIONS("pause", "void", exported=True)
 def _pause(f: Function) -> None:
     intrinsic, operands = _PAUSE[f.module.machine]
     f.call("void", intrinsic, *map(f.i32, operands))
@@ -106,20 +72,6 @@ def _range(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, index: Ssa, grain: S
     with f.if_(code.load("i32").eq(0), likely=True):
         code.store(f.call_pointer("i32", kernel, frame, args, begin, end))
     return code.load("i32")
-
-
-@_FUNCTIONS("thread_start", "i32", "routine:ptr, argument:ptr", exported=True)
-def _thread_start(f: Function, routine: Ssa, argument: Ssa) -> None:
-    """Makes a thread that takes no signals: those belong to the threads of Python. Not 0: there is none."""
-    all_signals, old = f.space("[128 x i8]"), f.space("[128 x i8]")
-    thread = f.space("i64")
-    f.call("i32", "sigfillset", all_signals)
-    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), all_signals, old)
-    status = f.call("i32", "pthread_create", thread, f.null(), *f.params.values())
-    with f.if_(status.eq(0), likely=True):
-        f.call("i32", "pthread_detach", thread.load("i64"))
-    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), old, f.null())
-    f.ret(status)
 
 
 @_FUNCTIONS("pool_work", "void", "pool:ptr")

@@ -7,15 +7,14 @@ arrays: where they differ, NumPy arguments take the slower way through Python.
 from __future__ import annotations
 
 import ctypes as c
-import platform
 import sys
 import sysconfig
 from functools import lru_cache
 
 import numpy as np
 
-from axla.codegen.native.relocations import MACHINES
 from axla.codegen.native.structs import fields
+from axla.codegen.native.systems import machine
 from axla.program.abi import Struct
 
 NDARRAY = Struct(
@@ -26,6 +25,9 @@ NDARRAY = Struct(
     ),
 )
 
+SYSTEMS = {"linux": ("x86_64", "aarch64"), "darwin": ("aarch64", "x86_64"), "win32": ("x86_64",)}
+"""Machines that compiled programs are called on, by Python's names of systems."""
+
 
 @lru_cache
 def why_not() -> str | None:
@@ -34,14 +36,13 @@ def why_not() -> str | None:
         return f"the call glue needs CPython, this is {sys.implementation.name}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "the call glue needs a CPython build with the interpreter lock (this one is free-threaded)"
-    if not sys.platform.startswith("linux"):
-        return (
-            f"the cpu backend runs on Linux only so far (this is {sys.platform}): use backend='interpreter'"
-        )
-    if platform.machine() not in MACHINES or sys.maxsize < 2**62:
-        found = f"{platform.machine()}, {8 * c.sizeof(c.c_void_p)} bits"
-        known = ", ".join(MACHINES)
-        return f"the cpu backend runs on {known} only so far (this is {found}): use backend='interpreter'"
+    if sys.platform not in SYSTEMS:
+        known = ", ".join(SYSTEMS)
+        return f"the cpu backend runs on {known} (this is {sys.platform}): use backend='interpreter'"
+    if machine() not in SYSTEMS[sys.platform] or sys.maxsize < 2**62:
+        found = f"{machine()}, {8 * c.sizeof(c.c_void_p)} bits"
+        known = ", ".join(SYSTEMS[sys.platform])
+        return f"the cpu backend runs on {known} (this is {found}): use backend='interpreter'"
     return None if object.__basicsize__ == 16 else "this CPython build has another object head"
 
 

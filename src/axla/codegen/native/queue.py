@@ -59,14 +59,6 @@ def _record_forget(f: Function, record: Ssa) -> None:
         f.call("void", "PyGILState_Release", state)
 
 
-@_FUNCTIONS("now", "i64", exported=True)
-def _now(f: Function) -> None:
-    """Nanoseconds of the monotonic clock."""
-    time = f.space("[2 x i64]")
-    f.call("i32", "clock_gettime", f.i32(1), time)
-    f.ret(time.load("i64") * 1_000_000_000 + time.at(8).load("i64"))
-
-
 @_FUNCTIONS("task_claim", "i32", "task:ptr", exported=True)
 def _claim(f: Function, task: Ssa) -> None:
     """0: the caller says what becomes of the task."""
@@ -165,7 +157,7 @@ def _queue_worker(f: Function, queue: Ssa) -> None:
             queue.at(QUEUE.offset(name)).atomic("add", f.i32(1))
         f.call("void", "futex_wake", queue.at(QUEUE.offset("steps")), f.i64(_EVERYBODY))
 
-    queue.set(QUEUE, "thread", f.call("i64", "pthread_self"))
+    queue.set(QUEUE, "thread", f.call("i64", "thread_id"))
     task_at = f.slot(queue.get(QUEUE, "first"))
     with f.while_loop() as loop:
         task = task_at.load("ptr").at(TASK.offset("next")).load("ptr", "acquire")
@@ -205,7 +197,7 @@ def _may_run(f: Function, program: Ssa) -> None:
     has effects, all runs have begun that were handed over before.
     """
     queue = program.get(PROGRAM, "queue")
-    own = queue.get(QUEUE, "thread").eq(f.call("i64", "pthread_self"))
+    own = queue.get(QUEUE, "thread").eq(f.call("i64", "thread_id"))
     f.guard(own, f.i32(1))  # called by a function that a run of the queue calls
     f.guard(program.get(PROGRAM, "handed").ne(program.get(PROGRAM, "ended", "acquire")), f.i32(0))
     begun = queue.get(QUEUE, "handed").eq(queue.get(QUEUE, "begun", "acquire"))

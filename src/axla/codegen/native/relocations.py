@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Machine:
     sizes: Mapping[int, int]  # of what a type of relocation changes, in bytes; others are refused
     patch: Callable[[int, bytes, int, int], bytes]
     slot: bytes = b""  # code that jumps to the address behind it
-    calls: frozenset[int] = frozenset()  # types that may go to a slot instead
+    calls: Mapping[int, int] = field(default_factory=dict)  # types that may go to a slot, and their addends
     reads: frozenset[int] = frozenset()  # types that mean the address in a slot, not the symbol
     flushes: bool = False  # whether instructions have a cache that does not see what is written
 
@@ -67,13 +67,17 @@ _PAGES = frozenset({275, 311})
 _WORDS = {*_LOW, *_MOVES, *_BRANCHES, *_PAGES, 258, 261}
 
 MACHINES = {
-    "x86_64": Machine(62, {1: 8, 2: 4, 4: 4, 24: 8}, _x86_64),
+    "x86_64": Machine(
+        62, {1: 8, 2: 4, 4: 4, 24: 8}, _x86_64,
+        slot=b"\xff\x25\0\0\0\0",  # jmp to the address behind
+        calls={4: -4},
+    ),
     "aarch64": Machine(
         183,
         {257: 8, 260: 8, **dict.fromkeys(_WORDS, 4)},
         _aarch64,
         slot=struct.pack("<II", 0x58000050, 0xD61F0200),  # ldr x16, 8 bytes on; br x16
-        calls=_BRANCHES,
+        calls=dict.fromkeys(_BRANCHES, 0),
         reads=frozenset({311, 312}),
         flushes=True,
     ),

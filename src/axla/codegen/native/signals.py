@@ -25,7 +25,7 @@ _FUNCTIONS = Functions()
 
 def emit(m: Module) -> None:
     """Adds the monitor, and what runs and polls call."""
-    m.variable("main_thread", "i64")  # pthread_self() of Python's main thread
+    m.variable("main_thread", "i64")  # thread_id() of Python's main thread
     m.variable("main_run", "ptr", "null")  # the innermost long run of the main thread; under the memory lock
     m.variable("monitor_state", "i32")  # 1: it runs
     m.variable("forks", "i32")  # from the first process to this one
@@ -36,7 +36,7 @@ def emit(m: Module) -> None:
 def _monitor(f: Function, unused: Ssa) -> None:
     state, idle = f.glob("monitor_state"), f.slot(f.i64(0))
     with f.while_loop() as loop:
-        f.call("i32", "usleep", f.i32(_PERIOD))
+        f.call("void", "sleep", f.i32(_PERIOD))
         f.call("void", "memory_acquire")
         run = f.glob("main_run").load("ptr")
         with f.if_(run.ne(0)):
@@ -60,7 +60,7 @@ def _monitor(f: Function, unused: Ssa) -> None:
 
 @_FUNCTIONS("main_run_begin", "void", "run:ptr")
 def _begin(f: Function, run: Ssa) -> None:
-    f.guard(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64")))
+    f.guard(f.call("i64", "thread_id").ne(f.glob("main_thread").load("i64")))
     run.set(RUN, "outer", f.glob("main_run").load("ptr"))
     f.glob("main_run").atomic("xchg", run.cast("i64"))
     with f.if_(f.glob("monitor_state").exchange(f.i32(0), f.i32(1)), likely=False):
@@ -83,7 +83,7 @@ def _poll(f: Function, frame: Ssa) -> None:
     flags = frame.get(FRAME, "cancel")
     code = flags.load("i32", "monotonic")
     f.guard(code.ne(0), code)
-    worker = f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))
+    worker = f.call("i64", "thread_id").ne(f.glob("main_thread").load("i64"))
     f.guard(worker, f.i32(0))  # the main thread will look
     look = flags.at(LOOK)
     f.guard(look.load("i32", "monotonic").eq(0), f.i32(0))

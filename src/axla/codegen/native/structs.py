@@ -168,7 +168,7 @@ QUEUE = Struct(
     "The queue of a device.",
     Field("first", "ptr", "a TASK before the first to start"),
     Field("last", "ptr", "the TASK to start last"),
-    Field("thread", "u64", "pthread_self() of its thread"),
+    Field("thread", "u64", "thread_id() of its thread"),
     Field("started", "i32", "1: it has a thread"),
     Field("handed", "i32", "runs that were handed over"),
     Field("begun", "i32", "of these, runs that have begun"),

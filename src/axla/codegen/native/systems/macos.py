@@ -1,0 +1,59 @@
+"""macOS on ARM64 and x86-64. Written after the system's headers; it could not be run where it was made.
+
+Objects are those of Linux, whose calling conventions are macOS's for what crosses them: pointers and integers
+of 32 and 64 bits. Register x18 is the system's.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import platform
+
+from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.systems import posix
+from axla.codegen.native.systems.posix import Pages, address, at_fork, library
+from axla.codegen.straight import Ssa
+
+__all__ = ["FEATURES", "NEEDED", "TRIPLE", "Pages", "address", "at_fork", "emit", "flush", "library"]
+
+TRIPLE, NEEDED = "{}-apple-linux-gnu", ()
+FEATURES = ("+reserve-x18",) if platform.machine() == "arm64" else ()
+
+_MONOTONIC, _SET_MASK, _ANONYMOUS = 6, 3, 0x1000
+_COMPARE_AND_WAIT, _WAKE_ALL, _QUIET = 1, 0x100, 0x1000000  # of __ulock_wait and __ulock_wake
+
+_FUNCTIONS = Functions()
+
+
+def flush(start: int, size: int) -> None:
+    library().sys_icache_invalidate(c.c_void_p(start), c.c_size_t(size))
+
+
+def emit(m: Module) -> None:
+    posix.emit(m, clock=_MONOTONIC, set_mask=_SET_MASK)
+    posix.map_pages(m, "pages_new", _ANONYMOUS)
+    _FUNCTIONS.emit(m)
+
+
+def _wait(f: Function, place: Ssa, value: Ssa, microseconds: int) -> None:
+    """0: without end."""
+    how = f.i32(_COMPARE_AND_WAIT | _QUIET)
+    f.call("i32", "__ulock_wait", how, place, value.cast("i64"), f.i32(microseconds))
+
+
+@_FUNCTIONS("futex_wait", "void", "address:ptr, value:i32", exported=True)
+def _futex_wait(f: Function, place: Ssa, value: Ssa) -> None:
+    _wait(f, place, value, 0)
+
+
+@_FUNCTIONS("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)
+def _futex_wait_briefly(f: Function, place: Ssa, value: Ssa) -> None:
+    _wait(f, place, value, 10_000)
+
+
+@_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64", exported=True)
+def _futex_wake(f: Function, place: Ssa, count: Ssa) -> None:
+    """One, or all: those in between look again and sleep on."""
+    one = f.i32(_COMPARE_AND_WAIT | _QUIET)
+    how = f.select(count.eq(1), one, one | _WAKE_ALL)
+    f.call("i32", "__ulock_wake", how, place, f.i64(0))
