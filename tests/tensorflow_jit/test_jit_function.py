@@ -1,6 +1,8 @@
 """`axla.tensorflow.jit`: functions are one program, eagerly and in graphs, with variables and gradients."""
 
+import copy
 import gc
+import pickle
 import threading
 import weakref
 
@@ -66,6 +68,17 @@ def test_structures(again):
         np.testing.assert_allclose(found["sum"], X * 2 + 1, rtol=1e-6)
         np.testing.assert_array_equal(found["others"][0], X + 2)
         np.testing.assert_array_equal(found["others"][2][0], -X)
+
+
+def test_any_number_of_arguments():
+    @jit
+    def f(first, *rest, scale=2.0, **more):
+        return (first + sum(rest)) * scale + sum(more.values())
+
+    for _ in range(2):
+        np.testing.assert_allclose(f(X), X * 2, rtol=1e-6)
+        np.testing.assert_allclose(f(X, X, 1.0, scale=tf.constant(3.0)), (2 * X + 1) * 3, rtol=1e-5)
+        np.testing.assert_allclose(f(X, a=X, b=X), X * 4, rtol=1e-6)
 
 
 def test_the_same_tensor_twice():
@@ -216,6 +229,24 @@ def test_variables_as_arguments():
         f(one, 2.0)
         f(other, 3.0)
     assert (float(one), float(other)) == (5, 16)
+
+
+def test_a_variable_that_is_an_argument_and_used_otherwise():
+    one, other = tf.Variable(1.0), tf.Variable(10.0)
+
+    @jit
+    def f(variable, x):
+        variable.assign_add(x)
+        return one + 1
+
+    for _ in range(2):
+        assert f(other, 2.0) == 2
+    with pytest.raises(UnsupportedError, match="function 'f': a variable is an argument of it, and it uses"):
+        f(one, 2.0)
+    assert (float(one), float(other)) == (1, 14)
+    same = jit(lambda first, second: first.assign_add(second))
+    for value in (2, 4):
+        assert same(one, one) == one == value
 
 
 def test_rows_of_variables():
@@ -492,6 +523,43 @@ def test_methods():
     assert [one() for one in gone] == [None, None] and Derived.f.__name__ == "f"
 
 
+class Scaled:
+    factor = 3.0
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    @jit
+    def f(self, x):
+        return x * self.scale
+
+    @classmethod
+    @jit
+    def of_class(cls, x):
+        return x * cls.factor
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_methods_of_copies(copied):
+    one = Scaled(2.0)
+    one.f(X)
+    other = copied(one)
+    other.scale = 5.0
+    for _ in range(2):
+        np.testing.assert_allclose(other.f(X), X * 5, rtol=1e-6)
+        np.testing.assert_allclose(one.f(X), X * 2, rtol=1e-6)
+
+
+def test_methods_of_classes():
+    class Derived(Scaled):
+        factor = 4.0
+
+    for _ in range(2):
+        np.testing.assert_allclose(Scaled.of_class(X), X * 3, rtol=1e-6)
+        np.testing.assert_allclose(Derived.of_class(X), X * 4, rtol=1e-6)
+    assert len(Scaled.of_class.traces) == 1
+
+
 def test_threads():
     total, wrong = tf.Variable(0), []
     f = jit(lambda x: tf.reduce_sum(x) * 2)
@@ -544,6 +612,21 @@ def test_sizes_that_depend_on_integers():
         assert third == x[n:].sum()
     (traced,) = f.traces
     assert len(traced.cluster.executables) == 2, "the values of n, not those of ids"
+
+
+def test_data_of_integers_are_no_sizes():
+    @jit
+    def f(ids, rows):
+        x = tf.one_hot(ids, 4)
+        for _ in tf.range(3):
+            x = tf.reshape(tf.reshape(x, [rows, -1]) + 1, [6, 4])
+        return x
+
+    for first in range(3):
+        ids = (np.arange(6) + first) % 4
+        np.testing.assert_array_equal(f(ids, tf.constant(3)), np.eye(4)[ids] + 3)
+    (traced,) = f.traces
+    assert len(traced.cluster.executables) == 1, "the value of rows, not those of ids"
 
 
 def test_run_eagerly():

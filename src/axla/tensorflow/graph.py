@@ -23,9 +23,8 @@ from axla.tensorflow.records import attributes_of, records, types_of
 from axla.tensorflow.types import Proto, entries, without_ref
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
-_INNER_NAME = re.compile(
-    r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*$"
-)  # of nodes that TensorFlow makes, and in functions
+# Of nodes that TensorFlow makes, and in functions.
+_INNER_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*$")
 _MOST_OUTPUTS = 1 << 21
 ARGUMENT = "_Arg"
 """The operation of nodes that stand for arguments of a function."""
@@ -218,9 +217,8 @@ def _nodes(
         if name in nodes:
             raise VerifyError(f"there are two nodes '{name}'")
         place = library.places.get(f"{name}@{function}", "")
-        node = Node(
-            name, op, [], [], entries(message.get("attr", ())), place, device=message.get("device", "")
-        )
+        given, device = entries(message.get("attr", ())), message.get("device", "")
+        node = Node(name, op, [], [], given, place, device=device)
         node.inputs = message.get("input", [])
         nodes[name] = node
         with _kept(node, library):

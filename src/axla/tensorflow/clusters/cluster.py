@@ -50,9 +50,8 @@ class Executable:
                 node = cluster.graph.nodes[output.node]
                 while node.op == "Identity":
                     node = cluster.graph.nodes[node.inputs[0].node]
-                error = DependsOnArguments(
-                    f"{node}: the size of its result is not known before the program has run"
-                )
+                why = "the size of its result is not known before the program has run"
+                error = DependsOnArguments(f"{node}: {why}")
                 error.parameters = self._sizes(given) if not cluster.falls_back else set()
                 raise error
         self.struct: Any = EXECUTABLE.ctypes()()
@@ -194,13 +193,14 @@ class Cluster:
                     raise
                 self.constant |= found
 
-    def _to_know(self, error: BaseException | None, given: Sequence[Shape | np.ndarray]) -> set[int]:
+    def _to_know(self, error: BaseException | None, given: Sequence[Any]) -> set[int]:
         """The inputs whose values an import wanted to know; none for other errors."""
         while error is not None and not isinstance(error, DependsOnArguments):
             error = error.__cause__
         shapes = [n for n, one in enumerate(given) if isinstance(one, Shape)]
         if error is None or error.parameters is None:  # in a loop or a branch: it may be any that says sizes
-            return {n for n in shapes if error is not None and _says_sizes(given[n])}
+            sizes = {n for n in shapes if error is not None and _says_sizes(given[n])}
+            return {n for n in sizes if not given[n].dims} or sizes  # vectors may be data
         return {shapes[number] for number in error.parameters}
 
     def _add(self, made: Executable) -> None:

@@ -43,9 +43,8 @@ def _graph(cluster: Cluster) -> Any:
         written.append({"name": names[node.name], "op": node.op, "input": inputs, "attr": listed(given)})
     for number, (output, type_) in enumerate(zip(cluster.outputs, cluster.result_types, strict=True)):
         attributes = listed({"T": {"type": type_}})
-        written.append(
-            {"name": f"axla/result{number}", "op": "Identity", "input": [text(output)], "attr": attributes}
-        )
+        name = f"axla/result{number}"
+        written.append({"name": name, "op": "Identity", "input": [text(output)], "attr": attributes})
     functions = [*cluster.graph.library.messages.values()]
     message: Proto = {
         "node": written,

@@ -84,7 +84,7 @@ class Jitted:
             return self._inside(*args, **kwargs)
         try:
             if not context.executing_eagerly():
-                return self._around(*args, **kwargs)
+                return self._by_tensorflow(args, kwargs)
             return self._called(args, kwargs)
         except tf.errors.UnimplementedError as error:
             message = _AROUND.sub("", error.message.rpartition("\n\n")[2])
@@ -95,10 +95,13 @@ class Jitted:
             return self
         place = f"axla.tensorflow.jit {self.python_function.__qualname__}"  # of a class: others override it
         found = instance.__dict__.get(place)
-        if found is None:
-            made = Jitted(self.python_function.__get__(instance, owner), **self._options)
-            found = instance.__dict__.setdefault(place, made)
+        if found is None or getattr(found.python_function, "__self__", instance) is not instance:  # of a copy
+            found = Jitted(self.python_function.__get__(instance, owner), **self._options)
+            (type if isinstance(instance, type) else object).__setattr__(instance, place, found)
         return found
+
+    def __reduce__(self) -> Any:
+        return functools.partial(jit, **self._options), (self.python_function,)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         """The ConcreteFunction of TensorFlow that runs the cluster for arguments or their TensorSpecs."""
@@ -114,13 +117,24 @@ class Jitted:
             key = (key, _kind(kwargs, tensors)) if kwargs else key
             ready = self._ready.get(key)
         except TypeError:
-            return self._around(*args, **kwargs)
+            return self._by_tensorflow(args, kwargs)
         if ready is not None:
             return ready(tensors)
         results = self._around(*args, **kwargs)
         if len(tensors) == count:
             self._remember(key, args, kwargs, tensors)
         return results
+
+    def _by_tensorflow(self, args: Any, kwargs: Any) -> Any:
+        """Has TensorFlow find the trace. UnsupportedError for a variable that is an argument and that the
+        function uses otherwise too: in the cluster these would be two.
+        """
+        if self._traced and any(isinstance(one, tf.Variable) for one in tf.nest.flatten([args, kwargs])):
+            traced, tensors = self._bound(args, kwargs)
+            if not {*map(id, tensors)}.isdisjoint(map(id, traced.function.captured_inputs)):
+                why = "a variable is an argument of it, and it uses this variable otherwise too"
+                raise UnsupportedError(f"function '{traced.cluster.name}': {why}")
+        return self._around(*args, **kwargs)
 
     def _launched(self, args: Any, kwargs: Any) -> Any:
         """What TensorFlow traces: the launch of a cluster."""
@@ -139,6 +153,7 @@ class Jitted:
         bound = function_type_utils.canonicalize_function_inputs(
             args, kwargs, spec.function_type, spec.default_values
         )
+        bound = function.function_type.bind(*bound.args, **bound.kwargs)
         return self._traced[function], function.function_type.unpack_inputs(bound)
 
     def _remember(self, key: Any, args: Any, kwargs: Any, tensors: Sequence[Any]) -> None:
@@ -201,7 +216,7 @@ def _layer(layer: Any) -> Any:
     """Has a layer of Keras call through axla, and a model run its steps so; gives it."""
     in_stateless_scope = sys.modules["keras.src.backend.common.stateless_scope"].in_stateless_scope
     call = layer.call
-    jitted = Jitted(call, autograph=False)
+    layer.jitted_call = jitted = Jitted(call, autograph=False)  # for reports
 
     @functools.wraps(call)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -213,14 +228,7 @@ def _layer(layer: Any) -> Any:
         layer.supports_jit = layer.jit_compile = False  # by TensorFlow's XLA
         for kind in ("train", "test", "predict"):
             _steps(layer, kind)
-        export = layer.export
-
-        @functools.wraps(export)
-        def exported(*args: Any, **kwargs: Any) -> Any:
-            with whole():  # a file has the operations of TensorFlow
-                return export(*args, **kwargs)
-
-        layer.export = exported
+        layer.export = whole()(layer.export)  # a file has the operations of TensorFlow
     return layer
 
 

@@ -32,9 +32,8 @@ _lock = locks.new_lock()
 def launch(cluster: Cluster, tensors: Sequence[Any]) -> list[Any]:
     """The results of a cluster for these tensors: computed, or as an operation in the graph being built."""
     way = register(cluster)
-    kinds, made = (
-        [type_number(name) for name in names] for names in (cluster.input_types, cluster.result_types)
-    )
+    kinds = [type_number(name) for name in cluster.input_types]
+    made = [type_number(name) for name in cluster.result_types]
     if tf.executing_eagerly():
         attributes = (way.inputs, kinds, way.results, made, way.key, getattr(cluster, way.value))
         place = context.context()
@@ -72,8 +71,8 @@ def _computed(cluster: Cluster, *arrays: np.ndarray) -> list[np.ndarray]:
 
 @cache
 def _registered() -> None:
-    call, at = api().tf, api().at
-    builder, status = call["TF_NewOpDefinitionBuilder"](KERNEL.op.encode()), call["TF_NewStatus"]()
+    call, at, op = api().tf, api().at, KERNEL.op.encode()
+    builder, status = call["TF_NewOpDefinitionBuilder"](op), call["TF_NewStatus"]()
     for attribute in (b"Targs: list(type) >= 0", b"Tresults: list(type) >= 0", b"program: int"):
         call["TF_OpDefinitionBuilderAddAttr"](builder, attribute)
     call["TF_OpDefinitionBuilderAddInput"](builder, b"args: Targs")
@@ -86,9 +85,7 @@ def _registered() -> None:
     for name in ("compiled", "executed", "failed"):
         c.c_void_p.from_address(at[f"tf_{name}"]).value = c.cast(_CALLED[name], c.c_void_p).value
     create, status = c.cast(_CALLED["created"], c.c_void_p), call["TF_NewStatus"]()
-    builder = call["TF_NewKernelBuilder"](
-        KERNEL.op.encode(), b"CPU", create, at["tf_compute"], at["tf_delete"]
-    )
+    builder = call["TF_NewKernelBuilder"](op, b"CPU", create, at["tf_compute"], at["tf_delete"])
     call["TF_RegisterKernelBuilder"](f"{KERNEL.op}Kernel".encode(), builder, status)
     api().check(status, f"the kernel of {KERNEL.op}")
 

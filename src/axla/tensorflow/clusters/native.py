@@ -125,10 +125,8 @@ def _step(f: Function, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
         found = executable.load("ptr")
         with f.if_(found.ne(0), likely=True):
             f.call("void", "tf_outputs", outputs, found, context, made, status)
-            good, by_python = (
-                f.call("i32", "TF_GetCode", status).eq(0),
-                cluster.get(CLUSTER, "in_python").ne(0),
-            )
+            good = f.call("i32", "TF_GetCode", status).eq(0)
+            by_python = cluster.get(CLUSTER, "in_python").ne(0)
             with f.if_(good & by_python, likely=False):
                 executed = f.glob("tf_executed").load("ptr")
                 f.call_pointer("void", executed, cluster, context, found, tensors)
