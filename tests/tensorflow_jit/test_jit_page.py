@@ -59,7 +59,9 @@ def test_explain_says_why():
     assert [cluster.name for cluster in report.clusters] == ["cluster_0"]
     reasons = {one.node.name: one.reason for one in report.outside}
     assert "text" in reasons and "Tanh" not in reasons
-    assert "node 'text' (AsString" in str(report) and "compiled for f32[2]" in str(report)
+    line = f"{__file__}:{test_explain_says_why.__code__.co_firstlineno + 4}"
+    assert f"node 'text' (AsString, {line}): axla has no such operation" in str(report)
+    assert "compiled for f32[2]" in str(report)
     double = axla.tensorflow.jit(lambda x: tf.tanh(x) * 2)
     double(tf.ones(5))
     assert "compiled for f32[5]" in str(axla.tensorflow.explain(double))

@@ -5,7 +5,7 @@ import pytest
 
 import tensorflow as tf
 from axla import UnsupportedError
-from axla.tensorflow import jit
+from axla.tensorflow import explain, jit
 
 keras = pytest.importorskip("keras")
 
@@ -211,3 +211,11 @@ def test_what_keras_saves_is_of_tensorflow(tmp_path):
     saved = tf.saved_model.load(str(tmp_path / "saved"))
     np.testing.assert_allclose(saved.serve(x), wanted, rtol=1e-5)
     assert "AxlaLaunch" not in operations(saved.signatures["serving_default"])
+
+
+def test_explain_has_calls_of_layers_and_models():
+    for one in (keras.layers.Dense(3), keras.Sequential([keras.layers.Dense(3)])):
+        jit(one)(np.ones((2, 4), np.float32))
+        (cluster,) = explain(one).clusters
+        assert len(cluster.executables) == 1
+        assert "MatMul" in str(explain(one))

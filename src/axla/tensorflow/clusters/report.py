@@ -15,6 +15,7 @@ from axla.tensorflow.clusters.cluster import Cluster
 from axla.tensorflow.clusters.functions import Jitted
 from axla.tensorflow.clusters.rewriting import Decision
 from axla.tensorflow.clusters.session import Session
+from axla.tensorflow.clusters.traced import places
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,17 @@ def _line(decision: Decision) -> str:
 
 
 def explain(target: Any) -> Report:
-    """What a session, a function or a model of Keras that is compiled has in clusters: of what it has run so
-    far. InvalidArgument for anything else.
+    """What is in clusters of a session, or of a function, a layer or a model that `jit` gave: of what it has
+    run so far. InvalidArgument for anything else.
     """
     if isinstance(target, Session):
         clusters = [cluster for part in target.parts for cluster in part.clusters]
-        found = {(d.function, d.node.name): d for part in target.parts for d in part.decisions}
+        found = {f"{d.node.name}@{d.function}": d for part in target.parts for d in part.decisions}
+        known = places(target.graph)
+        for place, decision in found.items():
+            decision.node.place = known.get(place, "")
         return Report([*dict.fromkeys(clusters)], [*found.values()])
-    inside = getattr(target, "__dict__", {}).values()  # the steps of a model
+    inside = getattr(target, "__dict__", {}).values()  # the call of a layer, the steps of a model
     jitted = [one for one in (target, *inside) if isinstance(one, Jitted)]
     if not jitted:
         raise InvalidArgument(f"explain: found {type(target).__name__}, wanted a Session or what jit gave")

@@ -221,13 +221,19 @@ def _parsed(function: Any, variables: Mapping[str, Any], controls: Sequence[str]
         node.attr["T"].type = tf.resource.as_datatype_enum
         node.input.extend([handle, f"^{given}"])
     graph = graph_of(decode(message.SerializeToString(), "GraphDef"), name, {})
-    graphs = {"": function.graph} | {called: one.graph for called, one in function.graph._functions.items()}
-    for called, traced in graphs.items():
-        for operation in traced.get_operations() if traced is not None else ():
-            graph.library.places[f"{operation.name}@{called}"] = _place(operation)
+    graph.library.places |= places(function.graph)
     for node in graph.nodes.values():
         node.place = graph.library.places.get(f"{node.name}@", "")
     return graph
+
+
+def places(graph: Any) -> dict[str, str]:
+    """Where the user's program made the operations of a graph of TensorFlow, and of its functions, by
+    `operation@function`.
+    """
+    graphs = {"": graph} | {name: one.graph for name, one in graph._functions.items() if one.graph}
+    pairs = [(name, operation) for name, one in graphs.items() for operation in one.get_operations()]
+    return {f"{operation.name}@{name}": _place(operation) for name, operation in pairs}
 
 
 def _place(operation: Any) -> str:
@@ -258,10 +264,7 @@ def _effects(
                 needed = function.needed(function.results, function.controls)
                 effects = _effects(compiler, function, needed, inner, called)
                 results = enumerate(function.results)
-                called[key] = (
-                    effects,
-                    {number: inner[output] for number, output in results if output in inner},
-                )
+                called[key] = effects, {number: inner[one] for number, one in results if one in inner}
             effects, given_back = called[key]
             found |= effects
             for number, names in given_back.items():
