@@ -550,3 +550,12 @@ def test_names_that_are_not_there():
     assert axla.tensorflow.Session is Session
     with pytest.raises(AttributeError, match="has no attribute 'Sessions'"):
         _ = axla.tensorflow.Sessions
+
+
+def test_what_xla_does_not_check(graph):
+    x = v1.placeholder(tf.int32, [None])
+    quotient = (x * 3 + 1) // x - 2
+    taken = tf.gather(tf.constant([1, 2, 3]) * x[:1], x) * 2 + 1
+    with Session(graph=graph, jit="auto") as session:
+        assert session.run(quotient, {x: [0, 1]})[1] == 2
+        assert session.run(taken, {x: [1, 9]})[0] == 5
