@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,14 @@ def pytest_collect_file(parent, file_path):
     from hlo_tests import HloFile
 
     return HloFile.from_parent(parent, path=file_path)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory) -> Iterator[str]:
+    """The address of a server, which the backend `remote` is of."""
+    from service_server import served
+
+    with served(tmp_path_factory.mktemp("service")) as address:
+        os.environ["AXLA_SERVICE"] = address
+        yield address
+        del os.environ["AXLA_SERVICE"]

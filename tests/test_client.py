@@ -19,8 +19,10 @@ METHODS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["cpu", "one-lane", "interpreter"])
+@pytest.fixture(params=["cpu", "one-lane", "interpreter", "remote"])
 def client(request) -> Client:
+    if request.param == "remote":
+        request.getfixturevalue("server")
     return Client(request.param)
 
 

@@ -52,6 +52,7 @@ if _typing.TYPE_CHECKING:
     from axla.runtime.dlpack import from_dlpack
     from axla.runtime.ffi import register_ffi_type
     from axla.runtime.native import num_threads, set_num_threads
+    from axla.service.remote import connect
 
 __version__ = "0.1.0.dev0"
 
@@ -80,6 +81,7 @@ _HOMES = {
         "axla.runtime.dlpack": "from_dlpack",
         "axla.runtime.ffi": "register_ffi_type",
         "axla.runtime.native": "num_threads set_num_threads",
+        "axla.service.remote": "connect",
     }.items()
     for name in names.split()
 }
@@ -143,6 +145,7 @@ __all__ = [
     "backends",
     "check",
     "compile",
+    "connect",
     "device_put",
     "dtypes",
     "feeds",

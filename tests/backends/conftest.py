@@ -20,8 +20,11 @@ from axla.tools.new_backend import package
 from opencl_device import why_no_device
 from ptx.gpu import FakeGpu
 
-NAMES = ("interpreter", "cpu", "one-lane", "outside", "c-source", "npu", "opencl", "cuda")
-"""`npu` is what `axla new-backend npu` writes."""
+NAMES = ("interpreter", "cpu", "one-lane", "outside", "c-source", "npu", "opencl", "cuda", "remote")
+"""`npu` is what `axla new-backend npu` writes, `remote` the backend cpu of a server, over a unix socket."""
+
+REFUSED = {"remote": {"serialize", "load", "custom calls"}}
+"""What a backend refuses for ever."""
 
 SOURCE = '''
 """A backend of somebody else: the interpreter, which has no sine here."""
@@ -109,11 +112,19 @@ def backend(request) -> Iterator[str]:
         pytest.skip(why_no_device())
     if request.param == "c-source" and why_no_compiler():
         pytest.skip(why_no_compiler())
+    if request.param == "remote":
+        request.getfixturevalue("server")
     if request.param != "cuda":
         yield request.param
         return
     with flags.override(cuda=request.getfixturevalue("fake_gpu")):
         yield "cuda"
+
+
+@pytest.fixture
+def refused(backend) -> set[str]:
+    """What the backend refuses for ever."""
+    return REFUSED.get(backend, set())
 
 
 @pytest.fixture

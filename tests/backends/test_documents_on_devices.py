@@ -28,8 +28,10 @@ FOUR = [*TWO, [-1.0, 0.5], [8.0, 16.0]]
 GROUPS = [ReplicaGroup([0, 2]), ReplicaGroup([1, 3])]
 
 
-@pytest.fixture(params=["cpu", "interpreter"])
+@pytest.fixture(params=["cpu", "interpreter", "remote"])
 def backend(request):
+    if request.param == "remote":
+        request.getfixturevalue("server")
     return request.param
 
 

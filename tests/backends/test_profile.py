@@ -47,8 +47,10 @@ ENTRY main {
 X = np.eye(64, dtype=np.float32) * np.float32(0.5)
 
 
-@pytest.fixture(params=["cpu", "one-lane", "interpreter", "opencl"])
+@pytest.fixture(params=["cpu", "one-lane", "interpreter", "opencl", "remote"])
 def backend(request):
+    if request.param == "remote":
+        request.getfixturevalue("server")
     if request.param == "opencl" and why_no_device():
         pytest.skip(why_no_device())
     return request.param

@@ -177,6 +177,7 @@ BACKENDS: Registry[Backend] = Registry(
         "interpreter": "axla.backends.interpreter:InterpreterBackend",
         "cuda": "axla.device.executable:CudaBackend",
         "opencl": "axla.device.executable:OpenCLBackend",
+        "remote": "axla.service.remote:from_environment",
     },
 )  # fmt: skip
 

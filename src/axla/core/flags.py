@@ -28,8 +28,8 @@ from typing import Any
 
 from axla.core.errors import InvalidArgument, did_you_mean
 
-NOT_FLAGS = ("AXLA_CONFORMANCE", "AXLA_LAUNCHER")
-"""Variables of scripts, tests and the launcher of `axla.distributed`."""
+NOT_FLAGS = ("AXLA_CONFORMANCE", "AXLA_LAUNCHER", "AXLA_SERVICE_TOKEN")
+"""Variables of scripts, tests, the launcher of `axla.distributed`, and what is not to be shown."""
 
 ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", "AMX_FP16")
 
@@ -146,6 +146,11 @@ class Flags:
         "",
         doc="File of the CUDA driver's library that the backend `cuda` loads. By default `libcuda.so.1`. "
         "Read when the backend is first used.",
+    )  # fmt: skip
+    service: str = flag(
+        "",
+        doc="Server of the backend `remote`, as `axla.connect` takes it: `unix:/path` or `host:port`. Read "
+        "when it is first used.",
     )  # fmt: skip
     opencl: str = flag(
         "",

@@ -39,8 +39,10 @@ _POLL = 0.02
 class Feed:
     """A queue of values in one direction."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, place: tuple[int, str, int | None] = (0, "", None)) -> None:
         self.name = name
+        self.place = place
+        """Device, "infeed", "outfeed", "to" or "from", and the channel of the last two."""
         self.timeout = TIMEOUT
         self.most: int | None = None
         """How many values may wait; None: as many as memory holds; 0: it is closed."""
@@ -110,10 +112,13 @@ class Feed:
 class Feeds:
     """The queues of a device."""
 
+    kind: type[Feed] = Feed
+    """What queues are: in a worker of the service they are those of its client."""
+
     def __init__(self, device: int) -> None:
         self.device = device
-        self.infeed = Feed(f"infeed of device {device}")
-        self.outfeed = Feed(f"outfeed of device {device}")
+        self.infeed = self.kind(f"infeed of device {device}", (device, "infeed", None))
+        self.outfeed = self.kind(f"outfeed of device {device}", (device, "outfeed", None))
         self._channels: dict[tuple[str, int | None], Feed] = {}
 
     def to_host(self, channel: int | None) -> Feed:
@@ -130,7 +135,8 @@ class Feeds:
         with _lock:
             found = self._channels.get((direction, channel))
             if found is None:
-                found = Feed(f"channel {channel} {direction} the host, of device {self.device}")
+                name = f"channel {channel} {direction} the host, of device {self.device}"
+                found = self.kind(name, (self.device, direction, channel))
                 found.timeout = self.infeed.timeout
                 self._channels[direction, channel] = found
             return found

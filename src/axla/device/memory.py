@@ -8,19 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from axla.core import dtypes
-from axla.core.errors import DeadlineExceeded, InvalidArgument, RuntimeFailure, UnsupportedError
-from axla.core.literal import why_no_array
+from axla.core.errors import RuntimeFailure
 from axla.core.shape import Shape
 from axla.device.driver import Driver, rounded
 from axla.program import abi
-from axla.runtime.array import Array
+from axla.runtime.array import Array, DistantArray
 from axla.runtime.queue import raised_again
-from axla.runtime.shape_info import shape_info
 
 SHORT = 0.01
 """Seconds of a wait that need not be stopped: while waits are so short, the thread works itself."""
@@ -152,37 +150,15 @@ class Run:
         return True
 
 
-class DeviceArray(Array):
+class DeviceArray(DistantArray):
     """An array in the memory of a device. What reads it on the host copies it there, once."""
 
-    __slots__ = ("_info", "_memory", "_ordinal", "_values", "_run", "__weakref__")
-
-    elsewhere: ClassVar[bool] = True
-
-    def __new__(cls, shape: Shape, memory: Memory, ordinal: int, run: Run | None = None) -> DeviceArray:
-        self = object.__new__(cls)
-        self._info, self._memory, self._ordinal, self._values = shape_info(shape), memory, ordinal, None
-        self._run = run
-        return self
-
-    @property
-    def _record(self) -> int:
-        return 0 if self._memory is None else 1
-
-    @property
-    def device(self) -> int:
-        self._head("device")
-        return self._ordinal
+    __slots__ = ()
 
     @property
     def run(self) -> Run | None:
         """The run that makes it."""
         return self._run
-
-    def _head(self, what: str) -> Memory:
-        if self._memory is None:
-            raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
-        return self._memory
 
     def memory(self, what: str) -> Memory:
         """Where it lies; InvalidArgument for a deleted array, the errors of `Run.check` of what makes it."""
@@ -190,40 +166,8 @@ class DeviceArray(Array):
             self._run.check()
         return self._head(what)
 
-    def is_ready(self) -> bool:
-        self._head("is_ready")
-        return self._run is None or self._run.is_done()
-
-    def block_until_ready(self, timeout: float | None = None) -> DeviceArray:
-        self._head("block_until_ready")
-        run = self._run
-        if run is not None and not run.wait(timeout):
-            raise DeadlineExceeded(f"{self._text()} is not there after {timeout} s: {run.name} has not ended")
-        return self
-
-    def delete(self) -> None:
-        self._memory = None
-        self._values = None
-
-    def to_numpy(self) -> np.ndarray:
-        memory = self._head("to_numpy")
-        why = why_no_array(self._info.shape)
-        if why is not None:
-            raise UnsupportedError(f"{self._text()}: {why}")
-        self.block_until_ready()
-        if self._values is None:
-            values = np.empty(self._info.dims, self._info.dtype)
-            memory.driver.read(values, memory.address)
-            values.flags.writeable = False
-            self._values = values
-        return self._values
-
-    @property
-    def __array_interface__(self) -> dict[str, object]:
-        raise AttributeError("__array_interface__")
-
-    def __dlpack__(self, **options: Any) -> object:
-        return self.to_numpy().__dlpack__(**options)
+    def _read(self, memory: Memory, values: np.ndarray) -> None:
+        memory.driver.read(values, memory.address)
 
 
 def put(driver: Driver, array: Any, ordinal: int = 0) -> DeviceArray:

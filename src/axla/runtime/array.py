@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes as c
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -310,6 +310,75 @@ class HostArray(Array):
 
     def to_numpy(self) -> np.ndarray:
         return self._head("to_numpy")
+
+    @property
+    def __array_interface__(self) -> dict[str, object]:
+        raise AttributeError("__array_interface__")
+
+    def __dlpack__(self, **options: Any) -> object:
+        return self.to_numpy().__dlpack__(**options)
+
+
+class DistantArray(Array):
+    """An array that is not in memory of this process, as one of a device or a server. Who reads it copies it
+    here, once. `place` says where it is and gives it back when nobody refers to it any more; `run` is
+    what makes it: it has `name`, `is_done()` and `wait(timeout)`. A class of it says `_read`.
+    """
+
+    __slots__ = ("_info", "_place", "_ordinal", "_values", "_run", "__weakref__")
+
+    elsewhere: ClassVar[bool] = True
+
+    def __new__(cls, shape: Shape, place: Any, ordinal: int, run: Any = None) -> Self:
+        self = object.__new__(cls)
+        self._info, self._place, self._ordinal, self._values = shape_info(shape), place, ordinal, None
+        self._run = run
+        return self
+
+    def _read(self, place: Any, values: np.ndarray) -> None:
+        """Copies it here."""
+        raise NotImplementedError
+
+    @property
+    def _record(self) -> int:
+        return 0 if self._place is None else 1
+
+    @property
+    def device(self) -> int:
+        self._head("device")
+        return self._ordinal
+
+    def _head(self, what: str) -> Any:
+        if self._place is None:
+            raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
+        return self._place
+
+    def is_ready(self) -> bool:
+        self._head("is_ready")
+        return self._run is None or self._run.is_done()
+
+    def block_until_ready(self, timeout: float | None = None) -> Self:
+        self._head("block_until_ready")
+        run = self._run
+        if run is not None and not run.wait(timeout):
+            raise DeadlineExceeded(f"{self._text()} is not there after {timeout} s: {run.name} has not ended")
+        return self
+
+    def delete(self) -> None:
+        self._place = self._values = None
+
+    def to_numpy(self) -> np.ndarray:
+        place = self._head("to_numpy")
+        why = why_no_array(self._info.shape)
+        if why is not None:
+            raise UnsupportedError(f"{self._text()}: {why}")
+        self.block_until_ready()
+        if self._values is None:
+            values = np.empty(self._info.dims, self._info.dtype)
+            self._read(place, values)
+            values.flags.writeable = False
+            self._values = values
+        return self._values
 
     @property
     def __array_interface__(self) -> dict[str, object]:

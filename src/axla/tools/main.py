@@ -23,6 +23,7 @@ from axla.tools import (
     ops,
     opt,
     run,
+    serve,
     targets,
     tfcompile,
 )
@@ -30,7 +31,7 @@ from axla.tools import (
 VERBS = {
     "run": run, "opt": opt, "compile": compile, "targets": targets, "check": check, "convert": convert,
     "cache": cache, "backends": backends, "new-backend": new_backend, "ops": ops,
-    "tfcompile": tfcompile,
+    "serve": serve, "tfcompile": tfcompile,
 }  # fmt: skip
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them

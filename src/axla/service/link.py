@@ -1,0 +1,341 @@
+"""The client's end of a connection: calls, their answers, and what the server asks.
+
+There is no thread of its own: whoever waits for an answer reads, and hands out what is for others. Only while
+asynchronous runs may ask for values of feeds does a thread wait for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from axla.core import locks
+from axla.core.errors import AxlaError, Cancelled, DeadlineExceeded, InvalidArgument
+from axla.custom.feeds import Feed, feeds
+from axla.program.abi import CANCELLED
+from axla.runtime.serialized import versions
+from axla.service import messages
+from axla.service.messages import NUMBERS, Message
+from axla.service.transport import HEADER, Closed, Malformed, SocketTransport, Transport, is_window
+
+_POLL = 0.02
+_REASON_SECONDS = 2.0
+_MOST = 256
+"""Asynchronous calls that nobody has waited for."""
+
+
+class Call:
+    """A request that was sent. `into` gets the pieces of an array. Of arrays that it makes it is the run."""
+
+    def __init__(self, link: Link, number: int, name: str, into: np.ndarray | None = None) -> None:
+        self.link, self.number, self.name, self.into, self.at = link, number, name, into, 0
+        self.kind, self.body, self.done = 0, b"", False
+        self.error: AxlaError | None = None
+
+    def is_done(self) -> bool:
+        """Whether its answer is there; reads what has come."""
+        if not self.done:
+            self.link.poll()
+        return self.done
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for its answer; false when it is not there after so many seconds. Raises its error."""
+        if not self.done and not self.link.until(lambda: self.done, timeout):
+            return False
+        self.answer()
+        return True
+
+    def answer(self) -> Message:
+        """Its answer, when it is there; raises its error."""
+        if not self.done:
+            self.link.until(lambda: self.done)
+        if self.error is None and self.kind == NUMBERS["Failed"]:
+            self.error = messages.error_of(messages.decode(self.kind, self.body))
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        return messages.decode(self.kind, self.body)
+
+
+class Link:
+    """A connection to a server. It may be used from any thread, and only in the process that made it."""
+
+    def __init__(self, transport: Transport, welcome: Message, reasons: socket.socket | None = None) -> None:
+        self.transport, self.welcome, self._reasons = transport, welcome, reasons
+        transport.most = welcome.get("message_bytes", transport.most)
+        self._reader = locks.new_lock()
+        self._changed = threading.Condition(locks.new_lock())
+        self._followers = 0
+        self._calls: dict[int, Call] = {}
+        self._numbers, self._handles = itertools.count(1), 1
+        self._lost: AxlaError | None = None
+        self._stopped: set[int] = set()
+        self._process = os.getpid()
+        transport.stuck = self._stuck
+        self.released: deque[int] = deque()
+        """Arrays that nobody refers to any more; `dropped`: programs. The next request tells the server."""
+        self.dropped: deque[int] = deque()
+
+    def handles(self, count: int = 1) -> int:
+        """The first of so many new numbers of arrays or programs."""
+        with self._changed:
+            self._handles += max(count, 1)
+            return self._handles - max(count, 1)
+
+    def take_released(self) -> Message:
+        """What the server may forget, as fields of a request."""
+        found: Message = {}
+        for name, gone in (("released", self.released), ("dropped", self.dropped)):
+            if gone:
+                found[name] = [gone.popleft() for _ in range(len(gone))]
+        return found
+
+    # Calls.
+
+    def start(self, kind: str, message: Message, name: str = "", into: np.ndarray | None = None) -> Call:
+        """Sends a request, with what the server may forget."""
+        if self._lost is not None or os.getpid() != self._process:
+            raise self._why_lost()
+        body, number = messages.encode(kind, message), next(self._numbers)
+        if len(body) > self.transport.most:
+            found = f"a message of {len(body)} bytes; at most {self.transport.most} are taken"
+            raise InvalidArgument(f"service: {kind} is {found}")
+        call = self._calls[number] = Call(self, number, name, into)
+        try:
+            self.transport.send(number, NUMBERS[kind], body)
+        except Closed as error:
+            self._lose(str(error))
+            raise self._why_lost() from None
+        return call
+
+    def call(self, kind: str, message: Message, into: np.ndarray | None = None) -> Message:
+        """Sends a request and gives its answer; raises its error."""
+        return self.start(kind, message, into=into).answer()
+
+    def give(self, call: Call, data: np.ndarray) -> None:
+        """Sends an array behind its request."""
+
+        def wait(until: Callable[[], object]) -> None:
+            self.until(lambda: until() or call.done)
+            if call.done:
+                raise Closed  # it was refused, or the connection is lost: the answer says so
+
+        with contextlib.suppress(Closed):
+            self.transport.give(call.number, data, wait)
+
+    def poll(self) -> None:
+        """Reads what has come, without waiting."""
+        if self._reader.acquire(blocking=False):
+            try:
+                while self._read(0):
+                    pass
+            finally:
+                self._reader.release()
+                self._tell()
+
+    def bound(self) -> None:
+        """Waits for an answer where too many are to come."""
+        if len(self._calls) > _MOST:
+            self.until(lambda: len(self._calls) <= _MOST)
+
+    def close(self) -> None:
+        """Ends the session: its arrays and programs are gone."""
+        self._lost = self._lost or messages.unavailable("service: the connection was closed")
+        self.transport.close()
+
+    # Reading.
+
+    def until(self, until: Callable[[], object], timeout: float | None = None) -> bool:
+        """Reads, or waits for who does, until something is true; whether it is after so many seconds."""
+        late = math.inf if timeout is None else time.monotonic() + timeout
+        while not until():
+            left = late - time.monotonic()
+            if self._reader.acquire(blocking=False):
+                try:
+                    if not until() and not self._read(None if left == math.inf else max(0.0, left)):
+                        return bool(until())
+                finally:
+                    self._reader.release()
+                    self._tell()
+            else:
+                with self._changed:
+                    self._followers += 1
+                    if not until() and self._reader.locked():
+                        self._changed.wait(min(_POLL, max(0.0, left)))
+                    self._followers -= 1
+                if left < 0:
+                    return bool(until())
+        return True
+
+    def _stuck(self) -> None:
+        """While the server takes no more: it may wait until its answers are read."""
+        if not self._reader.acquire(blocking=False):
+            time.sleep(_POLL / 10)
+            return
+        try:
+            self._read(_POLL / 10)
+        finally:
+            self._reader.release()
+
+    def _tell(self) -> None:
+        if self._followers:
+            with self._changed:
+                self._changed.notify_all()
+
+    def _read(self, timeout: float | None) -> bool:
+        """Reads a message, and does what it says; whether there was one."""
+        if self._lost is not None:
+            self._fail_all()
+            return False
+        try:
+            message = self.transport.receive(timeout)
+            if message is None:
+                return False
+            self._hand_out(*message)
+        except (Closed, Malformed) as error:
+            self._lose(str(error))
+            return False
+        return True
+
+    def _hand_out(self, number: int, kind: int, body: bytes) -> None:
+        if kind == messages.PIECE:
+            call = self._calls.get(number)
+            into, at = (call.into, call.at) if call is not None else (None, 0)
+            size = self.transport.take(body, into, at)
+            if call is not None:
+                call.at += size
+        elif kind == messages.CREDIT:
+            self.transport.credit(body)
+        elif kind < messages.PIECE and messages.KINDS[kind] in ("Take", "Give"):
+            asked = number, messages.KINDS[kind], messages.decode(kind, body)
+            threading.Thread(target=self._asked, args=asked, daemon=True).start()
+        elif kind < messages.PIECE and messages.KINDS[kind] == "Stop":
+            self._stopped.add(messages.decode(kind, body).get("call", 0))
+        elif number == 0 and kind == NUMBERS["Failed"]:  # of no call: the connection cannot go on
+            self._lost = messages.error_of(messages.decode(kind, body))
+            self._fail_all()
+        elif (call := self._calls.pop(number, None)) is not None:
+            call.kind, call.body = kind, body
+            call.done = True
+        self._tell()
+
+    def _lose(self, how: str) -> None:
+        """Fails everything that waits: the server has gone, and may have said why."""
+        if self._lost is None:
+            why = messages.unavailable(f"service: the connection to the server is lost: {how}")
+            if self._reasons is not None:
+                self._reasons.settimeout(_REASON_SECONDS)
+                with contextlib.suppress(OSError, AxlaError):
+                    if said := self._reasons.recv(1 << 16):
+                        why = messages.error_of(messages.decode(NUMBERS["Failed"], said))
+            self._lost = why
+        self._fail_all()
+
+    def _fail_all(self) -> None:
+        for number in list(self._calls):
+            if (call := self._calls.pop(number, None)) is not None:
+                call.error = self._why_lost()
+                call.done = True
+        self._tell()
+
+    def _why_lost(self) -> AxlaError:
+        if self._lost is None:
+            return messages.unavailable(
+                "service: the connection belongs to the process that has forked this one"
+            )
+        made = type(self._lost)(self._lost.message)
+        made.__dict__.update(self._lost.__dict__)
+        return made
+
+    # What a program on the server asks for.
+
+    def _asked(self, number: int, kind: str, message: Message) -> None:
+        """Gives the value of a feed, or takes one, and says so; on a thread, since it may have to wait."""
+
+        def check() -> None:
+            if number in self._stopped or self._lost is not None:
+                raise Cancelled("service: the run has ended", CANCELLED)
+
+        try:
+            feed = _feed(message)
+            if kind == "Give":
+                feed._add(messages.value_of(message.get("value", {})))
+                kind, answer = "Done", Message()
+            else:
+                kind, answer = "Value", {"value": messages.tree_of(feed._take(feed.timeout, check))}
+        except AxlaError as error:
+            kind, answer = "Failed", messages.failed(error)
+        with contextlib.suppress(Closed):
+            self.transport.send(number, NUMBERS[kind], messages.encode(kind, answer))
+        self._stopped.discard(number)
+
+
+def _feed(message: Message) -> Feed:
+    """The queue of the client that a message names."""
+    found: Any = feeds(message.get("device", 0))
+    name, channel = message.get("feed", ""), message.get("channel")
+    return getattr(found, name) if name in ("infeed", "outfeed") else found._channel(name, channel)
+
+
+def opened(address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, **tls: Any) -> Link:
+    """A connection to the server at an address."""
+    hello = {
+        "version": messages.VERSION,
+        "token": token,
+        "backend": backend,
+        "client": f"axla {versions()[0]}",
+    }
+    body = messages.encode("Hello", hello)
+    if not isinstance(address, str) or ":" not in address:
+        raise InvalidArgument(f"connect: address={address!r}, wanted unix:/path or host:port")
+    kind, _, path = address.partition(":")
+    if kind != "unix":
+        raise InvalidArgument(f"connect: address={address!r}: only unix:/path is served so far")
+    if tls:
+        raise InvalidArgument(f"connect: {next(iter(tls))} is of TLS, which unix sockets do not have")
+    return _over_socket(path, body, timeout)
+
+
+def _over_socket(path: str, hello: bytes, timeout: float) -> Link:
+    where, sock = f"unix:{path}", socket.socket(socket.AF_UNIX)
+    transport, files = SocketTransport(sock), list[int]()
+    try:
+        sock.settimeout(timeout)
+        sock.connect(path)
+        transport.send(0, NUMBERS["Hello"], hello)
+        start, files, _, _ = socket.recv_fds(sock, HEADER.size, 4)
+        sock.settimeout(None)
+        transport.unread(start)
+        message = transport.receive(timeout)
+    except TimeoutError:
+        message = None
+    except (OSError, Closed) as error:
+        raise messages.unavailable(f"connect: there is no server at {where}: {error}") from None
+    if message is None:
+        raise DeadlineExceeded(f"connect: the server at {where} has not answered in {timeout:g} s")
+    welcome = checked(where, message)
+    reasons = socket.socket(fileno=files[0])
+    if len(files) > 1 and is_window(files[1]):
+        transport.share(files[1], first=True)
+    for file in files[1:]:
+        os.close(file)
+    return Link(transport, welcome, reasons)
+
+
+def checked(where: str, answer: tuple[int, int, bytes]) -> Message:
+    """The first answer of a server; raises its error where it is one."""
+    message = messages.decode(*answer[1:])
+    if answer[1] == NUMBERS["Failed"]:
+        raise messages.error_of(message)
+    if answer[1] != NUMBERS["Welcome"] or message.get("version") != messages.VERSION:
+        raise InvalidArgument(f"connect: what answers at {where} is no server of version {messages.VERSION}")
+    return message

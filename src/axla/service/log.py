@@ -1,0 +1,42 @@
+"""The log of a server: a line for each request, and for clients that come, go and are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from axla.service.messages import code_of
+
+
+class Log:
+    """A line on stderr for each request: words, or JSON."""
+
+    def __init__(self, session: str, form: str) -> None:
+        self.session, self.form = session, form
+
+    def request(self, kind: str, subject: str, seconds: float, error: BaseException | None) -> None:
+        facts: dict[str, Any] = {"request": kind, "ms": round(seconds * 1e3, 3)}
+        if subject:
+            facts["program"] = subject
+        if error is not None:
+            facts |= {"status": code_of(error).name, "error": type(error).__name__}
+            facts["message"] = str(error)[:300]
+        write_line(self.form, self.session, facts)
+
+
+def write_line(form: str, session: str, facts: dict[str, Any]) -> None:
+    """One line of the log, in one piece. What clients chose stands in quotes, as JSON writes it."""
+    if form == "none":
+        return
+    if form == "json":
+        line = json.dumps({"time": time.time(), "session": session, **facts})
+    else:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        words = (f"{k}={v if isinstance(v, int | float) else json.dumps(str(v))}" for k, v in facts.items())
+        line = f"{now} {session} {' '.join(words)}"
+    try:
+        os.write(2, line.encode() + b"\n")
+    except OSError:  # a full disk, or nobody reads: requests go on
+        return

@@ -1,0 +1,143 @@
+"""The messages of the service as tables, made of messages.txt; errors and nested values as messages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from axla.core import dtypes, status
+from axla.core.errors import (
+    AxlaError,
+    InternalError,
+    InvalidArgument,
+    OutOfMemory,
+    ParseError,
+    RuntimeFailure,
+)
+from axla.proto import schema, wire
+
+VERSION = 1
+TABLES, _ = schema.read(Path(__file__).with_name("messages.txt"))
+KINDS = (
+    "Hello", "Welcome", "Done", "Failed", "Compiled", "Executed", "Rows", "Compile", "Execute", "Parallel",
+    "Put", "Get", "Text", "Cancel", "Profile", "Steps", "Take", "Give", "Value", "Stop", "Piece", "Credit",
+)  # fmt: skip
+"""By number, as in the header of a message. Pieces of arrays and credits for them are no protocol buffers."""
+NUMBERS = {name: number for number, name in enumerate(KINDS)}
+PIECE, CREDIT = NUMBERS["Piece"], NUMBERS["Credit"]
+Message = dict[str, Any]
+
+
+def encode(kind: str, message: Message) -> bytes:
+    """The bytes of a message."""
+    return wire.encode(message, TABLES[kind])
+
+
+def decode(kind: int, body: bytes) -> Message:
+    """The message of a kind; ParseError where the bytes are none, InvalidArgument for an unknown kind."""
+    if kind >= PIECE:
+        raise InvalidArgument(f"service: a message of kind {kind} is unknown, or not expected here")
+    return wire.decode(body, TABLES[KINDS[kind]])
+
+
+def table(entries: Any) -> dict[str, str]:
+    """Entries of a message as a dictionary."""
+    return {entry.get("key", ""): entry.get("value", "") for entry in entries}
+
+
+def entries(values: Mapping[str, str]) -> list[Message]:
+    return [{"key": key, "value": value} for key, value in values.items()]
+
+
+class Refused(InvalidArgument):
+    """A client that may not come in."""
+
+
+def code_of(error: BaseException) -> status.Status:
+    """The status that an error has for a client."""
+    return status.Status.UNAUTHENTICATED if isinstance(error, Refused) else status.status_of(error)
+
+
+def failed(error: BaseException, op: str = "") -> Message:
+    """The message of an error; one that is not of axla is an InternalError."""
+    kind = type(error) if isinstance(error, AxlaError) else InternalError
+    kind = OutOfMemory if isinstance(error, MemoryError) else kind
+    known = next((k for k in kind.__mro__ if k in status.STATUS), AxlaError)
+    text = error.message if isinstance(error, AxlaError) else f"{type(error).__name__}: {error}"
+    found: Message = {
+        "code": int(code_of(error)), "class": known.__name__, "message": text, "op": op,
+        "notes": [str(note) for note in getattr(error, "__notes__", ())],
+    }  # fmt: skip
+    if isinstance(error, RuntimeFailure):
+        found["frame"] = [error.code, error.step, error.detail]
+    if isinstance(error, ParseError):
+        found |= {"line": error.line, "column": error.column, "excerpt": error.excerpt}
+    return found
+
+
+def error_of(message: Message) -> AxlaError:
+    """The error of a message, of the class that it had."""
+    code = message.get("code", int(status.Status.UNKNOWN))
+    error = status.error_named(message.get("class", ""), code, message.get("message", ""))
+    for note in message.get("notes", ()):
+        error.add_note(note)
+    if isinstance(error, RuntimeFailure) and len(frame := message.get("frame", ())) == 3:
+        error.code, error.step, error.detail = frame
+    if isinstance(error, ParseError):
+        error.line, error.column = message.get("line", 0), message.get("column", 0)
+        error.excerpt = message.get("excerpt", "")
+    return error
+
+
+def unavailable(text: str) -> RuntimeFailure:
+    """What a request gets whose server is not there any more."""
+    return RuntimeFailure(text, status.DEVICE)
+
+
+def tree_of(value: Any) -> Message:
+    """Nested tuples of arrays as a message."""
+    if isinstance(value, tuple):
+        return {"parts": [tree_of(part) for part in value], "is_tuple": True}
+    if value is None:
+        return {}
+    array = np.asarray(value)
+    name = dtypes.from_numpy(array.dtype).name
+    return {"array": {"dtype": name, "dims": list(array.shape), "data": array.tobytes()}}
+
+
+def value_of(tree: Message) -> Any:
+    """Nested tuples of arrays of a message."""
+    if tree.get("is_tuple"):
+        return tuple(value_of(part) for part in tree.get("parts", ()))
+    array = tree.get("array")
+    if array is None:
+        return None
+    return array_of(array.get("data", b""), array.get("dtype", ""), array.get("dims", ())).copy()
+
+
+def array_of(data: Any, dtype: str, dims: Any) -> np.ndarray:
+    """Bytes as an array; InvalidArgument where they are more or fewer than its shape has."""
+    kind, dims = dtype_named(dtype), checked_dims(dims)
+    with contextlib.suppress(ValueError):
+        return np.frombuffer(data, kind).reshape(dims)
+    raise InvalidArgument(f"service: {len(data)} bytes are no {dtype}{list(dims)}")
+
+
+def dtype_named(name: str) -> np.dtype:
+    """The NumPy type of an element type."""
+    if name not in dtypes.BY_NAME:
+        raise InvalidArgument(f"service: there is no element type {name!r:.40}")
+    return dtypes.BY_NAME[name].numpy
+
+
+def checked_dims(dims: Any) -> tuple[int, ...]:
+    """Dimensions that an array can have."""
+    if len(dims) > 64 or any(d < 0 or d >= 1 << 48 for d in dims):
+        raise InvalidArgument(
+            f"service: dimensions {list(dims)[:70]}, wanted at most 64 numbers of at least 0"
+        )
+    return tuple(dims)

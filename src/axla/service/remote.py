@@ -1,0 +1,348 @@
+"""The backend `remote`: devices of a server, programs that are compiled there, arrays that stay there."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from axla import proto
+from axla.api import parse
+from axla.backends.devices import Device
+from axla.backends.executable import Executable, MemoryStats
+from axla.backends.interface import Backend, Capabilities, Client
+from axla.backends.options import CompileOptions, ExecuteOptions
+from axla.core import flags, trace
+from axla.core.dtypes import from_numpy
+from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.profile import Profile, Row
+from axla.core.shape import Shape
+from axla.ir.graph import Module
+from axla.ir.places import located
+from axla.program import packed
+from axla.program.interface import ValueSpec
+from axla.runtime.arguments import converted
+from axla.runtime.array import Array, DistantArray
+from axla.service.link import Call, Link, opened
+from axla.service.messages import Message, array_of, table
+from axla.service.session import DUMPS, INLINE_BYTES, refuse_custom_calls
+
+_TOKEN = "AXLA_SERVICE_TOKEN"
+_ASKING = {"infeed", "outfeed", "send", "recv"}
+
+
+def connect(
+    address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, **tls: Any
+) -> Client:  # fmt: skip
+    """A client of a server, `axla serve`, whose devices are the server's. `axla.compile` and `axla.check`
+    take it as their backend. `address` is "unix:/path" or "host:port".
+
+    `backend` is one that the server offers, its first by default; `token` what it may want to see.
+    RuntimeFailure with the status UNAVAILABLE where there is no server, DeadlineExceeded where it does not
+    answer within `timeout` seconds.
+    """
+    return RemoteBackend(opened(address, backend=backend, token=token, timeout=timeout, **tls)).client
+
+
+def from_environment() -> RemoteBackend:
+    """The backend `remote` by its name: of the server that the flag `service` names."""
+    address = flags.current().service
+    if not address:
+        raise UnsupportedError(
+            "AXLA_SERVICE names no server; set it to unix:/path or host:port, or use axla.connect"
+        )
+    return RemoteBackend(opened(address, token=os.environ.get(_TOKEN, "")))
+
+
+class RemoteBackend(Backend):
+    """What a server offers, over one connection. The session ends with it: arrays and programs are gone."""
+
+    name = "remote"
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        said = link.welcome
+        refused = table(said.get("refused", ()))
+        self.about = f"the backend {said.get('backend')} of a server: {said.get('about')}"
+        self.device_kind = said.get("device_kind", "device")
+        self.memory_kinds = tuple(said.get("memory_kinds", ("device",)))
+        self.any_devices = bool(said.get("any_devices"))
+        self.capabilities = Capabilities(said.get("participants", 1), refused)
+
+    def close(self) -> None:
+        """Ends the session."""
+        self.link.close()
+
+    def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        number = self.link.handles()
+        now, told = (
+            flags.current(),
+            replace(options, arg_types=None, dim_args=None),
+        )  # the module has its sizes
+        if now.dump_to:
+            mine = [(name, value) for name, value in told.flags if name != "dump_to"]
+            told = replace(told, flags=(*[(name, getattr(now, name)) for name in DUMPS], *mine))
+        request = {
+            "program": number, "module": proto.to_proto(module), "options": told.to_proto(),
+            "devices": _count(client), "dump": bool(now.dump_to), **self.link.take_released(),
+        }  # fmt: skip
+        with located(module.file, module), trace.span(module.name, "compile"):
+            refuse_custom_calls(module)
+            answer = self.link.call("Compile", request)
+        _write_dumps(table(answer.get("dumps", ())))
+        return RemoteExecutable(self.link, number, answer, client=client, module=module, options=options)
+
+    def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
+        raise UnsupportedError("remote: a server takes no machine code, so it loads no executables")
+
+    def device_put(self, array: Any, device: Device) -> Array:
+        return put(self.link, array, device.id)
+
+    def execute_parallel(
+        self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
+    ) -> list[list[Array]]:  # fmt: skip
+        for module in modules:
+            refuse_custom_calls(module)
+        given = [_there(self.link, array) for row in rows for array in row]
+        count = sum(1 for m in modules for leaf in m.entry.root.shape.leaves() if isinstance(leaf, Shape))
+        first = self.link.handles(max(count, 1))
+        request: Message = {
+            "modules": [proto.to_proto(module) for module in modules], "arguments": [a.number for a in given],
+            "results": first,
+        }  # fmt: skip
+        if deadline is not None:
+            request["deadline"] = deadline
+        answer = self.link.call("Parallel", request)
+        found, number = [], first
+        for device, (module, row) in enumerate(zip(modules, answer.get("row", ()), strict=True)):
+            sizes, arrays = iter(row.get("sizes", ())), []
+            for shape in (leaf for leaf in module.entry.root.shape.leaves() if isinstance(leaf, Shape)):
+                actual = Shape(shape.dtype, tuple(next(sizes) for _ in range(next(sizes))))
+                arrays.append(RemoteArray.of(self.link, number, actual, device))
+                number += 1
+            found.append(arrays)
+        return found
+
+
+class Handle:
+    """The number of an array or program on the server, which is told when nobody refers to it any more."""
+
+    __slots__ = ("number", "_gone")
+
+    def __init__(self, number: int, gone: deque[int]) -> None:
+        self.number, self._gone = number, gone
+
+    def __del__(self) -> None:
+        self._gone.append(self.number)
+
+
+class RemoteArray(DistantArray):
+    """An array on a server. What reads it here copies it here, once."""
+
+    __slots__ = ("link",)
+
+    link: Link
+
+    @classmethod
+    def of(cls, link: Link, number: int, shape: Shape, ordinal: int, run: Call | None = None) -> RemoteArray:
+        made = cls(shape, Handle(number, link.released), ordinal, run)
+        made.link = link
+        return made
+
+    @property
+    def number(self) -> int:
+        return self._head("to a server").number
+
+    def keep(self, values: np.ndarray) -> None:
+        """Its values, which have come with an answer."""
+        self._values = values
+
+    def _read(self, place: Handle, values: np.ndarray) -> None:
+        into = values.reshape(-1).view(np.uint8)
+        self.link.call("Get", {"array": place.number, **self.link.take_released()}, into)
+
+
+def put(link: Link, array: Any, ordinal: int = 0) -> RemoteArray:
+    """A copy of an array-like on a device of a server."""
+    try:
+        source = array.to_numpy() if isinstance(array, Array) else np.asarray(array)
+        dtype = from_numpy(source.dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"device_put: {error}") from error
+    number, flat = link.handles(), np.ascontiguousarray(source, dtype.numpy)
+    request = {"array": number, "dtype": dtype.name, "dims": list(source.shape), "device": ordinal}
+    call = link.start("Put", request | link.take_released())
+    link.give(call, flat.reshape(-1).view(np.uint8))
+    call.answer()
+    return RemoteArray.of(link, number, Shape(dtype, source.shape), ordinal)
+
+
+def _there(link: Link, array: Any) -> RemoteArray:
+    """An array on the server: itself, or a copy."""
+    return array if isinstance(array, RemoteArray) and array.link is link else put(link, array)
+
+
+class RemoteExecutable(Executable):
+    """A program on a server."""
+
+    __slots__ = ("link", "_handle", "_said", "_asks", "_rows")
+
+    def __init__(self, link: Link, number: int, said: Message, **more: Any) -> None:
+        interface = packed.decode(said.get("interface", b"")).interface
+        super().__init__(interface, **more)
+        self.link, self._handle, self._said = link, Handle(number, link.dropped), said
+        self._rows: list[tuple[Row, int, int]] = []
+        module = self._module
+        self._asks = module is not None and any(
+            inst.opcode.partition("-")[0] in _ASKING for c in module.computations for inst in c.instructions
+        )
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return tuple(self._said.get("stages", ()))
+
+    @property
+    def host_steps(self) -> Mapping[str, str]:
+        return table(self._said.get("host_steps", ()))
+
+    def cancel(self) -> int:
+        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        return self.link.call("Cancel", {"program": self._handle.number}).get("number", 0)
+
+    def memory(self) -> MemoryStats:
+        return replace(super().memory(), code=self._said.get("code_bytes", 0))
+
+    # Runs.
+
+    def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
+        return self._sent([inputs], options)[0]
+
+    def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
+        return self._sent(rows, options)
+
+    def _sent(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
+        """Has the server run the program on rows of arguments, one for each device."""
+        face, link, answer = self.interface, self.link, Message()
+        given = [converted(face, row, n, here=False) for n, row in enumerate(rows)]
+        request: Message = {"program": self._handle.number, "rows": len(rows)}
+        copies = self._arguments(request, given)
+        first = request["results"] = link.handles(len(face.results) * len(rows))
+        if options.deadline is not None:
+            request["deadline"] = options.deadline
+        if options.asynchronous:
+            request["asynchronous"] = True
+        for array in [row[index] for row in given for index in face.donated]:
+            if isinstance(array, Array):
+                array.delete()
+        del copies
+        call = link.start("Execute", request | link.take_released(), f"a run of {face.name} on a server")
+        going = options.asynchronous and not face.is_dynamic  # else sizes are to be known
+        if not going:
+            try:
+                answer = call.answer()
+            except KeyboardInterrupt:
+                self.cancel()
+                raise
+        elif self._asks:
+            threading.Thread(target=call.wait, daemon=True).start()
+        link.bound()
+        return self._results(first, len(rows), answer, call if going else None)
+
+    def _arguments(self, request: Message, given: list[list[Any]]) -> list[RemoteArray]:
+        """Writes the arguments into a request: numbers of arrays on the server, and values that are small.
+        Gives the arrays that were made for it.
+        """
+        numbers, data, sizes, copies = [], [], [], []
+        link, inline = self.link, 0
+        specs = self.interface.parameters
+        for row, device in zip(given, self.device_ids, strict=True):
+            for array, spec in zip(row, specs, strict=True):
+                if isinstance(array, RemoteArray) and array.link is link:
+                    numbers.append(array.number)
+                    continue
+                values = np.asarray(array)
+                inline += values.nbytes
+                if inline > INLINE_BYTES:
+                    inline -= values.nbytes
+                    copies.append(put(link, values, device))
+                    numbers.append(copies[-1].number)
+                    continue
+                numbers.append(0)
+                data.append(values.tobytes())
+                sizes += values.shape if spec.shape.is_dynamic or self.interface.is_dynamic else ()
+        request["arguments"] = numbers
+        if data:
+            request["data"] = data
+        if sizes:
+            request["sizes"] = sizes
+        return copies
+
+    def _results(self, first: int, rows: int, answer: Message, run: Call | None) -> list[list[Array]]:
+        sizes, data = iter(answer.get("sizes", ())), answer.get("data")
+        link, number, found = self.link, first, []
+        for device in self.device_ids[:rows]:
+            arrays: list[Array] = []
+            for spec in self.interface.results:
+                shape = _actual(spec, sizes) if self.interface.is_dynamic else spec.shape.logical
+                made = RemoteArray.of(link, number, shape, device, run)
+                if data is not None:
+                    made.keep(array_of(data[number - first], shape.dtype.name, shape.dims))
+                arrays.append(made)
+                number += 1
+            found.append(arrays)
+        return found
+
+    # Texts, numbers, bytes.
+
+    def _text(self, stage: str) -> str:
+        if stage == "hlo":
+            return super()._text(stage)
+        self._source()
+        return self.link.call("Text", {"program": self._handle.number, "stage": stage}).get("text", "")
+
+    def _optimized(self) -> Module:
+        return parse(self._text("optimized"))
+
+    def _payload(self) -> bytes:
+        raise UnsupportedError(
+            f"{self.name}: a server gives no machine code, so its programs cannot be serialized"
+        )
+
+    def profiling(self, profile: Profile | None) -> None:
+        """The server measures steps; calls take what they take here."""
+        if self._counted is not None:  # it says what it has measured, and measures no more
+            said = self.link.call("Profile", {"program": self._handle.number})
+            self._rows.extend(
+                (Row(**step.get("row", {})), step["ns"], step["calls"]) for step in said.get("step", ())
+            )
+            self._counted = None
+        if profile is not None:
+            self.link.call("Profile", {"program": self._handle.number, "begin": True})
+            self._rows = []
+            self._counted = profile.run(self.name, "remote", self._rows.__iter__)
+
+
+def _actual(spec: ValueSpec, sizes: Any) -> Shape:
+    return Shape(spec.shape.dtype, tuple(next(sizes) for _ in spec.shape.dims))
+
+
+def _count(client: Client) -> int:
+    """How many devices a client has said to have; 0: as many as programs want."""
+    return 0 if client._grows else len(client.devices)
+
+
+def _write_dumps(files: Mapping[str, str]) -> None:
+    """Writes what the server has dumped into the folder of this process."""
+    folder = flags.current().dump_to
+    for name, text in files.items():
+        if folder == "-":
+            print(text)
+        elif os.path.basename(name) == name:
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(text.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,539 @@
+"""What a worker does with the requests of its client: programs and arrays by number, runs in order.
+
+One thread reads (`Session.serve`). It runs short programs itself, since a switch of threads takes as long as
+they do; everything else goes to others: asynchronous runs to one, in their order, the rest to a pool.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from axla import proto
+from axla.backends.executable import Executable
+from axla.backends.interface import Backend, Client
+from axla.backends.options import CompileOptions, ExecuteOptions
+from axla.core import flags
+from axla.core.errors import AxlaError, Cancelled, InvalidArgument, OutOfMemory, UnsupportedError
+from axla.core.profile import Profile
+from axla.core.shape import Shape
+from axla.custom.built_in import BUILT_IN
+from axla.custom.feeds import Feed
+from axla.custom.routines import TARGETS
+from axla.ir.graph import Module
+from axla.program import packed
+from axla.program.abi import CANCELLED
+from axla.runtime.array import Array
+from axla.service import messages
+from axla.service.limits import Limits, Page
+from axla.service.messages import NUMBERS, Message
+from axla.service.transport import Closed, Malformed, Transport
+
+INLINE_BYTES = 1 << 16
+"""Of results, or arguments, together: they stand in the message of the run."""
+_OF_SERVER = {
+    "cache_dir", "cuda", "dump_to", "host_device_count", "num_threads", "opencl", "service", "timings",
+    "trace",
+}  # fmt: skip
+"""Flags that name files, or take of the machine what others need."""
+DUMPS = (
+    "dump_hlo_as_text", "dump_hlo_as_dot", "dump_hlo_as_proto", "dump_hlo_pass_re", "dump_hlo_module_re",
+)  # fmt: skip
+_THREADS, _POLL = 16, 0.02
+_ANSWERS = {"Compile": "Compiled", "Execute": "Executed", "Parallel": "Rows", "Profile": "Steps"}
+_REQUESTS = ("Compile", "Execute", "Parallel", "Put", "Get", "Text", "Cancel", "Profile")
+_Log = Callable[[str, str, float, BaseException | None], None]
+
+
+def refuse_custom_calls(module: Module) -> None:
+    """UnsupportedError for a custom call that is none of axla's own: it would be code of the client."""
+    for inst in (inst for computation in module.computations for inst in computation.instructions):
+        target = getattr(inst.op, "custom_call_target", None) if inst.opcode == "custom-call" else None
+        if target is not None and target not in BUILT_IN and target not in TARGETS:
+            raise UnsupportedError(f"{inst!r}: a server runs no custom calls of its clients, here {target!r}")
+
+
+class Slots(dict[int, Any]):
+    """What a client has, by numbers of its own: values, or a Future of one."""
+
+    def __init__(self, what: str, most: int) -> None:
+        self.what, self.most = what, most
+
+    def check(self, numbers: range) -> None:
+        """Refuses numbers that are taken, and more than may be there."""
+        if len(self) + len(numbers) > self.most:
+            raise OutOfMemory(f"service: more than {self.most} {self.what}s; release some")
+        if numbers and (numbers[0] < 1 or any(number in self for number in numbers)):
+            raise InvalidArgument(f"service: {self.what} {numbers[0]} is there already, or not above 0")
+
+    def __missing__(self, number: int) -> Any:
+        raise InvalidArgument(f"service: {self.what} {number} was never there, or is released")
+
+
+class Program:
+    """An executable of the client. Its runs that have not begun when `stops` changes are cancelled."""
+
+    def __init__(self, made: Executable) -> None:
+        self.made, self.face, self.stops = made, made.interface, 0
+        self.profile: Profile | None = None
+        self.plain = made.counts == (1, 1) and made.device_ids == [0]
+        self.short = self.plain and not self.face.long_running
+        self.result_bytes = sum(spec.bytes for spec in self.face.results) * len(made.devices)
+        self.needs = self.result_bytes + self.face.workspace_bytes
+
+    def run(self, values: list[Any], rows: int, options: ExecuteOptions) -> list[Array]:
+        """The results of all devices, one behind the other."""
+        if self.plain:
+            return self.made.execute(values, deadline=options.deadline, asynchronous=options.asynchronous)
+        each = len(self.face.parameters)
+        split = [values[n * each : (n + 1) * each] for n in range(rows)]
+        return [array for row in self.made.execute_replicated(split, options) for array in row]
+
+
+class Request:
+    """A request that goes on: which, its kind, since when, what it is about in the log; whether its next step
+    is done in the order of requests.
+    """
+
+    __slots__ = ("call", "kind", "begin", "subject", "ordered")
+
+    def __init__(self, call: int, kind: str) -> None:
+        self.call, self.kind, self.begin = call, kind, time.monotonic_ns()
+        self.subject, self.ordered = "", False
+
+
+Step = Callable[[], Any]
+"""Gives the answer to a request, or the step that is next, for another thread; None: others will answer."""
+
+
+class Session:
+    """One client. Arrays and programs are gone with it."""
+
+    def __init__(self, transport: Transport, backend: Backend, limits: Limits, page: Page, log: _Log) -> None:
+        self.transport, self.backend, self.limits, self.page, self.log = transport, backend, limits, page, log
+        self.arrays, self.programs = Slots("array", limits.arrays), Slots("program", limits.programs)
+        self.draining = False
+        self._pool = ThreadPoolExecutor(_THREADS, "axla-call")
+        self._lane = ThreadPoolExecutor(1, "axla-run")
+        self._handlers = {NUMBERS[name]: getattr(self, f"_{name.lower()}") for name in _REQUESTS}
+        self._clients: dict[int, Client] = {}
+        self._active: dict[int, int] = {}  # calls, and when they came
+        self._arriving: dict[int, Arriving] = {}
+        self._asked: dict[int, Future[Message]] = {}
+        self._questions = itertools.count(1)
+        self._bytes = 0
+        self._changed = threading.Condition()
+
+    def is_busy(self) -> bool:
+        """Whether requests go on."""
+        return bool(self._active)
+
+    # Messages.
+
+    def serve(self) -> None:
+        """Answers until the client has gone, or sends what is no message."""
+        self.transport.most = self.limits.message
+        try:
+            while (message := self.transport.receive()) is not None:
+                self._handle(*message)
+        except Closed:
+            pass
+        except Malformed as error:
+            self.log("message", "", 0.0, error)
+            self._answer(0, "Failed", messages.failed(error))
+        self.transport.close()
+
+    def _handle(self, call: int, kind: int, body: bytes) -> None:
+        if kind == messages.PIECE:
+            return self._piece(call, body)
+        if kind == messages.CREDIT:
+            self.transport.credit(body)
+            with self._changed:
+                self._changed.notify_all()
+            return None
+        if call in self._asked and kind not in self._handlers:
+            return self._told(call, kind, body)
+        request = Request(call, messages.KINDS[kind] if kind in self._handlers else f"kind {kind}")
+        self.page.add("requests")
+        self.page.add("bytes_in", len(body))
+        self._do(request, partial(self._begin, request, kind, body))
+        return None
+
+    def _begin(self, request: Request, kind: int, body: bytes) -> Any:
+        handler = self._handlers.get(kind)
+        if handler is None:
+            raise InvalidArgument(f"service: no request has the kind {kind}")
+        if request.call in self._active or len(self._active) >= self.limits.calls:
+            raise OutOfMemory(
+                f"service: {len(self._active)} requests go on, or {request.call} is one of them"
+            )
+        message = messages.decode(kind, body)
+        if self.draining:
+            raise messages.unavailable("service: the server shuts down, and takes no more requests")
+        self._active[request.call] = request.begin
+        if len(self._active) == 1:
+            self.page.set("oldest", request.begin)
+        if request.kind != "Execute":  # which takes its arguments first
+            self._release(message)
+        try:
+            return handler(request, message)
+        finally:
+            self._release(message)
+
+    def _do(self, request: Request, step: Step) -> None:
+        """Does a step of a request, here, and has another thread do the next; answers after the last."""
+        error: BaseException | None = None
+        try:
+            answer = step()
+            if callable(answer):
+                where, request.ordered = self._lane if request.ordered else self._pool, False
+                where.submit(self._do, request, answer)
+                return
+            if answer is None:
+                return
+        except BaseException as caught:  # noqa: BLE001  (whatever it is, the client gets it)
+            answer, error = messages.failed(caught), caught
+            self.page.add("failures")
+        self._answer(
+            request.call, "Failed" if error is not None else _ANSWERS.get(request.kind, "Done"), answer
+        )
+        if self._active.get(request.call) == request.begin:
+            del self._active[request.call]
+            self.page.set("oldest", min(self._active.copy().values(), default=0))
+        self.log(request.kind, request.subject, (time.monotonic_ns() - request.begin) / 1e9, error)
+
+    def _answer(self, call: int, name: str, answer: Message) -> None:
+        body = messages.encode(name, answer)
+        if len(body) > self.limits.message:
+            name, body = (
+                "Failed",
+                messages.encode("Failed", messages.failed(OutOfMemory("service: the answer is too long"))),
+            )
+        self.page.add("bytes_out", len(body))
+        try:
+            self.transport.send(call, NUMBERS[name], body)
+        except Closed:
+            self.transport.close()
+
+    # Arrays.
+
+    def _room(self, size: int, about: str) -> None:
+        """OutOfMemory, before it is taken, for more memory than the client may have."""
+        if self._bytes + size > self.limits.memory:
+            raise OutOfMemory(
+                f"service: {about} takes {size} bytes; {self._bytes} of the {self.limits.memory} bytes that "
+                "this client may have are in use"
+            )
+
+    def _count(self, change: int) -> None:
+        with self._changed:
+            self._bytes += change
+        self.page.set("array_bytes", max(self._bytes, 0))
+        self.page.set("arrays", len(self.arrays))
+        self.page.set("programs", len(self.programs))
+
+    def _settle(self, number: int, future: Future, array: Array) -> None:
+        """An array is there, for those that wait for it and those to come; unless it was released."""
+        future.set_result(array)
+        if number in self.arrays:
+            self.arrays[number] = array
+
+    def _release(self, message: Message) -> None:
+        """Lets go what the client asks for no more."""
+        for number in message.get("released", ()):
+            value = self.arrays.pop(number, None)
+            if isinstance(value, Future):
+                value.add_done_callback(lambda done: done.exception() or self._count(-done.result().nbytes))
+            elif value is not None:
+                self._count(-value.nbytes)
+        for number in message.get("dropped", ()):
+            self.programs.pop(number, None)
+
+    def _client(self, devices: int) -> Client:
+        """The client of as many devices; 0: of as many as are wanted."""
+        if devices not in self._clients:
+            self._clients[devices] = Client(self.backend, devices or None)
+        return self._clients[devices]
+
+    def _put(self, request: Request, message: Message) -> Any:
+        """Makes an array of the pieces that follow."""
+        number, dims = message.get("array", 0), messages.checked_dims(message.get("dims", ()))
+        kind, device = messages.dtype_named(message.get("dtype", "")), message.get("device", 0)
+        size = kind.itemsize * math.prod(dims)
+        self._room(size, f"an array of {list(dims)}")
+        self.arrays.check(range(number, number + 1))
+        client = self._client(device + 1)
+        values = np.empty(dims, kind)
+        self.arrays[number] = future = Future()
+        self._count(size)
+
+        def made() -> Message:
+            try:
+                array = client.device_put(values, device)
+            except BaseException as error:
+                self._count(-size)
+                future.set_exception(error)
+                raise
+            self._settle(number, future, array)
+            return {"number": size}
+
+        if not size:
+            return made
+        self._arriving[request.call] = Arriving(request, values.reshape(-1).view(np.uint8), made)
+        return None
+
+    def _piece(self, call: int, body: bytes) -> None:
+        found = self._arriving.get(call)
+        if found is None:  # of an array that was refused
+            self.transport.take(body, None)
+            return
+        size = self.transport.take(body, found.into, found.at)
+        found.at += size
+        self.page.add("bytes_in", size)
+        if found.at == found.into.size:
+            del self._arriving[call]
+            self._pool.submit(self._do, found.request, found.made)
+
+    def _get(self, request: Request, message: Message) -> Step:
+        """Sends the bytes of an array."""
+        value = self.arrays[message.get("array", 0)]
+
+        def give() -> Message:
+            array = np.ascontiguousarray(_there(value))
+            self.transport.give(request.call, array.reshape(-1).view(np.uint8), self._wait)
+            self.page.add("bytes_out", array.nbytes)
+            return {"number": array.nbytes}
+
+        return give
+
+    def _wait(self, until: Callable[[], object]) -> None:
+        with self._changed:
+            while not until():
+                self._changed.wait(1.0)
+
+    # Programs.
+
+    def _compile(self, request: Request, message: Message) -> Step:
+        number = message.get("program", 0)
+        self.programs.check(range(number, number + 1))
+
+        def compiled() -> Message:
+            made, files = self._compiled(message)
+            self.programs.check(range(number, number + 1))
+            self.programs[number] = Program(made)
+            self._count(0)
+            self.page.add("compilations")
+            request.subject = made.name
+            face = replace(made.interface, functions=(), messages=())
+            return {
+                "interface": packed.encode(packed.Packed((), face, b"")), "stages": list(made.stages),
+                "code_bytes": made.memory().code, "dumps": messages.entries(files),
+                "host_steps": messages.entries(made.host_steps),
+            }  # fmt: skip
+
+        return compiled
+
+    def _compiled(self, message: Message) -> tuple[Executable, dict[str, str]]:
+        """The executable of a request, and the files that it wants dumped."""
+        module = self._module(message.get("module", b""))
+        options = CompileOptions.from_proto(message.get("options", b""))
+        for name, _ in options.flags:
+            if name in _OF_SERVER:
+                raise UnsupportedError(f"compile: the flag {name} is the server's, and no client's")
+        client = self._client(message.get("devices", 0))
+        if not message.get("dump"):
+            return client.compile(module, options), {}
+        with tempfile.TemporaryDirectory() as folder:
+            with flags.override(dump_to=folder):
+                made = client.compile(module, options)
+            files = sorted(Path(folder).iterdir())
+            return made, {f.name: f.read_bytes().decode("utf-8", "surrogateescape") for f in files}
+
+    def _module(self, data: bytes) -> Module:
+        module = proto.read(data)
+        refuse_custom_calls(module)
+        return module
+
+    def _program(self, request: Request, message: Message) -> Program:
+        found = self.programs[message.get("program", 0)]
+        request.subject = found.face.name
+        return found
+
+    def _execute(self, request: Request, message: Message) -> Any:
+        program = self._program(request, message)
+        self.page.add("executions")
+        rows, first, face = message.get("rows", 1), message.get("results", 0), program.face
+        if rows != len(program.made.device_ids):
+            raise InvalidArgument(
+                f"{face.name}: {rows} rows of arguments, wanted {len(program.made.device_ids)}"
+            )
+        numbers = range(first, first + rows * len(face.results))
+        self.arrays.check(numbers)
+        self._room(program.needs, f"a run of {face.name}")
+        given = self._arguments(program, rows, message)
+        options = ExecuteOptions(message.get("deadline"), (), bool(message.get("asynchronous")))
+        futures: list[Future] = [Future() for _ in numbers]
+        self.arrays.update(zip(numbers, futures, strict=True))
+        request.ordered, stops = options.asynchronous, program.stops
+
+        def run() -> Any:
+            try:
+                values = [array.result() if isinstance(array, Future) else array for array in given]
+                if program.stops != stops:
+                    raise Cancelled(f"{face.name}: the run was cancelled before it began", CANCELLED)
+                found = program.run(values, rows, options)
+            except BaseException as error:
+                for future in futures:
+                    future.set_exception(error)
+                raise
+            for number, future, array in zip(numbers, futures, found, strict=True):
+                self._count(array.nbytes)
+                self._settle(number, future, array)
+            answer = partial(self._executed, program, found)
+            return answer() if all(array.is_ready() for array in found) else answer
+
+        alone = len(self._active) == 1 and not any(isinstance(array, Future) for array in given)
+        return run() if alone and program.short and program.profile is None else run
+
+    def _arguments(self, program: Program, rows: int, message: Message) -> list[Any]:
+        """The arrays that a message names and has, in their order."""
+        specs, dynamic = program.face.parameters * rows, program.face.is_dynamic
+        numbers, data = message.get("arguments", ()), message.get("data", ())
+        if len(numbers) != len(specs) or sum(not number for number in numbers) != len(data):
+            raise InvalidArgument(
+                f"service: {len(numbers)} arguments, wanted {len(specs)}; {len(data)} with data"
+            )
+        left, sizes = iter(data), iter(message.get("sizes", ()))
+        found = []
+        for number, spec in zip(numbers, specs, strict=True):
+            if number:
+                found.append(self.arrays[number])
+                continue
+            dims = tuple(itertools.islice(sizes, spec.shape.rank)) if dynamic else spec.shape.dims
+            found.append(messages.array_of(next(left), spec.shape.dtype.name, dims))
+        return found
+
+    def _executed(self, program: Program, found: list[Array]) -> Message:
+        """The answer: sizes of dynamic results, and small values, so that nobody has to ask for them."""
+        for array in found:
+            array.block_until_ready()
+        answer: Message = {}
+        if program.face.is_dynamic:
+            answer["sizes"] = [d for array in found for d in array.shape]
+        if program.result_bytes <= INLINE_BYTES and not any(array.elsewhere for array in found):
+            answer["data"] = [np.asarray(array).tobytes() for array in found]
+        return answer
+
+    def _parallel(self, request: Request, message: Message) -> Step:
+        """Runs several programs beside each other."""
+        given = [self.arrays[number] for number in message.get("arguments", ())]
+        first = message.get("results", 0)
+
+        def run() -> Message:
+            modules = [self._module(data) for data in message.get("modules", ())]
+            left = iter(given)
+            rows = [[_there(a) for a in itertools.islice(left, len(leaves_of(m)))] for m in modules]
+            found = self.backend.execute_parallel(modules, rows, message.get("deadline"))
+            arrays = [array for row in found for array in row]
+            self.arrays.check(range(first, first + len(arrays)))
+            self.arrays.update(enumerate(arrays, first))
+            self._count(sum(array.nbytes for array in arrays))
+            return {"row": [{"sizes": [d for a in row for d in (a.ndim, *a.shape)]} for row in found]}
+
+        return run
+
+    def _cancel(self, request: Request, message: Message) -> Message:
+        program = self._program(request, message)
+        program.stops += 1
+        return {"number": program.made.cancel()}
+
+    def _text(self, request: Request, message: Message) -> Step:
+        program = self._program(request, message)
+        return lambda: {"text": program.made.as_text(message.get("stage", "optimized"))}
+
+    def _profile(self, request: Request, message: Message) -> Message:
+        """Begins to measure a program, or says what was measured."""
+        program, before = self._program(request, message), None
+        before, program.profile = program.profile, Profile() if message.get("begin") else None
+        program.made.profiling(program.profile)
+        counts = [c for run in (before.runs if before else ()) for c in run.counts()]
+        return {"step": [{"row": asdict(row), "ns": ns, "calls": calls} for row, ns, calls in counts]}
+
+    # Questions to the client.
+
+    def _told(self, call: int, kind: int, body: bytes) -> None:
+        """The client has answered."""
+        future = self._asked.pop(call)
+        try:
+            message = messages.decode(kind, body)
+            if kind == NUMBERS["Failed"]:
+                raise messages.error_of(message)
+        except AxlaError as error:
+            future.set_exception(error)
+        else:
+            future.set_result(message)
+
+    def ask(self, kind: str, message: Message, check: Callable[[], None] = lambda: None) -> Message:
+        """What the client answers; `check` raises when waiting has no point any more."""
+        number, future = next(self._questions), Future[Message]()
+        self._asked[number] = future
+        self.transport.send(number, NUMBERS[kind], messages.encode(kind, message))
+        try:
+            while not future.done():
+                check()
+                wait([future], _POLL)
+        except BaseException:
+            self._asked.pop(number, None)
+            self.transport.send(0, NUMBERS["Stop"], messages.encode("Stop", {"call": number}))
+            raise
+        return future.result()
+
+
+@dataclass(slots=True)
+class Arriving:
+    """An array whose pieces come: what is done when all are there."""
+
+    request: Request
+    into: np.ndarray
+    made: Step
+    at: int = 0
+
+
+class ClientFeed(Feed):
+    """A feed whose values are in the client's, of the same device and channel."""
+
+    session: Session
+
+    def _take(self, timeout: float, check: Callable[[], None]) -> Any:
+        answer = self.session.ask("Take", self._where() | {"timeout": timeout}, check)
+        return messages.value_of(answer.get("value", {}))
+
+    def _add(self, value: Any) -> None:
+        self.session.ask("Give", self._where() | {"value": messages.tree_of(value)})
+
+    def _where(self) -> Message:
+        device, feed, channel = self.place
+        return {"device": device, "feed": feed} | ({} if channel is None else {"channel": channel})
+
+
+def _there(value: Any) -> Any:
+    """An array, when the run that makes it has ended."""
+    array = value.result() if isinstance(value, Future) else value
+    return array.block_until_ready()
+
+
+def leaves_of(module: Module) -> list[Shape]:
+    """The arrays that a module takes."""
+    every = (leaf for parameter in module.entry.parameters for leaf in parameter.shape.leaves())
+    return [leaf for leaf in every if isinstance(leaf, Shape)]

@@ -1,0 +1,377 @@
+"""The server: checks who comes, hands each client to a worker process, and watches the workers.
+
+The thread of `Supervisor.run` does it. Only the first message of a client is read elsewhere, by a thread of
+its own, of bounded size and within a time; what belongs to a session is never read here. Those threads, a
+relay of another transport, and signals give their orders through a socket that wakes it up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import selectors
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+from axla.core.errors import AxlaError, DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError
+from axla.service import messages
+from axla.service.limits import COUNTERS, NOW, Limits, Page
+from axla.service.log import write_line
+from axla.service.messages import NUMBERS
+from axla.service.transport import HEADER, SocketTransport, new_window
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_TICK = 0.1
+"""Seconds between two looks at the workers."""
+_HELLO_SECONDS, _GREETINGS = 5.0, 64
+_TRIES = 3
+"""Workers that end before they are ready, one after the other: the backend does not run here."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """What `axla serve` is told. A client must know one of the `tokens`; without any, whoever can open the
+    socket may come. `log` is "text", "json" or "none".
+    """
+
+    backends: tuple[str, ...] = ("cpu",)
+    limits: Limits = field(default_factory=Limits)
+    tokens: tuple[str, ...] = ()
+    log: str = "text"
+    drain_seconds: float = 30.0
+
+
+class Worker:
+    """A process that serves a client, or waits for one."""
+
+    def __init__(self, backend: str, limits: Limits, log: str) -> None:
+        self.backend, self.session = backend, ""
+        self.page, self.base, self.began, self.ready = Page(), 0, 0.0, False
+        self.breach: AxlaError | None = None
+        """Why it was killed."""
+        self.reasons: socket.socket | None = None
+        """Where its client reads why it ended."""
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        files = {"control": theirs.fileno(), "page": self.page.file}
+        told = json.dumps({**files, "backend": backend, "limits": asdict(limits), "log": log})
+        command = [sys.executable, "-m", "axla.service.worker", told]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=files.values())
+        theirs.close()
+        self.page.close()
+        self.ended = os.pidfd_open(self.process.pid)
+
+    def take(self, connection: socket.socket, session: str, window: bool) -> None:
+        """Gives it its client. Where it has just ended, the client finds its connection closed."""
+        self.session, self.ready, self.began, self.base = session, False, time.monotonic(), self.memory()
+        self.reasons, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        files = [connection.fileno(), theirs.fileno(), *([new_window()] if window else [])]
+        with theirs, contextlib.suppress(OSError):
+            socket.send_fds(self.control, [json.dumps({"session": session}).encode()], files)
+        for file in files[2:]:
+            os.close(file)
+
+    def memory(self) -> int:
+        """Bytes of it that are in memory, without files."""
+        try:
+            with open(f"/proc/{self.process.pid}/statm") as statm:
+                return int(statm.read().split()[1]) * _PAGE
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def kill(self, why: AxlaError) -> None:
+        self.breach = self.breach or why
+        self.process.kill()
+
+    def drain(self) -> None:
+        """Has it end when its requests are done."""
+        if not self.session:
+            return self.process.kill()
+        self.breach = self.breach or messages.unavailable("service: the server was shut down")
+        with contextlib.suppress(OSError):
+            self.control.send(b"drain")
+
+    def tell(self, why: bytes) -> None:
+        """Tells its client why it ended."""
+        with contextlib.suppress(OSError):
+            assert self.reasons is not None
+            self.reasons.send(why, socket.MSG_DONTWAIT)
+
+    def why_ended(self) -> AxlaError | None:
+        """The error for its client; None when it ended as it should."""
+        code = self.process.wait()
+        if self.breach is not None or code == 0:
+            return self.breach
+        if code == -signal.SIGXCPU:
+            return OutOfMemory("service: the processor time that this client may take is used up")
+        how = f"by {signal.Signals(-code).name}" if code and code < 0 else f"with exit code {code}"
+        return messages.unavailable(
+            f"service: the worker process of this client ended {how}; its arrays and programs are gone"
+        )
+
+    def close(self) -> None:
+        for one in (self.control, self.reasons):
+            if one is not None:
+                one.close()
+        os.close(self.ended)
+
+
+class Supervisor:
+    """A server. `run` returns when it was told to stop and all workers have ended."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._selector = selectors.DefaultSelector()
+        self._workers: dict[int, Worker] = {}
+        self._waiting: deque[tuple[socket.socket, str, bool]] = deque()
+        self._greetings = threading.BoundedSemaphore(_GREETINGS)
+        self._counted: Counter[str] = Counter()
+        """What workers have counted that are no more, and what became of clients."""
+        self._sessions = self._failures = 0
+        self._listener: socket.socket | None = None
+        self._stop_at = 0.0
+        self._orders: deque[Callable[[], object]] = deque()
+        self._wake, self._woken = socket.socketpair()
+        for end in (self._wake, self._woken):
+            end.setblocking(False)
+        self._watch(self._woken, self._obey)
+
+    # What others call, from any thread.
+
+    def greet(self, connection: socket.socket, shared: bool = False) -> None:
+        """Reads the first message of a client, on a thread; `shared`: it can have memory in common."""
+        if not self._greetings.acquire(blocking=False):
+            return self._refuse(connection, OutOfMemory("service: too many clients come at once"))
+        threading.Thread(target=self._greet, args=[connection, shared], daemon=True).start()
+        return None
+
+    def stop(self) -> None:
+        """Ends the server, when requests that go on are done or `drain_seconds` have passed."""
+        self._order(self._drain)
+
+    def counters(self) -> dict[str, int]:
+        """All numbers: of workers that live and of those that have ended."""
+        found, workers = Counter(self._counted), list(self._workers.values())
+        for worker in workers:
+            found.update({name: worker.page.get(name) for name in COUNTERS[1:]})
+        return {**found, "clients": sum(1 for worker in workers if worker.session)}
+
+    def _order(self, order: Callable[[], object]) -> None:
+        self._orders.append(order)
+        with contextlib.suppress(OSError):
+            self._wake.send(b".")
+
+    def _obey(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(4096)
+        while self._orders:
+            self._orders.popleft()()
+
+    # The loop.
+
+    def listen(self, path: str) -> None:
+        """Opens a unix socket, for its owner only."""
+        _clear(path)
+        self._listener, before = socket.socket(socket.AF_UNIX), os.umask(0o177)
+        try:
+            self._listener.bind(path)
+        except OSError as error:
+            raise InvalidArgument(f"axla serve: the socket {path!r} cannot be made: {error}") from None
+        finally:
+            os.umask(before)
+        self._listener.listen(128)
+        self._listener.setblocking(False)
+        self._watch(self._listener, self._accept)
+
+    def run(self) -> None:
+        """Serves until `stop`. UnsupportedError where workers do not start."""
+        self._hold_spares()
+        while not (self._stop_at and not self._workers):
+            for key, _ in self._selector.select(_TICK):
+                key.data()
+            self._look()
+        if self._failures >= _TRIES:
+            raise UnsupportedError("axla serve: its workers do not start")
+
+    def _watch(self, what: Any, call: Callable[[], None]) -> None:
+        self._selector.register(what, selectors.EVENT_READ, call)
+
+    def _log(self, session: str, **facts: Any) -> None:
+        write_line(self.settings.log, session, facts)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            self.greet(self._listener.accept()[0], shared=True)
+        except OSError as error:  # no descriptors are left
+            self._log("server", event="accept", message=str(error))
+            time.sleep(_TICK)
+
+    def _look(self) -> None:
+        """What happens with time: breaches of limits, the end of draining."""
+        limits, now = self.settings.limits, time.monotonic()
+        for worker in [w for w in self._workers.values() if w.session and w.breach is None]:
+            oldest, used = worker.page.get("oldest"), worker.memory() - worker.base
+            if oldest and now - oldest / 1e9 > limits.seconds:
+                worker.kill(
+                    DeadlineExceeded(
+                        f"service: a request took longer than the {limits.seconds:g} s of this server"
+                    )
+                )
+            elif used > limits.memory:
+                worker.kill(
+                    OutOfMemory(f"service: {used} bytes were taken, this server gives {limits.memory}")
+                )
+        if self._stop_at and now > self._stop_at:
+            for worker in self._workers.values():
+                worker.kill(messages.unavailable("service: the server was shut down"))
+
+    def _drain(self) -> None:
+        if self._stop_at:
+            return
+        self._stop_at = time.monotonic() + self.settings.drain_seconds
+        self._log("server", event="shutdown")
+        if self._listener is not None:
+            self._selector.unregister(self._listener)
+            with contextlib.suppress(OSError):
+                os.unlink(self._listener.getsockname())
+            self._listener.close()
+        while self._waiting:
+            self._refuse(self._waiting.popleft()[0], messages.unavailable("service: the server shuts down"))
+        for worker in self._workers.values():
+            worker.drain()
+
+    # Clients.
+
+    def _greet(self, connection: socket.socket, shared: bool) -> None:
+        try:
+            message = SocketTransport(connection).receive(_HELLO_SECONDS)
+            if message is None:
+                raise DeadlineExceeded(f"service: no first message came in {_HELLO_SECONDS:g} s")
+            if message[1] != NUMBERS["Hello"]:
+                raise InvalidArgument("service: the first message is none of axla's")
+            backend = self._checked(messages.decode(*message[1:]))
+        except Exception as error:
+            self._refuse(connection, error)
+        else:
+            self._order(partial(self._admit, connection, backend, shared))
+        finally:
+            self._greetings.release()
+
+    def _checked(self, hello: dict[str, Any]) -> str:
+        """The backend that a client gets; an error where it gets none."""
+        settings, found = self.settings, hello.get("version")
+        if found != messages.VERSION:
+            raise UnsupportedError(
+                f"service: the client speaks version {found}, this server version {messages.VERSION}"
+            )
+        token = hello.get("token", "").encode("utf-8", "surrogateescape")
+        if settings.tokens and not any(hmac.compare_digest(token, t.encode()) for t in settings.tokens):
+            raise messages.Refused("service: the token is missing or wrong")
+        backend = hello.get("backend") or settings.backends[0]
+        if backend not in settings.backends:
+            raise InvalidArgument(
+                f"service: backend={backend!r:.60}; there are {', '.join(settings.backends)}"
+            )
+        return backend
+
+    def _admit(self, *client: Any) -> None:
+        """Has a client wait for a worker, if there is room for it."""
+        there = len(self._waiting) + sum(1 for worker in self._workers.values() if worker.session)
+        if self._stop_at:
+            self._refuse(client[0], messages.unavailable("service: the server shuts down"))
+        elif there >= self.settings.limits.clients:
+            self._refuse(client[0], OutOfMemory(f"service: there are {there} clients, and no more may come"))
+        else:
+            self._waiting.append(client)
+            self._hand_out()
+
+    def _refuse(self, connection: socket.socket, error: BaseException) -> None:
+        body = messages.encode("Failed", messages.failed(error))
+        with contextlib.suppress(OSError):
+            connection.send(HEADER.pack(len(body), 0, NUMBERS["Failed"]) + body, socket.MSG_DONTWAIT)
+        connection.close()
+        self._counted["refused"] += 1
+        self._log("server", event="refused", status=messages.code_of(error).name, message=str(error)[:300])
+
+    def _hand_out(self) -> None:
+        """Gives clients that wait to workers that are ready."""
+        for _ in range(len(self._waiting)):
+            connection, backend, shared = self._waiting.popleft()
+            spare = next((w for w in self._workers.values() if w.ready and w.backend == backend), None)
+            if spare is None:
+                self._waiting.append((connection, backend, shared))
+                continue
+            self._sessions += 1
+            self._counted["sessions"] += 1
+            spare.take(connection, f"s{self._sessions}", shared)
+            connection.close()
+            self._log(spare.session, event="begins", backend=backend, pid=spare.process.pid)
+        self._hold_spares()
+
+    # Workers.
+
+    def _hold_spares(self) -> None:
+        """Starts workers until one of each backend waits, and one for each client that waits."""
+        for backend in self.settings.backends if not self._stop_at else ():
+            wanted = 1 + sum(1 for _, b, _ in self._waiting if b == backend)
+            there = sum(1 for w in self._workers.values() if w.backend == backend and not w.session)
+            for _ in range(wanted - there):
+                worker = Worker(backend, self.settings.limits, self.settings.log)
+                self._workers[worker.ended] = worker
+                self._watch(worker.ended, partial(self._end, worker))
+                self._watch(worker.control, partial(self._is_ready, worker))
+
+    def _is_ready(self, worker: Worker) -> None:
+        self._selector.unregister(worker.control)
+        with contextlib.suppress(OSError):
+            worker.ready = bool(worker.control.recv(64))
+        self._failures = 0 if worker.ready else self._failures
+        self._hand_out()
+
+    def _end(self, worker: Worker) -> None:
+        """A worker has ended: its client is told why, and so is the log."""
+        why = worker.why_ended()
+        self._selector.unregister(worker.ended)
+        del self._workers[worker.ended]
+        if worker.session:
+            self._counted.update({n: worker.page.get(n) for n in COUNTERS[1:] if n not in NOW})
+            facts: dict[str, Any] = {"event": "ends", "seconds": round(time.monotonic() - worker.began, 3)}
+            if why is not None:
+                self._counted["breaches" if worker.breach is not None else "lost"] += 1
+                facts |= {"status": messages.code_of(why).name, "message": str(why)}
+                worker.tell(messages.encode("Failed", messages.failed(why)))
+            self._log(worker.session, **facts)
+        elif not self._stop_at:
+            self._failures += 1
+            self._log("server", event="worker", backend=worker.backend, message=str(why))
+        if not worker.ready and not worker.session:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(worker.control)
+        worker.close()
+        if self._failures >= _TRIES:
+            self._drain()
+        self._hold_spares()
+
+
+def _clear(path: str) -> None:
+    """Removes a socket that a server has left; InvalidArgument for one that answers, or another file."""
+    with contextlib.suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            raise InvalidArgument(f"axla serve: {path!r} is there, and no socket")
+        try:
+            probe.connect(path)
+        except OSError:
+            return os.unlink(path)
+        raise InvalidArgument(f"axla serve: a server listens on {path!r} already")

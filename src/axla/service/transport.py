@@ -1,0 +1,234 @@
+"""What messages go over: `Transport`, and the one for a unix socket with shared memory for arrays.
+
+A message is a header (bytes that follow, number of the call, kind) and a body. Another transport derives
+from `Transport` and says `send`, `receive`, `close` and, where it has memory in common with the other side,
+`_place` and `_found`; without it pieces of arrays stand in the messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from axla.core import locks
+from axla.core.errors import InvalidArgument
+from axla.service.messages import CREDIT, PIECE
+
+HEADER = struct.Struct("<IIB")
+"""Bytes of the body, number of the call, kind."""
+PIECE_BYTES, PIECES = 1 << 20, 8
+"""A piece of an array, and how many of one direction may be under way."""
+WINDOW_BYTES = 2 * PIECES * PIECE_BYTES
+FIRST_BYTES = 1 << 16
+"""Of the first message: nothing is known of the other side then."""
+_PIECE = struct.Struct("<BI")
+_CHUNK = 1 << 18
+
+
+class Malformed(InvalidArgument):
+    """Bytes that are no message: there is no knowing where the next one begins."""
+
+
+class Closed(Exception):
+    """The other side is not there any more."""
+
+
+class Transport:
+    """Messages in both directions. Any thread may send; one at a time receives."""
+
+    most = FIRST_BYTES
+    """Bytes of a message: more are refused before memory is taken for them."""
+
+    def __init__(self) -> None:
+        self._free = deque(range(PIECES))
+        self.stuck: Callable[[], None] = self._wait_writable
+        """Called again and again while a message cannot be sent, since the other side does not read."""
+
+    def send(self, call: int, kind: int, body: bytes) -> None:
+        """Sends a message. Closed where nobody takes it any more."""
+        raise NotImplementedError
+
+    def receive(self, timeout: float | None = None) -> tuple[int, int, bytes] | None:
+        """The next message: call, kind, body; None where none has come in so many seconds. Closed at the end,
+        Malformed for a message that is too long.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Ends both directions; whoever receives gets Closed."""
+
+    def _wait_writable(self) -> None:
+        """Waits until more can be sent, or some time."""
+
+    # Arrays.
+
+    def give(self, call: int, data: np.ndarray, wait: Callable[[Callable[[], object]], None]) -> None:
+        """Sends bytes in pieces. `wait(until)` returns when `until()` is true, which credits make it."""
+        for at in range(0, data.size, PIECE_BYTES):
+            part = data[at : at + PIECE_BYTES]
+            while True:
+                with contextlib.suppress(IndexError):  # another thread took it
+                    slot = self._free.popleft()
+                    break
+                wait(lambda: self._free)
+            self.send(call, PIECE, _PIECE.pack(slot, part.size) + self._place(slot, part))
+
+    def take(self, body: bytes, into: np.ndarray | None, at: int = 0) -> int:
+        """Copies a piece to its place, and gives its room back; gives how many bytes it has. With `into` None
+        it is dropped. Malformed for one that does not fit.
+        """
+        if len(body) < _PIECE.size:
+            raise Malformed(f"service: a piece of {len(body)} bytes has no head")
+        slot, size = _PIECE.unpack_from(body)
+        part = self._found(slot, size, body)
+        if slot >= PIECES or part.size != size or (into is not None and size > into.size - at):
+            raise Malformed(f"service: a piece of {size} bytes in place {slot} is more than was announced")
+        if into is not None:
+            np.copyto(into[at : at + size], part)
+        self.send(0, CREDIT, bytes([slot]))
+        return size
+
+    def credit(self, body: bytes) -> None:
+        """The other side has taken a piece: its room is free."""
+        if len(body) != 1 or body[0] >= PIECES or body[0] in self._free:
+            raise Malformed("service: a credit for a piece that is not under way")
+        self._free.append(body[0])
+
+    def _place(self, slot: int, part: np.ndarray) -> bytes:
+        """Puts a piece where the other side finds it; what of it goes into the message."""
+        return part.tobytes()
+
+    def _found(self, slot: int, size: int, body: bytes) -> np.ndarray:
+        """The bytes of a piece."""
+        return np.frombuffer(body, np.uint8, offset=_PIECE.size)
+
+
+class SocketTransport(Transport):
+    """Messages over a unix socket. With a window, which is a file descriptor of shared memory, pieces lie in
+    it: those of the client in its first half.
+    """
+
+    def __init__(self, sock: socket.socket, window: int | None = None, first: bool = True) -> None:
+        super().__init__()
+        self.socket = sock
+        self._buffer = bytearray()
+        self._sending = locks.new_lock()
+        self._sender, self._later = 0, deque[bytes]()
+        self._mine: np.ndarray | None = None
+        if window is not None:
+            self.share(window, first)
+
+    def unread(self, data: bytes) -> None:
+        """The first bytes of what is received next."""
+        self._buffer[:0] = data
+
+    def share(self, window: int, first: bool) -> None:
+        """From now on pieces lie in a window."""
+        memory = np.frombuffer(mmap.mmap(window, WINDOW_BYTES), np.uint8).reshape(2, PIECES, PIECE_BYTES)
+        self._mine, self._theirs = memory[0 if first else 1], memory[1 if first else 0]
+
+    def send(self, call: int, kind: int, body: bytes) -> None:
+        data, here = HEADER.pack(len(body), call, kind) + body, threading.get_ident()
+        if self._sender == here:  # `stuck` has read something that is answered at once
+            self._later.append(data)
+            return
+        with self._sending:
+            self._sender = here
+            try:
+                self._send(data)
+                while self._later:
+                    self._send(self._later.popleft())
+            finally:
+                self._sender = 0
+
+    def _send(self, data: Any) -> None:
+        while data:
+            try:
+                sent = self.socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                self.stuck()
+                continue
+            except OSError as error:
+                raise Closed(str(error)) from None
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
+
+    def receive(self, timeout: float | None = None) -> tuple[int, int, bytes] | None:
+        buffer, late = self._buffer, None if timeout is None else time.monotonic() + timeout
+        while True:
+            if len(buffer) >= HEADER.size:
+                size, call, kind = HEADER.unpack_from(buffer)
+                if size > self.most:
+                    raise Malformed(f"service: a message of {size} bytes; at most {self.most} are taken")
+                end = HEADER.size + size
+                if len(buffer) >= end:
+                    body = bytes(memoryview(buffer)[HEADER.size : end])
+                    del buffer[:end]
+                    return call, kind, body
+            if late is not None and not self._poll(select.POLLIN, late - time.monotonic()):
+                return None
+            try:
+                data = self.socket.recv(_CHUNK)
+            except OSError as error:
+                raise Closed(str(error)) from None
+            if not data:
+                raise Closed("the connection was closed")
+            buffer += data
+
+    def _wait_writable(self) -> None:
+        self._poll(select.POLLOUT, 1.0)
+
+    def _poll(self, event: int, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self.socket, event)
+        return bool(poll.poll(max(0.0, seconds) * 1000))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def _place(self, slot: int, part: np.ndarray) -> bytes:
+        if self._mine is None:
+            return super()._place(slot, part)
+        np.copyto(self._mine[slot, : part.size], part)
+        return b""
+
+    def _found(self, slot: int, size: int, body: bytes) -> np.ndarray:
+        if self._mine is None or slot >= PIECES:
+            return super()._found(slot, size, body)
+        return self._theirs[slot, :size]
+
+
+def new_window() -> int:
+    """A descriptor of memory for pieces, of a size that nobody can change: who cut it off would kill whoever
+    reads it.
+    """
+    import fcntl
+
+    window = os.memfd_create("axla-window", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(window, WINDOW_BYTES)
+    fcntl.fcntl(window, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return window
+
+
+def is_window(window: int) -> bool:
+    """Whether a descriptor is such memory."""
+    import fcntl
+
+    try:
+        sealed = fcntl.fcntl(window, fcntl.F_GET_SEALS)
+        return bool(sealed & fcntl.F_SEAL_SHRINK) and os.fstat(window).st_size == WINDOW_BYTES
+    except OSError:
+        return False

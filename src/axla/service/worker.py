@@ -1,0 +1,119 @@
+"""The process of one client: `python -m axla.service.worker`, which the supervisor starts and watches.
+
+It loads its backend, says that it is ready, and waits for the client's connection, which the supervisor sends
+over the control socket, with the first message that it has read there. It ends with its client, or with its
+supervisor.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+
+from axla.api import parse
+from axla.backends.interface import BACKENDS, Backend, Client
+from axla.core.errors import AxlaError
+from axla.custom.feeds import Feeds
+from axla.runtime.serialized import versions
+from axla.service.limits import Limits, Page
+from axla.service.log import Log
+from axla.service.messages import NUMBERS, VERSION, encode, entries
+from axla.service.session import ClientFeed, Session
+from axla.service.transport import HEADER, SocketTransport
+
+CONTROL_BYTES = 1 << 17
+_STACKS = 512 << 20
+"""Bytes of addresses for stacks and pools of threads, most of which are never touched."""
+_PR_SET_PDEATHSIG = 1
+_WARM = "ENTRY e { x = f32[] parameter(0)\n  ROOT y = f32[] add(x, x) }"
+
+
+def main() -> None:
+    """Serves one client; told by the supervisor in JSON."""
+    told = json.loads(sys.argv[1])
+    control, page = socket.socket(fileno=told["control"]), Page(told["page"])
+    for number in (signal.SIGINT, signal.SIGTERM):  # of the terminal; the supervisor decides
+        signal.signal(number, signal.SIG_IGN)
+    if sys.platform == "linux":
+        c.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    backend = BACKENDS.get(told["backend"])
+    _warm(backend)
+    control.send(b"ready")
+    data, files, _, _ = socket.recv_fds(control, CONTROL_BYTES, 3)
+    if not data:
+        os._exit(0)
+    first = json.loads(data)
+    connection, reasons, window = socket.socket(fileno=files[0]), files[1], files[2:]
+    limits = Limits(**told["limits"])
+    _restrain(limits)
+    log = Log(first["session"], told["log"])
+    transport = SocketTransport(connection, window[0] if window else None, first=False)
+    session = ClientFeed.session = Session(transport, backend, limits, page, log.request)
+    Feeds.kind = ClientFeed
+    threading.Thread(target=_listen, args=[control, session], daemon=True).start()
+    _welcome(connection, [reasons, *window], first["session"], backend, limits)
+    os.close(reasons)
+    session.serve()
+    os._exit(0)  # runs that go on have nobody to go on for
+
+
+def _warm(backend: Backend) -> None:
+    """Loads what the first compilation of a client would load."""
+    try:
+        client = Client(backend, 1)
+        client.compile(parse(_WARM)).execute([1.0])
+    except AxlaError as error:
+        print(f"axla serve: the backend {backend.name} does not run here: {error}", file=sys.stderr)
+        os._exit(3)
+
+
+def _restrain(limits: Limits) -> None:
+    """What the system keeps the process from, from now on."""
+    with open("/proc/self/statm") as statm:
+        size = int(statm.read().split()[0]) * resource.getpagesize()
+    bounds = {
+        resource.RLIMIT_AS: size + _STACKS + 2 * limits.memory, resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: 256,
+    }  # fmt: skip
+    if limits.processor_seconds:
+        bounds[resource.RLIMIT_CPU] = limits.processor_seconds
+    for kind, bound in bounds.items():
+        _, most = resource.getrlimit(kind)
+        bound = bound if most == resource.RLIM_INFINITY else min(bound, most)
+        resource.setrlimit(kind, (bound, bound))
+
+
+def _welcome(
+    connection: socket.socket, files: list[int], session: str, backend: Backend, limits: Limits
+) -> None:
+    """The first answer, with the socket that says why the worker ended, and the window."""
+    able = backend.capabilities
+    body = encode("Welcome", {
+        "version": VERSION, "axla": versions()[0], "session": session, "backend": backend.name,
+        "about": backend.about, "device_kind": backend.device_kind,
+        "memory_kinds": list(backend.memory_kinds), "any_devices": backend.any_devices,
+        "participants": able.participants, "refused": entries(able.refused), "message_bytes": limits.message,
+    })  # fmt: skip
+    socket.send_fds(connection, [HEADER.pack(len(body), 0, NUMBERS["Welcome"]) + body], files)
+
+
+def _listen(control: socket.socket, session: Session) -> None:
+    """Ends the process with its supervisor; at its word when requests are done."""
+    while data := control.recv(64):
+        if data == b"drain":
+            session.draining = True
+            while session.is_busy():
+                time.sleep(0.01)
+            os._exit(0)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""axla serve: runs programs for other processes, each client in a process of its own.
+
+    axla serve --socket /run/user/1000/axla.sock
+    axla serve --socket PATH --backend cpu --backend opencl --memory 8G --seconds 60 --log json
+
+A client is `axla.connect("unix:PATH")`; with AXLA_SERVICE=unix:PATH in the environment also `--backend
+remote` of the other commands.
+SIGTERM and Ctrl-C end requests that go on, and then the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+from pathlib import Path
+
+from axla.core.errors import InvalidArgument
+
+HELP = "run programs for other processes"
+_LIMITS = {
+    "clients": "at once", "memory": "bytes of one client", "message": "bytes of one message, as a program",
+    "arrays": "of one client", "programs": "of one client", "calls": "requests of one client at once",
+    "seconds": "of one request", "processor-seconds": "of one client; 0: no limit",
+}  # fmt: skip
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from axla.service.limits import Limits
+
+    add = parser.add_argument
+    add("--socket", metavar="PATH", help="listen on a unix socket, which is its owner's")
+    add(
+        "--backend", action="append", metavar="NAME", help="offer it; the first is the default (default: cpu)"
+    )
+    add("--token-file", metavar="FILE", help="clients must know one of its lines")
+    for name, about in _LIMITS.items():
+        default = getattr(Limits, name.replace("-", "_"))
+        add(
+            f"--{name}",
+            default=default,
+            type=number,
+            metavar="N",
+            help=f"limit: {about} (default: {default})",
+        )
+    add("--drain", type=float, default=30.0, metavar="SECONDS", help="for requests at the end (default: 30)")
+    add("--log", choices=("text", "json", "none"), default="text", help="a line per request (default: text)")
+
+
+def number(text: str) -> float:
+    """A number, as 500M or 4G."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text.upper())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r}, wanted a number, as 60, 500M or 4G")
+    value = float(match[1]) * _UNITS[match[2]]
+    return int(value) if value.is_integer() else value
+
+
+def execute(options: argparse.Namespace) -> int:
+    from axla.service.limits import Limits
+    from axla.service.supervisor import Settings, Supervisor
+
+    if not options.socket:
+        raise InvalidArgument("axla serve: --socket PATH says where to listen")
+    names = [name.replace("-", "_") for name in _LIMITS]
+    limits = Limits(**{name: getattr(options, name) for name in names})
+    tokens = Path(options.token_file).read_text("utf-8").split() if options.token_file else []
+    if options.token_file and not tokens:
+        raise InvalidArgument(f"axla serve: the file of tokens {options.token_file!r} is empty")
+    given = tuple(options.backend or ("cpu",)), limits, tuple(tokens), options.log, options.drain
+    supervisor = Supervisor(Settings(*given))
+    supervisor.listen(options.socket)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: supervisor.stop())
+    supervisor.run()
+    return 0

@@ -1,0 +1,60 @@
+"""A server of `axla serve`, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "AXLA_CACHE_DIR": ""}
+
+
+@contextmanager
+def served(folder: Path, *options: str) -> Iterator[str]:
+    """Starts a server with options, in a folder that has its log; gives its address."""
+    with started(folder, *options) as process:
+        yield process.address
+
+
+class Server(subprocess.Popen):
+    address = ""
+    log: Path
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+
+@contextmanager
+def started(folder: Path, *options: str) -> Iterator[Server]:
+    """Starts a server, and ends it; gives the process."""
+    path, log = folder / "axla.sock", folder / "log"
+    command = [sys.executable, "-m", "axla", "serve", "--socket", str(path), *options]
+    with open(log, "wb") as file:
+        process = Server(command, stderr=file, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
+    process.address, process.log = f"unix:{path}", log
+    try:
+        while not answers(path):
+            if process.poll() is not None:
+                raise RuntimeError(log.read_text())
+            time.sleep(0.02)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def answers(path: Path) -> bool:
+    """Whether a server listens on a socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
