@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,11 +48,12 @@ def pytest_collect_file(parent, file_path):
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory) -> Iterator[str]:
-    """The address of a server, which the backend `remote` is of."""
-    from service_server import served
+def server(tmp_path_factory) -> Iterator[Any]:
+    """A server, which the backend `remote` is of; with grpcio it has an address for that, too."""
+    from service_server import started
 
-    with served(tmp_path_factory.mktemp("service")) as address:
-        os.environ["AXLA_SERVICE"] = address
-        yield address
+    listen = "127.0.0.1:0" if importlib.util.find_spec("grpc") else ""
+    with started(tmp_path_factory.mktemp("service"), listen=listen) as process:
+        os.environ["AXLA_SERVICE"] = process.address
+        yield process
         del os.environ["AXLA_SERVICE"]

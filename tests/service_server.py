@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,15 +16,10 @@ from pathlib import Path
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "AXLA_CACHE_DIR": ""}
 
 
-@contextmanager
-def served(folder: Path, *options: str) -> Iterator[str]:
-    """Starts a server with options, in a folder that has its log; gives its address."""
-    with started(folder, *options) as process:
-        yield process.address
-
-
 class Server(subprocess.Popen):
     address = ""
+    """Of the unix socket; `grpc`: the other."""
+    grpc = ""
     log: Path
 
     def text(self) -> str:
@@ -31,10 +27,11 @@ class Server(subprocess.Popen):
 
 
 @contextmanager
-def started(folder: Path, *options: str) -> Iterator[Server]:
-    """Starts a server, and ends it; gives the process."""
+def started(folder: Path, *options: str, listen: str = "") -> Iterator[Server]:
+    """Starts a server, and ends it; gives the process. `listen`: also for gRPC, at a host and port 0."""
     path, log = folder / "axla.sock", folder / "log"
     command = [sys.executable, "-m", "axla", "serve", "--socket", str(path), *options]
+    command += ["--listen", listen] if listen else []
     with open(log, "wb") as file:
         process = Server(command, stderr=file, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
     process.address, process.log = f"unix:{path}", log
@@ -43,6 +40,13 @@ def started(folder: Path, *options: str) -> Iterator[Server]:
             if process.poll() is not None:
                 raise RuntimeError(log.read_text())
             time.sleep(0.02)
+        while listen and not process.grpc:
+            if port := re.search(r'listens"[^\n]*port"?[=:] ?(\d+)', process.text()):
+                process.grpc = f"{listen.rpartition(':')[0]}:{port[1]}"
+            elif process.poll() is not None:
+                raise RuntimeError(log.read_text())
+            else:
+                time.sleep(0.02)
         yield process
     finally:
         if process.poll() is None:

@@ -374,10 +374,9 @@ class DistantArray(Array):
             raise UnsupportedError(f"{self._text()}: {why}")
         self.block_until_ready()
         if self._values is None:
-            values = np.empty(self._info.dims, self._info.dtype)
+            made, values = new_array(self._info.shape)
             self._read(place, values)
-            values.flags.writeable = False
-            self._values = values
+            self._values = made.to_numpy()
         return self._values
 
     @property
@@ -386,6 +385,22 @@ class DistantArray(Array):
 
     def __dlpack__(self, **options: Any) -> object:
         return self.to_numpy().__dlpack__(**options)
+
+
+def new_array(shape: Shape, device: int = 0) -> tuple[Array, np.ndarray]:
+    """An array whose contents are still to be written, and its memory, for who has it alone."""
+    if why_not() is not None:
+        values = np.empty(shape.dims, shape.dtype.numpy)
+        return HostArray(values.view()), values
+    info, n = shape_info(shape), native()
+    record = n.record_new(info.bytes)
+    if not record:
+        raise OutOfMemory(f"{show(shape)} needs {info.bytes} bytes, which are not there")
+    head = _Record.from_address(record)
+    head.device = device
+    memory: Any = (c.c_char * info.bytes).from_address(head.address)
+    values = np.frombuffer(memory, info.dtype).reshape(info.dims)
+    return n.array_new(info.address, info, record), values
 
 
 def device_put(array: Any, device: int = 0) -> Array:

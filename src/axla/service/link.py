@@ -26,7 +26,7 @@ from axla.program.abi import CANCELLED
 from axla.runtime.serialized import versions
 from axla.service import messages
 from axla.service.messages import NUMBERS, Message
-from axla.service.transport import HEADER, Closed, Malformed, SocketTransport, Transport, is_window
+from axla.service.transport import Closed, Malformed, SocketTransport, Transport
 
 _POLL = 0.02
 _REASON_SECONDS = 2.0
@@ -113,7 +113,7 @@ class Link:
         try:
             self.transport.send(number, NUMBERS[kind], body)
         except Closed as error:
-            self._lose(str(error))
+            self._lose(error)
             raise self._why_lost() from None
         return call
 
@@ -202,7 +202,7 @@ class Link:
                 return False
             self._hand_out(*message)
         except (Closed, Malformed) as error:
-            self._lose(str(error))
+            self._lose(error)
             return False
         return True
 
@@ -228,10 +228,11 @@ class Link:
             call.done = True
         self._tell()
 
-    def _lose(self, how: str) -> None:
+    def _lose(self, how: Exception) -> None:
         """Fails everything that waits: the server has gone, and may have said why."""
         if self._lost is None:
-            why = messages.unavailable(f"service: the connection to the server is lost: {how}")
+            why = how.why if isinstance(how, Closed) else None
+            why = why or messages.unavailable(f"service: the connection to the server is lost: {how}")
             if self._reasons is not None:
                 self._reasons.settimeout(_REASON_SECONDS)
                 with contextlib.suppress(OSError, AxlaError):
@@ -286,56 +287,42 @@ def _feed(message: Message) -> Feed:
     return getattr(found, name) if name in ("infeed", "outfeed") else found._channel(name, channel)
 
 
-def opened(address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, **tls: Any) -> Link:
+def opened(
+    address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, root_certificate: str = ""
+) -> Link:  # fmt: skip
     """A connection to the server at an address."""
-    hello = {
-        "version": messages.VERSION,
-        "token": token,
-        "backend": backend,
-        "client": f"axla {versions()[0]}",
-    }
-    body = messages.encode("Hello", hello)
-    if not isinstance(address, str) or ":" not in address:
+    kind, colon, rest = address.rpartition(":") if isinstance(address, str) else ("", "", "")
+    if not colon or (kind != "unix" and not rest.isdigit()):
         raise InvalidArgument(f"connect: address={address!r}, wanted unix:/path or host:port")
-    kind, _, path = address.partition(":")
-    if kind != "unix":
-        raise InvalidArgument(f"connect: address={address!r}: only unix:/path is served so far")
-    if tls:
-        raise InvalidArgument(f"connect: {next(iter(tls))} is of TLS, which unix sockets do not have")
-    return _over_socket(path, body, timeout)
-
-
-def _over_socket(path: str, hello: bytes, timeout: float) -> Link:
-    where, sock = f"unix:{path}", socket.socket(socket.AF_UNIX)
-    transport, files = SocketTransport(sock), list[int]()
+    hello = {"version": messages.VERSION, "token": token, "backend": backend, "client": versions()[0]}
+    body, found = messages.encode("Hello", hello), list[Any]()
     try:
-        sock.settimeout(timeout)
-        sock.connect(path)
-        transport.send(0, NUMBERS["Hello"], hello)
-        start, files, _, _ = socket.recv_fds(sock, HEADER.size, 4)
-        sock.settimeout(None)
-        transport.unread(start)
-        message = transport.receive(timeout)
+        if kind == "unix":
+            if root_certificate:
+                raise InvalidArgument("connect: root_certificate is of TLS, which unix sockets do not have")
+            found.append(transport := SocketTransport(socket.socket(socket.AF_UNIX)))
+            transport.socket.connect(rest)
+            transport.send(0, NUMBERS["Hello"], body)
+            message, reasons = transport.receive_first(timeout)
+            found.append(reasons)
+        else:
+            from axla.service.over_grpc import GrpcTransport
+
+            found.append(GrpcTransport(address, root_certificate))
+            found[0].send(0, NUMBERS["Hello"], body)
+            message = found[0].receive(timeout)
     except TimeoutError:
         message = None
     except (OSError, Closed) as error:
-        raise messages.unavailable(f"connect: there is no server at {where}: {error}") from None
+        raise messages.unavailable(f"connect: there is no server at {address}: {error}") from None
     if message is None:
-        raise DeadlineExceeded(f"connect: the server at {where} has not answered in {timeout:g} s")
-    welcome = checked(where, message)
-    reasons = socket.socket(fileno=files[0])
-    if len(files) > 1 and is_window(files[1]):
-        transport.share(files[1], first=True)
-    for file in files[1:]:
-        os.close(file)
-    return Link(transport, welcome, reasons)
-
-
-def checked(where: str, answer: tuple[int, int, bytes]) -> Message:
-    """The first answer of a server; raises its error where it is one."""
-    message = messages.decode(*answer[1:])
-    if answer[1] == NUMBERS["Failed"]:
-        raise messages.error_of(message)
-    if answer[1] != NUMBERS["Welcome"] or message.get("version") != messages.VERSION:
-        raise InvalidArgument(f"connect: what answers at {where} is no server of version {messages.VERSION}")
-    return message
+        raise DeadlineExceeded(f"connect: the server at {address} has not answered in {timeout:g} s")
+    _, answer, body = message
+    welcome = messages.decode(answer, body)
+    if answer == NUMBERS["Failed"]:
+        raise messages.error_of(welcome)
+    if answer != NUMBERS["Welcome"] or welcome.get("version") != messages.VERSION:
+        raise InvalidArgument(
+            f"connect: what answers at {address} is no server of version {messages.VERSION}"
+        )
+    return Link(found[0], welcome, *found[1:])

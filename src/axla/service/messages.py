@@ -83,6 +83,8 @@ def error_of(message: Message) -> AxlaError:
     """The error of a message, of the class that it had."""
     code = message.get("code", int(status.Status.UNKNOWN))
     error = status.error_named(message.get("class", ""), code, message.get("message", ""))
+    if type(error) is RuntimeFailure and code == status.Status.UNAVAILABLE:
+        error.code = status.DEVICE
     for note in message.get("notes", ()):
         error.add_note(note)
     if isinstance(error, RuntimeFailure) and len(frame := message.get("frame", ())) == 3:

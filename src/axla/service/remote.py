@@ -37,16 +37,18 @@ _ASKING = {"infeed", "outfeed", "send", "recv"}
 
 
 def connect(
-    address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, **tls: Any
+    address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, root_certificate: str = ""
 ) -> Client:  # fmt: skip
     """A client of a server, `axla serve`, whose devices are the server's. `axla.compile` and `axla.check`
     take it as their backend. `address` is "unix:/path" or "host:port".
 
     `backend` is one that the server offers, its first by default; `token` what it may want to see.
+    `root_certificate` is the file of who has signed the server's certificate, for TLS.
     RuntimeFailure with the status UNAVAILABLE where there is no server, DeadlineExceeded where it does not
     answer within `timeout` seconds.
     """
-    return RemoteBackend(opened(address, backend=backend, token=token, timeout=timeout, **tls)).client
+    link = opened(address, backend=backend, token=token, timeout=timeout, root_certificate=root_certificate)
+    return RemoteBackend(link).client
 
 
 def from_environment() -> RemoteBackend:
@@ -98,7 +100,7 @@ class RemoteBackend(Backend):
         return RemoteExecutable(self.link, number, answer, client=client, module=module, options=options)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        raise UnsupportedError("remote: a server takes no machine code, so it loads no executables")
+        raise UnsupportedError(f"{self.name}: a server takes no machine code, so it loads no executables")
 
     def device_put(self, array: Any, device: Device) -> Array:
         return put(self.link, array, device.id)
@@ -324,7 +326,8 @@ class RemoteExecutable(Executable):
         if profile is not None:
             self.link.call("Profile", {"program": self._handle.number, "begin": True})
             self._rows = []
-            self._counted = profile.run(self.name, "remote", self._rows.__iter__)
+            backend = self.client.backend_name if self.client is not None else ""
+            self._counted = profile.run(self.name, backend, self._rows.__iter__)
 
 
 def _actual(spec: ValueSpec, sizes: Any) -> Shape:

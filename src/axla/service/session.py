@@ -25,6 +25,7 @@ from axla.backends.executable import Executable
 from axla.backends.interface import Backend, Client
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.core import flags
+from axla.core.dtypes import from_numpy
 from axla.core.errors import AxlaError, Cancelled, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.core.profile import Profile
 from axla.core.shape import Shape
@@ -34,7 +35,7 @@ from axla.custom.routines import TARGETS
 from axla.ir.graph import Module
 from axla.program import packed
 from axla.program.abi import CANCELLED
-from axla.runtime.array import Array
+from axla.runtime.array import Array, new_array
 from axla.service import messages
 from axla.service.limits import Limits, Page
 from axla.service.messages import NUMBERS, Message
@@ -124,6 +125,8 @@ class Session:
         self.transport, self.backend, self.limits, self.page, self.log = transport, backend, limits, page, log
         self.arrays, self.programs = Slots("array", limits.arrays), Slots("program", limits.programs)
         self.draining = False
+        self._on_host = type(backend).device_put is Backend.device_put
+        """Whether arrays are in memory of this process, whatever made them."""
         self._pool = ThreadPoolExecutor(_THREADS, "axla-call")
         self._lane = ThreadPoolExecutor(1, "axla-run")
         self._handlers = {NUMBERS[name]: getattr(self, f"_{name.lower()}") for name in _REQUESTS}
@@ -273,19 +276,19 @@ class Session:
         size = kind.itemsize * math.prod(dims)
         self._room(size, f"an array of {list(dims)}")
         self.arrays.check(range(number, number + 1))
-        client = self._client(device + 1)
-        values = np.empty(dims, kind)
+        place = self._client(device + 1).device(device)
+        array, values = new_array(Shape(from_numpy(kind), dims), device)
         self.arrays[number] = future = Future()
         self._count(size)
 
         def made() -> Message:
             try:
-                array = client.device_put(values, device)
+                found = array if self._on_host else self.backend.device_put(array, place)
             except BaseException as error:
                 self._count(-size)
                 future.set_exception(error)
                 raise
-            self._settle(number, future, array)
+            self._settle(number, future, found)
             return {"number": size}
 
         if not size:

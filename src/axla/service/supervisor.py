@@ -72,15 +72,14 @@ class Worker:
         self.page.close()
         self.ended = os.pidfd_open(self.process.pid)
 
-    def take(self, connection: socket.socket, session: str, window: bool) -> None:
+    def take(self, connection: socket.socket, session: str) -> None:
         """Gives it its client. Where it has just ended, the client finds its connection closed."""
         self.session, self.ready, self.began, self.base = session, False, time.monotonic(), self.memory()
         self.reasons, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        files = [connection.fileno(), theirs.fileno(), *([new_window()] if window else [])]
+        files = [connection.fileno(), theirs.fileno(), new_window()]
         with theirs, contextlib.suppress(OSError):
             socket.send_fds(self.control, [json.dumps({"session": session}).encode()], files)
-        for file in files[2:]:
-            os.close(file)
+        os.close(files[2])
 
     def memory(self) -> int:
         """Bytes of it that are in memory, without files."""
@@ -134,7 +133,7 @@ class Supervisor:
         self.settings = settings
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, Worker] = {}
-        self._waiting: deque[tuple[socket.socket, str, bool]] = deque()
+        self._waiting: deque[tuple[socket.socket, str]] = deque()
         self._greetings = threading.BoundedSemaphore(_GREETINGS)
         self._counted: Counter[str] = Counter()
         """What workers have counted that are no more, and what became of clients."""
@@ -149,16 +148,20 @@ class Supervisor:
 
     # What others call, from any thread.
 
-    def greet(self, connection: socket.socket, shared: bool = False) -> None:
-        """Reads the first message of a client, on a thread; `shared`: it can have memory in common."""
+    def greet(self, connection: socket.socket) -> None:
+        """Reads the first message of a client, on a thread."""
         if not self._greetings.acquire(blocking=False):
             return self._refuse(connection, OutOfMemory("service: too many clients come at once"))
-        threading.Thread(target=self._greet, args=[connection, shared], daemon=True).start()
+        threading.Thread(target=self._greet, args=[connection], daemon=True).start()
         return None
 
     def stop(self) -> None:
         """Ends the server, when requests that go on are done or `drain_seconds` have passed."""
         self._order(self._drain)
+
+    def note(self, event: str, **facts: Any) -> None:
+        """Writes into the log what happens to the server."""
+        self._log("server", event=event, **facts)
 
     def counters(self) -> dict[str, int]:
         """All numbers: of workers that live and of those that have ended."""
@@ -213,9 +216,9 @@ class Supervisor:
     def _accept(self) -> None:
         assert self._listener is not None
         try:
-            self.greet(self._listener.accept()[0], shared=True)
+            self.greet(self._listener.accept()[0])
         except OSError as error:  # no descriptors are left
-            self._log("server", event="accept", message=str(error))
+            self.note("accept", message=str(error))
             time.sleep(_TICK)
 
     def _look(self) -> None:
@@ -241,7 +244,7 @@ class Supervisor:
         if self._stop_at:
             return
         self._stop_at = time.monotonic() + self.settings.drain_seconds
-        self._log("server", event="shutdown")
+        self.note("shutdown")
         if self._listener is not None:
             self._selector.unregister(self._listener)
             with contextlib.suppress(OSError):
@@ -254,7 +257,7 @@ class Supervisor:
 
     # Clients.
 
-    def _greet(self, connection: socket.socket, shared: bool) -> None:
+    def _greet(self, connection: socket.socket) -> None:
         try:
             message = SocketTransport(connection).receive(_HELLO_SECONDS)
             if message is None:
@@ -265,7 +268,7 @@ class Supervisor:
         except Exception as error:
             self._refuse(connection, error)
         else:
-            self._order(partial(self._admit, connection, backend, shared))
+            self._order(partial(self._admit, connection, backend))
         finally:
             self._greetings.release()
 
@@ -286,15 +289,15 @@ class Supervisor:
             )
         return backend
 
-    def _admit(self, *client: Any) -> None:
+    def _admit(self, connection: socket.socket, backend: str) -> None:
         """Has a client wait for a worker, if there is room for it."""
         there = len(self._waiting) + sum(1 for worker in self._workers.values() if worker.session)
         if self._stop_at:
-            self._refuse(client[0], messages.unavailable("service: the server shuts down"))
+            self._refuse(connection, messages.unavailable("service: the server shuts down"))
         elif there >= self.settings.limits.clients:
-            self._refuse(client[0], OutOfMemory(f"service: there are {there} clients, and no more may come"))
+            self._refuse(connection, OutOfMemory(f"service: there are {there} clients, and no more may come"))
         else:
-            self._waiting.append(client)
+            self._waiting.append((connection, backend))
             self._hand_out()
 
     def _refuse(self, connection: socket.socket, error: BaseException) -> None:
@@ -303,19 +306,19 @@ class Supervisor:
             connection.send(HEADER.pack(len(body), 0, NUMBERS["Failed"]) + body, socket.MSG_DONTWAIT)
         connection.close()
         self._counted["refused"] += 1
-        self._log("server", event="refused", status=messages.code_of(error).name, message=str(error)[:300])
+        self.note("refused", status=messages.code_of(error).name, message=str(error)[:300])
 
     def _hand_out(self) -> None:
         """Gives clients that wait to workers that are ready."""
         for _ in range(len(self._waiting)):
-            connection, backend, shared = self._waiting.popleft()
+            connection, backend = self._waiting.popleft()
             spare = next((w for w in self._workers.values() if w.ready and w.backend == backend), None)
             if spare is None:
-                self._waiting.append((connection, backend, shared))
+                self._waiting.append((connection, backend))
                 continue
             self._sessions += 1
             self._counted["sessions"] += 1
-            spare.take(connection, f"s{self._sessions}", shared)
+            spare.take(connection, f"s{self._sessions}")
             connection.close()
             self._log(spare.session, event="begins", backend=backend, pid=spare.process.pid)
         self._hold_spares()
@@ -325,7 +328,7 @@ class Supervisor:
     def _hold_spares(self) -> None:
         """Starts workers until one of each backend waits, and one for each client that waits."""
         for backend in self.settings.backends if not self._stop_at else ():
-            wanted = 1 + sum(1 for _, b, _ in self._waiting if b == backend)
+            wanted = 1 + sum(1 for _, b in self._waiting if b == backend)
             there = sum(1 for w in self._workers.values() if w.backend == backend and not w.session)
             for _ in range(wanted - there):
                 worker = Worker(backend, self.settings.limits, self.settings.log)
@@ -355,7 +358,7 @@ class Supervisor:
             self._log(worker.session, **facts)
         elif not self._stop_at:
             self._failures += 1
-            self._log("server", event="worker", backend=worker.backend, message=str(why))
+            self.note("worker", backend=worker.backend, message=str(why))
         if not worker.ready and not worker.session:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(worker.control)

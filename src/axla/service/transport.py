@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from axla.core import locks
-from axla.core.errors import InvalidArgument
+from axla.core.errors import AxlaError, InvalidArgument
 from axla.service.messages import CREDIT, PIECE
 
 HEADER = struct.Struct("<IIB")
@@ -41,7 +41,11 @@ class Malformed(InvalidArgument):
 
 
 class Closed(Exception):
-    """The other side is not there any more."""
+    """The other side is not there any more; `why` says more, if it is known."""
+
+    def __init__(self, text: str = "", why: AxlaError | None = None) -> None:
+        super().__init__(text)
+        self.why = why
 
 
 class Transport:
@@ -55,11 +59,11 @@ class Transport:
         self.stuck: Callable[[], None] = self._wait_writable
         """Called again and again while a message cannot be sent, since the other side does not read."""
 
-    def send(self, call: int, kind: int, body: bytes) -> None:
-        """Sends a message. Closed where nobody takes it any more."""
+    def send(self, call: int, kind: int, *body: Any) -> None:
+        """Sends a message whose body is these bytes. Closed where nobody takes it any more."""
         raise NotImplementedError
 
-    def receive(self, timeout: float | None = None) -> tuple[int, int, bytes] | None:
+    def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
         """The next message: call, kind, body; None where none has come in so many seconds. Closed at the end,
         Malformed for a message that is too long.
         """
@@ -82,9 +86,9 @@ class Transport:
                     slot = self._free.popleft()
                     break
                 wait(lambda: self._free)
-            self.send(call, PIECE, _PIECE.pack(slot, part.size) + self._place(slot, part))
+            self.send(call, PIECE, _PIECE.pack(slot, part.size), self._place(slot, part))
 
-    def take(self, body: bytes, into: np.ndarray | None, at: int = 0) -> int:
+    def take(self, body: Any, into: np.ndarray | None, at: int = 0) -> int:
         """Copies a piece to its place, and gives its room back; gives how many bytes it has. With `into` None
         it is dropped. Malformed for one that does not fit.
         """
@@ -105,11 +109,11 @@ class Transport:
             raise Malformed("service: a credit for a piece that is not under way")
         self._free.append(body[0])
 
-    def _place(self, slot: int, part: np.ndarray) -> bytes:
+    def _place(self, slot: int, part: np.ndarray) -> Any:
         """Puts a piece where the other side finds it; what of it goes into the message."""
-        return part.tobytes()
+        return part.data
 
-    def _found(self, slot: int, size: int, body: bytes) -> np.ndarray:
+    def _found(self, slot: int, size: int, body: Any) -> np.ndarray:
         """The bytes of a piece."""
         return np.frombuffer(body, np.uint8, offset=_PIECE.size)
 
@@ -129,30 +133,26 @@ class SocketTransport(Transport):
         if window is not None:
             self.share(window, first)
 
-    def unread(self, data: bytes) -> None:
-        """The first bytes of what is received next."""
-        self._buffer[:0] = data
-
     def share(self, window: int, first: bool) -> None:
         """From now on pieces lie in a window."""
         memory = np.frombuffer(mmap.mmap(window, WINDOW_BYTES), np.uint8).reshape(2, PIECES, PIECE_BYTES)
         self._mine, self._theirs = memory[0 if first else 1], memory[1 if first else 0]
 
-    def send(self, call: int, kind: int, body: bytes) -> None:
-        data, here = HEADER.pack(len(body), call, kind) + body, threading.get_ident()
+    def send(self, call: int, kind: int, *body: Any) -> None:
+        data, here = whole(call, kind, *body), threading.get_ident()
         if self._sender == here:  # `stuck` has read something that is answered at once
             self._later.append(data)
             return
         with self._sending:
             self._sender = here
             try:
-                self._send(data)
+                self._write(data)
                 while self._later:
-                    self._send(self._later.popleft())
+                    self._write(self._later.popleft())
             finally:
                 self._sender = 0
 
-    def _send(self, data: Any) -> None:
+    def _write(self, data: Any) -> None:
         while data:
             try:
                 sent = self.socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
@@ -161,11 +161,9 @@ class SocketTransport(Transport):
                 continue
             except OSError as error:
                 raise Closed(str(error)) from None
-            if sent == len(data):
-                return
-            data = memoryview(data)[sent:]
+            data = memoryview(data)[sent:] if sent < len(data) else b""
 
-    def receive(self, timeout: float | None = None) -> tuple[int, int, bytes] | None:
+    def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
         buffer, late = self._buffer, None if timeout is None else time.monotonic() + timeout
         while True:
             if len(buffer) >= HEADER.size:
@@ -177,7 +175,7 @@ class SocketTransport(Transport):
                     body = bytes(memoryview(buffer)[HEADER.size : end])
                     del buffer[:end]
                     return call, kind, body
-            if late is not None and not self._poll(select.POLLIN, late - time.monotonic()):
+            if late is not None and not self._poll(select.POLLIN, max(0.0, late - time.monotonic())):
                 return None
             try:
                 data = self.socket.recv(_CHUNK)
@@ -187,28 +185,72 @@ class SocketTransport(Transport):
                 raise Closed("the connection was closed")
             buffer += data
 
+    def receive_first(self, timeout: float) -> tuple[tuple[int, int, Any] | None, socket.socket | None]:
+        """The first answer of a server, and the socket that says why a session has ended. The window comes
+        with them.
+        """
+        self.socket.settimeout(timeout)
+        try:
+            self._buffer[:], files, _, _ = socket.recv_fds(self.socket, HEADER.size, 4)
+        finally:
+            self.socket.settimeout(None)
+        if len(files) > 1 and is_window(files[1]):
+            self.share(files[1], first=True)
+        for file in files[1:]:
+            os.close(file)
+        reasons = socket.socket(fileno=files[0]) if files else None
+        return self.receive(timeout), reasons
+
     def _wait_writable(self) -> None:
         self._poll(select.POLLOUT, 1.0)
 
     def _poll(self, event: int, seconds: float) -> bool:
         poll = select.poll()
         poll.register(self.socket, event)
-        return bool(poll.poll(max(0.0, seconds) * 1000))
+        return bool(poll.poll(seconds * 1000))
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
-    def _place(self, slot: int, part: np.ndarray) -> bytes:
+    def _place(self, slot: int, part: np.ndarray) -> Any:
         if self._mine is None:
             return super()._place(slot, part)
         np.copyto(self._mine[slot, : part.size], part)
         return b""
 
-    def _found(self, slot: int, size: int, body: bytes) -> np.ndarray:
+    def _found(self, slot: int, size: int, body: Any) -> np.ndarray:
         if self._mine is None or slot >= PIECES:
             return super()._found(slot, size, body)
         return self._theirs[slot, :size]
+
+    # For a relay: messages of another transport, whose pieces have their bytes in them.
+
+    def pass_on(self, data: bytes) -> None:
+        """Sends a whole message of another transport."""
+        size, call, kind = HEADER.unpack_from(data)
+        if size != len(data) - HEADER.size:
+            raise Malformed(f"service: a message says {size} bytes, and has {len(data) - HEADER.size}")
+        body = memoryview(data)[HEADER.size :]
+        if kind == PIECE and size >= _PIECE.size and self._mine is not None:
+            slot, part = body[0], super()._found(0, 0, body)
+            if slot >= PIECES or part.size > PIECE_BYTES:
+                raise Malformed(f"service: a piece of {part.size} bytes in place {slot}")
+            body = body[: _PIECE.size].tobytes() + self._place(slot, part)
+        self.send(call, kind, body)
+
+    def receive_whole(self) -> bytes | None:
+        """A message for another transport."""
+        message = self.receive()
+        if message is None or message[1] != PIECE or self._mine is None:
+            return whole(*message) if message is not None else None
+        slot, size = _PIECE.unpack(message[2])
+        return whole(*message, self._theirs[slot, :size].data)
+
+
+def whole(call: int, kind: int, *body: Any) -> bytes:
+    """The bytes of a message."""
+    return b"".join([HEADER.pack(sum(map(len, body)), call, kind), *body])
 
 
 def new_window() -> int:

@@ -50,16 +50,17 @@ def main() -> None:
     if not data:
         os._exit(0)
     first = json.loads(data)
-    connection, reasons, window = socket.socket(fileno=files[0]), files[1], files[2:]
+    connection, reasons, window = socket.socket(fileno=files[0]), *files[1:]
     limits = Limits(**told["limits"])
     _restrain(limits)
     log = Log(first["session"], told["log"])
-    transport = SocketTransport(connection, window[0] if window else None, first=False)
+    transport = SocketTransport(connection, window, first=False)
     session = ClientFeed.session = Session(transport, backend, limits, page, log.request)
     Feeds.kind = ClientFeed
     threading.Thread(target=_listen, args=[control, session], daemon=True).start()
-    _welcome(connection, [reasons, *window], first["session"], backend, limits)
+    _welcome(connection, [reasons, window], first["session"], backend, limits)
     os.close(reasons)
+    os.close(window)
     session.serve()
     os._exit(0)  # runs that go on have nobody to go on for
 

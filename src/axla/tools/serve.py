@@ -31,21 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     add = parser.add_argument
     add("--socket", metavar="PATH", help="listen on a unix socket, which is its owner's")
-    add(
-        "--backend", action="append", metavar="NAME", help="offer it; the first is the default (default: cpu)"
-    )
+    add("--listen", metavar="HOST:PORT", help="listen for gRPC; port 0: any, which the log tells")
+    add("--certificate", metavar="FILE", default="", help="of the server, for TLS")
+    add("--key", metavar="FILE", default="", help="of the certificate")
     add("--token-file", metavar="FILE", help="clients must know one of its lines")
+    add("--backend", action="append", metavar="NAME", help="offer it; first: the default (default: cpu)")
     for name, about in _LIMITS.items():
         default = getattr(Limits, name.replace("-", "_"))
-        add(
-            f"--{name}",
-            default=default,
-            type=number,
-            metavar="N",
-            help=f"limit: {about} (default: {default})",
-        )
+        about = f"limit: {about} (default: {default})"
+        add(f"--{name}", default=default, type=number, metavar="N", help=about)
     add("--drain", type=float, default=30.0, metavar="SECONDS", help="for requests at the end (default: 30)")
     add("--log", choices=("text", "json", "none"), default="text", help="a line per request (default: text)")
+    add("--metrics", metavar="HOST:PORT", help="counters for Prometheus, by HTTP")
 
 
 def number(text: str) -> float:
@@ -61,8 +58,9 @@ def execute(options: argparse.Namespace) -> int:
     from axla.service.limits import Limits
     from axla.service.supervisor import Settings, Supervisor
 
-    if not options.socket:
-        raise InvalidArgument("axla serve: --socket PATH says where to listen")
+    if not (options.socket or options.listen) or bool(options.certificate) != bool(options.key):
+        what = "--socket PATH or --listen HOST:PORT says where; --certificate and --key go together"
+        raise InvalidArgument(f"axla serve: {what}")
     names = [name.replace("-", "_") for name in _LIMITS]
     limits = Limits(**{name: getattr(options, name) for name in names})
     tokens = Path(options.token_file).read_text("utf-8").split() if options.token_file else []
@@ -70,7 +68,18 @@ def execute(options: argparse.Namespace) -> int:
         raise InvalidArgument(f"axla serve: the file of tokens {options.token_file!r} is empty")
     given = tuple(options.backend or ("cpu",)), limits, tuple(tokens), options.log, options.drain
     supervisor = Supervisor(Settings(*given))
-    supervisor.listen(options.socket)
+    if options.socket:
+        supervisor.listen(options.socket)
+    if options.listen:
+        from axla.service.over_grpc import Listener
+
+        files = options.certificate, options.key
+        listener = Listener(options.listen, supervisor.greet, limits, *files, guarded=bool(tokens))
+        supervisor.note("listens", port=listener.port)
+    if options.metrics:
+        from axla.service.metrics import serve
+
+        supervisor.note("metrics", port=serve(options.metrics, supervisor.counters))
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: supervisor.stop())
     supervisor.run()

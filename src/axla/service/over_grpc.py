@@ -1,0 +1,161 @@
+"""The transport to other machines: gRPC, one stream of bytes in each direction; no protobuf package.
+
+In the server a relay passes the messages on to the worker over a socket, and the pieces of arrays in shared
+memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import queue
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, missing
+from axla.service import messages
+from axla.service.limits import Limits
+from axla.service.messages import NUMBERS, PIECE
+from axla.service.transport import HEADER, PIECE_BYTES, Closed, Malformed, SocketTransport, Transport, whole
+
+try:
+    import grpc
+except ImportError:
+    raise UnsupportedError(missing("a service over gRPC", "grpcio", "service")) from None
+
+_SERVICE, _METHOD = "axla.Service", "Session"
+_OPTIONS = [("grpc.enable_retries", 0), ("grpc.so_reuseport", 0), ("grpc.max_send_message_length", -1)]
+_REASON_SECONDS = 2.0
+_MORE = 8
+"""Streams beside those of clients: they are told why they may not come."""
+
+
+def _receiving(most: int) -> list[tuple[str, int]]:
+    return [*_OPTIONS, ("grpc.max_receive_message_length", most)]
+
+
+class GrpcTransport(Transport):
+    """The client's end. A message of gRPC is one of ours."""
+
+    def __init__(self, address: str, root_certificate: str = "") -> None:
+        super().__init__()
+        if root_certificate:
+            trusted = grpc.ssl_channel_credentials(Path(root_certificate).read_bytes())
+            self._channel = grpc.secure_channel(address, trusted, _receiving(-1))
+        else:
+            self._channel = grpc.insecure_channel(address, _receiving(-1))
+        self._out = queue.SimpleQueue[bytes | None]()
+        self._stream = self._channel.stream_stream(f"/{_SERVICE}/{_METHOD}")(iter(self._out.get, None))
+        self._next: Future[bytes] | None = None
+        self._pool = ThreadPoolExecutor(1, "axla-grpc")
+
+    def send(self, call: int, kind: int, *body: Any) -> None:
+        self._out.put(whole(call, kind, *body))
+
+    def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
+        """Without a timeout the thread itself waits; else another one, which goes on after that."""
+        try:
+            if timeout is None and self._next is None:
+                data = next(self._stream)
+            else:
+                self._next = self._next or self._pool.submit(next, self._stream)
+                data = self._next.result(timeout)
+                self._next = None
+        except TimeoutError:
+            return None
+        except (StopIteration, RuntimeError, ValueError):
+            raise Closed("the server has ended the stream") from None
+        except grpc.RpcError as error:
+            call: Any = error
+            said = {"code": call.code().value[0], "message": call.details() or ""}
+            own = said["message"].startswith("service: ")
+            raise Closed(said["message"], messages.error_of(said) if own else None) from None
+        size, number, kind = HEADER.unpack_from(data)
+        body: Any = memoryview(data)[HEADER.size :]
+        if size != len(body):
+            raise Malformed(f"service: a message says {size} bytes, and has {len(body)}")
+        return number, kind, body if kind == PIECE else bytes(body)
+
+    def close(self) -> None:
+        self._out.put(None)
+        self._channel.close()
+
+
+class Listener:
+    """The server's end: each client is greeted as one that has come over a socket."""
+
+    def __init__(
+        self, address: str, greet: Callable[[socket.socket], None], limits: Limits, certificate: str = "",
+        key: str = "", guarded: bool = False,
+    ) -> None:  # fmt: skip
+        """`guarded`: clients must know a token."""
+        host, _, port = address.rpartition(":")
+        if not port.isdigit() or not host:
+            raise InvalidArgument(f"axla serve: --listen {address}: wanted HOST:PORT")
+        if not (_is_loopback(host) or (certificate and guarded)):
+            raise InvalidArgument(
+                f"axla serve: {host} is open to others; it takes --certificate, --key and --token-file"
+            )
+        self._greet, self._most, clients = greet, limits.message, limits.clients + _MORE
+        options = _receiving(max(limits.message, 2 * PIECE_BYTES) + HEADER.size)
+        pool = ThreadPoolExecutor(clients, "axla-grpc")
+        self._server = grpc.server(pool, options=options, maximum_concurrent_rpcs=clients)
+        handlers = {_METHOD: grpc.stream_stream_rpc_method_handler(self._relay)}
+        self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(_SERVICE, handlers)])
+        try:
+            if certificate:
+                pair = Path(key).read_bytes(), Path(certificate).read_bytes()
+                self.port = self._server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+            else:
+                self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise InvalidArgument(f"axla serve: cannot listen at {address}: {error}") from None
+        self._server.start()
+
+    def stop(self) -> None:
+        """Takes no more clients, and ends the streams of those that are there."""
+        self._server.stop(0)
+
+    def _relay(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """The messages for a client; those that come from it are passed on by a thread."""
+        mine, theirs = socket.socketpair()
+        self._greet(theirs)
+        transport, reasons = SocketTransport(mine), None
+        context.add_callback(transport.close)
+        threading.Thread(target=_pass_on, args=[requests, transport], daemon=True).start()
+        with contextlib.closing(mine), contextlib.suppress(OSError, Closed):
+            first, reasons = transport.receive_first(_FIRST_SECONDS)
+            transport.most = self._most
+            data = whole(*first) if first is not None else None
+            while data is not None:
+                yield data
+                data = transport.receive_whole()
+        if reasons is not None:
+            with reasons, contextlib.suppress(OSError, AxlaError):
+                reasons.settimeout(_REASON_SECONDS)
+                if said := reasons.recv(1 << 16):
+                    why = messages.decode(NUMBERS["Failed"], said)
+                    context.abort(_CODES[why.get("code", 2)], why.get("message", ""))
+
+
+_FIRST_SECONDS = 60.0
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def _pass_on(requests: Iterator[bytes], transport: SocketTransport) -> None:
+    """Until the client or the worker has gone, or what comes is no message."""
+    with contextlib.suppress(grpc.RpcError, Closed, Malformed, struct.error):
+        for data in requests:
+            transport.pass_on(data)
+    transport.close()
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return host == "localhost"
