@@ -7,7 +7,7 @@ import re
 import pytest
 
 from axla.core.errors import UnsupportedError, VerifyError
-from axla.tensorflow.clusters.marking import Group, Side, asked, marked
+from axla.tensorflow.clusters.marking import Group, Side, marked
 from axla.tensorflow.graph import Output, graph_of
 from cluster_graphs import definition, function, graph, node
 
@@ -210,7 +210,7 @@ def test_scopes():
         "d": ("_XlaCompile is false", "jit_scope_0"),
     }
     assert marked(graph(text), "auto")["a"].scope == ""  # XLA's own choice has no scopes
-    assert [name for name in marks if asked(graph(text), graph(text).nodes[name])] == ["a", "c"]
+    assert [name for name in marks if marks[name].asked] == ["a", "c"]
 
 
 def test_a_call_has_the_attributes_of_its_function():

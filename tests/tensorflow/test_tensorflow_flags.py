@@ -32,6 +32,8 @@ def environment(monkeypatch, tmp_path):
         (r"--xla_generate_hlo_graph=cluster_\d", None, {"generate_hlo_graph": r"cluster_\d"}),
         ("--xla_generate_hlo_graph='a b'", None, {"generate_hlo_graph": "a b"}),
         ("--tf_xla_auto_jit=1 --tf_xla_auto_jit=2", None, {"auto_jit": 2}),
+        ("--tf_xla_auto_jit=fusible", None, {"auto_jit": 1}),
+        ("--tf_xla_auto_jit=single-gpu(2)", None, {"auto_jit": 0}),
     ],
 )
 def test_flags_are_taken_and_others_stay(environment, text, left, found):

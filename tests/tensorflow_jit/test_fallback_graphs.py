@@ -11,6 +11,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+from axla.tensorflow import explain  # noqa: E402
 from axla.tensorflow.clusters.session import Session  # noqa: E402
 
 v1 = tf.compat.v1
@@ -450,6 +451,8 @@ def test_results_clusters_and_reasons(name, monkeypatch):
         found = _values(session, made)
         decisions = [decision for part in session.parts for decision in part.decisions]
         assert all(cluster.executables for cluster in session.parts[-1].clusters), "each cluster has run"
+        report = str(explain(session))
+        assert all(f"{cluster.name}: " in report for cluster in session.parts[-1].clusters)
     _assert_same(found, wanted)
     for ops, reason in made.left.items():
         of = [each for each in decisions if re.fullmatch(ops, each.node.op)]
@@ -513,13 +516,18 @@ def test_what_cannot_be_compiled_for_its_shapes_is_left_to_tensorflow(name):
         v = v1.Variable(0.0, use_resource=True)
         add = v.assign_add(tf.reduce_sum(y))
     feeds = [np.arange(1, 8), np.arange(1, 8), np.arange(2, 8)]
-    runs = []
-    for session in (v1.Session(graph=held), Session(held, jit="auto")):
-        with session:
-            session.run(v.initializer)
-            runs.append([session.run([y, add], {x: each}) for each in feeds])
-    _assert_same(*runs)
-    first, second = [part for part in session.parts if part.fetches][:2]
+    with v1.Session(graph=held) as session:
+        session.run(v.initializer)
+        wanted = [session.run([y, add], {x: each}) for each in feeds]
+    found, parts = [], []
+    with Session(held, jit="auto") as session:
+        session.run(v.initializer)
+        for each in feeds:
+            found.append(session.run([y, add], {x: each}))
+            parts.append(session.parts[-1])
+    _assert_same(found, wanted)
+    first, second, third = parts
+    assert third is second
     before = [each for each in first.decisions if each.node.op.removeprefix("Stateless").startswith(op)]
     assert before[0].cluster, "it can be compiled, as far as is known without shapes"
     after = next(each for each in second.decisions if each.node.name == before[0].node.name)

@@ -638,3 +638,10 @@ def test_run_eagerly():
     finally:
         tf.config.run_functions_eagerly(False)
     assert isinstance(f(X), tf.Tensor)
+
+
+def test_not_a_number_as_an_argument_is_not_remembered():
+    function = jit(lambda x, number: x * number)
+    for _ in range(3):
+        assert np.isnan(function(tf.ones(2), float("nan"))).all()
+    assert not function._ready

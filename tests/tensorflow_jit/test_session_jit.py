@@ -1,5 +1,6 @@
 """Sessions with clusters: used as TensorFlow's own, with the same results."""
 
+import inspect
 import threading
 
 import numpy as np
@@ -10,7 +11,7 @@ from axla.core.errors import InvalidArgument, UnsupportedError
 tf = pytest.importorskip("tensorflow")
 
 import axla.tensorflow  # noqa: E402
-from axla.tensorflow import Session, jit_scope  # noqa: E402
+from axla.tensorflow import Session, explain, jit_scope  # noqa: E402
 from axla.tensorflow.clusters import flags  # noqa: E402
 from axla.tensorflow.clusters.cluster import Cluster  # noqa: E402
 
@@ -559,3 +560,31 @@ def test_what_xla_does_not_check(graph):
     with Session(graph=graph, jit="auto") as session:
         assert session.run(quotient, {x: [0, 1]})[1] == 2
         assert session.run(taken, {x: [1, 9]})[0] == 5
+
+
+def test_an_error_of_a_cluster_names_the_operation_and_its_line():
+    x, z = v1.placeholder(tf.float32), v1.placeholder(tf.float32)
+    y = chain(tf.matmul(x, z, name="prod"))
+    line = inspect.currentframe().f_lineno - 1
+    with Session() as session, pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        session.run(y, {x: np.ones((2, 3)), z: np.ones((2, 3))})
+    assert caught.value.op is y.graph.get_operation_by_name("prod")
+    assert f"node 'prod' (BatchMatMulV2), {__file__}:{line}: " in caught.value.message
+
+
+def test_a_graph_that_grows_leaves_one_part_for_each_choice():
+    x = v1.placeholder(tf.float32, [None])
+    y = chain(x)
+    with Session() as session:
+        for number in range(5):
+            tf.constant(number)
+            near(session.run(y, {x: [1, 2]}), chain_of([1, 2]))
+        assert len(session.parts) == len(session._steps) == 1
+
+
+def test_a_session_that_is_off_says_so():
+    x = v1.placeholder(tf.float32, [None])
+    y = chain(x)
+    with Session(jit="off") as session:
+        session.run(y, {x: [1, 2]})
+        assert {each.reason for each in explain(session).outside} == {"clusters are switched off"}

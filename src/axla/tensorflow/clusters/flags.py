@@ -45,6 +45,13 @@ class Flags:
     """A regular expression: of clusters with such a name a picture is written."""
 
 
+def _level(text: str) -> int:
+    """A level, also as TensorFlow's `fusible` and `single-gpu(2)`: the latter is none for the CPU."""
+    if re.fullmatch(r"single-gpu\([0-2]\)", text):
+        return 0
+    return {"-1": -1, "0": 0, "1": 1, "2": 2, "fusible": 1}[text]
+
+
 def _count(text: str) -> int:
     if int(text) < 1:
         raise ValueError
@@ -60,7 +67,7 @@ def _regex(text: str) -> str:
 
 
 _FLAGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
-    "tf_xla_auto_jit": ("auto_jit", int, "an integer: -1, 0, 1 or 2"),
+    "tf_xla_auto_jit": ("auto_jit", _level, "an integer, -1, 0, 1 or 2, or fusible or single-gpu(2)"),
     "tf_xla_min_cluster_size": ("min_cluster_size", _count, "an integer of at least 1"),
     "tf_xla_cpu_global_jit": ("cpu_global_jit", _boolean, "true or false"),
     "tf_xla_clustering_debug": ("clustering_debug", _boolean, "true or false"),

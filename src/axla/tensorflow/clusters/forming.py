@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from axla.core.errors import VerifyError
-from axla.tensorflow.clusters.marking import Mark, asked
+from axla.tensorflow.clusters.marking import Mark
 from axla.tensorflow.graph import Graph, Output, ordered
 
 _ASKS_FOR_SHAPE = ("Shape", "Rank", "Size")
@@ -74,7 +74,7 @@ def _is_worth(group: Collection[str], graph: Graph, marks: Mapping[str, Mark], m
     nodes = [graph.nodes[name] for name in group]
     computes = any(node.types and node.op != "Const" for node in nodes)
     enough = sum(node.op not in _TRIVIAL for node in nodes) >= minimum
-    wanted = enough or any(node.op in _LARGE or asked(graph, node) for node in nodes)
+    wanted = enough or any(node.op in _LARGE or marks[node.name].asked for node in nodes)
     return (computes and wanted) or any(marks[name].must for name in group)
 
 

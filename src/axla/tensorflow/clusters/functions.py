@@ -200,7 +200,7 @@ def _kind(value: Any, tensors: list[Any]) -> Any:
     if kind is ops.EagerTensor:
         tensors.append(value)
         return value._datatype_enum(), value._shape_tuple()
-    if kind in _STATIC:
+    if kind in _STATIC and value == value:  # not NaN, which would be another one each time
         return kind, value
     if kind is tuple or kind is list:
         return kind, *[_kind(each, tensors) for each in value]

@@ -39,7 +39,8 @@ def launch(cluster: Cluster, tensors: Sequence[Any]) -> list[Any]:
         place = context.context()
         return execute.execute(way.op.encode(), len(made), list(tensors), attributes, place, cluster.name)
     graph = ops.get_default_graph()
-    graph._axla_clusters = [*getattr(graph, "_axla_clusters", ()), cluster]  # they live as long as it
+    graph._axla_clusters = held = getattr(graph, "_axla_clusters", [])
+    held.append(cluster)  # it lives as long as the graph
     message = encode({"node": [{"op": way.op, "attr": way.attributes(cluster)}]}, "GraphDef")
     attributes = dict(graph_pb2.GraphDef.FromString(message).node[0].attr)
     types = [tf.dtypes.as_dtype(number) for number in made]

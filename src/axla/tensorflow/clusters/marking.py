@@ -72,12 +72,14 @@ class Group(NamedTuple):
 class Mark:
     """What says in which cluster a node can be: in none where `reason` is not empty. Nodes with different
     scope, device or group are never in one cluster. One that `must` be in a cluster and cannot is an error.
+    `asked`: somebody wants it compiled, in however small a cluster.
     """
 
     reason: str
     scope: str
     device: str
     must: bool
+    asked: bool
     group: Group
 
 
@@ -95,8 +97,8 @@ def marked(graph: Graph, mode: Literal["auto", "scope"]) -> dict[str, Mark]:
     found = {}
     for name, node in graph.nodes.items():
         device, elsewhere, must = _device(node)
-        must = must or bool(compiler.flag(node, "_XlaMustCompile"))
-        wanted = compiler.flag(node, "_XlaCompile")
+        told = bool(compiler.flag(node, "_XlaMustCompile"))
+        must, wanted = must or told, compiler.flag(node, "_XlaCompile")
         indices = {source.node for source in node.inputs[1:]} if node.op == "StridedSlice" else set()
         others = {
             "it is an argument or a result": node.op in _GIVEN,
@@ -109,7 +111,7 @@ def marked(graph: Graph, mode: Literal["auto", "scope"]) -> dict[str, Mark]:
         reason = elsewhere or compiler.why_not(node, graph, must)
         reason = reason or next((why for why in others if others[why]), "") or _why_no_arrays(node, graph)
         label = node.given.get(scope, {}).get("s", b"").decode("utf-8", "replace")
-        found[name] = Mark(reason, label, device, must, groups[name])
+        found[name] = Mark(reason, label, device, must, told or bool(wanted), groups[name])
     return found
 
 
@@ -120,11 +122,6 @@ def _is_in_turn(node: Node, graph: Graph) -> bool:
     source = graph.nodes[node.inputs[0].node] if node.op == "Identity" and node.inputs else node
     conditions = [graph.nodes[each.node].op for each in source.inputs[1:]]
     return source.kind == "Switch" and node.inputs[0].index == 1 and "LoopCond" in conditions
-
-
-def asked(graph: Graph, node: Node) -> bool:
-    """Whether somebody asked for a node to be compiled, in however small a cluster."""
-    return any(Compilable(graph).flag(node, name) for name in ("_XlaCompile", "_XlaMustCompile"))
 
 
 def _device(node: Node) -> tuple[str, str, bool]:

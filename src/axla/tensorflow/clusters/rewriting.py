@@ -232,7 +232,7 @@ class Rewriter:
                         marks[name] = replace(marks[name], reason=program.refused)
         for name, mark in marks.items():
             if self.mode == "off" and not _XLA_DEVICE.search(graph.nodes[name].device):
-                marks[name] = replace(mark, reason=mark.reason or "clusters are switched off", must=False)
+                marks[name] = replace(mark, reason="clusters are switched off", must=False)
         return marks
 
     def _program(self, each: Formed, graph: Graph, function: str) -> Any:

@@ -7,6 +7,7 @@ TensorFlow's, and keep their values when the user's graph grows.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +19,12 @@ from axla.tensorflow.clusters.cluster import Cluster
 from axla.tensorflow.clusters.framework import client, context, graph_pb2, importer, op_def_registry, tf
 from axla.tensorflow.clusters.launch import register
 from axla.tensorflow.clusters.rewriting import KERNEL, PY_FUNC, Mode, Part, Rewriter
+from axla.tensorflow.clusters.traced import place_of
 from axla.tensorflow.messages import decode, encode
 from axla.tensorflow.types import Proto
 
+_NODE = re.compile(r"node '[^']+' \(\w+\)")
+"""A node in the message of a cluster."""
 _MODES: tuple[Mode, ...] = ("auto", "scope", "off")
 
 
@@ -42,14 +46,13 @@ class _Step:
 
 
 class Session(tf.compat.v1.Session):
-    """A session of TensorFlow in which clusters run as programs of axla; used like `tf.compat.v1.Session`.
+    """A session of TensorFlow in which clusters run as programs of axla; used like `tf.compat.v1.Session`,
+    but for the order of its arguments and for `partial_run`, which is refused.
 
     `jit`: "auto" forms clusters wherever they can be, "scope" of nodes that are marked for it (`jit_scope`),
     "off" of none. By default it is what `global_jit_level` of `config` says (ON_1, ON_2: "auto", OFF:
-    "scope"), else --tf_xla_auto_jit in TF_XLA_FLAGS, else "auto". Nodes that are placed on XLA_CPU are always
-    in a cluster.
-
-    `parts` are what was rewritten so far.
+    "scope"), else --tf_xla_auto_jit in TF_XLA_FLAGS, else "auto". Nodes that are placed on XLA_CPU or
+    XLA_GPU are always in a cluster.
     """
 
     _session = None  # for __del__, where __init__ fails
@@ -70,9 +73,14 @@ class Session(tf.compat.v1.Session):
         self._inner, self._graph = self._graph, graph or tf.compat.v1.get_default_graph()
         way = PY_FUNC if capi.missing() else KERNEL
         self._rewriter = Rewriter(_cluster, self.mode, flags.current().min_cluster_size, _definition, way)
-        self.parts: list[Part] = []
+        self._parts: dict[tuple[object, ...], Part] = {}
         self._steps: dict[tuple[object, ...], _Step] = {}
         self._read, self._rewriting = -1, threading.Lock()
+
+    @property
+    def parts(self) -> list[Part]:
+        """What was rewritten: of each choice of feeds, fetches and targets the last."""
+        return list(self._parts.values())
 
     def make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
         """A function of values for `feed_list` that runs fetches."""
@@ -92,12 +100,25 @@ class Session(tf.compat.v1.Session):
     ) -> Any:
         step = self._step([key.deref() for key in feed_dict], fetch_list, target_list)
         feeds = {key: v for key, v in zip(step.feeds, feed_dict.values(), strict=True) if key is not None}
-        found = super()._do_run(handle, step.targets, step.fetches, feeds, options, run_metadata)
+        try:
+            found = super()._do_run(handle, step.targets, step.fetches, feeds, options, run_metadata)
+        except tf.errors.OpError as error:
+            raise self._placed(error) from None
         if any(cluster.refused for cluster in step.clusters):
             with self._rewriting:  # next time without the nodes that cannot be compiled
                 self._steps.clear()
                 self._rewriter.bodies.clear()
         return found
+
+    def _placed(self, error: Any) -> Any:
+        """An error of a cluster with the operation of the user's graph, and the line that made it."""
+        name = "".join(_NODE.findall(error.message)[:1])
+        try:
+            operation = self._graph.get_operation_by_name(name.split("'")[1])
+        except (IndexError, KeyError):  # of none, or of one in a function
+            return error
+        message = error.message.replace(name, name + place_of(operation), 1)
+        return type(error)(operation.node_def, operation, message)
 
     def _step(self, feeds: Sequence[Any], fetches: Sequence[Any], targets: Sequence[Any]) -> _Step:
         owners = (*feeds, None, *fetches, None, *targets)
@@ -114,11 +135,14 @@ class Session(tf.compat.v1.Session):
         if self._read != self._graph.version:
             flags.dump("before_mark_for_compilation", lambda: str(self._graph.as_graph_def()))
             self._read = self._graph.version
+            self._steps.clear()  # of the graph as it was
             self._rewriter.read(self._graph.as_graph_def().SerializeToString())
         names = [[each.name for each in side] for side in (feeds, fetches, targets)]
         part = self._rewriter.part(*names)
         self._add(part.graph)
-        self.parts.append(part)
+        key = tuple(map(tuple, names))
+        self._parts.pop(key, None)
+        self._parts[key] = part
         flags.dump("build_xla_ops", lambda: str(self._inner.as_graph_def()))
         find = self._inner.get_tensor_by_name
         return _Step(

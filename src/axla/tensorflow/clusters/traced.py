@@ -231,12 +231,13 @@ def places(graph: Any) -> dict[str, str]:
     """Where the user's program made the operations of a graph of TensorFlow, and of its functions, by
     `operation@function`.
     """
-    graphs = {"": graph} | {name: one.graph for name, one in graph._functions.items() if one.graph}
+    functions = {name: getattr(one, "graph", None) for name, one in graph._functions.items()}
+    graphs = {"": graph} | {name: inner for name, inner in functions.items() if inner}  # a Defun has none
     pairs = [(name, operation) for name, one in graphs.items() for operation in one.get_operations()]
-    return {f"{operation.name}@{name}": _place(operation) for name, operation in pairs}
+    return {f"{operation.name}@{name}": place_of(operation) for name, operation in pairs}
 
 
-def _place(operation: Any) -> str:
+def place_of(operation: Any) -> str:
     """The line of the user's program that made an operation, as messages name it."""
     trace = operation.traceback
     for frame in reversed(trace.get_user_frames() if trace else ()):
