@@ -11,6 +11,7 @@ import numpy as np
 
 from bench_lib import peers, programs
 from bench_lib.aot import aot
+from bench_lib.cliffs.measure import cliffs
 from bench_lib.devices import devices
 from bench_lib.models import models
 from bench_lib.op_section import every_op
@@ -170,5 +171,5 @@ def _size(size: int) -> str:
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
     "ops": every_op, "models": models, "aot": aot, "devices": devices,
-    "opencl": opencl,
+    "opencl": opencl, "cliffs": cliffs,
 }  # fmt: skip

@@ -33,7 +33,7 @@ def blur(n: int) -> Made:
     return run, (uniform(n, n),)
 
 
-@program("depthwise convolution 3x3", "ecosystem notes, 1.3: 15 times torch's time", (14, 56), tolerance=1e-3)
+@program("depthwise convolution 3x3", "pytorch/pytorch#13716", (14, 56), tolerance=1e-3)
 def depthwise(n: int) -> Made:
     def run(x, w):
         return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC, feature_group_count=64)

@@ -134,7 +134,7 @@ def batched_fori(n: int) -> Made:
 def cond_in_scan(n: int) -> Made:
     def run(xs):
         def step(c, x):
-            c = lax.cond(x > 1, lambda c: jnp.sum(jnp.sin(c)) * jnp.ones_like(c), lambda c: c * 0.99 + x, c)
+            c = lax.cond(x > 1, lambda c: jnp.mean(jnp.sin(c)) * jnp.ones_like(c), lambda c: c * 0.99 + x, c)
             return c, c[0]
 
         return lax.scan(step, jnp.ones(32), xs)
