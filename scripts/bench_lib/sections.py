@@ -11,7 +11,6 @@ import numpy as np
 
 from bench_lib import peers, programs
 from bench_lib.aot import aot
-from bench_lib.cliffs.measure import cliffs
 from bench_lib.devices import devices
 from bench_lib.models import models
 from bench_lib.op_section import every_op
@@ -162,6 +161,13 @@ def _cold_axla(text: str) -> tuple[float, int]:
     start = time.perf_counter()
     made = axla.compile(axla.parse(text))
     return time.perf_counter() - start, made.memory().code
+
+
+def cliffs(effort: Effort) -> Iterator[Row]:
+    """Small JAX programs of the kinds that users write; only now is JAX loaded, with the threads of LAPACK."""
+    from bench_lib.cliffs.measure import survey
+
+    return survey(effort)
 
 
 def _size(size: int) -> str:

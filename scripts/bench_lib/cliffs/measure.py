@@ -26,7 +26,7 @@ TOLERANCES = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64":
 WIDEST = 2e-2  # of narrower types
 
 
-def cliffs(effort: Effort) -> Iterator[Row]:
+def survey(effort: Effort) -> Iterator[Row]:
     """All programs whose `kind: name` has `effort.only` in it: a row per size."""
     for program in PROGRAMS:
         if effort.only in title(program):
