@@ -164,7 +164,7 @@ def _cold_axla(text: str) -> tuple[float, int]:
 
 
 def cliffs(effort: Effort) -> Iterator[Row]:
-    """Small JAX programs of the kinds that users write; only now is JAX loaded, with the threads of LAPACK."""
+    """Small JAX programs of the kinds that users write. JAX, and LAPACK with its threads, are loaded here."""
     from bench_lib.cliffs.measure import survey
 
     return survey(effort)
