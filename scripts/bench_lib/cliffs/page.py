@@ -30,7 +30,8 @@ and not edited, but for what follows `{notes}`. The programs are in `scripts/ben
 kind. All are written for the survey; the sources say who writes such programs or has trouble with them.
 Programs are never removed.
 
-{machine}. Date: {date}. Load of the machine, shared with other work, at the end: {load}.
+{machine}.
+Date: {date}. Load of the machine, shared with other work, at the end: {load}.
 
 Each program runs in a process of its own, which may use as many CPUs as there are threads. Both sides get
 arrays of their own kind and run in turn; a ratio is the median over rounds of axla's time to stock's within
@@ -101,9 +102,13 @@ def _ratio(row: Row | None) -> str:
         return ""
     if row.ratio is None:
         return "**failed**"
-    text = f"{row.ratio:.2f}" if row.ratio < 10 else f"{row.ratio:.3g}"
+    text = _number(row.ratio)
     text = f">= {text}" if row.more.get("at_least") else text
     return f"**{text}**" if row.ratio > GOAL else text
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def _linked(source: str) -> str:
@@ -125,7 +130,7 @@ def _summary(rows: Sequence[Row], threads: Sequence[int]) -> list[str]:
         ]  # fmt: skip
         lines += [
             f"- {t} thread{'s' * (t > 1)}: geometric mean {statistics.geometric_mean(ratios.values()):.2f}, "
-            f"worst {ratios[worst]:.3g} ({worst}); above {GOAL}: "
+            f"worst {_number(ratios[worst])} ({worst}); above {GOAL}: "
             f"{sum(ratio > GOAL for ratio in ratios.values())} of {len(those)} rows, above 1: "
             f"{sum(ratio > 1 for ratio in ratios.values())}",
             f"  - grow faster than stock: {len(growing)} programs; given up: "
