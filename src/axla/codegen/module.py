@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 INDEX = "i64"
 """The default type of index arithmetic; a Target with 32-bit addresses sets `Module.index_type`."""
 
@@ -9,9 +11,13 @@ INDEX = "i64"
 class Module:
     """The text of one LLVM module: declarations, globals, functions, metadata."""
 
-    def __init__(self, index_type: str = INDEX, attributes: str = "", pointer_bytes: int = 8):
+    def __init__(
+        self, index_type: str = INDEX, attributes: str = "", pointer_bytes: int = 8,
+        byte_order: str = sys.byteorder,
+    ):  # fmt: skip
         self.index_type = index_type
         self.pointer_bytes = pointer_bytes
+        self.byte_order = byte_order
         self.common = attributes and " " + attributes  # attributes of every function
         self.declared: dict[str, str] = {}
         self.globals: dict[str, str] = {}

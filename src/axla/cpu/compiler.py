@@ -56,7 +56,8 @@ def llvm_modules(
 
 def llvm_module(target: Target) -> LlvmModule:
     """An empty LLVM module for a target."""
-    return LlvmModule(target.index_type, target.form.attributes, target.form.pointer_bytes)
+    form = target.form
+    return LlvmModule(target.index_type, form.attributes, form.pointer_bytes, form.byte_order)
 
 
 def kernel_text(kernel: Kernel, target: Target) -> str:
