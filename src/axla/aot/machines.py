@@ -45,10 +45,10 @@ def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> 
         return found
     alias = name if name in TARGETS else alias_of(name)
     if alias is None:
-        near = did_you_mean(name, [NATIVE, *TARGETS])
-        if not near and known(name):
+        hint = did_you_mean(name, [NATIVE, *TARGETS])  # `riscv64-gc` is an alias that somebody mistyped
+        if known(name) and (name.count("-") > 1 or not hint):
             return triple_target(name, cpu, tuple(features))
-        hint = near or did_you_mean(name, dict.fromkeys(t.triple for t in TARGETS.values())) or "."
+        hint = hint or did_you_mean(name, dict.fromkeys(t.triple for t in TARGETS.values())) or "."
         others = "and triples of LLVM's"
         raise InvalidArgument(
             f"target {name!r} is unknown{hint} There are {NATIVE}, {', '.join(TARGETS)}, {others}"

@@ -108,8 +108,9 @@ def known(name: str) -> str:
 def triple_target(name: str, cpu: str | None = None, features: tuple[str, ...] = ()) -> CpuTarget:
     """The target of a triple that LLVM knows; UnsupportedError with the reason where programs cannot be had."""
     target = _bare(name, cpu, features)
-    if why := _needs(target, _INTEGERS, _of("float", _FLOATS)):
-        raise UnsupportedError(f"target {name}: {why}")
+    for what, rows in {"64-bit integers": _INTEGERS, "f32": _of("float", _FLOATS)}.items():
+        if why := _needs(target, rows):
+            raise UnsupportedError(f"target {name}: {why}, for {what}")
     floats = ("float",) if _needs(target, _of("double", _FLOATS), _DOUBLES) else ("float", "double")
 
     def has(*rows: str) -> bool:
@@ -175,6 +176,9 @@ def _needs(target: CpuTarget, *rows: str) -> str:
         functions.append(f"{head} nounwind {{\n %c = {instruction}\n ret {result} %c\n}}")
     try:
         needed = symbols(CHILD.emit_object("\n".join(functions), target)).needed
-    except (CompileError, ValueError) as error:
-        return str(error).removeprefix(f"target {target.name}: ")
-    return f"LLVM calls {', '.join(sorted(needed))} of a library" if needed else ""
+    except CompileError as error:
+        return error.message.removeprefix(f"target {target.name}: ")
+    except ValueError:
+        raise UnsupportedError(f"target {target.name}: its object files are of a kind that is not read") from None
+    more = f" and {len(needed) - 1} other functions" * (len(needed) > 1)
+    return f"LLVM calls {min(needed)}{more} of a library" if needed else ""
