@@ -20,21 +20,23 @@ HEADING = "## Every architecture\n"
 
 # Architectures of LLVM's `Triple`, by a usual triple of each; of those with several systems or levels, some.
 TRIPLES = (
-    "aarch64-linux-gnu", "aarch64-linux-android", "aarch64-unknown-freebsd", "aarch64-apple-ios", "aarch64-none-elf",
-    "aarch64_be-linux-gnu", "aarch64_32-apple-watchos", "arm64ec-pc-windows-msvc", "amdgcn-amd-amdhsa", "arc-linux-gnu",
-    "arm-linux-gnueabi", "arm-linux-gnueabihf", "armv6-linux-gnueabihf", "armv7-linux-androideabi", "armv7-apple-ios",
-    "armeb-linux-gnueabihf", "avr-none-elf", "bpfel-linux-gnu", "bpfeb-linux-gnu", "csky-linux-gnuabiv2",
-    "hexagon-linux-musl", "i386-linux-gnu", "i686-linux-android", "i686-pc-windows-msvc", "lanai-unknown-elf",
-    "loongarch32-linux-gnu", "loongarch64-linux-gnu", "m68k-linux-gnu", "mips-linux-gnu", "mipsel-linux-gnu",
-    "mipsisa32r6-linux-gnu", "mips64-linux-gnuabi64", "mips64el-linux-gnuabi64", "mips64-linux-gnuabin32",
-    "mipsisa64r6-linux-gnuabi64", "msp430-none-elf", "nvptx-nvidia-cuda", "nvptx64-nvidia-cuda", "powerpc-linux-gnu",
-    "powerpcle-linux-gnu", "powerpc64-linux-gnu", "powerpc64le-linux-gnu", "powerpc64-ibm-aix", "r600-mesa-mesa3d",
-    "riscv32-linux-gnu", "riscv32-none-elf", "riscv32be-linux-gnu", "riscv64-linux-musl", "riscv64-unknown-freebsd",
-    "riscv64-none-elf", "riscv64be-linux-gnu", "s390x-linux-gnu", "s390x-ibm-zos", "sparc-linux-gnu",
-    "sparcel-linux-gnu", "sparc64-linux-gnu", "spirv64-unknown-unknown", "thumbv6m-none-eabi", "thumbv7m-none-eabi",
+    "aarch64-linux-gnu", "aarch64-linux-android", "aarch64-unknown-freebsd", "aarch64-apple-ios",
+    "aarch64-none-elf", "aarch64_be-linux-gnu", "aarch64_32-apple-watchos", "arm64ec-pc-windows-msvc",
+    "amdgcn-amd-amdhsa", "arc-linux-gnu", "arm-linux-gnueabi", "arm-linux-gnueabihf", "armv6-linux-gnueabihf",
+    "armv7-linux-androideabi", "armv7-apple-ios", "armeb-linux-gnueabihf", "avr-none-elf", "bpfel-linux-gnu",
+    "bpfeb-linux-gnu", "csky-linux-gnuabiv2", "hexagon-linux-musl", "i386-linux-gnu", "i686-linux-android",
+    "i686-pc-windows-msvc", "lanai-unknown-elf", "loongarch32-linux-gnu", "loongarch64-linux-gnu",
+    "m68k-linux-gnu", "mips-linux-gnu", "mipsel-linux-gnu", "mipsisa32r6-linux-gnu", "mips64-linux-gnuabi64",
+    "mips64el-linux-gnuabi64", "mips64-linux-gnuabin32", "mipsisa64r6-linux-gnuabi64", "msp430-none-elf",
+    "nvptx-nvidia-cuda", "nvptx64-nvidia-cuda", "powerpc-linux-gnu", "powerpcle-linux-gnu",
+    "powerpc64-linux-gnu", "powerpc64le-linux-gnu", "powerpc64-ibm-aix", "r600-mesa-mesa3d",
+    "riscv32-linux-gnu", "riscv32-none-elf", "riscv32be-linux-gnu", "riscv64-linux-musl",
+    "riscv64-unknown-freebsd", "riscv64-none-elf", "riscv64be-linux-gnu", "s390x-linux-gnu", "s390x-ibm-zos",
+    "sparc-linux-gnu", "sparcel-linux-gnu", "sparc64-linux-gnu", "spirv-unknown-vulkan",
+    "spirv32-unknown-unknown", "spirv64-unknown-unknown", "thumbv6m-none-eabi", "thumbv7m-none-eabi",
     "thumbv7em-none-eabihf", "thumbeb-none-eabi", "ve-unknown-linux", "wasm32-wasi", "wasm64-unknown-unknown",
-    "x86_64-unknown-freebsd", "x86_64-linux-android", "x86_64-apple-ios", "x86_64-pc-windows-msvc", "xcore-unknown-elf",
-    "xtensa-none-elf",
+    "x86_64-unknown-freebsd", "x86_64-linux-android", "x86_64-apple-ios", "x86_64-pc-windows-msvc",
+    "xcore-unknown-elf", "xtensa-none-elf",
 )  # fmt: skip
 
 
@@ -68,8 +70,8 @@ def lacking(target: CpuTarget) -> list[str]:
     """What generated code does in the place of instructions."""
     facts = {
         "vectors": target.max_lanes > 1, "f64": target.has_double, "fused multiply-add": target.has_fma,
-        "division": target.has_division, "64-bit division": target.has_wide_division or not target.has_division,
-        "square roots": target.has_square_root,
+        "division": target.has_division, "square roots": target.has_square_root,
+        "64-bit division": target.has_wide_division or not target.has_division,
     }  # fmt: skip
     return [name for name, there in facts.items() if not there]
 
@@ -79,7 +81,7 @@ def page() -> str:
     words, _, _ = PAGE.read_text(encoding="utf-8").partition(HEADING)
     head = "| triple | addresses | byte order | not there | digits |\n| --- | --- | --- | --- | --- |\n"
     about = (
-        "Made by `python scripts/docs`: what LLVM's architectures are, and whether a network for handwritten digits "
-        "compiles.\nWhat an alias stands for is that alias.\n"
+        "Made by `python scripts/docs`: what LLVM's architectures are, and whether a network for\n"
+        "handwritten digits compiles. What an alias stands for is that alias.\n"
     )
     return f"{words}{HEADING}\n{about}\n{head}{''.join(map(row, TRIPLES))}"

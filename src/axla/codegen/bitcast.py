@@ -70,7 +70,9 @@ def _recast(e: Elements, value: Value, target: DType, lanes: int) -> Value:
     values = e.values
     bits = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"]).ssa
     narrow = _low_first(e, bits, value.lanes // lanes)
-    recast = _low_first(e, e.f.cast("bitcast", narrow, vector(f"i{target.bits}", lanes)), lanes // value.lanes)
+    recast = _low_first(
+        e, e.f.cast("bitcast", narrow, vector(f"i{target.bits}", lanes)), lanes // value.lanes
+    )
     return values.bitcast_convert(Value(BY_NAME[f"u{target.bits}"], lanes, (recast,)), target)
 
 

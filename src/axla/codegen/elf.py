@@ -47,9 +47,7 @@ class Symbol(NamedTuple):
 
 
 class Elf:
-    """Sections and symbols of an ELF object, of 64 bits (`wide`) or 32; `order` is what `struct` calls the order
-    of its bytes.
-    """
+    """Sections and symbols of an ELF object, of 64 bits (`wide`) or 32, in an `order` of `struct`'s."""
 
     def __init__(self, data: bytes) -> None:
         self.data = memoryview(data)

@@ -1,7 +1,7 @@
-"""The target of a triple that has no description of ours: what LLVM says of it, and what it makes of probes.
+"""The target of a triple that has no description of ours: what LLVM says of it, and makes of probes.
 
-A probe is a function of one instruction. Where its object needs a function of a library, or LLVM gives up, the
-machine lacks the instruction; what every program needs must be there, else the triple is refused by name.
+A probe is a function of one instruction. Where its object needs a function of a library, or LLVM gives up,
+the machine lacks the instruction. What every program needs must be there, else the triple is refused by name.
 """
 
 from __future__ import annotations
@@ -35,59 +35,50 @@ _ASSUMED = {
     "riscv32.*": ("", ("+m", "+a", "+f", "+d", "+c"), "ilp32d"),
 }  # fmt: skip
 
-# Result, type of %a and %b, instruction.
-_INTEGERS = """
-i32 i32 mul i32 %a, %b
-i64 i64 mul i64 %a, %b
-i64 i64 shl i64 %a, %b
-i64 i64 lshr i64 %a, %b
-i64 i64 ashr i64 %a, %b
-i64 i64 call i64 @llvm.ctpop.i64(i64 %a)
-i64 i64 call i64 @llvm.smax.i64(i64 %a, i64 %b)
-"""
-_FLOATS = """
-T T fadd T %a, %b
-T T fsub T %a, %b
-T T fmul T %a, %b
-T T fdiv T %a, %b
-T T fneg T %a
-T T call T @llvm.fabs.S(T %a)
-T T call T @llvm.copysign.S(T %a, T %b)
-i1 T fcmp olt T %a, %b
-i1 T fcmp uno T %a, %b
-i32 T fptosi T %a to i32
-i32 T fptoui T %a to i32
-T i32 sitofp i32 %a to T
-T i32 uitofp i32 %a to T
-"""
-_DOUBLES = "double float fpext float %a to double\nfloat double fptrunc double %a to float"
-_DIVISIONS = "\n".join(f"T T {opcode} T %a, %b" for opcode in ("sdiv", "udiv", "srem", "urem"))
-_WIDE = """
-i64 T fptosi T %a to i64
-i64 T fptoui T %a to i64
-T i64 sitofp i64 %a to T
-T i64 uitofp i64 %a to T
-"""
-_ROUNDING = "\n".join(f"T T call T @llvm.{name}.S(T %a)" for name in ("floor", "ceil", "trunc", "roundeven"))
-_FMA = "T T call T @llvm.fma.S(T %a, T %b, T %a)"
-_EXTREMES = "\n".join(f"T T call T @llvm.{name}.S(T %a, T %b)" for name in ("maximum", "minimum"))
-_ROOT = "T T call T @llvm.sqrt.S(T %a)"
-_ZEROS = "T T call T @llvm.ctlz.S(T %a, i1 false)"
-_HALVES = "float half fpext half %a to float\nhalf float fptrunc float %a to half"
 _SHORT = {"float": "f32", "double": "f64"}
+_SUM = (
+    "define void @f(ptr %p) nounwind {{\n %q = getelementptr i8, ptr %p, i64 64\n"
+    " %x = load {0}, ptr %p, align 4\n %y = load {0}, ptr %q, align 4\n %z = fmul {0} %x, %y\n"
+    " %s = fadd {0} %z, %y\n store {0} %s, ptr %p, align 4\n ret void\n}}"
+)
+
+# Probes are rows: type of the result, type of %a and %b, instruction.
+_Rows = list[tuple[str, str, str]]
 
 
-_SUM = """
-define void @f(ptr %p) nounwind {{
-  %q = getelementptr i8, ptr %p, i64 64
-  %x = load {0}, ptr %p, align 4
-  %y = load {0}, ptr %q, align 4
-  %z = fmul {0} %x, %y
-  %s = fadd {0} %z, %y
-  store {0} %s, ptr %p, align 4
-  ret void
-}}
-"""
+def _binary(kind: str, opcodes: str) -> _Rows:
+    return [(kind, kind, f"{opcode} {kind} %a, %b") for opcode in opcodes.split()]
+
+
+def _casts(kind: str, result: str, opcodes: str) -> _Rows:
+    return [(result, kind, f"{opcode} {kind} %a to {result}") for opcode in opcodes.split()]
+
+
+def _calls(kind: str, names: str, *more: str) -> _Rows:
+    """Intrinsics of %a and `more`."""
+    given = ", ".join(("%a", *more)).replace("%", f"{kind} %")
+    name = f"{kind} @llvm.{{}}.{_SHORT.get(kind, kind)}"
+    return [(kind, kind, f"call {name.format(found)}({given})") for found in names.split()]
+
+
+def _floats(kind: str) -> _Rows:
+    """What f32 has to have, and what makes a machine have f64."""
+    compares = [("i1", kind, f"fcmp {predicate} {kind} %a, %b") for predicate in ("olt", "uno")]
+    casts = [*_casts(kind, "i32", "fptosi fptoui"), *_casts("i32", kind, "sitofp uitofp")]
+    calls = [*_calls(kind, "fabs"), *_calls(kind, "copysign", "%b"), (kind, kind, f"fneg {kind} %a")]
+    return [*_binary(kind, "fadd fsub fmul fdiv"), *compares, *calls, *casts]
+
+
+def _wide(kind: str) -> _Rows:
+    return [*_casts(kind, "i64", "fptosi fptoui"), *_casts("i64", kind, "sitofp uitofp")]
+
+
+_INTEGERS = [
+    *_binary("i32", "mul"), *_binary("i64", "mul shl lshr ashr"), *_calls("i64", "ctpop"),
+    *_calls("i64", "smax", "%b"),
+]  # fmt: skip
+_DOUBLES = [*_casts("float", "double", "fpext"), *_casts("double", "float", "fptrunc")]
+_HALVES = [*_casts("half", "float", "fpext"), *_casts("float", "half", "fptrunc")]
 
 
 def known(name: str) -> str:
@@ -96,7 +87,9 @@ def known(name: str) -> str:
     with llvm.LOCK:
         parts = binding.get_triple_parts(name)
         arch, *rest = name.lower().split("-")
-        words = (next((word for word in rest if word.startswith(part)), part) for part in (parts.OS, parts.Env))
+        words = (
+            next((word for word in rest if word.startswith(part)), part) for part in (parts.OS, parts.Env)
+        )
         try:
             triple = "-".join((arch, parts.Vendor, *words)).removesuffix("-unknown")
             return binding.Target.from_triple(triple).triple if rest else ""
@@ -106,24 +99,25 @@ def known(name: str) -> str:
 
 @functools.cache
 def triple_target(name: str, cpu: str | None = None, features: tuple[str, ...] = ()) -> CpuTarget:
-    """The target of a triple that LLVM knows; UnsupportedError with the reason where programs cannot be had."""
+    """The target of a triple that LLVM knows; UnsupportedError with the reason where there is none."""
     target = _bare(name, cpu, features)
-    for what, rows in {"64-bit integers": _INTEGERS, "f32": _of("float", _FLOATS)}.items():
+    for what, rows in {"64-bit integers": _INTEGERS, "f32": _floats("float")}.items():
         if why := _needs(target, rows):
             raise UnsupportedError(f"target {name}: {why}, for {what}")
-    floats = ("float",) if _needs(target, _of("double", _FLOATS), _DOUBLES) else ("float", "double")
+    floats = ("float",) if _needs(target, [*_floats("double"), *_DOUBLES]) else ("float", "double")
 
-    def has(*rows: str) -> bool:
-        return not _needs(target, *rows)
+    def has(*rows: _Rows) -> bool:
+        return not _needs(target, sum(rows, []))
 
+    divisions = "sdiv udiv srem urem"
     found = replace(
-        target, has_double="double" in floats, has_fma=has(_of("float", _FMA), _of(floats[-1], _FMA)),
-        has_rounding=has(*(_of(kind, _ROUNDING) for kind in floats)), has_half_conversion=has(_HALVES),
-        has_division=has(_of("i32", _DIVISIONS)),
-        has_wide_division=has(_of("i64", _DIVISIONS), *(_of(kind, _WIDE) for kind in floats)),
-        has_maximum=has(*(_of(kind, _EXTREMES) for kind in floats)),
-        has_square_root=has(*(_of(kind, _ROOT) for kind in floats)),
-        has_leading_zeros=has(_of("i32", _ZEROS), _of("i64", _ZEROS)),
+        target, has_double="double" in floats, has_fma=has(*(_calls(t, "fma", "%b", "%a") for t in floats)),
+        has_rounding=has(*(_calls(t, "floor ceil trunc roundeven") for t in floats)),
+        has_half_conversion=has(_HALVES), has_division=has(_binary("i32", divisions)),
+        has_wide_division=has(_binary("i64", divisions), *map(_wide, floats)),
+        has_maximum=has(*(_calls(t, "maximum minimum", "%b") for t in floats)),
+        has_square_root=has(*(_calls(t, "sqrt") for t in floats)),
+        has_leading_zeros=has(*(_calls(t, "ctlz", "i1 false") for t in ("i32", "i64"))),
     )  # fmt: skip
     with suppress(CompileError):
         one, four = (sizes(CHILD.emit_object(_SUM.format(t), target)).code for t in ("float", "<4 x float>"))
@@ -162,23 +156,19 @@ def _bare(name: str, cpu: str | None, features: tuple[str, ...]) -> CpuTarget:
     return replace(target, form=form, index_type=f"i{bits}", vector_bytes=bits // 8)
 
 
-def _of(kind: str, rows: str) -> str:
-    """Rows for a type in the place of T."""
-    return re.sub(r"\bT\b", kind, rows).replace(".S(", f".{_SHORT.get(kind, kind)}(")
-
-
-def _needs(target: CpuTarget, *rows: str) -> str:
+def _needs(target: CpuTarget, rows: _Rows) -> str:
     """What keeps a machine from doing some instructions by itself; "" where nothing does."""
-    functions = []
-    for number, row in enumerate(filter(None, "\n".join(rows).splitlines())):
-        result, kind, instruction = row.split(" ", 2)
-        head = f"define {result} @f{number}({kind} %a, {kind} %b)"
-        functions.append(f"{head} nounwind {{\n %c = {instruction}\n ret {result} %c\n}}")
+    functions = [
+        f"define {result} @f{n}({kind} %a, {kind} %b) nounwind {{\n %c = {what}\n ret {result} %c\n}}"
+        for n, (result, kind, what) in enumerate(rows)
+    ]
     try:
         needed = symbols(CHILD.emit_object("\n".join(functions), target)).needed
     except CompileError as error:
         return error.message.removeprefix(f"target {target.name}: ")
     except ValueError:
-        raise UnsupportedError(f"target {target.name}: its object files are of a kind that is not read") from None
+        raise UnsupportedError(
+            f"target {target.name}: its object files are of a kind that is not read"
+        ) from None
     more = f" and {len(needed) - 1} other functions" * (len(needed) > 1)
     return f"LLVM calls {min(needed)}{more} of a library" if needed else ""

@@ -56,8 +56,7 @@ def llvm_modules(
 
 def llvm_module(target: Target) -> LlvmModule:
     """An empty LLVM module for a target."""
-    form = target.form
-    return LlvmModule(target.index_type, form.attributes, form.pointer_bytes, form.byte_order)
+    return LlvmModule(target.index_type, target.form)
 
 
 def kernel_text(kernel: Kernel, target: Target) -> str:

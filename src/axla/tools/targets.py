@@ -73,7 +73,8 @@ def detail(name: str) -> str:
     form = found.form
     yes = {True: "instructions", False: "by generated code"}
     facts = [
-        ("triple", found.triple), ("cpu", found.cpu or "that of the triple"), ("features", _features(found) or "those of the CPU"),
+        ("triple", found.triple), ("cpu", found.cpu or "that of the triple"),
+        ("features", _features(found) or "those of the CPU"),
         ("objects", _FORMATS[form.format]), ("addresses", f"{form.pointer_bytes * 8} bits"),
         ("byte order", form.byte_order),
         ("ABI", form.abi or "that of the triple"), ("relocation", form.relocation),
