@@ -20,6 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 import c_driver  # noqa: E402
 
 # Target: C compiler, emulator with its arguments.
+CROSS = {
+    "s390x-linux-gnu": ("s390x-linux-gnu-gcc", ("qemu-s390x-static",)),
+    "powerpc64le-linux-gnu": ("powerpc64le-linux-gnu-gcc", ("qemu-ppc64le-static",)),
+    "mips64-linux-gnuabi64": ("mips64-linux-gnuabi64-gcc", ("qemu-mips64-static",)),
+    "mips64el-linux-gnuabi64": ("mips64el-linux-gnuabi64-gcc", ("qemu-mips64el-static",)),
+}
+"""Of triples without an alias."""
 LINUX = {
     "aarch64": ("aarch64-linux-gnu-gcc", ("qemu-aarch64-static",)),
     "armv7hf": ("arm-linux-gnueabihf-gcc", ("qemu-arm-static",)),
@@ -33,11 +40,18 @@ def run(code: ObjectCode, inputs: Sequence[np.ndarray], folder: Path) -> list[np
     """The results of a program on the machine it was compiled for."""
     if code.target.name in WASM:
         return _run_wasm(code, inputs, folder)
-    compiler, runner = LINUX[code.target.name]
+    return run_all({"program": (code, inputs)}, code.target.name, folder)["program"]
+
+
+def run_all(
+    programs: dict[str, tuple[ObjectCode, Sequence[np.ndarray]]], target: str, folder: Path
+) -> dict[str, list[np.ndarray]]:
+    """The results of programs, by their symbols, on the Linux machine that all were compiled for."""
+    compiler, runner = (LINUX | CROSS)[target]
     for tool in (compiler, runner[0]):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not on the PATH")
-    return c_driver.run(folder, code, inputs, [compiler], runner)
+    return c_driver.run_all(folder, programs, [compiler], runner)
 
 
 def _run_wasm(code: ObjectCode, inputs: Sequence[np.ndarray], folder: Path) -> list[np.ndarray]:

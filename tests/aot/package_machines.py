@@ -75,6 +75,11 @@ def _zig(triple: str) -> Machine:
     return Machine(compiler, packages="pip: ziglang", python="ziglang", runs=False)
 
 
+def _linux(triple: str, qemu: str, debian: str) -> Machine:
+    packages = f"gcc-{debian} qemu-user-static"
+    return Machine((f"{triple}-gcc", "-static"), (f"qemu-{qemu}-static",), packages)
+
+
 def _wasm(runner: tuple[str, ...], python: str = "") -> Machine:
     return Machine(
         _WASM,
@@ -123,6 +128,11 @@ MACHINES: dict[str, tuple[Machine, ...]] = {
     "windows-arm64": (_zig("aarch64-windows-gnu"),),
     "macos-x86-64": (_zig("x86_64-macos"),),
     "macos-arm64": (_zig("aarch64-macos"),),
+    "s390x-linux-gnu": (_linux("s390x-linux-gnu", "s390x", "s390x-linux-gnu"),),
+    "powerpc64le-linux-gnu": (_linux("powerpc64le-linux-gnu", "ppc64le", "powerpc64le-linux-gnu"),),
+    "mips64-linux-gnuabi64": (_linux("mips64-linux-gnuabi64", "mips64", "mips64-linux-gnuabi64"),),
+    "mips64el-linux-gnuabi64": (_linux("mips64el-linux-gnuabi64", "mips64el", "mips64el-linux-gnuabi64"),),
+    "loongarch64-linux-gnu": (_zig("loongarch64-linux-gnu"),),
 }  # fmt: skip
 """The machines of every target."""
 

@@ -258,12 +258,12 @@ def test_one_participant_is_no_collective():
     [
         ("x86_64-linux-gnu", "x86-64"), ("x86_64-unknown-linux-musl", "x86-64"),
         ("amd64-linux-gnu", "x86-64"), ("aarch64-linux-gnu", "aarch64"),
-        ("arm-linux-gnueabihf", None), ("armv7-linux-gnueabihf", "armv7hf"),
+        ("xtensa-none-elf", None), ("armv7-linux-gnueabihf", "armv7hf"),
         ("thumbv7em-none-eabihf", "cortex-m4f"), ("thumbv8m.main-none-eabihf", "cortex-m33"),
         ("riscv64-linux-gnu", "riscv64gc"), ("riscv32-unknown-elf", "riscv32imafc"),
         ("wasm32-wasi", "wasm32"), ("x86_64-pc-windows-msvc", "windows-x86-64"),
         ("arm64-apple-darwin23.1.0", "macos-arm64"),
-        ("x86_64-apple-macosx", "macos-x86-64"), ("sparc-sun-solaris", None),
+        ("x86_64-apple-macosx", "macos-x86-64"), ("m68k-sun-sunos", None),
     ],
 )  # fmt: skip
 def test_triples_stand_for_targets(name, alias):

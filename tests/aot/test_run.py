@@ -8,12 +8,12 @@ import pytest
 from test_targets import HARD, LOOP, MATHS, MATMUL
 
 import axla
+from axla.aot.machines import machine as find
 from axla.aot.objects import compile_object
 from axla.comparison import compare, random_inputs, run_flat
-from axla.target.names import target
 
 PROGRAMS = {"matmul": MATMUL, "hard": HARD, "maths": MATHS, "loop": LOOP}
-MACHINES = [*machines.LINUX, *machines.WASM]
+MACHINES = [*machines.LINUX, "s390x-linux-gnu", *machines.WASM]
 
 
 @pytest.mark.cc
@@ -22,7 +22,7 @@ MACHINES = [*machines.LINUX, *machines.WASM]
 def test_programs_give_what_they_give_here(tmp_path, name, machine):
     module = axla.parse(PROGRAMS[name])
     inputs = random_inputs(module, seed=3)
-    code = compile_object(axla.parse(PROGRAMS[name]), target(machine))
+    code = compile_object(axla.parse(PROGRAMS[name]), find(machine))
     found = machines.run(code, inputs, tmp_path)
     wanted = [np.asarray(array) for array in run_flat(module, inputs, "interpreter")]
     compare(module, found, wanted, machine, "interpreter").raise_if_different()
@@ -33,5 +33,5 @@ def test_programs_give_what_they_give_here(tmp_path, name, machine):
 def test_the_product_of_tfcompiles_example(tmp_path, machine):
     x = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
     y = np.arange(7, 13, dtype=np.float32).reshape(3, 2)
-    [found] = machines.run(compile_object(axla.parse(MATMUL), target(machine)), [x, y], tmp_path)
+    [found] = machines.run(compile_object(axla.parse(MATMUL), find(machine)), [x, y], tmp_path)
     assert found.tolist() == [[58, 64], [139, 154]]

@@ -45,7 +45,7 @@ def _about(library: Library) -> str:
     count = len(library.functions)
     lines = [
         f"{library.name}: {count} function{'s' * (count > 1)} compiled by axla for "
-        f"{target.name} ({target.triple}, CPU {target.cpu}{features}).",
+        f"{target.name} ({target.triple}, CPU {target.cpu or 'of the triple'}{features}).",
         "",
         *(function.signature for function in library.functions),
         "",

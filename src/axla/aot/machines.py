@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from axla.codegen.host import host_target
+from axla.codegen.triples import known, triple_target
 from axla.core.errors import InvalidArgument, did_you_mean
 from axla.target.machine import X86_LEVELS, CpuTarget, with_features
 from axla.target.names import TARGETS, target
@@ -44,9 +45,14 @@ def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> 
         return found
     alias = name if name in TARGETS else alias_of(name)
     if alias is None:
-        known = [NATIVE, *TARGETS, *dict.fromkeys(t.triple for t in TARGETS.values())]
-        hint = did_you_mean(name, known) or "."
-        raise InvalidArgument(f"target {name!r} is unknown{hint} There are {NATIVE}, {', '.join(TARGETS)}")
+        hint = did_you_mean(name, [NATIVE, *TARGETS])  # `riscv64-gc` is an alias that somebody mistyped
+        if known(name) and (name.count("-") > 1 or not hint):
+            return triple_target(name, cpu, tuple(features))
+        hint = hint or did_you_mean(name, dict.fromkeys(t.triple for t in TARGETS.values())) or "."
+        others = "and triples of LLVM's"
+        raise InvalidArgument(
+            f"target {name!r} is unknown{hint} There are {NATIVE}, {', '.join(TARGETS)}, {others}"
+        )
     if alias == "x86-64" and cpu in X86_LEVELS:  # a level has a target of its own
         return target(cpu, features=features)
     return target(alias, cpu=cpu, features=features)

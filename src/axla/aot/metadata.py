@@ -17,7 +17,7 @@ def manifest(library: Library) -> facts.Manifest:
         facts.FORMAT, str(library.name), library.prefix,
         facts.TargetFacts(
             target.name, target.triple, target.cpu, tuple(sorted(target.features)), target.form.format,
-            target.form.pointer_bytes,
+            target.form.pointer_bytes, target.form.byte_order,
         ),
         tuple(
             facts.ObjectFacts(name, len(data), hashlib.sha256(data).hexdigest())

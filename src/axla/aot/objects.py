@@ -86,7 +86,12 @@ def compile_object(
         programs[symbol] = _program(module, target, pool, allow_libgcc)
     tensors = _tensors(pool, names)
     return object_of(
-        programs, constants_segment(pool), target, prefix=prefix, weights=weights, tensors=tensors
+        programs,
+        constants_segment(pool, target.form.byte_order),
+        target,
+        prefix=prefix,
+        weights=weights,
+        tensors=tensors,
     )
 
 

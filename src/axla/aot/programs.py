@@ -15,6 +15,7 @@ from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.aot.recordings import Recording
 from axla.comparison import NARROW, TOLERANCES
 from axla.core.dtypes import DType
+from axla.core.literal import bytes_in
 from axla.core.templates import fill
 from axla.target.machine import ALIGNMENT, aligned
 
@@ -36,7 +37,7 @@ def write(library: Library, recordings: Sequence[Recording] = ()) -> dict[str, s
     Recordings are one per function, in order. Without, the test runs each function twice and compares.
     """
     prefix = library.prefix
-    data = b"".join(_recorded(recording) for recording in recordings)
+    data = b"".join(_recorded(recording, library.target.form.byte_order) for recording in recordings)
     found: dict[str, str | bytes] = {
         "example.c": _example(library),
         f"{prefix}_test.c": _test(library, recordings, data),
@@ -57,10 +58,10 @@ def _aside(library: Library, data: bytes) -> bool:
     return len(data) > EMBEDDED and _has_files(library)
 
 
-def _recorded(recording: Recording) -> bytes:
+def _recorded(recording: Recording, byte_order: str) -> bytes:
     """The bytes of a recording in the order in which the test program takes them."""
     arrays = (*recording.arguments, *recording.results, *(v for v in recording.variables if v is not None))
-    return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    return b"".join(bytes_in(array, byte_order) for array in arrays)
 
 
 def _memory(function: Function) -> int:

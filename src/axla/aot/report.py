@@ -25,7 +25,8 @@ def text(library: Library) -> str:
 def _head(library: Library) -> Iterator[str]:
     target = library.target
     yield f"{library.name} for {target.name}"
-    yield f"  triple    {target.triple}, CPU {target.cpu}, {8 * target.form.pointer_bytes}-bit addresses"
+    about = f"CPU {target.cpu or 'of the triple'}, {8 * target.form.pointer_bytes}-bit addresses"
+    yield f"  triple    {target.triple}, {about}{', big-endian' * (target.form.byte_order == 'big')}"
     features = (
         ", ".join(sorted(target.features, key=lambda name: (name[0] == "-", name))) or "those of the CPU"
     )
@@ -50,7 +51,7 @@ def _memory(library: Library) -> Iterator[str]:
         yield f"    workspace  {function.workspace_bytes:>12,}"
         for what, values in _kinds(function):
             yield f"    {what:<10} {sum(v.bytes for v in values):>12,}   {', '.join(v.name for v in values)}"
-    if library.target.triple.startswith(("thumb", "riscv32")):
+    if (library.target.form.format, library.target.form.relocation) == ("elf", "static"):
         flash = found.code + found.data + (0 if library.takes_weights else constants)
         most = max(f.workspace_bytes + f.array_bytes for f in library.functions)
         yield "\nOn a microcontroller"

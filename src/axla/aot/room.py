@@ -40,8 +40,12 @@ def _grown(image: bytes, mark: bytes, constants: bytes) -> bytes:
     gap = bytes(-len(image) % _ALIGNMENT)
     word = "Q" if elf.wide else "I"
     place = (len(image) + len(gap), len(constants))
-    struct.pack_into(f"<2{word}", changed, elf.sections[number].row + (24 if elf.wide else 16), *place)
+    struct.pack_into(
+        f"{elf.order}2{word}", changed, elf.sections[number].row + (24 if elf.wide else 16), *place
+    )
     for symbol in elf.symbols:
         if symbol.section == number and symbol.info & 15 == _OBJECT:
-            struct.pack_into(f"<{word}", changed, symbol.row + (16 if elf.wide else 8), len(constants))
+            struct.pack_into(
+                f"{elf.order}{word}", changed, symbol.row + (16 if elf.wide else 8), len(constants)
+            )
     return b"".join((changed, gap, constants))

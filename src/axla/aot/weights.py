@@ -36,8 +36,10 @@ def write(library: Library) -> dict[str, str | bytes]:
 
 def weights_header(library: Library) -> bytes:
     """What stands before the constants in `P.weights`."""
-    digest = digest_of(library.constants)
-    return header(_entries(library), {"format": FORMAT, "library": str(library.name), "digest": digest})
+    about = {"format": FORMAT, "library": str(library.name), "digest": digest_of(library.constants)}
+    if library.target.form.byte_order == "big":  # the data is used where it lies; the format itself has none
+        about["byte_order"] = "big"
+    return header(_entries(library), about)
 
 
 def file_facts(library: Library, head: bytes) -> tuple[dict[str, str], dict[str, str]]:

@@ -189,6 +189,8 @@ class Arithmetic:
 
     def leading_zeros(self, x: Reg) -> Reg:
         """Of integers; all bits of zero."""
+        if (lowered := self.lowered("leading_zeros", x)) is not None:
+            return lowered
         name = f"llvm.ctlz.{mangle(x.type)}"
         self.f.module.declare(name, f"declare {x.type} @{name}({x.type}, i1 immarg)")
         return Reg(self, self.f.call(x.type, name, x.ssa, self.f.const("i1", 0)))

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard
 
+from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.position import index_value
-from axla.codegen.types import vector
+from axla.codegen.types import lane_count, vector
 from axla.codegen.value import Value
 from axla.codegen.walk import Elements
 from axla.core.dtypes import BY_NAME, U32, DType
@@ -67,10 +68,21 @@ def _covers(offset: AnyIndex, ratio: int) -> TypeGuard[Index]:
 def _recast(e: Elements, value: Value, target: DType, lanes: int) -> Value:
     """The bits of a vector as so many lanes of another type."""
     values = e.values
-    bits = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"])
-    kind = vector(f"i{target.bits}", lanes) if lanes > 1 else f"i{target.bits}"
-    recast = Value(BY_NAME[f"u{target.bits}"], lanes, (e.f.cast("bitcast", bits.ssa, kind),))
-    return values.bitcast_convert(recast, target)
+    bits = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"]).ssa
+    narrow = _low_first(e, bits, value.lanes // lanes)
+    recast = _low_first(
+        e, e.f.cast("bitcast", narrow, vector(f"i{target.bits}", lanes)), lanes // value.lanes
+    )
+    return values.bitcast_convert(Value(BY_NAME[f"u{target.bits}"], lanes, (recast,)), target)
+
+
+def _low_first(e: Elements, parts: Ssa, count: int) -> Ssa:
+    """Groups of `count` parts of elements, the lowest bits first, from or in the order that they have in
+    memory, which is how LLVM takes a vector's bits.
+    """
+    if count < 2 or e.f.module.byte_order == "little":
+        return parts
+    return e.f.shuffle(parts, parts, [lane ^ (count - 1) for lane in range(lane_count(parts.type))])
 
 
 def _pick_bits(e: Elements, value: Value, target: DType, position: AnyIndex) -> Value:

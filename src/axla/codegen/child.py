@@ -51,6 +51,10 @@ class Child:
         """The assembly text of an LLVM module."""
         return self._answer(text, target, level, None, emit="emit_assembly").decode()
 
+    def data_layout(self, target: Target) -> str:
+        """What LLVM says of sizes, alignment and the order of bytes."""
+        return self._answer("", target, 2, None, emit="data_layout").decode()
+
     def emit_filled(
         self, text: str, target: Target, mark: bytes, contents: bytes, *, level: int = 2
     ) -> bytes:

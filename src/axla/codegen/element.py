@@ -25,6 +25,7 @@ from axla.codegen.walk import (
 )
 from axla.codegen.window import reduce_window
 from axla.core.dtypes import PRED, DType
+from axla.core.literal import bytes_in
 from axla.ir.graph import Instruction
 from axla.ir.op import by_op
 from axla.kernels.plan import accumulation_type
@@ -38,7 +39,7 @@ def _constant(e: Elements, inst: Instruction[hlo.Constant], index: Indices) -> V
     numbers = tuple(i for i in index if isinstance(i, int))
     if len(numbers) == len(index):
         return e.values.constant(dtype, literal.array[numbers])
-    pointer = e.f.data(literal.array.tobytes())
+    pointer = e.f.data(bytes(bytes_in(literal.array, e.f.module.byte_order)))
     return Array(e.values, pointer, dtype, literal.array.shape).load(index, e.lanes)
 
 

@@ -47,17 +47,18 @@ class Symbol(NamedTuple):
 
 
 class Elf:
-    """Sections and symbols of a little-endian ELF object, of 64 bits (`wide`) or 32."""
+    """Sections and symbols of an ELF object, of 64 bits (`wide`) or 32, in an `order` of `struct`'s."""
 
     def __init__(self, data: bytes) -> None:
         self.data = memoryview(data)
-        if data[:4] != b"\x7fELF" or data[5:7] != b"\x01\x01" or len(data) < 64:
-            self.refuse("not a little-endian ELF object")
-        self.wide = data[4] == 2
-        self.kind, self.machine = struct.unpack_from("<HH", data, 16)
-        row = "<IIQQQQIIQQ" if self.wide else "<IIIIIIIIII"
-        (table,) = struct.unpack_from("<Q", data, 40) if self.wide else struct.unpack_from("<I", data, 32)
-        size, count = struct.unpack_from("<HH", data, 58 if self.wide else 46)
+        if data[:4] != b"\x7fELF" or data[5:7] not in (b"\x01\x01", b"\x02\x01") or len(data) < 64:
+            self.refuse("not an ELF object")
+        self.wide, self.order = data[4] == 2, "<>"[data[5] - 1]
+        self.kind, self.machine = struct.unpack_from(f"{self.order}HH", data, 16)
+        row = self.order + ("IIQQQQIIQQ" if self.wide else "IIIIIIIIII")
+        word, at = ("Q", 40) if self.wide else ("I", 32)
+        (table,) = struct.unpack_from(self.order + word, data, at)
+        size, count = struct.unpack_from(f"{self.order}HH", data, 58 if self.wide else 46)
         if size != struct.calcsize(row) or table + size * count > len(data):
             self.refuse("the table of sections is not in the file")
         self.sections: list[Section] = []
@@ -86,9 +87,9 @@ class Elf:
         names = bytes(self.data[strings.offset : strings.offset + strings.size])
         for at in range(table.offset, table.offset + table.size, step):
             if self.wide:
-                name, info, other, home, value, _ = struct.unpack_from("<IBBHQQ", self.data, at)
+                name, info, other, home, value, _ = struct.unpack_from(f"{self.order}IBBHQQ", self.data, at)
             else:
-                name, value, _, info, other, home = struct.unpack_from("<IIIBBH", self.data, at)
+                name, value, _, info, other, home = struct.unpack_from(f"{self.order}IIIBBH", self.data, at)
             end = names.find(b"\0", name)
             if end < 0:
                 self.refuse("a symbol has no name")

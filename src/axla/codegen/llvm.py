@@ -131,6 +131,11 @@ def emit_assembly(text: str, target: Target, *, level: int = 2) -> str:
         return found.emit_assembly(module)
 
 
+def data_layout(text: str, target: Target, *, level: int = 2) -> str:
+    """LLVM's description of sizes, alignment and the order of bytes, whatever the module."""
+    return str(machine(target, level=level).target_data)
+
+
 @functools.cache
 def version() -> str:
     """The versions that object code depends on."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from axla.target.machine import ObjectForm
+
 INDEX = "i64"
 """The default type of index arithmetic; a Target with 32-bit addresses sets `Module.index_type`."""
+_PLAIN = ObjectForm()
 
 
 class Module:
     """The text of one LLVM module: declarations, globals, functions, metadata."""
 
-    def __init__(self, index_type: str = INDEX, attributes: str = "", pointer_bytes: int = 8):
+    def __init__(self, index_type: str = INDEX, form: ObjectForm = _PLAIN):
         self.index_type = index_type
-        self.pointer_bytes = pointer_bytes
-        self.common = attributes and " " + attributes  # attributes of every function
+        self.pointer_bytes = form.pointer_bytes
+        self.byte_order = form.byte_order
+        self.common = form.attributes and " " + form.attributes  # attributes of every function
         self.declared: dict[str, str] = {}
         self.globals: dict[str, str] = {}
         self.functions: dict[str, str] = {}

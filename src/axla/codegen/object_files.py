@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 from axla.codegen.elf import ALLOC, EXECUTABLE, PROGBITS, Elf
 
-LINKER_PROVIDES = frozenset({"__stack_pointer", "__indirect_function_table", "__memory_base", "__table_base"})
-"""What every WebAssembly linker makes itself."""
+LINKER_PROVIDES = frozenset({
+    "__stack_pointer", "__indirect_function_table", "__memory_base", "__table_base", "_GLOBAL_OFFSET_TABLE_",
+    "_gp_disp", ".TOC.",
+})  # fmt: skip
+"""What linkers make themselves: those of WebAssembly, and those of ELF."""
 _HIDDEN = 2  # of an ELF symbol
 _COFF_CODE, _COFF_DATA = 0x20, 0x40
 _MACHO_CODE = 0x80000000
@@ -67,7 +70,8 @@ def _text(image: bytes, at: int) -> str:
 def _elf(image: bytes) -> Iterator[tuple[str, bool]]:
     for symbol in Elf(image).symbols:
         if symbol.name and symbol.section == 0:
-            yield symbol.name, False
+            if symbol.name not in LINKER_PROVIDES:
+                yield symbol.name, False
         elif symbol.is_global and symbol.other & 3 != _HIDDEN:
             yield symbol.name, True
 

@@ -87,10 +87,13 @@ class Lowering:
         return self._lanes(lambda x: _CASTS[opcode](x, element), a)
 
     def intrinsic(self, name: str, *args: Reg) -> Reg | None:
-        """fabs, copysign and square root of f64; maximum and minimum, which LLVM has not everywhere."""
+        """fabs and copysign of f64, square roots; maximum and minimum, which LLVM has not everywhere."""
         if name in ("maximum", "minimum"):
             return _extreme(name == "maximum", *args)
-        if args[0].element != "double" or self.m.target.has_double:
+        hard = args[0].element != "double" or self.m.target.has_double
+        if name == "sqrt" and not (hard and self.m.target.has_square_root):
+            return self._lanes(_square_root, *args)
+        if hard:
             return None
         sign, size = -(1 << 63), (1 << 63) - 1
         if name == "fabs":
@@ -98,9 +101,15 @@ class Lowering:
         if name == "copysign":
             x, y = args
             return ((x.bits() & size) | (y.bits() & sign)).floats()
-        if name == "sqrt":
-            return self._lanes(lambda x: _outlined("soft.sqrt", _root, x), *args)
         return None
+
+    def leading_zeros(self, x: Reg) -> Reg | None:
+        """Those above all ones behind the first."""
+        if self.m.target.has_leading_zeros:
+            return None
+        for place in range(int(x.element[1:]).bit_length() - 1):
+            x = x | x.lshr(1 << place)
+        return self.m.intrinsic("ctpop", ~x)
 
     def _narrow(self, opcode: str, a: Reg, b: Reg) -> Reg:
         """A division under 32 bits, in 32."""
@@ -125,7 +134,7 @@ def lowering(m: Arithmetic) -> Lowering | None:
     """The replacements for a machine; None where it lacks nothing."""
     target = m.target
     complete = target.has_double and target.has_division and target.has_wide_division and target.has_maximum
-    return None if complete else Lowering(m)
+    return None if complete and target.has_square_root and target.has_leading_zeros else Lowering(m)
 
 
 def _outlined(name: str, body: Callable[..., tuple[Reg, ...]], *args: Reg) -> Reg:
@@ -284,6 +293,11 @@ def _quotient(x: Reg, y: Reg) -> tuple[Reg, ...]:
     nan = (size > infinity) | (by > infinity)
     nan = nan | (size.eq(0) & by.eq(0)) | (size.eq(infinity) & by.eq(infinity))
     return (m.select(nan, _DOUBLE.nan, bits).floats(),)
+
+
+def _square_root(x: Reg) -> Reg:
+    """In f64, whose digits are enough that rounding twice is rounding once."""
+    return _outlined("soft.sqrt", _root, x.cast("fpext", "double")).cast("fptrunc", x.element)
 
 
 def _root(x: Reg) -> tuple[Reg, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from math import prod
@@ -111,6 +112,14 @@ class Literal:
 
     def __repr__(self) -> str:
         return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"
+
+
+def bytes_in(array: np.ndarray, byte_order: str = sys.byteorder) -> memoryview:
+    """The bytes of a row-major array on a machine of a byte order, "little" or "big"."""
+    raw = np.ascontiguousarray(array).reshape(-1)
+    if byte_order != sys.byteorder:
+        raw = raw.view(f"u{raw.itemsize // (1 + np.iscomplexobj(raw))}").byteswap()
+    return raw.view(np.uint8).data
 
 
 def digest_of(data: bytes | memoryview) -> str:

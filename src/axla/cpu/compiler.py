@@ -56,7 +56,7 @@ def llvm_modules(
 
 def llvm_module(target: Target) -> LlvmModule:
     """An empty LLVM module for a target."""
-    return LlvmModule(target.index_type, target.form.attributes, target.form.pointer_bytes)
+    return LlvmModule(target.index_type, target.form)
 
 
 def kernel_text(kernel: Kernel, target: Target) -> str:

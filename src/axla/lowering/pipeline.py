@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-
-import numpy as np
 
 from axla.analysis.buffers import assign_buffers
 from axla.codegen.host import host_target
 from axla.core import trace
-from axla.core.literal import Literal
+from axla.core.literal import Literal, bytes_in
 from axla.ir.graph import Module
 from axla.lowering.lower import lower
 from axla.passes.driver import run_cpu
@@ -42,12 +41,12 @@ def program_of(
         return lower(module, buffers, target)
 
 
-def constants_segment(constants: Mapping[Literal, int]) -> bytes:
-    """The bytes of a segment of constants, by their offsets."""
+def constants_segment(constants: Mapping[Literal, int], byte_order: str = sys.byteorder) -> bytes:
+    """The bytes of a segment of constants, by their offsets, on a machine of a byte order."""
     parts: list[bytes | memoryview] = []
     at = 0
     for literal, offset in constants.items():  # by offset
-        data = literal.array.reshape(-1).view(np.uint8).data
+        data = bytes_in(literal.array, byte_order)
         parts += [bytes(offset - at), data]
         at = offset + len(data)
     return b"".join([*parts, bytes(aligned(at) - at)])

@@ -74,6 +74,7 @@ class TargetFacts:
     features: tuple[str, ...]
     object_format: str
     pointer_bytes: int
+    byte_order: Annotated[str, re.compile("little|big")] = "little"
 
 
 @dataclass(frozen=True, slots=True)

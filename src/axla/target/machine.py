@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument
@@ -96,6 +97,7 @@ class ObjectForm:
 
     format: str = "elf"  # elf, coff, macho or wasm; spirv; ptx, which is text
     pointer_bytes: int = 8
+    byte_order: Literal["little", "big"] = "little"  # of numbers in memory
     abi: str = ""  # LLVM's name, where the triple does not say it
     relocation: str = "pic"
     code_model: str = "small"
@@ -125,6 +127,8 @@ class Target:
     has_wide_division: bool = True  # of 64-bit integers, which are made from and into floats, too
     has_double: bool = True  # f64 arithmetic
     has_maximum: bool = True  # of floats, also minimum, where NaN wins
+    has_square_root: bool = True  # of floats
+    has_leading_zeros: bool = True  # counts them
     has_fast_gather: bool = False
     has_masked: bool = False  # masked loads and stores cost about as much as plain ones (AVX-512, SVE)
     blocks_products: bool = (

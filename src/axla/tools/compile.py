@@ -4,7 +4,8 @@
     axla compile f.hlo --emit-object f.o --target x86-64-v3 --header
 
 -o writes a folder: objects and an archive, headers of C, C++ and Rust, an example, a test, a benchmark, build
-files, a report. --emit-object writes the object alone. `axla targets` lists the machines.
+files, a report. --emit-object writes the object alone. `axla targets` lists the machines; any
+other triple of LLVM's goes, too.
 """
 
 from __future__ import annotations

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 HELP = "list the machines that programs are compiled for"
 
+_OTHERS = (
+    "native is this machine. Any other triple that LLVM knows goes, too, as that of a plain CPU:",
+    "axla targets s390x-linux-gnu says what is known of it, or why programs cannot be had.",
+)
 _FORMATS = {"elf": "ELF", "coff": "COFF", "macho": "Mach-O", "wasm": "WebAssembly"}
 
 
@@ -37,7 +41,7 @@ def table() -> str:
     lines = [
         "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[4]]) for row in rows
     ]
-    return "\n".join(line.rstrip() for line in [*lines, "", "native is this machine."])
+    return "\n".join(line.rstrip() for line in [*lines, "", *_OTHERS])
 
 
 def particular(target: CpuTarget) -> list[str]:
@@ -46,6 +50,8 @@ def particular(target: CpuTarget) -> list[str]:
     found = [] if form.format == "elf" else [_FORMATS[form.format]]
     if form.pointer_bytes == 4:
         found.append("32-bit addresses")
+    if form.byte_order == "big":
+        found.append("big-endian")
     if form.relocation == "static":
         found.append("no position independence")
     if not target.has_double:
@@ -67,8 +73,10 @@ def detail(name: str) -> str:
     form = found.form
     yes = {True: "instructions", False: "by generated code"}
     facts = [
-        ("triple", found.triple), ("cpu", found.cpu), ("features", _features(found) or "those of the CPU"),
+        ("triple", found.triple), ("cpu", found.cpu or "that of the triple"),
+        ("features", _features(found) or "those of the CPU"),
         ("objects", _FORMATS[form.format]), ("addresses", f"{form.pointer_bytes * 8} bits"),
+        ("byte order", form.byte_order),
         ("ABI", form.abi or "that of the triple"), ("relocation", form.relocation),
         ("vectors", "none" if found.max_lanes == 1 else f"{found.vector_bytes * 8} bits"),
         ("fused multiply-add", "yes" if found.has_fma else "no"),

@@ -182,3 +182,22 @@ static int32_t axla_align(axla_file *file, const axla_wanted *wanted, int32_t co
   }
   return AXLA_OK;
 }
+
+/* Files have the lowest byte of a number first: turns the numbers where the machine has it last. */
+static void axla_turn(const axla_wanted *wanted, int32_t count, void **found) {
+  const uint16_t one = 1;
+  int32_t k;
+  if (*(const unsigned char *)&one) return;
+  for (k = 0; k < count; ++k) {
+    unsigned char *at = (unsigned char *)found[k], *end = at + wanted[k].size;
+    const size_t width = wanted[k].align;
+    for (; at < end; at += width) {
+      size_t i;
+      for (i = 0; i < width / 2; ++i) {
+        const unsigned char low = at[i];
+        at[i] = at[width - 1 - i];
+        at[width - 1 - i] = low;
+      }
+    }
+  }
+}

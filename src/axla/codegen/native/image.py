@@ -45,7 +45,8 @@ class _Object(Elf):
         self.name = name
         self.slots: dict[int, int] = {}  # places of slots, by the numbers of their symbols
         super().__init__(data)
-        if not self.wide or (self.kind, self.machine) != (_RELOCATABLE, machine.number):
+        here = (_RELOCATABLE, machine.number, "<")
+        if not self.wide or (self.kind, self.machine, self.order) != here:
             found = f"ELF type {self.kind} for machine {self.machine}"
             self.refuse(f"{found}, wanted a relocatable object for machine {machine.number}")
         for section in self.sections:
