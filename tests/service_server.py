@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "AXLA_CACHE_DIR": ""}
 
@@ -52,6 +53,17 @@ def started(folder: Path, *options: str, listen: str = "") -> Iterator[Server]:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(60)
+
+
+REMOTE = ("remote", "remote-grpc")
+"""The backends of the fixtures `server` and `grpc_server`, over a unix socket and over gRPC."""
+
+
+def with_server(request: Any) -> str:
+    """The backend that is the parameter of a fixture or a test; starts the server that it needs."""
+    if request.param in REMOTE:
+        request.getfixturevalue("server" if request.param == "remote" else "grpc_server")
+    return request.param
 
 
 def answers(path: Path) -> bool:

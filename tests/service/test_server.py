@@ -236,6 +236,17 @@ def test_a_worker_that_is_killed(client, process):
     other.backend.close()
 
 
+def test_a_profile_of_others_when_a_server_has_gone(tmp_path):
+    with started(tmp_path) as server:
+        program = compiled(axla.connect(server.address))
+        server.kill()
+    here = axla.compile(axla.parse(SQUARE))
+    with axla.profile() as profile:
+        here(X)
+    assert [run.program for run in profile.runs] == ["square"]
+    del program
+
+
 def test_a_worker_that_takes_too_much_memory(tmp_path):
     """Compiling takes memory that nobody can foresee."""
     module = axla.parse(LARGE.replace("SIZE", "8"))

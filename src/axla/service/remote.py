@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -19,7 +20,7 @@ from axla.backends.interface import Backend, Capabilities, Client
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.core import flags, trace
 from axla.core.dtypes import from_numpy
-from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
 from axla.core.profile import Profile, Row
 from axla.core.shape import Shape
 from axla.ir.graph import Module
@@ -317,6 +318,10 @@ class RemoteExecutable(Executable):
 
     def profiling(self, profile: Profile | None) -> None:
         """The server measures steps; calls take what they take here."""
+        with contextlib.suppress(AxlaError):  # the session is over, which the next call says
+            self._profiling(profile)
+
+    def _profiling(self, profile: Profile | None) -> None:
         if self._counted is not None:  # it says what it has measured, and measures no more
             said = self.link.call("Profile", {"program": self._handle.number})
             self._rows.extend(
