@@ -33,7 +33,7 @@ WINDOW_BYTES = 2 * PIECES * PIECE_BYTES
 FIRST_BYTES = 1 << 16
 """Of the first message: nothing is known of the other side then."""
 _PIECE = struct.Struct("<BI")
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
 
 
 class Malformed(InvalidArgument):
