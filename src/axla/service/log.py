@@ -9,12 +9,11 @@ from typing import Any
 
 from axla.service.messages import code_of
 
-
 FILE = 2
-"""The descriptor that lines go to. In a worker not what the process prints to: that may be text of clients."""
+"""The descriptor that lines go to. A worker prints to another one: that may be text of its client."""
 _PROGRAM, _MESSAGE = 60, 250
-"""Characters of what clients chose: with all escaped a line has less than 4,096 bytes, which the system writes
-in one piece.
+"""Characters of what clients chose: with all escaped a line has less than 4,096 bytes, which the system
+writes in one piece.
 """
 
 

@@ -1,17 +1,19 @@
 """The server: checks who comes, hands each client to a worker process, and watches the workers.
 
-The thread of `Supervisor.run` does it, and waits for nobody. Of a client it reads the first message only, as it
-comes, of bounded size and within a time; what belongs to a session is never read here. A relay of another
+The thread of `Supervisor.run` does it, and waits for nobody. Of a client it reads the first message only, as
+it comes, of bounded size and within a time; what belongs to a session is never read here. A relay of another
 transport and signals give their orders through a socket that wakes it up.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import hmac
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import stat
@@ -24,11 +26,12 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from axla.core.errors import AxlaError, DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.service import messages
-from axla.service.limits import COUNTERS, NOW, Limits, Page
+from axla.service.limits import COUNTERS, NOW, Limits, Page, temporary_name
 from axla.service.log import write_line
 from axla.service.messages import NUMBERS
 from axla.service.transport import HEADER, SocketTransport, new_window
@@ -73,14 +76,14 @@ class Worker:
         """Where its client reads why it ended."""
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._prints, prints = socket.socketpair()
-        self.folder, self.said = tempfile.TemporaryDirectory(prefix="axla-"), b""
+        self.said = b""
         files = {"control": theirs.fileno(), "page": self.page.file, "log_file": log_file}
         told = {**files, "backend": backend, "limits": asdict(settings.limits), "log": settings.log}
         command = [sys.executable, "-m", "axla.service.worker", json.dumps(told)]
         with theirs, prints, contextlib.closing(self.page):
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=prints.fileno(), stderr=prints.fileno(), pass_fds=files.values(),
-                env={**os.environ, "TMPDIR": self.folder.name}, start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=prints.fileno(), stderr=prints.fileno(),
+                pass_fds=files.values(), start_new_session=True,
             )  # fmt: skip
         self.ended = os.pidfd_open(self.process.pid)
 
@@ -89,16 +92,13 @@ class Worker:
         window = new_window()
         try:
             self.reasons, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self.session, self.ready, self.began, self.base = session, False, time.monotonic(), self.memory()
+            self.session, self.ready, self.began = session, False, time.monotonic()
+            self.base = _resident(self.process.pid)
             files = [connection.fileno(), theirs.fileno(), window]
             with theirs, contextlib.suppress(OSError):
                 socket.send_fds(self.control, [json.dumps({"session": session}).encode()], files)
         finally:
             os.close(window)
-
-    def memory(self) -> int:
-        """Bytes of it that are in memory."""
-        return _resident(self.process.pid)
 
     def listen(self) -> None:
         """Takes what it has printed, which may be text of its client and is no line of the log."""
@@ -144,8 +144,8 @@ class Worker:
             if one is not None:
                 one.close()
         os.close(self.ended)
-        with contextlib.suppress(OSError):
-            self.folder.cleanup()
+        for left in glob.glob(f"{temporary_name(self.process.pid)}*", root_dir=tempfile.gettempdir()):
+            shutil.rmtree(os.path.join(tempfile.gettempdir(), left), ignore_errors=True)
 
 
 class Supervisor:
@@ -229,7 +229,8 @@ class Supervisor:
         self._hold_spares()
         while not (self._stop_at and not self._workers):
             for key, _ in self._selector.select(_TICK):
-                key.data()
+                if self._selector.get_map().get(key.fd) == key:  # else gone by what was done before
+                    key.data()
             self._look()
         if self._failures >= _TRIES:
             raise UnsupportedError(f"axla serve: its workers do not start: {self._why}")
@@ -263,21 +264,17 @@ class Supervisor:
                 if not worker.ready and now - worker.began > _START_SECONDS:
                     worker.kill(messages.unavailable(f"it was not ready after {_START_SECONDS:g} s"))
                 continue
-            oldest, used = worker.page.get("oldest"), worker.memory() - worker.base
+            oldest, used = worker.page.get("oldest"), _resident(worker.process.pid) - worker.base
             if oldest and now - oldest / 1e9 > limits.seconds:
-                worker.kill(
-                    DeadlineExceeded(
-                        f"service: a request took longer than the {limits.seconds:g} s of this server"
-                    )
-                )
+                late = f"service: a request took longer than the {limits.seconds:g} s of this server"
+                worker.kill(DeadlineExceeded(late))
             elif used > limits.memory:
-                worker.kill(
-                    OutOfMemory(f"service: {used} bytes were taken, this server gives {limits.memory}")
-                )
+                much = f"service: {used} bytes were taken, this server gives {limits.memory}"
+                worker.kill(OutOfMemory(much))
         if self._stop_at and now > self._stop_at:
             for worker in self._workers.values():
                 worker.kill(messages.unavailable("service: the server was shut down"))
-        self._hold_spares()
+        self._hand_out()
 
     def _stop(self) -> None:
         if self._stop_at:
@@ -349,7 +346,6 @@ class Supervisor:
 
     def _admit(self, connection: socket.socket, backend: str) -> None:
         """Has a client wait for a worker, if there is room for it."""
-        self._drop_gone()
         there = len(self._waiting) + sum(1 for worker in self._workers.values() if worker.session)
         if self._stop_at:
             self._refuse(connection, messages.unavailable("service: the server shuts down"))
@@ -358,12 +354,6 @@ class Supervisor:
         else:
             self._waiting.append((connection, backend))
             self._hand_out()
-
-    def _drop_gone(self) -> None:
-        """Lets go clients that wait for a worker no more."""
-        for waits in [w for w in self._waiting if _is_gone(w[0])]:
-            self._waiting.remove(waits)
-            self._refuse(waits[0], messages.unavailable("service: the client has gone before its turn"))
 
     def _refuse(self, connection: socket.socket, error: BaseException) -> None:
         body = messages.encode("Failed", messages.failed(error))
@@ -374,10 +364,12 @@ class Supervisor:
         self.note("refused", status=messages.code_of(error).name, message=str(error)[:300])
 
     def _hand_out(self) -> None:
-        """Gives clients that wait to workers that are ready."""
-        self._drop_gone()
+        """Gives clients that wait, and are still there, to workers that are ready."""
         for _ in range(len(self._waiting)):
             connection, backend = self._waiting.popleft()
+            if _is_gone(connection):
+                self._refuse(connection, messages.unavailable("service: the client has gone before its turn"))
+                continue
             spare = next((w for w in self._workers.values() if w.ready and w.backend == backend), None)
             if spare is None:
                 self._waiting.append((connection, backend))
@@ -457,26 +449,18 @@ def _is_gone(connection: socket.socket) -> bool:
     """Whether a client has closed its connection."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)
 
 
 def _resident(process: int) -> int:
     """Bytes of a process, and of what it has started, that are in memory."""
     found = 0
     with contextlib.suppress(OSError, IndexError, ValueError):
-        found = int(_read(f"/proc/{process}/statm").split()[1]) * _PAGE
-        for thread in os.listdir(f"/proc/{process}/task"):
-            found += sum(map(_resident, map(int, _read(f"/proc/{process}/task/{thread}/children").split())))
+        found = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
+        for file in glob.glob(f"/proc/{process}/task/*/children"):
+            found += sum(map(_resident, map(int, Path(file).read_text().split())))
     return found
-
-
-def _read(path: str) -> str:
-    with contextlib.suppress(OSError), open(path) as file:
-        return file.read()
-    return ""
 
 
 def _clear(path: str) -> None:
