@@ -248,8 +248,10 @@ class RemoteExecutable(Executable):
         if not going:
             try:
                 answer = call.answer()
-            except KeyboardInterrupt:
-                self.cancel()
+            except BaseException as error:  # nobody gets the arrays
+                link.released.extend(range(first, first + len(face.results) * len(rows)))
+                if isinstance(error, KeyboardInterrupt):
+                    self.cancel()
                 raise
         elif self._asks:
             threading.Thread(target=call.wait, daemon=True).start()

@@ -67,14 +67,16 @@ def execute(options: argparse.Namespace) -> int:
     if options.token_file and not tokens:
         raise InvalidArgument(f"axla serve: the file of tokens {options.token_file!r} is empty")
     given = tuple(options.backend or ("cpu",)), limits, tuple(tokens), options.log, options.drain
-    supervisor = Supervisor(Settings(*given))
+    supervisor, listener = Supervisor(Settings(*given)), None
     if options.socket:
         supervisor.listen(options.socket)
     if options.listen:
         from axla.service.over_grpc import Listener
 
         files = options.certificate, options.key
-        listener = Listener(options.listen, supervisor.greet, limits, *files, guarded=bool(tokens))
+        listener = Listener(
+            options.listen, supervisor.greet, limits, *files, guarded=bool(tokens), note=supervisor.note
+        )  # fmt: skip
         supervisor.note("listens", port=listener.port)
     if options.metrics:
         from axla.service.metrics import serve
@@ -83,4 +85,6 @@ def execute(options: argparse.Namespace) -> int:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: supervisor.stop())
     supervisor.run()
+    if listener is not None:
+        listener.stop()
     return 0
