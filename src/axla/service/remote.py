@@ -193,13 +193,14 @@ def _there(link: Link, array: Any) -> RemoteArray:
 class RemoteExecutable(Executable):
     """A program on a server."""
 
-    __slots__ = ("link", "_handle", "_said", "_asks", "_rows")
+    __slots__ = ("link", "_handle", "_said", "_asks", "_rows", "_dynamic")
 
     def __init__(self, link: Link, number: int, said: Message, **more: Any) -> None:
         interface = packed.decode(said.get("interface", b"")).interface
         super().__init__(interface, **more)
         self.link, self._handle, self._said = link, Handle(number, link.dropped), said
         self._rows: list[tuple[Row, int, int]] = []
+        self._dynamic = interface.is_dynamic
         module = self._module
         self._asks = module is not None and any(
             inst.opcode.partition("-")[0] in _ASKING for c in module.computations for inst in c.instructions
@@ -232,7 +233,9 @@ class RemoteExecutable(Executable):
         """Has the server run the program on rows of arguments, one for each device."""
         face, link, answer = self.interface, self.link, Message()
         given = [converted(face, row, n, here=False) for n, row in enumerate(rows)]
-        request: Message = {"program": self._handle.number, "rows": len(rows)}
+        request: Message = {"program": self._handle.number}
+        if len(rows) > 1:
+            request["rows"] = len(rows)
         copies = self._arguments(request, given)
         first = request["results"] = link.handles(len(face.results) * len(rows))
         if options.deadline is not None:
@@ -244,7 +247,7 @@ class RemoteExecutable(Executable):
                 array.delete()
         del copies
         call = link.start("Execute", request | link.take_released(), f"a run of {face.name} on a server")
-        going = options.asynchronous and not face.is_dynamic  # else sizes are to be known
+        going = options.asynchronous and not self._dynamic  # else sizes are to be known
         if not going:
             try:
                 answer = call.answer()
@@ -264,7 +267,7 @@ class RemoteExecutable(Executable):
         """
         numbers, data, sizes, copies = [], [], [], []
         link, inline = self.link, 0
-        specs = self.interface.parameters
+        specs, dynamic = self.interface.parameters, self._dynamic
         for row, device in zip(given, self.device_ids, strict=True):
             for array, spec in zip(row, specs, strict=True):
                 if isinstance(array, RemoteArray) and array.link is link:
@@ -279,7 +282,7 @@ class RemoteExecutable(Executable):
                     continue
                 numbers.append(0)
                 data.append(values.tobytes())
-                sizes += values.shape if spec.shape.is_dynamic or self.interface.is_dynamic else ()
+                sizes += values.shape if dynamic else ()
         request["arguments"] = numbers
         if data:
             request["data"] = data
@@ -293,7 +296,7 @@ class RemoteExecutable(Executable):
         for device in self.device_ids[:rows]:
             arrays: list[Array] = []
             for spec in self.interface.results:
-                shape = _actual(spec, sizes) if self.interface.is_dynamic else spec.shape.logical
+                shape = _actual(spec, sizes) if self._dynamic else spec.shape.logical
                 made = RemoteArray.of(link, number, shape, device, run)
                 if data is not None:
                     made.keep(array_of(data[number - first], shape.dtype.name, shape.dims))

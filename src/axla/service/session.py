@@ -89,6 +89,7 @@ class Program:
     def __init__(self, made: Executable) -> None:
         self.made, self.face, self.stops = made, made.interface, 0
         self.profile: Profile | None = None
+        self.dynamic = self.face.is_dynamic
         self.plain = made.counts == (1, 1) and made.device_ids == [0]
         self.short = self.plain and not self.face.long_running
         self.result_bytes = sum(spec.bytes for spec in self.face.results) * len(made.devices)
@@ -397,8 +398,11 @@ class Session:
         self.arrays.check(numbers)
         given = self._arguments(program, rows, message)
         options = ExecuteOptions(message.get("deadline"), (), bool(message.get("asynchronous")))
-        futures: list[Future] = [Future() for _ in numbers]
-        self.arrays.update(zip(numbers, futures, strict=True))
+        alone = len(self._active) == 1 and not any(isinstance(array, Future) for array in given)
+        here = alone and program.short and program.profile is None
+        short = here and not options.asynchronous  # nobody asks for its results before its answer
+        futures: list[Future] = [Future() for _ in numbers] if not short else []
+        self.arrays.update(zip(numbers, futures, strict=False))
         request.ordered, stops = options.asynchronous, program.stops
 
         def run() -> Any:
@@ -417,17 +421,18 @@ class Session:
                     future.set_exception(error)
                 raise
             self._count(sum(array.nbytes for array in found))
-            for number, future, array in zip(numbers, futures, found, strict=True):
+            for number, future, array in zip(numbers, futures, found, strict=False):
                 self._settle(number, future, array)
+            if short:
+                self.arrays.update(zip(numbers, found, strict=True))
             answer = partial(self._executed, program, found)
             return answer() if all(array.is_ready() for array in found) else answer
 
-        alone = len(self._active) == 1 and not any(isinstance(array, Future) for array in given)
-        return run() if alone and program.short and program.profile is None else run
+        return run() if here else run
 
     def _arguments(self, program: Program, rows: int, message: Message) -> list[Any]:
         """The arrays that a message names and has, in their order."""
-        specs, dynamic = program.face.parameters * rows, program.face.is_dynamic
+        specs, dynamic = program.face.parameters * rows, program.dynamic
         numbers, data = message.get("arguments", ()), message.get("data", ())
         if len(numbers) != len(specs) or sum(not number for number in numbers) != len(data):
             raise InvalidArgument(
@@ -445,13 +450,14 @@ class Session:
 
     def _executed(self, program: Program, found: list[Array]) -> Message:
         """The answer: sizes of dynamic results, and small values, so that nobody has to ask for them."""
-        for array in found:
-            array.block_until_ready()
         answer: Message = {}
-        if program.face.is_dynamic:
-            answer["sizes"] = [d for array in found for d in array.shape]
         if program.result_bytes <= INLINE_BYTES and not any(array.elsewhere for array in found):
             answer["data"] = [np.asarray(array).tobytes() for array in found]
+        else:
+            for array in found:
+                array.block_until_ready()
+        if program.dynamic:
+            answer["sizes"] = [d for array in found for d in array.shape]
         return answer
 
     def _parallel(self, request: Request, message: Message) -> Step:

@@ -27,7 +27,7 @@ from axla.service.messages import CREDIT, PIECE
 
 HEADER = struct.Struct("<IIB")
 """Bytes of the body, number of the call, kind."""
-PIECE_BYTES, PIECES = 1 << 20, 8
+PIECE_BYTES, PIECES = 1 << 21, 8
 """A piece of an array, and how many of one direction may be under way."""
 WINDOW_BYTES = 2 * PIECES * PIECE_BYTES
 FIRST_BYTES = 1 << 16
@@ -55,7 +55,7 @@ class Transport:
     """Bytes of a message: more are refused before memory is taken for them."""
 
     def __init__(self) -> None:
-        self._free = deque(range(PIECES))
+        self._free, self._taken = deque(range(PIECES)), bytearray()
         self.stuck: Callable[[], None] = self._wait_writable
         """Called again and again while a message cannot be sent, since the other side does not read."""
 
@@ -89,7 +89,7 @@ class Transport:
             self.send(call, PIECE, _PIECE.pack(slot, part.size), self._place(slot, part))
 
     def take(self, body: Any, into: np.ndarray | None, at: int = 0) -> int:
-        """Copies a piece to its place, and gives its room back; gives how many bytes it has. With `into` None
+        """Copies a piece to its place, and gives its room back, with that of others; gives how many bytes it has. With `into` None
         it is dropped. Malformed for one that does not fit.
         """
         if len(body) < _PIECE.size:
@@ -100,14 +100,18 @@ class Transport:
             raise Malformed(f"service: a piece of {size} bytes in place {slot} is more than was announced")
         if into is not None:
             np.copyto(into[at : at + size], part)
-        self.send(0, CREDIT, bytes([slot]))
+        self._taken.append(slot)
+        if len(self._taken) >= PIECES // 2:  # the other side has as many left, and is woken less often
+            taken, self._taken = self._taken, bytearray()
+            self.send(0, CREDIT, taken)
         return size
 
     def credit(self, body: bytes) -> None:
-        """The other side has taken a piece: its room is free."""
-        if len(body) != 1 or body[0] >= PIECES or body[0] in self._free:
-            raise Malformed("service: a credit for a piece that is not under way")
-        self._free.append(body[0])
+        """The other side has taken pieces: their room is free."""
+        for slot in body:
+            if slot >= PIECES or slot in self._free:
+                raise Malformed("service: a credit for a piece that is not under way")
+            self._free.append(slot)
 
     def _place(self, slot: int, part: np.ndarray) -> Any:
         """Puts a piece where the other side finds it; what of it goes into the message."""
@@ -183,6 +187,10 @@ class SocketTransport(Transport):
                 raise Closed(str(error)) from None
             if not data:
                 raise Closed("the connection was closed")
+            if not buffer and len(data) >= HEADER.size:
+                size, call, kind = HEADER.unpack_from(data)
+                if size == len(data) - HEADER.size and size <= self.most:
+                    return call, kind, data[HEADER.size :]
             buffer += data
 
     def receive_first(self, timeout: float) -> tuple[tuple[int, int, Any] | None, socket.socket | None]:
