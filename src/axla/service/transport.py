@@ -56,8 +56,10 @@ class Transport:
 
     def __init__(self) -> None:
         self._free = deque(range(PIECES))
-        self.stuck: Callable[[], None] = self._wait_writable
-        """Called again and again while a message cannot be sent, since the other side does not read."""
+        self.stuck: Callable[[], None] | None = None
+        """Called again and again while a message cannot be sent, since the other side does not read; by default
+        the thread waits. (None, since a method of its own would keep it, and its window, until a collection.)
+        """
 
     def send(self, call: int, kind: int, *body: Any) -> None:
         """Sends a message whose body is these bytes. Closed where nobody takes it any more."""
@@ -157,7 +159,7 @@ class SocketTransport(Transport):
             try:
                 sent = self.socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except BlockingIOError:
-                self.stuck()
+                (self.stuck or self._wait_writable)()
                 continue
             except OSError as error:
                 raise Closed(str(error)) from None
