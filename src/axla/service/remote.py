@@ -267,9 +267,8 @@ class RemoteExecutable(Executable):
         """
         numbers, data, sizes, copies = [], [], [], []
         link, inline = self.link, 0
-        specs, dynamic = self.interface.parameters, self._dynamic
         for row, device in zip(given, self.device_ids, strict=True):
-            for array, spec in zip(row, specs, strict=True):
+            for array in row:
                 if isinstance(array, RemoteArray) and array.link is link:
                     numbers.append(array.number)
                     continue
@@ -282,7 +281,7 @@ class RemoteExecutable(Executable):
                     continue
                 numbers.append(0)
                 data.append(values.tobytes())
-                sizes += values.shape if dynamic else ()
+                sizes += values.shape if self._dynamic else ()
         request["arguments"] = numbers
         if data:
             request["data"] = data

@@ -212,6 +212,7 @@ class Session:
         except BaseException as caught:  # noqa: BLE001  (whatever it is, the client gets it)
             answer, error = messages.failed(caught), caught
             self.page.add("failures")
+            self._log(request, error)  # before the client knows: it may go, and this process with it
         self._answer(
             request.call, "Failed" if error is not None else _ANSWERS.get(request.kind, "Done"), answer
         )
@@ -219,6 +220,10 @@ class Session:
             if self._active.get(request.call) == request.begin:
                 del self._active[request.call]
                 self.page.set("oldest", min(self._active.values(), default=0))
+        if error is None:
+            self._log(request, None)
+
+    def _log(self, request: Request, error: BaseException | None) -> None:
         self.log(request.kind, request.subject, (time.monotonic_ns() - request.begin) / 1e9, error)
 
     def _answer(self, call: int, name: str, answer: Message) -> None:

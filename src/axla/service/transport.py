@@ -56,8 +56,10 @@ class Transport:
 
     def __init__(self) -> None:
         self._free, self._taken = deque(range(PIECES)), bytearray()
-        self.stuck: Callable[[], None] = self._wait_writable
-        """Called again and again while a message cannot be sent, since the other side does not read."""
+        self.stuck: Callable[[], None] | None = None
+        """Called again and again while a message cannot be sent, since the other side does not read; by
+        default the thread waits. (None, since a method of its own would keep it, and its window, until a collection.)
+        """
 
     def send(self, call: int, kind: int, *body: Any) -> None:
         """Sends a message whose body is these bytes. Closed where nobody takes it any more."""
@@ -89,8 +91,8 @@ class Transport:
             self.send(call, PIECE, _PIECE.pack(slot, part.size), self._place(slot, part))
 
     def take(self, body: Any, into: np.ndarray | None, at: int = 0) -> int:
-        """Copies a piece to its place, and gives its room back, with that of others; gives how many bytes it has. With `into` None
-        it is dropped. Malformed for one that does not fit.
+        """Copies a piece to its place; gives how many bytes it has. Its room goes back with that of others.
+        With `into` None it is dropped. Malformed for one that does not fit.
         """
         if len(body) < _PIECE.size:
             raise Malformed(f"service: a piece of {len(body)} bytes has no head")
@@ -161,7 +163,7 @@ class SocketTransport(Transport):
             try:
                 sent = self.socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except BlockingIOError:
-                self.stuck()
+                (self.stuck or self._wait_writable)()
                 continue
             except OSError as error:
                 raise Closed(str(error)) from None
