@@ -31,9 +31,9 @@ from axla.runtime.arguments import converted
 from axla.runtime.array import Array, DistantArray
 from axla.service.link import Call, Link, opened
 from axla.service.messages import Message, array_of, table
-from axla.service.session import DUMPS, INLINE_BYTES, refuse_custom_calls
+from axla.service.session import INLINE_BYTES, OF_SERVER, refuse_custom_calls
 
-_TOKEN = "AXLA_SERVICE_TOKEN"
+_TOKEN, _PLAIN = "AXLA_SERVICE_TOKEN", flags.Flags()
 _ASKING = {"infeed", "outfeed", "send", "recv"}
 
 
@@ -59,7 +59,8 @@ def from_environment() -> RemoteBackend:
         raise UnsupportedError(
             "AXLA_SERVICE names no server; set it to unix:/path or host:port, or use axla.connect"
         )
-    return RemoteBackend(opened(address, token=os.environ.get(_TOKEN, "")))
+    root = flags.current().service_certificate
+    return RemoteBackend(opened(address, token=os.environ.get(_TOKEN, ""), root_certificate=root))
 
 
 class RemoteBackend(Backend):
@@ -82,14 +83,14 @@ class RemoteBackend(Backend):
         self.link.close()
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        number = self.link.handles()
-        now, told = (
-            flags.current(),
-            replace(options, arg_types=None, dim_args=None),
-        )  # the module has its sizes
-        if now.dump_to:
-            mine = [(name, value) for name, value in told.flags if name != "dump_to"]
-            told = replace(told, flags=(*[(name, getattr(now, name)) for name in DUMPS], *mine))
+        number, now = self.link.handles(), flags.current()
+        mine = {
+            name: value for name in flags.FIELDS if (value := getattr(now, name)) != getattr(_PLAIN, name)
+        }
+        given = {name: getattr(now, name) for name in flags.FIELDS if name not in OF_SERVER}
+        mine = {name: v for name, v in given.items() if v != getattr(_PLAIN, name)} | dict(options.flags)
+        mine.pop("dump_to", None)  # what is dumped comes with the answer
+        told = replace(options, flags=(*mine.items(),), arg_types=None, dim_args=None)  # sizes are known
         request = {
             "program": number, "module": proto.to_proto(module), "options": told.to_proto(),
             "devices": _count(client), "dump": bool(now.dump_to), **self.link.take_released(),

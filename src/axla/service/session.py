@@ -44,14 +44,11 @@ from axla.service.transport import Closed, Malformed, Transport
 
 INLINE_BYTES = 1 << 16
 """Of results, or arguments, together: they stand in the message of the run."""
-_OF_SERVER = {
-    "cache_dir", "cuda", "dump_to", "host_device_count", "num_threads", "opencl", "service", "timings",
-    "trace",
+OF_SERVER = {
+    "cache_dir", "cuda", "dump_to", "host_device_count", "num_threads", "opencl", "service",
+    "service_certificate", "timings", "trace",
 }  # fmt: skip
 """Flags that name files, or take of the machine what others need."""
-DUMPS = (
-    "dump_hlo_as_text", "dump_hlo_as_dot", "dump_hlo_as_proto", "dump_hlo_pass_re", "dump_hlo_module_re",
-)  # fmt: skip
 _THREADS, _POLL = 16, 0.02
 _ANSWERS = {"Compile": "Compiled", "Execute": "Executed", "Parallel": "Rows", "Profile": "Steps"}
 _REQUESTS = ("Compile", "Execute", "Parallel", "Put", "Get", "Text", "Cancel", "Profile")
@@ -367,7 +364,7 @@ class Session:
         module = self._module(message.get("module", b""))
         options = CompileOptions.from_proto(message.get("options", b""))
         for name, _ in options.flags:
-            if name in _OF_SERVER:
+            if name in OF_SERVER:
                 raise UnsupportedError(f"compile: the flag {name} is the server's, and no client's")
         client = self._client(message.get("devices", 0))
         if not message.get("dump"):

@@ -58,7 +58,8 @@ class Transport:
         self._free, self._taken = deque(range(PIECES)), bytearray()
         self.stuck: Callable[[], None] | None = None
         """Called again and again while a message cannot be sent, since the other side does not read; by
-        default the thread waits. (None, since a method of its own would keep it, and its window, until a collection.)
+        default the thread waits. (None, since a method of its own would keep it, and its window, until a
+        collection.)
         """
 
     def send(self, call: int, kind: int, *body: Any) -> None:
