@@ -413,11 +413,13 @@ class Session:
                 if program.stops != stops:
                     raise Cancelled(f"{face.name}: the run was cancelled before it began", CANCELLED)
                 self._room(program.needs, f"a run of {face.name}")
-                self._count(program.needs)  # others may begin meanwhile
+                if not here:  # others may begin meanwhile
+                    self._count(program.needs)
                 try:
                     found = program.run(values, rows, options)
                 finally:
-                    self._count(-program.needs)
+                    if not here:
+                        self._count(-program.needs)
             except BaseException as error:
                 for future in futures:
                     future.set_exception(error)
