@@ -171,7 +171,9 @@ def test_a_client_that_goes_before_its_turn_takes_no_worker(process):
     for _ in range(30):
         hello(process).close()
     until(lambda: counters(process)["clients"] == 0)
-    assert compiled(axla.connect(process.address))(X).tolist() == [1, 4, 9]
+    other = axla.connect(process.address)
+    assert compiled(other)(X).tolist() == [1, 4, 9]
+    other.backend.close()
     assert counters(process)["sessions_total"] < before + 15
     ends = [line for line in lines(process, event="ends") if int(line["session"][1:]) > before]
     assert not [line for line in ends if "message" in line]
@@ -342,7 +344,7 @@ def test_many_that_come_and_go_leave_nothing(process):
         connection.connect(process.address.removeprefix("unix:"))
         connection.send(b"GET / HTTP/1.1\r\n\r\n"[: number % 19])
         connection.close()
-    until(lambda: counters(process)["refused_total"] == refused + 600)
+    until(lambda: counters(process)["refused_total"] >= refused + 600)
     until(lambda: state() <= before)
 
 
