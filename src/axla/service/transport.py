@@ -57,7 +57,7 @@ class Transport:
     def __init__(self) -> None:
         self._free = deque(range(PIECES))
         self.stuck: Callable[[], None] | None = None
-        """Called again and again while a message cannot be sent, since the other side does not read; None: the
+        """Called again and again while a message cannot be sent, as the other side does not read; None: the
         thread waits. (A method of its own would keep the transport, and its window, until a collection.)
         """
 
