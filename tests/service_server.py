@@ -28,13 +28,17 @@ class Server(subprocess.Popen):
 
 
 @contextmanager
-def started(folder: Path, *options: str, listen: str = "") -> Iterator[Server]:
-    """Starts a server, and ends it; gives the process. `listen`: also for gRPC, at a host and port 0."""
+def started(
+    folder: Path, *options: str, listen: str = "", within: tuple[str, ...] = (), **environment: str
+) -> Iterator[Server]:
+    """Starts a server, and ends it; gives the process. `listen`: also for gRPC, at a host and port 0. `within`
+    is a command that becomes the one behind it.
+    """
     path, log = folder / "axla.sock", folder / "log"
-    command = [sys.executable, "-m", "axla", "serve", "--socket", str(path), *options]
+    command = [*within, sys.executable, "-m", "axla", "serve", "--socket", str(path), *options]
     command += ["--listen", listen] if listen else []
     with open(log, "wb") as file:
-        process = Server(command, stderr=file, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
+        process = Server(command, stderr=file, env=ENVIRONMENT | environment, stdin=subprocess.DEVNULL)
     process.address, process.log = f"unix:{path}", log
     try:
         while not answers(path):

@@ -100,6 +100,10 @@ class Worker:
         finally:
             os.close(window)
 
+    def lives(self) -> bool:
+        """Whether it has not ended. (`poll` would give its number back, which may be needed to kill.)"""
+        return os.waitid(os.P_PIDFD, self.ended, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
     def listen(self) -> None:
         """Takes what it has printed, which may be text of its client and is no line of the log."""
         with contextlib.suppress(OSError):
@@ -356,12 +360,11 @@ class Supervisor:
             self._hand_out()
 
     def _refuse(self, connection: socket.socket, error: BaseException) -> None:
-        body = messages.encode("Failed", messages.failed(error))
-        with contextlib.suppress(OSError):
-            connection.send(HEADER.pack(len(body), 0, NUMBERS["Failed"]) + body, socket.MSG_DONTWAIT)
-        connection.close()
         self._counted["refused"] += 1
         self.note("refused", status=messages.code_of(error).name, message=str(error)[:300])
+        body = messages.encode("Failed", messages.failed(error))
+        with connection, contextlib.suppress(OSError):
+            connection.send(HEADER.pack(len(body), 0, NUMBERS["Failed"]) + body, socket.MSG_DONTWAIT)
 
     def _hand_out(self) -> None:
         """Gives clients that wait, and are still there, to workers that are ready."""
@@ -370,7 +373,8 @@ class Supervisor:
             if _is_gone(connection):
                 self._refuse(connection, messages.unavailable("service: the client has gone before its turn"))
                 continue
-            spare = next((w for w in self._workers.values() if w.ready and w.backend == backend), None)
+            ready = (w for w in self._workers.values() if w.ready and w.backend == backend)
+            spare = next((worker for worker in ready if worker.lives()), None)
             if spare is None:
                 self._waiting.append((connection, backend))
                 continue

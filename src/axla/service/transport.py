@@ -57,9 +57,8 @@ class Transport:
     def __init__(self) -> None:
         self._free, self._taken = deque(range(PIECES)), bytearray()
         self.stuck: Callable[[], None] | None = None
-        """Called again and again while a message cannot be sent, since the other side does not read; by
-        default the thread waits. (None, since a method of its own would keep it, and its window, until a
-        collection.)
+        """Called again and again while a message cannot be sent, as the other side does not read; None: the
+        thread waits. (A method of its own would keep the transport, and its window, until a collection.)
         """
 
     def send(self, call: int, kind: int, *body: Any) -> None:
@@ -137,6 +136,7 @@ class SocketTransport(Transport):
         self._sending = locks.new_lock()
         self._sender, self._later = 0, deque[bytes]()
         self._mine: np.ndarray | None = None
+        self._theirs: np.ndarray | None = None
         if window is not None:
             self.share(window, first)
 
@@ -144,6 +144,10 @@ class SocketTransport(Transport):
         """From now on pieces lie in a window."""
         memory = np.frombuffer(mmap.mmap(window, WINDOW_BYTES), np.uint8).reshape(2, PIECES, PIECE_BYTES)
         self._mine, self._theirs = memory[0 if first else 1], memory[1 if first else 0]
+
+    def unshare(self) -> None:
+        """Gives the window up, whoever still has this transport."""
+        self._mine = self._theirs = None
 
     def send(self, call: int, kind: int, *body: Any) -> None:
         data, here = whole(call, kind, *body), threading.get_ident()
@@ -225,13 +229,14 @@ class SocketTransport(Transport):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def _place(self, slot: int, part: np.ndarray) -> Any:
-        if self._mine is None:
+        mine = self._mine
+        if mine is None:
             return super()._place(slot, part)
-        np.copyto(self._mine[slot, : part.size], part)
+        np.copyto(mine[slot, : part.size], part)
         return b""
 
     def _found(self, slot: int, size: int, body: Any) -> np.ndarray:
-        if self._mine is None or slot >= PIECES:
+        if self._theirs is None or slot >= PIECES:
             return super()._found(slot, size, body)
         return self._theirs[slot, :size]
 
@@ -253,7 +258,7 @@ class SocketTransport(Transport):
     def receive_whole(self) -> bytes | None:
         """A message for another transport."""
         message = self.receive()
-        if message is None or message[1] != PIECE or self._mine is None:
+        if message is None or message[1] != PIECE or self._theirs is None:
             return whole(*message) if message is not None else None
         slot, size = _PIECE.unpack(message[2])
         return whole(*message, self._theirs[slot, :size].data)

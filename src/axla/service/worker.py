@@ -91,11 +91,10 @@ def _restrain(limits: Limits) -> None:
         bounds[resource.RLIMIT_CPU] = time.process_time() + limits.processor_seconds
     for kind, bound in bounds.items():
         _, most = resource.getrlimit(kind)
-        bound = math.ceil(bound) if most == resource.RLIM_INFINITY else min(math.ceil(bound), most)
-        # At its last second the process gets a signal of its own, which says why it ends.
-        resource.setrlimit(
-            kind, (bound, bound + 1 if kind == resource.RLIMIT_CPU and bound < most else bound)
-        )
+        most = most if most != resource.RLIM_INFINITY else 1 << 62
+        # A second before the end of its processor time a process gets a signal that says why.
+        pair = math.ceil(bound), math.ceil(bound) + (kind == resource.RLIMIT_CPU)
+        resource.setrlimit(kind, (min(pair[0], most), min(pair[1], most)))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("500")  # where memory is short, the supervisor is the last to go
 
