@@ -27,7 +27,7 @@ from axla.service.messages import CREDIT, PIECE
 
 HEADER = struct.Struct("<IIB")
 """Bytes of the body, number of the call, kind."""
-PIECE_BYTES, PIECES = 1 << 20, 16
+PIECE_BYTES, PIECES = 1 << 21, 8
 """A piece of an array, and how many of one direction may be under way."""
 WINDOW_BYTES = 2 * PIECES * PIECE_BYTES
 FIRST_BYTES = 1 << 16
