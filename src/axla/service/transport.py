@@ -194,10 +194,6 @@ class SocketTransport(Transport):
                 raise Closed(str(error)) from None
             if not data:
                 raise Closed("the connection was closed")
-            if not buffer and len(data) >= HEADER.size:
-                size, call, kind = HEADER.unpack_from(data)
-                if size == len(data) - HEADER.size and size <= self.most:
-                    return call, kind, data[HEADER.size :]
             buffer += data
 
     def receive_first(self, timeout: float) -> tuple[tuple[int, int, Any] | None, socket.socket | None]:
