@@ -208,7 +208,7 @@ def train(
     name: str, layers: Layers, data: Data, epochs: int, rate: float, backend: str, seed: int = 0
 ) -> Trained:
     rng = np.random.default_rng(seed)
-    put = axla.device_put
+    put = axla.backends.get(backend).client.device_put
     count = len(data.train_digits)
     start = time.perf_counter()
     epoch = axla.compile(build_epoch(layers, count).module, backend=backend)

@@ -57,3 +57,19 @@ def server(tmp_path_factory) -> Iterator[Any]:
         os.environ["AXLA_SERVICE"] = process.address
         yield process
         del os.environ["AXLA_SERVICE"]
+
+
+@pytest.fixture(scope="session")
+def grpc_server(server) -> Iterator[Any]:
+    """The same server; the backend `remote-grpc` is of its other address."""
+    pytest.importorskip("grpc", reason="grpcio (axla[service]) is not installed")
+    from axla import backends
+    from axla.service.link import opened
+    from axla.service.remote import RemoteBackend
+
+    class OverGrpc(RemoteBackend):
+        name = "remote-grpc"
+
+    backends.register("remote-grpc", lambda: OverGrpc(opened(server.grpc)))
+    yield server
+    backends.unregister("remote-grpc")

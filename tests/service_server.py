@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "AXLA_CACHE_DIR": ""}
 
@@ -27,13 +28,17 @@ class Server(subprocess.Popen):
 
 
 @contextmanager
-def started(folder: Path, *options: str, listen: str = "") -> Iterator[Server]:
-    """Starts a server, and ends it; gives the process. `listen`: also for gRPC, at a host and port 0."""
+def started(
+    folder: Path, *options: str, listen: str = "", within: tuple[str, ...] = (), **environment: str
+) -> Iterator[Server]:
+    """Starts a server, and ends it; gives the process. `listen`: also for gRPC, at a host and port 0. `within`
+    is a command that becomes the one behind it.
+    """
     path, log = folder / "axla.sock", folder / "log"
-    command = [sys.executable, "-m", "axla", "serve", "--socket", str(path), *options]
+    command = [*within, sys.executable, "-m", "axla", "serve", "--socket", str(path), *options]
     command += ["--listen", listen] if listen else []
     with open(log, "wb") as file:
-        process = Server(command, stderr=file, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
+        process = Server(command, stderr=file, env=ENVIRONMENT | environment, stdin=subprocess.DEVNULL)
     process.address, process.log = f"unix:{path}", log
     try:
         while not answers(path):
@@ -52,6 +57,17 @@ def started(folder: Path, *options: str, listen: str = "") -> Iterator[Server]:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(60)
+
+
+REMOTE = ("remote", "remote-grpc")
+"""The backends of the fixtures `server` and `grpc_server`, over a unix socket and over gRPC."""
+
+
+def with_server(request: Any) -> str:
+    """The backend that is the parameter of a fixture or a test; starts the server that it needs."""
+    if request.param in REMOTE:
+        request.getfixturevalue("server" if request.param == "remote" else "grpc_server")
+    return request.param
 
 
 def answers(path: Path) -> bool:

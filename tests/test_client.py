@@ -10,6 +10,7 @@ from axla.core.dtypes import F32, S32
 from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.literal import Literal
 from axla.core.shape import Layout, Shape, TupleShape
+from service_server import REMOTE, with_server
 
 METHODS = [
     "TransferToServer", "TransferInProcess", "TransferToServerInProcess", "TransferFromServerInProcess",
@@ -19,11 +20,9 @@ METHODS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["cpu", "one-lane", "interpreter", "remote"])
+@pytest.fixture(params=["cpu", "one-lane", "interpreter", *REMOTE])
 def client(request) -> Client:
-    if request.param == "remote":
-        request.getfixturevalue("server")
-    return Client(request.param)
+    return Client(with_server(request))
 
 
 def add_one(client, shape=None):

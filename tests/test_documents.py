@@ -22,6 +22,7 @@ PAGES = [
 RUN_ELSEWHERE = {"adding-an-op", "new-backend"}  # they need installed packages: tests/docs
 RUN_ELSEWHERE |= {"tensorflow", "from-tfcompile"}  # they need graphs: tests/tensorflow
 RUN_ELSEWHERE |= {"tensorflow-jit"}  # it needs TensorFlow: tests/tensorflow_jit
+RUN_ELSEWHERE |= {"service"}  # it needs a server: tests/docs
 WITH_PYTHON = [p for p in PAGES if "```python" in p.read_text() and p.stem not in RUN_ELSEWHERE]
 
 

@@ -19,6 +19,7 @@ from axla.core import flags
 from axla.tools.new_backend import package
 from opencl_device import why_no_device
 from ptx.gpu import FakeGpu
+from service_server import with_server
 
 NAMES = (
     "interpreter", "cpu", "one-lane", "outside", "c-source", "npu", "opencl", "cuda", "remote", "remote-grpc",
@@ -110,31 +111,14 @@ def fake_gpu(tmp_path_factory) -> str:
     return str(FakeGpu(tmp_path_factory.mktemp("cuda")).file)
 
 
-@pytest.fixture(scope="session")
-def grpc_server(server) -> Iterator[str]:
-    """The backend `remote-grpc`: of the same server, at its other address."""
-    pytest.importorskip("grpc", reason="grpcio (axla[service]) is not installed")
-    from axla.service.link import opened
-    from axla.service.remote import RemoteBackend
-
-    class OverGrpc(RemoteBackend):
-        name = "remote-grpc"
-
-    axla.backends.register("remote-grpc", lambda: OverGrpc(opened(server.grpc)))
-    yield server.grpc
-    axla.backends.unregister("remote-grpc")
-
-
 @pytest.fixture(params=NAMES)
 def backend(request) -> Iterator[str]:
     if request.param == "opencl" and why_no_device():
         pytest.skip(why_no_device())
     if request.param == "c-source" and why_no_compiler():
         pytest.skip(why_no_compiler())
-    if request.param.startswith("remote"):
-        request.getfixturevalue("server" if request.param == "remote" else "grpc_server")
     if request.param != "cuda":
-        yield request.param
+        yield with_server(request)
         return
     with flags.override(cuda=request.getfixturevalue("fake_gpu")):
         yield "cuda"

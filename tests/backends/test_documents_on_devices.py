@@ -20,6 +20,7 @@ from axla.client import LocalClient
 from axla.core.dtypes import F32, S32, U32
 from axla.core.errors import CollectiveFailure, InvalidArgument
 from axla.core.shape import Shape, TupleShape
+from service_server import REMOTE, with_server
 
 SCALAR = Shape(F32)
 PAIR = Shape(F32, (2,))
@@ -28,11 +29,9 @@ FOUR = [*TWO, [-1.0, 0.5], [8.0, 16.0]]
 GROUPS = [ReplicaGroup([0, 2]), ReplicaGroup([1, 3])]
 
 
-@pytest.fixture(params=["cpu", "interpreter", "remote"])
+@pytest.fixture(params=["cpu", "interpreter", *REMOTE])
 def backend(request):
-    if request.param == "remote":
-        request.getfixturevalue("server")
-    return request.param
+    return with_server(request)
 
 
 @pytest.fixture

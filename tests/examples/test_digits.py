@@ -8,6 +8,7 @@ from axla import XlaBuilder, ops
 from axla.core.dtypes import F32
 from axla.core.shape import Shape
 from axla.interpreter import evaluate
+from service_server import REMOTE, with_server
 
 LAYERS = [(64, 10), (64, 24, 10)]
 
@@ -80,6 +81,25 @@ def test_the_network_learns_the_digits_and_the_picture_is_drawn(example, tmp_pat
     assert sum(line.startswith("network: epoch") for line in lines) == 15
     picture = (tmp_path / "digits.png").read_bytes()
     assert picture.startswith(b"\x89PNG") and len(picture) > 20_000
+
+
+@pytest.fixture(params=REMOTE)
+def remote(request):
+    return with_server(request)
+
+
+def test_losses_on_a_server_are_those_of_cpu(example, remote):
+    digits = example("digits")
+    rng = np.random.default_rng(3)
+    images, classes = rng.random((250, 64), np.float32), rng.integers(0, 10, 250).astype(np.int32)
+    data = digits.Data(images[:200], classes[:200], images[200:], classes[200:])
+    found, wanted = (
+        digits.train("network", (64, 24, 10), data, 4, 0.1, name, seed=1) for name in (remote, "cpu")
+    )
+    assert found.losses == wanted.losses and wanted.losses[-1] < wanted.losses[0]
+    assert found.test_accuracy == wanted.test_accuracy
+    for one, other in zip(found.parameters, wanted.parameters, strict=True):
+        assert one.elsewhere and np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
 def test_parameters_are_donated(example):

@@ -140,6 +140,14 @@ def test_flags_of_the_server_are_refused(client, flag):
         compiled(client, flags={flag: "/tmp/x"})
 
 
+def test_flags_of_the_client_go_with_its_programs(client):
+    module = axla.parse("HloModule m\nENTRY e { x = f32[3] parameter(0)\n  ROOT y = f32[3] subtract(x, x) }")
+    for fast in (False, True):
+        with flags.override(fast_math=fast, num_threads=1):  # which is the server's
+            program = axla.compile(module, backend=client)
+        assert ("subtract" in program.as_text("optimized")) is not fast
+
+
 def test_dumps_come_to_the_client(client, tmp_path):
     with flags.override(dump_to=str(tmp_path / "dumps"), dump_hlo_as_dot=True):
         compiled(client)
@@ -234,6 +242,17 @@ def test_a_worker_that_is_killed(client, process):
         value.to_numpy()
     assert theirs(X).tolist() == [1, 4, 9]
     other.backend.close()
+
+
+def test_a_profile_of_others_when_a_server_has_gone(tmp_path):
+    with started(tmp_path) as server:
+        program = compiled(axla.connect(server.address))
+        server.kill()
+    here = axla.compile(axla.parse(SQUARE))
+    with axla.profile() as profile:
+        here(X)
+    assert [run.program for run in profile.runs] == ["square"]
+    del program
 
 
 def test_a_worker_that_takes_too_much_memory(tmp_path):

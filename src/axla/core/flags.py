@@ -150,8 +150,11 @@ class Flags:
     service: str = flag(
         "",
         doc="Server of the backend `remote`, as `axla.connect` takes it: `unix:/path` or `host:port`. Read "
-        "when it is first used.",
+        "when it is first used. AXLA_SERVICE_TOKEN has the token that it wants to see.",
     )  # fmt: skip
+    service_certificate: str = flag(
+        "", doc="File of the certificate that signs that of the server of the backend `remote`, for TLS."
+    )
     opencl: str = flag(
         "",
         doc="File of the OpenCL library that the backend `opencl` loads: a loader, or the driver itself. By "

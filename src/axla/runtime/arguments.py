@@ -126,6 +126,9 @@ def convert(interface: Interface, index: int, spec: ValueSpec, argument: object)
         value = value.astype(wanted)
     if not shape.admits(value.shape) or value.dtype != wanted:
         _refuse(interface, index, shape, value.shape, f"{value.dtype}{list(value.shape)}")
+    flags = value.flags
+    if value.dtype is wanted and flags.c_contiguous and flags.aligned:
+        return value
     return np.require(value, requirements=["C", "A", "E"]).view(wanted)
 
 

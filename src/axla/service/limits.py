@@ -44,6 +44,11 @@ class Limits:
                 )
 
 
+def temporary_name(process: int) -> str:
+    """How the names of a worker's folders begin; the supervisor removes what it leaves."""
+    return f"axla-worker-{process}-"
+
+
 class Page:
     """Counters in memory that a worker and its supervisor share: nobody waits for anybody."""
 

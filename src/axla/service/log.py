@@ -9,6 +9,13 @@ from typing import Any
 
 from axla.service.messages import code_of
 
+FILE = 2
+"""The descriptor that lines go to. A worker prints to another one: that may be text of its client."""
+_PROGRAM, _MESSAGE = 60, 250
+"""Characters of what clients chose: with all escaped a line has less than 4,096 bytes, which the system
+writes in one piece.
+"""
+
 
 class Log:
     """A line on stderr for each request: words, or JSON."""
@@ -19,10 +26,10 @@ class Log:
     def request(self, kind: str, subject: str, seconds: float, error: BaseException | None) -> None:
         facts: dict[str, Any] = {"request": kind, "ms": round(seconds * 1e3, 3)}
         if subject:
-            facts["program"] = subject
+            facts["program"] = subject[:_PROGRAM]
         if error is not None:
             facts |= {"status": code_of(error).name, "error": type(error).__name__}
-            facts["message"] = str(error)[:300]
+            facts["message"] = str(error)[:_MESSAGE]
         write_line(self.form, self.session, facts)
 
 
@@ -37,6 +44,6 @@ def write_line(form: str, session: str, facts: dict[str, Any]) -> None:
         words = (f"{k}={v if isinstance(v, int | float) else json.dumps(str(v))}" for k, v in facts.items())
         line = f"{now} {session} {' '.join(words)}"
     try:
-        os.write(2, line.encode() + b"\n")
+        os.write(FILE, line.encode() + b"\n")
     except OSError:  # a full disk, or nobody reads: requests go on
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from axla.core.errors import InvalidArgument
 from axla.service.limits import NOW
@@ -25,6 +25,8 @@ def serve(address: str, counters: Callable[[], Mapping[str, int]]) -> int:
     """Answers at an address, on a thread; gives the port."""
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = 2.0  # one is answered after the other: who says nothing takes no threads and no descriptors
+
         def do_GET(self) -> None:
             body = text_of(counters()).encode()
             self.send_response(200 if self.path == "/metrics" else 404)
@@ -37,7 +39,7 @@ def serve(address: str, counters: Callable[[], Mapping[str, int]]) -> int:
 
     host, _, port = address.rpartition(":")
     try:
-        server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), Handler)
+        server = HTTPServer((host or "127.0.0.1", int(port)), Handler)
     except (OSError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"axla serve: --metrics {address}: {error}; wanted HOST:PORT") from None
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -7,6 +7,7 @@ memory.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import ipaddress
 import queue
 import socket
@@ -14,6 +15,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +93,9 @@ class Listener:
 
     def __init__(
         self, address: str, greet: Callable[[socket.socket], None], limits: Limits, certificate: str = "",
-        key: str = "", guarded: bool = False,
+        key: str = "", guarded: bool = False, note: Callable[..., None] = print,
     ) -> None:  # fmt: skip
-        """`guarded`: clients must know a token."""
+        """`guarded`: clients must know a token. `note(event, **facts)` writes into the log."""
         host, _, port = address.rpartition(":")
         if not port.isdigit() or not host:
             raise InvalidArgument(f"axla serve: --listen {address}: wanted HOST:PORT")
@@ -101,6 +103,7 @@ class Listener:
             raise InvalidArgument(
                 f"axla serve: {host} is open to others; it takes --certificate, --key and --token-file"
             )
+        self._note = note
         self._greet, self._most, clients = greet, limits.message, limits.clients + _MORE
         options = _receiving(max(limits.message, 2 * PIECE_BYTES) + HEADER.size)
         pool = ThreadPoolExecutor(clients, "axla-grpc")
@@ -118,8 +121,20 @@ class Listener:
         self._server.start()
 
     def stop(self) -> None:
-        """Takes no more clients, and ends the streams of those that are there."""
-        self._server.stop(0)
+        """Takes no more clients, and ends the streams of those that are there: they have been told why."""
+        self._server.stop(_REASON_SECONDS).wait()
+
+    def _pass_on(self, requests: Iterator[bytes], transport: SocketTransport, context: Any) -> None:
+        """Until the client or the worker has gone, or what comes is no message."""
+        try:
+            with contextlib.suppress(Closed):
+                for data in requests:
+                    transport.pass_on(data)
+        except (Malformed, struct.error, ValueError, grpc.RpcError) as error:
+            what = f"broken off, or a message of more than {self._most} bytes"
+            said = what if isinstance(error, grpc.RpcError) else str(error)
+            self._note("stream", client=context.peer(), message=said[:300])
+        transport.close()
 
     def _relay(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """The messages for a client; those that come from it are passed on by a thread."""
@@ -127,7 +142,7 @@ class Listener:
         self._greet(theirs)
         transport, reasons = SocketTransport(mine), None
         context.add_callback(transport.close)
-        threading.Thread(target=_pass_on, args=[requests, transport], daemon=True).start()
+        threading.Thread(target=self._pass_on, args=[requests, transport, context], daemon=True).start()
         with contextlib.closing(mine), contextlib.suppress(OSError, Closed):
             first, reasons = transport.receive_first(_FIRST_SECONDS)
             transport.most = self._most
@@ -135,24 +150,20 @@ class Listener:
             while data is not None:
                 yield data
                 data = transport.receive_whole()
+        transport.unshare()
         if reasons is not None:
             with reasons, contextlib.suppress(OSError, AxlaError):
                 reasons.settimeout(_REASON_SECONDS)
                 if said := reasons.recv(1 << 16):
                     why = messages.decode(NUMBERS["Failed"], said)
                     context.abort(_CODES[why.get("code", 2)], why.get("message", ""))
+        _give_back()
 
 
+_give_back = partial(getattr(ctypes.CDLL(None), "malloc_trim", int), 0)
+"""Gives the system the memory of messages that are gone: threads of gRPC each keep much of it."""
 _FIRST_SECONDS = 60.0
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-
-
-def _pass_on(requests: Iterator[bytes], transport: SocketTransport) -> None:
-    """Until the client or the worker has gone, or what comes is no message."""
-    with contextlib.suppress(grpc.RpcError, Closed, Malformed, struct.error):
-        for data in requests:
-            transport.pass_on(data)
-    transport.close()
 
 
 def _is_loopback(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -19,7 +20,7 @@ from axla.backends.interface import Backend, Capabilities, Client
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.core import flags, trace
 from axla.core.dtypes import from_numpy
-from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
 from axla.core.profile import Profile, Row
 from axla.core.shape import Shape
 from axla.ir.graph import Module
@@ -30,9 +31,9 @@ from axla.runtime.arguments import converted
 from axla.runtime.array import Array, DistantArray
 from axla.service.link import Call, Link, opened
 from axla.service.messages import Message, array_of, table
-from axla.service.session import DUMPS, INLINE_BYTES, refuse_custom_calls
+from axla.service.session import INLINE_BYTES, OF_SERVER, refuse_custom_calls
 
-_TOKEN = "AXLA_SERVICE_TOKEN"
+_TOKEN, _PLAIN = "AXLA_SERVICE_TOKEN", flags.Flags()
 _ASKING = {"infeed", "outfeed", "send", "recv"}
 
 
@@ -58,7 +59,8 @@ def from_environment() -> RemoteBackend:
         raise UnsupportedError(
             "AXLA_SERVICE names no server; set it to unix:/path or host:port, or use axla.connect"
         )
-    return RemoteBackend(opened(address, token=os.environ.get(_TOKEN, "")))
+    root = flags.current().service_certificate
+    return RemoteBackend(opened(address, token=os.environ.get(_TOKEN, ""), root_certificate=root))
 
 
 class RemoteBackend(Backend):
@@ -81,14 +83,14 @@ class RemoteBackend(Backend):
         self.link.close()
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        number = self.link.handles()
-        now, told = (
-            flags.current(),
-            replace(options, arg_types=None, dim_args=None),
-        )  # the module has its sizes
-        if now.dump_to:
-            mine = [(name, value) for name, value in told.flags if name != "dump_to"]
-            told = replace(told, flags=(*[(name, getattr(now, name)) for name in DUMPS], *mine))
+        number, now = self.link.handles(), flags.current()
+        mine = {
+            name: value for name in flags.FIELDS if (value := getattr(now, name)) != getattr(_PLAIN, name)
+        }
+        given = {name: getattr(now, name) for name in flags.FIELDS if name not in OF_SERVER}
+        mine = {name: v for name, v in given.items() if v != getattr(_PLAIN, name)} | dict(options.flags)
+        mine.pop("dump_to", None)  # what is dumped comes with the answer
+        told = replace(options, flags=(*mine.items(),), arg_types=None, dim_args=None)  # sizes are known
         request = {
             "program": number, "module": proto.to_proto(module), "options": told.to_proto(),
             "devices": _count(client), "dump": bool(now.dump_to), **self.link.take_released(),
@@ -192,13 +194,14 @@ def _there(link: Link, array: Any) -> RemoteArray:
 class RemoteExecutable(Executable):
     """A program on a server."""
 
-    __slots__ = ("link", "_handle", "_said", "_asks", "_rows")
+    __slots__ = ("link", "_handle", "_said", "_asks", "_rows", "_dynamic")
 
     def __init__(self, link: Link, number: int, said: Message, **more: Any) -> None:
         interface = packed.decode(said.get("interface", b"")).interface
         super().__init__(interface, **more)
         self.link, self._handle, self._said = link, Handle(number, link.dropped), said
         self._rows: list[tuple[Row, int, int]] = []
+        self._dynamic = interface.is_dynamic
         module = self._module
         self._asks = module is not None and any(
             inst.opcode.partition("-")[0] in _ASKING for c in module.computations for inst in c.instructions
@@ -231,7 +234,9 @@ class RemoteExecutable(Executable):
         """Has the server run the program on rows of arguments, one for each device."""
         face, link, answer = self.interface, self.link, Message()
         given = [converted(face, row, n, here=False) for n, row in enumerate(rows)]
-        request: Message = {"program": self._handle.number, "rows": len(rows)}
+        request: Message = {"program": self._handle.number}
+        if len(rows) > 1:
+            request["rows"] = len(rows)
         copies = self._arguments(request, given)
         first = request["results"] = link.handles(len(face.results) * len(rows))
         if options.deadline is not None:
@@ -243,12 +248,14 @@ class RemoteExecutable(Executable):
                 array.delete()
         del copies
         call = link.start("Execute", request | link.take_released(), f"a run of {face.name} on a server")
-        going = options.asynchronous and not face.is_dynamic  # else sizes are to be known
+        going = options.asynchronous and not self._dynamic  # else sizes are to be known
         if not going:
             try:
                 answer = call.answer()
-            except KeyboardInterrupt:
-                self.cancel()
+            except BaseException as error:  # nobody gets the arrays
+                link.released.extend(range(first, first + len(face.results) * len(rows)))
+                if isinstance(error, KeyboardInterrupt):
+                    self.cancel()
                 raise
         elif self._asks:
             threading.Thread(target=call.wait, daemon=True).start()
@@ -261,9 +268,8 @@ class RemoteExecutable(Executable):
         """
         numbers, data, sizes, copies = [], [], [], []
         link, inline = self.link, 0
-        specs = self.interface.parameters
         for row, device in zip(given, self.device_ids, strict=True):
-            for array, spec in zip(row, specs, strict=True):
+            for array in row:
                 if isinstance(array, RemoteArray) and array.link is link:
                     numbers.append(array.number)
                     continue
@@ -276,7 +282,7 @@ class RemoteExecutable(Executable):
                     continue
                 numbers.append(0)
                 data.append(values.tobytes())
-                sizes += values.shape if spec.shape.is_dynamic or self.interface.is_dynamic else ()
+                sizes += values.shape if self._dynamic else ()
         request["arguments"] = numbers
         if data:
             request["data"] = data
@@ -290,7 +296,7 @@ class RemoteExecutable(Executable):
         for device in self.device_ids[:rows]:
             arrays: list[Array] = []
             for spec in self.interface.results:
-                shape = _actual(spec, sizes) if self.interface.is_dynamic else spec.shape.logical
+                shape = _actual(spec, sizes) if self._dynamic else spec.shape.logical
                 made = RemoteArray.of(link, number, shape, device, run)
                 if data is not None:
                     made.keep(array_of(data[number - first], shape.dtype.name, shape.dims))
@@ -317,6 +323,10 @@ class RemoteExecutable(Executable):
 
     def profiling(self, profile: Profile | None) -> None:
         """The server measures steps; calls take what they take here."""
+        with contextlib.suppress(AxlaError):  # the session is over, which the next call says
+            self._profiling(profile)
+
+    def _profiling(self, profile: Profile | None) -> None:
         if self._counted is not None:  # it says what it has measured, and measures no more
             said = self.link.call("Profile", {"program": self._handle.number})
             self._rows.extend(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import tempfile
 import threading
 import time
@@ -26,31 +27,28 @@ from axla.backends.interface import Backend, Client
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.core import flags
 from axla.core.dtypes import from_numpy
-from axla.core.errors import AxlaError, Cancelled, InvalidArgument, OutOfMemory, UnsupportedError
+from axla.core.errors import Cancelled, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.core.profile import Profile
 from axla.core.shape import Shape
 from axla.custom.built_in import BUILT_IN
 from axla.custom.feeds import Feed
 from axla.custom.routines import TARGETS
-from axla.ir.graph import Module
+from axla.ir.graph import Instruction, Module
 from axla.program import packed
 from axla.program.abi import CANCELLED
 from axla.runtime.array import Array, new_array
 from axla.service import messages
-from axla.service.limits import Limits, Page
+from axla.service.limits import Limits, Page, temporary_name
 from axla.service.messages import NUMBERS, Message
 from axla.service.transport import Closed, Malformed, Transport
 
 INLINE_BYTES = 1 << 16
 """Of results, or arguments, together: they stand in the message of the run."""
-_OF_SERVER = {
-    "cache_dir", "cuda", "dump_to", "host_device_count", "num_threads", "opencl", "service", "timings",
-    "trace",
+OF_SERVER = {
+    "cache_dir", "cuda", "dump_to", "host_device_count", "num_threads", "opencl", "service",
+    "service_certificate", "timings", "trace",
 }  # fmt: skip
 """Flags that name files, or take of the machine what others need."""
-DUMPS = (
-    "dump_hlo_as_text", "dump_hlo_as_dot", "dump_hlo_as_proto", "dump_hlo_pass_re", "dump_hlo_module_re",
-)  # fmt: skip
 _THREADS, _POLL = 16, 0.02
 _ANSWERS = {"Compile": "Compiled", "Execute": "Executed", "Parallel": "Rows", "Profile": "Steps"}
 _REQUESTS = ("Compile", "Execute", "Parallel", "Put", "Get", "Text", "Cancel", "Profile")
@@ -88,6 +86,7 @@ class Program:
     def __init__(self, made: Executable) -> None:
         self.made, self.face, self.stops = made, made.interface, 0
         self.profile: Profile | None = None
+        self.dynamic = self.face.is_dynamic
         self.plain = made.counts == (1, 1) and made.device_ids == [0]
         self.short = self.plain and not self.face.long_running
         self.result_bytes = sum(spec.bytes for spec in self.face.results) * len(made.devices)
@@ -153,6 +152,7 @@ class Session:
         except Closed:
             pass
         except Malformed as error:
+            self.page.add("failures")
             self.log("message", "", 0.0, error)
             self._answer(0, "Failed", messages.failed(error))
         self.transport.close()
@@ -181,12 +181,13 @@ class Session:
             raise OutOfMemory(
                 f"service: {len(self._active)} requests go on, or {request.call} is one of them"
             )
-        message = messages.decode(kind, body)
         if self.draining:
             raise messages.unavailable("service: the server shuts down, and takes no more requests")
-        self._active[request.call] = request.begin
-        if len(self._active) == 1:
-            self.page.set("oldest", request.begin)
+        with self._changed:
+            self._active[request.call] = request.begin
+            if len(self._active) == 1:
+                self.page.set("oldest", request.begin)
+        message = messages.decode(kind, body)
         if request.kind != "Execute":  # which takes its arguments first
             self._release(message)
         try:
@@ -208,12 +209,18 @@ class Session:
         except BaseException as caught:  # noqa: BLE001  (whatever it is, the client gets it)
             answer, error = messages.failed(caught), caught
             self.page.add("failures")
+            self._log(request, error)  # before the client knows: it may go, and this process with it
         self._answer(
             request.call, "Failed" if error is not None else _ANSWERS.get(request.kind, "Done"), answer
         )
-        if self._active.get(request.call) == request.begin:
-            del self._active[request.call]
-            self.page.set("oldest", min(self._active.copy().values(), default=0))
+        with self._changed:  # else a request that comes now may be lost from the page, and has no limit
+            if self._active.get(request.call) == request.begin:
+                del self._active[request.call]
+                self.page.set("oldest", min(self._active.values(), default=0))
+        if error is None:
+            self._log(request, None)
+
+    def _log(self, request: Request, error: BaseException | None) -> None:
         self.log(request.kind, request.subject, (time.monotonic_ns() - request.begin) / 1e9, error)
 
     def _answer(self, call: int, name: str, answer: Message) -> None:
@@ -249,13 +256,15 @@ class Session:
     def _settle(self, number: int, future: Future, array: Array) -> None:
         """An array is there, for those that wait for it and those to come; unless it was released."""
         future.set_result(array)
-        if number in self.arrays:
-            self.arrays[number] = array
+        with self._changed:
+            if dict.get(self.arrays, number) is future:  # not another array under the same number
+                self.arrays[number] = array
 
     def _release(self, message: Message) -> None:
         """Lets go what the client asks for no more."""
         for number in message.get("released", ()):
-            value = self.arrays.pop(number, None)
+            with self._changed:
+                value = self.arrays.pop(number, None)
             if isinstance(value, Future):
                 value.add_done_callback(lambda done: done.exception() or self._count(-done.result().nbytes))
             elif value is not None:
@@ -306,7 +315,10 @@ class Session:
         self.page.add("bytes_in", size)
         if found.at == found.into.size:
             del self._arriving[call]
-            self._pool.submit(self._do, found.request, found.made)
+            if self._on_host:  # all other threads may wait for runs that wait for this array
+                self._do(found.request, found.made)
+            else:
+                self._pool.submit(self._do, found.request, found.made)
 
     def _get(self, request: Request, message: Message) -> Step:
         """Sends the bytes of an array."""
@@ -352,16 +364,19 @@ class Session:
         module = self._module(message.get("module", b""))
         options = CompileOptions.from_proto(message.get("options", b""))
         for name, _ in options.flags:
-            if name in _OF_SERVER:
+            if name in OF_SERVER:
                 raise UnsupportedError(f"compile: the flag {name} is the server's, and no client's")
         client = self._client(message.get("devices", 0))
         if not message.get("dump"):
             return client.compile(module, options), {}
-        with tempfile.TemporaryDirectory() as folder:
-            with flags.override(dump_to=folder):
-                made = client.compile(module, options)
-            files = sorted(Path(folder).iterdir())
-            return made, {f.name: f.read_bytes().decode("utf-8", "surrogateescape") for f in files}
+        try:
+            with tempfile.TemporaryDirectory(prefix=temporary_name(os.getpid())) as folder:
+                with flags.override(dump_to=folder):
+                    made = client.compile(module, options)
+                files = sorted(Path(folder).iterdir())
+                return made, {f.name: f.read_bytes().decode("utf-8", "surrogateescape") for f in files}
+        except OSError as error:
+            raise messages.unavailable(f"service: the server cannot write dumps: {error}") from error
 
     def _module(self, data: bytes) -> Module:
         module = proto.read(data)
@@ -383,11 +398,13 @@ class Session:
             )
         numbers = range(first, first + rows * len(face.results))
         self.arrays.check(numbers)
-        self._room(program.needs, f"a run of {face.name}")
         given = self._arguments(program, rows, message)
         options = ExecuteOptions(message.get("deadline"), (), bool(message.get("asynchronous")))
-        futures: list[Future] = [Future() for _ in numbers]
-        self.arrays.update(zip(numbers, futures, strict=True))
+        alone = len(self._active) == 1 and not any(isinstance(array, Future) for array in given)
+        here = alone and program.short and program.profile is None
+        short = here and not options.asynchronous  # nobody asks for its results before its answer
+        futures: list[Future] = [Future() for _ in numbers] if not short else []
+        self.arrays.update(zip(numbers, futures, strict=False))
         request.ordered, stops = options.asynchronous, program.stops
 
         def run() -> Any:
@@ -395,23 +412,31 @@ class Session:
                 values = [array.result() if isinstance(array, Future) else array for array in given]
                 if program.stops != stops:
                     raise Cancelled(f"{face.name}: the run was cancelled before it began", CANCELLED)
-                found = program.run(values, rows, options)
+                self._room(program.needs, f"a run of {face.name}")
+                if not here:  # others may begin meanwhile
+                    self._count(program.needs)
+                try:
+                    found = program.run(values, rows, options)
+                finally:
+                    if not here:
+                        self._count(-program.needs)
             except BaseException as error:
                 for future in futures:
                     future.set_exception(error)
                 raise
-            for number, future, array in zip(numbers, futures, found, strict=True):
-                self._count(array.nbytes)
+            self._count(sum(array.nbytes for array in found))
+            for number, future, array in zip(numbers, futures, found, strict=False):
                 self._settle(number, future, array)
+            if short:
+                self.arrays.update(zip(numbers, found, strict=True))
             answer = partial(self._executed, program, found)
             return answer() if all(array.is_ready() for array in found) else answer
 
-        alone = len(self._active) == 1 and not any(isinstance(array, Future) for array in given)
-        return run() if alone and program.short and program.profile is None else run
+        return run() if here else run
 
     def _arguments(self, program: Program, rows: int, message: Message) -> list[Any]:
         """The arrays that a message names and has, in their order."""
-        specs, dynamic = program.face.parameters * rows, program.face.is_dynamic
+        specs, dynamic = program.face.parameters * rows, program.dynamic
         numbers, data = message.get("arguments", ()), message.get("data", ())
         if len(numbers) != len(specs) or sum(not number for number in numbers) != len(data):
             raise InvalidArgument(
@@ -429,27 +454,31 @@ class Session:
 
     def _executed(self, program: Program, found: list[Array]) -> Message:
         """The answer: sizes of dynamic results, and small values, so that nobody has to ask for them."""
-        for array in found:
-            array.block_until_ready()
         answer: Message = {}
-        if program.face.is_dynamic:
-            answer["sizes"] = [d for array in found for d in array.shape]
         if program.result_bytes <= INLINE_BYTES and not any(array.elsewhere for array in found):
             answer["data"] = [np.asarray(array).tobytes() for array in found]
+        else:
+            for array in found:
+                array.block_until_ready()
+        if program.dynamic:
+            answer["sizes"] = [d for array in found for d in array.shape]
         return answer
 
     def _parallel(self, request: Request, message: Message) -> Step:
         """Runs several programs beside each other."""
         given = [self.arrays[number] for number in message.get("arguments", ())]
         first = message.get("results", 0)
+        self.page.add("executions")
 
         def run() -> Message:
             modules = [self._module(data) for data in message.get("modules", ())]
+            results = [leaf for module in modules for leaf in arrays_of(module.entry.root)]
+            self._room(sum(shape.byte_size for shape in results), "a run of several programs")
+            self.arrays.check(range(first, first + len(results)))
             left = iter(given)
-            rows = [[_there(a) for a in itertools.islice(left, len(leaves_of(m)))] for m in modules]
+            rows = [[_there(a) for a in itertools.islice(left, leaves_of(m))] for m in modules]
             found = self.backend.execute_parallel(modules, rows, message.get("deadline"))
             arrays = [array for row in found for array in row]
-            self.arrays.check(range(first, first + len(arrays)))
             self.arrays.update(enumerate(arrays, first))
             self._count(sum(array.nbytes for array in arrays))
             return {"row": [{"sizes": [d for a in row for d in (a.ndim, *a.shape)]} for row in found]}
@@ -482,7 +511,7 @@ class Session:
             message = messages.decode(kind, body)
             if kind == NUMBERS["Failed"]:
                 raise messages.error_of(message)
-        except AxlaError as error:
+        except Exception as error:
             future.set_exception(error)
         else:
             future.set_result(message)
@@ -536,7 +565,11 @@ def _there(value: Any) -> Any:
     return array.block_until_ready()
 
 
-def leaves_of(module: Module) -> list[Shape]:
-    """The arrays that a module takes."""
-    every = (leaf for parameter in module.entry.parameters for leaf in parameter.shape.leaves())
-    return [leaf for leaf in every if isinstance(leaf, Shape)]
+def arrays_of(inst: Instruction) -> list[Shape]:
+    """The arrays of an instruction."""
+    return [leaf for leaf in inst.shape.leaves() if isinstance(leaf, Shape)]
+
+
+def leaves_of(module: Module) -> int:
+    """How many arrays a module takes."""
+    return sum(len(arrays_of(parameter)) for parameter in module.entry.parameters)

@@ -1,33 +1,37 @@
 """The server: checks who comes, hands each client to a worker process, and watches the workers.
 
-The thread of `Supervisor.run` does it. Only the first message of a client is read elsewhere, by a thread of
-its own, of bounded size and within a time; what belongs to a session is never read here. Those threads, a
-relay of another transport, and signals give their orders through a socket that wakes it up.
+The thread of `Supervisor.run` does it, and waits for nobody. Of a client it reads the first message only, as
+it comes, of bounded size and within a time; what belongs to a session is never read here. A relay of another
+transport and signals give their orders through a socket that wakes it up.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import hmac
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from axla.core.errors import AxlaError, DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.service import messages
-from axla.service.limits import COUNTERS, NOW, Limits, Page
+from axla.service.limits import COUNTERS, NOW, Limits, Page, temporary_name
 from axla.service.log import write_line
 from axla.service.messages import NUMBERS
 from axla.service.transport import HEADER, SocketTransport, new_window
@@ -35,9 +39,16 @@ from axla.service.transport import HEADER, SocketTransport, new_window
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _TICK = 0.1
 """Seconds between two looks at the workers."""
-_HELLO_SECONDS, _GREETINGS = 5.0, 64
-_TRIES = 3
-"""Workers that end before they are ready, one after the other: the backend does not run here."""
+_HELLO_SECONDS, _HELLO_BYTES, _GREETINGS = 5.0, 1 << 12, 64
+"""Of the first message, and clients that may owe it: the oldest of more is sent away."""
+_START_SECONDS, _STARTS = 120.0, os.cpu_count() or 1
+"""For the start of a worker, and workers that may start at once."""
+_TRIES, _PAUSE = 3, 1.0
+"""Workers that end before any was ready: the backend does not run here. Seconds after which workers are tried
+again that could not be started later on.
+"""
+_SAID = 300
+"""Characters of what a worker has printed that its last line in the log has."""
 
 
 @dataclass(slots=True)
@@ -56,47 +67,58 @@ class Settings:
 class Worker:
     """A process that serves a client, or waits for one."""
 
-    def __init__(self, backend: str, limits: Limits, log: str) -> None:
+    def __init__(self, backend: str, settings: Settings, log_file: int) -> None:
         self.backend, self.session = backend, ""
-        self.page, self.base, self.began, self.ready = Page(), 0, 0.0, False
+        self.page, self.base, self.began, self.ready = Page(), 0, time.monotonic(), False
         self.breach: AxlaError | None = None
         """Why it was killed."""
         self.reasons: socket.socket | None = None
         """Where its client reads why it ended."""
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        files = {"control": theirs.fileno(), "page": self.page.file}
-        told = json.dumps({**files, "backend": backend, "limits": asdict(limits), "log": log})
-        command = [sys.executable, "-m", "axla.service.worker", told]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=files.values())
-        theirs.close()
-        self.page.close()
+        self._prints, prints = socket.socketpair()
+        self.said = b""
+        files = {"control": theirs.fileno(), "page": self.page.file, "log_file": log_file}
+        told = {**files, "backend": backend, "limits": asdict(settings.limits), "log": settings.log}
+        command = [sys.executable, "-m", "axla.service.worker", json.dumps(told)]
+        with theirs, prints, contextlib.closing(self.page):
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=prints.fileno(), stderr=prints.fileno(),
+                pass_fds=files.values(), start_new_session=True,
+            )  # fmt: skip
         self.ended = os.pidfd_open(self.process.pid)
 
     def take(self, connection: socket.socket, session: str) -> None:
         """Gives it its client. Where it has just ended, the client finds its connection closed."""
-        self.session, self.ready, self.began, self.base = session, False, time.monotonic(), self.memory()
-        self.reasons, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        files = [connection.fileno(), theirs.fileno(), new_window()]
-        with theirs, contextlib.suppress(OSError):
-            socket.send_fds(self.control, [json.dumps({"session": session}).encode()], files)
-        os.close(files[2])
-
-    def memory(self) -> int:
-        """Bytes of it that are in memory, without files."""
+        window = new_window()
         try:
-            with open(f"/proc/{self.process.pid}/statm") as statm:
-                return int(statm.read().split()[1]) * _PAGE
-        except (OSError, IndexError, ValueError):
-            return 0
+            self.reasons, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.session, self.ready, self.began = session, False, time.monotonic()
+            self.base = _resident(self.process.pid)
+            files = [connection.fileno(), theirs.fileno(), window]
+            with theirs, contextlib.suppress(OSError):
+                socket.send_fds(self.control, [json.dumps({"session": session}).encode()], files)
+        finally:
+            os.close(window)
 
-    def kill(self, why: AxlaError) -> None:
+    def lives(self) -> bool:
+        """Whether it has not ended. (`poll` would give its number back, which may be needed to kill.)"""
+        return os.waitid(os.P_PIDFD, self.ended, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def listen(self) -> None:
+        """Takes what it has printed, which may be text of its client and is no line of the log."""
+        with contextlib.suppress(OSError):
+            self.said = (self.said + self._prints.recv(1 << 16, socket.MSG_DONTWAIT))[-_SAID:]
+
+    def kill(self, why: AxlaError | None = None) -> None:
+        """Ends it and what it has started."""
         self.breach = self.breach or why
-        self.process.kill()
+        with contextlib.suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def drain(self) -> None:
         """Has it end when its requests are done."""
         if not self.session:
-            return self.process.kill()
+            return self.kill()
         self.breach = self.breach or messages.unavailable("service: the server was shut down")
         with contextlib.suppress(OSError):
             self.control.send(b"drain")
@@ -109,6 +131,8 @@ class Worker:
 
     def why_ended(self) -> AxlaError | None:
         """The error for its client; None when it ended as it should."""
+        self.kill()  # what it has started, while its number is its own
+        self.listen()
         code = self.process.wait()
         if self.breach is not None or code == 0:
             return self.breach
@@ -120,10 +144,12 @@ class Worker:
         )
 
     def close(self) -> None:
-        for one in (self.control, self.reasons):
+        for one in (self.control, self.reasons, self._prints):
             if one is not None:
                 one.close()
         os.close(self.ended)
+        for left in glob.glob(f"{temporary_name(self.process.pid)}*", root_dir=tempfile.gettempdir()):
+            shutil.rmtree(os.path.join(tempfile.gettempdir(), left), ignore_errors=True)
 
 
 class Supervisor:
@@ -133,13 +159,18 @@ class Supervisor:
         self.settings = settings
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, Worker] = {}
+        self._coming: dict[socket.socket, float] = {}
+        """Clients that owe their first message, and until when."""
         self._waiting: deque[tuple[socket.socket, str]] = deque()
-        self._greetings = threading.BoundedSemaphore(_GREETINGS)
-        self._counted: Counter[str] = Counter()
+        self._counted = Counter(dict.fromkeys((*COUNTERS[1:], "sessions", "refused", "breaches", "lost"), 0))
         """What workers have counted that are no more, and what became of clients."""
-        self._sessions = self._failures = 0
+        self._counting = threading.Lock()
+        self._sessions, self._failures, self._why = 0, 0, ""
+        self._began: set[str] = set()
+        """Backends of which workers were ready."""
         self._listener: socket.socket | None = None
-        self._stop_at = 0.0
+        self._log_file = os.dup(2)
+        self._stop_at = self._look_at = self._start_at = 0.0
         self._orders: deque[Callable[[], object]] = deque()
         self._wake, self._woken = socket.socketpair()
         for end in (self._wake, self._woken):
@@ -149,15 +180,14 @@ class Supervisor:
     # What others call, from any thread.
 
     def greet(self, connection: socket.socket) -> None:
-        """Reads the first message of a client, on a thread."""
-        if not self._greetings.acquire(blocking=False):
-            return self._refuse(connection, OutOfMemory("service: too many clients come at once"))
-        threading.Thread(target=self._greet, args=[connection], daemon=True).start()
-        return None
+        """Has a client say its first message."""
+        self._order(partial(self._come, connection))
 
     def stop(self) -> None:
-        """Ends the server, when requests that go on are done or `drain_seconds` have passed."""
-        self._order(self._drain)
+        """Ends the server, when requests that go on are done or `drain_seconds` have passed; said again, at
+        once.
+        """
+        self._order(self._stop)
 
     def note(self, event: str, **facts: Any) -> None:
         """Writes into the log what happens to the server."""
@@ -165,7 +195,8 @@ class Supervisor:
 
     def counters(self) -> dict[str, int]:
         """All numbers: of workers that live and of those that have ended."""
-        found, workers = Counter(self._counted), list(self._workers.values())
+        with self._counting:
+            found, workers = Counter(self._counted), list(self._workers.values())
         for worker in workers:
             found.update({name: worker.page.get(name) for name in COUNTERS[1:]})
         return {**found, "clients": sum(1 for worker in workers if worker.session)}
@@ -202,10 +233,11 @@ class Supervisor:
         self._hold_spares()
         while not (self._stop_at and not self._workers):
             for key, _ in self._selector.select(_TICK):
-                key.data()
+                if self._selector.get_map().get(key.fd) == key:  # else gone by what was done before
+                    key.data()
             self._look()
         if self._failures >= _TRIES:
-            raise UnsupportedError("axla serve: its workers do not start")
+            raise UnsupportedError(f"axla serve: its workers do not start: {self._why}")
 
     def _watch(self, what: Any, call: Callable[[], None]) -> None:
         self._selector.register(what, selectors.EVENT_READ, call)
@@ -224,25 +256,37 @@ class Supervisor:
     def _look(self) -> None:
         """What happens with time: breaches of limits, the end of draining."""
         limits, now = self.settings.limits, time.monotonic()
-        for worker in [w for w in self._workers.values() if w.session and w.breach is None]:
-            oldest, used = worker.page.get("oldest"), worker.memory() - worker.base
+        if now < self._look_at:
+            return
+        self._look_at = now + _TICK
+        for connection in [one for one, until in self._coming.items() if until < now]:
+            late = DeadlineExceeded(f"service: no first message came in {_HELLO_SECONDS:g} s")
+            self._refuse(self._leave(connection), late)
+        for worker in self._workers.values():
+            worker.listen()
+            if not worker.session:
+                if not worker.ready and now - worker.began > _START_SECONDS:
+                    worker.kill(messages.unavailable(f"it was not ready after {_START_SECONDS:g} s"))
+                continue
+            oldest, used = worker.page.get("oldest"), _resident(worker.process.pid) - worker.base
             if oldest and now - oldest / 1e9 > limits.seconds:
-                worker.kill(
-                    DeadlineExceeded(
-                        f"service: a request took longer than the {limits.seconds:g} s of this server"
-                    )
-                )
+                late = f"service: a request took longer than the {limits.seconds:g} s of this server"
+                worker.kill(DeadlineExceeded(late))
             elif used > limits.memory:
-                worker.kill(
-                    OutOfMemory(f"service: {used} bytes were taken, this server gives {limits.memory}")
-                )
+                much = f"service: {used} bytes were taken, this server gives {limits.memory}"
+                worker.kill(OutOfMemory(much))
         if self._stop_at and now > self._stop_at:
             for worker in self._workers.values():
                 worker.kill(messages.unavailable("service: the server was shut down"))
+        self._hand_out()
+
+    def _stop(self) -> None:
+        if self._stop_at:
+            self._stop_at = time.monotonic()
+        else:
+            self._drain()
 
     def _drain(self) -> None:
-        if self._stop_at:
-            return
         self._stop_at = time.monotonic() + self.settings.drain_seconds
         self.note("shutdown")
         if self._listener is not None:
@@ -250,27 +294,42 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 os.unlink(self._listener.getsockname())
             self._listener.close()
-        while self._waiting:
-            self._refuse(self._waiting.popleft()[0], messages.unavailable("service: the server shuts down"))
+        for connection in [*map(self._leave, [*self._coming]), *(one for one, _ in self._waiting)]:
+            self._refuse(connection, messages.unavailable("service: the server shuts down"))
+        self._waiting.clear()
         for worker in self._workers.values():
             worker.drain()
 
     # Clients.
 
-    def _greet(self, connection: socket.socket) -> None:
+    def _come(self, connection: socket.socket) -> None:
+        if len(self._coming) >= _GREETINGS:
+            late = OutOfMemory("service: too many clients come at once, and this one has not said its name")
+            self._refuse(self._leave(next(iter(self._coming))), late)
+        self._coming[connection] = time.monotonic() + _HELLO_SECONDS
+        transport = SocketTransport(connection)
+        transport.most = _HELLO_BYTES
+        self._watch(connection, partial(self._greet, connection, transport))
+
+    def _leave(self, connection: socket.socket) -> socket.socket:
+        """Expects nothing of a client any more."""
+        self._selector.unregister(connection)
+        del self._coming[connection]
+        return connection
+
+    def _greet(self, connection: socket.socket, transport: SocketTransport) -> None:
+        """Reads what has come of the first message of a client."""
         try:
-            message = SocketTransport(connection).receive(_HELLO_SECONDS)
+            message = transport.receive(0)
             if message is None:
-                raise DeadlineExceeded(f"service: no first message came in {_HELLO_SECONDS:g} s")
+                return
             if message[1] != NUMBERS["Hello"]:
                 raise InvalidArgument("service: the first message is none of axla's")
             backend = self._checked(messages.decode(*message[1:]))
         except Exception as error:
-            self._refuse(connection, error)
+            self._refuse(self._leave(connection), error)
         else:
-            self._order(partial(self._admit, connection, backend))
-        finally:
-            self._greetings.release()
+            self._admit(self._leave(connection), backend)
 
     def _checked(self, hello: dict[str, Any]) -> str:
         """The backend that a client gets; an error where it gets none."""
@@ -301,24 +360,31 @@ class Supervisor:
             self._hand_out()
 
     def _refuse(self, connection: socket.socket, error: BaseException) -> None:
-        body = messages.encode("Failed", messages.failed(error))
-        with contextlib.suppress(OSError):
-            connection.send(HEADER.pack(len(body), 0, NUMBERS["Failed"]) + body, socket.MSG_DONTWAIT)
-        connection.close()
         self._counted["refused"] += 1
         self.note("refused", status=messages.code_of(error).name, message=str(error)[:300])
+        body = messages.encode("Failed", messages.failed(error))
+        with connection, contextlib.suppress(OSError):
+            connection.send(HEADER.pack(len(body), 0, NUMBERS["Failed"]) + body, socket.MSG_DONTWAIT)
 
     def _hand_out(self) -> None:
-        """Gives clients that wait to workers that are ready."""
+        """Gives clients that wait, and are still there, to workers that are ready."""
         for _ in range(len(self._waiting)):
             connection, backend = self._waiting.popleft()
-            spare = next((w for w in self._workers.values() if w.ready and w.backend == backend), None)
+            if _is_gone(connection):
+                self._refuse(connection, messages.unavailable("service: the client has gone before its turn"))
+                continue
+            ready = (w for w in self._workers.values() if w.ready and w.backend == backend)
+            spare = next((worker for worker in ready if worker.lives()), None)
             if spare is None:
                 self._waiting.append((connection, backend))
                 continue
             self._sessions += 1
+            try:
+                spare.take(connection, f"s{self._sessions}")
+            except OSError as error:  # no descriptors are left
+                self._refuse(connection, OutOfMemory(f"service: no more clients can be served: {error}"))
+                continue
             self._counted["sessions"] += 1
-            spare.take(connection, f"s{self._sessions}")
             connection.close()
             self._log(spare.session, event="begins", backend=backend, pid=spare.process.pid)
         self._hold_spares()
@@ -326,46 +392,79 @@ class Supervisor:
     # Workers.
 
     def _hold_spares(self) -> None:
-        """Starts workers until one of each backend waits, and one for each client that waits."""
+        """Starts workers until one of each backend waits, and one for each client that waits; few at once."""
         for backend in self.settings.backends if not self._stop_at else ():
             wanted = 1 + sum(1 for _, b in self._waiting if b == backend)
-            there = sum(1 for w in self._workers.values() if w.backend == backend and not w.session)
-            for _ in range(wanted - there):
-                worker = Worker(backend, self.settings.limits, self.settings.log)
+            spares = [w for w in self._workers.values() if w.backend == backend and not w.session]
+            starting = sum(1 for w in spares if not w.ready)
+            for _ in range(min(wanted - len(spares), _STARTS - starting)):
+                if time.monotonic() < self._start_at:
+                    return
+                try:
+                    worker = Worker(backend, self.settings, self._log_file)
+                except OSError as error:  # no processes, no descriptors
+                    self._start_at = time.monotonic() + _PAUSE
+                    return self.note("worker", backend=backend, message=str(error))
                 self._workers[worker.ended] = worker
                 self._watch(worker.ended, partial(self._end, worker))
                 self._watch(worker.control, partial(self._is_ready, worker))
+        return None
 
     def _is_ready(self, worker: Worker) -> None:
         self._selector.unregister(worker.control)
         with contextlib.suppress(OSError):
             worker.ready = bool(worker.control.recv(64))
-        self._failures = 0 if worker.ready else self._failures
+        if worker.ready:
+            self._began.add(worker.backend)
         self._hand_out()
 
     def _end(self, worker: Worker) -> None:
         """A worker has ended: its client is told why, and so is the log."""
         why = worker.why_ended()
         self._selector.unregister(worker.ended)
-        del self._workers[worker.ended]
-        if worker.session:
+        with self._counting:
+            del self._workers[worker.ended]
             self._counted.update({n: worker.page.get(n) for n in COUNTERS[1:] if n not in NOW})
+        said: dict[str, Any] = {"printed": worker.said.decode(errors="replace")} if worker.said else {}
+        if worker.session:
             facts: dict[str, Any] = {"event": "ends", "seconds": round(time.monotonic() - worker.began, 3)}
             if why is not None:
-                self._counted["breaches" if worker.breach is not None else "lost"] += 1
-                facts |= {"status": messages.code_of(why).name, "message": str(why)}
+                if isinstance(why, DeadlineExceeded | OutOfMemory):
+                    self._counted["breaches"] += 1
+                elif worker.breach is None:
+                    self._counted["lost"] += 1
+                facts |= {"status": messages.code_of(why).name, "message": str(why), **said}
                 worker.tell(messages.encode("Failed", messages.failed(why)))
             self._log(worker.session, **facts)
         elif not self._stop_at:
-            self._failures += 1
-            self.note("worker", backend=worker.backend, message=str(why))
+            self._failures += worker.backend not in self._began
+            self._start_at, self._why = time.monotonic() + _PAUSE, said.get("printed", str(why)).strip()
+            self.note("worker", backend=worker.backend, message=str(why), **said)
         if not worker.ready and not worker.session:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(worker.control)
         worker.close()
-        if self._failures >= _TRIES:
+        if self._failures >= _TRIES and not self._stop_at:
             self._drain()
         self._hold_spares()
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    """Whether a client has closed its connection."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)
+
+
+def _resident(process: int) -> int:
+    """Bytes of a process, and of what it has started, that are in memory."""
+    found = 0
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        found = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
+        for file in glob.glob(f"/proc/{process}/task/*/children"):
+            found += sum(map(_resident, map(int, Path(file).read_text().split())))
+    return found
 
 
 def _clear(path: str) -> None:

@@ -27,13 +27,13 @@ from axla.service.messages import CREDIT, PIECE
 
 HEADER = struct.Struct("<IIB")
 """Bytes of the body, number of the call, kind."""
-PIECE_BYTES, PIECES = 1 << 20, 8
+PIECE_BYTES, PIECES = 1 << 21, 8
 """A piece of an array, and how many of one direction may be under way."""
 WINDOW_BYTES = 2 * PIECES * PIECE_BYTES
 FIRST_BYTES = 1 << 16
 """Of the first message: nothing is known of the other side then."""
 _PIECE = struct.Struct("<BI")
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
 
 
 class Malformed(InvalidArgument):
@@ -55,9 +55,11 @@ class Transport:
     """Bytes of a message: more are refused before memory is taken for them."""
 
     def __init__(self) -> None:
-        self._free = deque(range(PIECES))
-        self.stuck: Callable[[], None] = self._wait_writable
-        """Called again and again while a message cannot be sent, since the other side does not read."""
+        self._free, self._taken = deque(range(PIECES)), bytearray()
+        self.stuck: Callable[[], None] | None = None
+        """Called again and again while a message cannot be sent, as the other side does not read; None: the
+        thread waits. (A method of its own would keep the transport, and its window, until a collection.)
+        """
 
     def send(self, call: int, kind: int, *body: Any) -> None:
         """Sends a message whose body is these bytes. Closed where nobody takes it any more."""
@@ -89,8 +91,8 @@ class Transport:
             self.send(call, PIECE, _PIECE.pack(slot, part.size), self._place(slot, part))
 
     def take(self, body: Any, into: np.ndarray | None, at: int = 0) -> int:
-        """Copies a piece to its place, and gives its room back; gives how many bytes it has. With `into` None
-        it is dropped. Malformed for one that does not fit.
+        """Copies a piece to its place; gives how many bytes it has. Its room goes back with that of others.
+        With `into` None it is dropped. Malformed for one that does not fit.
         """
         if len(body) < _PIECE.size:
             raise Malformed(f"service: a piece of {len(body)} bytes has no head")
@@ -100,14 +102,18 @@ class Transport:
             raise Malformed(f"service: a piece of {size} bytes in place {slot} is more than was announced")
         if into is not None:
             np.copyto(into[at : at + size], part)
-        self.send(0, CREDIT, bytes([slot]))
+        self._taken.append(slot)
+        if len(self._taken) >= PIECES // 2:  # the other side has as many left, and is woken less often
+            taken, self._taken = self._taken, bytearray()
+            self.send(0, CREDIT, taken)
         return size
 
     def credit(self, body: bytes) -> None:
-        """The other side has taken a piece: its room is free."""
-        if len(body) != 1 or body[0] >= PIECES or body[0] in self._free:
-            raise Malformed("service: a credit for a piece that is not under way")
-        self._free.append(body[0])
+        """The other side has taken pieces: their room is free."""
+        for slot in body:
+            if slot >= PIECES or slot in self._free:
+                raise Malformed("service: a credit for a piece that is not under way")
+            self._free.append(slot)
 
     def _place(self, slot: int, part: np.ndarray) -> Any:
         """Puts a piece where the other side finds it; what of it goes into the message."""
@@ -130,6 +136,7 @@ class SocketTransport(Transport):
         self._sending = locks.new_lock()
         self._sender, self._later = 0, deque[bytes]()
         self._mine: np.ndarray | None = None
+        self._theirs: np.ndarray | None = None
         if window is not None:
             self.share(window, first)
 
@@ -137,6 +144,10 @@ class SocketTransport(Transport):
         """From now on pieces lie in a window."""
         memory = np.frombuffer(mmap.mmap(window, WINDOW_BYTES), np.uint8).reshape(2, PIECES, PIECE_BYTES)
         self._mine, self._theirs = memory[0 if first else 1], memory[1 if first else 0]
+
+    def unshare(self) -> None:
+        """Gives the window up, whoever still has this transport."""
+        self._mine = self._theirs = None
 
     def send(self, call: int, kind: int, *body: Any) -> None:
         data, here = whole(call, kind, *body), threading.get_ident()
@@ -157,7 +168,7 @@ class SocketTransport(Transport):
             try:
                 sent = self.socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except BlockingIOError:
-                self.stuck()
+                (self.stuck or self._wait_writable)()
                 continue
             except OSError as error:
                 raise Closed(str(error)) from None
@@ -214,13 +225,14 @@ class SocketTransport(Transport):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def _place(self, slot: int, part: np.ndarray) -> Any:
-        if self._mine is None:
+        mine = self._mine
+        if mine is None:
             return super()._place(slot, part)
-        np.copyto(self._mine[slot, : part.size], part)
+        np.copyto(mine[slot, : part.size], part)
         return b""
 
     def _found(self, slot: int, size: int, body: Any) -> np.ndarray:
-        if self._mine is None or slot >= PIECES:
+        if self._theirs is None or slot >= PIECES:
             return super()._found(slot, size, body)
         return self._theirs[slot, :size]
 
@@ -242,7 +254,7 @@ class SocketTransport(Transport):
     def receive_whole(self) -> bytes | None:
         """A message for another transport."""
         message = self.receive()
-        if message is None or message[1] != PIECE or self._mine is None:
+        if message is None or message[1] != PIECE or self._theirs is None:
             return whole(*message) if message is not None else None
         slot, size = _PIECE.unpack(message[2])
         return whole(*message, self._theirs[slot, :size].data)

@@ -7,8 +7,10 @@ supervisor.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
 import json
+import math
 import os
 import resource
 import signal
@@ -22,8 +24,8 @@ from axla.backends.interface import BACKENDS, Backend, Client
 from axla.core.errors import AxlaError
 from axla.custom.feeds import Feeds
 from axla.runtime.serialized import versions
+from axla.service import log
 from axla.service.limits import Limits, Page
-from axla.service.log import Log
 from axla.service.messages import NUMBERS, VERSION, encode, entries
 from axla.service.session import ClientFeed, Session
 from axla.service.transport import HEADER, SocketTransport
@@ -38,6 +40,7 @@ _WARM = "ENTRY e { x = f32[] parameter(0)\n  ROOT y = f32[] add(x, x) }"
 def main() -> None:
     """Serves one client; told by the supervisor in JSON."""
     told = json.loads(sys.argv[1])
+    log.FILE = told["log_file"]
     control, page = socket.socket(fileno=told["control"]), Page(told["page"])
     for number in (signal.SIGINT, signal.SIGTERM):  # of the terminal; the supervisor decides
         signal.signal(number, signal.SIG_IGN)
@@ -53,15 +56,16 @@ def main() -> None:
     connection, reasons, window = socket.socket(fileno=files[0]), *files[1:]
     limits = Limits(**told["limits"])
     _restrain(limits)
-    log = Log(first["session"], told["log"])
+    lines = log.Log(first["session"], told["log"])
     transport = SocketTransport(connection, window, first=False)
-    session = ClientFeed.session = Session(transport, backend, limits, page, log.request)
+    session = ClientFeed.session = Session(transport, backend, limits, page, lines.request)
     Feeds.kind = ClientFeed
     threading.Thread(target=_listen, args=[control, session], daemon=True).start()
-    _welcome(connection, [reasons, window], first["session"], backend, limits)
-    os.close(reasons)
-    os.close(window)
-    session.serve()
+    with contextlib.suppress(OSError):  # the client has gone already
+        _welcome(connection, [reasons, window], first["session"], backend, limits)
+        os.close(reasons)
+        os.close(window)
+        session.serve()
     os._exit(0)  # runs that go on have nobody to go on for
 
 
@@ -76,19 +80,23 @@ def _warm(backend: Backend) -> None:
 
 
 def _restrain(limits: Limits) -> None:
-    """What the system keeps the process from, from now on."""
+    """What the system keeps the process, and what it starts, from, from now on."""
     with open("/proc/self/statm") as statm:
         size = int(statm.read().split()[0]) * resource.getpagesize()
-    bounds = {
+    bounds: dict[int, float] = {
         resource.RLIMIT_AS: size + _STACKS + 2 * limits.memory, resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: 256,
     }  # fmt: skip
     if limits.processor_seconds:
-        bounds[resource.RLIMIT_CPU] = limits.processor_seconds
+        bounds[resource.RLIMIT_CPU] = time.process_time() + limits.processor_seconds
     for kind, bound in bounds.items():
         _, most = resource.getrlimit(kind)
-        bound = bound if most == resource.RLIM_INFINITY else min(bound, most)
-        resource.setrlimit(kind, (bound, bound))
+        most = most if most != resource.RLIM_INFINITY else 1 << 62
+        # A second before the end of its processor time a process gets a signal that says why.
+        pair = math.ceil(bound), math.ceil(bound) + (kind == resource.RLIMIT_CPU)
+        resource.setrlimit(kind, (min(pair[0], most), min(pair[1], most)))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("500")  # where memory is short, the supervisor is the last to go
 
 
 def _welcome(

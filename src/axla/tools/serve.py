@@ -1,11 +1,13 @@
 """axla serve: runs programs for other processes, each client in a process of its own.
 
-    axla serve --socket /run/user/1000/axla.sock
+    axla serve --socket $XDG_RUNTIME_DIR/axla.sock
     axla serve --socket PATH --backend cpu --backend opencl --memory 8G --seconds 60 --log json
+    axla serve --listen 0.0.0.0:8470 --certificate certificate.pem --key key.pem --token-file tokens
 
-A client is `axla.connect("unix:PATH")`; with AXLA_SERVICE=unix:PATH in the environment also `--backend
-remote` of the other commands.
-SIGTERM and Ctrl-C end requests that go on, and then the server.
+A client is `axla.connect("unix:PATH")` or `axla.connect("HOST:PORT")`; with AXLA_SERVICE=unix:PATH in the
+environment also `--backend remote` of the other commands. --listen takes axla[service], grpcio.
+SIGTERM and Ctrl-C let requests that go on end, and then the server; a second one ends it at once.
+docs/service.md has the limits, the log, the counters, and what happens when something breaks.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from axla.core.errors import InvalidArgument
 
 HELP = "run programs for other processes"
 _LIMITS = {
-    "clients": "at once", "memory": "bytes of one client", "message": "bytes of one message, as a program",
+    "clients": "at once", "memory": "bytes of one client", "message": "bytes of a message, as a program",
     "arrays": "of one client", "programs": "of one client", "calls": "requests of one client at once",
     "seconds": "of one request", "processor-seconds": "of one client; 0: no limit",
 }  # fmt: skip
@@ -30,19 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from axla.service.limits import Limits
 
     add = parser.add_argument
-    add("--socket", metavar="PATH", help="listen on a unix socket, which is its owner's")
+    add("--socket", metavar="PATH", help="listen on a unix socket, which only its owner opens")
     add("--listen", metavar="HOST:PORT", help="listen for gRPC; port 0: any, which the log tells")
     add("--certificate", metavar="FILE", default="", help="of the server, for TLS")
     add("--key", metavar="FILE", default="", help="of the certificate")
     add("--token-file", metavar="FILE", help="clients must know one of its lines")
-    add("--backend", action="append", metavar="NAME", help="offer it; first: the default (default: cpu)")
+    add("--backend", action="append", metavar="NAME", help="may stand again; the first is the default (cpu)")
     for name, about in _LIMITS.items():
         default = getattr(Limits, name.replace("-", "_"))
-        about = f"limit: {about} (default: {default})"
+        about = f"limit: {about} (default: {text(default)})"
         add(f"--{name}", default=default, type=number, metavar="N", help=about)
-    add("--drain", type=float, default=30.0, metavar="SECONDS", help="for requests at the end (default: 30)")
+    add("--drain", type=float, default=30.0, metavar="SECONDS", help="of requests at the end (default: 30)")
     add("--log", choices=("text", "json", "none"), default="text", help="a line per request (default: text)")
-    add("--metrics", metavar="HOST:PORT", help="counters for Prometheus, by HTTP")
+    add("--metrics", metavar="HOST:PORT", help="answer there with counters for Prometheus, at /metrics")
 
 
 def number(text: str) -> float:
@@ -52,6 +54,12 @@ def number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r}, wanted a number, as 60, 500M or 4G")
     value = float(match[1]) * _UNITS[match[2]]
     return int(value) if value.is_integer() else value
+
+
+def text(value: float) -> str:
+    """A number as the option may have it: 4G."""
+    unit = next((unit for unit, size in reversed(_UNITS.items()) if value and value % size == 0), "")
+    return f"{value / _UNITS[unit]:g}{unit}"
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -67,14 +75,16 @@ def execute(options: argparse.Namespace) -> int:
     if options.token_file and not tokens:
         raise InvalidArgument(f"axla serve: the file of tokens {options.token_file!r} is empty")
     given = tuple(options.backend or ("cpu",)), limits, tuple(tokens), options.log, options.drain
-    supervisor = Supervisor(Settings(*given))
+    supervisor, listener = Supervisor(Settings(*given)), None
     if options.socket:
         supervisor.listen(options.socket)
     if options.listen:
         from axla.service.over_grpc import Listener
 
         files = options.certificate, options.key
-        listener = Listener(options.listen, supervisor.greet, limits, *files, guarded=bool(tokens))
+        listener = Listener(
+            options.listen, supervisor.greet, limits, *files, guarded=bool(tokens), note=supervisor.note
+        )  # fmt: skip
         supervisor.note("listens", port=listener.port)
     if options.metrics:
         from axla.service.metrics import serve
@@ -83,4 +93,6 @@ def execute(options: argparse.Namespace) -> int:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: supervisor.stop())
     supervisor.run()
+    if listener is not None:
+        listener.stop()
     return 0
