@@ -429,3 +429,34 @@ def test_slots_refuse_what_is_there():
             slots.check(numbers)
     with pytest.raises(axla.OutOfMemory, match="more than 3 arrays"):
         slots.check(range(5, 8))
+
+
+# Over gRPC.
+
+
+def test_who_reads_no_answers_over_grpc_does_not_hold_the_end(tmp_path):
+    pytest.importorskip("grpc", reason="grpcio (axla[service]) is not installed")
+    with started(tmp_path, "--drain=1", listen="127.0.0.1:0") as process:
+        client = axla.connect(process.grpc)
+        array = client.device_put(np.zeros(64 << 20, np.uint8))
+        link = client.backend.link
+        for number in range(4):
+            body = messages.encode("Get", {"array": array.number})
+            link.transport.send(1000 + number, NUMBERS["Get"], body)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        link.close()
+
+
+def test_messages_that_break_off_over_grpc_are_logged(tmp_path):
+    pytest.importorskip("grpc", reason="grpcio (axla[service]) is not installed")
+    with started(tmp_path, "--log=json", "--message=1M", listen="127.0.0.1:0") as process:
+        for data in (HEADER.pack(9, 1, 7) + b"half", bytes(4 << 20), b"\0"):
+            before = len(lines(process, event="stream"))
+            client = axla.connect(process.grpc)
+            link = client.backend.link
+            link.transport._out.put(data)
+            until(lambda before=before: len(lines(process, event="stream")) > before)
+            link.close()
+        found = [line["message"] for line in lines(process, event="stream")]
+        assert "a message says 9 bytes, and has 4" in found[0] and "more than" in found[1]
