@@ -526,7 +526,13 @@ def client(kind: str, address: str, seconds: float, seed: int) -> None:
 
 def soak(seconds: float = 60.0) -> str:
     """The report; Failed for the first thing that is not as it must be."""
-    limits = {"message": MESSAGE, "memory": MEMORY, "seconds": SECONDS, "clients": CLIENTS, "drain": 20}
+    limits = {
+        "message": MESSAGE,
+        "memory": MEMORY,
+        "seconds": min(SECONDS, max(seconds / 6, 4)),
+        "clients": CLIENTS,
+        "drain": 20,
+    }
     with started(**limits) as server:
         while server.counters()["clients"] or len(children(server.pid)) != 1:
             time.sleep(0.1)
@@ -574,7 +580,8 @@ def checked(server: Server, hostile: list[Any], before: Any, samples: list[Any])
         if time.monotonic() > end:
             raise Failed(f"sessions stay: {server.counters()}, {children(server.pid)}")
         time.sleep(0.1)
-    time.sleep(6)  # threads of gRPC end
+    while state_of(server.pid)[1] > before[1] + 5 and time.monotonic() < end:  # connections of gRPC end
+        time.sleep(0.1)
     after, lines = state_of(server.pid), server.lines()
     missing = []
     for text, count in sum((Counter(r["wanted"]) for r in hostile), Counter()).items():

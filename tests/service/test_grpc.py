@@ -37,7 +37,7 @@ X = np.float32([1, 2, 3])
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory):
-    limits = ["--message", "1M", "--seconds", "2", "--metrics", "127.0.0.1:0"]
+    limits = ["--message", "1M", "--seconds", "5", "--metrics", "127.0.0.1:0"]
     with started(tmp_path_factory.mktemp("grpc"), *limits, listen="127.0.0.1:0") as found:
         yield found
 
@@ -82,7 +82,7 @@ def test_errors_arrive_as_their_class(client):
 
 
 def test_why_a_session_has_ended(client):
-    with pytest.raises(axla.DeadlineExceeded, match="longer than the 2 s of this server"):
+    with pytest.raises(axla.DeadlineExceeded, match="longer than the 5 s of this server"):
         compiled(client, FOREVER)(np.int32(0))
 
 

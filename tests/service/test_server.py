@@ -43,7 +43,7 @@ X = np.float32([1, 2, 3])
 @pytest.fixture(scope="module")
 def process(tmp_path_factory):
     """A server with tight limits."""
-    limits = {"memory": "256M", "message": "1M", "arrays": 20, "programs": 3, "seconds": 2, "clients": 8}
+    limits = {"memory": "256M", "message": "1M", "arrays": 20, "programs": 3, "seconds": 5, "clients": 8}
     given = [f"--{name}={value}" for name, value in limits.items()]
     with started(tmp_path_factory.mktemp("tight"), *given, "--log", "json") as found:
         yield found
@@ -227,7 +227,7 @@ def test_no_more_clients_than_there_may_be(tmp_path):
 
 def test_a_request_that_takes_too_long(client, process):
     program = compiled(client, FOREVER)
-    with pytest.raises(axla.DeadlineExceeded, match="longer than the 2 s of this server"):
+    with pytest.raises(axla.DeadlineExceeded, match="longer than the 5 s of this server"):
         program(np.int32(0))
     session = client.backend.link.welcome["session"]
     until(lambda: lines(process, session=session, event="ends", status="DEADLINE_EXCEEDED"))

@@ -13,13 +13,10 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [(["soak", "service", "--seconds=5"], "soak service: 5 s"), (["fuzz_service", "--count=150"], "fuzz_service: ")],
-    ids=["soak", "fuzz"],
-)  # fmt: skip
-def test_hostile_clients(command, said):
-    command[0] = str(SCRIPTS / command[0])
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=400)
+@pytest.mark.parametrize("command", [("soak", "service", "--seconds=2"), ("fuzz_service", "--count=100")])
+def test_hostile_clients(command):
+    script, *options = command
+    command = [sys.executable, str(SCRIPTS / script), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert said in done.stdout and "FAILED" not in done.stdout
+    assert script in done.stdout and "FAILED" not in done.stdout

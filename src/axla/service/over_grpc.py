@@ -126,14 +126,19 @@ class Listener:
 
     def _pass_on(self, requests: Iterator[bytes], transport: SocketTransport, context: Any) -> None:
         """Until the client or the worker has gone, or what comes is no message."""
+        # gRPC does not say which of the two it was.
+        said = f"the client has ended it, or sent a message of more than {self._most} bytes"
         try:
-            with contextlib.suppress(Closed):
-                for data in requests:
-                    transport.pass_on(data)
-        except (Malformed, struct.error, ValueError, grpc.RpcError) as error:
-            what = f"broken off, or a message of more than {self._most} bytes"
-            said = what if isinstance(error, grpc.RpcError) else str(error)
-            self._note("stream", client=context.peer(), message=said[:300])
+            for data in requests:
+                transport.pass_on(data)
+        except Closed:
+            said = ""  # the worker has gone, which its supervisor logs
+        except grpc.RpcError:
+            pass
+        except (Malformed, struct.error, ValueError) as error:
+            said = str(error)[:300]
+        if said:
+            self._note("stream", client=context.peer(), message=said)
         transport.close()
 
     def _relay(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:

@@ -148,8 +148,10 @@ class Worker:
             if one is not None:
                 one.close()
         os.close(self.ended)
-        for left in glob.glob(f"{temporary_name(self.process.pid)}*", root_dir=tempfile.gettempdir()):
-            shutil.rmtree(os.path.join(tempfile.gettempdir(), left), ignore_errors=True)
+        folder, begin = tempfile.gettempdir(), temporary_name(self.process.pid)
+        for left in os.listdir(folder):  # `glob` would remember each name that was looked for
+            if left.startswith(begin):
+                shutil.rmtree(os.path.join(folder, left), ignore_errors=True)
 
 
 class Supervisor:
