@@ -83,7 +83,9 @@ def test_runs_that_update_a_variable_do_not_overlap(folder):
 
 
 def test_the_number_of_rows_chooses_the_function(tmp_path):
-    library = load(written(build(parse_name("Exp"), [source(1), source(3)], target(net_library.MACHINE)), tmp_path))
+    library = load(
+        written(build(parse_name("Exp"), [source(1), source(3)], target(net_library.MACHINE)), tmp_path)
+    )
     assert library(np.zeros((3, 2), np.float32)).tolist() == [[1, 1]] * 3
     assert library["rows1"]([[0, 0]]).tolist() == [[1, 1]]
     with pytest.raises(InvalidArgument, match="a call with 2 rows; rows: 1, 3"):
