@@ -6,7 +6,11 @@ import axla
 from axla.aot.build import Label, Source, build
 from axla.aot.library import Library, Weights
 from axla.aot.names import parse_name
+from axla.codegen.native import systems
 from axla.target.names import target
+
+MACHINE, OTHER = sorted(("aarch64", "x86-64"), key=lambda name: name[:3] != systems.machine()[:3])
+"""The target whose objects run here, and one whose objects do not."""
 
 _VALUES = ", ".join(str(k) for k in range(100))
 PROGRAM = f"""HloModule m, input_output_alias={{ {{1}}: (1, {{}}, may-alias) }}
@@ -26,4 +30,4 @@ ENTRY e {{
 def library(place: Weights) -> Library:
     labels = (Label("x", "x"), Label("state", "params['s']"), Label("w", "w", variable=True))
     one = Source(axla.parse(PROGRAM), labels, (Label("y", "y"), Label("next", "next")))
-    return build(parse_name("a::Net"), [one], target("x86-64"), weights=place)
+    return build(parse_name("a::Net"), [one], target(MACHINE), weights=place)

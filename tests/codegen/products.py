@@ -37,16 +37,17 @@ class Product:
     in_place: int | None = None
     name: str = field(init=False)
     kernel: Kernel = field(init=False)
+    target: Target = field(init=False)
 
     @property
     def plan(self) -> GemmPlan:
         assert isinstance(self.kernel.plan, DotPlan)
-        assert self.kernel.plan.product == self.spec
+        assert self.kernel.plan.product == self.spec.by_quads(self.target)
         return self.kernel.plan.cut
 
     def make(self, name: str, target: Target) -> Kernel:
         """Makes the kernel of the multiplication for a target."""
-        self.name, spec = name, self.spec
+        self.name, self.target, spec = name, target, self.spec
         lhs, rhs = (spec.batch, *self.dims()[0]), (spec.batch, *self.dims()[1])
         sides = 1 if spec.lhs_transposed else 2, 2 if spec.rhs_transposed else 1
         text = f"""HloModule m

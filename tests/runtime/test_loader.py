@@ -19,6 +19,7 @@ from axla.aot.build import Label, Source, build
 from axla.aot.library import Weights
 from axla.aot.names import parse_name
 from axla.codegen.llvm import host_features
+from axla.codegen.native import systems
 from axla.codegen.native.image import Image
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
 from axla.runtime import cpu_features
@@ -82,7 +83,9 @@ def test_runs_that_update_a_variable_do_not_overlap(folder):
 
 
 def test_the_number_of_rows_chooses_the_function(tmp_path):
-    library = load(written(build(parse_name("Exp"), [source(1), source(3)], target("x86-64")), tmp_path))
+    library = load(
+        written(build(parse_name("Exp"), [source(1), source(3)], target(net_library.MACHINE)), tmp_path)
+    )
     assert library(np.zeros((3, 2), np.float32)).tolist() == [[1, 1]] * 3
     assert library["rows1"]([[0, 0]]).tolist() == [[1, 1]]
     with pytest.raises(InvalidArgument, match="a call with 2 rows; rows: 1, 3"):
@@ -200,9 +203,13 @@ def test_what_is_no_description_is_refused(tmp_path, text, message):
 
 
 def test_other_machines_are_refused(tmp_path):
-    library = build(parse_name("Exp"), [source(1)], target("aarch64"))
-    with pytest.raises(UnsupportedError, match="compiled for aarch64"):
+    library = build(parse_name("Exp"), [source(1)], target(net_library.OTHER))
+    with pytest.raises(UnsupportedError, match=f"compiled for {library.target.triple}"):
         load(written(library, tmp_path))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="features of x86-64")
+def test_code_for_features_that_this_machine_lacks_is_refused():
     with pytest.raises(UnsupportedError, match="needs avx512_nonsense"):
         refuse_foreign("x86-64", ["+avx512_nonsense"], False)
     with pytest.raises(UnsupportedError, match="whether this machine is one is not known"):
@@ -212,7 +219,7 @@ def test_other_machines_are_refused(tmp_path):
 
 def test_damaged_objects_crash_nothing():
     """Every byte of the tables of an object, set to what is likely to be wrong."""
-    image = build(parse_name("Exp"), [source(1)], target("x86-64")).image
+    image = build(parse_name("Exp"), [source(1)], target(net_library.MACHINE)).image
     (table,) = struct.unpack_from("<Q", image, 40)
     places = [*range(64), *range(table, len(image))]
     for at in places:
@@ -239,6 +246,7 @@ def test_this_machine_has_all_features_that_llvm_finds_in_it():
 
 
 def test_names_of_linux_and_llvm_are_compared(monkeypatch):
+    monkeypatch.setattr(systems, "machine", lambda: "x86_64")
     monkeypatch.setattr(cpu_features, "_flags", lambda: frozenset({"pni", "sse4_1", "avx_vnni", "amx_tile"}))
     refuse_foreign("x86-64", ["+sse2", "+sse3", "+sse4.1", "+avxvnni", "+amx-tile", "+avx10.1"], False)
     with pytest.raises(UnsupportedError, match="needs avx512vnni, pclmulqdq, which"):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from axla.codegen.native import arm, systems
 from axla.core import cache, flags
-from axla.target.machine import AARCH64, X86_LEVELS, CpuTarget, MathKnobs
+from axla.target.machine import AARCH64, X86_LEVELS, CpuTarget, MathKnobs, with_features
 
 # Features that make a host of each level, by LLVM's names. A host gets the highest level all of whose
 # features it has.
@@ -37,8 +37,8 @@ def _host_target(limit: str) -> CpuTarget:
     cpu, features = _description()
     triple = systems.triple()
     if systems.machine() == "aarch64":
-        found = frozenset(f"+{name}" for name in arm.features())
-        return replace(AARCH64, triple=triple, features=found | {*systems.HERE.FEATURES})
+        found = sorted(f"+{name}" for name in arm.features())
+        return with_features(replace(AARCH64, triple=triple), [*found, *systems.HERE.FEATURES])
     level = X86_LEVELS[_x86_level(features)]
     names = list(X86_LEVELS)
     if limit and names.index(limit) < names.index(level.name):
@@ -74,7 +74,7 @@ def one_lane_target() -> CpuTarget:
 def _one_lane_target(host: CpuTarget) -> CpuTarget:
     return replace(
         host, name="one-lane", index_type="i32", max_lanes=1, has_fast_gather=False, has_masked=False,
-        math=MathKnobs(), unroll=(1, 1),
+        math=MathKnobs(), unroll=(1, 1), intrinsics=frozenset(),
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from axla.codegen.function import Branch, Function, Ssa
 from axla.codegen.math import complex as complex_math
 from axla.codegen.math import tables
 from axla.codegen.types import lane_count, mangle, vector
-from axla.core.dtypes import C64, C128, F32, PRED, S32, S64, DType
+from axla.core.dtypes import C64, C128, F16, F32, PRED, S32, S64, DType
 from axla.core.errors import UnsupportedError
 from axla.target.machine import Target
 
@@ -37,6 +37,8 @@ _PORTABLE = frozenset({
     "fabs", "copysign", "sqrt", "ctpop", "ctlz", "smin", "smax", "umin", "umax", "maximum", "minimum",
     "prefetch", "expect",
 })  # fmt: skip
+# What an f32 of two f16, rounded to f16, and the f16 instruction have the same bits of.
+_EXACT_BY_HALVES = frozenset({"add", "subtract", "multiply", "divide"})
 _ROUNDING = frozenset({"roundeven", "floor", "ceil", "trunc"})
 
 
@@ -394,6 +396,9 @@ class Values:
                 re, im = tables.COMPLEX[opcode](*regs)
                 return Value(dtype, lanes, (re.ssa, im.ssa))
         elif dtype.is_float:
+            if dtype is F16 and opcode in _EXACT_BY_HALVES and self.target.has_half:
+                halves = [reg.cast("fptrunc", "half") for reg in regs]
+                return self._real(dtype, tables.FLOATS[opcode](*halves).cast("fpext", "float"), exact=True)
             if opcode in tables.FLOATS:
                 result = self._function(opcode, tables.FLOATS[opcode], *regs)
                 return self._real(dtype, result, opcode in tables.EXACT)

@@ -31,7 +31,7 @@ from axla.core.errors import InvalidArgument, did_you_mean
 NOT_FLAGS = ("AXLA_CONFORMANCE", "AXLA_LAUNCHER", "AXLA_SERVICE_TOKEN")
 """Variables of scripts, tests, the launcher of `axla.distributed`, and what is not to be shown."""
 
-ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", "AMX_FP16")
+ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", "AMX_FP16", "NEON")
 
 
 def flag(

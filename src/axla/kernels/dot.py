@@ -217,7 +217,7 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
         prefetch=pack_rhs
         and not target.launched
         and not small
-        and not spec.rhs_transposed
+        and not (spec.rhs_transposed or spec.quads)
         and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k else 0,
     )
@@ -310,7 +310,7 @@ class DotKind(Kind):
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
         """Called once, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
-        spec = GemmSpec(left, result, *self.sizes)
+        spec = GemmSpec(left, result, *self.sizes).by_quads(target)
         if target.local_bytes:
             blocks = plan_blocks(spec, target)
             phase = Phase(task.name, blocks.units, 1, blocks.units > 1, blocks.threads)

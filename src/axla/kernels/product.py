@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from axla.core.dtypes import S16, U16, DType
 from axla.kernels.plan import accumulation_type
+from axla.target.machine import Target
 
 
 @dataclass(frozen=True, slots=True)
 class GemmSpec:
     """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], all of them dense.
 
-    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k].
+    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. With `quads`, k counts words of four
+    bytes: an instruction adds the four products of two words to a sum.
     """
 
     dtype: DType
@@ -23,6 +25,14 @@ class GemmSpec:
     k: int
     lhs_transposed: bool = False
     rhs_transposed: bool = False
+    quads: bool = False
+
+    def by_quads(self, target: Target) -> GemmSpec:
+        """The same product by the machine's dot products of bytes, where it has them and they serve."""
+        fits = self.dtype.is_integer and (self.dtype.bits, self.accumulator.bits) == (8, 32)
+        if not fits or self.k % 4 or not self.k or "aarch64.neon.sdot" not in target.intrinsics:
+            return self
+        return replace(self, k=self.k // 4, quads=True)
 
     @property
     def accumulator(self) -> DType:

@@ -13,10 +13,11 @@ from axla.core import locks
 from axla.core.shape import Shape, strides
 
 # Formats of the buffer protocol in native sizes and order. bf16, the 8-bit floats and sub-byte types have
-# none.
+# none. C's long has 64 bits on Linux and macOS, 32 on Windows: NumPy knows.
 _FORMATS = {
-    "pred": b"?", "s8": b"b", "u8": b"B", "s16": b"h", "u16": b"H", "s32": b"i", "u32": b"I", "s64": b"l",
-    "u64": b"L", "f16": b"e", "f32": b"f", "f64": b"d", "c64": b"Zf", "c128": b"Zd",
+    "pred": b"?", "s8": b"b", "u8": b"B", "s16": b"h", "u16": b"H", "s32": b"i", "u32": b"I",
+    "s64": np.dtype(np.int64).char.encode(), "u64": np.dtype(np.uint64).char.encode(), "f16": b"e",
+    "f32": b"f", "f64": b"d", "c64": b"Zf", "c128": b"Zd",
 }  # fmt: skip
 _ELEMENTS = (
     "pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 f8e5m2 f8e4m3fn f8e4m3b11fnuz f8e5m2fnuz "

@@ -123,6 +123,7 @@ class Target:
     has_fma: bool = False  # else `llvm.fma` is a library call: never emitted
     has_rounding: bool = False  # floor, ceil, trunc and roundeven
     has_half_conversion: bool = False  # f32 to and from f16
+    has_half: bool = False  # f16 arithmetic
     has_division: bool = True  # of 32-bit integers
     has_wide_division: bool = True  # of 64-bit integers, which are made from and into floats, too
     has_double: bool = True  # f64 arithmetic
@@ -218,6 +219,8 @@ _IMPLIED: dict[str, dict[str, dict[str, object]]] = {
         "v": {"vector_bytes": 16, "max_lanes": 64, "registers": 32},
     },
     "wasm": {"simd128": {"vector_bytes": 16, "max_lanes": 64}},
+    "aarch64": {"fullfp16": {"has_half": True},
+                "dotprod": {"intrinsics": frozenset({"aarch64.neon.sdot", "aarch64.neon.udot"})}},
 }  # fmt: skip
 # Feature: features that it contains, by which facts follow.
 _CONTAINS = {
@@ -235,8 +238,8 @@ _FAMILIES = {"x86_64": "x86", "i686": "x86", "arm": "arm", "thumb": "arm", "risc
 def _family(triple: str) -> str:
     """The row of `_IMPLIED` for a triple."""
     arch = triple.split("-")[0]
-    if arch.startswith("arm64"):
-        return ""
+    if arch.startswith(("aarch64", "arm64")):
+        return "aarch64"
     return next((name for prefix, name in _FAMILIES.items() if arch.startswith(prefix)), "")
 
 
@@ -274,10 +277,10 @@ def with_features(target: CpuTarget, features: Sequence[str]) -> CpuTarget:
 _LEAST: dict[str, object] = {
     "has_fma": False, "has_half_conversion": False, "has_rounding": False, "has_double": False,
     "has_division": False, "has_masked": False, "has_fast_gather": False, "vector_bytes": 16, "registers": 16,
-    "max_lanes": 1,
+    "max_lanes": 1, "has_half": False, "intrinsics": frozenset(),
     "math": MathKnobs(),
 }  # fmt: skip
-_VECTORS_ONLY = ("has_masked", "has_fast_gather", "math")
+_VECTORS_ONLY = ("has_masked", "has_fast_gather", "math", "intrinsics")
 
 
 def _at_least(target: CpuTarget, fact: str, value: object) -> bool:

@@ -10,6 +10,7 @@ from axla.codegen.convert import memory_element
 from axla.codegen.function import Function, Loop, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
+from axla.codegen.types import vector
 from axla.codegen.value import Value, Values
 from axla.kernels.dot import DotPlan, GemmSpec
 
@@ -34,14 +35,26 @@ class Sums:
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
         """total + a * b."""
+        if self.spec.quads:
+            return self._quads(a, b, total)
         return self.values.multiply_add(a, b, total, fused=self.fused)
+
+    def _quads(self, a: Value, b: Value, total: Value) -> Value:
+        """The products of the bytes of each lane added to it; vectors have at least two lanes."""
+        lanes, f = total.lanes, self.f
+        words, octets = f"v{max(lanes, 2)}i32", max(lanes, 2) * 4
+        found, *factors = (f.splat(v.ssa, max(lanes, 2)) for v in self.values.together(total, a, b))
+        name = f"llvm.aarch64.neon.{'s' if self.spec.dtype.is_signed else 'u'}dot.{words}.v{octets}i8"
+        factors = [f.cast("bitcast", factor, vector("i8", octets)) for factor in factors]
+        found = f.call(found.type, name, found, *factors)
+        return Value(total.dtype, lanes, (f.extract(found, 0) if lanes == 1 else found,))
 
     def read(self, pointer: Ssa, index: Ssa | int, lanes: int) -> Value:
         """Elements of an operand from `index` on, in the type of the sums."""
-        dtype, values = self.spec.dtype, self.values
-        return values.convert(
-            values.load(dtype, element_address(self.f, pointer, dtype, index), lanes), self.dtype
-        )
+        dtype = self.dtype if self.spec.quads else self.spec.dtype
+        place = element_address(self.f, pointer, dtype, index)
+        found = self.values.load(dtype, place, lanes, align=self.spec.dtype.real.itemsize)
+        return self.values.convert(found, self.dtype)
 
     def load(self, pointer: Ssa, index: Ssa | int, lanes: int, planes: int) -> Value:
         """Sums from `index` on: parts of complex ones are `planes` apart, or side by side where that is 0."""
@@ -61,11 +74,12 @@ class Sums:
 
 @dataclass(frozen=True)
 class Matrix:
-    """An operand as it lies in memory: rows `stride` elements apart."""
+    """An operand as it lies in memory: rows `stride` elements apart; k `down` its rows, or along them."""
 
     sums: Sums
     start: Ssa
     stride: int
+    down: bool = False
 
     def at(self, row: Ssa | int, column: Ssa | int) -> Ssa:
         """The number of an element."""
@@ -73,7 +87,19 @@ class Matrix:
 
     def load(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
         """Elements of a row, in the type of the sums."""
+        if self.sums.spec.quads and self.down and self.stride > 1:
+            return self._quads(row, column, lanes)
         return self.sums.read(self.start, self.at(row, column), lanes)
+
+    def _quads(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
+        """Words of what stands in four rows below each other."""
+        f, values, dtype = self.sums.f, self.sums.values, self.sums.spec.dtype
+        words = values.m.reg(self.sums.zero(lanes).ssa)
+        for n in range(4):
+            place = element_address(f, self.start, dtype, self.at(f.add(f.mul(row, 4), n), column))
+            byte = values.m.reg(values.load(dtype, place, lanes).ssa)
+            words = words | byte.cast("zext", "i32") << 8 * n
+        return Value(self.sums.dtype, lanes, (words.ssa,))
 
 
 class Product(Sums):
@@ -98,10 +124,13 @@ class Product(Sums):
     def matrices(self, batch: Ssa) -> tuple[Matrix, Matrix]:
         """One lhs and one rhs of the batch."""
         spec, f = self.spec, self.f
-        sides = (self.lhs, spec.m * spec.k, spec.lhs_row), (self.rhs, spec.k * spec.n, spec.rhs_row)
+        depth = spec.k * 4 if spec.quads else spec.k
         lhs, rhs = (
-            Matrix(self, element_address(f, start, spec.dtype, f.mul(batch, size)), row)
-            for start, size, row in sides
+            Matrix(self, element_address(f, start, spec.dtype, f.mul(batch, size * depth)), row, down)
+            for start, size, row, down in (
+                (self.lhs, spec.m, spec.lhs_row, spec.lhs_transposed),
+                (self.rhs, spec.n, spec.rhs_row, not spec.rhs_transposed),
+            )
         )
         return lhs, rhs
 
