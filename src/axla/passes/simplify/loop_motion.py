@@ -1,0 +1,178 @@
+"""What is moved out of loops: values that are the same in every trip.
+
+A value of the body is invariant if it follows from constants and from elements that the loop passes on. It is
+computed before the loop, and carried, where computing it again takes longer than reading it would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+
+import axla.hlo as hlo
+from axla.analysis.trip_count import trip_count
+from axla.core.shape import Shape
+from axla.ir.clone import called_first
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import Constant, GetTupleElement, Parameter
+from axla.ir.traverse import computations_callees_first, post_order
+from axla.passes import rewrite
+from axla.passes.simplify.carries import Loop, rebuilt
+from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
+
+INFLATION = 8
+"""Operations for each element that are worth an array larger than all that it is computed from."""
+MOST_INFLATED = 1 << 26
+"""Bytes of such an array."""
+_SMALL = 256  # bytes of an array that is worth carrying whatever it is computed from
+_FUNCTION = 12  # operations that a transcendental function takes as long as
+_ALWAYS = 1 << 62  # operations of what is worth moving at any size
+
+
+def while_loop_invariant_code_motion(module: Module) -> None:
+    """Computes before a loop what its body would compute again in every trip, if that takes longer than to
+    read it.
+    """
+    session = rewrite.current_session()
+    effectful = effectful_computations(module)
+    changed = False
+    for computation in computations_callees_first(module):
+        for inst in [i for i in computation.instructions if isinstance(i.op, hlo.While)]:
+            loop = Loop.of(inst)
+            if loop is None or not loop.unchanged and not _computes(loop.body):
+                continue
+            moved = _moved(loop, effectful)
+            if moved and session.may_fire("while-loop-invariant-code-motion", inst):
+                rebuilt(loop, added=_copied(loop, moved))
+                changed = True
+    if changed:
+        remove_dead_computations(module)
+
+
+def _computes(body: Computation) -> bool:
+    """Whether a body has values that follow from constants."""
+    return any(i.operands and all(_is_made(o) for o in i.operands) for i in body.instructions)
+
+
+def _is_made(inst: Instruction) -> bool:
+    return not inst.operands and type(inst.op) is not Parameter
+
+
+@dataclass(slots=True)
+class _Invariants:
+    """The invariant values of a body, with what they take to compute: `work` counts operations on elements,
+    `largest` is the size of the largest array that is read for it, in bytes.
+    """
+
+    work: dict[Instruction, int] = field(default_factory=dict)
+    largest: dict[Instruction, int] = field(default_factory=dict)
+
+    def add(self, inst: Instruction) -> None:
+        operands = dict.fromkeys(inst.operands)
+        own = _work(inst)
+        self.work[inst] = min(_ALWAYS, own + sum(self.work[o] for o in operands))
+        read = max((self.largest[o] for o in operands), default=0)
+        self.largest[inst] = max(read, inst.shape.array_bytes) if own == _ALWAYS else read
+
+    def why_stay(self, inst: Instruction) -> str | None:
+        """The reason not to carry an invariant value; None if it is worth that."""
+        shape = inst.shape
+        if not isinstance(shape, Shape):
+            return "it is no array"
+        work, size = self.work[inst], shape.array_bytes
+        if not work:
+            return "nothing is computed"
+        if size > self.largest[inst] and size > _SMALL:
+            if work < INFLATION * shape.size:
+                return "it is larger than what it is computed from, and cheap"
+            if size > MOST_INFLATED:
+                return "it is large, and what it is computed from is not"
+        return None
+
+
+def _work(inst: Instruction) -> int:
+    """About how many operations on elements an instruction takes."""
+    op, shape = inst.op, inst.shape
+    if op.structural or op.free or op.moves or op.passes_on or type(op) is Constant:
+        return 0
+    if op.elementwise and isinstance(shape, Shape):
+        return shape.size * (_FUNCTION if op.transcendental or op.expensive else 1)
+    if isinstance(op, hlo.Gather | hlo.DynamicSlice | hlo.Iota | hlo.Broadcast):
+        return 0
+    return _ALWAYS
+
+
+def _moved(loop: Loop, effectful: Container[Computation]) -> list[Instruction]:
+    """The values of the body to compute before the loop, in the order of the body."""
+    body, passed = loop.body, set(loop.unchanged)
+    bound = rewrite.control_bound(body)
+    runs = bool(trip_count(loop.inst))
+    found = _Invariants()
+    order = [inst for inst in post_order(body) if inst not in bound]
+    for inst in order:
+        if isinstance(inst.op, GetTupleElement) and inst.operands[0] is body.parameters[0]:
+            if inst.op.index in passed:
+                found.work[inst], found.largest[inst] = 0, inst.shape.array_bytes
+        elif all(o in found.work for o in inst.operands) and _may_move(inst, runs, effectful):
+            found.add(inst)
+    # From the end: what does not move needs its operands in the body.
+    wanted = {body.root, *bound, *(inst for inst in order if has_effect(inst, effectful))}
+    moved: list[Instruction] = []
+    for inst in reversed(order):
+        if inst in wanted or not any(user in wanted for user in inst.users):
+            continue
+        if inst in found.work and found.why_stay(inst) is None:
+            moved.append(inst)
+        else:
+            wanted.add(inst)
+    moved.reverse()
+    return moved
+
+
+def _may_move(inst: Instruction, runs: bool, effectful: Container[Computation]) -> bool:
+    """Whether an instruction may run before the loop, if its operands are there. `runs`: the loop makes at
+    least one trip.
+    """
+    op = inst.op
+    if type(op) is Parameter or isinstance(op, hlo.OptBarrier) or has_effect(inst, effectful):
+        return False
+    if op.collective is not None or op.ends is not None or op.ended_by is not None:
+        return False
+    if any(array.is_dynamic for array in inst.shape.arrays()) or not all(
+        s.is_array for s in inst.shape.parts
+    ):
+        return False
+    return runs or not any(_may_not_end(i) for i in _within(inst))
+
+
+def _may_not_end(inst: Instruction) -> bool:
+    """Whether running an instruction may fail, or take forever: not before a loop that makes no trip."""
+    return isinstance(inst.op, hlo.CustomCall) or (
+        isinstance(inst.op, hlo.While) and trip_count(inst) is None
+    )
+
+
+def _within(inst: Instruction) -> Iterator[Instruction]:
+    """An instruction, and all that it runs."""
+    yield inst
+    for computation in {c for root in inst.op.computations() for c in called_first(root)}:
+        yield from computation.instructions
+
+
+def _copied(loop: Loop, moved: list[Instruction]) -> dict[Instruction, Instruction]:
+    """Copies what `moved` are, with all they take, to before the loop; gives the copies."""
+    computation, parameter = loop.inst.computation, loop.body.parameters[0]
+    copies: dict[Instruction, Instruction] = {}
+    stack = list(reversed(moved))
+    while stack:
+        inst = stack[-1]
+        if inst in copies:
+            stack.pop()
+        elif isinstance(inst.op, GetTupleElement) and inst.operands[0] is parameter:
+            copies[inst] = loop.init[inst.op.index]
+        elif missing := [o for o in inst.operands if o not in copies]:
+            stack += missing
+        else:
+            operands = [copies[o] for o in inst.operands]
+            copies[inst] = computation.add(inst.op, operands, inst.shape, name=inst.name, extra=inst.extra)
+    return {inst: copies[inst] for inst in moved}
