@@ -29,6 +29,7 @@ while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifie
 while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
+while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop_dot_batching)
 conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
 expand_barriers = Pass(
     "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
@@ -69,7 +70,8 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
     marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule,
-    tuple_simplifier, while_loop_invariant_code_motion, while_loop_simplifier, *EXPANDERS,
+    tuple_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, while_loop_simplifier,
+    *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
@@ -87,7 +89,7 @@ IMPORT: tuple[Step, ...] = (
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
-        conditional_simplifier, while_loop_invariant_code_motion, cse, dce,
+        conditional_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, cse, dce,
     ),
 )  # fmt: skip
 
