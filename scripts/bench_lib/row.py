@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench_lib.timing import Times
@@ -11,7 +11,7 @@ from bench_lib.timing import Times
 @dataclass(frozen=True)
 class Row:
     """What was found for a program: seconds (or bytes) of axla and of a peer, the ratio and the ratio to
-    reach.
+    reach. `more` is what only one section tells.
     """
 
     section: str
@@ -25,6 +25,7 @@ class Row:
     goal: float | None = None
     note: str = ""
     unit: str = "s"
+    more: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -163,6 +163,13 @@ def _cold_axla(text: str) -> tuple[float, int]:
     return time.perf_counter() - start, made.memory().code
 
 
+def cliffs(effort: Effort) -> Iterator[Row]:
+    """Small JAX programs of the kinds that users write. JAX, and LAPACK with its threads, are loaded here."""
+    from bench_lib.cliffs.measure import survey
+
+    return survey(effort)
+
+
 def _size(size: int) -> str:
     return f"object {size / 1024:.0f} KiB"
 
@@ -170,5 +177,5 @@ def _size(size: int) -> str:
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
     "ops": every_op, "models": models, "aot": aot, "devices": devices,
-    "opencl": opencl,
+    "opencl": opencl, "cliffs": cliffs,
 }  # fmt: skip
