@@ -20,6 +20,8 @@ from axla.target.machine import Limits, Target
 
 MOST_OWNERS = 1 << 14
 """Threads that look at all indices of a scatter."""
+MOST_LOOKED_AT = 100
+"""Instructions that an update is computed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,37 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
-        whole, update, *starts = hero.operands
-        same_window = inst.operands == (whole, *starts) and inst.shape is update.shape
-        if isinstance(inst.op, hlo.DynamicSlice) and same_window and list(found) == [cls._update(keys, hero)]:
+        if cls._is_overwritten(inst, hero) and list(found) == [cls._update(keys, hero)]:
             return None  # each element is read right before it is written
+        if inst is hero.operands[1] and cls._reads_others(hero):
+            return "is computed from elements that the kernel updates in place"
         return super().why_not_read(keys, inst, hero, found)
+
+    @classmethod
+    def _is_overwritten(cls, inst: Instruction, hero: Instruction) -> bool:
+        """Whether an instruction takes the part of the array that is written."""
+        whole, update, *starts = hero.operands
+        if isinstance(inst.op, hlo.DynamicSlice):
+            return inst.operands == (whole, *starts) and inst.shape is update.shape
+        if not isinstance(inst.op, hlo.Slice) or inst.operands != (whole,) or inst.shape is not update.shape:
+            return False
+        numbers = [s.op.literal.array for s in starts if isinstance(s.op, hlo.Constant)]
+        return numbers == list(inst.op.slice.starts) and set(inst.op.slice.strides) <= {1}
+
+    @classmethod
+    def _reads_others(cls, hero: Instruction) -> bool:
+        """Whether the update is computed, element by element, from others of the array that is updated."""
+        target, seen, left = chased(hero.operands[0]), set[Instruction](), [hero.operands[1]]
+        while left and len(seen) < MOST_LOOKED_AT:
+            inst = left.pop()
+            if inst in seen:
+                continue
+            seen.add(inst)
+            if target in map(chased, inst.operands) and not cls._is_overwritten(inst, hero):
+                return True
+            if inst.op.elementwise or inst.op.moves:
+                left += inst.operands
+        return False
 
     def plan(self, task: KernelTask, target: Target) -> UpdatePlan:
         space, phase = loop_space(task, self.dims, target)

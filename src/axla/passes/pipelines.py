@@ -9,7 +9,7 @@ from axla.passes.layout import concatenates, dots, normalize, reductions
 from axla.passes.linalg.expander import lapack_expander as expand_lapack
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
-from axla.passes.simplify import annotations, excess_precision, fold, inline, loops
+from axla.passes.simplify import annotations, excess_precision, fold, inline, loop_motion, loops
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
 from axla.passes.steps import Pass, Step, fixpoint
@@ -26,6 +26,10 @@ marker_removal = Pass(
 map_inliner = Pass("map-inliner", rules.map_inliner)
 tuple_simplifier = Pass("tuple-simplifier", rules.tuple_simplifier)
 while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifier)
+while_loop_invariant_code_motion = Pass(
+    "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
+)
+while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop_dot_batching)
 conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
 expand_barriers = Pass(
     "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
@@ -66,7 +70,8 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
     marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule,
-    tuple_simplifier, while_loop_simplifier, *EXPANDERS,
+    tuple_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, while_loop_simplifier,
+    *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
@@ -84,7 +89,7 @@ IMPORT: tuple[Step, ...] = (
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
-        conditional_simplifier, cse, dce,
+        conditional_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, cse, dce,
     ),
 )  # fmt: skip
 
@@ -109,6 +114,8 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (call_inliner, algsimp, "rules do not look through calls"),
     (algsimp, constant_folding, "constants are on the right and uniform ones are broadcasts"),
     (constant_folding, while_loop_simplifier, "constants that a loop carries are known"),
+    (while_loop_simplifier, while_loop_invariant_code_motion, "which elements do not change is known"),
+    (while_loop_invariant_code_motion, dce, "the body still has what was moved"),
     (cse, dce, "what cse leaves unused is dead"),
     (algsimp, expand_barriers, "barriers hold until nothing is simplified any more"),
     (cse, expand_barriers, "barriers keep equal values apart until then"),

@@ -1,0 +1,131 @@
+"""What loops carry: a while over a tuple as its elements, and the same loop with other elements."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+
+from axla.core.shape import TupleShape
+from axla.hlo import Broadcast, While
+from axla.ir.clone import copy_instructions
+from axla.ir.graph import Computation, Instruction
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.typed import op_of, tuple_of
+from axla.passes import rewrite
+
+_NOTHING: Mapping[int, Instruction] = {}
+_NONE: Mapping[Instruction, Instruction] = {}
+
+
+@dataclass(slots=True)
+class Loop:
+    """A while over a tuple that is everywhere taken apart by get-tuple-element."""
+
+    inst: Instruction
+    condition: Computation
+    body: Computation
+    init: tuple[Instruction, ...]
+    next: tuple[Instruction, ...]  # what the body makes of each element
+    size: int
+    unchanged: tuple[int, ...]
+
+    @classmethod
+    def of(cls, inst: Instruction) -> Loop | None:
+        op = op_of(inst, While)
+        start, root = inst.operands[0], op.body.root
+        if type(start.op) is not Tuple or type(root.op) is not Tuple or inst is inst.computation.root:
+            return None
+        users = (*inst.users, *op.body.parameters[0].users, *op.condition.parameters[0].users)
+        if any(type(u.op) is not GetTupleElement for u in users):
+            return None
+        same = tuple(n for n in range(len(root.operands)) if is_passed(inst, n))
+        return cls(inst, op.condition, op.body, start.operands, root.operands, len(root.operands), same)
+
+
+def is_passed(inst: Instruction, number: int) -> bool:
+    """Whether the body passes on an element of the tuple: it has after the loop the value of before."""
+    op = op_of(inst, While)
+    value, first = op.body.root.operands[number], inst.operands[0].operands[number]
+    if type(value.op) is GetTupleElement:
+        return value.operands[0] is op.body.parameters[0] and value.op.index == number
+    return equal_constants(value, first)
+
+
+def equal_constants(a: Instruction, b: Instruction) -> bool:
+    """Whether two values, perhaps of two computations, are the same constant, or the same one repeated."""
+    if type(a.op) is Broadcast and a.op == b.op:
+        a, b = a.operands[0], b.operands[0]
+    return type(a.op) is Constant and a.shape is b.shape and a.op == b.op
+
+
+def elements_of(of: Instruction) -> list[tuple[int, Instruction]]:
+    """(index, user) for the get-tuple-elements of a tuple."""
+    return [(u.op.index, u) for u in of.users if isinstance(u.op, GetTupleElement)]
+
+
+def rebuilt(
+    loop: Loop, *, dropped: Container[int] = (), constants: Mapping[int, Instruction] = _NOTHING,
+    wanted: Container[Instruction] | None = None, added: Mapping[Instruction, Instruction] = _NONE,
+) -> While:  # fmt: skip
+    """Replaces a loop by one without some elements, those in `constants` being made in condition and body,
+    and with more: `added` gives, for instructions of the body, what they are in every trip. `wanted` are the
+    instructions of the body to keep, by default all.
+    """
+    computation = loop.inst.computation
+    module = computation.module
+    kept = [i for i in range(loop.size) if i not in dropped]
+    old_shape = tuple_of(loop.inst.operands[0])
+    shape = TupleShape([*(old_shape.elements[i] for i in kept), *(value.shape for value in added.values())])
+    place = {index: number for number, index in enumerate(kept)}
+
+    body = module.add_computation(loop.body.name)
+    values = _stand_ins(loop.body, body, shape, place, constants)
+    more = [
+        body.add(GetTupleElement(number), (body.parameters[0],), inst.shape, extra=inst.extra)
+        for number, inst in enumerate(added, len(kept))
+    ]
+    values |= zip(added, more, strict=True)
+    copies = copy_instructions(loop.body, body, values, wanted)
+    body.set_root(body.add(Tuple(), [*(copies[loop.next[i]] for i in kept), *more]))
+
+    condition = module.add_computation(loop.condition.name)
+    values = _stand_ins(loop.condition, condition, shape, place, constants)
+    copies = copy_instructions(loop.condition, condition, values)
+    condition.set_root(copies[loop.condition.root])
+
+    extra = loop.inst.extra
+    start = computation.add(Tuple(), [*(loop.init[i] for i in kept), *added.values()], extra=extra)
+    op = While(condition=condition, body=body)
+    new = computation.add(op, (start,), name=loop.inst.name, extra=replace(extra, sharding=None))
+    for index, user in elements_of(loop.inst):
+        if index in place:
+            computation.replace(user, computation.add(GetTupleElement(place[index]), (new,), user.shape))
+        else:  # only in a loop whose constant was not forwarded, for its layout
+            computation.replace(user, constants[index])
+        computation.remove(user)
+    computation.remove(loop.inst)
+    rewrite.sweep(computation, (*loop.init,))
+    return op
+
+
+def _stand_ins(
+    source: Computation, target: Computation, shape: TupleShape, place: Mapping[int, int],
+    constants: Mapping[int, Instruction],
+) -> dict[Instruction, Instruction]:  # fmt: skip
+    """What stands in the copy of a computation for its parameter and the elements of it."""
+    old = source.parameters[0]
+    parameter = target.add(Parameter(shape, 0), name=old.name, extra=replace(old.extra, sharding=None))
+    values = {old: parameter}
+    for index, user in elements_of(old):
+        if index in place:
+            op = GetTupleElement(place[index])
+            values[user] = target.add(op, (parameter,), user.shape, name=user.name, extra=user.extra)
+        elif index in constants:
+            values[user] = _copy_constant(constants[index], target)
+    return values
+
+
+def _copy_constant(inst: Instruction, target: Computation) -> Instruction:
+    if type(inst.op) is Broadcast:
+        return target.add(inst.op, (target.add(inst.operands[0].op),), inst.shape)
+    return target.add(inst.op, (), inst.shape)
