@@ -181,7 +181,8 @@ def test_a_client_that_goes_before_its_turn_takes_no_worker(process):
 
 
 def test_signals_end_the_server_at_the_second_at_once(tmp_path):
-    with started(tmp_path, "--drain=600", "--seconds=600") as process:
+    options = "--drain=600", "--seconds=600", "--log=json", "--metrics=127.0.0.1:0"
+    with started(tmp_path, *options) as process:
         program, errors = compiled(axla.connect(process.address), FOREVER), []
 
         def run():
@@ -192,7 +193,7 @@ def test_signals_end_the_server_at_the_second_at_once(tmp_path):
 
         runner = threading.Thread(target=run)
         runner.start()
-        until(lambda: program.link._calls)
+        until(lambda: counters(process)["executions_total"])
         process.send_signal(signal.SIGTERM)
         until(lambda: "shutdown" in process.text())
         assert process.poll() is None
