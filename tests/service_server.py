@@ -32,7 +32,7 @@ def started(
     folder: Path, *options: str, listen: str = "", within: tuple[str, ...] = (), **environment: str
 ) -> Iterator[Server]:
     """Starts a server, and ends it; gives the process. `listen`: also for gRPC, at a host and port 0.
-    `within` is a command that becomes the one behind it.
+    `within`: a command that becomes the one behind it.
     """
     path, log = folder / "axla.sock", folder / "log"
     command = [*within, sys.executable, "-m", "axla", "serve", "--socket", str(path), *options]
