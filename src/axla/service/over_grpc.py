@@ -103,6 +103,7 @@ class Listener:
             raise InvalidArgument(
                 f"axla serve: {host} is open to others; it takes --certificate, --key and --token-file"
             )
+        _use_few_arenas()
         self._note = note
         self._greet, self._most, clients = greet, limits.message, limits.clients + _MORE
         options = _receiving(max(limits.message, 2 * PIECE_BYTES) + HEADER.size)
@@ -146,6 +147,7 @@ class Listener:
         mine, theirs = socket.socketpair()
         self._greet(theirs)
         transport, reasons = SocketTransport(mine), None
+        transport.awake = 0.0  # the threads of other clients need the interpreter
         context.add_callback(transport.close)
         threading.Thread(target=self._pass_on, args=[requests, transport, context], daemon=True).start()
         with contextlib.closing(mine), contextlib.suppress(OSError, Closed):
@@ -165,8 +167,11 @@ class Listener:
         _give_back()
 
 
-_give_back = partial(getattr(ctypes.CDLL(None), "malloc_trim", int), 0)
+_LIBRARY = ctypes.CDLL(None)
+_give_back = partial(getattr(_LIBRARY, "malloc_trim", int), 0)
 """Gives the system the memory of messages that are gone: threads of gRPC each keep much of it."""
+_use_few_arenas = partial(getattr(_LIBRARY, "mallopt", max), -8, 2)
+"""Has all threads allocate from two arenas (M_ARENA_MAX of glibc), so that what one frees others use."""
 _FIRST_SECONDS = 60.0
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
