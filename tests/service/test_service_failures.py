@@ -462,3 +462,25 @@ def test_messages_that_break_off_over_grpc_are_logged(tmp_path):
             link.close()
         found = [line["message"] for line in lines(process, event="stream")]
         assert "a message says 9 bytes, and has 4" in found[0] and "more than" in found[1]
+
+
+def test_clients_that_go_while_arrays_come_over_grpc_leave_no_window(tmp_path):
+    pytest.importorskip("grpc", reason="grpcio (axla[service]) is not installed")
+
+    def windows():
+        files = Path(f"/proc/{process.pid}/fd").iterdir()
+        return [link for file in files if "axla-window" in (link := os.readlink(file))]
+
+    def read(array):
+        with contextlib.suppress(axla.AxlaError):
+            np.asarray(array)
+
+    with started(tmp_path, listen="127.0.0.1:0") as process:
+        for _ in range(6):
+            client = axla.connect(process.grpc)
+            reader = threading.Thread(target=read, args=[client.device_put(np.ones(1 << 21))])
+            reader.start()
+            until(lambda link=client.backend.link, of=reader: link._calls or not of.is_alive())
+            client.backend.link.close()
+            reader.join()
+        until(lambda: not windows())

@@ -150,14 +150,15 @@ class Listener:
         transport.awake = 0.0  # the threads of other clients need the interpreter
         context.add_callback(transport.close)
         threading.Thread(target=self._pass_on, args=[requests, transport, context], daemon=True).start()
-        with contextlib.closing(mine), contextlib.suppress(OSError, Closed):
+        with contextlib.ExitStack() as ends, contextlib.suppress(OSError, Closed):
+            ends.callback(transport.unshare)  # also where gRPC drops this function
+            ends.callback(mine.close)
             first, reasons = transport.receive_first(_FIRST_SECONDS)
             transport.most = self._most
             data = whole(*first) if first is not None else None
             while data is not None:
                 yield data
                 data = transport.receive_whole()
-        transport.unshare()
         if reasons is not None:
             with reasons, contextlib.suppress(OSError, AxlaError):
                 reasons.settimeout(_REASON_SECONDS)
