@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,7 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,3 +80,25 @@ def answers(path: Path) -> bool:
         except OSError:
             return False
         return True
+
+
+def lines(process: Server, **wanted: Any) -> list[dict[str, Any]]:
+    """Lines of the log, which are JSON, with these facts."""
+    found = [json.loads(line) for line in process.text().splitlines() if line.startswith("{")]
+    return [line for line in found if wanted.items() <= line.items()]
+
+
+def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    """Waits for something that happens in another process; gives it."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+def counters(process: Server) -> dict[str, int]:
+    """The numbers of a server with --metrics=HOST:0 and --log=json."""
+    port = until(lambda: lines(process, event="metrics"))[0]["port"]
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+    return {name: int(value) for name, value in re.findall(r"^axla_service_(\w+) (\d+)$", text, re.M)}

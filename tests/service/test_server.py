@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +20,7 @@ from axla.core.status import Status, status_of
 from axla.service import messages
 from axla.service.messages import NUMBERS, VERSION
 from axla.service.transport import HEADER, Closed, SocketTransport
-from service_server import ENVIRONMENT, started
+from service_server import ENVIRONMENT, counters, lines, started, until
 
 SQUARE = "HloModule square\nENTRY e { x = f32[3] parameter(0)\n  ROOT y = f32[3] multiply(x, x) }"
 LARGE = (
@@ -58,20 +56,6 @@ def client(process):
 
 def compiled(client, text=SQUARE, **options):
     return axla.compile(axla.parse(text), backend=client, **options)
-
-
-def lines(process, **wanted):
-    """Lines of the log with these facts."""
-    found = [json.loads(line) for line in process.text().splitlines() if line.startswith("{")]
-    return [line for line in found if wanted.items() <= line.items()]
-
-
-def until(condition, seconds=30):
-    """Waits for something that happens in another process."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def first_message(address, **hello):
@@ -306,7 +290,7 @@ def test_a_killed_server_takes_its_workers_with_it(tmp_path):
 
 
 def test_shutdown_ends_requests_first(tmp_path):
-    with started(tmp_path, "--drain", "1", "--log", "json") as process:
+    with started(tmp_path, "--drain=1", "--log=json", "--metrics=127.0.0.1:0") as process:
         client, other = axla.connect(process.address), axla.connect(process.address)
         program, errors = compiled(client, FOREVER), []
 
@@ -318,7 +302,7 @@ def test_shutdown_ends_requests_first(tmp_path):
 
         runner = threading.Thread(target=run)
         runner.start()
-        until(lambda: program.link._calls)
+        until(lambda: counters(process)["executions_total"])
         process.send_signal(signal.SIGTERM)
         with pytest.raises(axla.AxlaError, match="shut|lost"):
             while True:

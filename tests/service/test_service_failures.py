@@ -11,8 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -27,7 +25,7 @@ from axla.service.limits import Limits, Page
 from axla.service.messages import NUMBERS, VERSION
 from axla.service.session import Session, Slots
 from axla.service.transport import HEADER, SocketTransport
-from service_server import started
+from service_server import counters, lines, started, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are watched as Linux has them")
 SQUARE = "HloModule square\nENTRY e { x = f32[3] parameter(0)\n  ROOT y = f32[3] multiply(x, x) }"
@@ -62,21 +60,6 @@ def compiled(client, text=SQUARE, **options):
     return axla.compile(axla.parse(text), backend=client, **options)
 
 
-def lines(process, **wanted):
-    """Lines of the log with these facts. Each line is JSON."""
-    found = [json.loads(line) for line in process.text().splitlines()]
-    return [line for line in found if wanted.items() <= line.items()]
-
-
-def until(condition, seconds=60):
-    """Waits for something that happens in another process; gives it."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
-
-
 def session_of(client):
     return client.backend.link.welcome["session"]
 
@@ -100,12 +83,6 @@ def is_there(pid):
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
-
-
-def counters(process):
-    port = until(lambda: lines(process, event="metrics"))[0]["port"]
-    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
-    return {name: int(value) for name, value in re.findall(r"^axla_service_(\w+) (\d+)$", text, re.M)}
 
 
 def hello(process, **fields):

@@ -83,6 +83,8 @@ _HALVES = [*_casts("half", "float", "fpext"), *_casts("float", "half", "fptrunc"
 
 def known(name: str) -> str:
     """The triple as LLVM wants it, with all its parts; "" where the bundled LLVM knows no such machine."""
+    if not re.fullmatch(r"[\w.+-]+", name):
+        return ""
     llvm.initialise()
     with llvm.LOCK:
         parts = binding.get_triple_parts(name)

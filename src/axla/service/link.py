@@ -296,33 +296,39 @@ def opened(
         raise InvalidArgument(f"connect: address={address!r}, wanted unix:/path or host:port")
     hello = {"version": messages.VERSION, "token": token, "backend": backend, "client": versions()[0]}
     body, found = messages.encode("Hello", hello), list[Any]()
-    try:
-        if kind == "unix":
-            if root_certificate:
-                raise InvalidArgument("connect: root_certificate is of TLS, which unix sockets do not have")
-            found.append(transport := SocketTransport(socket.socket(socket.AF_UNIX)))
-            transport.socket.connect(rest)
-            transport.send(0, NUMBERS["Hello"], body)
-            message, reasons = transport.receive_first(timeout)
-            found.append(reasons)
-        else:
-            from axla.service.over_grpc import GrpcTransport
+    with contextlib.ExitStack() as ends:  # of a connection that came to nothing
+        try:
+            if kind == "unix":
+                if root_certificate:
+                    raise InvalidArgument(
+                        "connect: root_certificate is of TLS, which unix sockets do not have"
+                    )
+                found.append(transport := SocketTransport(socket.socket(socket.AF_UNIX)))
+                transport.socket.settimeout(timeout)
+                transport.socket.connect(rest)
+                transport.send(0, NUMBERS["Hello"], body)
+                message, reasons = transport.receive_first(timeout)
+                found.append(reasons)
+            else:
+                from axla.service.over_grpc import GrpcTransport
 
-            found.append(GrpcTransport(address, root_certificate))
-            found[0].send(0, NUMBERS["Hello"], body)
-            message = found[0].receive(timeout)
-    except TimeoutError:
-        message = None
-    except (OSError, Closed) as error:
-        raise messages.unavailable(f"connect: there is no server at {address}: {error}") from None
-    if message is None:
-        raise DeadlineExceeded(f"connect: the server at {address} has not answered in {timeout:g} s")
-    _, answer, body = message
-    welcome = messages.decode(answer, body)
-    if answer == NUMBERS["Failed"]:
-        raise messages.error_of(welcome)
-    if answer != NUMBERS["Welcome"] or welcome.get("version") != messages.VERSION:
-        raise InvalidArgument(
-            f"connect: what answers at {address} is no server of version {messages.VERSION}"
-        )
-    return Link(found[0], welcome, *found[1:])
+                found.append(GrpcTransport(address, root_certificate))
+                ends.callback(found[0].close)
+                found[0].send(0, NUMBERS["Hello"], body)
+                message = found[0].receive(timeout)
+        except TimeoutError:
+            message = None
+        except (OSError, Closed) as error:
+            raise messages.unavailable(f"connect: there is no server at {address}: {error}") from None
+        if message is None:
+            raise DeadlineExceeded(f"connect: the server at {address} has not answered in {timeout:g} s")
+        _, answer, body = message
+        welcome = messages.decode(answer, body)
+        if answer == NUMBERS["Failed"]:
+            raise messages.error_of(welcome)
+        if answer != NUMBERS["Welcome"] or welcome.get("version") != messages.VERSION:
+            raise InvalidArgument(
+                f"connect: what answers at {address} is no server of version {messages.VERSION}"
+            )
+        ends.pop_all()
+        return Link(found[0], welcome, *found[1:])

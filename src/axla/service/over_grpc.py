@@ -47,7 +47,10 @@ class GrpcTransport(Transport):
     def __init__(self, address: str, root_certificate: str = "") -> None:
         super().__init__()
         if root_certificate:
-            trusted = grpc.ssl_channel_credentials(Path(root_certificate).read_bytes())
+            try:
+                trusted = grpc.ssl_channel_credentials(Path(root_certificate).read_bytes())
+            except OSError as error:
+                raise InvalidArgument(f"connect: root_certificate: {error}") from None
             self._channel = grpc.secure_channel(address, trusted, _receiving(-1))
         else:
             self._channel = grpc.insecure_channel(address, _receiving(-1))
@@ -77,6 +80,8 @@ class GrpcTransport(Transport):
             said = {"code": call.code().value[0], "message": call.details() or ""}
             own = said["message"].startswith("service: ")
             raise Closed(said["message"], messages.error_of(said) if own else None) from None
+        if len(data) < HEADER.size:
+            raise Malformed(f"service: a message of {len(data)} bytes has no head")
         size, number, kind = HEADER.unpack_from(data)
         body: Any = memoryview(data)[HEADER.size :]
         if size != len(body):

@@ -84,9 +84,6 @@ class RemoteBackend(Backend):
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
         number, now = self.link.handles(), flags.current()
-        mine = {
-            name: value for name in flags.FIELDS if (value := getattr(now, name)) != getattr(_PLAIN, name)
-        }
         given = {name: getattr(now, name) for name in flags.FIELDS if name not in OF_SERVER}
         mine = {name: v for name, v in given.items() if v != getattr(_PLAIN, name)} | dict(options.flags)
         mine.pop("dump_to", None)  # what is dumped comes with the answer

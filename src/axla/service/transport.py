@@ -191,9 +191,10 @@ class SocketTransport(Transport):
                     self._is_bulk = kind in (PIECE, CREDIT)  # for which it is worth to sleep
                     return call, kind, body
             try:
-                data = self._received_soon(timeout)
+                left = None if late is None else max(0.0, late - time.monotonic())
+                data = self._received_soon(left)
                 if data is None:
-                    if late is not None and not self._poll(select.POLLIN, max(0.0, late - time.monotonic())):
+                    if left is not None and not self._poll(select.POLLIN, left):
                         return None
                     data = self.socket.recv(_CHUNK)
             except OSError as error:

@@ -25,9 +25,13 @@ class Loop:
     condition: Computation
     body: Computation
     init: tuple[Instruction, ...]
-    next: tuple[Instruction, ...]  # what the body makes of each element
     size: int
     unchanged: tuple[int, ...]
+
+    @property
+    def next(self) -> tuple[Instruction, ...]:
+        """What the body makes of each element."""
+        return self.body.root.operands
 
     @classmethod
     def of(cls, inst: Instruction) -> Loop | None:
@@ -39,7 +43,7 @@ class Loop:
         if any(type(u.op) is not GetTupleElement for u in users):
             return None
         same = tuple(n for n in range(len(root.operands)) if is_passed(inst, n))
-        return cls(inst, op.condition, op.body, start.operands, root.operands, len(root.operands), same)
+        return cls(inst, op.condition, op.body, start.operands, len(root.operands), same)
 
 
 def is_passed(inst: Instruction, number: int) -> bool:

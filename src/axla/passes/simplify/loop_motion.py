@@ -46,33 +46,36 @@ def while_loop_invariant_code_motion(module: Module) -> None:
     """Computes before a loop what its body would compute again in every trip, if that takes longer than to
     read it.
     """
-    _move(module, "while-loop-invariant-code-motion", _moved)
+    _move(module, _moved)
 
 
 def while_loop_dot_batching(module: Module) -> None:
     """Computes before a loop, as one product, the products of an invariant matrix with the slices of an
     invariant array that its trips take.
     """
-    _move(module, "while-loop-dot-batching", _batched_products)
+    _move(module, _batched_products)
 
 
 _Choose = Callable[[Loop, Container[Computation], rewrite.Session], list[Instruction]]
-"""The values of a loop's body that are to be computed before the loop, in the order of the body."""
+"""Gives the values of a loop's body that are to be computed before the loop, in the order of the body."""
 
 
-def _move(module: Module, name: str, choose: _Choose) -> None:
+def _move(module: Module, choose: _Choose) -> None:
     session = rewrite.current_session()
-    effectful = effectful_computations(module)
+    effectful = set(effectful_computations(module))
     changed = False
     for computation in computations_callees_first(module):
-        for inst in [i for i in computation.instructions if isinstance(i.op, hlo.While)]:
-            loop = Loop.of(inst)
-            if loop is None or inst in rewrite.control_bound(computation):
+        loops = [i for i in computation.instructions if isinstance(i.op, hlo.While)]
+        bound = rewrite.control_bound(computation) if loops else frozenset()
+        for inst in loops:
+            loop = Loop.of(inst) if inst not in bound else None
+            if loop is None or not (moved := choose(loop, effectful, session)):
                 continue
-            moved = choose(loop, effectful, session)
-            if moved and session.may_fire(name, inst):
-                rebuilt(loop, added=_copied(loop, moved))
-                changed = True
+            made = rebuilt(loop, added=_copied(loop, moved))
+            for new, old in ((made.condition, loop.condition), (made.body, loop.body)):
+                if old in effectful:
+                    effectful.add(new)
+            changed = True
     if changed:
         remove_dead_computations(module)
 
@@ -138,7 +141,7 @@ def _invariants(loop: Loop, effectful: Container[Computation]) -> _Invariants:
 
 
 def _moved(loop: Loop, effectful: Container[Computation], session: rewrite.Session) -> list[Instruction]:
-    """The values of the body to compute before the loop, in the order of the body."""
+    """The invariants of the body that are worth to be carried."""
     body, found = loop.body, _invariants(loop, effectful)
     effects = (inst for inst in body.instructions if has_effect(inst, effectful))
     wanted = {body.root, *rewrite.control_bound(body), *effects}
@@ -152,23 +155,24 @@ def _moved(loop: Loop, effectful: Container[Computation], session: rewrite.Sessi
         else:
             wanted.add(inst)
     moved.reverse()
-    return moved
+    fires = moved and session.may_fire("while-loop-invariant-code-motion", loop.inst)
+    return moved if fires else []
 
 
 def _batched_products(
     loop: Loop, effectful: Container[Computation], session: rewrite.Session
 ) -> list[Instruction]:
-    """Makes products of slices slices of products; gives the latter, which are invariant."""
+    """Replaces products of slices, in the body, by slices of products of whole arrays, which it gives."""
     trips = trip_count(loop.inst)
     products = [i for i in loop.body.instructions if type(i.op) is hlo.Dot and not i.op.sparsity]
     if trips is None or trips < _FEW or not products:
         return []
-    found, made = _invariants(loop, effectful), []
-    for product in products:
+    found, made, bound = _invariants(loop, effectful), [], rewrite.control_bound(loop.body)
+    for product in [i for i in products if i not in bound]:
         for side in range(2):
             taken = _taken(product.operands[side], found, trips)
             if taken is not None and product.operands[1 - side] in found.work:
-                made += _batched(product, side, *taken)
+                made += _batched(product, side, *taken, session)
                 break
     return made
 
@@ -190,7 +194,9 @@ def _taken(inst: Instruction, found: _Invariants, trips: int) -> tuple[Instructi
     return part, d
 
 
-def _batched(product: Instruction, side: int, part: Instruction, d: int) -> list[Instruction]:
+def _batched(
+    product: Instruction, side: int, part: Instruction, d: int, session: rewrite.Session
+) -> list[Instruction]:
     """Replaces a product by a slice of the product of all slices, which it gives; nothing where that is
     large, or a single product is fast.
     """
@@ -210,6 +216,8 @@ def _batched(product: Instruction, side: int, part: Instruction, d: int) -> list
     dims = whole.shape.dims
     rows = prod(shape_of(source).dims[k] for k in free if k != d)
     if rows > MOST_ROWS or whole.shape.byte_size > MOST_INFLATED:
+        return []
+    if not session.may_fire("while-loop-dot-batching", product):
         return []
     at = free.index(d) + (len(dims) - len(free) if side else len(op.lhs_batch_dims))
     all_products = computation.add(whole, operands, extra=product.extra)
