@@ -276,6 +276,7 @@ def test_the_time_of_a_request_begins_before_it_is_read(process):
 
 
 def test_counters_after_breaches(process):
+    until(lambda: counters(process)["refused_total"])  # whoever asked whether the server is there
     before = counters(process)
     client = axla.connect(process.address)
     with pytest.raises(axla.DeadlineExceeded):
