@@ -96,7 +96,9 @@ CODE_TARGETS = [
 ]
 
 
-@pytest.mark.parametrize("target", CODE_TARGETS, ids=["one-lane", "x86-64", "x86-64-v3", "x86-64-v4", "aarch64"])
+@pytest.mark.parametrize(
+    "target", CODE_TARGETS, ids=["one-lane", "x86-64", "x86-64-v3", "x86-64-v4", "aarch64"]
+)
 def test_no_library_calls(target):
     """Every operation on every element type, and every conversion, is an object that needs nobody."""
     target = target()
