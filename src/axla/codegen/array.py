@@ -13,6 +13,9 @@ from axla.core.dtypes import DType
 SHORT_STRIDE = 4
 """Up to this distance of neighbouring lanes, whole vectors are read and lanes chosen; others are gathered."""
 
+SHORT_ROW = 8
+"""The same where lanes read a column of whole rows: other columns are found in the same vectors."""
+
 
 class Array:
     """A dense row-major array at `pointer`. `readonly`: nobody writes it while the function runs. `align`:
@@ -48,15 +51,23 @@ class Array:
         if offset.stride == -1:
             address = self._address(offset, 1 - count)
             return reverse_lanes(values, values.load(self.dtype, address, count, self.readonly))
-        if 1 < offset.stride <= SHORT_STRIDE and count >= 4:
-            return self._every(offset)
+        column = index[-1]
+        if count >= 4 and isinstance(column, int) and offset.stride == self.dims[-1] <= SHORT_ROW:
+            return self._every(offset, column)
+        if count >= 4 and 1 < offset.stride <= SHORT_STRIDE:
+            return self._every(offset, None)
         return values.gather(self.dtype, self.pointer, offset.vector(count), self.readonly)
 
-    def _every(self, offset: Index) -> Value:
-        """Every few elements: lanes of whole vectors, none of which reaches over the last element."""
+    def _every(self, offset: Index, column: int | None) -> Value:
+        """Every few elements: lanes of whole vectors, none of which reaches over the last element, or over
+        the row of the last, of which this is a column.
+        """
         values, lanes, stride = self.values, offset.lanes, offset.stride
-        starts = [min(part * lanes, (lanes - 1) * stride + 1 - lanes) for part in range(stride)]
         chosen = [lane * stride for lane in range(lanes)]  # places from the first element on
+        if column is None:
+            starts = [min(part * lanes, chosen[-1] + 1 - lanes) for part in range(stride)]
+        else:
+            starts = [part * lanes - column for part in range(stride)]
         found: Value | None = None
         for start in starts:
             piece = values.load(self.dtype, self._address(offset, start), lanes, self.readonly)
@@ -85,6 +96,20 @@ class Array:
                 one = values.lane(value, lane) if value.lanes > 1 else value
                 place = Index(f, f.extract(positions, lane))
                 values.store(one, self._address(place))
+
+    def store_rows(self, index: Sequence[AnyIndex], columns: Sequence[Value]) -> None:
+        """Writes a whole row for each lane of `columns`; `index` is that of the first column."""
+        offset, count, lanes = self._offset(index), len(columns), columns[0].lanes
+        for first in range(0, count * lanes, lanes):
+            places = [divmod(place, count) for place in range(first, first + lanes)]
+            here, *others = dict.fromkeys(column for _, column in places)
+            found = columns[here]
+            if lanes > 1:
+                found = self.values.shuffle(found, found, [row for row, _ in places])
+            for other in others:
+                order = [lanes + row if at == other else lane for lane, (row, at) in enumerate(places)]
+                found = self.values.shuffle(found, columns[other], order)
+            self.values.store(found, self._address(offset, first))
 
     def _alignment(self, offset: Index) -> int:
         """Bytes that divide the address of the first lane."""

@@ -25,7 +25,7 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
-from axla.kernels.geometry import collapsed_transpose, is_leading_broadcast, reduce_geometry
+from axla.kernels.geometry import collapsed_transpose, is_leading_broadcast, reduce_geometry, row_space
 
 
 def elements(shape: AnyShape) -> int:
@@ -41,9 +41,14 @@ def chased(inst: Instruction) -> Instruction:
 
 
 class AccessKeys:
-    """Numbers keys. One object serves all kernels of a computation that are to be compared."""
+    """Numbers keys. One object serves all kernels of a computation that are to be compared.
 
-    def __init__(self) -> None:
+    `row_in_lane`: the longest rows that a lane computes whole (`Limits`): their elements, and what is reduced
+    of them, are then computed once.
+    """
+
+    def __init__(self, row_in_lane: int = 0) -> None:
+        self.row_in_lane = row_in_lane
         self.count: list[int] = []
         self.linear: dict[int, int] = {}  # key -> n, for lin(n)
         self._numbers: dict[Hashable, int] = {}
@@ -89,7 +94,15 @@ class AccessKeys:
             return self._of_broadcast(user, shape, key)
         if cls is hlo.Transpose and len(collapsed_transpose(user)[0]) == 1:
             return key
+        if self._is_row_in_lane(user, key):
+            return self.lin(shape.size)
         return self.via(user, number, key, self.count[key] * _repeats(user, number))
+
+    def _is_row_in_lane(self, user: Instruction, key: int) -> bool:
+        """Whether a reduce is evaluated in a space of rows that a lane computes whole."""
+        if not isinstance(user.op, hlo.Reduce) or self.linear.get(key) != elements(user.shape):
+            return False
+        return 0 < row_space(user)[1] <= self.row_in_lane
 
     def _of_broadcast(self, user: Instruction, source: Shape, key: int) -> int:
         leading = is_leading_broadcast(user)

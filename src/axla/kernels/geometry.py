@@ -92,3 +92,15 @@ def is_leading_broadcast(broadcast: Instruction) -> bool:
     source = shape_of(broadcast.operands[0])
     mapped = [at for at, size in zip(op.dimensions, source.dims, strict=True) if size != 1]
     return mapped == [d for d, size in enumerate(op.shape.dims) if size != 1][: len(mapped)]
+
+
+def row_space(inst: Instruction) -> tuple[int, int]:
+    """(rows, columns) where a reduce has a value per row, or a broadcast repeats one; (0, 0) for others."""
+    if isinstance(inst.op, Reduce):
+        geometry = reduce_geometry(inst)
+        if geometry is not None and geometry.is_row:
+            return geometry.outer, geometry.reduced
+    if isinstance(inst.op, Broadcast) and is_leading_broadcast(inst):
+        rows = shape_of(inst.operands[0]).size
+        return rows, inst.op.shape.size // max(1, rows)
+    return 0, 0

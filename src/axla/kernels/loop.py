@@ -8,7 +8,7 @@ stretch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -19,6 +19,7 @@ from axla.ir.attributes import Window
 from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.access import KernelBody, accesses, elements, root_shape
+from axla.kernels.geometry import row_space
 from axla.kernels.kind import Form, HeroKind, Kind, is_costly
 from axla.kernels.plan import KernelTask, Phase, Plan, Space, cut, widest
 from axla.target.machine import Limits, Target
@@ -26,14 +27,17 @@ from axla.target.machine import Limits, Target
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan(Plan):
-    """Every root is computed element by element; `dims` are the sizes of the space before it was cut."""
+    """Every root is computed element by element; `dims` are the sizes of the space before it was cut.
+    `by_rows`: the minor dimension is short; what was cut is the space of rows, which lanes compute whole.
+    """
 
     dims: tuple[int, ...]
     space: Space
+    by_rows: bool = field(default=False, kw_only=True)
 
     @property
     def blocks(self) -> tuple[int, int] | None:
-        return None if self.space.outer else (self.space.blocks, self.space.block)
+        return None if self.space.outer or self.by_rows else (self.space.blocks, self.space.block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,25 @@ class LoopKind(Kind):
         return None
 
     def plan(self, task: KernelTask, target: Target) -> LoopPlan:
-        space, phase = loop_space(task, self.dims, target, self.inner)
-        return LoopPlan(self.dims, space, phases=(phase,))
+        columns = self._columns(task, target.limits)
+        if not columns:
+            space, phase = loop_space(task, self.dims, target, self.inner)
+            return LoopPlan(self.dims, space, phases=(phase,))
+        rows, cost = prod(self.dims) // columns, task.cost(target) * columns
+        space = cut([rows], target.lanes(widest(task.computation)), cost, [], target)
+        phase = task.phase(space.count, cost * space.block, target.limits)
+        return LoopPlan((rows, columns), space, by_rows=True, phases=(phase,))
+
+    def _columns(self, task: KernelTask, limits: Limits) -> int:
+        """The length of rows that are short enough for a lane to compute them whole, where something has one
+        value per row that all columns read; else 0.
+        """
+        size, body = prod(self.dims), task.computation.instructions
+        for inst in body:
+            rows, columns = row_space(inst)
+            if 1 < columns <= limits.row_in_lane and rows * columns == size > columns:
+                return columns if len(body) * columns <= limits.emitted else 0
+        return 0
 
 
 LOOP: Form = (LoopKind,)

@@ -61,6 +61,7 @@ class Limits:
     # What a kernel is built around
     scans: bool = False  # lines are scanned by blocks of threads, through local memory
     inner_row: int = 8  # a row this short is one strided load per lane of neighbouring rows
+    row_in_lane: int = 8  # a row this short is computed whole by each lane, with what reads its sums
     inner_column: int = 32  # a column this short is unrolled in registers
     hero_piece: int = 64  # pieces of a concatenation below this are cheaper to select from than to loop over
     hero_transpose: int = 256  # elements; below, blocks do not pay

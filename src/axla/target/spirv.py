@@ -17,7 +17,7 @@ def spirv_target(threads: int = 64) -> Target:
         vector_bytes=4, max_lanes=1, threads=threads, launched=True, blocks_products=False, registers=64,
         access_bytes=16 if threads > 1 else 0,
         local_bytes=32 << 10 if threads > 1 else 0,  # that every device of OpenCL has
-        limits=Limits(step_cost=0, reads_elements=False, scans=threads > 1), has_fma=True,
+        limits=Limits(step_cost=0, reads_elements=False, row_in_lane=0, scans=threads > 1), has_fma=True,
         has_rounding=True, has_half_conversion=True, has_maximum=False, caches=Caches(32 << 10, 1 << 20),
         form=ObjectForm(format="spirv"),
     )  # fmt: skip
@@ -31,5 +31,5 @@ def spirv_cpu_target(lanes: int) -> Target:
     return replace(
         spirv_target(1), name="spirv64-cpu", vector_bytes=4 * min(lanes, MOST_LANES), max_lanes=MOST_LANES,
         most_elements=MOST_LANES, blocks_products=True, registers=32 if lanes >= MOST_LANES else 16,
-        unroll=(2, 8), limits=Limits(reads_elements=False),
+        unroll=(2, 8), limits=Limits(reads_elements=False, row_in_lane=0),
     )  # fmt: skip

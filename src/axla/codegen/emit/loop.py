@@ -30,9 +30,21 @@ def emit(k: KernelWriter, plan: LoopPlan) -> None:
     """Writes the kernel of a `LoopPlan`."""
 
     def body(e: Elements, index: Indices) -> None:
-        k.write(e, index, plan.dims)
+        if plan.by_rows:
+            _write_rows(k, e, index, plan.dims)
+        else:
+            k.write(e, index, plan.dims)
 
-    walk(k, plan.space, plan.dims, body, once=bool(k.kernel.in_place))
+    dims = plan.dims[:-1] if plan.by_rows else plan.dims
+    walk(k, plan.space, dims, body, once=bool(k.kernel.in_place))
+
+
+def _write_rows(k: KernelWriter, e: Elements, row: Indices, dims: Sequence[int]) -> None:
+    """Computes all columns of a row per lane, and stores them in the order of memory."""
+    columns = [k.computed(e, (*row, column), dims) for column in range(dims[-1])]
+    for column in zip(*columns, strict=True):
+        output, at, _ = column[0]
+        output.store_rows(at, [k.values.splat(value, e.lanes_at(row)) for _, _, value in column])
 
 
 def emit_concat(k: KernelWriter, plan: ConcatPlan) -> None:

@@ -80,7 +80,7 @@ class _Planner:
         self.crowded |= self.alone
         self.bound = control_bound(computation)
         self.position = {inst: n for n, inst in enumerate(self.order)}
-        self.keys = AccessKeys()
+        self.keys = AccessKeys(limits.row_in_lane)
         self.clusters: list[Cluster] = []
         self.member_of: dict[Instruction, list[Cluster]] = {}
         self.decisions: list[Decision] = []
