@@ -16,6 +16,7 @@ from axla.codegen.walk import (
     ELEMENT,
     Elements,
     Indices,
+    Making,
     accumulate,
     all_of,
     choose,
@@ -29,6 +30,9 @@ from axla.core.literal import bytes_in
 from axla.ir.graph import Instruction
 from axla.ir.op import by_op
 from axla.kernels.plan import accumulation_type
+
+WHOLE_PIECES = 3
+"""Pieces of a concatenation, at most, each of which has code for vectors that lie in it."""
 
 
 def _constant(e: Elements, inst: Instruction[hlo.Constant], index: Indices) -> Value:
@@ -133,7 +137,7 @@ def _pad(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
     simple = not any(interior for _, _, interior in edges)
     condition = inside_everywhere(e.values, moved, dims) if simple else None
     (found,) = where_inside(
-        e, condition, e.lanes_at(index), lambda: (e(operand, moved),), lambda: (_padded(e, inst, index),)
+        e, [(condition, lambda: (e(operand, moved),))], e.lanes_at(index), lambda: (_padded(e, inst, index),)
     )
     return found
 
@@ -178,20 +182,33 @@ def _concatenate(e: Elements, inst: Instruction[hlo.Concatenate], index: Indices
             pieces.append((operand, offset, size))
         offset += size
 
+    def at(here: AnyIndex) -> Indices:
+        return (*index[:dimension], here, *index[dimension + 1 :])
+
     def piece(number: int) -> Value:
         operand, start, size = pieces[number]
-        here = e.clamp_index(position - start, size)
-        return e(operand, (*index[:dimension], here, *index[dimension + 1 :]))
+        return e(operand, at(e.clamp_index(position - start, size)))
+
+    def inside(number: int) -> tuple[Value | None, Making]:
+        operand, start, size = pieces[number]
+        moved = position - start
+        here = inside_everywhere(e.values, (moved,), (size,)) if size >= e.lanes else None
+        return here, lambda: (e(operand, at(moved)),)
+
+    def anywhere() -> tuple[Value, ...]:
+        found = piece(len(pieces) - 1)
+        for number in range(len(pieces) - 2, -1, -1):
+            _, start, size = pieces[number]
+            condition = e.in_range(position, 0, start + size)
+            found = choose(e.values, condition, lambda n=number: piece(n), lambda found=found: found)
+        return (found,)
 
     if isinstance(position, int):
         number = next(k for k, (_, start, size) in enumerate(pieces) if start <= position < start + size)
         operand, start, _ = pieces[number]
-        return e(operand, (*index[:dimension], position - start, *index[dimension + 1 :]))
-    found = piece(len(pieces) - 1)
-    for number in range(len(pieces) - 2, -1, -1):
-        _, start, size = pieces[number]
-        condition = e.in_range(position, 0, start + size)
-        found = choose(e.values, condition, lambda number=number: piece(number), lambda found=found: found)
+        return e(operand, at(position - start))
+    cases = [inside(number) for number in range(len(pieces))] if len(pieces) <= WHOLE_PIECES else []
+    (found,) = where_inside(e, cases, e.lanes_at(index), anywhere)
     return found
 
 

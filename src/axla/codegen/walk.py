@@ -273,22 +273,31 @@ class Elements:
         return Index(f, f.index(0), 0, lanes, vec=vec, limit=size)
 
 
+Making = Callable[[], tuple[Value, ...]]
+
+
 def where_inside(
-    e: Elements, condition: Value | None, lanes: int, inside: Callable[[], tuple[Value, ...]],
-    anywhere: Callable[[], tuple[Value, ...]],
-) -> tuple[Value, ...]:  # fmt: skip
-    """`anywhere`, by way of the simpler code `inside` where that gives the same. Not nested: both are written
+    e: Elements, cases: Sequence[tuple[Value | None, Making]], lanes: int, anywhere: Making
+) -> tuple[Value, ...]:
+    """`anywhere`, by way of simpler code that gives the same under a condition. Not nested: all are written
     out.
     """
-    if condition is None or e.branched:
+    asked = [(condition, make) for condition, make in cases if condition is not None]
+    if not asked or e.branched:
         return anywhere()
 
-    def side(make: Callable[[], tuple[Value, ...]]) -> tuple[Value, ...]:
+    def side(make: Making) -> tuple[Value, ...]:
         return tuple(e.values.splat(v, lanes) for v in make())
+
+    def among(number: int) -> tuple[Value, ...]:
+        if number == len(asked):
+            return side(anywhere)
+        condition, make = asked[number]
+        return either(e, condition, lambda: side(make), lambda: among(number + 1))
 
     e.branched = True
     try:
-        return either(e, condition, lambda: side(inside), lambda: side(anywhere))
+        return among(0)
     finally:
         e.branched = False
 

@@ -48,11 +48,9 @@ def reduce_window(e: Elements, inst: Instruction[ReduceWindow], index: Indices) 
     if not shape.size:
         return first
     sizes = [window.size[d] for d in moving]
-    return where_inside(
-        e, _all_inside(e, op, shape.dims, places, index), lanes,
-        lambda: accumulate(e, sizes, first, partial(step, True), lanes),
-        lambda: accumulate(e, sizes, first, partial(step, False), lanes),
-    )  # fmt: skip
+    inside = _all_inside(e, op, shape.dims, places, index)
+    case = (inside, lambda: accumulate(e, sizes, first, partial(step, True), lanes))
+    return where_inside(e, [case], lanes, lambda: accumulate(e, sizes, first, partial(step, False), lanes))
 
 
 def _all_inside(

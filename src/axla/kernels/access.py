@@ -94,15 +94,14 @@ class AccessKeys:
             return self._of_broadcast(user, shape, key)
         if cls is hlo.Transpose and len(collapsed_transpose(user)[0]) == 1:
             return key
-        if self._is_row_in_lane(user, key):
+        if cls in (hlo.Reduce, hlo.Concatenate) and self._by_rows(user, key):
             return self.lin(shape.size)
         return self.via(user, number, key, self.count[key] * _repeats(user, number))
 
-    def _is_row_in_lane(self, user: Instruction, key: int) -> bool:
-        """Whether a reduce is evaluated in a space of rows that a lane computes whole."""
-        if not isinstance(user.op, hlo.Reduce) or self.linear.get(key) != elements(user.shape):
-            return False
-        return 0 < row_space(user)[1] <= self.row_in_lane
+    def _by_rows(self, user: Instruction, key: int) -> bool:
+        """Whether a reduce or a concatenation is evaluated in a space of rows that a lane computes whole."""
+        linear = self.linear.get(key) == elements(user.shape)
+        return linear and 0 < row_space(user)[1] <= self.row_in_lane
 
     def _of_broadcast(self, user: Instruction, source: Shape, key: int) -> int:
         leading = is_leading_broadcast(user)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from axla.hlo import Broadcast, Reduce, Transpose
+from axla.hlo import Broadcast, Concatenate, Reduce, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
 
@@ -95,7 +95,9 @@ def is_leading_broadcast(broadcast: Instruction) -> bool:
 
 
 def row_space(inst: Instruction) -> tuple[int, int]:
-    """(rows, columns) where a reduce has a value per row, or a broadcast repeats one; (0, 0) for others."""
+    """(rows, columns) where a reduce has a value per row, a broadcast repeats one, or a concatenation joins
+    columns; (0, 0) for others.
+    """
     if isinstance(inst.op, Reduce):
         geometry = reduce_geometry(inst)
         if geometry is not None and geometry.is_row:
@@ -103,4 +105,8 @@ def row_space(inst: Instruction) -> tuple[int, int]:
     if isinstance(inst.op, Broadcast) and is_leading_broadcast(inst):
         rows = shape_of(inst.operands[0]).size
         return rows, inst.op.shape.size // max(1, rows)
+    if isinstance(inst.op, Concatenate):
+        dims = shape_of(inst).dims
+        if inst.op.dimensions[0] == len(dims) - 1:
+            return prod(dims[:-1]), dims[-1]
     return 0, 0

@@ -262,7 +262,20 @@ class ConcatKind(Kind):
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
         large = all(elements(o.shape) >= limits.hero_piece for o in inst.operands)
-        return (cls, inst.id) if large and inst.operands else None
+        by_rows = 0 < row_space(inst)[1] <= limits.row_in_lane
+        plain = by_rows or cls._chooses(inst, limits)
+        return (cls, inst.id) if large and inst.operands and not plain else None
+
+    @staticmethod
+    def _chooses(inst: Instruction, limits: Limits) -> bool:
+        """Whether its one reader does better to choose among the pieces: few views, all lanes in one."""
+        sliced = all(isinstance(user.op, hlo.Slice) for user in inst.users)
+        if not inst.users or len(inst.users) > 1 and not sliced or len(inst.operands) > limits.chosen_pieces:
+            return False
+        minor = op_of(inst, hlo.Concatenate).dimensions[0] == shape_of(inst).rank - 1
+        return not minor and all(
+            o.op.free or isinstance(o.op, hlo.Parameter | hlo.Slice) for o in inst.operands
+        )
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ConcatKind | None:
@@ -278,10 +291,16 @@ class ConcatKind(Kind):
         merge = mergeable(task.computation, dims)
         # Along the dimension of the concatenation a piece is one stretch of the result.
         joined = [d == dimension or m and d != dimension - 1 for d, m in enumerate(merge)]
+        # Lanes in rows that are not neighbours are filled one by one; only a function is worth that.
+        costly = any(inst.op.expensive for inst in task.computation.instructions)
+
+        def one_by_one(piece: Sequence[int]) -> bool:
+            return not costly and target.threads == 1 and piece[-1] < min(8, dims[-1])
+
         pieces, phases, start = [], [], 0
         for number, shape in enumerate(map(shape_of, self.hero.operands)):
             if shape.size:
-                space = cut(shape.dims, lanes, cost, joined, target)
+                space = cut(shape.dims, 1 if one_by_one(shape.dims) else lanes, cost, joined, target)
                 work, symbol = cost * space.block, f"{task.name}_{len(phases)}"
                 phases.append(task.phase(space.count, work, target.limits, space.threads, symbol))
                 pieces.append(Piece(number, start, space))

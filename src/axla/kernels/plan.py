@@ -19,6 +19,10 @@ from axla.ir.graph import Computation
 from axla.target.machine import Limits, Target
 
 
+SHORT_ROW = 8
+"""Elements of a row from which on lanes stay in it: across rows they are read one by one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Phase:
     """One call of a kernel function: `count` steps of its outer index space, handed out in pieces of `grain`.
@@ -147,7 +151,8 @@ def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], t
     inner = groups.pop()
     if threads > 1 and groups:
         lanes = gcd(lanes, inner)  # no thread's elements lie in two rows
-    if inner < lanes * threads and groups:  # short rows: lanes and threads run across them
+    short = inner < lanes * threads if threads > 1 else inner < min(lanes, SHORT_ROW)
+    if short and groups:  # lanes and threads run across rows; fewer lanes, where they have elements to fill
         inner *= prod(groups)
         groups = []
     lanes = fitting(lanes, inner)

@@ -64,6 +64,7 @@ class Limits:
     row_in_lane: int = 8  # a row this short is computed whole by each lane, with what reads its sums
     inner_column: int = 32  # a column this short is unrolled in registers
     hero_piece: int = 64  # pieces of a concatenation below this are cheaper to select from than to loop over
+    chosen_pieces: int = 3  # so many are read, and all but one dropped, in less time than storing one takes
     hero_transpose: int = 256  # elements; below, blocks do not pay
     hero_minor: int = 4  # a minor dimension below this fits no block
 

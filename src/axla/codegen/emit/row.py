@@ -24,6 +24,7 @@ from axla.codegen.value import Group, Value
 from axla.core.dtypes import PRED
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
+from axla.kernels.kind import is_costly
 from axla.kernels.plan import Space
 from axla.kernels.reduce import RowPlan
 
@@ -112,11 +113,11 @@ class _Row:
         return reshape_index(self.at(column), self.space, dims)
 
     def stash_plan(self, stage: int) -> dict[Instruction, Array]:
-        """Expensive row values that stage `stage` computes and that later passes read again, with where to
-        keep them.
+        """Costly row values that stage `stage` computes and that later passes read again, with where to keep
+        them.
 
         Only an output that is written in the last pass, of the same type and shape, and that shares no
-        memory, can hold one.
+        memory, can hold one. A root that is computed from something costly is kept where it will be written.
         """
         k, plan = self.k, self.plan
         taken = set(map(id, self.stashed.values()))
@@ -125,13 +126,20 @@ class _Row:
         if not free:
             return {}
         now = _below([x for inst in self.stages[stage] for x in inst.operands], self.known)
-        later_roots = [x for s in self.stages[stage + 1 :] for inst in s for x in inst.operands]
-        later = _below([*later_roots, *k.roots], {**self.known, **dict.fromkeys(self.stages[stage], ())})
         found: dict[Instruction, Array] = {}
+        for number in plan.full_roots:
+            root, output = k.roots[number], k.outputs_of(number)[0]
+            new = root in now and root not in self.stashed and output in free
+            if new and any(map(is_costly, _below([root], {**self.known, **self.stashed}))):
+                found[root] = output
+                free.remove(output)
+        later_roots = [x for s in self.stages[stage + 1 :] for inst in s for x in inst.operands]
+        known = {**self.known, **found, **dict.fromkeys(self.stages[stage], ())}
+        later = _below([*later_roots, *k.roots], known)
         for inst in now:
             shape = inst.shape
             if (
-                not inst.op.expensive
+                not is_costly(inst)
                 or inst not in later
                 or inst in self.stashed
                 or not isinstance(shape, Shape)

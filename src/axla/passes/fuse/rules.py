@@ -162,8 +162,8 @@ def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: d
 
 
 def _why_not_work(keys: AccessKeys, inst: Instruction, found: dict[int, None], limits: Limits) -> str | None:
-    if inst.op.free or is_passed(inst.op):
-        return None
+    if inst.op.free or is_passed(inst.op) or isinstance(inst.op, hlo.Slice):
+        return None  # reading a slice is reading its operand
     work = sum(keys.count[k] for k in found)
     size = max(1, elements(inst.shape))
     times = work / size
