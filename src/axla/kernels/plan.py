@@ -18,7 +18,6 @@ from axla.core.shape import Shape
 from axla.ir.graph import Computation
 from axla.target.machine import Limits, Target
 
-
 SHORT_ROW = 8
 """Elements of a row from which on lanes stay in it: across rows they are read one by one."""
 
