@@ -77,6 +77,11 @@ class Reg:
         return lane_count(self.ssa.type)
 
     @property
+    def known(self) -> bool:
+        """Whether it is a number that stands in the code."""
+        return not self.ssa.text.startswith("%")
+
+    @property
     def is_float(self) -> bool:
         return self.element in _FLOATS
 
@@ -117,10 +122,11 @@ class Reg:
     """Unsigned less than, of integers."""
     ugt = _comparison("ugt", "ugt")
     """Unsigned greater than, of integers."""
-    _unordered = _comparison("uno", "eq")
+    unordered = _comparison("uno", "eq")
+    """Whether either is NaN."""
 
     def is_nan(self) -> Reg:
-        return self._unordered(self)
+        return self.unordered(self)
 
     def cast(self, opcode: str, element: str) -> Reg:
         kind = vector(element, self.lanes)

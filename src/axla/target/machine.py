@@ -130,6 +130,7 @@ class Target:
     has_wide_division: bool = True  # of 64-bit integers, which are made from and into floats, too
     has_double: bool = True  # f64 arithmetic
     has_maximum: bool = True  # of floats, also minimum, where NaN wins
+    has_ordered_maximum: bool = False  # also minimum, where the second one wins over and under NaN
     has_square_root: bool = True  # of floats
     has_leading_zeros: bool = True  # counts them
     has_fast_gather: bool = False
@@ -178,7 +179,7 @@ class CpuTarget(Target):
 
 LINUX_X86 = "x86_64-unknown-linux-gnu"
 
-_SSE = CpuTarget("x86-64", LINUX_X86, "x86-64", caches=Caches(32 << 10, 256 << 10))
+_SSE = CpuTarget("x86-64", LINUX_X86, "x86-64", caches=Caches(32 << 10, 256 << 10), has_ordered_maximum=True)
 _SSE4 = replace(_SSE, name="x86-64-v2", cpu="x86-64-v2", has_rounding=True)
 _AVX2 = replace(
     _SSE4, name="x86-64-v3", cpu="x86-64-v3", vector_bytes=32, has_fma=True, has_half_conversion=True,

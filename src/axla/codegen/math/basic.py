@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 
 from axla.codegen.arithmetic import Reg
@@ -11,13 +12,23 @@ from axla.codegen.math.tables import EXACT, FLOATS, on_floats
 @on_floats("maximum", exact=True)
 def maximum(a: Reg, b: Reg) -> Reg:
     """The larger; NaN if either is; +0 over -0."""
-    return a.m.intrinsic("maximum", a, b)
+    m = a.m
+    if not m.target.has_ordered_maximum or a.known or b.known:
+        return m.intrinsic("maximum", a, b)  # which is short where LLVM knows one
+    # Both orders differ for zeros, where bits of the sign are joined, and for NaN.
+    found = (m.most(a, b).bits() & m.most(b, a).bits()).floats()
+    return m.select(a.unordered(b), math.nan, found)
 
 
 @on_floats("minimum", exact=True)
 def minimum(a: Reg, b: Reg) -> Reg:
     """The smaller; NaN if either is; -0 under +0."""
-    return a.m.intrinsic("minimum", a, b)
+    m = a.m
+    if not m.target.has_ordered_maximum or a.known or b.known:
+        return m.intrinsic("minimum", a, b)
+    # Both orders differ for zeros, where bits of the sign are joined, and for NaN, which stays one with bits
+    # of the other.
+    return (m.least(a, b).bits() | m.least(b, a).bits()).floats()
 
 
 @on_floats("sign", exact=True)
