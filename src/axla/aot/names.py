@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")

@@ -23,9 +23,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, did_you_mean
 
 NOT_FLAGS = ("AXLA_CONFORMANCE", "AXLA_LAUNCHER", "AXLA_SERVICE_TOKEN")

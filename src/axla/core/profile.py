@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
 from axla.core import flags, limits, locks, trace
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 
 

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from axla.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

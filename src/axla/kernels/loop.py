@@ -8,11 +8,11 @@ stretch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import axla.hlo as hlo
+from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.ir.attributes import Window

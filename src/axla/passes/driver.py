@@ -14,11 +14,12 @@ import time
 import typing
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from graphlib import TopologicalSorter
 
 from axla.core import errors, trace
 from axla.core import flags as flag_values
+from axla.core.dataclass import dataclass
 from axla.core.flags import Flags
 from axla.ir.graph import Instruction, Module
 from axla.passes import dump, rewrite

@@ -12,9 +12,10 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, did_you_mean
 
 

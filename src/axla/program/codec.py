@@ -22,9 +22,10 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import AxlaError, ParseError
 from axla.core.shape import AnyShape, Shape

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import ParseError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape

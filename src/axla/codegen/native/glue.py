@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 
 from axla.codegen.native import call, fork, memory, objects, pool, python_abi, queue, signals, tasks
@@ -17,6 +16,7 @@ from axla.codegen.native.assembly import Module
 from axla.codegen.native.image import Image
 from axla.codegen.native.systems import HERE, machine, triple
 from axla.core import cache, locks
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
 from axla.core.python_api import incref
 

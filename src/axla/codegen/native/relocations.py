@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from axla.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

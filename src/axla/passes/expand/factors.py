@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate, pairwise, product
 from math import gcd
 from operator import mul
 
 from axla import hlo
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 from axla.ir.op import Op, by_op
