@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from axla.core.collector import collector_paused
 from axla.core.errors import InvalidArgument, ParseError
 from axla.core.regex import regex
 from axla.ir.graph import Module
@@ -26,6 +27,7 @@ _BYTECODE = b"ML\xefR"
 _MACHINE_CODE = (b"axla-executable ", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
+@collector_paused()
 def parse(
     source: str | bytes | os.PathLike[str], *, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None, elided: str = "keep",
@@ -134,6 +136,7 @@ def stablehlo(content: str | bytes) -> Source | None:
     return source
 
 
+@collector_paused()
 def compile(  # noqa: A001
     module: Module, *, backend: str | Client = "cpu", target_cpu: str | None = None,
     target_features: Sequence[str] | None = None,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import shlex
 import typing
 import warnings
 from collections.abc import Callable, Iterator
@@ -249,6 +248,8 @@ def parse(text: str, where: str = "flags") -> dict[str, Any]:
                 f"{where}: {text!r} is neither flags (--name=value) nor a readable file: {error}"
             ) from None
     try:
+        import shlex
+
         words = shlex.split(text)
     except ValueError as error:
         raise InvalidArgument(f"{where}: {text!r}: {error}") from None

@@ -11,7 +11,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
@@ -233,6 +232,8 @@ def machine_limits() -> tuple[float, float]:
             function()
             times.append(time.perf_counter_ns() - start)
         return max(min(times), 1)
+
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(threads) as pool:
         copied = best(lambda: list(pool.map(np.copyto, target, source)))

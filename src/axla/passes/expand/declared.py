@@ -34,6 +34,8 @@ def op_expander(module: Module) -> None:
 
 
 def _results(inst: Instruction, *operands: XlaOp) -> Sequence[XlaOp]:
+    from axla.builder.xla_builder import XlaOp
+
     with plugins.blamed(f"{inst!r}: expand"):
         found = inst.op.expand(*operands)  # type: ignore[attr-defined]
         results = (found,) if isinstance(found, XlaOp) else tuple(found)
