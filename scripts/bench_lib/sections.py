@@ -16,6 +16,7 @@ from bench_lib.models import models
 from bench_lib.op_section import every_op
 from bench_lib.opencl import opencl
 from bench_lib.row import Effort, Row, timed
+from bench_lib.startup import startup
 from bench_lib.timing import Times, compare
 
 
@@ -177,5 +178,5 @@ def _size(size: int) -> str:
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
     "ops": every_op, "models": models, "aot": aot, "devices": devices,
-    "opencl": opencl, "cliffs": cliffs,
+    "opencl": opencl, "cliffs": cliffs, "startup": startup,
 }  # fmt: skip

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from axla.core.collector import collector_paused
 from axla.core.errors import InvalidArgument, ParseError
+from axla.core.regex import regex
 from axla.ir.graph import Module
 from axla.ir.places import located
 from axla.ir.strings import pattern
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 _MLIR = pattern(
     r"""(?:\s|//[^\n]*+)*+(?:module\b|func\.func\b|sdy\.mesh\b|"[\w.]+"[ ]*\(|[#!][\w$.]+[ ]*=)"""
 )
-_GRAPH_DEF = re.compile(r"\s*node\s*\{\s*name\s*:|\n[\s\S]{1,3}\n[\s\S][\w./\-]+\x12[\s\S][A-Z]\w+")
+_GRAPH_DEF = regex(r"\s*node\s*\{\s*name\s*:|\n[\s\S]{1,3}\n[\s\S][\w./\-]+\x12[\s\S][A-Z]\w+")
 _BYTECODE = b"ML\xefR"
 _MACHINE_CODE = (b"axla-executable ", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
+@collector_paused()
 def parse(
     source: str | bytes | os.PathLike[str], *, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None, elided: str = "keep",
@@ -53,8 +54,11 @@ def parse(
 
 
 def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elided: str) -> Module:
-    from axla import proto
     from axla.text import parse_hlo
+
+    if isinstance(content, str) and content.startswith("HloModule") and arg_types is dim_args is None:
+        return parse_hlo(content, elided=elided, file=file)
+    from axla import proto
 
     is_proto = proto.looks_like_proto(content)
     program = None if is_proto else stablehlo(content)
@@ -90,8 +94,11 @@ def is_graph_def(content: str | bytes) -> bool:
 
 def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
     """What a program is given as: text, or bytes that are none."""
+    if isinstance(source, str):
+        return source
     if isinstance(source, os.PathLike):
-        source = Path(source).read_bytes()
+        with open(source, "rb") as file:
+            source = file.read()
     if isinstance(source, bytearray | memoryview):
         source = bytes(source)
     from axla.proto import looks_like_proto
@@ -104,7 +111,7 @@ def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
     if isinstance(source, bytes) and not source.startswith(_BYTECODE) and not looks_like_proto(source):
         with contextlib.suppress(UnicodeDecodeError):
             return source.decode()
-    if not isinstance(source, str | bytes):
+    if not isinstance(source, bytes):
         raise InvalidArgument(f"parse: source must be str, bytes or a path, found {type(source).__name__}")
     return source
 
@@ -129,6 +136,7 @@ def stablehlo(content: str | bytes) -> Source | None:
     return source
 
 
+@collector_paused()
 def compile(  # noqa: A001
     module: Module, *, backend: str | Client = "cpu", target_cpu: str | None = None,
     target_features: Sequence[str] | None = None,

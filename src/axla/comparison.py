@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from axla.api import compile, contents, parse, stablehlo
 from axla.backends.prepare import specialized
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import from_numpy
 from axla.core.errors import InvalidArgument, Mismatch, UnsupportedError
 from axla.core.literal import why_no_array

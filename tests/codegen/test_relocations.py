@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes as c
 import struct
 from dataclasses import replace
 
 import pytest
 
 from axla.codegen.elf import Elf
+from axla.codegen.host import host_target
 from axla.codegen.llvm import emit_object
 from axla.codegen.native import glue
+from axla.codegen.native.image import Image
 from axla.codegen.native.relocations import MACHINES
 from axla.target.machine import cpu_target
 
@@ -71,7 +74,7 @@ def test_addresses(machine, kind):
 @pytest.mark.parametrize("cpu, machine", [("x86-64", "x86_64"), ("aarch64", "aarch64")])
 def test_the_linker_knows_all_relocations_of_the_glue(cpu, machine):
     plain = cpu_target(cpu)
-    target = replace(plain, form=replace(plain.form, relocation="static", code_model="large"))
+    target = replace(plain, form=replace(plain.form, relocation="pic", code_model="small"))
     found = Elf(emit_object(glue.emit(machine).text(), target, level=0))
     known = MACHINES[machine]
     assert found.machine == known.number
@@ -81,3 +84,18 @@ def test_the_linker_knows_all_relocations_of_the_glue(cpu, machine):
             table = found.data[section.offset : section.offset + section.size]
             kinds |= {info & 0xFFFFFFFF for _, info, _ in struct.iter_unpack("<QQq", table)}
     assert kinds and kinds <= set(known.sizes)
+
+
+def test_addresses_of_other_objects_are_read_and_called():
+    """A caller in one object, a function of another: its address is a place's, calls reach it by a jump."""
+    ours = """
+    declare i64 @there(i64)
+    define ptr @address() { ret ptr @there }
+    define i64 @called(i64 %x) { %y = call i64 @there(i64 %x) ret i64 %y }
+    """
+    there = "define i64 @there(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }"
+    target = replace(host_target(), form=replace(host_target().form, relocation="pic", code_model="small"))
+    other = Image([("other", emit_object(there, target))], ["there"])
+    found = Image([("ours", emit_object(ours, target))], ["address", "called"], other.addresses)
+    assert c.CFUNCTYPE(c.c_void_p)(found.addresses["address"])() == other.addresses["there"]
+    assert c.CFUNCTYPE(c.c_int64, c.c_int64)(found.addresses["called"])(14) == 42

@@ -22,6 +22,7 @@ from axla.service.limits import Limits
 from axla.service.metrics import text_of
 from axla.service.supervisor import Settings, Supervisor
 from axla.tools import main as command
+from axla.tools import serve
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "service.md").read_text()
@@ -81,7 +82,7 @@ def rows() -> dict[str, list[str]]:
 @pytest.mark.parametrize("field", [field.name for field in fields(Limits)])
 def test_every_limit_is_in_the_table(field):
     default = rows()[f"--{field.replace('_', '-')}"][0]
-    assert command.serve.number(default) == getattr(Limits, field)
+    assert serve.number(default) == getattr(Limits, field)
 
 
 def test_every_counter_is_in_the_table():

@@ -259,7 +259,7 @@ def test_interrupt_ends_quietly(file, monkeypatch, capsys):
     def interrupt(options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command.VERBS["check"], "execute", interrupt)
+    monkeypatch.setattr("axla.tools.check.execute", interrupt)
     assert command.main(["check", file]) == 130
     assert capsys.readouterr().err == ""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from axla.analysis.coalesce import Coalesced, PlaceOf, coalesce
 from axla.analysis.dataflow import Dataflow, Value, dataflow
 from axla.analysis.workspace import Interval, pack
+from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError
 from axla.core.literal import Literal
 from axla.core.shape import array

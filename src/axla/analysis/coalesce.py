@@ -7,9 +7,10 @@ cannot be avoided where they run least often; what cannot be joined is in `faile
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from axla.analysis.dataflow import Dataflow, Edge, Place, Value, find
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import Copy

@@ -7,10 +7,11 @@ often as they are known to run; where that is not known, once, and the count is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import axla.hlo as hlo
 from axla.analysis.trip_count import trip_count
+from axla.core.dataclass import dataclass
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, post_order
 

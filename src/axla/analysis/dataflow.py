@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import axla.hlo as hlo
 from axla.analysis.inplace import overwritable
 from axla.analysis.regions import is_tiny, is_tiny_store
+from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.custom.site import leaf_number

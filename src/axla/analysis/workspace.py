@@ -7,7 +7,8 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from axla.core.dataclass import dataclass
 
 BY_SIZE_LIMIT = 1000  # placing by size compares every pair
 

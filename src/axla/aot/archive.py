@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from axla.aot.library import Library, Weights
 from axla.codegen.object_files import symbols
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
 
 _MAGIC = b"!<arch>\n"

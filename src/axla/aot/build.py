@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from axla.analysis.coalesce import element_alignment
 from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.aot.names import Name, check_identifier, check_unique
 from axla.aot.objects import compile_object
+from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, InvalidArgument, UnsupportedError
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module

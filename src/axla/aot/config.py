@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from axla.aot.graph_ends import Ends
 from axla.aot.names import check_unique
 from axla.aot.options import opened
 from axla.comparison import array_leaves
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument, choices
 from axla.core.shape import AnyShape, Shape, show

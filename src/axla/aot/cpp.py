@@ -6,12 +6,12 @@ The header stands alone: it begins with the C header's text, whose guard keeps i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from axla.aot import header
 from axla.aot.c_types import comment, cpp_type, literal, shared_cpp_block
 from axla.aot.library import Function, Library, Role, Value
 from axla.aot.names import KEYWORDS, Name
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.templates import fill
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from axla.aot.build import Label
 from axla.aot.names import derived
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape, TupleShape
 from axla.core.shape_util import indexed_leaves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from axla.aot.names import KEYWORDS, derived
 from axla.aot.options import Options, opened
 from axla.api import is_graph_def
 from axla.comparison import random_array
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import from_numpy
 from axla.core.errors import InvalidArgument, did_you_mean
 from axla.core.shape import Shape

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from axla.aot.names import Name
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.ir.graph import Module

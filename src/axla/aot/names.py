@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
+from axla.core.regex import regex
 
-_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_IDENTIFIER = regex(r"[A-Za-z][A-Za-z0-9_]*")
 
 # Words of C11, C++20 and Rust 2021, and macros of headers that ours include: no name may be one.
 KEYWORDS = frozenset(

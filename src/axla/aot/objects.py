@@ -8,7 +8,6 @@ is found in the object's symbols, and refused too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 
 from axla.aot.door import ALIGNMENT, add_constants, add_doors, add_frame, constants_module
 from axla.aot.library import Tensor, Weights
@@ -18,6 +17,7 @@ from axla.codegen.child import CHILD
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.kernel import emit_kernel
 from axla.codegen.object_files import symbols
+from axla.core.dataclass import dataclass
 from axla.core.errors import CompileError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape, array

@@ -7,11 +7,11 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from axla.aot.library import Library, Weights
+from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, InvalidArgument
 from axla.runtime.manifest import read_manifest
 

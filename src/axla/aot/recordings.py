@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from axla.aot.library import Function, Library
 from axla.aot.objects import stand_alone
 from axla.codegen.host import host_target
 from axla.comparison import random_inputs
+from axla.core.dataclass import dataclass
 from axla.core.errors import DeadlineExceeded, InvalidArgument, RuntimeFailure
 from axla.ir.clone import clone_module
 from axla.target.machine import X86_LEVELS, CpuTarget

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from axla.backends.options import CompileOptions
 from axla.core import flags, locks
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 
 

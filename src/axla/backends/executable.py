@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import call
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from axla.backends.devices import Device, Devices
 from axla.backends.nesting import flatten, nest
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.backends.whole import cuts_of
+from axla.core.dataclass import dataclass
 from axla.core.errors import DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
 from axla.core.profile import Profile, Run
 from axla.ir.graph import Module

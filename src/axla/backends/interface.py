@@ -8,7 +8,7 @@ done. Everything else is there: names and options, nesting, checks of arguments,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from axla.backends.options import CompileOptions, options_of
 from axla.backends.prepare import prepared
 from axla.backends.registry import Registry
 from axla.core import dtypes, flags
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.profile import watch
 from axla.ir.graph import Module

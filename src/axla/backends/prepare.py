@@ -6,11 +6,10 @@ from typing import Any
 
 from axla.backends.options import CompileOptions
 from axla.core.errors import InvalidArgument
+from axla.hlo import CustomCall
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.verify import verify
-from axla.passes.expand.manual import has_whole_arrays
-from axla.passes.expand.partition import of_one_partition
 from axla.passes.simplify.annotations import marker_removal
 
 
@@ -28,14 +27,26 @@ def prepared(module: Module, options: CompileOptions) -> Module:
         module = clone_module(module)
         module.set_config(replica_count=counts[0], num_partitions=counts[1])
     verify(module)
-    if has_whole_arrays(module):
+    if _has_whole_arrays(module):
         if options.participants(module)[1] > 1:
+            from axla.passes.expand.partition import of_one_partition
+
             module = of_one_partition(module)
         else:
             module = clone_module(module)
             marker_removal(module)
         verify(module)
     return module
+
+
+def _has_whole_arrays(module: Module) -> bool:
+    """Whether it is for a partitioner, which is imported for modules that may be."""
+    every = (inst.op for computation in module.computations for inst in computation.instructions)
+    if not module.config.frontend_attributes and not any(isinstance(op, CustomCall) for op in every):
+        return False
+    from axla.passes.expand.manual import has_whole_arrays
+
+    return has_whole_arrays(module)
 
 
 def specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Computation

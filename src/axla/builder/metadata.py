@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
 from os.path import dirname
 
+from axla.core.dataclass import dataclass
 from axla.ir.graph import SourceLocation
 
 _PACKAGE = dirname(dirname(__file__))

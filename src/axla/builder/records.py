@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from axla.builder.values import instance, integer, integers, items, member, refuse, tuples
+from axla.core.dataclass import dataclass
 from axla.ir import attributes
 
 

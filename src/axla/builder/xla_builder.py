@@ -6,7 +6,6 @@ the instruction. `build` hands the finished module over and leaves the builder e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from axla.builder.values import element_type, instance, integer, integers, items
 from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.literal import Literal
+from axla.core.regex import regex
 from axla.core.shape import AnyShape, ProgramShape
 from axla.core.shape_util import subshape
 from axla.hlo.family import show
@@ -30,7 +30,7 @@ from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, Parameter
 from axla.text.sharding import read_sharding
 
-_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
+_NOT_A_NAME = regex(r"[^A-Za-z0-9_.\-]")
 
 
 def _is_transferred(op: Op) -> bool:

@@ -6,8 +6,9 @@ Everything is checked before it is used; what is wrong is a ValueError, or what 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
+
+from axla.core.dataclass import dataclass
 
 PROGBITS, SYMTAB, RELA, NOBITS = 1, 2, 4, 8
 WRITABLE, ALLOC, EXECUTABLE = 1, 2, 4

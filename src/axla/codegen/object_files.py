@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from axla.codegen.elf import ALLOC, EXECUTABLE, PROGBITS, Elf
+from axla.core.dataclass import dataclass
 
 LINKER_PROVIDES = frozenset({
     "__stack_pointer", "__indirect_function_table", "__memory_base", "__table_base", "_GLOBAL_OFFSET_TABLE_",

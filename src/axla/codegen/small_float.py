@@ -6,9 +6,8 @@ In registers such a value is the equal f32. `round_to` makes any f32 representab
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from axla.codegen.arithmetic import Reg
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 
 IEEE, FINITE, UNSIGNED_ZERO, FINITE_ONLY, SCALE = "ieee", "fn", "fnuz", "no nan", "e8m0"

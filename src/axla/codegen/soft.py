@@ -8,9 +8,9 @@ correctly rounded to nearest even; NaNs are quiet and positive. A machine that l
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from axla.codegen.arithmetic import Arithmetic, Reg
+from axla.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.nvptx import Block, _bytes, _memory
 from axla.codegen.types import float_text
 from axla.codegen.value import Group, Join, Value
+from axla.core.regex import regex
 
 _GENERIC, _GLOBAL, _LOCAL = 4, 1, 3  # address spaces
-_POINTER = re.compile(r"\bptr\b(?! addrspace\()")
-_STACK = re.compile(r"^  (%\w+) = alloca (.*)$", re.M)
-_CONSTANT = re.compile(r"^@([\w.]+) = (?:private|internal) unnamed_addr constant")
-_FROM_PRED = re.compile(r"uitofp <(\d+) x i1> (\S+) to (<\d+ x (\w+)>)")
+_POINTER = regex(r"\bptr\b(?! addrspace\()")
+_STACK = regex(r"^  (%\w+) = alloca (.*)$", re.M)
+_CONSTANT = regex(r"^@([\w.]+) = (?:private|internal) unnamed_addr constant")
+_FROM_PRED = regex(r"uitofp <(\d+) x i1> (\S+) to (<\d+ x (\w+)>)")
 _LOCAL_MEMORY, _ALL_MEMORY = 1, 3  # what a barrier makes known
 _FAN = 8
 """Work-items whose values one work-item joins, between two barriers."""

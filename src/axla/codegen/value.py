@@ -16,7 +16,6 @@ as late as possible: uniform values stay scalar.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from axla.codegen.function import Branch, Function, Ssa
 from axla.codegen.math import complex as complex_math
 from axla.codegen.math import tables
 from axla.codegen.types import lane_count, mangle, vector
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import C64, C128, F16, F32, PRED, S32, S64, DType
 from axla.core.errors import UnsupportedError
 from axla.target.machine import Target

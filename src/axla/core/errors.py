@@ -22,11 +22,12 @@ A user's mistake is never an `InternalError`, and never a bare Python exception.
 from __future__ import annotations
 
 from collections import abc
-from difflib import get_close_matches
 
 
 def did_you_mean(name: object, known: abc.Iterable[str]) -> str:
     """`; did you mean a?` for the known name that comes nearest to an unknown one; "" when none is near."""
+    from difflib import get_close_matches
+
     close = get_close_matches(str(name), list(known), 1)
     return f"; did you mean {close[0]}?" if close else ""
 

@@ -17,15 +17,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import shlex
 import typing
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, did_you_mean
 
 NOT_FLAGS = ("AXLA_CONFORMANCE", "AXLA_LAUNCHER", "AXLA_SERVICE_TOKEN")
@@ -249,6 +248,8 @@ def parse(text: str, where: str = "flags") -> dict[str, Any]:
                 f"{where}: {text!r} is neither flags (--name=value) nor a readable file: {error}"
             ) from None
     try:
+        import shlex
+
         words = shlex.split(text)
     except ValueError as error:
         raise InvalidArgument(f"{where}: {text!r}: {error}") from None

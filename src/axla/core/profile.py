@@ -11,15 +11,15 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
 from axla.core import flags, limits, locks, trace
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 
 
@@ -232,6 +232,8 @@ def machine_limits() -> tuple[float, float]:
             function()
             times.append(time.perf_counter_ns() - start)
         return max(min(times), 1)
+
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(threads) as pool:
         copied = best(lambda: list(pool.map(np.copyto, target, source)))

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate
 from math import prod
 from operator import index
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.core.errors import ShapeError, UnsupportedError
 

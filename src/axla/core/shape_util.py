@@ -8,11 +8,11 @@ and the linear memory that layout and padding describe.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.core.errors import ShapeError
 from axla.core.literal import Literal

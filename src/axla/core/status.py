@@ -8,10 +8,10 @@ read this table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from axla.core import errors
+from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError
 
 Status = IntEnum(

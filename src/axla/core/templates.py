@@ -13,8 +13,9 @@ from functools import lru_cache
 from importlib.resources import files
 
 from axla.core.errors import InternalError
+from axla.core.regex import regex
 
-_PLACE = re.compile(r"^ *FILL_([A-Z]+)\n|FILL_([A-Z]+)", re.MULTILINE)
+_PLACE = regex(r"^ *FILL_([A-Z]+)\n|FILL_([A-Z]+)", re.MULTILINE)
 
 
 def fill(template: str, **places: str | Iterable[str]) -> str:

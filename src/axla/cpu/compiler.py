@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from contextvars import copy_context
 from functools import partial
 
 from axla.codegen import llvm
-from axla.codegen.child import Child
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.host import host_target
 from axla.codegen.kernel import emit_kernel
@@ -150,6 +148,8 @@ def _objects(
     threads = min(limits.thread_count(), llvm.MOST_EMITTERS, len(calls) // 2)
     if threads < 2:
         return tuple(call() for call in calls)
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(threads) as pool:
         try:
             futures = [pool.submit(copy_context().run, call) for call in calls]
@@ -175,6 +175,8 @@ def object_for(text: str, target: Target, compile_: Callable[[str, Target], byte
 def _emit_object(text: str, target: Target, *, level: int) -> bytes:
     """The object of an LLVM module; of a long one by a child, so that Ctrl-C need not wait for LLVM."""
     if len(text) >= LONG_TEXT and sys.executable:
+        from axla.codegen.child import Child
+
         with suppress(OSError), closing(Child()) as child:  # no process can be started: here, then
             return child.emit_object(text, target, level=level)
     return llvm.emit_object(text, target, level=level)

@@ -11,8 +11,9 @@ import numpy as np
 
 from axla.core.cursor import TokenCursor, always
 from axla.core.errors import ParseError
+from axla.core.regex import regex
 
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"""\s*(?:
     (?P<hex>-?0x[0-9a-fA-F]+)
     | (?P<number>[-+]?[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)

@@ -7,8 +7,7 @@ interpreter run the same plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 
 OPERAND, RESULT, SCRATCH, NULL = "operand", "result", "scratch", "null"

@@ -10,7 +10,6 @@ and file.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Iterator
@@ -42,6 +41,8 @@ class Probes:
         file = f"{name}_{len(seen)}.npy"
         self.directory.mkdir(parents=True, exist_ok=True)
         np.save(self.directory / file, seen[-1])
+        import csv
+
         with (self.directory / "index.csv").open("a", newline="") as index:
             csv.writer(index).writerow([name, shape.to_string(layout=False), file])
 

@@ -8,10 +8,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from axla.core import locks
+from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, choices, did_you_mean
 from axla.custom.attributes import parse_attributes
 from axla.custom.built_in import BUILT_IN

@@ -12,13 +12,14 @@ from __future__ import annotations
 import ctypes as c
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import C64, C128, F32, F64, S32, DType
 from axla.core.errors import AxlaError, UnsupportedError
 from axla.core.shape import Shape, show

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.shape import AnyShape, Shape, TupleShape, show
 from axla.core.shape_util import major_to_minor
 

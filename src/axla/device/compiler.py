@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from axla.codegen.child import CHILD
 from axla.codegen.host import host_target
 from axla.codegen.kernel import device_module, emit_kernel
+from axla.core.dataclass import dataclass
 from axla.core.errors import CompileError
 from axla.core.literal import Literal
 from axla.core.profile import Row

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from axla.codegen.native.assembly import Function
 from axla.codegen.straight import Ssa
+from axla.core.dataclass import dataclass
 from axla.core.errors import OutOfMemory, RuntimeFailure
 from axla.program.abi import Field, Struct
 from axla.target.machine import Target

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes as c
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,6 +17,7 @@ from mpi4py import MPI
 
 from axla.codegen.native.collectives import COLLECTIVE, MEETING, MOVED, SEAT, SLOT, Half, Part
 from axla.codegen.native.structs import ENDED, RUNS
+from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, Cancelled, CollectiveFailure
 from axla.distributed.messages import Post, wait
 from axla.program import abi

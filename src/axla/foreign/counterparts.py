@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from typing import Any, get_args, get_type_hints
 
 import axla.hlo as hlo
+from axla.core.dataclass import dataclass
 from axla.foreign.records import Attribute, Record
 from axla.ir.op import Op
 

@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from axla.core.dataclass import dataclass
+from axla.core.regex import regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Record:
         return self.name.partition(".")[2]
 
 
-_INPUT = re.compile(
+_INPUT = regex(
     r"(?P<name>\w+?)(?P<variadic>\.\.\.)?"
     r"(?::(?P<operand>[^/]+)|\{(?P<region>[.*]*)\}"
     r"|=(?P<attribute>[^?/@]+)(?P<optional>\?(?P<default>[^/@]*))?)"

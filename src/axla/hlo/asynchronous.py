@@ -5,8 +5,7 @@ HLO text writes a call of one instruction under the name of that instruction: ad
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, U32
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.collective import started

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, S32, U32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import BF16, F16, F32, S8, S32, DType
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape

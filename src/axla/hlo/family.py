@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import BF16, C64, C128, F16, F32, F64, PRED, S8, S32, U8, U32, DType
 from axla.core.errors import UnsupportedError
 from axla.core.shape import UNBOUNDED, AnyShape, Shape, TupleShape, show

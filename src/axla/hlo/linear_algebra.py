@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log2
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import C64, C128, F32, F64, from_numpy
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import COMPLEX_OF, FLOAT, INEXACT, arrays, same_dtype, show

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from math import gcd, prod
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from axla.core.dtypes import BF16, F32, PRED, S32, DType
 from axla.core.errors import UnsupportedError
+from axla.core.regex import regex
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.casting import keeps_values
 from axla.hlo.contraction import accumulator
@@ -180,7 +180,7 @@ def _run(numbers: np.ndarray) -> slice:
 
 
 _STORED = r"={sparsity=\d+x\d+ dimension=\d+ stride=\d+}"
-SPARSE = re.compile(rf"\{{(lhs{_STORED}( rhs{_STORED})?|rhs{_STORED})?\}}")
+SPARSE = regex(rf"\{{(lhs{_STORED}( rhs{_STORED})?|rhs{_STORED})?\}}")
 
 
 @op("convolution", operands="lhs rhs", expensive=True, mixes_floats=True)

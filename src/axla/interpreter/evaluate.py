@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import axla.hlo as hlo
+from axla.core.dataclass import dataclass
 from axla.core.errors import (
     AxlaError,
     Cancelled,

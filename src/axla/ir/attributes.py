@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NewType
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import ShapeError
 
 Single = NewType("Single", float)

@@ -11,11 +11,11 @@ import re
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.shape import AnyShape, Shape
 from axla.ir import attributes

@@ -5,13 +5,13 @@ who asks for them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, UnsupportedError
 
 MOST_LISTED = 1 << 20

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, ShapeError
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.collectives import Kind

@@ -28,6 +28,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from axla.core import locks, plugins
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError, did_you_mean
 from axla.core.shape import AnyShape
 from axla.core.tables import by_name
@@ -141,7 +142,7 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
         cls.opcode = opcode
         for fact, value in facts.items():
             setattr(cls, fact, value)
-        made = dataclasses.dataclass(frozen=True, repr=True)(cls)
+        made = dataclass(frozen=True)(cls)
         hints = _types(made)
         attributes, computations = [], []
         for field in dataclasses.fields(made):

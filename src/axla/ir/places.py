@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from axla.core.errors import CompileError, ParseError, ShapeError, UnsupportedError, VerifyError
+from axla.core.regex import regex
 from axla.ir.graph import Module
 
-_DEFINED = re.compile(r"%([\w.\-]+) = ")
+_DEFINED = regex(r"%([\w.\-]+) = ")
 
 
 @contextmanager

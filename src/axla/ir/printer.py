@@ -8,9 +8,10 @@ holds all values and reads back as the same module.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.attributes import Window

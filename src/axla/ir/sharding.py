@@ -7,11 +7,11 @@ of one is what XLA prints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
 from axla.ir.devices import Axis, Devices, Iota, Mesh, MeshAxes, brackets
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
+from axla.core.regex import regex
+
 _POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)([*+?])\+")
 _KEEPS_PARTS = sys.version_info < (3, 11, 5)
 """Whether a group that is repeated possessively keeps what it matched of a repeat that failed (CPython issue
@@ -13,11 +15,11 @@ _KEEPS_PARTS = sys.version_info < (3, 11, 5)
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """A compiled regex in which letters, digits and blanks are ASCII's, as they are in HLO."""
-    return re.compile(_POSSESSIVE_GROUP.sub(r")\1", text) if _KEEPS_PARTS else text, re.ASCII)
+    """A regex in which letters, digits and blanks are ASCII's, as they are in HLO."""
+    return regex(_POSSESSIVE_GROUP.sub(r")\1", text) if _KEEPS_PARTS else text, re.ASCII)
 
 
-_NEEDS_ESCAPE = re.compile(r"[^ !#-&(-\[\]-~]")
+_NEEDS_ESCAPE = regex(r"[^ !#-&(-\[\]-~]")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 
 

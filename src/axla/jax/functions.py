@@ -6,7 +6,7 @@ import contextlib
 import io
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from axla import api
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, missing
 from axla.core.shape import TOKEN
 from axla.ir.graph import Instruction, Module, SourceLocation

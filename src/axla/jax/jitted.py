@@ -6,12 +6,12 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, choices
 from axla.jax.callable import Function, array_of
 from axla.jax.functions import arrays_of, jitted, traced

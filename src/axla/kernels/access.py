@@ -17,10 +17,10 @@ inner loop, so lin(n) counts n.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import axla.hlo as hlo
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Computation, Instruction

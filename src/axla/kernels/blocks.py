@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32
 from axla.kernels.product import GemmSpec, Tile
 from axla.target.machine import Target, aligned

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TypeVar
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
 from axla.hlo import Convolution

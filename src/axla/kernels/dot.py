@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from axla.core.dataclass import dataclass
 from axla.hlo import Dot
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Computation, Instruction

@@ -9,9 +9,10 @@ neighbouring columns: the first stride is the width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.hlo import Fft
 from axla.ir.attributes import FftType

@@ -6,9 +6,9 @@ Dimensions of size 1 go, and neighbours that behave alike are one dimension.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from axla.core.dataclass import dataclass
 from axla.hlo import Broadcast, Concatenate, Reduce, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of

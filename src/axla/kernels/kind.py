@@ -7,11 +7,11 @@ identity; sizes are those of the heroes. What the class says of an instruction h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 import axla.hlo as hlo
+from axla.core.dataclass import dataclass
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op

@@ -8,11 +8,12 @@ stretch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any
 
 import axla.hlo as hlo
+from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.ir.attributes import Window

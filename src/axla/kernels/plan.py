@@ -10,9 +10,9 @@ Below is what the planners of the kinds share: costs, and how index spaces are c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd, prod
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, DType
 from axla.core.shape import Shape
 from axla.ir.graph import Computation

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import S16, U16, DType
 from axla.kernels.plan import accumulation_type
 from axla.target.machine import Target

@@ -5,10 +5,11 @@ over leading or middle ones, column by column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd, prod
 from typing import ClassVar
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.hlo import Reduce
 from axla.ir.attributes import FusionKind

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.hlo import ReduceWindow
 from axla.ir.graph import Instruction

@@ -4,9 +4,10 @@ the k largest (or smallest) elements of every line, where k is small.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, DType
 from axla.core.shape import Shape
 from axla.hlo import Compare, Constant, Parameter, Sort, TopK

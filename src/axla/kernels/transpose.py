@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from axla.core.dataclass import dataclass
 from axla.hlo import Transpose
 from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import shape_of

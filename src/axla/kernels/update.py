@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from math import prod
 from typing import Self
 
 import axla.hlo as hlo
+from axla.core.dataclass import dataclass
 from axla.hlo import Scatter
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 
 import axla.hlo as hlo
@@ -13,6 +13,7 @@ from axla.analysis.dataflow import find
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
 from axla.core.shape import TOKEN, Shape, array

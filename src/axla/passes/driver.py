@@ -14,11 +14,12 @@ import time
 import typing
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from graphlib import TopologicalSorter
 
 from axla.core import errors, trace
 from axla.core import flags as flag_values
+from axla.core.dataclass import dataclass
 from axla.core.flags import Flags
 from axla.ir.graph import Instruction, Module
 from axla.passes import dump, rewrite
@@ -77,6 +78,7 @@ class _Runner:
     session: rewrite.Session = field(init=False)
     dumping: bool = False
     random: random.Random | None = None
+    opcodes: tuple[int, set[str]] = (-1, set())  # of a version of the module
     verified: list[object] = field(default_factory=list)  # the state that the verifier accepted
 
     def __post_init__(self) -> None:
@@ -136,18 +138,14 @@ class _Runner:
         module, flags = self.module, self.flags
         if self.random is not None:
             shuffle(module, self.random)
-        given = dict(step.options)
-        if asks_for_target(step.function):
-            if self.target is None and needs_target(step.function):
-                message = f"pass '{step.name}' asks about a machine: driver.run wants a target"
-                raise errors.InvalidArgument(message)
-            given["target"] = self.target
+        given = self.given(step) if (concerned := self.concerns(step)) else {}
         text = module.to_string() if self.dumping else ""
         size = instruction_count(module) if flags.timings or trace.enabled() else 0
         version = module.version
         start = time.perf_counter_ns()
         try:
-            step.function(module, **given)
+            if concerned:
+                step.function(module, **given)
             end = time.perf_counter_ns()
             if flags.verify:
                 self.verify()
@@ -163,6 +161,25 @@ class _Runner:
         if self.dumping:
             self.dump(step, number, group, text, changed=module.version != version)
         self.steps_done += 1
+
+    def concerns(self, step: Pass) -> bool:
+        """Whether the module has an op that a pass is for."""
+        if not step.ops:
+            return True
+        if self.opcodes[0] != self.module.version:
+            found = {inst.op.opcode for c in self.module.computations for inst in c.instructions}
+            self.opcodes = (self.module.version, found)
+        return not step.ops.isdisjoint(self.opcodes[1])
+
+    def given(self, step: Pass) -> dict[str, typing.Any]:
+        """The options that a pass is called with."""
+        found = dict(step.options)
+        if asks_for_target(step.function):
+            if self.target is None and needs_target(step.function):
+                message = f"pass '{step.name}' asks about a machine: driver.run wants a target"
+                raise errors.InvalidArgument(message)
+            found["target"] = self.target
+        return found
 
     def verify(self) -> None:
         """Verifies the module, whatever its version says, unless all of it is as it was verified before."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from axla.passes.expand import effects, random_bits, topk
+from axla.passes.expand import effects
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
 from axla.passes.layout import concatenates, dots, normalize, reductions
-from axla.passes.linalg.expander import lapack_expander as expand_lapack
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import annotations, excess_precision, fold, inline, loop_motion, loops
@@ -40,12 +39,14 @@ effect_order = Pass(
     "effect-order", effects.effect_order, required="every backend has the same order of effects"
 )
 rng_bit_generator_check = Pass(
-    "rng-bit-generator-check", random_bits.rng_bit_generator_check, required="it says what cannot be computed"
-)
+    "rng-bit-generator-check", "expand.random_bits:rng_bit_generator_check",
+    required="it says what cannot be computed", ops=frozenset({"rng-bit-generator"}),
+)  # fmt: skip
 approx_topk_decomposer = Pass(
-    "approx-topk-decomposer", topk.approx_topk_decomposer, required="no library has this custom call"
-)
-lapack_expander = Pass("lapack-expander", expand_lapack)
+    "approx-topk-decomposer", "expand.topk:approx_topk_decomposer",
+    required="no library has this custom call", ops=frozenset({"custom-call"}),
+)  # fmt: skip
+lapack_expander = Pass("lapack-expander", "linalg.expander:lapack_expander", ops=frozenset({"custom-call"}))
 float_normalization = Pass("float-normalization-bf16", excess_precision.float_normalization)
 algsimp = Pass("algsimp", rules.algsimp)
 constant_folding = Pass("constant-folding", fold.constant_folding)

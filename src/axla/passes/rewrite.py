@@ -29,9 +29,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module

@@ -9,23 +9,34 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
+import pkgutil
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, did_you_mean
+from axla.core.regex import regex
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named pass. `required` says why it cannot be disabled ("" if it can). Calling it gives it options."""
+    """A named pass. `required` says why it cannot be disabled ("" if it can). Calling it gives it options.
+
+    `home` is its function, or where that is (`expand.topk:topk_decomposer`): it is imported at the first
+    module that it is for. `ops` are opcodes; without any of them in a module it has nothing to do.
+    """
 
     name: str
-    function: Callable[..., None]
+    home: Callable[..., None] | str
     required: str = ""
     options: tuple[tuple[str, Any], ...] = ()
+    ops: frozenset[str] = frozenset()
+
+    @property
+    def function(self) -> Callable[..., None]:
+        return _function(self.home)
 
     def __call__(self, **options: Any) -> Pass:
         return replace(self, options=tuple({**dict(self.options), **options}.items()))
@@ -33,6 +44,11 @@ class Pass:
     def __str__(self) -> str:
         shown = ",".join(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in self.options)
         return self.name + (f"{{{shown}}}" if shown else "")
+
+
+@functools.cache
+def _function(home: Callable[..., None] | str) -> Callable[..., None]:
+    return pkgutil.resolve_name(f"axla.passes.{home}") if isinstance(home, str) else home
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,7 @@ def flat(steps: Sequence[Step]) -> Iterator[tuple[str, Pass]]:
             yield "", step
 
 
-_ITEM = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*(?:\{([^{}]*)\})?\s*(,|$)")
+_ITEM = regex(r"\s*([A-Za-z0-9_\-]+)\s*(?:\{([^{}]*)\})?\s*(,|$)")
 
 
 def parse_passes(

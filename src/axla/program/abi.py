@@ -14,10 +14,10 @@ It polls the cancel flag before each range, and returns the code of the lowest r
 from __future__ import annotations
 
 import ctypes as c
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.status import CANCELLED as CANCELLED
 from axla.core.status import COLLECTIVE as COLLECTIVE
 from axla.core.status import CUSTOM_CALL as CUSTOM_CALL

@@ -22,11 +22,13 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import AxlaError, ParseError
+from axla.core.regex import regex
 from axla.core.shape import AnyShape, Shape
 from axla.ir.strings import quote
 from axla.text.lexer import NAME, pattern
@@ -38,7 +40,7 @@ _BARE = pattern(rf"(?!none\Z){NAME}\Z")
 _WORD = pattern(NAME)
 _FIELD = pattern(rf"\s*+({NAME})=")
 _BELOW = pattern(rf"({NAME}):")
-_LINE = re.compile(r"( *)([^\n]*)\n?")
+_LINE = regex(r"( *)([^\n]*)\n?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import VerifyError
 from axla.core.shape import AnyShape, Shape
 from axla.program.memory import AllocationKind, BufferSlice

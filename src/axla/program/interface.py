@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import S32
 from axla.core.shape import Shape
 from axla.custom.site import Function

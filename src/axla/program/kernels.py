@@ -6,9 +6,10 @@ its root) and, where the plan asks for it, scratch memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape, array
 from axla.ir.graph import Computation, Instruction
 from axla.kernels.kinds import kernel_kind

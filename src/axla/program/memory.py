@@ -7,7 +7,8 @@ one.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from axla.core.dataclass import dataclass
 
 
 class MemorySpace(enum.StrEnum):

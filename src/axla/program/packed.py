@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.shape import OPAQUE, TOKEN, AnyShape, BufferShape, Layout, Shape, TupleShape

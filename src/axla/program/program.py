@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.program.interface import Interface
 from axla.program.kernels import Kernel

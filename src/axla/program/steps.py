@@ -7,9 +7,9 @@ how the use reads it, and its place where: a slice, or None for registers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.custom.plan import Plan

@@ -17,7 +17,6 @@ What is read is verified (`axla.program.verify`); plans of kernels are checked w
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from hashlib import blake2b
 from typing import Any, Union
@@ -25,6 +24,7 @@ from typing import Any, Union
 from axla.core.collector import collector_paused
 from axla.core.errors import ParseError, VerifyError
 from axla.core.literal import digest_of
+from axla.core.regex import regex
 from axla.core.shape import Shape
 from axla.custom.site import CallSite, Function
 from axla.ir.clone import fingerprint
@@ -48,10 +48,10 @@ from axla.text.parser import parse_hlo
 FORMAT = "axla-program"
 VERSION = 1
 
-_FIRST = re.compile(r"([\w-]+) +(\S+)[ \t]*\n")
+_FIRST = regex(r"([\w-]+) +(\S+)[ \t]*\n")
 _RANGE = pattern(BLANK + r"(\w+)\[(\d+):(\d+)\]")
 _PLACED = pattern(r"[ ]*+in\b")
-_NAME = re.compile("\x01([^\x01]*)\x01")
+_NAME = regex("\x01([^\x01]*)\x01")
 
 
 def print_program(program: Program) -> str:

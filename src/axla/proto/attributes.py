@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import ParseError, UnsupportedError
 from axla.core.literal import Literal
+from axla.core.regex import regex
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir import attributes
 from axla.ir.devices import ReplicaGroups
@@ -139,7 +139,7 @@ def _write_literal(value: str, message: Proto, around: Around) -> None:
     message["literal"] = literal_message(literal, around.shapes.shape)
 
 
-_SIDE = re.compile(r"(lhs|rhs)=\{sparsity=(\d+)x(\d+) dimension=(\d+) stride=(\d+)\}")
+_SIDE = regex(r"(lhs|rhs)=\{sparsity=(\d+)x(\d+) dimension=(\d+) stride=(\d+)\}")
 _STORED = ("num_non_zero", "block_size", "dimension", "stride")
 
 

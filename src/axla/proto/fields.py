@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import types
 import typing
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from functools import cache
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import ParseError, ShapeError
 from axla.ir.attributes import PaddingConfig, Single, SliceDims, Window
 from axla.ir.codec import codec_of as text_codec

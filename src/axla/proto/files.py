@@ -7,10 +7,11 @@ inside.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from axla.core.collector import collector_paused
+from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, InvalidArgument, ParseError, choices
 from axla.core.literal import Literal
 from axla.ir.graph import Module

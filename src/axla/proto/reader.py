@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Set
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from axla.core.errors import AxlaError, InternalError, ParseError, ShapeError, UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal
+from axla.core.regex import regex
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.op import Op, declared, unknown
@@ -32,7 +32,7 @@ CARRIED: WeakKeyDictionary[Module | Computation | Instruction, tuple[Any, Proto]
 The first part is what must be as it was for that: an instruction's op.
 """
 
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.\-]")
+_NOT_IN_NAMES = regex(r"[^A-Za-z0-9_.\-]")
 _COMPUTATION = frozenset(
     "name instructions program_shape id root_id is_fusion_computation execution_thread".split()  # noqa: SIM905
 )

@@ -7,8 +7,10 @@ for. XLA does not know their numbers, and leaves alone what it does not know.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from axla.core.dataclass import dataclass
 
 SCALARS = ("i32", "i64", "u32", "u64", "bool", "f32", "f64", "str", "bytes")
 

@@ -8,11 +8,12 @@ import enum
 import hashlib
 import json
 import re
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import InvalidArgument
 

@@ -10,13 +10,13 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import BY_NAME, DType, from_numpy
 from axla.core.errors import InvalidArgument
 

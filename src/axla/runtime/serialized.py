@@ -12,11 +12,12 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any, NoReturn
 
 from axla.codegen.native import systems
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.runtime.cpu_features import refuse_foreign
 from axla.target.machine import Target

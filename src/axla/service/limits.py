@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from dataclasses import dataclass
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 
 COUNTERS = (

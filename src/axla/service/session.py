@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from axla.backends.executable import Executable
 from axla.backends.interface import Backend, Client
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.core import flags
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import from_numpy
 from axla.core.errors import Cancelled, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.core.profile import Profile

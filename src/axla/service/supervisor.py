@@ -24,11 +24,12 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.service import messages
 from axla.service.limits import COUNTERS, NOW, Limits, Page, temporary_name

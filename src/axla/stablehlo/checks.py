@@ -8,10 +8,11 @@ compiler cannot fold the program away. Other programs stay whole; both sides of 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as read

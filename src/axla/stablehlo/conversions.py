@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, get_args
@@ -11,6 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 import axla.hlo as hlo
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import array

@@ -9,13 +9,14 @@ What a plain Python value says is a plain Python value: BoolAttr is `bool`, Stri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from axla.core import dtypes
+from axla.core.dataclass import dataclass
 from axla.core.errors import VerifyError
 
 # ---- Types

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from axla.core.dataclass import dataclass
 from axla.ir.graph import Module
 
 NAMES = "axla.names"

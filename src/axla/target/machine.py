@@ -8,9 +8,10 @@ machine, which only LLVM knows, is `axla.codegen.host.host_target`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import VerifyError, choices
 from axla.foreign.records import Attribute
 from axla.tensorflow.types import Proto, dims_of, entries, tensor_of, without_ref

@@ -7,10 +7,11 @@ its state: predicates with the side on which they must be.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.tensorflow.frames import LOOPS, argument, identity, made, plain, without_frames
 from axla.tensorflow.graph import Graph, Node, Output

@@ -8,8 +8,9 @@ to `Exit` (output 0). What an `Enter` with is_constant takes in stays.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.tensorflow.graph import ARGUMENT, Graph, Library, Node, Output
 from axla.tensorflow.records import records

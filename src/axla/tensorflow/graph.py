@@ -11,11 +11,12 @@ import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, UnsupportedError, VerifyError, choices, did_you_mean
 from axla.foreign.records import Record
 from axla.tensorflow.attributes import Called

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.errors import VerifyError
 from axla.core.shape import Shape
 from axla.ir.graph import Module

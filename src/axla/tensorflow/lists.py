@@ -8,13 +8,14 @@ list may be lists: their arrays have one dimension more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 import axla.ops as ops
 from axla.analysis.trip_count import sum_behind
 from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from axla import api
 from axla.backends import Client, get
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType, from_numpy
 from axla.core.errors import AxlaError, InvalidArgument, choices, did_you_mean
 from axla.core.shape import Shape

@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, choices
 from axla.tensorflow.checkpoints import checkpoint_at, inside, mapped
 from axla.tensorflow.messages import decode, from_text

@@ -7,13 +7,13 @@ functions may use. Constants are made again inside, so that shapes that depend o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 import axla.ops as ops
 from axla.analysis.trip_count import most_turns, sum_behind
 from axla.builder.xla_builder import XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import Shape, TupleShape
 from axla.ir.graph import Instruction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -12,6 +12,7 @@ import numpy as np
 import axla.ops as ops
 from axla.builder.metadata import OpMetadata
 from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.core.errors import AxlaError, DeadlineExceeded, OutOfMemory, UnsupportedError, VerifyError
 from axla.core.shape import Shape

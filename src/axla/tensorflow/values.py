@@ -5,12 +5,13 @@ resources, whose contents are the state of a scope.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from axla.builder.xla_builder import XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.tensorflow.lists import TensorList
 

@@ -8,11 +8,12 @@ COMMON.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, replace
 from functools import cache
 from typing import Any
 
 import axla.hlo  # noqa: F401  fills OPS
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import show

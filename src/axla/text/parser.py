@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from axla.core.collector import collector_paused
 from axla.core.errors import InvalidArgument
+from axla.core.regex import regex
 from axla.core.shape import AnyShape, ProgramShape
 from axla.hlo.family import show
 from axla.ir.graph import Computation, Extra, Instruction, Module
@@ -22,7 +23,7 @@ from axla.text.short_forms import read_short_form
 _ENTRY = pattern(BLANK + r"ENTRY\b")
 _COMPUTATION = pattern(BLANK + f"(?:ENTRY{BLANK})?%?{NAME}{BLANK}[({{]")
 _INSTRUCTION = pattern(BLANK + f"(?:ROOT{BLANK})?%?{NAME}{BLANK}=")
-_ANONYMOUS = re.compile(r"\.anon(?:\.\d+)?$")
+_ANONYMOUS = regex(r"\.anon(?:\.\d+)?$")
 _EXECUTION_THREAD = pattern(BLANK + "," + BLANK + "execution_thread" + BLANK + "=")
 
 

@@ -14,8 +14,6 @@ from axla.core.errors import AxlaError
 from axla.tools.conformance import BY_HOST, FAILED, REFUSED, alone, outcomes
 from axla.tools.source import add_backend
 
-HELP = "list the backends, what they take and what they refuse"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("backend", metavar="NAME", nargs="?", help="a backend")

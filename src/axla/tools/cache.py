@@ -13,8 +13,6 @@ import argparse
 
 from axla.core import cache
 
-HELP = "size of the cache of compiled programs, and clear it"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clear", action="store_true", help="drop all entries")

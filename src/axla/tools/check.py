@@ -25,8 +25,6 @@ from axla.tools.archives import ARCHIVES, archived
 from axla.tools.conformance import FAILED, LEVELS, Case, Report, chosen, outcomes
 from axla.tools.source import add_backend, add_replicas, add_sizes, feed, sizes_of
 
-HELP = "run programs and check their results"
-
 PROGRAMS = (".mlir", ".mlirbc", ".vhlo.bc", ".hlo", ".hlo.txt", ".pb", ".pbtxt")
 SHOWN = 3  # programs named for each reason
 

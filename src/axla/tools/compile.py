@@ -20,8 +20,6 @@ from axla.aot.options import DEFAULT, FIELDS, Options, flags, words
 from axla.core.errors import InvalidArgument
 from axla.tools.source import add_file, integers
 
-HELP = "compile a program to a C library"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import numpy as np
 
 import axla
 from axla.comparison import compare
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import ALL, F32, DType
 from axla.core.errors import UnsupportedError
 from axla.core.templates import fill

@@ -28,8 +28,6 @@ from axla.proto import Snapshot, looks_like_proto, read_snapshot, to_proto, to_t
 from axla.text import parse_hlo
 from axla.tools.source import add_sizes, sizes_of
 
-HELP = "write a program in another format"
-
 
 def _text_proto(snapshot: Snapshot) -> str:
     return to_text_proto(snapshot.module, "hlo", buffer_assignment=snapshot.buffer_assignment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
 import warnings
@@ -12,27 +13,22 @@ from typing import Any
 
 import axla
 from axla.core.errors import AxlaError, choices, did_you_mean
-from axla.ir.places import located
-from axla.tools import (
-    backends,
-    cache,
-    check,
-    compile,
-    convert,
-    new_backend,
-    ops,
-    opt,
-    run,
-    serve,
-    targets,
-    tfcompile,
-)
 
 VERBS = {
-    "run": run, "opt": opt, "compile": compile, "targets": targets, "check": check, "convert": convert,
-    "cache": cache, "backends": backends, "new-backend": new_backend, "ops": ops,
-    "serve": serve, "tfcompile": tfcompile,
-}  # fmt: skip
+    "run": "run a program, and compare backends",
+    "opt": "print a program after passes or at a stage of the compiler",
+    "compile": "compile a program to a C library",
+    "targets": "list the machines that programs are compiled for",
+    "check": "run programs and check their results",
+    "convert": "write a program in another format",
+    "cache": "size of the cache of compiled programs, and clear it",
+    "backends": "list the backends, what they take and what they refuse",
+    "new-backend": "write a package with a backend of your own",
+    "ops": "list the ops and the kinds of kernels, those of installed packages too",
+    "serve": "run programs for other processes",
+    "tfcompile": "compile a TensorFlow graph to an object file and a C++ class",
+}
+"""What each verb does. Its module, of the same name, is imported when it is asked for."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them
 
@@ -45,35 +41,38 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{value!r} is unknown; {choices(action.choices, value)}")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line; with `only`, without the arguments of other verbs."""
     whole = _Parser(prog="axla", description="XLA, the compiler for linear algebra.")
     whole.add_argument("--version", action="version", version=f"axla {axla.__version__}")
     verbs = whole.add_subparsers(dest="verb", metavar="VERB")
-    for name, module in VERBS.items():
-        description = (module.__doc__ or "").partition("\n\n")[2] or module.HELP
-        verb = verbs.add_parser(
-            name, help=module.HELP, description=description,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
-        module.add_arguments(verb)
-        verb.set_defaults(execute=module.execute, flags=list(verb._option_string_actions))
+    for name, about in VERBS.items():
+        verb = verbs.add_parser(name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if only in (None, name):
+            module = importlib.import_module(f"axla.tools.{name.replace('-', '_')}")
+            verb.description = (module.__doc__ or "").partition("\n\n")[2] or about
+            module.add_arguments(verb)
+            verb.set_defaults(execute=module.execute, flags=list(verb._option_string_actions))
     return whole
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives its exit code (argparse exits with 2 by itself when usage is wrong)."""
-    options, unknown = parser().parse_known_args(arguments)
-    options.given = sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:] if arguments is None else arguments
+    given = parser(next((word for word in arguments if not word.startswith("-")), ""))
+    options, unknown = given.parse_known_args(arguments)
+    options.given = arguments
     if options.verb is None and not unknown:
-        parser().print_help()
+        given.print_help()
         return 0
     if unknown:
         name = unknown[0].partition("=")[0]
         hint = did_you_mean(name, getattr(options, "flags", ()))
         if name.startswith(("--xla_", "--tf_xla_")):
             hint = "; flags of XLA stand in the environment, in XLA_FLAGS"
-        parser().error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        given.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    from axla.ir.places import located
+
     with warnings.catch_warnings(), _nobody_feeds():
         warnings.showwarning = _show_warning
         try:

@@ -16,8 +16,6 @@ from axla import backends
 from axla.core.errors import InvalidArgument
 from axla.core.templates import fill
 
-HELP = "write a package with a backend of your own"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

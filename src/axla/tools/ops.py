@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import re
 
-HELP = "list the ops and the kinds of kernels, those of installed packages too"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", metavar="NAME", nargs="?", help="an opcode")

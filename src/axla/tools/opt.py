@@ -18,8 +18,6 @@ from axla.core.literal import Literal
 from axla.ir.graph import Module
 from axla.tools.source import add_file, add_target, read_module, target_of
 
-HELP = "print a program after passes or at a stage of the compiler"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser, nargs="?")

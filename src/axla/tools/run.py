@@ -25,8 +25,6 @@ from axla.distributed.launch import LAUNCHER, launch
 from axla.ir.graph import Module
 from axla.tools.source import add_backend, add_file, add_replicas, feed, read_module
 
-HELP = "run a program, and compare backends"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)

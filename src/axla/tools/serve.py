@@ -19,7 +19,6 @@ from pathlib import Path
 
 from axla.core.errors import InvalidArgument
 
-HELP = "run programs for other processes"
 _LIMITS = {
     "clients": "at once", "memory": "bytes of one client", "message": "bytes of a message, as a program",
     "arrays": "of one client", "programs": "of one client", "calls": "requests of one client at once",

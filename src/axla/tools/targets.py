@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from axla.target.machine import CpuTarget
 
-HELP = "list the machines that programs are compiled for"
 
 _OTHERS = (
     "native is this machine. Any other triple that LLVM knows goes, too, as that of a plain CPU:",

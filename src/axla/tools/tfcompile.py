@@ -16,8 +16,6 @@ from pathlib import Path
 from axla.aot.options import Options, words
 from axla.core.errors import InvalidArgument
 
-HELP = "compile a TensorFlow graph to an object file and a C++ class"
-
 _TEXTS = {
     "graph": "the GraphDef",
     "config": "the tf2xla.Config: feeds, fetches, variables",

@@ -6,8 +6,6 @@ range of a call, so results do not depend on how a kernel is split. Here are pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from axla.codegen.array import element_address
 from axla.codegen.emit.gemv import Gemv
 from axla.codegen.emit.microkernel import Operand, emit_microkernel
@@ -18,6 +16,7 @@ from axla.codegen.emit.tiles import Threads, Warps
 from axla.codegen.function import Function, Ssa
 from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import merged
+from axla.core.dataclass import dataclass
 from axla.kernels.dot import DotPlan, GemmPlan
 from axla.kernels.plan import fitting
 

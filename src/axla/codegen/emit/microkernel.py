@@ -10,11 +10,11 @@ single optimisation pass.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from axla.codegen.emit.product import Sums
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value, Values, merged, parts_of, rebuilt
+from axla.core.dataclass import dataclass
 from axla.kernels.dot import GemmSpec, Tile
 from axla.target.machine import Target
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 from axla.codegen.array import element_address
 from axla.codegen.convert import memory_element
@@ -12,6 +11,7 @@ from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.types import vector
 from axla.codegen.value import Value, Values
+from axla.core.dataclass import dataclass
 from axla.kernels.dot import DotPlan, GemmSpec
 
 

@@ -14,7 +14,6 @@ of all slices, and the groups' sums are added in their order. Nothing depends on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from axla.codegen.array import element_address
 from axla.codegen.emit.product import Matrix, Product
@@ -22,6 +21,7 @@ from axla.codegen.function import Ssa
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.nvptx import WARP, Block
 from axla.codegen.value import Value, merged, parts_of, rebuilt
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import PRED, U16, U32, DType
 from axla.kernels.blocks import SQUARE, BlockCut, Staging, neighbours
 from axla.kernels.dot import DotPlan

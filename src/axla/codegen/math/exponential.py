@@ -6,14 +6,13 @@ leaves n in the low bits as an integer, which saves two conversions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from axla.codegen import avx512
 from axla.codegen.arithmetic import FRACTION, Reg
 from axla.codegen.math.complex import INFINITY, divide
 from axla.codegen.math.exponent import scale
 from axla.codegen.math.tables import Pair, on_complex, on_floats
 from axla.codegen.math.trigonometry import sincos
+from axla.core.dataclass import dataclass
 
 LOG2_E = 1.4426950408889634
 

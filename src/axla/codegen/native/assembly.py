@@ -31,12 +31,12 @@ class Module(module.Module):
             self.exports.append(name)
         pairs = [p.strip().split(":") for p in parameters.split(",") if p.strip()]
         params = [(kind, p) for p, kind in pairs]
-        return Function(self, name, result, params, linkage="" if exported else "internal")
+        return Function(self, name, result, params, linkage="dso_local" if exported else "internal")
 
     def variable(self, name: str, type: str, value: str = "zeroinitializer") -> None:
         """A global variable that Python can find by name. Each has a cache line of its own."""
         self.exports.append(name)
-        self.globals[name] = f"@{name} = global {type} {value}, align 64"
+        self.globals[name] = f"@{name} = dso_local global {type} {value}, align 64"
 
     @property
     def imports(self) -> list[str]:

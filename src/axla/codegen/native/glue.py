@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 
 from axla.codegen.native import call, fork, memory, objects, pool, python_abi, queue, signals, tasks
@@ -17,6 +16,7 @@ from axla.codegen.native.assembly import Module
 from axla.codegen.native.image import Image
 from axla.codegen.native.systems import HERE, machine, triple
 from axla.core import cache, locks
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
 from axla.core.python_api import incref
 
@@ -99,9 +99,9 @@ def _compiled(text: str) -> bytes:
     target = llvm.Target.from_triple(triple())
     # Cheapest passes and code generation: 30 ms instead of 260 ms at the first array of a process, and a call
     # takes 230 ns instead of 165 ns (two arrays of 64 floats, on a Zen 4 at 3.7 GHz).
-    # The large code model: CPython and the C library are far away.
+    # What is far away, CPython and the C library, is called through slots of the image.
     features = ",".join(HERE.FEATURES)
-    made = target.create_target_machine(opt=0, reloc="static", codemodel="large", features=features)
+    made = target.create_target_machine(opt=0, reloc="pic", codemodel="small", features=features)
     context = llvm.create_context()
     module = llvm.parse_assembly(text, context)
     module.triple = triple()

@@ -166,14 +166,14 @@ def _relocate(found: _Object, memory: memoryview, base: int, table: dict[str, in
     for place, offset, kind, symbol, number, addend in found.relocations():
         size = machine.sizes.get(kind, 0)
         slot = found.slots.get(number) if kind in machine.reads or kind in machine.calls else None
-        extra = addend - machine.calls.get(kind, 0)
-        wrong = slot is not None and extra  # there is one for the symbol itself
+        own = machine.calls.get(kind, 0)
+        wrong = slot is not None and addend != own  # there is one for the symbol itself
         if not size or wrong or place.kind != PROGBITS or offset + size > place.size:
             found.refuse(f"relocation of type {kind} at {offset} cannot be done")
         if slot is None:
             value = _value(found, symbol, base, table) + addend
         else:
-            value = base + slot + (len(machine.slot) if kind in machine.reads else addend)
+            value = base + slot + (len(machine.slot) if kind in machine.reads else 0) + own
         start = place.at + offset
         try:
             done = machine.patch(kind, bytes(memory[start : start + size]), value, base + start)

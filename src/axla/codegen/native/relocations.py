@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from axla.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class Machine:
     sizes: Mapping[int, int]  # of what a type of relocation changes, in bytes; others are refused
     patch: Callable[[int, bytes, int, int], bytes]
     slot: bytes = b""  # code that jumps to the address behind it
-    calls: Mapping[int, int] = field(default_factory=dict)  # types that may go to a slot, and their addends
+    calls: Mapping[int, int] = field(default_factory=dict)  # types that go to a slot with an addend, and that
     reads: frozenset[int] = frozenset()  # types that mean the address in a slot, not the symbol
     flushes: bool = False  # whether instructions have a cache that does not see what is written
 
@@ -30,6 +32,8 @@ def _x86_64(kind: int, old: bytes, target: int, at: int) -> bytes:
         return struct.pack("<Q", target)
     return struct.pack("<q" if kind == 24 else "<i", target - at)
 
+
+_GOT = 9, 41, 42  # the distance to a place that has the address
 
 # Bits of an offset in a page that an instruction has in its field: the rest is its scale.
 _LOW = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}
@@ -68,9 +72,10 @@ _WORDS = {*_LOW, *_MOVES, *_BRANCHES, *_PAGES, 258, 261}
 
 MACHINES = {
     "x86_64": Machine(
-        62, {1: 8, 2: 4, 4: 4, 24: 8}, _x86_64,
+        62, {1: 8, 2: 4, 4: 4, 24: 8, **dict.fromkeys(_GOT, 4)}, _x86_64,
         slot=b"\xff\x25\0\0\0\0",  # jmp to the address behind
-        calls={4: -4},
+        calls=dict.fromkeys((4, *_GOT), -4),
+        reads=frozenset(_GOT),
     ),
     "aarch64": Machine(
         183,

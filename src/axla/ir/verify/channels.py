@@ -11,10 +11,10 @@ channel_order  in a scheduled module a send is followed by its recv (or the othe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
+from axla.core.regex import regex
 from axla.ir.collectives import GroupMode, Kind, group_of, processes
 from axla.ir.families import Transfer
 from axla.ir.graph import Computation, Instruction, Module
@@ -25,7 +25,7 @@ _MOST = 1 << 20
 """Instructions of all participants together that `verify_waits` looks at."""
 _SHOWN = 8
 _PAIRS = "_xla_send_recv_source_target_pairs"
-_NUMBERS = re.compile(r"\{\s*(-?\d+)\s*,\s*(-?\d+)\s*\}")
+_NUMBERS = regex(r"\{\s*(-?\d+)\s*,\s*(-?\d+)\s*\}")
 
 
 def verify_channels(module: Module) -> None:

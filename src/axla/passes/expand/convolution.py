@@ -14,11 +14,12 @@ reads it once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import prod
 
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.hlo import Concatenate, Convolution, Dot, Pad, Reverse, Slice, Transpose
 from axla.ir.attributes import ConvDims, PaddingConfig, SliceDims, Window

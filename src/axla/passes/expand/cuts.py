@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import PRED, S32, DType
 from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal

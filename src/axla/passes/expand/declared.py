@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from axla.builder.xla_builder import XlaOp
 from axla.core import plugins
 from axla.core.errors import UnsupportedError
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, written
+
+if TYPE_CHECKING:
+    from axla.builder.xla_builder import XlaOp
 
 DEEPEST = 8
 """How often what an op is written in may be written in other ops again."""
@@ -31,6 +34,8 @@ def op_expander(module: Module) -> None:
 
 
 def _results(inst: Instruction, *operands: XlaOp) -> Sequence[XlaOp]:
+    from axla.builder.xla_builder import XlaOp
+
     with plugins.blamed(f"{inst!r}: expand"):
         found = inst.op.expand(*operands)  # type: ignore[attr-defined]
         results = (found,) if isinstance(found, XlaOp) else tuple(found)

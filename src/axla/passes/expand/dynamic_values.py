@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import S32
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import And, Compare, GetTupleElement, Iota, Minimum, Select

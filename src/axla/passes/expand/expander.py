@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from axla.builder import ops
-from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import DType
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape
@@ -19,6 +17,9 @@ from axla.ir.op import Op
 from axla.ir.typed import shape_of
 from axla.passes.rewrite import current_session
 from axla.passes.simplify.inline import control_successors
+
+if TYPE_CHECKING:
+    from axla.builder.xla_builder import XlaOp
 
 Expansion = Callable[[Instruction[Any]], Instruction | None]
 Waiting = dict[Instruction, dict[Instruction, None]]
@@ -78,6 +79,9 @@ def _move_control_edges(
 
 def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any) -> Instruction:
     """The program that `write(inst, *more, *operands)` gives the results of, beside the instruction."""
+    from axla.builder import ops  # many programs need none of the builder
+    from axla.builder.xla_builder import XlaBuilder
+
     builder = XlaBuilder(inst.opcode)
     given = [builder.parameter(k, o.shape.logical) for k, o in enumerate(inst.operands)]
     types = (s.dtype for s in inst.shape.arrays())
@@ -101,6 +105,8 @@ def embedded(program: Module, inst: Instruction) -> Computation:
 
 def typed(x: XlaOp, dtype: DType) -> XlaOp:
     """`x` with another element type."""
+    from axla.builder import ops
+
     return x if x.dtype is dtype else ops.ConvertElementType(x, dtype)
 
 

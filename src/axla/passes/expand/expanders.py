@@ -2,58 +2,55 @@
 
 from __future__ import annotations
 
-from axla.passes.expand import (
-    applied,
-    argmax,
-    asynchronous,
-    batch_norm,
-    cholesky,
-    convolution,
-    declared,
-    dynamic_padder,
-    fourier,
-    grouped_dot,
-    inverse_functions,
-    parallel,
-    ragged_exchange,
-    random_bits,
-    random_numbers,
-    reduce_window,
-    scan,
-    select_and_scatter,
-    single_replica,
-    stochastic_convert,
-    topk,
-    transfers,
-    triangular,
-)
+from axla.passes.expand import asynchronous, declared, dynamic_padder, single_replica
 from axla.passes.steps import Pass
 
 _WHY = "no emitter knows the op"
 
+
+def _of(ops: str, name: str, home: str, required: str = _WHY) -> Pass:
+    """The pass for these ops."""
+    return Pass(name, f"expand.{home}", required, ops=frozenset(ops.split()))
+
+
 EXPANDERS: tuple[Pass, ...] = (
-    Pass("parallel-programs", parallel.parallel_programs, required=_WHY),
+    _of("custom-call", "parallel-programs", "parallel:parallel_programs"),
     Pass("async-unwrapper", asynchronous.async_unwrapper, required=_WHY),
     Pass("op-expander", declared.op_expander, required=_WHY),
     Pass("dynamic-padder", dynamic_padder.dynamic_padder, required="generated code knows static shapes"),
     Pass("single-replica-collectives", single_replica.collectives_removal, required=_WHY),
-    Pass("ragged-all-to-all-expander", ragged_exchange.ragged_exchange, required=_WHY),
-    Pass("transfer-rewriter", transfers.transfer_rewriter, required=_WHY),
-    Pass("argmax-rewriter", argmax.argmax_rewriter),
-    Pass("rng-expander", random_numbers.rng_expander, required=_WHY),
-    Pass("rng-bit-generator-expander", random_bits.rng_bit_generator_expander, required=_WHY),
-    Pass("batchnorm-expander", batch_norm.batchnorm_expander, required=_WHY),
-    Pass("cholesky-expander", cholesky.cholesky_expander, required=_WHY),
-    Pass("triangular-solve-expander", triangular.triangular_solve_expander, required=_WHY),
-    Pass("topk-decomposer", topk.topk_decomposer, required=_WHY),
-    Pass("inverse-function-expander", inverse_functions.inverse_function_expander, required=_WHY),
-    Pass("stochastic-convert-decomposer", stochastic_convert.stochastic_convert_decomposer, required=_WHY),
-    Pass("ragged-dot-rewriter", grouped_dot.ragged_dot_rewriter, required=_WHY),
-    Pass("scaled-dot-rewriter", grouped_dot.scaled_dot_rewriter, required=_WHY),
-    Pass("scan-expander", scan.scan_expander, required=_WHY),
-    Pass("select-and-scatter-expander", select_and_scatter.select_and_scatter_expander, required=_WHY),
-    Pass("fft-expander", fourier.fft_expander, required=_WHY),
-    Pass("reduce-window-rewriter", reduce_window.reduce_window_rewriter),
-    Pass("convolution-canonicalize", convolution.convolution_canonicalize, required=_WHY),
-    Pass("application-expander", applied.application_expander, required="kernels have straight-line code"),
-)
+    _of("ragged-all-to-all", "ragged-all-to-all-expander", "ragged_exchange:ragged_exchange"),
+    _of("infeed outfeed recv recv-done send send-done", "transfer-rewriter", "transfers:transfer_rewriter"),
+    _of("reduce", "argmax-rewriter", "argmax:argmax_rewriter", ""),
+    _of("rng", "rng-expander", "random_numbers:rng_expander"),
+    _of("rng-bit-generator", "rng-bit-generator-expander", "random_bits:rng_bit_generator_expander"),
+    _of(
+        "batch-norm-inference batch-norm-training batch-norm-grad", "batchnorm-expander",
+        "batch_norm:batchnorm_expander",
+    ),
+    _of("cholesky", "cholesky-expander", "cholesky:cholesky_expander"),
+    _of("triangular-solve", "triangular-solve-expander", "triangular:triangular_solve_expander"),
+    _of("topk custom-call", "topk-decomposer", "topk:topk_decomposer"),
+    _of(
+        "acos acosh asin asinh atanh", "inverse-function-expander",
+        "inverse_functions:inverse_function_expander",
+    ),
+    _of(
+        "stochastic-convert", "stochastic-convert-decomposer",
+        "stochastic_convert:stochastic_convert_decomposer",
+    ),
+    _of("ragged-dot", "ragged-dot-rewriter", "grouped_dot:ragged_dot_rewriter"),
+    _of("scaled-dot", "scaled-dot-rewriter", "grouped_dot:scaled_dot_rewriter"),
+    _of("scan", "scan-expander", "scan:scan_expander"),
+    _of(
+        "select-and-scatter", "select-and-scatter-expander",
+        "select_and_scatter:select_and_scatter_expander",
+    ),
+    _of("fft", "fft-expander", "fourier:fft_expander"),
+    _of("reduce-window", "reduce-window-rewriter", "reduce_window:reduce_window_rewriter", ""),
+    _of("convolution", "convolution-canonicalize", "convolution:convolution_canonicalize"),
+    _of(
+        "map reduce reduce-window scatter sort", "application-expander", "applied:application_expander",
+        "kernels have straight-line code",
+    ),
+)  # fmt: skip

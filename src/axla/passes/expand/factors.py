@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate, pairwise, product
 from math import gcd
 from operator import mul
 
 from axla import hlo
+from axla.core.dataclass import dataclass
+from axla.core.regex import regex
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 from axla.ir.op import Op, by_op
@@ -65,8 +66,8 @@ def same_factors(shape: Shape, count: int) -> Factors:
 
 RULE = "xla.sdy.sharding_rule"
 """The frontend attribute of a call whose factors the program says."""
-_RULE = re.compile(r"<\((.*)\)->\((.*)\) \{([^}]*)\}(.*)>")
-_FACTOR = re.compile(r"[a-z](?:_\d+)?")
+_RULE = regex(r"<\((.*)\)->\((.*)\) \{([^}]*)\}(.*)>")
+_FACTOR = regex(r"[a-z](?:_\d+)?")
 _KINDS = {"reduction": Kind.REDUCED, "need_replication": Kind.MOVED, "permutation": Kind.MOVED}
 
 

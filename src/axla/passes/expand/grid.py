@@ -5,13 +5,13 @@ and a part of an axis that a program names is a few of these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from operator import mul
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.ir.devices import Devices, Iota
 from axla.ir.sharding import DimAxes, MeshTiles, Sharding, Tiles, tiled
 from axla.passes.expand.cuts import Cut

@@ -8,11 +8,12 @@ partition computes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from os.path import commonprefix
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import S32, S64, U32, U64
 from axla.core.errors import ShapeError
 from axla.core.shape import AnyShape, Shape, TupleShape

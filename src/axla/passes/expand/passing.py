@@ -8,9 +8,10 @@ an array want one axis, the one that comes from the larger array gets it, then t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
+from axla.core.dataclass import dataclass
 from axla.core.shape import AnyShape
 from axla.hlo import Broadcast, DynamicSlice, DynamicUpdateSlice, Reshape, Transpose
 from axla.ir.graph import Instruction

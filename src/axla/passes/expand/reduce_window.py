@@ -8,11 +8,11 @@ independent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import axla.hlo as hlo
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.ir.attributes import PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module

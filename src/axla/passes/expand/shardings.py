@@ -4,9 +4,8 @@ Shardy's, which the importer keeps as frontend attributes.
 
 from __future__ import annotations
 
-import re
-
 from axla.core.errors import VerifyError
+from axla.core.regex import regex
 from axla.core.shape import Shape
 from axla.hlo import CustomCall, PartitionId
 from axla.ir.graph import Instruction, Module
@@ -35,10 +34,10 @@ def meshes_of(module: Module) -> dict[str, str]:
     return found
 
 
-_MESH = re.compile(r"([\w.]+|\"[^\"]*\") = #sdy\.mesh<(\[[^\]]*\](?:, device_ids=\[[\d, ]*\])?)>")
-_SHARDY = re.compile(r"<@([\w.]+|\"[^\"]*\"), (\[[^<>]*)>")
-_NAME = re.compile(r"\"([^\"]*)\"")
-_PRIORITY = re.compile(r"(?<=\})p\d+")
+_MESH = regex(r"([\w.]+|\"[^\"]*\") = #sdy\.mesh<(\[[^\]]*\](?:, device_ids=\[[\d, ]*\])?)>")
+_SHARDY = regex(r"<@([\w.]+|\"[^\"]*\"), (\[[^<>]*)>")
+_NAME = regex(r"\"([^\"]*)\"")
+_PRIORITY = regex(r"(?<=\})p\d+")
 
 
 class Shardings:

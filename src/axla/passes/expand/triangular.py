@@ -10,11 +10,11 @@ few different shapes, so few kernels. A matrix has at most BLOCKS blocks, howeve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, DType
 from axla.hlo import TriangularSolve
 from axla.ir.attributes import TransposeA

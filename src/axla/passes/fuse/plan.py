@@ -8,9 +8,10 @@ else starts a kernel. At the end, kernels that read the same big array in the sa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from axla.analysis.regions import crowded, is_tiny, too_long
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.hlo import Constant, Copy, GetTupleElement, Reshape
 from axla.ir.graph import Computation, Instruction

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import axla.hlo as hlo
 from axla.analysis.regions import is_tiny, is_tiny_shape, is_tiny_store
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import NO_EXTRA, Instruction

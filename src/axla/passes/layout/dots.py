@@ -5,10 +5,11 @@ exchanged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from axla.analysis.regions import is_tiny
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.hlo import Dot, Transpose
 from axla.ir.graph import Instruction, Module

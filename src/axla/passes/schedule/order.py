@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import axla.hlo as hlo
 from axla.analysis.dataflow import in_place_operands
+from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.ir.collectives import is_asynchronous
 from axla.ir.graph import Computation, Instruction, Module

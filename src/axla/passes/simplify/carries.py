@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from axla.core.dataclass import dataclass
 from axla.core.shape import TupleShape
 from axla.hlo import Broadcast, While
 from axla.ir.clone import copy_instructions

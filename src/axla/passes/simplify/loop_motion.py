@@ -11,13 +11,14 @@ for memory, a large one does not. XLA does not do this.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 import numpy as np
 
 import axla.hlo as hlo
 from axla.analysis.trip_count import trip_count
+from axla.core.dataclass import dataclass
 from axla.core.literal import Literal
 from axla.core.shape import Shape
 from axla.ir.clone import called_first

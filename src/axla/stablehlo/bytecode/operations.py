@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.foreign.records import Attribute
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import vhlo

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.program import callees, functions_of

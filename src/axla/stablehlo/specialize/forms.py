@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.foreign.records import Record
 from axla.stablehlo import mlir

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.tables import by_name
 from axla.stablehlo import mlir
 from axla.stablehlo.text.operations import Argument, Operations, Use

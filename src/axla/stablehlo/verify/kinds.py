@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import ml_dtypes
 
+from axla.core.dataclass import dataclass
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Bounded, Sizes, sizes_of
 from axla.stablehlo.text.printer import type_text

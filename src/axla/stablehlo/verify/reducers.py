@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from axla.core.dataclass import dataclass
 from axla.stablehlo import mlir
 from axla.stablehlo.verify.attributes import table
 from axla.stablehlo.verify.kinds import Facts, Sizes, elements_fit, fits, promotable, sizes_fit

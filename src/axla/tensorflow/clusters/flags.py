@@ -16,9 +16,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.ir.dot_graph import dot_graph
 from axla.ir.graph import Module

@@ -8,8 +8,9 @@ as large as they can be by then, so nothing has to be tried again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import VerifyError
 from axla.tensorflow.clusters.marking import Mark
 from axla.tensorflow.graph import Graph, Output, ordered

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError
 from axla.tensorflow.attributes import Called, called_by
 from axla.tensorflow.frames import plain

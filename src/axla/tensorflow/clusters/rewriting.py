@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from graphlib import TopologicalSorter
 from typing import Any, Literal, NamedTuple
 
 from axla.backends import get
+from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, UnsupportedError
 from axla.tensorflow.attributes import Called, called_by
 from axla.tensorflow.clusters.forming import Formed, formed

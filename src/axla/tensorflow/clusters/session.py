@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, UnsupportedError, choices
 from axla.tensorflow.clusters import capi, flags
 from axla.tensorflow.clusters.cluster import Cluster

@@ -7,12 +7,12 @@ convolution, [spatial..., features, multiplier], is one of as many groups as the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import axla.ops as ops
 from axla.builder.records import ConvolutionDimensionNumbers
 from axla.builder.xla_builder import XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, S8
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.ops import windows

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import S32
 from axla.core.shape import Shape
 from axla.tensorflow.ops.common import of_dims, of_rank

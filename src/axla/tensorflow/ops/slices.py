@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.ops.arrays import broadcast_to, full, shape_operand, sizes
 from axla.tensorflow.ops.common import of_dims, of_rank

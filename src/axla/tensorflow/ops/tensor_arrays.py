@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
+from axla.core.dataclass import dataclass
 from axla.tensorflow.lists import ListType, TensorList, empty
 from axla.tensorflow.ops import lists
 from axla.tensorflow.ops.common import of_dims

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.ops.common import of_rank
 from axla.tensorflow.scope import Call
