@@ -9,7 +9,7 @@ from axla.passes.layout import concatenates, dots, normalize, reductions
 from axla.passes.linalg.expander import lapack_expander as expand_lapack
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
-from axla.passes.simplify import annotations, excess_precision, fold, inline, loop_motion, loops
+from axla.passes.simplify import annotations, dedup, excess_precision, fold, inline, loop_motion, loops
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
 from axla.passes.steps import Pass, Step, fixpoint
@@ -23,6 +23,7 @@ flatten_call_graph = Pass(
 marker_removal = Pass(
     "marker-removal", annotations.marker_removal, required="no library has these custom calls"
 )
+computation_deduplicator = Pass("computation-deduplicator", dedup.computation_deduplicator)
 map_inliner = Pass("map-inliner", rules.map_inliner)
 tuple_simplifier = Pass("tuple-simplifier", rules.tuple_simplifier)
 while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifier)
@@ -66,11 +67,12 @@ copy_insertion = Pass(
 )
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
-    algsimp, approx_topk_decomposer, call_inliner, concatenate_canonicalize, conditional_simplifier,
-    constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers,
-    flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
-    marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule,
-    tuple_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, while_loop_simplifier,
+    algsimp, approx_topk_decomposer, call_inliner, computation_deduplicator, concatenate_canonicalize,
+    conditional_simplifier, constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize,
+    effect_order, expand_barriers, flatten_call_graph, float_normalization, fusion, lapack_expander,
+    layout_normalization, map_inliner, marker_removal, reduce_canonicalize, rng_bit_generator_check,
+    schedule, tuple_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion,
+    while_loop_simplifier,
     *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
@@ -89,7 +91,8 @@ IMPORT: tuple[Step, ...] = (
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
-        conditional_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, cse, dce,
+        conditional_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion,
+        computation_deduplicator, cse, dce,
     ),
 )  # fmt: skip
 
@@ -116,6 +119,7 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (constant_folding, while_loop_simplifier, "constants that a loop carries are known"),
     (while_loop_simplifier, while_loop_invariant_code_motion, "which elements do not change is known"),
     (while_loop_invariant_code_motion, dce, "the body still has what was moved"),
+    (computation_deduplicator, cse, "loops of equal computations are equal"),
     (cse, dce, "what cse leaves unused is dead"),
     (algsimp, expand_barriers, "barriers hold until nothing is simplified any more"),
     (cse, expand_barriers, "barriers keep equal values apart until then"),
