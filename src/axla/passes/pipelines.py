@@ -9,7 +9,16 @@ from axla.passes.layout import concatenates, dots, normalize, reductions
 from axla.passes.linalg.expander import lapack_expander as expand_lapack
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
-from axla.passes.simplify import annotations, dedup, excess_precision, fold, inline, loop_motion, loops
+from axla.passes.simplify import (
+    annotations,
+    dedup,
+    excess_precision,
+    fold,
+    inline,
+    loop_motion,
+    loops,
+    unroll,
+)
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
 from axla.passes.steps import Pass, Step, fixpoint
@@ -31,6 +40,7 @@ while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
 while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop_dot_batching)
+while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller)
 conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
 expand_barriers = Pass(
     "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
@@ -72,7 +82,7 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     effect_order, expand_barriers, flatten_call_graph, float_normalization, fusion, lapack_expander,
     layout_normalization, map_inliner, marker_removal, reduce_canonicalize, rng_bit_generator_check,
     schedule, tuple_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion,
-    while_loop_simplifier,
+    while_loop_simplifier, while_loop_unroller,
     *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
@@ -92,7 +102,7 @@ SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
         conditional_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion,
-        computation_deduplicator, cse, dce,
+        while_loop_unroller, computation_deduplicator, cse, dce,
     ),
 )  # fmt: skip
 
@@ -118,6 +128,7 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (algsimp, constant_folding, "constants are on the right and uniform ones are broadcasts"),
     (constant_folding, while_loop_simplifier, "constants that a loop carries are known"),
     (while_loop_simplifier, while_loop_invariant_code_motion, "which elements do not change is known"),
+    (while_loop_dot_batching, while_loop_unroller, "one product for all trips is faster than one for each"),
     (while_loop_invariant_code_motion, dce, "the body still has what was moved"),
     (computation_deduplicator, cse, "loops of equal computations are equal"),
     (cse, dce, "what cse leaves unused is dead"),
