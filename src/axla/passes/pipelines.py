@@ -11,6 +11,7 @@ from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import (
     annotations,
+    conditionals,
     dedup,
     excess_precision,
     fold,
@@ -41,7 +42,8 @@ while_loop_invariant_code_motion = Pass(
 )
 while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop_dot_batching)
 while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller)
-conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
+conditional_simplifier = Pass("conditional-simplifier", conditionals.conditional_simplifier)
+conditional_to_select = Pass("conditional-to-select", conditionals.conditional_to_select)
 expand_barriers = Pass(
     "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
 )
@@ -78,11 +80,11 @@ copy_insertion = Pass(
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, approx_topk_decomposer, call_inliner, computation_deduplicator, concatenate_canonicalize,
-    conditional_simplifier, constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize,
-    effect_order, expand_barriers, flatten_call_graph, float_normalization, fusion, lapack_expander,
-    layout_normalization, map_inliner, marker_removal, reduce_canonicalize, rng_bit_generator_check,
-    schedule, tuple_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion,
-    while_loop_simplifier, while_loop_unroller,
+    conditional_simplifier, conditional_to_select, constant_folding, copy_insertion, cse, dce, defuse,
+    dot_canonicalize, effect_order, expand_barriers, flatten_call_graph, float_normalization, fusion,
+    lapack_expander, layout_normalization, map_inliner, marker_removal, reduce_canonicalize,
+    rng_bit_generator_check, schedule, tuple_simplifier, while_loop_dot_batching,
+    while_loop_invariant_code_motion, while_loop_simplifier, while_loop_unroller,
     *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
@@ -101,8 +103,8 @@ IMPORT: tuple[Step, ...] = (
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
-        conditional_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion,
-        while_loop_unroller, computation_deduplicator, cse, dce,
+        conditional_simplifier, conditional_to_select, while_loop_dot_batching,
+        while_loop_invariant_code_motion, while_loop_unroller, computation_deduplicator, cse, dce,
     ),
 )  # fmt: skip
 

@@ -83,7 +83,7 @@ def rebuilt(
     place = {index: number for number, index in enumerate(kept)}
 
     body = module.add_computation(loop.body.name)
-    values = _stand_ins(loop.body, body, shape, place, constants)
+    values = stand_ins(loop.body, body, shape, place, constants)
     more = [
         body.add(GetTupleElement(number), (body.parameters[0],), inst.shape, extra=inst.extra)
         for number, inst in enumerate(added, len(kept))
@@ -93,7 +93,7 @@ def rebuilt(
     body.set_root(body.add(Tuple(), [*(copies[loop.next[i]] for i in kept), *more]))
 
     condition = module.add_computation(loop.condition.name)
-    values = _stand_ins(loop.condition, condition, shape, place, constants)
+    values = stand_ins(loop.condition, condition, shape, place, constants)
     copies = copy_instructions(loop.condition, condition, values)
     condition.set_root(copies[loop.condition.root])
 
@@ -112,7 +112,7 @@ def rebuilt(
     return op
 
 
-def _stand_ins(
+def stand_ins(
     source: Computation, target: Computation, shape: TupleShape, place: Mapping[int, int],
     constants: Mapping[int, Instruction],
 ) -> dict[Instruction, Instruction]:  # fmt: skip
@@ -125,11 +125,12 @@ def _stand_ins(
             op = GetTupleElement(place[index])
             values[user] = target.add(op, (parameter,), user.shape, name=user.name, extra=user.extra)
         elif index in constants:
-            values[user] = _copy_constant(constants[index], target)
+            values[user] = copy_constant(constants[index], target)
     return values
 
 
-def _copy_constant(inst: Instruction, target: Computation) -> Instruction:
+def copy_constant(inst: Instruction, target: Computation) -> Instruction:
+    """A constant, or one repeated, in another computation."""
     if type(inst.op) is Broadcast:
         return target.add(inst.op, (target.add(inst.operands[0].op),), inst.shape)
     return target.add(inst.op, (), inst.shape)
