@@ -18,6 +18,7 @@ from axla.passes.simplify import (
     inline,
     loop_motion,
     loops,
+    sinking,
     unroll,
 )
 from axla.passes.simplify import cse as cse_file
@@ -41,6 +42,7 @@ while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
 while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop_dot_batching)
+while_loop_fusible_sinking = Pass("while-loop-fusible-sinking", sinking.while_loop_fusible_sinking)
 while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller)
 conditional_simplifier = Pass("conditional-simplifier", conditionals.conditional_simplifier)
 conditional_to_select = Pass("conditional-to-select", conditionals.conditional_to_select)
@@ -84,7 +86,8 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     dot_canonicalize, effect_order, expand_barriers, flatten_call_graph, float_normalization, fusion,
     lapack_expander, layout_normalization, map_inliner, marker_removal, reduce_canonicalize,
     rng_bit_generator_check, schedule, tuple_simplifier, while_loop_dot_batching,
-    while_loop_invariant_code_motion, while_loop_simplifier, while_loop_unroller,
+    while_loop_fusible_sinking, while_loop_invariant_code_motion, while_loop_simplifier,
+    while_loop_unroller,
     *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
@@ -103,7 +106,7 @@ IMPORT: tuple[Step, ...] = (
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
-        conditional_simplifier, conditional_to_select, while_loop_dot_batching,
+        while_loop_fusible_sinking, conditional_simplifier, conditional_to_select, while_loop_dot_batching,
         while_loop_invariant_code_motion, while_loop_unroller, computation_deduplicator, cse, dce,
     ),
 )  # fmt: skip
@@ -129,6 +132,7 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (call_inliner, algsimp, "rules do not look through calls"),
     (algsimp, constant_folding, "constants are on the right and uniform ones are broadcasts"),
     (constant_folding, while_loop_simplifier, "constants that a loop carries are known"),
+    (while_loop_simplifier, while_loop_fusible_sinking, "which elements do not change is known"),
     (while_loop_simplifier, while_loop_invariant_code_motion, "which elements do not change is known"),
     (while_loop_dot_batching, while_loop_unroller, "one product for all trips is faster than one for each"),
     (while_loop_invariant_code_motion, dce, "the body still has what was moved"),

@@ -12,12 +12,15 @@ from axla.ir.typed import op_of
 from axla.passes import rewrite
 from axla.passes.simplify.carries import Loop, elements_of, equal_constants, is_passed, rebuilt
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
+from axla.passes.simplify.dead_carries import cut_dead_carries
+from axla.passes.simplify.equal_carries import equal_carries
 
 
 def while_loop_simplifier(module: Module) -> None:
     """Removes from loops the elements that are not needed or do not change, and constants that they carry."""
     session = rewrite.current_session()
     effectful = set(effectful_computations(module))
+    cut_dead_carries(module, effectful)
     for computation in computations_callees_first(module):
         loops = [i for i in computation.instructions if isinstance(i.op, While)]
         bound = rewrite.control_bound(computation) if loops else frozenset()
@@ -30,15 +33,24 @@ def while_loop_simplifier(module: Module) -> None:
             if loop is None:
                 continue
             _forward_unchanged(loop, session)
+            equal = equal_carries(loop)
+            if equal and session.may_fire("while-equal-carries", inst):
+                _keep_effects(loop, rebuilt(loop, dropped=equal, equal=equal), effectful)
+                continue
             elements, wanted = _needed(loop, effectful)
             dead = [i for i in range(loop.size) if i not in elements]
             constants = {i: loop.init[i] for i in loop.unchanged if _is_small_constant(loop.init[i])}
             if (dead or constants) and session.may_fire("while-loop-simplifier", inst):
-                made = rebuilt(loop, dropped={*dead, *constants}, constants=constants, wanted=wanted)
-                for new, old in ((made.condition, loop.condition), (made.body, loop.body)):
-                    if old in effectful:
-                        effectful.add(new)
+                dropped = {*dead, *constants}
+                made = rebuilt(loop, dropped=dropped, constants=constants, wanted=wanted)
+                _keep_effects(loop, made, effectful)
     remove_dead_computations(module)
+
+
+def _keep_effects(loop: Loop, made: While, effectful: set[Computation]) -> None:
+    for new, old in ((made.condition, loop.condition), (made.body, loop.body)):
+        if old in effectful:
+            effectful.add(new)
 
 
 def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.Session) -> bool:
