@@ -19,6 +19,7 @@ from axla.passes.simplify import (
     loop_motion,
     loops,
     sinking,
+    sorts,
     unroll,
 )
 from axla.passes.simplify import cse as cse_file
@@ -45,7 +46,9 @@ while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop
 while_loop_fusible_sinking = Pass("while-loop-fusible-sinking", sinking.while_loop_fusible_sinking)
 while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller)
 conditional_simplifier = Pass("conditional-simplifier", conditionals.conditional_simplifier)
+conditional_code_motion = Pass("conditional-code-motion", conditionals.conditional_code_motion)
 conditional_to_select = Pass("conditional-to-select", conditionals.conditional_to_select)
+simplify_sorts = Pass("simplify-sorts", sorts.simplify_sorts)
 expand_barriers = Pass(
     "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
 )
@@ -82,12 +85,12 @@ copy_insertion = Pass(
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, approx_topk_decomposer, call_inliner, computation_deduplicator, concatenate_canonicalize,
-    conditional_simplifier, conditional_to_select, constant_folding, copy_insertion, cse, dce, defuse,
-    dot_canonicalize, effect_order, expand_barriers, flatten_call_graph, float_normalization, fusion,
-    lapack_expander, layout_normalization, map_inliner, marker_removal, reduce_canonicalize,
-    rng_bit_generator_check, schedule, tuple_simplifier, while_loop_dot_batching,
-    while_loop_fusible_sinking, while_loop_invariant_code_motion, while_loop_simplifier,
-    while_loop_unroller,
+    conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding,
+    copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers, flatten_call_graph,
+    float_normalization, fusion, lapack_expander, layout_normalization, map_inliner, marker_removal,
+    reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts, tuple_simplifier,
+    while_loop_dot_batching, while_loop_fusible_sinking, while_loop_invariant_code_motion,
+    while_loop_simplifier, while_loop_unroller,
     *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
@@ -107,7 +110,8 @@ SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
         while_loop_fusible_sinking, conditional_simplifier, conditional_to_select, while_loop_dot_batching,
-        while_loop_invariant_code_motion, while_loop_unroller, computation_deduplicator, cse, dce,
+        while_loop_invariant_code_motion, while_loop_unroller, conditional_code_motion, simplify_sorts,
+        computation_deduplicator, cse, dce,
     ),
 )  # fmt: skip
 
@@ -135,6 +139,7 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (while_loop_simplifier, while_loop_fusible_sinking, "which elements do not change is known"),
     (while_loop_simplifier, while_loop_invariant_code_motion, "which elements do not change is known"),
     (while_loop_dot_batching, while_loop_unroller, "one product for all trips is faster than one for each"),
+    (while_loop_invariant_code_motion, conditional_code_motion, "what does not change is computed once"),
     (while_loop_invariant_code_motion, dce, "the body still has what was moved"),
     (computation_deduplicator, cse, "loops of equal computations are equal"),
     (cse, dce, "what cse leaves unused is dead"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +17,11 @@ from axla.ir.attributes import Direction
 from axla.ir.clone import copy_instructions, inline
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
-from axla.ir.traverse import computations_callees_first
+from axla.ir.traverse import computations_callees_first, needed_first
 from axla.ir.typed import op_of, shape_of, tuple_of
 from axla.passes import rewrite
 from axla.passes.simplify.carries import copy_constant, elements_of, equal_constants, stand_ins
-from axla.passes.simplify.dce import remove_dead_computations
+from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 from axla.passes.simplify.match import constant, is_constant
 
 CHEAP = 1024
@@ -58,6 +59,69 @@ def conditional_to_select(module: Module) -> None:
                 changed = True
     if changed:
         remove_dead_computations(module)
+
+
+def conditional_code_motion(module: Module) -> None:
+    """Moves into a branch what is computed for this branch alone: it is computed only if that is chosen."""
+    session = rewrite.current_session()
+    effectful: frozenset[Computation] | None = None
+    for computation in computations_callees_first(module):
+        for inst in _conditionals(computation):
+            effectful = effectful_computations(module) if effectful is None else effectful
+            bound = rewrite.control_bound(computation)
+            for number in range(len(op_of(inst, Conditional).branches)):
+                moved = _of_one_branch(inst, number, effectful, bound)
+                if moved and session.may_fire("conditional-code-motion", inst):
+                    _move_in(inst, number, moved)
+    remove_dead_computations(module)
+
+
+def _of_one_branch(
+    inst: Instruction, number: int, effectful: Container[Computation], bound: Container[Instruction]
+) -> list[Instruction]:
+    """What only one branch needs of what is computed before a conditional, each after what needs it."""
+    operand = inst.operands[1 + number]
+    parameter = op_of(inst, Conditional).branches[number].parameters[0]
+    whole = parameter.computation.root is parameter or type(operand.op) is not Tuple
+    whole = whole or any(type(u.op) is not GetTupleElement for u in parameter.users)
+    if whole or list(operand.users) != [inst] or inst.operands.count(operand) > 1:
+        return []
+    moved: list[Instruction] = []
+    stack, moving = [operand], Counter[Instruction]()  # of an instruction, its users that move
+    while stack:
+        for one in dict.fromkeys(stack.pop().operands):
+            moving[one] += 1
+            stays = one in bound or one.op.structural or type(one.op) is Constant or not one.shape.is_array
+            if stays or moving[one] < len(one.users) or one is one.computation.root:
+                continue
+            if not has_effect(one, effectful):
+                moved.append(one)
+                stack.append(one)
+    return moved if any(not one.op.free for one in moved) else []
+
+
+def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> None:
+    computation, op = inst.computation, op_of(inst, Conditional)
+    operand, branch = inst.operands[1 + number], op.branches[number]
+    inside = set(moved)
+    needed = (o for one in (operand, *moved) for o in one.operands)
+    given = [o for o in dict.fromkeys(needed) if o not in inside]
+    target = computation.module.add_computation(branch.name)
+    parameter = target.add(Parameter(TupleShape([o.shape for o in given]), 0))
+    values = {o: target.add(GetTupleElement(n), (parameter,)) for n, o in enumerate(given)}
+    for one in needed_first(moved, lambda one: [o for o in one.operands if o in inside]):
+        operands = [values[o] for o in one.operands]
+        values[one] = target.add(one.op, operands, one.shape, name=one.name, extra=one.extra)
+    old = branch.parameters[0]
+    stands = {user: values[operand.operands[n]] for n, user in elements_of(old)}
+    wanted = set(branch.instructions) - {old}
+    target.set_root(copy_instructions(branch, target, stands, wanted)[branch.root])
+    new = iter([target if n == number else b for n, b in enumerate(op.branches)])
+    computation.set_op(inst, op.with_computations(lambda _: next(new)))
+    computation.set_operand(inst, 1 + number, computation.add(Tuple(), given))
+    for one in (operand, *moved):
+        if not one.users:
+            computation.remove(one)
 
 
 def _conditionals(computation: Computation) -> list[Instruction]:
