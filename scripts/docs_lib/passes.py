@@ -16,7 +16,7 @@ TOP = """\
 # Passes, and XLA's
 
 Made by `python scripts/docs` from `axla/passes/pipelines.py` and, in `scripts/docs_lib`, `xla_passes.txt`
-(what XLA has) and `passes_notes.md`; do not edit. A pass of ours has XLA's name where XLA has the pass. Passes of
+(what XLA has) and `passes_notes.md`; do not edit. A pass of ours has XLA's name where XLA has it. Passes of
 other devices (GPU, TPU), and files that are parts of passes, are not listed. [Adding one](adding-a-pass.md).
 
 """

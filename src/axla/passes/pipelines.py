@@ -5,7 +5,7 @@ from __future__ import annotations
 from axla.passes.expand import effects, random_bits, topk
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
-from axla.passes.layout import concatenates, dots, normalize, reductions
+from axla.passes.layout import concatenates, dots, merged_dots, normalize, reductions
 from axla.passes.linalg.expander import lapack_expander as expand_lapack
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
@@ -75,6 +75,7 @@ layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )
 dot_canonicalize = Pass("dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form")
+dot_merger = Pass("dot-merger", merged_dots.dot_merger)
 concatenate_canonicalize = Pass("concatenate-canonicalize", concatenates.concatenate_canonicalize)
 reduce_canonicalize = Pass("reduce-canonicalize", reductions.reduce_canonicalize)
 fusion = Pass("fusion", fuse.fusion)
@@ -86,11 +87,11 @@ copy_insertion = Pass(
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, approx_topk_decomposer, call_inliner, computation_deduplicator, concatenate_canonicalize,
     conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding,
-    copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers, flatten_call_graph,
-    float_normalization, fusion, lapack_expander, layout_normalization, map_inliner, marker_removal,
-    reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts, tuple_simplifier,
-    while_loop_dot_batching, while_loop_fusible_sinking, while_loop_invariant_code_motion,
-    while_loop_simplifier, while_loop_unroller,
+    copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, effect_order, expand_barriers,
+    flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
+    marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
+    tuple_simplifier, while_loop_dot_batching, while_loop_fusible_sinking,
+    while_loop_invariant_code_motion, while_loop_simplifier, while_loop_unroller,
     *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
@@ -118,7 +119,7 @@ SIMPLIFY: tuple[Step, ...] = (
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_generator_check)
 
 KERNELS: tuple[Step, ...] = (
-    dot_canonicalize, reduce_canonicalize, concatenate_canonicalize, cse, dce, fusion, schedule,
+    dot_merger, dot_canonicalize, reduce_canonicalize, concatenate_canonicalize, cse, dce, fusion, schedule,
     copy_insertion,
 )  # fmt: skip
 
@@ -147,6 +148,7 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (cse, expand_barriers, "barriers keep equal values apart until then"),
     (call_inliner, flatten_call_graph, "calls that are inlined need no computation of their own"),
     (layout_normalization, algsimp, "rules need not keep layouts"),
+    (algsimp, dot_merger, "rules of slices would take products apart again"),
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),
     (dot_canonicalize, fusion, "a dot takes its epilogue in its own form"),
     (reduce_canonicalize, fusion, "rows and columns take what computes their operands"),
