@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Hashable
+from collections.abc import Container
+from typing import Any
 from dataclasses import replace
 
 from axla.hlo import Concatenate, Dot, Slice
@@ -28,7 +29,7 @@ def dot_merger(module: Module) -> None:
     """Puts narrow products of one operand together: it is read once."""
     session = rewrite.current_session()
     for computation in module.computations:
-        groups: dict[Hashable, list[Instruction]] = defaultdict(list)
+        groups: dict[tuple[Any, ...], list[Instruction]] = defaultdict(list)
         for inst in computation.instructions:
             if type(inst.op) is Dot and not inst.op.sparsity:
                 for side in range(2):

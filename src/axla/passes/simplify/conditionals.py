@@ -64,15 +64,19 @@ def conditional_to_select(module: Module) -> None:
 def conditional_code_motion(module: Module) -> None:
     """Moves into a branch what is computed for this branch alone: it is computed only if that is chosen."""
     session = rewrite.current_session()
-    effectful: frozenset[Computation] | None = None
+    effectful: set[Computation] | None = None
     for computation in computations_callees_first(module):
-        for inst in _conditionals(computation):
-            effectful = effectful_computations(module) if effectful is None else effectful
-            bound = rewrite.control_bound(computation)
+        found = _conditionals(computation)
+        if effectful is None:
+            effectful = set(effectful_computations(module)) if found else None
+        bound = rewrite.control_bound(computation) if found else frozenset()
+        for inst in found:
             for number in range(len(op_of(inst, Conditional).branches)):
-                moved = _of_one_branch(inst, number, effectful, bound)
+                moved = _of_one_branch(inst, number, effectful or (), bound)
                 if moved and session.may_fire("conditional-code-motion", inst):
-                    _move_in(inst, number, moved)
+                    before, after = _move_in(inst, number, moved)
+                    if effectful and before in effectful:
+                        effectful.add(after)
     remove_dead_computations(module)
 
 
@@ -100,7 +104,8 @@ def _of_one_branch(
     return moved if any(not one.op.free for one in moved) else []
 
 
-def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> None:
+def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> tuple[Computation, Computation]:
+    """Gives the branch as it was, and the one that takes its place."""
     computation, op = inst.computation, op_of(inst, Conditional)
     operand, branch = inst.operands[1 + number], op.branches[number]
     inside = set(moved)
@@ -122,6 +127,7 @@ def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> None:
     for one in (operand, *moved):
         if not one.users:
             computation.remove(one)
+    return branch, target
 
 
 def _conditionals(computation: Computation) -> list[Instruction]:

@@ -43,6 +43,9 @@ STEP = 1000
 """Elements that are computed in the time in which the interpreter goes from one instruction to the next."""
 
 
+DEEPEST = 10  # loops in loops
+
+
 def constant_folding(module: Module) -> None:
     """Replaces instructions of constants by their value, where that is small and quickly computed."""
     folder = _Folder()
@@ -53,6 +56,7 @@ def constant_folding(module: Module) -> None:
 class _Folder:
     def __init__(self) -> None:
         self.left = WORK
+        self.known: dict[Computation, int | None] = {}
         self.session = rewrite.current_session()
 
     def fold(self, computation: Computation) -> None:
@@ -103,7 +107,7 @@ class _Folder:
         constants = [forward.get(o, o) for o in parts]
         if not constants or len(constants) != len(inst.shape.parts) or not all(map(_is_known, constants)):
             return
-        cost = loop_work(inst)
+        cost = loop_work(inst, self.known)
         if cost is None or cost > min(LOOP, self.left) or not self.session.may_fire("constant-folding", inst):
             return
         self.left -= cost
@@ -132,27 +136,37 @@ def _is_known(inst: Instruction) -> bool:
     return values_of(source) is not None
 
 
-def loop_work(loop: Instruction) -> int | None:
-    """About how many elements are computed in a loop; None where that is not known, or not ours to decide."""
+def loop_work(loop: Instruction, known: dict[Computation, int | None], depth: int = 0) -> int | None:
+    """About how many elements are computed in a loop; None where that is not known, or not ours to decide.
+    `known` is what was found for computations, and is filled.
+    """
     trips = trip_count(loop)
-    if trips is None or trips > LOOP // STEP:
+    if trips is None or trips > LOOP // STEP or depth > DEEPEST:
         return None
     total = 0
     for computation in loop.op.computations():
-        for inst in computation.instructions:
-            op = inst.op
-            if type(op) is While:
-                inner = loop_work(inst)
-            elif op.structural or type(op) is Constant:
-                inner = 0
-            elif not _may_run(inst):
-                inner = None
-            else:
-                inner = STEP + work(inst)
-            if inner is None:
-                return None
-            total += inner
+        if computation not in known:
+            known[computation] = _trip_work(computation, known, depth)
+        work = known[computation]
+        if work is None:
+            return None
+        total += work
     return trips * total
+
+
+def _trip_work(computation: Computation, known: dict[Computation, int | None], depth: int) -> int | None:
+    total = 0
+    for inst in computation.instructions:
+        if inst.op.structural or type(inst.op) is Constant:
+            continue
+        if type(inst.op) is While:
+            inner = loop_work(inst, known, depth + 1)
+        else:
+            inner = STEP + work(inst) if _may_run(inst) else None
+        if inner is None:
+            return None
+        total += inner
+    return total
 
 
 def _may_run(inst: Instruction) -> bool:
