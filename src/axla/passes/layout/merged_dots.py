@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container
-from typing import Any
 from dataclasses import replace
+from typing import Any
 
 from axla.hlo import Concatenate, Dot, Slice
 from axla.ir.attributes import SliceDims
