@@ -80,37 +80,37 @@ def far():
 
 LOOP = """
 HloModule loop
-condition { s = (s32[], f32[4], f32[2,4]) parameter(0)
+condition { s = (s32[], f32[400], f32[2,400]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] constant(5)
   ROOT more = pred[] compare(i, n), direction=LT }
-doubled { x = f32[4] parameter(0)
-  ROOT r = f32[4] add(x, x) }
-same { x = f32[4] parameter(0)
-  ROOT r = f32[4] sine(x) }
-body { s = (s32[], f32[4], f32[2,4]) parameter(0)
+doubled { x = f32[400] parameter(0)
+  ROOT r = f32[400] add(x, x) }
+same { x = f32[400] parameter(0)
+  ROOT r = f32[400] sine(x) }
+body { s = (s32[], f32[400], f32[2,400]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
-  x = f32[4] get-tuple-element(s), index=1
-  kept = f32[2,4] get-tuple-element(s), index=2
+  x = f32[400] get-tuple-element(s), index=1
+  kept = f32[2,400] get-tuple-element(s), index=2
   one = s32[] constant(1)
   two = s32[] constant(2)
   next = s32[] add(i, one)
   early = pred[] compare(i, two), direction=LT
-  y = f32[4] conditional(early, x, x), true_computation=doubled, false_computation=same
-  ROOT r = (s32[], f32[4], f32[2,4]) tuple(next, y, kept) }
-ENTRY e { x = f32[4] parameter(0)
-  kept = f32[2,4] parameter(1)
+  y = f32[400] conditional(early, x, x), true_computation=doubled, false_computation=same
+  ROOT r = (s32[], f32[400], f32[2,400]) tuple(next, y, kept) }
+ENTRY e { x = f32[400] parameter(0)
+  kept = f32[2,400] parameter(1)
   zero = s32[] constant(0)
-  s = (s32[], f32[4], f32[2,4]) tuple(zero, x, kept)
-  l = (s32[], f32[4], f32[2,4]) while(s), condition=condition, body=body
-  y = f32[4] get-tuple-element(l), index=1
-  k = f32[2,4] get-tuple-element(l), index=2
-  ROOT r = (f32[4], f32[2,4]) tuple(y, k) }"""
+  s = (s32[], f32[400], f32[2,400]) tuple(zero, x, kept)
+  l = (s32[], f32[400], f32[2,400]) while(s), condition=condition, body=body
+  y = f32[400] get-tuple-element(l), index=1
+  k = f32[2,400] get-tuple-element(l), index=2
+  ROOT r = (f32[400], f32[2,400]) tuple(y, k) }"""
 
 
 def test_loops_and_branches_are_walked_and_what_is_in_them_runs_on_the_device():
     program = axla.compile(axla.parse(LOOP), backend="far")
-    x, kept = np.float32([1, 2, 3, 4]), np.ones((2, 4), np.float32)
+    x, kept = np.tile(np.float32([1, 2, 3, 4]), 100), np.ones((2, 400), np.float32)
     found = [np.asarray(a) for a in program.execute([x, kept])]
     wanted = axla.compile(axla.parse(LOOP), backend="interpreter").execute([x, kept])
     for a, b in zip(found, wanted, strict=True):

@@ -166,10 +166,10 @@ def test_called_computations_stand_in_their_place():
 
 def test_branches_give_values_and_places():
     text = """HloModule m
-    yes { a = f32[64] parameter(0)  ROOT b = f32[64] add(a, a) }
-    no { a = f32[64] parameter(0)  ROOT b = f32[64] negate(a) }
-    ENTRY e { x = f32[64] parameter(0)  p = pred[] parameter(1)
-      ROOT r = f32[64] conditional(p, x, x), true_computation=yes, false_computation=no }"""
+    yes { a = f32[6400] parameter(0)  ROOT b = f32[6400] add(a, a) }
+    no { a = f32[6400] parameter(0)  ROOT b = f32[6400] negate(a) }
+    ENTRY e { x = f32[6400] parameter(0)  p = pred[] parameter(1)
+      ROOT r = f32[6400] conditional(p, x, x), true_computation=yes, false_computation=no }"""
     [step] = of(program_of(text), BranchStep)
     [result] = step.results
     assert step.selector.name == "p" and step.selector.place is not None  # read where it is

@@ -26,21 +26,21 @@ ROOT = Path(__file__).parents[2]
 
 MODULE = """HloModule m
 add { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT s = f32[] add(x, y) }
-condition { p = (s32[], f32[64], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+condition { p = (s32[], f32[6400], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
   n = s32[] constant(5)  ROOT c = pred[] compare(i, n), direction=LT }
-body { p = (s32[], f32[64], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
-  one = s32[] constant(1)  j = s32[] add(i, one)  x = f32[64] get-tuple-element(p), index=1
-  k = f32[] get-tuple-element(p), index=2  kb = f32[64] broadcast(k), dimensions={}
-  y = f32[64] multiply(x, kb)  ROOT t = (s32[], f32[64], f32[]) tuple(j, y, k) }
-twice { x = f32[64] parameter(0)  ROOT y = f32[64] add(x, x) }
-same { x = f32[64] parameter(0)  ROOT y = f32[64] negate(x) }
-ENTRY e { x = f32[64] parameter(0)  flag = pred[] parameter(1)  zero = s32[] constant(0)
+body { p = (s32[], f32[6400], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)  j = s32[] add(i, one)  x = f32[6400] get-tuple-element(p), index=1
+  k = f32[] get-tuple-element(p), index=2  kb = f32[6400] broadcast(k), dimensions={}
+  y = f32[6400] multiply(x, kb)  ROOT t = (s32[], f32[6400], f32[]) tuple(j, y, k) }
+twice { x = f32[6400] parameter(0)  ROOT y = f32[6400] add(x, x) }
+same { x = f32[6400] parameter(0)  ROOT y = f32[6400] negate(x) }
+ENTRY e { x = f32[6400] parameter(0)  flag = pred[] parameter(1)  zero = s32[] constant(0)
   f = f32[] constant(0)  sum = f32[] reduce(x, f), dimensions={0}, to_apply=add
   root = f32[] sqrt(sum), metadata={op_name="the/root" source_file="model.py" source_line=7}
-  start = (s32[], f32[64], f32[]) tuple(zero, x, root)
-  w = (s32[], f32[64], f32[]) while(start), condition=condition, body=body
-  r = f32[64] get-tuple-element(w), index=1
-  ROOT c = f32[64] conditional(flag, r, x), true_computation=twice, false_computation=same }"""
+  start = (s32[], f32[6400], f32[]) tuple(zero, x, root)
+  w = (s32[], f32[6400], f32[]) while(start), condition=condition, body=body
+  r = f32[6400] get-tuple-element(w), index=1
+  ROOT c = f32[6400] conditional(flag, r, x), true_computation=twice, false_computation=same }"""
 
 
 def objects_below(program: Program):

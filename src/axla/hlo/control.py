@@ -12,6 +12,7 @@ from axla.ir.attributes import (
     ApiVersion,
     ConvDims,
     CustomCallSchedule,
+    Direction,
     FusionKind,
     OutputAlias,
     PaddingType,
@@ -49,7 +50,7 @@ class While(Looping):
         for computation, opcode in ((condition, "compare"), (body, "multiply")):
             x = computation.add(Parameter(Shape(F32), 0), name="x")
             limit = computation.add(Constant.of(5.0, F32))
-            op_value = OPS[opcode](*["LT"] * (opcode == "compare"))
+            op_value = OPS[opcode](*[Direction.LT] * (opcode == "compare"))
             computation.set_root(computation.add(op_value, (x, limit)))
         return [(cls(condition, body), (Shape(F32),))]
 

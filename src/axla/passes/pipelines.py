@@ -5,10 +5,22 @@ from __future__ import annotations
 from axla.passes.expand import effects
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
-from axla.passes.layout import concatenates, dots, normalize, reductions
+from axla.passes.layout import concatenates, dots, merged_dots, normalize, reductions
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
-from axla.passes.simplify import annotations, excess_precision, fold, inline, loop_motion, loops
+from axla.passes.simplify import (
+    annotations,
+    conditionals,
+    dedup,
+    excess_precision,
+    fold,
+    inline,
+    loop_motion,
+    loops,
+    sinking,
+    sorts,
+    unroll,
+)
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
 from axla.passes.steps import Pass, Step, fixpoint
@@ -22,6 +34,7 @@ flatten_call_graph = Pass(
 marker_removal = Pass(
     "marker-removal", annotations.marker_removal, required="no library has these custom calls"
 )
+computation_deduplicator = Pass("computation-deduplicator", dedup.computation_deduplicator)
 map_inliner = Pass("map-inliner", rules.map_inliner)
 tuple_simplifier = Pass("tuple-simplifier", rules.tuple_simplifier)
 while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifier)
@@ -29,7 +42,12 @@ while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
 while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop_dot_batching)
-conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
+while_loop_fusible_sinking = Pass("while-loop-fusible-sinking", sinking.while_loop_fusible_sinking)
+while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller)
+conditional_simplifier = Pass("conditional-simplifier", conditionals.conditional_simplifier)
+conditional_code_motion = Pass("conditional-code-motion", conditionals.conditional_code_motion)
+conditional_to_select = Pass("conditional-to-select", conditionals.conditional_to_select)
+simplify_sorts = Pass("simplify-sorts", sorts.simplify_sorts)
 expand_barriers = Pass(
     "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
 )
@@ -58,6 +76,7 @@ layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )
 dot_canonicalize = Pass("dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form")
+dot_merger = Pass("dot-merger", merged_dots.dot_merger)
 concatenate_canonicalize = Pass("concatenate-canonicalize", concatenates.concatenate_canonicalize)
 reduce_canonicalize = Pass("reduce-canonicalize", reductions.reduce_canonicalize)
 fusion = Pass("fusion", fuse.fusion)
@@ -67,11 +86,13 @@ copy_insertion = Pass(
 )
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
-    algsimp, approx_topk_decomposer, call_inliner, concatenate_canonicalize, conditional_simplifier,
-    constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers,
+    algsimp, approx_topk_decomposer, call_inliner, computation_deduplicator, concatenate_canonicalize,
+    conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding,
+    copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
-    marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule,
-    tuple_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, while_loop_simplifier,
+    marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
+    tuple_simplifier, while_loop_dot_batching, while_loop_fusible_sinking,
+    while_loop_invariant_code_motion, while_loop_simplifier, while_loop_unroller,
     *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
@@ -90,14 +111,16 @@ IMPORT: tuple[Step, ...] = (
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
-        conditional_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, cse, dce,
+        while_loop_fusible_sinking, conditional_simplifier, conditional_to_select, while_loop_dot_batching,
+        while_loop_invariant_code_motion, while_loop_unroller, conditional_code_motion, simplify_sorts,
+        computation_deduplicator, cse, dce,
     ),
 )  # fmt: skip
 
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_generator_check)
 
 KERNELS: tuple[Step, ...] = (
-    dot_canonicalize, reduce_canonicalize, concatenate_canonicalize, cse, dce, fusion, schedule,
+    dot_merger, dot_canonicalize, reduce_canonicalize, concatenate_canonicalize, cse, dce, fusion, schedule,
     copy_insertion,
 )  # fmt: skip
 
@@ -115,13 +138,18 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (call_inliner, algsimp, "rules do not look through calls"),
     (algsimp, constant_folding, "constants are on the right and uniform ones are broadcasts"),
     (constant_folding, while_loop_simplifier, "constants that a loop carries are known"),
+    (while_loop_simplifier, while_loop_fusible_sinking, "which elements do not change is known"),
     (while_loop_simplifier, while_loop_invariant_code_motion, "which elements do not change is known"),
+    (while_loop_dot_batching, while_loop_unroller, "one product for all trips is faster than one for each"),
+    (while_loop_invariant_code_motion, conditional_code_motion, "what does not change is computed once"),
     (while_loop_invariant_code_motion, dce, "the body still has what was moved"),
+    (computation_deduplicator, cse, "loops of equal computations are equal"),
     (cse, dce, "what cse leaves unused is dead"),
     (algsimp, expand_barriers, "barriers hold until nothing is simplified any more"),
     (cse, expand_barriers, "barriers keep equal values apart until then"),
     (call_inliner, flatten_call_graph, "calls that are inlined need no computation of their own"),
     (layout_normalization, algsimp, "rules need not keep layouts"),
+    (algsimp, dot_merger, "rules of slices would take products apart again"),
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),
     (dot_canonicalize, fusion, "a dot takes its epilogue in its own form"),
     (reduce_canonicalize, fusion, "rows and columns take what computes their operands"),

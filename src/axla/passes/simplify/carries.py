@@ -11,11 +11,13 @@ from axla.hlo import Broadcast, While
 from axla.ir.clone import copy_instructions
 from axla.ir.graph import Computation, Instruction
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import needed_first
 from axla.ir.typed import op_of, tuple_of
 from axla.passes import rewrite
 
 _NOTHING: Mapping[int, Instruction] = {}
 _NONE: Mapping[Instruction, Instruction] = {}
+_SAME: Mapping[int, int] = {}
 
 
 @dataclass(slots=True)
@@ -71,10 +73,12 @@ def elements_of(of: Instruction) -> list[tuple[int, Instruction]]:
 def rebuilt(
     loop: Loop, *, dropped: Container[int] = (), constants: Mapping[int, Instruction] = _NOTHING,
     wanted: Container[Instruction] | None = None, added: Mapping[Instruction, Instruction] = _NONE,
+    equal: Mapping[int, int] = _SAME,
 ) -> While:  # fmt: skip
     """Replaces a loop by one without some elements, those in `constants` being made in condition and body,
     and with more: `added` gives, for instructions of the body, what they are in every trip. `wanted` are the
-    instructions of the body to keep, by default all.
+    instructions of the body to keep, by default all. `equal` names, for dropped elements, others that are
+    always the same.
     """
     computation = loop.inst.computation
     module = computation.module
@@ -82,9 +86,10 @@ def rebuilt(
     old_shape = tuple_of(loop.inst.operands[0])
     shape = TupleShape([*(old_shape.elements[i] for i in kept), *(value.shape for value in added.values())])
     place = {index: number for number, index in enumerate(kept)}
+    place |= {index: place[other] for index, other in equal.items()}
 
     body = module.add_computation(loop.body.name)
-    values = _stand_ins(loop.body, body, shape, place, constants)
+    values = stand_ins(loop.body, body, shape, place, constants)
     more = [
         body.add(GetTupleElement(number), (body.parameters[0],), inst.shape, extra=inst.extra)
         for number, inst in enumerate(added, len(kept))
@@ -94,7 +99,7 @@ def rebuilt(
     body.set_root(body.add(Tuple(), [*(copies[loop.next[i]] for i in kept), *more]))
 
     condition = module.add_computation(loop.condition.name)
-    values = _stand_ins(loop.condition, condition, shape, place, constants)
+    values = stand_ins(loop.condition, condition, shape, place, constants)
     copies = copy_instructions(loop.condition, condition, values)
     condition.set_root(copies[loop.condition.root])
 
@@ -113,7 +118,7 @@ def rebuilt(
     return op
 
 
-def _stand_ins(
+def stand_ins(
     source: Computation, target: Computation, shape: TupleShape, place: Mapping[int, int],
     constants: Mapping[int, Instruction],
 ) -> dict[Instruction, Instruction]:  # fmt: skip
@@ -126,11 +131,13 @@ def _stand_ins(
             op = GetTupleElement(place[index])
             values[user] = target.add(op, (parameter,), user.shape, name=user.name, extra=user.extra)
         elif index in constants:
-            values[user] = _copy_constant(constants[index], target)
+            values[user] = copy_constant(constants[index], target)
     return values
 
 
-def _copy_constant(inst: Instruction, target: Computation) -> Instruction:
-    if type(inst.op) is Broadcast:
-        return target.add(inst.op, (target.add(inst.operands[0].op),), inst.shape)
-    return target.add(inst.op, (), inst.shape)
+def copy_constant(inst: Instruction, target: Computation) -> Instruction:
+    """A constant, or what is made of constants, in another computation."""
+    copies: dict[Instruction, Instruction] = {}
+    for one in needed_first((inst,), lambda made: made.operands):
+        copies[one] = target.add(one.op, [copies[o] for o in one.operands], one.shape)
+    return copies[inst]

@@ -1,15 +1,21 @@
-"""Constant folding, bounded in the size of results and in work."""
+"""Constant folding, bounded in the size of results and in work.
+
+A loop that starts from constants is constant, too. It is run here if all loops in it have a known number of
+trips, so that what it takes is known before.
+"""
 
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
+from axla.analysis.trip_count import trip_count
 from axla.core.errors import AxlaError
 from axla.core.literal import Literal, why_no_array
 from axla.core.shape import Shape
-from axla.hlo import Broadcast, CustomCall, Dot, Fusion, OptBarrier, Reduce
+from axla.hlo import Broadcast, Constant, CustomCall, Dot, Fusion, OptBarrier, Reduce, Tuple, While
 from axla.hlo.casting import convert
 from axla.interpreter.evaluate import REGIONS, Interpreter
 from axla.ir.graph import Computation, Instruction, Module
@@ -30,6 +36,15 @@ LARGEST = 1 << 22
 WORK = 1 << 24
 """Elements computed per module: some tenths of a second."""
 
+LOOP = 1 << 22
+"""The same of one loop, whose program would run in a few microseconds."""
+
+STEP = 1000
+"""Elements that are computed in the time in which the interpreter goes from one instruction to the next."""
+
+
+DEEPEST = 10  # loops in loops
+
 
 def constant_folding(module: Module) -> None:
     """Replaces instructions of constants by their value, where that is small and quickly computed."""
@@ -41,12 +56,15 @@ def constant_folding(module: Module) -> None:
 class _Folder:
     def __init__(self) -> None:
         self.left = WORK
+        self.known: dict[Computation, int | None] = {}
         self.session = rewrite.current_session()
 
     def fold(self, computation: Computation) -> None:
         bound = rewrite.control_bound(computation)
         forward: dict[Instruction, Instruction] = {}
         for inst in post_order(computation):
+            if type(inst.op) is While and inst not in bound:
+                self.loop(inst, forward)
             if _is_left(inst.op) or not inst.operands or inst in bound:
                 continue
             operands = [forward.get(o, o) for o in inst.operands]
@@ -78,12 +96,85 @@ class _Folder:
                     result = region(Interpreter(memory_limit=LARGEST), inst, *operands)
                 else:
                     result = inst.op.evaluate(*operands)  # type: ignore[attr-defined]
-                return Literal(
-                    shape.logical,
-                    np.ascontiguousarray(convert(np.asarray(result), shape.dtype)).reshape(shape.dims),
-                )
+                return _literal(shape, result)
         except (AxlaError, MemoryError):
             return None  # the same error, if it is one, comes when the program runs
+
+    def loop(self, inst: Instruction, forward: dict[Instruction, Instruction]) -> None:
+        """Notes, as what stands for a loop that starts from constants, a tuple of its results."""
+        (start,) = inst.operands
+        parts = [start] if start.shape.is_array else start.operands
+        constants = [forward.get(o, o) for o in parts]
+        if not constants or len(constants) != len(inst.shape.parts) or not all(map(_is_known, constants)):
+            return
+        cost = loop_work(inst, self.known)
+        if cost is None or cost > min(LOOP, self.left) or not self.session.may_fire("constant-folding", inst):
+            return
+        self.left -= cost
+        values = [_array(o) for o in constants]
+        try:
+            with np.errstate(all="ignore"):
+                runs = Interpreter(memory_limit=LARGEST)
+                result = REGIONS[While](runs, inst, values[0] if start.shape.is_array else tuple(values))
+        except (AxlaError, MemoryError):
+            return
+        results = [result] if start.shape.is_array else result
+        shapes = [shape_of(o) for o in constants]
+        made = [constant(inst.computation, _literal(*one)) for one in zip(shapes, results, strict=True)]
+        forward[inst] = made[0] if start.shape.is_array else inst.computation.add(Tuple(), made, inst.shape)
+
+
+def _literal(shape: Shape, value: Any) -> Literal:
+    array = np.ascontiguousarray(convert(np.asarray(value), shape.dtype))
+    return Literal(shape.logical, array.reshape(shape.dims))
+
+
+def _is_known(inst: Instruction) -> bool:
+    shape, source = inst.shape, inst.operands[0] if type(inst.op) is Broadcast else inst
+    if not isinstance(shape, Shape) or shape.byte_size > SMALL or why_no_array(shape) is not None:
+        return False
+    return values_of(source) is not None
+
+
+def loop_work(loop: Instruction, known: dict[Computation, int | None], depth: int = 0) -> int | None:
+    """About how many elements are computed in a loop; None where that is not known, or not ours to decide.
+    `known` is what was found for computations, and is filled.
+    """
+    trips = trip_count(loop)
+    if trips is None or trips > LOOP // STEP or depth > DEEPEST:
+        return None
+    total = 0
+    for computation in loop.op.computations():
+        if computation not in known:
+            known[computation] = _trip_work(computation, known, depth)
+        work = known[computation]
+        if work is None:
+            return None
+        total += work
+    return trips * total
+
+
+def _trip_work(computation: Computation, known: dict[Computation, int | None], depth: int) -> int | None:
+    total = 0
+    for inst in computation.instructions:
+        if inst.op.structural or type(inst.op) is Constant:
+            continue
+        if type(inst.op) is While:
+            inner = loop_work(inst, known, depth + 1)
+        else:
+            inner = STEP + work(inst) if _may_run(inst) else None
+        if inner is None:
+            return None
+        total += inner
+    return total
+
+
+def _may_run(inst: Instruction) -> bool:
+    op = inst.op
+    beyond = op.side_effect or op.control or op.collective is not None or op.ends is not None
+    if beyond or isinstance(op, Fusion | CustomCall | OptBarrier) or not inst.shape.is_array:
+        return False
+    return shape_of(inst).byte_size <= LARGEST and (hasattr(op, "evaluate") or type(op) in REGIONS)
 
 
 def _is_left(op: Op) -> bool:

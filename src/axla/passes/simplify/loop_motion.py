@@ -35,7 +35,7 @@ INFLATION = 8
 """Operations for each element that are worth an array larger than all that it is computed from."""
 MOST_INFLATED = 1 << 26
 """Bytes of such an array."""
-_SMALL = 256  # bytes of an array that is worth carrying whatever it is computed from
+SMALL = 256  # bytes of an array that is worth carrying whatever it is computed from
 MOST_ROWS = 128
 """Of a product that waits for its matrix: with more of them it is as fast as a large one."""
 _FEW = 4  # trips
@@ -82,7 +82,7 @@ def _move(module: Module, choose: _Choose) -> None:
 
 
 @dataclass(slots=True)
-class _Invariants:
+class Invariants:
     """The invariant values of a body, with what they take to compute: `work` counts operations on elements,
     `largest` is the size of the largest array that is read for it, in bytes.
     """
@@ -105,7 +105,7 @@ class _Invariants:
         work, size = self.work[inst], shape.array_bytes
         if not work:
             return "nothing is computed"
-        if size > self.largest[inst] and size > _SMALL:
+        if size > self.largest[inst] and size > SMALL:
             if work < INFLATION * shape.size:
                 return "it is larger than what it is computed from, and cheap"
             if size > MOST_INFLATED:
@@ -125,11 +125,11 @@ def _work(inst: Instruction) -> int:
     return _ALWAYS
 
 
-def _invariants(loop: Loop, effectful: Container[Computation]) -> _Invariants:
+def _invariants(loop: Loop, effectful: Container[Computation]) -> Invariants:
     body, passed = loop.body, set(loop.unchanged)
     bound = rewrite.control_bound(body)
     runs = bool(trip_count(loop.inst))
-    found = _Invariants()
+    found = Invariants()
     for inst in post_order(body):
         if isinstance(inst.op, GetTupleElement) and inst.operands[0] is body.parameters[0]:
             if inst.op.index in passed:
@@ -178,7 +178,7 @@ def _batched_products(
     return made
 
 
-def _taken(inst: Instruction, found: _Invariants, trips: int) -> tuple[Instruction, int] | None:
+def _taken(inst: Instruction, found: Invariants, trips: int) -> tuple[Instruction, int] | None:
     """The dynamic-slice that takes a value, without the dimension along which it takes it, out of an
     invariant array, and this dimension; None for anything else, or if the loop takes few of the array.
     """

@@ -1,26 +1,26 @@
-"""While loops and conditionals: carrying less."""
+"""While loops: carrying less."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from dataclasses import replace
+from collections.abc import Container
 
-from axla.core.shape import TupleShape
-from axla.hlo import Broadcast, Conditional, While
-from axla.ir.clone import copy_instructions
+from axla.hlo import Broadcast, While
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Tuple
 from axla.ir.traverse import computations_callees_first
-from axla.ir.typed import op_of, tuple_of
+from axla.ir.typed import op_of
 from axla.passes import rewrite
 from axla.passes.simplify.carries import Loop, elements_of, equal_constants, is_passed, rebuilt
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
+from axla.passes.simplify.dead_carries import cut_dead_carries
+from axla.passes.simplify.equal_carries import equal_carries
 
 
 def while_loop_simplifier(module: Module) -> None:
     """Removes from loops the elements that are not needed or do not change, and constants that they carry."""
     session = rewrite.current_session()
     effectful = set(effectful_computations(module))
+    cut_dead_carries(module, effectful)
     for computation in computations_callees_first(module):
         loops = [i for i in computation.instructions if isinstance(i.op, While)]
         bound = rewrite.control_bound(computation) if loops else frozenset()
@@ -33,15 +33,24 @@ def while_loop_simplifier(module: Module) -> None:
             if loop is None:
                 continue
             _forward_unchanged(loop, session)
+            equal = equal_carries(loop)
+            if equal and session.may_fire("while-equal-carries", inst):
+                _keep_effects(loop, rebuilt(loop, dropped=equal, equal=equal), effectful)
+                continue
             elements, wanted = _needed(loop, effectful)
             dead = [i for i in range(loop.size) if i not in elements]
             constants = {i: loop.init[i] for i in loop.unchanged if _is_small_constant(loop.init[i])}
             if (dead or constants) and session.may_fire("while-loop-simplifier", inst):
-                made = rebuilt(loop, dropped={*dead, *constants}, constants=constants, wanted=wanted)
-                for new, old in ((made.condition, loop.condition), (made.body, loop.body)):
-                    if old in effectful:
-                        effectful.add(new)
+                dropped = {*dead, *constants}
+                made = rebuilt(loop, dropped=dropped, constants=constants, wanted=wanted)
+                _keep_effects(loop, made, effectful)
     remove_dead_computations(module)
+
+
+def _keep_effects(loop: Loop, made: While, effectful: set[Computation]) -> None:
+    for new, old in ((made.condition, loop.condition), (made.body, loop.body)):
+        if old in effectful:
+            effectful.add(new)
 
 
 def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.Session) -> bool:
@@ -113,50 +122,3 @@ def _is_small_constant(inst: Instruction) -> bool:
     if type(inst.op) is Broadcast:
         inst = inst.operands[0]
     return type(inst.op) is Constant and inst.shape.is_array and inst.shape.size == 1
-
-
-def conditional_simplifier(module: Module) -> None:
-    """Removes results of conditionals that nobody reads, and conditionals whose branches are all the same."""
-    session = rewrite.current_session()
-    for computation in computations_callees_first(module):
-        found = [i for i in computation.instructions if isinstance(i.op, Conditional)]
-        bound = rewrite.control_bound(computation) if found else frozenset()
-        for inst in found:
-            unread = set() if inst in bound else _unread(inst)
-            if unread and session.may_fire("conditional-simplifier", inst):
-                _return_less(inst, unread)
-    remove_dead_computations(module)
-
-
-def _unread(inst: Instruction) -> set[int]:
-    """Elements of the result of a conditional that nobody reads."""
-    op, shape = op_of(inst, Conditional), inst.shape
-    if not isinstance(shape, TupleShape) or inst is inst.computation.root or not inst.users:
-        return set()
-    if any(type(u.op) is not GetTupleElement for u in inst.users):
-        return set()
-    if any(type(branch.root.op) is not Tuple for branch in op.branches):
-        return set()
-    return set(range(len(shape.elements))) - {index for index, _ in elements_of(inst)}
-
-
-def _return_less(inst: Instruction, unread: Iterable[int]) -> None:
-    computation = inst.computation
-    dropped = set(unread)
-    shape = tuple_of(inst)
-    kept = [i for i in range(len(shape.elements)) if i not in dropped]
-
-    def smaller(branch: Computation) -> Computation:
-        target = computation.module.add_computation(branch.name)
-        copies = copy_instructions(branch, target, {})
-        values = copies[branch.root].operands
-        target.set_root(target.add(Tuple(), [values[i] for i in kept]))
-        rewrite.sweep(target, (copies[branch.root],))
-        return target
-
-    op = inst.op.with_computations(smaller)
-    new = computation.add(op, inst.operands, name=inst.name, extra=replace(inst.extra, sharding=None))
-    for index, user in elements_of(inst):
-        computation.replace(user, computation.add(GetTupleElement(kept.index(index)), (new,), user.shape))
-        computation.remove(user)
-    computation.remove(inst)

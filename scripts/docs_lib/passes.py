@@ -1,0 +1,86 @@
+"""docs/passes.md: XLA's passes against ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from axla.passes.pipelines import PASSES
+
+FACTS = Path(__file__).parent / "xla_passes.txt"
+NOTES = Path(__file__).parent / "passes_notes.md"
+
+TOP = """\
+# Passes, and XLA's
+
+Made by `python scripts/docs` from `axla/passes/pipelines.py` and, in `scripts/docs_lib`, `xla_passes.txt`
+(what XLA has) and `passes_notes.md`; do not edit. A pass of ours has XLA's name where XLA has it. Passes of
+other devices (GPU, TPU), and files that are parts of passes, are not listed. [Adding one](adding-a-pass.md).
+
+"""
+
+Table = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A pass of XLA's: its file, which of ours do the work of it, and what is to be said of that."""
+
+    folder: str
+    name: str
+    ours: tuple[str, ...]
+    note: str
+
+
+def known() -> list[Known]:
+    """All that the list has, in its order."""
+    found: list[Known] = []
+    folder = ""
+    text = re.sub(r"\n +", " ", FACTS.read_text(encoding="utf-8"))
+    for line in text.splitlines():
+        if line.startswith("## "):
+            folder = line[3:]
+        elif line and not line.startswith("#"):
+            match = re.fullmatch(r"(\w+)(?: = ([\w, -]+))?(?:: (.+))?", line)
+            if match is None:
+                raise ValueError(
+                    f"{FACTS.name}: wanted `name = pass: note` or `name: reason`, found {line!r}"
+                )
+            name, ours, note = match.groups()
+            same = name_of(name)
+            ours = ours.split(", ") if ours else [same] if same in PASSES else []
+            found.append(Known(folder, name, tuple(ours), note or ""))
+    return found
+
+
+def name_of(name: str) -> str:
+    """What a pass of ours would be called."""
+    return name.replace("_", "-")
+
+
+def page(table: Table) -> str:
+    rows = known()
+    parts = [TOP]
+    for folder in dict.fromkeys(row.folder for row in rows):
+        listed = [(row.name, quoted(row.ours), said(row.note)) for row in rows if row.folder == folder]
+        parts += [f"## xla/{folder}\n\n", table(("XLA", "ours", "how, or why not"), listed), "\n"]
+    parts.append("## All of ours\n\n")
+    parts.append(table(("pass", "XLA's", "what it does"), list(own(rows))))
+    return "".join(parts) + "\n" + NOTES.read_text(encoding="utf-8")
+
+
+def quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def said(note: str) -> str:
+    return note[:1].upper() + note[1:] + "." if note else ""
+
+
+def own(rows: Sequence[Known]) -> Iterator[tuple[str, ...]]:
+    for step in sorted(PASSES.values(), key=lambda p: p.name):
+        names = [row.name for row in rows if step.name in row.ours]
+        contract = " ".join((step.function.__doc__ or "").partition("\n\n")[0].split())
+        yield f"`{step.name}`", quoted(names), contract

@@ -1,0 +1,288 @@
+"""Conditionals: taking and giving less, and select where nothing is saved by not computing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+import axla.hlo as hlo
+from axla.core.dtypes import PRED, S32
+from axla.core.literal import Literal
+from axla.core.shape import Shape, TupleShape
+from axla.hlo import Conditional
+from axla.ir.attributes import Direction
+from axla.ir.clone import copy_instructions, inline
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import computations_callees_first, needed_first
+from axla.ir.typed import op_of, shape_of, tuple_of
+from axla.passes import rewrite
+from axla.passes.simplify.carries import copy_constant, elements_of, equal_constants, stand_ins
+from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
+from axla.passes.simplify.match import constant, is_constant
+
+CHEAP = 1024
+"""Operations on elements, of all branches, that take no longer than to choose a branch and to store what it
+gives.
+"""
+FUNCTION = 12  # operations that a transcendental function takes as long as
+LONGEST = 64  # instructions of all branches
+MOST_BRANCHES = 4
+
+
+def conditional_simplifier(module: Module) -> None:
+    """Removes operands that no branch reads, results that nobody reads or that all branches give alike, and
+    conditionals whose branches are all the same.
+    """
+    session = rewrite.current_session()
+    for computation in computations_callees_first(module):
+        for inst in _conditionals(computation):
+            _forward_common(inst, session)
+            unread = _unread(inst)
+            if unread and session.may_fire("conditional-simplifier", inst):
+                inst = _return_less(inst, unread)
+            _take_less(inst, session)
+    remove_dead_computations(module)
+
+
+def conditional_to_select(module: Module) -> None:
+    """Computes all branches, and selects, where that is cheaper than to choose one."""
+    session = rewrite.current_session()
+    changed = False
+    for computation in computations_callees_first(module):
+        for inst in _conditionals(computation):
+            if why_not_select(inst) is None and session.may_fire("conditional-to-select", inst):
+                _select(inst)
+                changed = True
+    if changed:
+        remove_dead_computations(module)
+
+
+def conditional_code_motion(module: Module) -> None:
+    """Moves into a branch what is computed for this branch alone: it is computed only if that is chosen."""
+    session = rewrite.current_session()
+    effectful: set[Computation] | None = None
+    for computation in computations_callees_first(module):
+        found = _conditionals(computation)
+        if effectful is None:
+            effectful = set(effectful_computations(module)) if found else None
+        bound = rewrite.control_bound(computation) if found else frozenset()
+        for inst in found:
+            for number in range(len(op_of(inst, Conditional).branches)):
+                moved = _of_one_branch(inst, number, effectful or (), bound)
+                if moved and session.may_fire("conditional-code-motion", inst):
+                    before, after = _move_in(inst, number, moved)
+                    if effectful and before in effectful:
+                        effectful.add(after)
+    remove_dead_computations(module)
+
+
+def _of_one_branch(
+    inst: Instruction, number: int, effectful: Container[Computation], bound: Container[Instruction]
+) -> list[Instruction]:
+    """What only one branch needs of what is computed before a conditional, each after what needs it."""
+    operand = inst.operands[1 + number]
+    parameter = op_of(inst, Conditional).branches[number].parameters[0]
+    whole = parameter.computation.root is parameter or type(operand.op) is not Tuple
+    whole = whole or any(type(u.op) is not GetTupleElement for u in parameter.users)
+    if whole or list(operand.users) != [inst] or inst.operands.count(operand) > 1:
+        return []
+    moved: list[Instruction] = []
+    stack, moving = [operand], Counter[Instruction]()  # of an instruction, its users that move
+    while stack:
+        for one in dict.fromkeys(stack.pop().operands):
+            moving[one] += 1
+            stays = one in bound or one.op.structural or type(one.op) is Constant or not one.shape.is_array
+            if stays or moving[one] < len(one.users) or one is one.computation.root:
+                continue
+            if not has_effect(one, effectful):
+                moved.append(one)
+                stack.append(one)
+    return moved if any(not one.op.free for one in moved) else []
+
+
+def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> tuple[Computation, Computation]:
+    """Gives the branch as it was, and the one that takes its place."""
+    computation, op = inst.computation, op_of(inst, Conditional)
+    operand, branch = inst.operands[1 + number], op.branches[number]
+    inside = set(moved)
+    needed = (o for one in (operand, *moved) for o in one.operands)
+    given = [o for o in dict.fromkeys(needed) if o not in inside]
+    target = computation.module.add_computation(branch.name)
+    parameter = target.add(Parameter(TupleShape([o.shape for o in given]), 0))
+    values = {o: target.add(GetTupleElement(n), (parameter,)) for n, o in enumerate(given)}
+    for one in needed_first(moved, lambda one: [o for o in one.operands if o in inside]):
+        operands = [values[o] for o in one.operands]
+        values[one] = target.add(one.op, operands, one.shape, name=one.name, extra=one.extra)
+    old = branch.parameters[0]
+    stands = {user: values[operand.operands[n]] for n, user in elements_of(old)}
+    wanted = set(branch.instructions) - {old}
+    target.set_root(copy_instructions(branch, target, stands, wanted)[branch.root])
+    new = iter([target if n == number else b for n, b in enumerate(op.branches)])
+    computation.set_op(inst, op.with_computations(lambda _: next(new)))
+    computation.set_operand(inst, 1 + number, computation.add(Tuple(), given))
+    for one in (operand, *moved):
+        if not one.users:
+            computation.remove(one)
+    return branch, target
+
+
+def _conditionals(computation: Computation) -> list[Instruction]:
+    """Those that may change. Each has users, or is the root."""
+    found = [i for i in computation.instructions if type(i.op) is Conditional]
+    bound = rewrite.control_bound(computation) if found else frozenset()
+    return [i for i in found if i not in bound and (i.users or i is computation.root)]
+
+
+def why_not_select(inst: Instruction) -> str | None:
+    """The reason to run one branch only; None where all of them are cheap."""
+    branches = op_of(inst, Conditional).branches
+    if len(branches) > MOST_BRANCHES or sum(len(b.instructions) for b in branches) > LONGEST:
+        return "there are many branches, or they are long"
+    if not all(isinstance(part, Shape) for part in inst.shape.parts):
+        return "it gives what is no array"
+    work = sum(part.size for part in inst.shape.parts)
+    for branch in branches:
+        for one in branch.instructions:
+            op = one.op
+            if op.structural or op.free and not op.passes_on or type(op) is Constant:
+                continue
+            if not (op.elementwise or op.moves) or op.side_effect or not isinstance(one.shape, Shape):
+                return f"{op.opcode} is not cheap"
+            if one.extra.control_predecessors or one.shape.is_dynamic:
+                return "its instructions have an order, or sizes that are not known"
+            work += one.shape.size * (FUNCTION if op.transcendental or op.expensive else 1)
+    return None if work <= CHEAP else f"{work} operations are much to compute"
+
+
+def _select(inst: Instruction) -> None:
+    computation, (index, *operands) = inst.computation, inst.operands
+    branches = op_of(inst, Conditional).branches
+    values = [inline(inst, b, [operand]) for b, operand in zip(branches, operands, strict=True)]
+    by_number = shape_of(index).dtype is S32
+
+    def chosen(values: list[Instruction]) -> Instruction:
+        result = values[-1]
+        for number, value in reversed(list(enumerate(values[:-1]))):
+            test = index
+            if by_number:
+                wanted = constant(computation, Literal(Shape(S32), np.array(number, np.int32)))
+                test = hlo.Compare(Direction.EQ)(index, wanted)
+            shape = shape_of(value)
+            wide = hlo.Broadcast(shape.with_dtype(PRED).logical, ())(test) if shape.rank else test
+            result = hlo.Select()(wide, value, result)
+        return result
+
+    if inst.shape.is_array:
+        new = chosen(values)
+    else:
+        parts = range(len(tuple_of(inst).elements))
+        new = Tuple()(*[chosen([GetTupleElement(n)(value) for value in values]) for n in parts])
+    computation.replace(inst, new)
+    computation.remove(inst)
+
+
+def _forward_common(inst: Instruction, session: rewrite.Session) -> None:
+    """What every branch gives alike is that, whichever runs."""
+    computation = inst.computation
+    if inst.shape.is_array:
+        found = [(inst, [b.root for b in op_of(inst, Conditional).branches])]
+    elif all(type(b.root.op) is Tuple for b in op_of(inst, Conditional).branches):
+        found = [
+            (user, [b.root.operands[n] for b in op_of(inst, Conditional).branches])
+            for n, user in elements_of(inst)
+        ]
+    else:
+        return
+    for user, given in found:
+        common = _common(inst, given)
+        if common is None or common.shape is not user.shape:
+            continue
+        if session.may_fire("conditional-common", user):
+            own = common.computation is computation
+            computation.replace(user, common if own else copy_constant(common, computation))
+
+
+def _common(inst: Instruction, given: list[Instruction]) -> Instruction | None:
+    """What values of branches are outside, or as constants, if that is the same for all; None otherwise."""
+    if all(is_constant(value) for value in given):
+        return given[0] if all(equal_constants(given[0], value) for value in given[1:]) else None
+    found: set[Instruction] = set()
+    for value, operand in zip(given, inst.operands[1:], strict=True):
+        if type(value.op) is Parameter:
+            found.add(operand)
+        elif isinstance(value.op, GetTupleElement) and type(value.operands[0].op) is Parameter:
+            if type(operand.op) is not Tuple:
+                return None
+            found.add(operand.operands[value.op.index])
+        else:
+            return None
+    return found.pop() if len(found) == 1 else None
+
+
+def _take_less(inst: Instruction, session: rewrite.Session) -> None:
+    """Drops elements of operands that the branch does not read, and makes constants in it."""
+    computation, module = inst.computation, inst.computation.module
+    op, operands = op_of(inst, Conditional), list(inst.operands)
+    changed: dict[int, Computation] = {}
+    for number, branch in enumerate(op.branches):
+        operand, parameter = operands[1 + number], branch.parameters[0]
+        if type(operand.op) is not Tuple or any(type(u.op) is not GetTupleElement for u in parameter.users):
+            continue
+        if parameter is branch.root:
+            continue
+        read = {index for index, _ in elements_of(parameter)}
+        constants = {n: operand.operands[n] for n in read if is_constant(operand.operands[n])}
+        kept = [n for n in range(len(operand.operands)) if n in read and n not in constants]
+        if len(kept) == len(operand.operands) or not session.may_fire("conditional-operands", inst):
+            continue
+        target = module.add_computation(branch.name)
+        shape = TupleShape([operand.operands[n].shape for n in kept])
+        values = stand_ins(branch, target, shape, {n: k for k, n in enumerate(kept)}, constants)
+        target.set_root(copy_instructions(branch, target, values)[branch.root])
+        operands[1 + number] = computation.add(Tuple(), [operand.operands[n] for n in kept])
+        changed[number] = target
+    if changed:
+        new = iter([changed.get(n, b) for n, b in enumerate(op.branches)])
+        computation.set_op(inst, op.with_computations(lambda _: next(new)))
+        before = inst.operands
+        computation.set_operands(inst, operands)
+        rewrite.sweep(computation, before[1:])
+
+
+def _unread(inst: Instruction) -> set[int]:
+    """Elements of the result of a conditional that nobody reads."""
+    op, shape = op_of(inst, Conditional), inst.shape
+    if not isinstance(shape, TupleShape) or inst is inst.computation.root or not inst.users:
+        return set()
+    if any(type(u.op) is not GetTupleElement for u in inst.users):
+        return set()
+    if any(type(branch.root.op) is not Tuple for branch in op.branches):
+        return set()
+    return set(range(len(shape.elements))) - {index for index, _ in elements_of(inst)}
+
+
+def _return_less(inst: Instruction, unread: Iterable[int]) -> Instruction:
+    computation = inst.computation
+    dropped = set(unread)
+    shape = tuple_of(inst)
+    kept = [i for i in range(len(shape.elements)) if i not in dropped]
+
+    def smaller(branch: Computation) -> Computation:
+        target = computation.module.add_computation(branch.name)
+        copies = copy_instructions(branch, target, {})
+        values = copies[branch.root].operands
+        target.set_root(target.add(Tuple(), [values[i] for i in kept]))
+        rewrite.sweep(target, (copies[branch.root],))
+        return target
+
+    op = inst.op.with_computations(smaller)
+    new = computation.add(op, inst.operands, name=inst.name, extra=replace(inst.extra, sharding=None))
+    for index, user in elements_of(inst):
+        computation.replace(user, computation.add(GetTupleElement(kept.index(index)), (new,), user.shape))
+        computation.remove(user)
+    computation.remove(inst)
+    return new

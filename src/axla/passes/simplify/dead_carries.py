@@ -1,0 +1,132 @@
+"""Which elements of loops matter, in a whole nest at once.
+
+An element of an outer loop that is only given to an inner one, and comes back from it, keeps itself alive
+from loop to loop. Here it is followed through them: what nothing else reads is passed on unchanged, and then
+neither loop needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from axla.hlo import While
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import GetTupleElement, Tuple
+from axla.ir.typed import op_of
+from axla.passes import rewrite
+from axla.passes.simplify.carries import Loop
+from axla.passes.simplify.dce import has_effect
+
+
+def cut_dead_carries(module: Module, effectful: Container[Computation]) -> None:
+    """Lets loops in loops pass on unchanged what only they read."""
+    whiles = [i for c in module.computations for i in c.instructions if type(i.op) is While]
+    bodies = {op_of(i, While).body for i in whiles}
+    if not any(i.computation in bodies for i in whiles):
+        return
+    session = rewrite.current_session()
+    demand = _Demand(module, whiles, effectful)
+    for body, loops in demand.loops.items():
+        loop = loops[0]
+        dead = {n for n in range(loop.size) if (body, n) not in demand.carries and not _is_passed_on(body, n)}
+        if dead and body in demand.run and session.may_fire("while-dead-carries", loop.inst):
+            parameter = body.parameters[0]
+            new = [
+                body.add(GetTupleElement(n), (parameter,), value.shape) if n in dead else value
+                for n, value in enumerate(loop.next)
+            ]
+            body.set_root(body.add(Tuple(), new, body.root.shape))
+
+
+def _is_passed_on(body: Computation, number: int) -> bool:
+    value = body.root.operands[number]
+    return value.op == GetTupleElement(number) and value.operands[0] is body.parameters[0]
+
+
+class _Demand:
+    """What the results and the effects of a module depend on: `carries`, as (body, number), of the loops that
+    are taken apart element by element, and which of those `run`.
+    """
+
+    def __init__(self, module: Module, whiles: list[Instruction], effectful: Container[Computation]) -> None:
+        self.effectful = effectful
+        self.loops = _loops(module, whiles)
+        self.of = {loop.inst: loop for loops in self.loops.values() for loop in loops}
+        self.owners: dict[Computation, set[Computation]] = {}  # bodies whose element a parameter's are
+        for body, loops in self.loops.items():
+            for computation in (body, *(loop.condition for loop in loops)):
+                self.owners.setdefault(computation, set()).add(body)
+        self.carries: set[tuple[Computation, int]] = set()
+        self.run: set[Computation] = set()
+        self.seen: set[Instruction] = set()
+        self.stack: list[Instruction] = []
+        self.enter(module.entry)
+        while self.stack:
+            inst = self.stack.pop()
+            if inst not in self.seen:
+                self.seen.add(inst)
+                self.stack += self.below(inst)
+
+    def enter(self, computation: Computation) -> None:
+        """What a computation that runs does, whoever reads its value."""
+        if computation in self.run:
+            return
+        self.run.add(computation)
+        self.stack += rewrite.control_bound(computation)
+        self.stack += [i for i in computation.instructions if has_effect(i, self.effectful)]
+        if computation not in self.loops:
+            self.stack.append(computation.root)
+
+    def below(self, inst: Instruction) -> Iterator[Instruction]:
+        """What an instruction needs."""
+        op = inst.op
+        if isinstance(op, GetTupleElement):
+            (whole,) = inst.operands
+            if whole in self.of:
+                yield from self.element(self.of[whole].body, op.index)
+                self.start(self.of[whole])
+                return
+            owners = self.owners.get(whole.computation)
+            if owners and whole is whole.computation.parameters[0]:
+                for body in owners:
+                    yield from self.element(body, op.index)
+                return
+        if inst in self.of:  # for its effects, or its place in an order
+            self.start(self.of[inst])
+            return
+        for computation in op.computations() if op.computation_fields else ():
+            self.enter(computation)
+        yield from inst.operands
+
+    def start(self, loop: Loop) -> None:
+        self.enter(loop.body)
+        self.enter(loop.condition)
+
+    def element(self, body: Computation, number: int) -> Iterator[Instruction]:
+        """What an element of the loops of a body needs."""
+        if (body, number) not in self.carries:
+            self.carries.add((body, number))
+            for loop in self.loops[body]:
+                yield loop.init[number]
+            yield body.root.operands[number]
+
+
+def _loops(module: Module, whiles: list[Instruction]) -> dict[Computation, list[Loop]]:
+    """The loops that are everywhere taken apart, by their bodies; of computations that nothing else calls."""
+    found = {inst: loop for inst in whiles if (loop := Loop.of(inst)) is not None}
+    others = {
+        called
+        for computation in module.computations
+        for inst in computation.instructions
+        if inst.op.computation_fields and inst not in found
+        for called in inst.op.computations()
+    }
+    grouped: dict[Computation, list[Loop]] = {}
+    # A loop that is not among them makes what it calls known elsewhere, too: until all are apart.
+    while shared := [o for o in found.values() if o.body in others or o.condition in others]:
+        for loop in shared:
+            del found[loop.inst]
+            others |= {loop.body, loop.condition}
+    for loop in found.values():
+        grouped.setdefault(loop.body, []).append(loop)
+    return grouped

@@ -1,0 +1,66 @@
+"""Computations that are written twice."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
+from axla.ir.traverse import computations_callees_first, needed_first, post_order
+from axla.passes import rewrite
+
+
+def computation_deduplicator(module: Module) -> None:
+    """Leaves one of any computations of the same instructions; those that call it are then equal, too."""
+    session = rewrite.current_session()
+    looks: dict[Hashable, tuple[Computation, dict[Hashable, Computation]]] = {}
+    kept: dict[Computation, Computation] = {}
+    for computation in computations_callees_first(module):
+        if kept:
+            _call(computation, kept)
+        if computation is module.entry:
+            continue
+        root = computation.root
+        look = (len(computation.instructions), type(root.op), root.shape, len(computation.parameters))
+        first, forms = looks.setdefault(look, (computation, {}))
+        if first is computation:
+            continue  # most are alone, and need no form
+        forms = forms or {_form(first): first}
+        form = _form(computation)
+        same = forms.setdefault(form, computation)
+        looks[look] = first, forms
+        if (
+            form is not None
+            and same is not computation
+            and session.may_fire("computation-deduplicator", root)
+        ):
+            kept[computation] = same
+    for computation in kept:
+        module.remove_computation(computation)
+
+
+def _call(computation: Computation, kept: dict[Computation, Computation]) -> None:
+    """Makes calls of computations that go calls of those that stay."""
+    for inst in computation.instructions:
+        if inst.op.computation_fields and any(c in kept for c in inst.op.computations()):
+            computation.set_op(inst, inst.op.with_computations(lambda c: kept.get(c, c)))
+
+
+def _form(computation: Computation) -> Hashable:
+    """What is equal for computations of equal instructions, whatever their names and order; None for one
+    whose order matters.
+    """
+    numbers: dict[Instruction, int] = {}
+    found: list[Hashable] = [computation.extra]
+    below = needed_first((computation.root,), lambda inst: inst.operands)  # follows from the structure alone
+    for inst in (*below, *computation.parameters, *post_order(computation)):
+        if inst in numbers:
+            continue
+        numbers[inst] = len(numbers)
+        extra = inst.extra
+        if extra.control_predecessors:
+            return None
+        more = ()
+        if extra is not NO_EXTRA:
+            more = (extra.backend_config, extra.sharding, extra.frontend_attributes)
+        found.append((inst.op, tuple([numbers[o] for o in inst.operands]), inst.shape, more))
+    return tuple(found)

@@ -1,0 +1,104 @@
+"""Loops of few trips: as many copies of the body.
+
+Two trips are always cheaper than a loop, if the body is small. More pay where a body has products: these
+stay kernels of their own, and what they read is then at a place that is known, so that nothing is copied for
+them. Elementwise bodies do not: all trips become one kernel, whose long chains of dependent operations wait
+for each other, where the loop has memory in the cache to read again (8 trips of 7 operations on 100,000
+elements: 0.23 against 0.07 ms).
+
+A while with the frontend attribute `unroll_factor` is unrolled by it, the trips that are left over coming
+before the loop; `full` asks for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from axla.analysis.trip_count import trip_count
+from axla.hlo import Convolution, Dot, While
+from axla.ir.clone import called_first, copy_instructions, inline
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import Parameter
+from axla.ir.traverse import computations_callees_first
+from axla.ir.typed import op_of
+from axla.passes import rewrite
+from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
+
+FEW = 2
+"""Trips that are written out whatever the body does."""
+MOST = 8
+"""And those where it has products."""
+COPIED = 200
+"""Instructions that all trips of a loop may be."""
+ASKED = 10_000
+"""The same where the program asks for it."""
+GROWTH = 50_000
+"""Instructions that all loops of a module may become."""
+
+
+def while_loop_unroller(module: Module) -> None:
+    """Writes out loops of few trips, and several trips of a loop at a time where the program asks for it."""
+    session = rewrite.current_session()
+    effectful: frozenset[Computation] | None = None
+    left, changed = GROWTH, False
+    for computation in computations_callees_first(module):
+        loops = [i for i in computation.instructions if type(i.op) is While]
+        bound = rewrite.control_bound(computation) if loops else frozenset()
+        for inst in loops:
+            trips = None if inst in bound else trip_count(inst)
+            factor = None if trips is None else _factor(inst, trips)
+            if trips is None or factor is None:
+                continue
+            effectful = effectful_computations(module) if effectful is None else effectful
+            size = (factor + trips % factor if factor else 0) * _size(op_of(inst, While).body)
+            if size > left or has_effect(inst, effectful):
+                continue
+            if not session.may_fire("while-loop-unroller", inst):
+                break
+            _unroll(inst, trips, factor)
+            left -= size
+            changed = True
+    if changed:
+        remove_dead_computations(module)
+
+
+def _factor(inst: Instruction, trips: int) -> int | None:
+    """How many trips become one, all of them by default; None for a loop that stays as it is."""
+    body = op_of(inst, While).body
+    if trips <= 1:
+        return trips
+    asked = dict(inst.extra.frontend_attributes).get("unroll_factor", "")
+    if asked == "full" or asked.isdecimal():
+        factor = min(trips, int(asked)) if asked != "full" else trips
+        return factor if factor > 1 and factor * _size(body) <= ASKED else None
+    if trips > MOST or trips * len(body.instructions) > COPIED:
+        return None
+    pays = trips <= FEW or any(type(i.op) in (Dot, Convolution) for i in body.instructions)
+    return trips if pays and trips * _size(body) <= COPIED else None
+
+
+def _size(body: Computation) -> int:
+    return sum(len(c.instructions) for c in called_first(body))
+
+
+def _unroll(inst: Instruction, trips: int, factor: int) -> None:
+    computation, op = inst.computation, op_of(inst, While)
+    value = inst.operands[0]
+    for _ in range(trips if factor in (0, trips) else trips % factor):
+        value = inline(inst, op.body, [value])
+    if factor not in (0, trips):
+        attributes = tuple(one for one in inst.extra.frontend_attributes if one[0] != "unroll_factor")
+        extra = replace(inst.extra, frontend_attributes=attributes)
+        value = computation.add(replace(op, body=_repeated(op.body, factor)), (value,), extra=extra)
+    computation.replace(inst, value)
+    computation.remove(inst)
+
+
+def _repeated(body: Computation, factor: int) -> Computation:
+    """A body that does what `factor` trips do."""
+    made = body.module.add_computation(body.name)
+    value = made.add(Parameter(body.parameters[0].shape, 0), name=body.parameters[0].name)
+    for _ in range(factor):
+        value = copy_instructions(body, made, {body.parameters[0]: value})[body.root]
+    made.set_root(value)
+    return made
