@@ -9,7 +9,7 @@ from axla.passes.layout import concatenates, dots, normalize, reductions
 from axla.passes.linalg.expander import lapack_expander as expand_lapack
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
-from axla.passes.simplify import annotations, excess_precision, fold, inline, loop_motion, loops
+from axla.passes.simplify import annotations, excess_precision, fold, inline, loop_dots, loop_motion, loops
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
 from axla.passes.steps import Pass, Step, fixpoint
@@ -29,7 +29,7 @@ while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifie
 while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
-while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop_dot_batching)
+while_loop_dot_batching = Pass("while-loop-dot-batching", loop_dots.while_loop_dot_batching)
 conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
 expand_barriers = Pass(
     "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"

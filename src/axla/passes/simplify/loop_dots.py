@@ -1,0 +1,191 @@
+"""Products in loops: those of slices with a matrix that does not change, computed before the loop as one.
+
+A product of a slice of an invariant array, a different one in each trip, with an invariant matrix is a slice
+of the product of the whole array with the matrix. That is invariant, and faster: many narrow products wait
+for memory, a large one does not. A product of a concatenation that has such slices among its pieces is a
+sum, of their product and that of the others. XLA does neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import prod
+
+import axla.hlo as hlo
+from axla.analysis.trip_count import trip_count
+from axla.ir.attributes import SliceDims
+from axla.ir.clone import clone_computation
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.traverse import computations_callees_first, post_order
+from axla.ir.typed import op_of, shape_of
+from axla.passes import rewrite
+from axla.passes.simplify.carries import Loop
+from axla.passes.simplify.dce import effectful_computations, remove_dead_computations
+from axla.passes.simplify.loop_motion import carried, invariants
+from axla.passes.simplify.loop_slices import MOST_BYTES, Slices, Taken
+
+MOST_ROWS = 128
+"""Of a product that waits for its matrix: with more of them it is as fast as a large one."""
+_FEW = 4
+"""Trips, pieces of a concatenation."""
+
+
+def while_loop_dot_batching(module: Module) -> None:
+    """Computes before a loop, as one product, the products of an invariant matrix with the slices of
+    invariant arrays that its trips take.
+    """
+    effectful = set(effectful_computations(module))
+    session = rewrite.current_session()
+    callers: Counter[Computation] = Counter()
+    for computation in module.computations:
+        callers.update(c for inst in computation.instructions for c in inst.op.computations())
+    changed = False
+    for computation in computations_callees_first(module):
+        loops = [i for i in computation.instructions if isinstance(i.op, hlo.While) and has_dots(i)]
+        bound = rewrite.control_bound(computation) if loops else frozenset()
+        for inst in loops:
+            loop = Loop.of(inst) if inst not in bound else None
+            trips = trip_count(inst) or 0
+            if loop is None or trips < _FEW or not _Batching.of(loop, trips, effectful, None).run():
+                continue
+            if callers[loop.body] > 1:  # the other loops keep theirs
+                computation.set_op(inst, hlo.While(loop.condition, clone_computation(loop.body)))
+                loop = Loop.of(inst)
+                assert loop is not None
+            batching = _Batching.of(loop, trips, effectful, session)
+            if batching.run():
+                carried(loop, batching.moved, effectful)
+                changed = True
+    if changed:
+        remove_dead_computations(module)
+
+
+def has_dots(loop: Instruction) -> bool:
+    return any(type(i.op) is hlo.Dot for i in op_of(loop, hlo.While).body.instructions)
+
+
+@dataclass(slots=True)
+class _Batching:
+    """The products of one body. Without a session it asks only whether there is one to be batched."""
+
+    body: Computation
+    slices: Slices
+    invariant: set[Instruction]
+    bound: Container[Instruction]
+    session: rewrite.Session | None
+    moved: list[Instruction] = field(default_factory=list)
+    """What is to be computed before the loop."""
+
+    @classmethod
+    def of(
+        cls, loop: Loop, trips: int, effectful: Container[Computation], session: rewrite.Session | None
+    ) -> _Batching:
+        known = set(invariants(loop, effectful).work)
+        bound = rewrite.control_bound(loop.body)
+        return cls(loop.body, Slices(loop.body, known, 2 * trips), known, bound, session)
+
+    def run(self) -> bool:
+        for inst in list(post_order(self.body)):
+            if inst in self.invariant or inst in self.bound:
+                continue
+            if type(inst.op) is not hlo.Dot or inst.op.sparsity:
+                self.slices.learn(inst)
+            elif (self._split(inst) or self._batched(inst)) and self.session is None:
+                return True
+        return bool(self.moved)
+
+    def _fires(self, product: Instruction) -> bool:
+        return self.session is not None and self.session.may_fire("while-loop-dot-batching", product)
+
+    def _batched(self, product: Instruction) -> bool:
+        """Replaces a product of a slice by a slice of the product of all slices."""
+        for side, operand in enumerate(product.operands):
+            taken = self.slices.taken.get(operand)
+            if taken is None or product.operands[1 - side] not in self.invariant:
+                continue
+            if not self._pays(product, side, taken.size):
+                return False
+            if not self._fires(product):
+                return self.session is None
+            op, own, along = op_of(product, hlo.Dot), ("lhs", "rhs")[side], taken.along
+            changed = {
+                name: tuple(k + (k >= along) for k in getattr(op, name))
+                for name in (f"{own}_contracting_dims", f"{own}_batch_dims")
+            }
+            used = {k for dims in changed.values() for k in dims}
+            free = [k for k in range(operand.shape.rank + 1) if k not in used]
+            operands = [self.slices.whole(o) if n == side else o for n, o in enumerate(product.operands)]
+            numbers = {name.name: getattr(op, name.name) for name in op.attributes} | changed
+            left, right = map(shape_of, operands)
+            op = hlo.Dot.of(left, right, shape_of(product).dtype, **numbers)
+            whole = self.body.add(op, operands, extra=product.extra)
+            at = free.index(along) + (op.shape.rank - len(free) if side else len(op.lhs_batch_dims))
+            place = Taken(taken.start, taken.size, at)
+            self.body.replace(product, self.slices.put(whole, place, shape_of(product).dims))
+            self.invariant.add(whole)
+            self.moved.append(whole)
+            return True
+        return False
+
+    def _pays(self, product: Instruction, side: int, size: int) -> bool:
+        """Whether one product for all slices is faster, and not too large. `size`: how many slices."""
+        op = op_of(product, hlo.Dot)
+        rank = product.operands[side].shape.rank
+        free = (op.rhs_free if side else op.lhs_free)(rank)
+        rows = prod(shape_of(product.operands[side]).dims[d] for d in free)
+        return rows <= MOST_ROWS and shape_of(product).byte_size * size <= MOST_BYTES
+
+    def _split(self, product: Instruction) -> bool:
+        """Replaces a product of a concatenation by a sum, if some of its pieces are known before the loop and
+        others are not.
+        """
+        for side, joined in enumerate(product.operands):
+            if type(joined.op) is not hlo.Concatenate or product.operands[1 - side] not in self.invariant:
+                continue
+            op, (d,) = op_of(product, hlo.Dot), joined.op.dimensions
+            pairs = [pair for pair in op.pairs[len(op.lhs_batch_dims) :] if pair[side] == d]
+            runs = [(kind, list(run)) for kind, run in groupby(joined.operands, self._kind)]
+            sizes = [kind.size if isinstance(kind, Taken) else 1 for kind, _ in runs if kind]
+            if not pairs or not 0 < len(sizes) < len(runs) <= _FEW or shape_of(product).dtype.bits < 32:
+                continue
+            if not self._pays(product, side, max(sizes)):
+                continue
+            if not self._fires(product):
+                return self.session is None
+            parts = self._parts(product, side, d, pairs[0][1 - side], [run for _, run in runs])
+            total = parts[0]
+            for part in parts[1:]:
+                total = self.body.add(hlo.Add(), [total, part], extra=product.extra)
+            self.body.replace(product, total)
+            for part in parts:
+                if not self._batched(part):
+                    self.moved.append(part.operands[1 - side])
+            return True
+        return False
+
+    def _kind(self, inst: Instruction) -> Taken | bool:
+        return self.slices.taken.get(inst, inst in self.invariant)
+
+    def _parts(
+        self, product: Instruction, side: int, d: int, across: int, runs: list[list[Instruction]]
+    ) -> list[Instruction]:
+        """The products of runs of pieces, joined along `d`, with their parts of the other operand."""
+        matrix, start, found = product.operands[1 - side], 0, []
+        dims = shape_of(matrix).dims
+        for run in runs:
+            piece = run[0]
+            if len(run) > 1:
+                piece = self.body.add(hlo.Concatenate((d,)), run, extra=product.extra)
+                self.slices.learn(piece)
+            limit = start + shape_of(piece).dims[d]
+            starts = tuple(start if k == across else 0 for k in range(len(dims)))
+            limits = tuple(limit if k == across else n for k, n in enumerate(dims))
+            part = self.body.add(hlo.Slice(SliceDims(starts, limits)), [matrix], extra=product.extra)
+            self.invariant.add(part)
+            operands = [part, piece] if side else [piece, part]
+            found.append(self.body.add(product.op, operands, product.shape, extra=product.extra))
+            start = limit
+        return found
