@@ -9,7 +9,16 @@ from axla.passes.layout import concatenates, dots, normalize, reductions
 from axla.passes.linalg.expander import lapack_expander as expand_lapack
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
-from axla.passes.simplify import annotations, excess_precision, fold, inline, loop_dots, loop_motion, loops
+from axla.passes.simplify import (
+    annotations,
+    excess_precision,
+    fold,
+    inline,
+    loop_dots,
+    loop_motion,
+    loop_sinking,
+    loops,
+)
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
 from axla.passes.steps import Pass, Step, fixpoint
@@ -30,6 +39,7 @@ while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
 while_loop_dot_batching = Pass("while-loop-dot-batching", loop_dots.while_loop_dot_batching)
+while_loop_dot_sinking = Pass("while-loop-dot-sinking", loop_sinking.while_loop_dot_sinking)
 conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
 expand_barriers = Pass(
     "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
@@ -70,8 +80,8 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
     marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule,
-    tuple_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, while_loop_simplifier,
-    *EXPANDERS,
+    tuple_simplifier, while_loop_dot_batching, while_loop_dot_sinking, while_loop_invariant_code_motion,
+    while_loop_simplifier, *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
@@ -89,7 +99,8 @@ IMPORT: tuple[Step, ...] = (
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
-        conditional_simplifier, while_loop_dot_batching, while_loop_invariant_code_motion, cse, dce,
+        conditional_simplifier, while_loop_dot_batching, while_loop_dot_sinking,
+        while_loop_invariant_code_motion, cse, dce,
     ),
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ from axla.passes.simplify.loop_slices import MOST_BYTES, Slices, Taken
 
 MOST_ROWS = 128
 """Of a product that waits for its matrix: with more of them it is as fast as a large one."""
-_FEW = 4
+FEW = 4
 """Trips, pieces of a concatenation."""
 
 
@@ -49,7 +49,7 @@ def while_loop_dot_batching(module: Module) -> None:
         for inst in loops:
             loop = Loop.of(inst) if inst not in bound else None
             trips = trip_count(inst) or 0
-            if loop is None or trips < _FEW or not _Batching.of(loop, trips, effectful, None).run():
+            if loop is None or trips < FEW or not _Batching.of(loop, trips, effectful, None).run():
                 continue
             if callers[loop.body] > 1:  # the other loops keep theirs
                 computation.set_op(inst, hlo.While(loop.condition, clone_computation(loop.body)))
@@ -106,37 +106,17 @@ class _Batching:
             taken = self.slices.taken.get(operand)
             if taken is None or product.operands[1 - side] not in self.invariant:
                 continue
-            if not self._pays(product, side, taken.size):
+            if not _pays(product, side, taken.size):
                 return False
             if not self._fires(product):
                 return self.session is None
-            op, own, along = op_of(product, hlo.Dot), ("lhs", "rhs")[side], taken.along
-            changed = {
-                name: tuple(k + (k >= along) for k in getattr(op, name))
-                for name in (f"{own}_contracting_dims", f"{own}_batch_dims")
-            }
-            used = {k for dims in changed.values() for k in dims}
-            free = [k for k in range(operand.shape.rank + 1) if k not in used]
-            operands = [self.slices.whole(o) if n == side else o for n, o in enumerate(product.operands)]
-            numbers = {name.name: getattr(op, name.name) for name in op.attributes} | changed
-            left, right = map(shape_of, operands)
-            op = hlo.Dot.of(left, right, shape_of(product).dtype, **numbers)
-            whole = self.body.add(op, operands, extra=product.extra)
-            at = free.index(along) + (op.shape.rank - len(free) if side else len(op.lhs_batch_dims))
-            place = Taken(taken.start, taken.size, at)
+            self.slices.learn(product)
+            whole, place = self.slices.whole(product), self.slices.taken[product]
             self.body.replace(product, self.slices.put(whole, place, shape_of(product).dims))
             self.invariant.add(whole)
             self.moved.append(whole)
             return True
         return False
-
-    def _pays(self, product: Instruction, side: int, size: int) -> bool:
-        """Whether one product for all slices is faster, and not too large. `size`: how many slices."""
-        op = op_of(product, hlo.Dot)
-        rank = product.operands[side].shape.rank
-        free = (op.rhs_free if side else op.lhs_free)(rank)
-        rows = prod(shape_of(product.operands[side]).dims[d] for d in free)
-        return rows <= MOST_ROWS and shape_of(product).byte_size * size <= MOST_BYTES
 
     def _split(self, product: Instruction) -> bool:
         """Replaces a product of a concatenation by a sum, if some of its pieces are known before the loop and
@@ -149,9 +129,9 @@ class _Batching:
             pairs = [pair for pair in op.pairs[len(op.lhs_batch_dims) :] if pair[side] == d]
             runs = [(kind, list(run)) for kind, run in groupby(joined.operands, self._kind)]
             sizes = [kind.size if isinstance(kind, Taken) else 1 for kind, _ in runs if kind]
-            if not pairs or not 0 < len(sizes) < len(runs) <= _FEW or shape_of(product).dtype.bits < 32:
+            if not pairs or not 0 < len(sizes) < len(runs) <= FEW or shape_of(product).dtype.bits < 32:
                 continue
-            if not self._pays(product, side, max(sizes)):
+            if not _pays(product, side, max(sizes)):
                 continue
             if not self._fires(product):
                 return self.session is None
@@ -189,3 +169,14 @@ class _Batching:
             found.append(self.body.add(product.op, operands, product.shape, extra=product.extra))
             start = limit
         return found
+
+
+def _pays(product: Instruction, side: int, size: int) -> bool:
+    """Whether one product for all slices is faster, and not too large. `size`: how many slices."""
+    return rows_of(product, side) <= MOST_ROWS and shape_of(product).byte_size * size <= MOST_BYTES
+
+
+def rows_of(product: Instruction, side: int) -> int:
+    """How many rows the operand has that is not the matrix."""
+    op, shape = op_of(product, hlo.Dot), shape_of(product.operands[side])
+    return prod(shape.dims[d] for d in (op.rhs_free if side else op.lhs_free)(shape.rank))

@@ -6,7 +6,7 @@ computed before the loop, and carried, where computing it again takes longer tha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import axla.hlo as hlo
@@ -50,7 +50,7 @@ def while_loop_invariant_code_motion(module: Module) -> None:
 
 def carried(loop: Loop, moved: list[Instruction], effectful: set[Computation]) -> None:
     """Replaces a loop by one that computes invariant values before it, and carries them."""
-    made = rebuilt(loop, added=_copied(loop, moved))
+    made = rebuilt(loop, added=copied(loop, moved, loop.inst.computation, {}))
     for new, old in ((made.condition, loop.condition), (made.body, loop.body)):
         if old in effectful:
             effectful.add(new)
@@ -91,6 +91,10 @@ class Invariants:
 def _work(inst: Instruction) -> int:
     """About how many operations on elements an instruction takes."""
     op, shape = inst.op, inst.shape
+    if isinstance(op, hlo.Concatenate | hlo.Slice | hlo.Pad) and any(
+        type(u.op) is hlo.Dot for u in inst.users
+    ):
+        return _ALWAYS  # a product reads its operands from memory
     if op.structural or op.free or op.moves or op.passes_on or type(op) is Constant:
         return 0
     if op.elementwise and isinstance(shape, Shape):
@@ -165,11 +169,15 @@ def _within(inst: Instruction) -> Iterator[Instruction]:
         yield from computation.instructions
 
 
-def _copied(loop: Loop, moved: list[Instruction]) -> dict[Instruction, Instruction]:
-    """Copies what `moved` are, with all they take, to before the loop; gives the copies."""
-    computation, parameter = loop.inst.computation, loop.body.parameters[0]
-    copies: dict[Instruction, Instruction] = {}
-    stack = list(reversed(moved))
+def copied(
+    loop: Loop, wanted: list[Instruction], computation: Computation, known: Mapping[Instruction, Instruction]
+) -> dict[Instruction, Instruction]:
+    """Copies instructions of the body, with all they take, to where the loop is; gives the copies. `known`
+    has stand-ins for instructions of the body.
+    """
+    parameter = loop.body.parameters[0]
+    copies = dict(known)
+    stack = list(reversed(wanted))
     while stack:
         inst = stack[-1]
         if inst in copies:
@@ -181,4 +189,4 @@ def _copied(loop: Loop, moved: list[Instruction]) -> dict[Instruction, Instructi
         else:
             operands = [copies[o] for o in inst.operands]
             copies[inst] = computation.add(inst.op, operands, inst.shape, name=inst.name, extra=inst.extra)
-    return {inst: copies[inst] for inst in moved}
+    return {inst: copies[inst] for inst in wanted}

@@ -84,13 +84,21 @@ class Slices:
             self.taken[inst] = Taken(inst.operands[1 + d], dims[d], d)
             self._ops[inst] = hlo.Reshape(Shape(shape_of(source).dtype, _with(sizes, d, dims[d])))
 
+    def like(self) -> Slices:
+        """The same body, of which no slices are known yet."""
+        return Slices(self.computation, self.invariant, self.longest)
+
+    def seed(self, value: Instruction, taken: Taken, whole: Instruction) -> None:
+        """Makes known that a value is a slice of a whole array."""
+        self.taken[value], self._wholes[value] = taken, whole
+
     def put(self, whole: Instruction, taken: Taken, dims: tuple[int, ...]) -> Instruction:
         """Adds the slice of a whole array to the body, with the dimensions of the value that it is."""
         shape = shape_of(whole)
         starts = [taken.start if d == taken.along else self._zero(taken.start) for d in range(shape.rank)]
-        sizes = tuple(1 if d == taken.along else size for d, size in enumerate(shape.dims))
+        sizes = _with(shape.dims[: taken.along] + shape.dims[taken.along + 1 :], taken.along, 1)
         value = hlo.Reshape(Shape(shape.dtype, dims))(hlo.DynamicSlice(sizes)(whole, *starts))
-        self.taken[value], self._wholes[value] = taken, whole
+        self.seed(value, taken, whole)
         return value
 
     def _zero(self, start: Instruction) -> Instruction:
@@ -109,6 +117,12 @@ class Slices:
             else:
                 self._wholes[top] = self._made(top)
         return self._wholes[inst]
+
+    def placed(self, inst: Instruction, along: int) -> Instruction:
+        """The whole array of a value, with the dimension of the trips at `along`."""
+        whole, at = self.whole(inst), self.taken[inst].along
+        order = _with([d for d in range(shape_of(whole).rank) if d != at], along, at)
+        return whole if at == along else hlo.Transpose(order)(whole)
 
     def _made(self, inst: Instruction) -> Instruction:
         taken, op = self.taken[inst], self._ops[inst]
@@ -202,7 +216,21 @@ def _gather(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
     return (0, whole) if sliced == [False, True] and not taken.along else None
 
 
+def _dot(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
+    """With an operand that is the same for each trip."""
+    op, side, along = op_of(inst, hlo.Dot), sliced.index(True), taken.along
+    own = ("lhs", "rhs")[side]
+    changed = {
+        name: tuple(k + (k >= along) for k in getattr(op, name))
+        for name in (f"{own}_contracting_dims", f"{own}_batch_dims")
+    }
+    used = {k for dims in changed.values() for k in dims}
+    free = [k for k in range(inst.operands[side].shape.rank + 1) if k not in used]
+    at = free.index(along) + (inst.shape.rank + 1 - len(free) if side else len(op.lhs_batch_dims))
+    return (at, replace(op, **changed)) if sorted(sliced) == [False, True] else None
+
+
 _RULES: dict[type[Op], Callable[[Instruction, Taken, list[bool]], _Found]] = {
     hlo.Reshape: _reshape, hlo.Broadcast: _broadcast, hlo.Transpose: _transpose, hlo.Slice: _slice,
-    hlo.Concatenate: _concatenate, hlo.Reduce: _reduce, hlo.Gather: _gather,
+    hlo.Concatenate: _concatenate, hlo.Reduce: _reduce, hlo.Gather: _gather, hlo.Dot: _dot,
 }  # fmt: skip
