@@ -39,6 +39,7 @@ while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
 while_loop_dot_batching = Pass("while-loop-dot-batching", loop_dots.while_loop_dot_batching)
+while_loop_dot_layout = Pass("while-loop-dot-layout", loop_dots.while_loop_dot_layout)
 while_loop_dot_sinking = Pass("while-loop-dot-sinking", loop_sinking.while_loop_dot_sinking)
 conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
 expand_barriers = Pass(
@@ -80,8 +81,8 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
     marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule,
-    tuple_simplifier, while_loop_dot_batching, while_loop_dot_sinking, while_loop_invariant_code_motion,
-    while_loop_simplifier, *EXPANDERS,
+    tuple_simplifier, while_loop_dot_batching, while_loop_dot_layout, while_loop_dot_sinking,
+    while_loop_invariant_code_motion, while_loop_simplifier, *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
@@ -99,7 +100,7 @@ IMPORT: tuple[Step, ...] = (
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
-        conditional_simplifier, while_loop_dot_batching, while_loop_dot_sinking,
+        conditional_simplifier, while_loop_dot_batching, while_loop_dot_sinking, while_loop_dot_layout,
         while_loop_invariant_code_motion, cse, dce,
     ),
 )  # fmt: skip

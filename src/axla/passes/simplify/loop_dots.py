@@ -9,8 +9,8 @@ sum, of their product and that of the others. XLA does neither.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import prod
 
@@ -31,6 +31,12 @@ MOST_ROWS = 128
 """Of a product that waits for its matrix: with more of them it is as fast as a large one."""
 FEW = 4
 """Trips, pieces of a concatenation."""
+CONTIGUOUS = 64
+"""Elements of a slice that lie side by side, so that it is read fast."""
+TURNING, TURNED_ROWS, TURNED = 16, 8, 4096
+"""A matrix is turned for so many trips, at most so many rows of the other operand, and at least so many
+elements: products of one row, and of more, take as long with the contracting dimensions last.
+"""
 
 
 def while_loop_dot_batching(module: Module) -> None:
@@ -39,32 +45,107 @@ def while_loop_dot_batching(module: Module) -> None:
     """
     effectful = set(effectful_computations(module))
     session = rewrite.current_session()
-    callers: Counter[Computation] = Counter()
-    for computation in module.computations:
-        callers.update(c for inst in computation.instructions for c in inst.op.computations())
     changed = False
-    for computation in computations_callees_first(module):
-        loops = [i for i in computation.instructions if isinstance(i.op, hlo.While) and has_dots(i)]
-        bound = rewrite.control_bound(computation) if loops else frozenset()
-        for inst in loops:
-            loop = Loop.of(inst) if inst not in bound else None
-            trips = trip_count(inst) or 0
-            if loop is None or trips < FEW or not _Batching.of(loop, trips, effectful, None).run():
-                continue
-            if callers[loop.body] > 1:  # the other loops keep theirs
-                computation.set_op(inst, hlo.While(loop.condition, clone_computation(loop.body)))
-                loop = Loop.of(inst)
-                assert loop is not None
-            batching = _Batching.of(loop, trips, effectful, session)
+    for loop, trips, is_shared in loops_with_products(module):
+        if _Batching.of(loop, trips, effectful, None).run():
+            own = with_own_body(loop) if is_shared else loop
+            batching = _Batching.of(own, trips, effectful, session)
             if batching.run():
-                carried(loop, batching.moved, effectful)
-                changed = True
+                carried(own, batching.moved, effectful)
+            changed = True
     if changed:
         remove_dead_computations(module)
 
 
-def has_dots(loop: Instruction) -> bool:
-    return any(type(i.op) is hlo.Dot for i in op_of(loop, hlo.While).body.instructions)
+def while_loop_dot_layout(module: Module) -> None:
+    """Turns, before a loop, the invariant matrices that its products read against their order in memory,
+    where there are too few rows to turn them in each trip.
+    """
+    effectful = set(effectful_computations(module))
+    session = rewrite.current_session()
+    changed = False
+    for loop, trips, is_shared in loops_with_products(module):
+        if trips < TURNING or not (products := _against_order(loop, effectful)):
+            continue
+        if not session.may_fire("while-loop-dot-layout", loop.inst):
+            continue
+        if is_shared:
+            loop = with_own_body(loop)
+            products = _against_order(loop, effectful)
+        carried(loop, [_turned(*found) for found in products], effectful)
+        changed = True
+    if changed:
+        remove_dead_computations(module)
+
+
+def loops_with_products(module: Module) -> Iterator[tuple[Loop, int, bool]]:
+    """The loops of some trips with products in their body, how many trips, and whether others have the same
+    body.
+    """
+    callers: Counter[Computation] = Counter()
+    for computation in module.computations:
+        callers.update(c for inst in computation.instructions for c in inst.op.computations())
+    for computation in computations_callees_first(module):
+        loops = [i for i in computation.instructions if isinstance(i.op, hlo.While)]
+        bound = rewrite.control_bound(computation) if loops else frozenset()
+        for inst in loops:
+            body = op_of(inst, hlo.While).body
+            if inst in bound or not any(type(i.op) is hlo.Dot for i in body.instructions):
+                continue
+            loop, trips = Loop.of(inst), trip_count(inst) or 0
+            if loop is not None and trips >= FEW:
+                yield loop, trips, callers[body] > 1
+
+
+def with_own_body(loop: Loop) -> Loop:
+    """The loop with a copy of its body, so that other loops keep theirs."""
+    op = hlo.While(loop.condition, clone_computation(loop.body))
+    loop.inst.computation.set_op(loop.inst, op)
+    own = Loop.of(loop.inst)
+    assert own is not None
+    return own
+
+
+def _against_order(loop: Loop, effectful: Container[Computation]) -> list[tuple[Instruction, int]]:
+    """The products of a few rows with an invariant matrix whose contracting dimensions are not its first, and
+    which operand the matrix is.
+    """
+    known, found = invariants(loop, effectful).work, []
+    bound = rewrite.control_bound(loop.body)
+    for inst in loop.body.instructions:
+        op = inst.op
+        if type(op) is not hlo.Dot or op.sparsity or op.lhs_batch_dims or inst in bound:
+            continue
+        for side, dims in enumerate((op.lhs_contracting_dims, op.rhs_contracting_dims)):
+            matrix = inst.operands[side]
+            rank, inner = matrix.shape.rank, len(dims)
+            if matrix not in known or inst.operands[1 - side] in known or shape_of(matrix).size < TURNED:
+                continue
+            is_first, is_last = (sorted(dims) == list(range(k, k + inner)) for k in (0, rank - inner))
+            if not is_first and 1 + is_last <= rows_of(inst, 1 - side) <= TURNED_ROWS:
+                found.append((inst, side))
+    return found
+
+
+def _turned(product: Instruction, side: int) -> Instruction:
+    """Lets a product read the matrix with its contracting dimensions first, which it gives."""
+    body, op = product.computation, op_of(product, hlo.Dot)
+    matrix, other = product.operands[side], product.operands[1 - side]
+    pairs = [(pair[side], pair[1 - side]) for pair in op.pairs]
+    free = (op.rhs_free if side else op.lhs_free)(matrix.shape.rank)
+    turned = hlo.Transpose((*(own for own, _ in pairs), *free))(matrix)
+    precision = op.operand_precision if side else op.operand_precision[::-1]
+    new = hlo.Dot.of(
+        shape_of(other), shape_of(turned), shape_of(product).dtype,
+        lhs_contracting_dims=tuple(across for _, across in pairs),
+        rhs_contracting_dims=tuple(range(len(pairs))), operand_precision=precision, algorithm=op.algorithm,
+    )  # fmt: skip
+    made = body.add(new, [other, turned], extra=product.extra)
+    if not side:
+        rank, last = made.shape.rank, len(free)
+        made = hlo.Transpose((*range(rank - last, rank), *range(rank - last)))(made)
+    body.replace(product, made)
+    return turned
 
 
 @dataclass(slots=True)
@@ -111,8 +192,11 @@ class _Batching:
             if not self._fires(product):
                 return self.session is None
             self.slices.learn(product)
-            whole, place = self.slices.whole(product), self.slices.taken[product]
-            self.body.replace(product, self.slices.put(whole, place, shape_of(product).dims))
+            place, dims = self.slices.taken[product], shape_of(product).dims
+            if prod(dims[place.along :]) < CONTIGUOUS:
+                place = replace(place, along=0)
+            whole = self.slices.placed(product, place.along)
+            self.body.replace(product, self.slices.put(whole, place, dims))
             self.invariant.add(whole)
             self.moved.append(whole)
             return True

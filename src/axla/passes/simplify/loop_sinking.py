@@ -17,18 +17,17 @@ from math import prod
 import numpy as np
 
 import axla.hlo as hlo
-from axla.analysis.trip_count import trip_count, values_in_trips
+from axla.analysis.trip_count import values_in_trips
 from axla.core.literal import Literal
 from axla.core.shape import Shape
-from axla.ir.clone import clone_computation
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import GetTupleElement
-from axla.ir.traverse import computations_callees_first, post_order
+from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.passes import rewrite
 from axla.passes.simplify.carries import Loop, elements_of, rebuilt
 from axla.passes.simplify.dce import effectful_computations, remove_dead_computations
-from axla.passes.simplify.loop_dots import FEW, MOST_ROWS, has_dots, rows_of
+from axla.passes.simplify.loop_dots import MOST_ROWS, loops_with_products, rows_of, with_own_body
 from axla.passes.simplify.loop_motion import copied, invariants
 from axla.passes.simplify.loop_slices import MOST_BYTES, Slices, Taken
 from axla.passes.simplify.match import constant
@@ -38,29 +37,19 @@ def while_loop_dot_sinking(module: Module) -> None:
     """Computes after a loop, as one product, the products that its trips only add up or only store."""
     effectful = effectful_computations(module)
     session = rewrite.current_session()
-    callers: Counter[Computation] = Counter()
-    for computation in module.computations:
-        callers.update(c for inst in computation.instructions for c in inst.op.computations())
     changed = False
-    for computation in computations_callees_first(module):
-        loops = [i for i in computation.instructions if isinstance(i.op, hlo.While) and has_dots(i)]
-        bound = rewrite.control_bound(computation) if loops else frozenset()
-        for inst in loops:
-            op, trips = op_of(inst, hlo.While), trip_count(inst) or 0
-            if inst in bound or trips < FEW or {op.body, op.condition} & effectful or Loop.of(inst) is None:
-                continue
-            if rewrite.control_bound(op.body):
-                continue
-            sinking = _Sinking.of(inst, trips)
-            found = list(sinking.sums()) + list(sinking.stores())
-            if not found or not session.may_fire("while-loop-dot-sinking", inst):
-                continue
-            if callers[op.body] > 1:  # the other loops keep theirs
-                computation.set_op(inst, hlo.While(op.condition, clone_computation(op.body)))
-                sinking = _Sinking.of(inst, trips)
-                found = list(sinking.sums()) + list(sinking.stores())
-            sinking.sink(found)
-            changed = True
+    for loop, trips, is_shared in loops_with_products(module):
+        if {loop.body, loop.condition} & effectful or rewrite.control_bound(loop.body):
+            continue
+        sinking = _Sinking.of(loop, trips)
+        found = [*sinking.sums(), *sinking.stores()]
+        if not found or not session.may_fire("while-loop-dot-sinking", loop.inst):
+            continue
+        if is_shared:
+            sinking = _Sinking.of(with_own_body(loop), trips)
+            found = [*sinking.sums(), *sinking.stores()]
+        sinking.sink(found)
+        changed = True
     if changed:
         remove_dead_computations(module)
 
@@ -108,9 +97,7 @@ class _Sinking:
     _covers: dict[Instruction, bool] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, inst: Instruction, trips: int) -> _Sinking:
-        loop = Loop.of(inst)
-        assert loop is not None
+    def of(cls, loop: Loop, trips: int) -> _Sinking:
         slices = Slices(loop.body, set(invariants(loop, ()).work), trips)
         read = elements_of(loop.body.parameters[0])
         often = Counter(n for n, _ in (*read, *elements_of(loop.condition.parameters[0])))
