@@ -130,9 +130,9 @@ _A2, _A3 = np.array([[0.5, 0.25], [0.75, 0.5]], np.float32), np.eye(3) * 0.9 + 0
 
 LOOPS = (
     RegisterLoop(
-        "f32 recurrence", _fori(lambda x, y: (x * 0.75 + y, y * 0.5 - x * 0.25)), "float *x, float *y",
+        "f32 recurrence", _fori(lambda x, y: (x * 0.75 + y, y * 0.5 - x * 0.25 + 1)), "float *x, float *y",
         """float a = *x, b = *y;
-        for (int64_t i = 0; i < trips; i++) { float c = a * 0.75f + b; b = b * 0.5f - a * 0.25f; a = c; }
+        for (int64_t i = 0; i < trips; i++) { float c = a * 0.75f + b; b = b * 0.5f - a * 0.25f + 1; a = c; }
         *x = a; *y = b;""", (_f32(0.5), _f32(0.25)), 500_000,
     ),
     RegisterLoop(

@@ -176,23 +176,29 @@ class _Registers:
 
     def while_(self, inst: Instruction[hlo.While]) -> None:
         op, entry = inst.op, self.entry
-        wide = self._wide(inst)
+        wide, passed = self._wide(inst), _passed(inst)
+        first = [
+            leaf and self._kept(leaf, w) for leaf, w in zip(self.where[inst.operands[0]], wide, strict=True)
+        ]
 
         def parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
-            pairs = [(leaf, w) for leaf, w in zip(leaves, wide, strict=True) if leaf is not None]
-            found = [entry.vector(leaf).parts if w else registers_of(leaf.elements()) for leaf, w in pairs]
-            return [part for one in found for part in one]
+            found: list[Ssa] = []
+            for leaf, w, same in zip(leaves, wide, passed, strict=True):
+                if leaf is not None and not same:
+                    found += entry.vector(leaf).parts if w else registers_of(leaf.elements())
+            return found
 
         def carried(parts: Sequence[Ssa]) -> list[Leaf | None]:
             rest, leaves = iter(parts), []
-            for shape, w in zip(inst.shape.leaves(), wide, strict=True):
-                if not isinstance(shape, Shape):
-                    leaves.append(None)
+            for leaf, w, same in zip(first, wide, passed, strict=True):
+                if leaf is None or same:
+                    leaves.append(leaf)
                 elif w:
-                    leaves.append(entry.packed(shape, Element(shape.dtype, shape.size, (next(rest),))))
+                    whole = Element(leaf.shape.dtype, leaf.shape.size, (next(rest),))
+                    leaves.append(entry.packed(leaf.shape, whole))
                 else:
-                    own = list(islice(rest, shape.size * len(register_types(shape.dtype, 1))))
-                    leaves.append(entry.held(shape, *from_registers([shape], own)))
+                    own = list(islice(rest, leaf.shape.size * len(register_types(leaf.shape.dtype, 1))))
+                    leaves.append(entry.held(leaf.shape, *from_registers([leaf.shape], own)))
             return leaves
 
         def condition(parts: Sequence[Ssa]) -> Element:
@@ -206,8 +212,14 @@ class _Registers:
         def body() -> list[Ssa]:
             return parts(self.region(op.body))
 
-        found = entry.loop(parts(self.where[inst.operands[0]]), condition, body)
+        found = entry.loop(parts(first), condition, body)
         self.bind(inst, carried(found))
+
+    def _kept(self, leaf: Leaf, is_wide: bool) -> Leaf:
+        """A leaf in registers, which are read now."""
+        if is_wide:
+            return self.entry.packed(leaf.shape, self.entry.vector(leaf))
+        return leaf if leaf.whole is not None else self.entry.held(leaf.shape, leaf.elements())
 
     def _wide(self, inst: Instruction[hlo.While]) -> list[bool]:
         """Which leaves a loop carries in a vector: those that it reads element by element of an array."""
@@ -257,6 +269,18 @@ class _Registers:
         state.store(moved)
         state.at(8).store(f.add(above, carry))
         self.held(inst, [[Element(inst.shape.dtype, 1, (word,)) for word in (low, high)]])
+
+
+def _passed(inst: Instruction[hlo.While]) -> list[bool]:
+    """Which leaves a loop has in each trip as they were before it."""
+    found = [False] * inst.shape.leaf_count
+    root, parameter = inst.op.body.root, inst.op.body.parameters[0]
+    if isinstance(root.op, hlo.Tuple) and isinstance(inst.shape, TupleShape):
+        for n, (value, start) in enumerate(zip(root.operands, inst.shape.leaf_starts, strict=True)):
+            is_element = isinstance(value.op, hlo.GetTupleElement) and value.op.index == n
+            if is_element and value.operands[0] is parameter:
+                found[start : start + value.shape.leaf_count] = [True] * value.shape.leaf_count
+    return found
 
 
 def _parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
