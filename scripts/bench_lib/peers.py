@@ -109,13 +109,13 @@ def check(name: str, found: Any, wanted: Any, tolerance: float) -> None:
         )
 
 
-def c_function(source: str, name: str) -> Any:
+def c_function(source: str, name: str, *options: str) -> Any:
     """A function of C source compiled at -O2, or None without a C compiler."""
-    library = c_library(source)
+    library = c_library(source, options=options)
     return library and getattr(library, name)
 
 
-def c_library(source: str, *images: bytes) -> Any:
+def c_library(source: str, *images: bytes, options: Sequence[str] = ()) -> Any:
     """C source compiled at -O2 and linked with object files, or None without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
@@ -128,7 +128,7 @@ def c_library(source: str, *images: bytes) -> Any:
             parts.append(folder / f"{number}.o")
             parts[-1].write_bytes(image)
         library = folder / "library.so"
-        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, *parts], check=True)
+        subprocess.run([compiler, "-O2", *options, "-shared", "-fPIC", "-o", library, *parts], check=True)
         return ctypes.CDLL(str(library))
     finally:
         shutil.rmtree(folder)

@@ -15,6 +15,7 @@ from bench_lib.devices import devices
 from bench_lib.models import models
 from bench_lib.op_section import every_op
 from bench_lib.opencl import opencl
+from bench_lib.register_loops import register_loops
 from bench_lib.row import Effort, Row, timed
 from bench_lib.startup import startup
 from bench_lib.timing import Times, compare
@@ -63,6 +64,7 @@ def loops(effort: Effort) -> Iterator[Row]:
         for peer in list(sides)[1:]:
             wanted = goal if (peer == "XLA") != mixed else None
             yield timed(effort, "loops", name, per_trip, peer, goal=wanted)
+    yield from register_loops(effort)
 
 
 def _mixed_state() -> list[Any]:

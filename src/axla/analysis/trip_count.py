@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 import axla.hlo as hlo
 from axla.core.shape import Shape
 from axla.ir.attributes import Direction
@@ -18,6 +20,37 @@ def trip_count(loop: Instruction) -> int | None:
     op = op_of(loop, hlo.While)
     starts = [None if inst is None else _constant(inst) for inst in _elements(loop.operands[0])]
     return _trips_of(_plain(op.condition.root), starts, _elements(op.body.root))
+
+
+def values_in_trips(inst: Instruction, loop: Instruction, trips: int) -> np.ndarray | None:
+    """The values that a number of a loop's body has, trip by trip; None where they do not plainly follow from
+    elements that count by constant steps.
+    """
+    starts = [None if start is None else _constant(start) for start in _elements(loop.operands[0])]
+    ends = _elements(op_of(loop, hlo.While).body.root)
+    found: dict[Instruction, np.ndarray] = {}
+    stack = [inst]
+    while stack:
+        top = stack[-1]
+        missing = [o for o in top.operands if o not in found]
+        at, value = _carry(top), _constant(top)
+        if top in found:
+            stack.pop()
+        elif value is not None:
+            found[top] = np.full(trips, value)
+        elif at is not None:
+            start, step = starts[at], _step(ends, at)
+            if start is None or step is None or not _is_index(top):
+                return None
+            found[top] = start + step * np.arange(trips)
+        elif not top.op.elementwise or not isinstance(top.shape, Shape) or top.shape.rank:
+            return None
+        elif missing:
+            stack += missing
+        else:
+            values = (found[o].astype(shape_of(o).dtype.numpy) for o in top.operands)
+            found[top] = np.asarray(top.op.evaluate(*values))  # type: ignore[attr-defined]
+    return found[inst]
 
 
 def most_turns(

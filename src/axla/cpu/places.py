@@ -12,7 +12,7 @@ from axla.codegen.index import Index, index_key
 from axla.codegen.value import Value as Element
 from axla.codegen.value import Values, register_types
 from axla.core.errors import InternalError
-from axla.core.shape import Shape
+from axla.core.shape import Shape, strides
 from axla.program.interface import array_numbers
 from axla.program.memory import AllocationKind, BufferSlice
 from axla.program.program import Program
@@ -23,13 +23,16 @@ Read = Callable[[Indices], Element]
 
 
 class Leaf:
-    """An array of a known shape that is read element by element."""
+    """An array of a known shape that is read element by element. `whole` has all elements in one vector, or
+    one register that is every element, where they are known so.
+    """
 
-    __slots__ = ("shape", "read")
+    __slots__ = ("shape", "read", "whole")
 
-    def __init__(self, shape: Shape, read: Read):
+    def __init__(self, shape: Shape, read: Read, whole: Element | None = None):
         self.shape = shape
         self.read = read
+        self.whole = whole
 
     def elements(self) -> list[Element]:
         return [self.read(index) for index in indices(self.shape)]
@@ -139,6 +142,35 @@ class Places:
             return self.e.pick(shape.dims, lambda at: (table[at],), index)[0]
 
         return Leaf(shape, read)
+
+    def packed(self, shape: Shape, whole: Element) -> Leaf:
+        """A leaf of one vector, in row-major order, or of one register that is every element."""
+        if whole.lanes == 1:
+            return Leaf(shape, self.held(shape, [whole] * shape.size).read, whole)
+
+        def element(at: Indices) -> Element:
+            lane = sum(
+                i * step for i, step in zip(at, strides(shape.dims), strict=True) if isinstance(i, int)
+            )
+            return Element(whole.dtype, 1, tuple(self.f.extract(part, lane) for part in whole.parts))
+
+        def read(index: Indices) -> Element:
+            if all(isinstance(i, int) for i in index):
+                return element(index)
+            return self.e.pick(shape.dims, lambda at: (element(at),), index)[0]
+
+        return Leaf(shape, read, whole)
+
+    def vector(self, leaf: Leaf) -> Element:
+        """The elements of a leaf in one vector."""
+        f, lanes = self.f, leaf.shape.size
+        if leaf.whole is not None:
+            return Element(leaf.whole.dtype, lanes, tuple(f.splat(part, lanes) for part in leaf.whole.parts))
+        (type_,) = register_types(leaf.shape.dtype, lanes)
+        found = f.undef(type_)
+        for lane, element in enumerate(leaf.elements()):
+            found = f.insert(found, element.ssa, lane)
+        return Element(leaf.shape.dtype, lanes, (found,))
 
     def write(self, place: BufferSlice, shape: Shape, elements: Sequence[Element]) -> None:
         """Puts elements into a slice."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import axla.hlo as hlo
+from axla.codegen.element import Elements
 from axla.codegen.function import Ssa
 from axla.codegen.scatter import scatter_elements
 from axla.codegen.value import Value as Element
-from axla.core.shape import Shape
+from axla.codegen.value import register_types
+from axla.core.shape import Shape, TupleShape
 from axla.cpu.places import Leaf, Places, from_registers, indices, registers_of
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import schedule_of
 from axla.ir.typed import tuple_of
 from axla.program import abi
 from axla.program.steps import RegisterStep
+
+WIDE = (8, 16)
+"""Elements of an array that a loop keeps in a vector."""
 
 
 def emit_registers(entry: Places, step: RegisterStep) -> None:
@@ -76,9 +82,63 @@ class _Registers:
 
     def compute(self, inst: Instruction) -> None:
         """All elements of an instruction, here and now: what it reads may be overwritten later."""
+        if inst.op.elementwise and self._in_vectors(inst):
+            return
         leaves = list(inst.shape.arrays())  # of equal dimensions
         table = [self.e.all(inst, index) for index in indices(leaves[0])]
         self.held(inst, [[row[n] for row in table] for n in range(len(leaves))])
+
+    def _in_vectors(self, inst: Instruction) -> bool:
+        """Computes an elementwise instruction at once, if one of its operands is in a vector."""
+        shape = inst.shape
+        leaves = [self.where[o][0] for o in inst.operands]
+        wholes = [leaf and leaf.whole for leaf in leaves]
+        if not isinstance(shape, Shape) or not any(w and w.lanes == shape.size > 1 for w in wholes):
+            return False
+        e = Elements(self.entry.values, shape.size)
+        for operand, leaf, whole in zip(inst.operands, leaves, wholes, strict=True):
+            assert leaf is not None
+            if whole is None:
+                whole = self.entry.vector(leaf) if leaf.shape.size > 1 else leaf.elements()[0]
+            e.bind(operand, whole)
+        self.pack(inst, shape, e(inst, (0,) * shape.rank))
+        return True
+
+    def pack(self, inst: Instruction, shape: Shape, whole: Element) -> None:
+        self.bind(inst, [self.entry.packed(shape, whole)])
+
+    def broadcast(self, inst: Instruction) -> None:
+        (leaf,), shape = self.where[inst.operands[0]], inst.shape
+        assert leaf is not None and isinstance(shape, Shape)
+        if leaf.shape.size == 1 and shape.size:
+            self.pack(inst, shape, leaf.elements()[0])
+        else:
+            self.compute(inst)
+
+    def reduce(self, inst: Instruction[hlo.Reduce]) -> None:
+        """Whether truth holds somewhere, or everywhere, in one vector: at once."""
+        op, (leaf, *_) = inst.op, self.where[inst.operands[0]]
+        whole, root = leaf and leaf.whole, op.to_apply.root
+        simple = type(root.op) in (hlo.Or, hlo.And) and set(root.operands) == set(op.to_apply.parameters)
+        dims = inst.operands[0].shape.rank if inst.operands[0].shape.is_array else 0
+        if (
+            whole is None
+            or whole.lanes == 1
+            or not whole.dtype.is_pred
+            or not simple
+            or len(op.dimensions) < dims
+        ):
+            return self.compute(inst)
+        values, opcode = self.entry.values, root.op.opcode
+        if opcode == "and":
+            whole = values.unary("not", whole)
+        found = Element(whole.dtype, 1, (self.f.any_lane(whole.ssa),))
+        if opcode == "and":
+            found = values.unary("not", found)
+        first = self.where[inst.operands[1]][0]
+        assert first is not None
+        self.held(inst, [[values.binary(opcode, first.read(()), found)]])
+        return None
 
     # -- what passes values on ---------------------------------------------------------------------------
 
@@ -115,22 +175,68 @@ class _Registers:
         self.bind(inst, self.region(computation))
 
     def while_(self, inst: Instruction[hlo.While]) -> None:
-        op = inst.op
-        shapes = list(inst.shape.arrays())
+        op, entry = inst.op, self.entry
+        wide, passed = self._wide(inst), _passed(inst)
+        first = [
+            leaf and self._kept(leaf, w) for leaf, w in zip(self.where[inst.operands[0]], wide, strict=True)
+        ]
+
+        def parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
+            found: list[Ssa] = []
+            for leaf, w, same in zip(leaves, wide, passed, strict=True):
+                if leaf is not None and not same:
+                    found += entry.vector(leaf).parts if w else registers_of(leaf.elements())
+            return found
+
+        def carried(parts: Sequence[Ssa]) -> list[Leaf | None]:
+            rest, leaves = iter(parts), []
+            for leaf, w, same in zip(first, wide, passed, strict=True):
+                if leaf is None or same:
+                    leaves.append(leaf)
+                elif w:
+                    whole = Element(leaf.shape.dtype, leaf.shape.size, (next(rest),))
+                    leaves.append(entry.packed(leaf.shape, whole))
+                else:
+                    own = list(islice(rest, leaf.shape.size * len(register_types(leaf.shape.dtype, 1))))
+                    leaves.append(entry.held(leaf.shape, *from_registers([leaf.shape], own)))
+            return leaves
 
         def condition(parts: Sequence[Ssa]) -> Element:
-            elements = from_registers(shapes, parts)
-            self.held(op.condition.parameters[0], elements)
-            self.held(op.body.parameters[0], elements)
+            leaves = carried(parts)
+            self.bind(op.condition.parameters[0], leaves)
+            self.bind(op.body.parameters[0], leaves)
             [leaf] = self.region(op.condition)
             assert leaf is not None
             return leaf.read(())
 
         def body() -> list[Ssa]:
-            return _parts(self.region(op.body))
+            return parts(self.region(op.body))
 
-        parts = self.entry.loop(_parts(self.where[inst.operands[0]]), condition, body)
-        self.held(inst, from_registers(shapes, parts))
+        found = entry.loop(parts(first), condition, body)
+        self.bind(inst, carried(found))
+
+    def _kept(self, leaf: Leaf, is_wide: bool) -> Leaf:
+        """A leaf in registers, which are read now."""
+        if is_wide:
+            return self.entry.packed(leaf.shape, self.entry.vector(leaf))
+        return leaf if leaf.whole is not None else self.entry.held(leaf.shape, leaf.elements())
+
+    def _wide(self, inst: Instruction[hlo.While]) -> list[bool]:
+        """Which leaves a loop carries in a vector: those that it reads element by element of an array."""
+        shapes = list(inst.shape.leaves())
+        found = [False] * len(shapes)
+        if self.entry.target.vector_bytes < 16 or not isinstance(inst.shape, TupleShape):
+            return found
+        read: list[list[Instruction]] = [[] for _ in shapes]
+        for parameter in (inst.op.condition.parameters[0], inst.op.body.parameters[0]):
+            for user in parameter.users:
+                if isinstance(user.op, hlo.GetTupleElement):
+                    read[inst.shape.leaf_starts[user.op.index]] += user.users
+        for n, (shape, users) in enumerate(zip(shapes, read, strict=True)):
+            if isinstance(shape, Shape) and shape.size in WIDE and not shape.dtype.is_complex:
+                fits = all(u.op.elementwise or isinstance(u.op, hlo.Tuple | hlo.Reduce) for u in users)
+                found[n] = fits and any(u.op.elementwise for u in users)
+        return found
 
     def conditional(self, inst: Instruction) -> None:
         def side(computation: Computation, operand: Instruction) -> Callable[[], list[Ssa]]:
@@ -165,6 +271,18 @@ class _Registers:
         self.held(inst, [[Element(inst.shape.dtype, 1, (word,)) for word in (low, high)]])
 
 
+def _passed(inst: Instruction[hlo.While]) -> list[bool]:
+    """Which leaves a loop has in each trip as they were before it."""
+    found = [False] * inst.shape.leaf_count
+    root, parameter = inst.op.body.root, inst.op.body.parameters[0]
+    if isinstance(root.op, hlo.Tuple) and isinstance(inst.shape, TupleShape):
+        for n, (value, start) in enumerate(zip(root.operands, inst.shape.leaf_starts, strict=True)):
+            is_element = isinstance(value.op, hlo.GetTupleElement) and value.op.index == n
+            if is_element and value.operands[0] is parameter:
+                found[start : start + value.shape.leaf_count] = [True] * value.shape.leaf_count
+    return found
+
+
 def _parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
     return [part for leaf in leaves if leaf is not None for part in registers_of(leaf.elements())]
 
@@ -172,6 +290,8 @@ def _parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
 WRITERS: dict[type, Callable[[_Registers, Instruction[Any]], None]] = {
     hlo.Constant: _Registers.constant,
     hlo.Tuple: _Registers.tuple,
+    hlo.Broadcast: _Registers.broadcast,
+    hlo.Reduce: _Registers.reduce,
     hlo.GetTupleElement: _Registers.element,
     **dict.fromkeys((hlo.Bitcast, hlo.OptBarrier, hlo.AfterAll, hlo.AddDependency), _Registers.forward),
     **dict.fromkeys((hlo.Call, hlo.Fusion), _Registers.call),

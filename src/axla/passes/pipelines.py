@@ -15,7 +15,9 @@ from axla.passes.simplify import (
     excess_precision,
     fold,
     inline,
+    loop_dots,
     loop_motion,
+    loop_sinking,
     loops,
     sinking,
     sorts,
@@ -41,7 +43,9 @@ while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifie
 while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
-while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop_dot_batching)
+while_loop_dot_batching = Pass("while-loop-dot-batching", loop_dots.while_loop_dot_batching)
+while_loop_dot_layout = Pass("while-loop-dot-layout", loop_dots.while_loop_dot_layout)
+while_loop_dot_sinking = Pass("while-loop-dot-sinking", loop_sinking.while_loop_dot_sinking)
 while_loop_fusible_sinking = Pass("while-loop-fusible-sinking", sinking.while_loop_fusible_sinking)
 while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller)
 conditional_simplifier = Pass("conditional-simplifier", conditionals.conditional_simplifier)
@@ -91,9 +95,9 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
     marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
-    tuple_simplifier, while_loop_dot_batching, while_loop_fusible_sinking,
-    while_loop_invariant_code_motion, while_loop_simplifier, while_loop_unroller,
-    *EXPANDERS,
+    tuple_simplifier, while_loop_dot_batching, while_loop_dot_layout, while_loop_dot_sinking,
+    while_loop_fusible_sinking, while_loop_invariant_code_motion, while_loop_simplifier,
+    while_loop_unroller, *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
@@ -112,8 +116,8 @@ SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
         "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
         while_loop_fusible_sinking, conditional_simplifier, conditional_to_select, while_loop_dot_batching,
-        while_loop_invariant_code_motion, while_loop_unroller, conditional_code_motion, simplify_sorts,
-        computation_deduplicator, cse, dce,
+        while_loop_dot_sinking, while_loop_dot_layout, while_loop_invariant_code_motion, while_loop_unroller,
+        conditional_code_motion, simplify_sorts, computation_deduplicator, cse, dce,
     ),
 )  # fmt: skip
 

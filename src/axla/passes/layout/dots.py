@@ -19,7 +19,9 @@ from axla.kernels.dot import dot_sizes
 from axla.kernels.geometry import collapsed_transpose
 from axla.passes.layout.normalize import location, reshaped
 from axla.passes.rewrite import current_session
-from axla.target.machine import Target
+from axla.target.machine import Limits, Target
+
+FEW_ROWS = 8
 
 
 def dot_canonicalize(module: Module, target: Target) -> None:
@@ -31,7 +33,7 @@ def dot_canonicalize(module: Module, target: Target) -> None:
         for inst in post_order(computation):
             if (
                 isinstance(inst.op, Transpose)
-                and _is_dot_turned(inst)
+                and _is_dot_turned(inst, target.limits)
                 and session.may_fire("dot-canonicalize", inst)
             ):
                 turned = inst.operands[0]
@@ -48,8 +50,10 @@ def dot_canonicalize(module: Module, target: Target) -> None:
             computation.remove(inst)
 
 
-def _is_dot_turned(inst: Instruction) -> bool:
-    """Whether a transpose exchanges the two sides of a dot that nothing else reads."""
+def _is_dot_turned(inst: Instruction, limits: Limits) -> bool:
+    """Whether a transpose exchanges the two sides of a dot that nothing else reads, other than one of a few
+    rows with a matrix that lies as it is best read: that takes half as long as the dot exchanged.
+    """
     dot, turned = inst.operands[0], op_of(inst, Transpose).dimensions
     op = dot.op
     if not isinstance(op, Dot) or op.sparsity or len(dot.operands) != 2 or len(dot.users) != 1:
@@ -58,7 +62,12 @@ def _is_dot_turned(inst: Instruction) -> bool:
     left = dot.operands[0].shape.rank - batches - len(op.lhs_contracting_dims)
     rank = len(turned)
     first, second = range(batches, batches + left), range(batches + left, rank)
-    return turned == (*range(batches), *second, *first) and len(first) > 0 and len(second) > 0
+    if not first or not second or turned != (*range(batches), *second, *first):
+        return False
+    rows, columns = (prod(dot.shape.dims[d] for d in dims) for dims in (first, second))
+    inner = len(op.rhs_contracting_dims)
+    is_best = 1 < rows <= FEW_ROWS < columns and set(op.rhs_contracting_dims) == set(range(inner))
+    return not is_best or is_tiny(dot, limits)
 
 
 def _exchanged(dot: Instruction) -> Instruction:

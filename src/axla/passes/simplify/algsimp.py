@@ -10,6 +10,7 @@ from axla.passes.simplify import (  # noqa: F401
     algebra_arithmetic,
     algebra_calls,
     algebra_dot,
+    algebra_floors,
     algebra_indexing,
     algebra_logic,
     algebra_movement,

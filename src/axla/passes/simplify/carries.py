@@ -73,12 +73,13 @@ def elements_of(of: Instruction) -> list[tuple[int, Instruction]]:
 def rebuilt(
     loop: Loop, *, dropped: Container[int] = (), constants: Mapping[int, Instruction] = _NOTHING,
     wanted: Container[Instruction] | None = None, added: Mapping[Instruction, Instruction] = _NONE,
-    equal: Mapping[int, int] = _SAME,
+    equal: Mapping[int, int] = _SAME, after: Mapping[Instruction, Instruction] = _NONE,
 ) -> While:  # fmt: skip
     """Replaces a loop by one without some elements, those in `constants` being made in condition and body,
-    and with more: `added` gives, for instructions of the body, what they are in every trip. `wanted` are the
-    instructions of the body to keep, by default all. `equal` names, for dropped elements, others that are
-    always the same.
+    and with more: `added` gives, for instructions of the body, what they are in the first trip, and `after`
+    what each trip makes of them, by default nothing else. `wanted` are the instructions of the body to keep,
+    by default all. Elements that are added are the last. `equal` names, for dropped elements, others that
+    are always the same.
     """
     computation = loop.inst.computation
     module = computation.module
@@ -96,7 +97,8 @@ def rebuilt(
     ]
     values |= zip(added, more, strict=True)
     copies = copy_instructions(loop.body, body, values, wanted)
-    body.set_root(body.add(Tuple(), [*(copies[loop.next[i]] for i in kept), *more]))
+    ends = [copies[after.get(inst, inst)] for inst in added]
+    body.set_root(body.add(Tuple(), [*(copies[loop.next[i]] for i in kept), *ends]))
 
     condition = module.add_computation(loop.condition.name)
     values = stand_ins(loop.condition, condition, shape, place, constants)
