@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from axla.hlo import Broadcast, Dot, Multiply, Reshape, Transpose
+from axla.core.dtypes import F32, F64
+from axla.hlo import Add, Broadcast, Dot, Multiply, Reduce, Reshape, Slice, Transpose
+from axla.ir.attributes import SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import reshaped
-from axla.passes.simplify.algebra_reduce import renumbered, without
-from axla.passes.simplify.match import dtype_of, full
+from axla.passes.simplify.algebra_reduce import is_identity, is_single, renumbered, without
+from axla.passes.simplify.match import combiner, dtype_of, full
 
 
 def is_dense(root: Instruction) -> bool:
@@ -114,3 +116,105 @@ def dot_drops_unit_dims(root: Instruction[Dot], lhs: Instruction, rhs: Instructi
 def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:
     """Which dimensions of the result, batch dimensions first, go with those of the operand."""
     return [place for place, d in enumerate(batch) if d in units]
+
+
+@rule(Transpose, of=Dot, where=lambda root: is_dense(root.operands[0]))
+def transpose_of_dot(root: Instruction[Transpose], inner: Instruction[Dot]) -> Rewritten:
+    """transpose(dot(x, y)) => dot(y, x), when the free dimensions of x and y change places"""
+    op, (lhs, rhs) = inner.op, inner.operands
+    batch = len(op.lhs_batch_dims)
+    left, right = len(op.lhs_free(shape_of(lhs).rank)), len(op.rhs_free(shape_of(rhs).rank))
+    turned = (*range(batch), *range(batch + left, batch + left + right), *range(batch, batch + left))
+    if root.op.dimensions != turned or not left or not right or len(inner.users) != 1 or op.algorithm:
+        return None
+    swapped = replace(
+        op, shape=shape_of(root).logical, operand_precision=op.operand_precision[::-1],
+        lhs_batch_dims=op.rhs_batch_dims, rhs_batch_dims=op.lhs_batch_dims,
+        lhs_contracting_dims=op.rhs_contracting_dims, rhs_contracting_dims=op.lhs_contracting_dims,
+    )  # fmt: skip
+    return swapped(rhs, lhs)
+
+
+@rule(Dot, where=is_dense)
+def dot_of_broadcast(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
+    """dot(broadcast(x), y) => broadcast(dot(x, y)), along free dimensions that repeat x; of y likewise"""
+    op, batch = root.op, len(root.op.lhs_batch_dims)
+    frees = (op.lhs_free(shape_of(lhs).rank), op.rhs_free(shape_of(rhs).rank))
+    firsts = (batch, batch + len(frees[0]))  # where the free dimensions stand in the result
+    dropped = [_repeated(side, free) for side, free in zip((lhs, rhs), frees, strict=True)]
+    if not any(dropped) or not shape_of(root).size:
+        return None
+    gone = [first + free.index(d) for first, free, ds in zip(firsts, frees, dropped, strict=True) for d in ds]
+    x, y = (_without_repeats(side, ds) if ds else side for side, ds in zip((lhs, rhs), dropped, strict=True))
+    whole = shape_of(root).logical
+    smaller = replace(
+        op, shape=whole.with_dims(without(whole.dims, gone)),
+        lhs_batch_dims=renumbered(op.lhs_batch_dims, dropped[0]),
+        rhs_batch_dims=renumbered(op.rhs_batch_dims, dropped[1]),
+        lhs_contracting_dims=renumbered(op.lhs_contracting_dims, dropped[0]),
+        rhs_contracting_dims=renumbered(op.rhs_contracting_dims, dropped[1]),
+    )  # fmt: skip
+    return Broadcast(shape_of(root), tuple(d for d in range(whole.rank) if d not in gone))(smaller(x, y))
+
+
+def _repeated(x: Instruction, free: Sequence[int]) -> list[int]:
+    """The free dimensions along which a broadcast repeats its operand."""
+    op = x.op
+    if not isinstance(op, Broadcast):
+        return []
+    return [d for d in free if d not in op.dimensions and op.shape.dims[d] > 1]
+
+
+def _without_repeats(x: Instruction, dropped: Sequence[int]) -> Instruction:
+    """A broadcast, but not along some of its dimensions."""
+    op, shape = x.op, shape_of(x)
+    assert isinstance(op, Broadcast)
+    return Broadcast(shape.with_dims(without(shape.dims, dropped)), renumbered(op.dimensions, dropped))(
+        x.operands[0]
+    )
+
+
+@rule(Slice, of=Dot, where=lambda root: is_dense(root.operands[0]))
+def slice_of_dot(root: Instruction[Slice], inner: Instruction[Dot]) -> Rewritten:
+    """slice(dot(x, y)) => dot(slice(x), slice(y)): fewer products"""
+    op, (lhs, rhs) = inner.op, inner.operands
+    if len(inner.users) != 1 or not shape_of(root).size:
+        return None
+    batch, left = len(op.lhs_batch_dims), op.lhs_free(shape_of(lhs).rank)
+    right = op.rhs_free(shape_of(rhs).rank)
+    ranges = root.op.slice
+    x = _sliced(lhs, ranges, (*op.lhs_batch_dims, *left), range(batch + len(left)))
+    behind = range(batch + len(left), batch + len(left) + len(right))
+    y = _sliced(rhs, ranges, (*op.rhs_batch_dims, *right), (*range(batch), *behind))
+    return replace(op, shape=shape_of(root).logical)(x, y)
+
+
+def _sliced(x: Instruction, ranges: SliceDims, dims: Sequence[int], places: Sequence[int]) -> Instruction:
+    """`x` with the ranges at `places` taken of its dimensions `dims`."""
+    sizes = shape_of(x).dims
+    starts, limits, strides = [0] * len(sizes), list(sizes), [1] * len(sizes)
+    for d, place in zip(dims, places, strict=True):
+        starts[d], limits[d], strides[d] = ranges.starts[place], ranges.limits[place], ranges.strides[place]
+    if (starts, limits) == ([0] * len(sizes), list(sizes)) and {*strides} == {1}:
+        return x
+    return Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(x)
+
+
+@rule(Reduce, of=Dot, where=lambda root: is_single(root) and is_dense(root.operands[0]))
+def reduce_of_batch_dot(root: Instruction[Reduce], inner: Instruction[Dot], start: Instruction) -> Rewritten:
+    """reduce(dot(x, y), 0, add) => dot(x, y), contracting the batch dimensions that are summed"""
+    op, batch = inner.op, inner.op.lhs_batch_dims
+    if combiner(root.op.to_apply) is not Add or not is_identity(start, Add) or len(inner.users) != 1:
+        return None
+    summed = root.op.dimensions
+    exact = dtype_of(inner) in (F32, F64) or dtype_of(inner).is_integer  # narrow sums are rounded in between
+    if not exact or not summed or any(d >= len(batch) for d in summed):
+        return None
+    kept = [d for d in range(len(batch)) if d not in summed]
+    return replace(
+        op, shape=shape_of(root).logical,
+        lhs_batch_dims=tuple(batch[d] for d in kept),
+        rhs_batch_dims=tuple(op.rhs_batch_dims[d] for d in kept),
+        lhs_contracting_dims=(*op.lhs_contracting_dims, *(batch[d] for d in summed)),
+        rhs_contracting_dims=(*op.rhs_contracting_dims, *(op.rhs_batch_dims[d] for d in summed)),
+    )(*inner.operands)  # fmt: skip

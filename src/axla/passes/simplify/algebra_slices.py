@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.hlo import Broadcast, Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Reshape, Slice
+from axla.hlo import (
+    Broadcast,
+    Concatenate,
+    DynamicSlice,
+    DynamicUpdateSlice,
+    Pad,
+    Reduce,
+    Reshape,
+    Slice,
+)
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
@@ -240,3 +249,43 @@ def slice_of_unit_reshape(root: Instruction, inner: Instruction) -> Rewritten:
     (x,) = inner.operands
     kept = kept_dims(shape_of(x).dims, shape_of(inner).dims)
     return None if kept is None else reshaped(Slice(_at(ranges_of(root), kept))(x), shape_of(root).dims)
+
+
+@rule(Slice, of=Pad, where=_has_elements)
+def slice_of_padding(root: Instruction, inner: Instruction[Pad]) -> Rewritten:
+    """slice(pad(x, v)) => broadcast(v), when it takes nothing of x"""
+    (x, value), ranges = inner.operands, ranges_of(root)
+    low, interior = inner.op.padding.low, inner.op.padding.interior
+    for d, n in enumerate(shape_of(x).dims):
+        end = low[d] + n + max(0, n - 1) * interior[d]
+        if ranges.limits[d] <= low[d] or ranges.starts[d] >= end:
+            return spread(root, value) if same_type(value, root) else None
+    return None
+
+
+@rule(Slice, of=Reduce, where=_has_elements)
+def slice_of_reduce(root: Instruction, inner: Instruction[Reduce]) -> Rewritten:
+    """slice(reduce(x)) => reduce(slice(x)): fewer elements to combine"""
+    if inner.shape.is_tuple or len(inner.users) != 1 or len(inner.operands) != 2:
+        return None
+    (x, start), ranges, op = inner.operands, ranges_of(root), inner.op
+    dims = shape_of(x).dims
+    kept = iter(range(shape_of(root).rank))
+    places = [None if d in op.dimensions else next(kept) for d in range(len(dims))]
+    part = SliceDims(
+        tuple(0 if p is None else ranges.starts[p] for p in places),
+        tuple(dims[d] if p is None else ranges.limits[p] for d, p in enumerate(places)),
+        tuple(1 if p is None else ranges.strides[p] for p in places),
+    )
+    return op(Slice(part)(x), start)
+
+
+@rule(Concatenate)
+def concatenate_repeated(root: Instruction[Concatenate], x: Instruction, *rest: Instruction) -> Rewritten:
+    """concatenate(x, x, ...) => reshape(broadcast(x))"""
+    if not rest or any(other is not x for other in rest) or not shape_of(root).size:
+        return None
+    at, dims = root.op.dimension, shape_of(x).dims
+    wide = shape_of(x).with_dims((*dims[:at], len(rest) + 1, *dims[at:])).logical
+    places = (*range(at), *range(at + 1, len(dims) + 1))
+    return Reshape(shape_of(root).logical)(Broadcast(wide, places)(x))
