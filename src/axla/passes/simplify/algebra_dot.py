@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from axla.core.dtypes import F32, F64
+from axla.core.shape import Shape
 from axla.hlo import Add, Broadcast, Dot, Multiply, Reduce, Reshape, Slice, Transpose
 from axla.ir.attributes import SliceDims
 from axla.ir.graph import Instruction
@@ -100,39 +101,27 @@ def dot_drops_unit_dims(root: Instruction[Dot], lhs: Instruction, rhs: Instructi
     if not shape_of(root).size or not units or (op.lhs_contracting_dims and not kept):
         return None
     whole = shape_of(root).logical
-    smaller = replace(
-        op, shape=whole.with_dims(without(whole.dims, gone(op.lhs_batch_dims, left))),
-        lhs_batch_dims=renumbered(op.lhs_batch_dims, left),
-        rhs_batch_dims=renumbered(op.rhs_batch_dims, right),
-        lhs_contracting_dims=renumbered(op.lhs_contracting_dims, left),
-        rhs_contracting_dims=renumbered(op.rhs_contracting_dims, right),
-    )  # fmt: skip
+    smaller = fewer(op, whole, gone(op.lhs_batch_dims, left), left, right)
     x = reshaped(lhs, without(shape_of(lhs).dims, left))
     y = reshaped(rhs, without(shape_of(rhs).dims, right))
     product = smaller(x, y)
     return product if product.shape is whole else Reshape(shape_of(root))(product)
 
 
+def fewer(op: Dot, shape: Shape, gone: Sequence[int], left: Sequence[int], right: Sequence[int]) -> Dot:
+    """A dot without some dimensions of its result, and some of lhs and rhs."""
+    return replace(
+        op, shape=shape.with_dims(without(shape.dims, gone)),
+        lhs_batch_dims=renumbered(op.lhs_batch_dims, left),
+        rhs_batch_dims=renumbered(op.rhs_batch_dims, right),
+        lhs_contracting_dims=renumbered(op.lhs_contracting_dims, left),
+        rhs_contracting_dims=renumbered(op.rhs_contracting_dims, right),
+    )  # fmt: skip
+
+
 def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:
     """Which dimensions of the result, batch dimensions first, go with those of the operand."""
     return [place for place, d in enumerate(batch) if d in units]
-
-
-@rule(Transpose, of=Dot, where=lambda root: is_dense(root.operands[0]))
-def transpose_of_dot(root: Instruction[Transpose], inner: Instruction[Dot]) -> Rewritten:
-    """transpose(dot(x, y)) => dot(y, x), when the free dimensions of x and y change places"""
-    op, (lhs, rhs) = inner.op, inner.operands
-    batch = len(op.lhs_batch_dims)
-    left, right = len(op.lhs_free(shape_of(lhs).rank)), len(op.rhs_free(shape_of(rhs).rank))
-    turned = (*range(batch), *range(batch + left, batch + left + right), *range(batch, batch + left))
-    if root.op.dimensions != turned or not left or not right or len(inner.users) != 1 or op.algorithm:
-        return None
-    swapped = replace(
-        op, shape=shape_of(root).logical, operand_precision=op.operand_precision[::-1],
-        lhs_batch_dims=op.rhs_batch_dims, rhs_batch_dims=op.lhs_batch_dims,
-        lhs_contracting_dims=op.rhs_contracting_dims, rhs_contracting_dims=op.lhs_contracting_dims,
-    )  # fmt: skip
-    return swapped(rhs, lhs)
 
 
 @rule(Dot, where=is_dense)
@@ -144,17 +133,11 @@ def dot_of_broadcast(root: Instruction[Dot], lhs: Instruction, rhs: Instruction)
     dropped = [_repeated(side, free) for side, free in zip((lhs, rhs), frees, strict=True)]
     if not any(dropped) or not shape_of(root).size:
         return None
-    gone = [first + free.index(d) for first, free, ds in zip(firsts, frees, dropped, strict=True) for d in ds]
-    x, y = (_without_repeats(side, ds) if ds else side for side, ds in zip((lhs, rhs), dropped, strict=True))
+    left, right = dropped
+    lost = [first + free.index(d) for first, free, ds in zip(firsts, frees, dropped, strict=True) for d in ds]
     whole = shape_of(root).logical
-    smaller = replace(
-        op, shape=whole.with_dims(without(whole.dims, gone)),
-        lhs_batch_dims=renumbered(op.lhs_batch_dims, dropped[0]),
-        rhs_batch_dims=renumbered(op.rhs_batch_dims, dropped[1]),
-        lhs_contracting_dims=renumbered(op.lhs_contracting_dims, dropped[0]),
-        rhs_contracting_dims=renumbered(op.rhs_contracting_dims, dropped[1]),
-    )  # fmt: skip
-    return Broadcast(shape_of(root), tuple(d for d in range(whole.rank) if d not in gone))(smaller(x, y))
+    small = fewer(op, whole, lost, left, right)(_without_repeats(lhs, left), _without_repeats(rhs, right))
+    return Broadcast(shape_of(root), tuple(d for d in range(whole.rank) if d not in lost))(small)
 
 
 def _repeated(x: Instruction, free: Sequence[int]) -> list[int]:
@@ -166,9 +149,10 @@ def _repeated(x: Instruction, free: Sequence[int]) -> list[int]:
 
 
 def _without_repeats(x: Instruction, dropped: Sequence[int]) -> Instruction:
-    """A broadcast, but not along some of its dimensions."""
+    """A broadcast, but not along some of its dimensions; anything else as it is."""
     op, shape = x.op, shape_of(x)
-    assert isinstance(op, Broadcast)
+    if not isinstance(op, Broadcast) or not dropped:
+        return x
     return Broadcast(shape.with_dims(without(shape.dims, dropped)), renumbered(op.dimensions, dropped))(
         x.operands[0]
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.core.dtypes import PRED, S64
+from axla.core.dtypes import S64
 from axla.core.literal import Literal
 from axla.hlo import (
     Add,
@@ -14,14 +14,13 @@ from axla.hlo import (
     DynamicSlice,
     DynamicUpdateSlice,
     Gather,
-    Pad,
     Reverse,
     Scatter,
     Select,
     Slice,
     Transpose,
 )
-from axla.ir.attributes import PaddingConfig, SliceDims
+from axla.ir.attributes import SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.structure import Parameter
 from axla.ir.typed import shape_of
@@ -133,10 +132,20 @@ def slice_of_update(root: Instruction, update: Instruction, *_: Instruction) -> 
 # Gather and scatter at equal distances
 
 
-def _batch_place(numbers: Sequence[int], dims: Sequence[int], count: int) -> int:
-    """The dimension of index vectors, those of windows being `numbers`, that has all `count` of them."""
-    outer = [d for d in range(len(dims)) if d not in numbers]
-    return next((d for d in outer if dims[d] == count), outer[0] if outer else 0)
+def _order(
+    numbers: Sequence[int], dropped: Sequence[int], dims: Sequence[int], rank: int, line: tuple[int, int]
+) -> tuple[int, ...]:
+    """The dimensions of the operand, of some rank, in the order in which an array of `dims` has them.
+
+    `numbers` are those of windows in that array, without those `dropped`; `line` is the dimension of the
+    operand that index vectors run along, and how many there are.
+    """
+    at, count = line
+    place = next(d for d, n in enumerate(dims) if d not in numbers and (n == count or count == 1))
+    window = [d for d in range(rank) if d not in dropped]
+    before = sum(number < place and d != at for number, d in zip(numbers, window, strict=True))
+    others = [d for d in range(rank) if d != at]
+    return (*others[:before], at, *others[before:])
 
 
 def _is_line(places: tuple[tuple[int, ...], ...], indices: Instruction, vector_dim: int) -> bool:
@@ -165,11 +174,7 @@ def gather_progression(root: Instruction[Gather], x: Instruction, indices: Instr
     part = Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(x)
     if step < 0:
         part = Reverse((at,))(part)
-    # The window's dimensions that stand before those of the index vectors.
-    place = _batch_place(op.offset_dims, shape_of(root).dims, count)
-    window = [d for d in range(len(dims)) if d not in op.collapsed_slice_dims]
-    before = sum(number < place and d != at for number, d in zip(op.offset_dims, window, strict=True))
-    order = (*others[:before], at, *others[before:])
+    order = _order(op.offset_dims, op.collapsed_slice_dims, shape_of(root).dims, len(dims), (at, count))
     if order != tuple(range(len(dims))):
         part = Transpose(order)(part)
     return reshaped(part, shape_of(root).dims)
@@ -179,10 +184,7 @@ def gather_progression(root: Instruction[Gather], x: Instruction, indices: Instr
 def scatter_progression(
     root: Instruction[Scatter], x: Instruction, indices: Instruction, u: Instruction
 ) -> Rewritten:
-    """scatter(x, iota, u) => dynamic-update-slice(x, u), for indices at equal distance, and inside
-
-    At a distance above 1 it is select(mask, pad(u), x).
-    """
+    """scatter(x, iota, u) => dynamic-update-slice(x, u), for indices that rise by 1, and inside"""
     op, dims = root.op, shape_of(x).dims
     body = op.to_apply
     overwrites = isinstance(body.root.op, Parameter) and body.root.op.parameter_number == 1
@@ -192,43 +194,17 @@ def scatter_progression(
         return None
     start, step, count = found
     (at,) = op.scatter_dims_to_operand_dims
-    others = [d for d in range(len(dims)) if d != at]
     sizes = op.window_sizes(len(dims), shape_of(u).dims)
-    last = start + step * (count - 1)
-    if (
-        step < 1
-        or start < 0
-        or last >= dims[at]
-        or sizes != tuple(1 if d == at else dims[d] for d in range(len(dims)))
-    ):
+    whole = sizes == tuple(1 if d == at else n for d, n in enumerate(dims))
+    if step != 1 or start < 0 or start + count > dims[at] or not whole:
         return None
-    place = _batch_place(op.update_window_dims, shape_of(u).dims, count)
-    window = [d for d in range(len(dims)) if d not in op.inserted_window_dims]
-    before = sum(number < place and d != at for number, d in zip(op.update_window_dims, window, strict=True))
-    order = (*others[:before], at, *others[before:])
+    order = _order(op.update_window_dims, op.inserted_window_dims, shape_of(u).dims, len(dims), (at, count))
     part = reshaped(u, [count if d == at else dims[d] for d in order])
     if order != tuple(range(len(dims))):
         part = Transpose(tuple(order.index(d) for d in range(len(dims))))(part)
-    return _written(x, part, at, (start, step, last + 1), None if overwrites else body.root)
-
-
-def _written(
-    x: Instruction, part: Instruction, at: int, places: tuple[int, int, int], combine: Instruction | None
-) -> Instruction:
-    """`x` with `part` at start:limit:step of dimension `at`, combined with what is there."""
-    start, step, limit = places
-    computation, dims = x.computation, shape_of(x).dims
-    starts, limits, strides = [0] * len(dims), list(dims), [1] * len(dims)
-    starts[at], limits[at], strides[at] = start, limit, step
-    if combine is not None:
-        part = combine.op(Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(x), part)
-    if step == 1:
-        numbers = [constant(computation, Literal.scalar(S64, n)) for n in starts]
-        return DynamicUpdateSlice()(x, part, *numbers)
-    high = [0] * len(dims)
-    high[at] = dims[at] - limit
-    config = PaddingConfig(tuple(starts), tuple(high), tuple(n - 1 for n in strides))
-    yes, no = (constant(computation, Literal.scalar(PRED, value)) for value in (True, False))
-    mask = Pad(config)(Broadcast(shape_of(part).with_dtype(PRED).logical, ())(yes), no)
-    zero = constant(computation, Literal.scalar(dtype_of(x), 0))
-    return Select()(mask, Pad(config)(part, zero), x)
+    starts = [start if d == at else 0 for d in range(len(dims))]
+    if not overwrites:
+        limits = tuple(s + n for s, n in zip(starts, shape_of(part).dims, strict=True))
+        part = body.root.op(Slice(SliceDims(tuple(starts), limits))(x), part)
+    numbers = [constant(root.computation, Literal.scalar(S64, n)) for n in starts]
+    return DynamicUpdateSlice()(x, part, *numbers)

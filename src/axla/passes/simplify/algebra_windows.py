@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeGuard
 
-import numpy as np
-
-from axla.hlo import Convolution, Map, Pad, Reduce, ReduceWindow, Sort
-from axla.hlo.numeric import widened
+from axla.hlo import Map, Pad, Reduce, ReduceWindow, Sort
 from axla.ir.attributes import Window
 from axla.ir.graph import Instruction
 from axla.ir.structure import Tuple
 from axla.ir.typed import shape_of
-from axla.passes.rewrite import Rewritten, fast_math, rule
+from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.algebra_reduce import is_identity
-from axla.passes.simplify.match import combiner, dtype_of, is_all, same_shape, spread, values_of
+from axla.passes.simplify.match import combiner, dtype_of, same_shape, spread
 
 
 def _is_single(root: Instruction) -> TypeGuard[Instruction[ReduceWindow]]:
@@ -72,32 +69,6 @@ def window_over_pad(
     low = tuple(m + n for m, n in zip(window.low, edges.low, strict=True))
     high = tuple(m + n for m, n in zip(window.high, edges.high, strict=True))
     return replace(root.op, window=replace(window, low=low, high=high))(x, start)
-
-
-@rule(Convolution, of=Pad)
-def convolution_of_pad(
-    root: Instruction[Convolution], inner: Instruction[Pad], kernel: Instruction
-) -> Rewritten:
-    """convolution(pad(x, 0), k) => convolution(x, k), with a padded window, for spatial dimensions
-
-    The kernel must be a constant of finite numbers: 0 * inf is NaN, but what a window pads is not multiplied.
-    """
-    op, edges = root.op, inner.op.padding
-    x, value = inner.operands
-    spatial = op.dim_labels.input_spatial
-    others = [d for d in range(shape_of(x).rank) if d not in spatial]
-    plain = (
-        not any(edges.interior)
-        and {*op.window.base_dilation} == {1}
-        and min((*edges.low, *edges.high), default=0) >= 0
-    )
-    numbers = values_of(kernel)
-    finite = fast_math() or numbers is not None and bool(np.isfinite(widened(numbers)).all())
-    if not finite or not is_all(value, 0) or not plain or any(edges.low[d] or edges.high[d] for d in others):
-        return None
-    low = tuple(m + edges.low[d] for m, d in zip(op.window.low, spatial, strict=True))
-    high = tuple(m + edges.high[d] for m, d in zip(op.window.high, spatial, strict=True))
-    return replace(op, window=replace(op.window, low=low, high=high))(x, kernel)
 
 
 @rule(Sort)
