@@ -140,10 +140,10 @@ def add_products(root: Instruction, a: Instruction, b: Instruction) -> Rewritten
     return None
 
 
-@rule(hlo.Multiply, hlo.Divide)
+@rule(hlo.Multiply, hlo.Divide, of=hlo.Negate)
 def product_of_negations(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
     """-x * -y => x * y, -x / -y => x / y (integers are multiplied only)"""
-    if type(a.op) is not hlo.Negate or type(b.op) is not hlo.Negate or dtype_of(root).is_complex:
+    if type(b.op) is not hlo.Negate or dtype_of(root).is_complex:
         return None
     return root.op(a.operands[0], b.operands[0]) if is_float(root) or type(root.op) is hlo.Multiply else None
 
@@ -345,25 +345,24 @@ def power_minus_one(root: Instruction, x: Instruction, c: Instruction) -> Rewrit
     return hlo.Divide()(full(root, 1), x) if inverts else None
 
 
-HALVES = {0.5: np.inf, -0.5: 0.0, 1.5: np.inf}
-"""Exponent -> the power of -infinity, whose root is NaN."""
+HALVES = {0.5: np.inf, 1.5: np.inf, 2.5: np.inf, -0.5: 0.0, -1.5: 0.0}
+"""Exponent -> that power of -infinity, whose root is NaN."""
 
 
 @rule(hlo.Power)
 def power_half(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
-    """pow(x, 1/2) => sqrt(x + 0), pow(x, -1/2) => 1 / sqrt(x + 0), pow(x, 3/2) => x * sqrt(x + 0), but as pow
-    has it for -infinity (f32, f64)
-    """
+    """pow(x, 1/2) => sqrt(x + 0), but infinity for -infinity; 3/2, 5/2, -1/2 and -3/2 likewise (f32, f64)"""
     exponent = next((n for n in HALVES if is_all(c, n)), None)
     if exponent is None or dtype_of(root) not in (F32, F64) or not same_shape(x, root):
         return None
     # The root of -0.0 is -0.0, its power is 0.
     base = x if is_never_negative(x) else hlo.Add()(x, full(root, 0))
     power = hlo.Sqrt()(base)
-    if exponent == -0.5:
-        power = hlo.Divide()(full(root, 1), power)
-    elif exponent == 1.5:
-        power = hlo.Multiply()(base, power)
+    if exponent < 0:  # no product that overflows before it is inverted
+        one = full(root, 1)
+        power = hlo.Divide()(one if exponent == -0.5 else hlo.Divide()(one, base), power)
+    elif exponent > 0.5:
+        power = hlo.Multiply()(base if exponent == 1.5 else hlo.Multiply()(base, base), power)
     if base is x:
         return power
     lowest = hlo.Compare(Direction.EQ)(x, full(root, -np.inf))

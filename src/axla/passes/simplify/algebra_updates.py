@@ -8,12 +8,16 @@ from collections.abc import Sequence
 
 from axla.core.dtypes import S64
 from axla.core.literal import Literal
+from axla.core.shape import Shape
 from axla.hlo import (
     Add,
     Broadcast,
+    Clamp,
+    Convert,
     DynamicSlice,
     DynamicUpdateSlice,
     Gather,
+    Iota,
     Reverse,
     Scatter,
     Select,
@@ -27,7 +31,7 @@ from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, fast_math, rule
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.algebra_slices import constant_starts, ranges_of
-from axla.passes.simplify.match import combiner, constant, dtype_of, is_all, same_shape
+from axla.passes.simplify.match import combiner, constant, dtype_of, full, is_all, limits, same_shape, spread
 from axla.passes.simplify.ranges import adds_nothing, progression
 
 
@@ -88,6 +92,22 @@ def dynamic_slice_of_broadcast(
     if any(dims[d] != op.shape.dims[d] for d in op.dimensions):
         x = DynamicSlice(tuple(dims[d] for d in op.dimensions))(x, *[indices[d] for d in op.dimensions])
     return Broadcast(shape_of(root), op.dimensions)(x)
+
+
+@rule(DynamicSlice, of=Iota)
+def dynamic_slice_of_iota(root: Instruction, inner: Instruction[Iota], *indices: Instruction) -> Rewritten:
+    """dynamic-slice(iota(), i) => clamp(0, i, n - 1), of one element"""
+    at, dims = inner.op.iota_dimension, shape_of(inner).dims
+    if len(indices) != len(dims):
+        return None  # one vector of indices
+    index, dtype = indices[at], dtype_of(root)
+    last = dims[at] - 1
+    if shape_of(root).dims[at] != 1 or last > limits(dtype_of(index))[1]:
+        return None
+    if not dtype.is_integer or last > limits(dtype)[1]:
+        return None
+    inside = Clamp()(full(index, 0), index, full(index, last))
+    return spread(root, Convert(Shape(dtype))(inside))
 
 
 @rule(DynamicUpdateSlice, of=DynamicUpdateSlice)
