@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from axla.core.dtypes import F32, F64
 from axla.core.shape import Shape
-from axla.hlo import Add, Broadcast, Dot, Multiply, Reduce, Reshape, Slice, Transpose
+from axla.hlo import Broadcast, Dot, Multiply, Reshape, Slice, Transpose
 from axla.ir.attributes import SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import reshaped
-from axla.passes.simplify.algebra_reduce import is_identity, is_single, renumbered, without
-from axla.passes.simplify.match import combiner, dtype_of, full
+from axla.passes.simplify.algebra_reduce import renumbered, without
+from axla.passes.simplify.match import dtype_of, full
 
 
 def is_dense(root: Instruction) -> bool:
@@ -182,23 +181,3 @@ def _sliced(x: Instruction, ranges: SliceDims, dims: Sequence[int], places: Sequ
     if (starts, limits) == ([0] * len(sizes), list(sizes)) and {*strides} == {1}:
         return x
     return Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(x)
-
-
-@rule(Reduce, of=Dot, where=lambda root: is_single(root) and is_dense(root.operands[0]))
-def reduce_of_batch_dot(root: Instruction[Reduce], inner: Instruction[Dot], start: Instruction) -> Rewritten:
-    """reduce(dot(x, y), 0, add) => dot(x, y), contracting the batch dimensions that are summed"""
-    op, batch = inner.op, inner.op.lhs_batch_dims
-    if combiner(root.op.to_apply) is not Add or not is_identity(start, Add) or len(inner.users) != 1:
-        return None
-    summed = root.op.dimensions
-    exact = dtype_of(inner) in (F32, F64) or dtype_of(inner).is_integer  # narrow sums are rounded in between
-    if not exact or not summed or any(d >= len(batch) for d in summed):
-        return None
-    kept = [d for d in range(len(batch)) if d not in summed]
-    return replace(
-        op, shape=shape_of(root).logical,
-        lhs_batch_dims=tuple(batch[d] for d in kept),
-        rhs_batch_dims=tuple(op.rhs_batch_dims[d] for d in kept),
-        lhs_contracting_dims=(*op.lhs_contracting_dims, *(batch[d] for d in summed)),
-        rhs_contracting_dims=(*op.rhs_contracting_dims, *(op.rhs_batch_dims[d] for d in summed)),
-    )(*inner.operands)  # fmt: skip

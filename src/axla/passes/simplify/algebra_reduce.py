@@ -4,13 +4,14 @@ no element.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from math import prod
 from typing import TypeGuard
 
 from axla.core.dtypes import F32, F64
 from axla.core.literal import Literal
-from axla.hlo import Add, And, Broadcast, Map, Maximum, Minimum, Multiply, Or, Reduce, Transpose
+from axla.hlo import Add, And, Broadcast, Concatenate, Map, Maximum, Minimum, Multiply, Or, Reduce, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.typed import shape_of
@@ -114,6 +115,25 @@ def reduce_of_broadcast(
     return Reduce(renumbered(op.dimensions, repeated), op.to_apply)(inner, start)
 
 
+@rule(Reduce, of=Concatenate, where=is_single)
+def reduce_of_concatenate(
+    root: Instruction[Reduce], inner: Instruction[Concatenate], start: Instruction
+) -> Rewritten:
+    """reduce(concatenate(x, y), v, op) => op(reduce(x, v), reduce(y, identity))"""
+    op, by, dtype = root.op, combiner(root.op.to_apply), dtype_of(root)
+    first = neutral(by, dtype)
+    known = by is not None and by.associative and first is not None and len(inner.users) == 1
+    if not known or inner.op.dimension not in op.dimensions or len(inner.operands) > 8:
+        return None
+    if any(dtype_of(x) is not dtype or not shape_of(x).size for x in inner.operands):
+        return None
+    nothing = constant(
+        root.computation, Literal.scalar(dtype, -0.0 if by is Add and dtype.is_float else first)
+    )
+    parts = [op(x, start if n == 0 else nothing) for n, x in enumerate(inner.operands)]
+    return functools.reduce(op.to_apply.root.op, parts)
+
+
 @rule(Reduce, of=Broadcast, where=is_single)
 def reduce_keeps_broadcast(
     root: Instruction[Reduce], x: Instruction[Broadcast], start: Instruction
@@ -150,7 +170,7 @@ def reduce_add_of_broadcast(
     one = Broadcast(smaller, renumbered(places, repeated))(x.operands[0])
     left = renumbered(op.dimensions, repeated)
     if left:
-        zero = constant(root.computation, Literal.scalar(dtype, 0))
+        zero = constant(root.computation, Literal.scalar(dtype, -0.0 if dtype.is_float else 0))
         one = Reduce(left, op.to_apply)(one, zero)
     powers = [1 << k for k in range(count.bit_length()) if count >> k & 1] if dtype.is_float else [count]
     total = spread(root, start)

@@ -64,18 +64,26 @@ def slice_of_broadcast(root: Instruction, inner: Instruction[Broadcast]) -> Rewr
 
 @rule(Slice, of=Concatenate, where=_has_elements)
 def slice_of_concatenate(root: Instruction, inner: Instruction[Concatenate]) -> Rewritten:
-    """slice(concatenate(..., x, ...)) => slice(x), when it lies within one operand"""
+    """slice(concatenate(x, y, ...)) => slice(concatenate(y)), of those operands that it takes something of"""
     at, ranges = inner.op.dimension, ranges_of(root)
     start, limit = ranges.starts[at], ranges.limits[at]
-    begin = 0
+    needed: list[Instruction] = []
+    begin = before = 0
     for x in inner.operands:
         end = begin + shape_of(x).dims[at]
-        if begin <= start and limit <= end:
-            starts = (*ranges.starts[:at], start - begin, *ranges.starts[at + 1 :])
-            limits = (*ranges.limits[:at], limit - begin, *ranges.limits[at + 1 :])
-            return Slice(SliceDims(starts, limits, ranges.strides))(x) if same_type(x, root) else None
+        if start < end and begin < limit:
+            needed.append(x)
+        elif not needed:
+            before = end
         begin = end
-    return None
+    if len(needed) == len(inner.operands) or not all(same_type(x, root) for x in needed):
+        return None
+    if len(needed) > 1 and len(inner.users) != 1:
+        return None
+    starts = (*ranges.starts[:at], start - before, *ranges.starts[at + 1 :])
+    limits = (*ranges.limits[:at], limit - before, *ranges.limits[at + 1 :])
+    whole = inner.op(*needed) if len(needed) > 1 else needed[0]
+    return Slice(SliceDims(starts, limits, ranges.strides))(whole)
 
 
 def same_type(x: Instruction, root: Instruction) -> bool:

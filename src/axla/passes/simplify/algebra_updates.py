@@ -18,13 +18,14 @@ from axla.hlo import (
     DynamicUpdateSlice,
     Gather,
     Iota,
+    Pad,
     Reverse,
     Scatter,
     Select,
     Slice,
     Transpose,
 )
-from axla.ir.attributes import SliceDims
+from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.structure import Parameter
 from axla.ir.typed import shape_of
@@ -117,6 +118,25 @@ def update_of_update(
     """dynamic-update-slice(dynamic-update-slice(x, v, i), u, i) => dynamic-update-slice(x, u, i)"""
     alike = same_shape(inner.operands[1], u) and inner.operands[2:] == indices
     return DynamicUpdateSlice()(inner.operands[0], u, *indices) if alike else None
+
+
+@rule(DynamicUpdateSlice, of=Broadcast)
+def update_of_broadcast(
+    root: Instruction, x: Instruction, u: Instruction, *indices: Instruction
+) -> Rewritten:
+    """dynamic-update-slice(broadcast(s), u, constants) => pad(u, s), for scalar s
+
+    Where u is the larger part, of at most two dimensions: other pads take longer than writing twice.
+    """
+    (s,), starts = x.operands, constant_starts(indices)
+    if starts is None or shape_of(s).rank or dtype_of(u) is not dtype_of(x):
+        return None
+    if shape_of(x).rank > 2 or 2 * shape_of(u).size < shape_of(x).size:
+        return None
+    places = zip(starts, shape_of(x).dims, shape_of(u).dims, strict=True)
+    low = tuple(max(0, min(start, dim - n)) for start, dim, n in places)
+    high = tuple(dim - n - k for dim, n, k in zip(shape_of(x).dims, shape_of(u).dims, low, strict=True))
+    return Pad(PaddingConfig(low, high))(u, s)
 
 
 @rule(DynamicUpdateSlice)
