@@ -133,11 +133,11 @@ def test_small_kernels_do_not_poll():
 
 
 def test_a_kernel_that_computes_more_than_it_moves_is_stopped():
-    """What is added up for each element lies nowhere in memory."""
-    text = """add { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT z = f32[] add(x, y) }
-    of { a = f32[] parameter(0)  zero = f32[] constant(0)
+    """What is multiplied for each element lies nowhere in memory."""
+    text = """mul { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT z = f32[] multiply(x, y) }
+    of { a = f32[] parameter(0)  one = f32[] constant(1)
       u = f32[2,9223372036854775807] broadcast(a), dimensions={}
-      ROOT r = f32[] reduce(u, zero), dimensions={0,1}, to_apply=add }
+      ROOT r = f32[] reduce(u, one), dimensions={0,1}, to_apply=mul }
     ENTRY e { p = f32[100] parameter(0)  ROOT r = f32[100] map(p), dimensions={0}, to_apply=of }"""
     with pytest.raises(DeadlineExceeded):
         axla.compile(axla.parse(text)).execute([np.ones(100, np.float32)], deadline=0.1)

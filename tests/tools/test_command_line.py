@@ -178,7 +178,7 @@ def test_opt_prints_each_stage(file, capsys, stage, holds):
 
 
 def test_opt_writes_a_program_and_its_constants(tmp_path):
-    numbers = ", ".join(map(str, range(100)))
+    numbers = ", ".join(str(n * n) for n in range(100))
     constant = f"c = s32[100] constant({{{numbers}}})"
     text = f"ENTRY e {{ x = s32[100] parameter(0)  {constant}  ROOT z = s32[100] add(x, c) }}"
     (tmp_path / "f.hlo").write_text(text)
@@ -186,7 +186,7 @@ def test_opt_writes_a_program_and_its_constants(tmp_path):
     assert command.main(["opt", str(tmp_path / "f.hlo"), "--stage=program", "-o", str(out)]) == 0
     made = compile_text(out.read_text(), (tmp_path / "f.axla.constants").read_bytes())
     [result] = NativeExecutable(made.images, made.interface, made.constants).execute([np.ones(100, np.int32)])
-    assert np.array_equal(result, np.arange(100) + 1)
+    assert np.array_equal(result, np.arange(100) ** 2 + 1)
 
 
 @pytest.mark.parametrize(

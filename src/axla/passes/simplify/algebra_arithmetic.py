@@ -9,6 +9,8 @@ from math import frexp
 import numpy as np
 
 import axla.hlo as hlo
+from axla.core.dtypes import F32, F64
+from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.typed import shape_of
@@ -25,6 +27,7 @@ from axla.passes.simplify.match import (
     same_shape,
     uniform,
 )  # fmt: skip
+from axla.passes.simplify.ranges import is_never_negative
 
 SHIFTS = (hlo.ShiftLeft, hlo.ShiftRightArithmetic, hlo.ShiftRightLogical)
 
@@ -75,6 +78,83 @@ def subtract_negation(root: Instruction, x: Instruction, y: Instruction) -> Rewr
     return hlo.Add()(x, y.operands[0]) if type(y.op) is hlo.Negate else None
 
 
+def _wraps(root: Instruction) -> bool:
+    """Whether an instruction has integers, or floats that may be treated as real numbers."""
+    dtype = dtype_of(root)
+    return dtype.is_integer or dtype.is_inexact and fast_math()
+
+
+@rule(hlo.Subtract, where=_wraps)
+def subtract_constant(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
+    """x - c => x + -c, for constants (integers; floats win nothing)"""
+    value = uniform(c) if dtype_of(root).is_integer and not is_constant(x) else None
+    if value is None:
+        return None
+    bits = dtype_of(root).bits
+    inverse = -int(value) & ((1 << bits) - 1)
+    if dtype_of(root).is_signed and inverse >> (bits - 1):
+        inverse -= 1 << bits
+    return hlo.Add()(x, full(root, inverse))
+
+
+@rule(hlo.Add, where=_wraps)
+def add_of_difference(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
+    """(y - x) + x => y, x + (y - x) => y (integers)"""
+    for difference, x in ((a, b), (b, a)):
+        if type(difference.op) is hlo.Subtract and difference.operands[1] is x:
+            return difference.operands[0] if same_shape(difference.operands[0], root) else None
+    return None
+
+
+@rule(hlo.Subtract, of=hlo.Add, where=_wraps)
+def subtract_from_sum(root: Instruction, total: Instruction, x: Instruction) -> Rewritten:
+    """(x + y) - x => y, (x + y) - y => x (integers)"""
+    if x not in total.operands:
+        return None
+    a, b = total.operands
+    left = b if x is a else a
+    return left if same_shape(left, root) else None
+
+
+@rule(hlo.Subtract, where=_wraps)
+def subtract_difference(root: Instruction, x: Instruction, difference: Instruction) -> Rewritten:
+    """x - (x - y) => y, x - (x + y) => -y (integers)"""
+    if type(difference.op) is hlo.Subtract and difference.operands[0] is x:
+        return difference.operands[1] if same_shape(difference.operands[1], root) else None
+    if type(difference.op) is not hlo.Add or x not in difference.operands:
+        return None
+    a, b = difference.operands
+    left = b if x is a else a
+    return hlo.Negate()(left) if same_shape(left, root) else None
+
+
+@rule(hlo.Add, of=hlo.Multiply, where=_wraps)
+def add_products(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
+    """x * z + y * z => (x + y) * z, when the products are used nowhere else (integers)"""
+    if type(b.op) is not hlo.Multiply or a is b or len(a.users) != 1 or len(b.users) != 1:
+        return None
+    for place, z in enumerate(a.operands):
+        if z in b.operands:
+            x, y = a.operands[1 - place], b.operands[1 if b.operands[0] is z else 0]
+            return hlo.Multiply()(hlo.Add()(x, y), z) if same_shape(x, root) and same_shape(y, root) else None
+    return None
+
+
+@rule(hlo.Multiply, hlo.Divide, of=hlo.Negate)
+def product_of_negations(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
+    """-x * -y => x * y, -x / -y => x / y (integers are multiplied only)"""
+    if type(b.op) is not hlo.Negate or dtype_of(root).is_complex:
+        return None
+    return root.op(a.operands[0], b.operands[0]) if is_float(root) or type(root.op) is hlo.Multiply else None
+
+
+@rule(hlo.Multiply, of=hlo.Abs)
+def square_of_absolute(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
+    """|x| * |x| => x * x"""
+    (x,) = a.operands
+    return hlo.Multiply()(x, x) if a is b and same_shape(x, root) else None
+
+
 @rule(hlo.Multiply)
 def multiply_one(root: Instruction, x: Instruction, one: Instruction) -> Rewritten:
     """x * 1 => x"""
@@ -115,22 +195,32 @@ def divide_power_of_two(root: Instruction, x: Instruction, divisor: Instruction)
     return hlo.Multiply()(x, full(root, inverse))
 
 
+def _power_of_two(x: Instruction, divisor: Instruction) -> int | None:
+    """k, for a divisor 2^k of integers that are not negative."""
+    value = uniform(divisor) if dtype_of(x).is_integer else None
+    if value is None or int(value) <= 0 or int(value).bit_count() != 1:
+        return None
+    return int(value).bit_length() - 1 if dtype_of(x).is_unsigned or is_never_negative(x) else None
+
+
 @rule(hlo.Divide)
 def divide_unsigned_power_of_two(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
-    """x / 2^k => x >> k (unsigned)"""
-    value = uniform(divisor) if dtype_of(root).is_unsigned else None
-    if value is None or int(value).bit_count() != 1:
-        return None
-    return hlo.ShiftRightLogical()(x, full(root, int(value).bit_length() - 1))
+    """x / 2^k => x >> k (integers from 0 on)"""
+    k = _power_of_two(x, divisor)
+    return None if k is None else hlo.ShiftRightLogical()(x, full(root, k))
 
 
 @rule(hlo.Remainder)
 def remainder_unsigned_power_of_two(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
-    """x % 2^k => x & (2^k - 1) (unsigned)"""
-    value = uniform(divisor) if dtype_of(root).is_unsigned else None
-    if value is None or int(value).bit_count() != 1:
-        return None
-    return hlo.And()(x, full(root, int(value) - 1))
+    """x % 2^k => x & (2^k - 1) (integers from 0 on)"""
+    k = _power_of_two(x, divisor)
+    return None if k is None else hlo.And()(x, full(root, (1 << k) - 1))
+
+
+@rule(hlo.Remainder, of=hlo.Remainder)
+def remainder_twice(root: Instruction, inner: Instruction, divisor: Instruction) -> Rewritten:
+    """(x % y) % y => x % y"""
+    return inner if inner.operands[1] is divisor and same_shape(inner, root) else None
 
 
 @rule(hlo.Negate, of=hlo.Negate)
@@ -157,6 +247,15 @@ def absolute_of_sign(root: Instruction, inner: Instruction) -> Rewritten:
 def idempotent(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """op(x, x) => x for and, or, maximum, minimum"""
     return x if x is y else None
+
+
+@rule(hlo.And, hlo.Or, hlo.Maximum, hlo.Minimum)
+def idempotent_nested(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
+    """op(op(x, y), y) => op(x, y) for and, or, maximum, minimum"""
+    for inner, x in ((a, b), (b, a)):
+        if type(inner.op) is type(root.op) and x in inner.operands and same_shape(inner, root):
+            return inner
+    return None
 
 
 @rule(hlo.And)
@@ -228,6 +327,48 @@ def power_two(root: Instruction, x: Instruction, two: Instruction) -> Rewritten:
     return hlo.Multiply()(x, x) if squares else None
 
 
+@rule(hlo.Power)
+def power_three(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
+    """pow(x, 3) => x * (x * x), pow(x, 4) => (x * x) * (x * x) (not of floats narrower than f32)"""
+    power = next((n for n in (3, 4) if is_all(c, n)), None)
+    fits = dtype_of(root).is_integer or dtype_of(root) in (F32, F64)
+    if power is None or not fits or not same_shape(x, root):
+        return None
+    square = hlo.Multiply()(x, x)
+    return hlo.Multiply()(x if power == 3 else square, square)
+
+
+@rule(hlo.Power)
+def power_minus_one(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
+    """pow(x, -1) => 1 / x (floats)"""
+    inverts = is_float(root) and is_all(c, -1) and same_shape(x, root)
+    return hlo.Divide()(full(root, 1), x) if inverts else None
+
+
+HALVES = {0.5: np.inf, 1.5: np.inf, 2.5: np.inf, -0.5: 0.0, -1.5: 0.0}
+"""Exponent -> that power of -infinity, whose root is NaN."""
+
+
+@rule(hlo.Power)
+def power_half(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
+    """pow(x, 1/2) => sqrt(x + 0), but infinity for -infinity; 3/2, 5/2, -1/2 and -3/2 likewise (f32, f64)"""
+    exponent = next((n for n in HALVES if is_all(c, n)), None)
+    if exponent is None or dtype_of(root) not in (F32, F64) or not same_shape(x, root):
+        return None
+    # The root of -0.0 is -0.0, its power is 0.
+    base = x if is_never_negative(x) else hlo.Add()(x, full(root, 0))
+    power = hlo.Sqrt()(base)
+    if exponent < 0:  # no product that overflows before it is inverted
+        one = full(root, 1)
+        power = hlo.Divide()(one if exponent == -0.5 else hlo.Divide()(one, base), power)
+    elif exponent > 0.5:
+        power = hlo.Multiply()(base if exponent == 1.5 else hlo.Multiply()(base, base), power)
+    if base is x:
+        return power
+    lowest = hlo.Compare(Direction.EQ)(x, full(root, -np.inf))
+    return hlo.Select()(lowest, full(root, HALVES[exponent]), power)
+
+
 @rule(hlo.Maximum, hlo.Minimum)
 def extremum_of_limit(root: Instruction, x: Instruction, bound: Instruction) -> Rewritten:
     """max(x, lowest) => x, min(x, highest) => x"""
@@ -243,14 +384,25 @@ def _associates(op: type[Op]) -> bool:
 
 @rule(family=_associates)
 def associate_constants(root: Instruction, inner: Instruction, b: Instruction) -> Rewritten:
-    """op(op(x, a), b) => op(x, op(a, b)) for constants (floats: only maximum and minimum: no rounding)"""
+    """op(op(x, a), b) => op(x, op(a, b)) for constants (floats: maximum and minimum only: no rounding)"""
     if inner.op != root.op or not is_constant(b) or not is_constant(inner.operands[1]):
         return None
     x, a = inner.operands
-    if is_constant(x) or not (is_exact(root) or isinstance(root.op, (hlo.Maximum, hlo.Minimum))):
+    exact = is_exact(root) or isinstance(root.op, (hlo.Maximum, hlo.Minimum))
+    if is_constant(x) or not (exact or fast_math()):
         return None
     both = root.op(a, b)
     return root.op(x, both)
+
+
+@rule(hlo.Add, of=hlo.Subtract, where=_wraps)
+def add_to_difference(root: Instruction, inner: Instruction, b: Instruction) -> Rewritten:
+    """(a - x) + b => (a + b) - x for constants (integers)"""
+    a, x = inner.operands
+    if not is_constant(a) or not is_constant(b) or not same_shape(x, root):
+        return None
+    both = hlo.Add()(a, b)
+    return hlo.Subtract()(both, x)
 
 
 ROUNDING = (hlo.Ceil, hlo.Floor, hlo.RoundNearestAfz, hlo.RoundNearestEven)
@@ -292,6 +444,12 @@ def real_of_complex(root: Instruction, z: Instruction) -> Rewritten:
 def imaginary_of_complex(root: Instruction, z: Instruction) -> Rewritten:
     """imag(complex(a, b)) => b"""
     return z.operands[1]
+
+
+@rule(hlo.Imag)
+def imaginary_of_real(root: Instruction, x: Instruction) -> Rewritten:
+    """imag(x) => 0 for real x"""
+    return None if dtype_of(x).is_complex else full(root, 0)
 
 
 @rule(hlo.Complex)

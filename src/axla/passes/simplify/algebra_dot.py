@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from axla.hlo import Broadcast, Dot, Multiply, Reshape, Transpose
+from axla.core.shape import Shape
+from axla.hlo import Broadcast, Dot, Multiply, Reshape, Slice, Transpose
+from axla.ir.attributes import SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, rule
@@ -98,19 +100,84 @@ def dot_drops_unit_dims(root: Instruction[Dot], lhs: Instruction, rhs: Instructi
     if not shape_of(root).size or not units or (op.lhs_contracting_dims and not kept):
         return None
     whole = shape_of(root).logical
-    smaller = replace(
-        op, shape=whole.with_dims(without(whole.dims, gone(op.lhs_batch_dims, left))),
-        lhs_batch_dims=renumbered(op.lhs_batch_dims, left),
-        rhs_batch_dims=renumbered(op.rhs_batch_dims, right),
-        lhs_contracting_dims=renumbered(op.lhs_contracting_dims, left),
-        rhs_contracting_dims=renumbered(op.rhs_contracting_dims, right),
-    )  # fmt: skip
+    smaller = fewer(op, whole, gone(op.lhs_batch_dims, left), left, right)
     x = reshaped(lhs, without(shape_of(lhs).dims, left))
     y = reshaped(rhs, without(shape_of(rhs).dims, right))
     product = smaller(x, y)
     return product if product.shape is whole else Reshape(shape_of(root))(product)
 
 
+def fewer(op: Dot, shape: Shape, gone: Sequence[int], left: Sequence[int], right: Sequence[int]) -> Dot:
+    """A dot without some dimensions of its result, and some of lhs and rhs."""
+    return replace(
+        op, shape=shape.with_dims(without(shape.dims, gone)),
+        lhs_batch_dims=renumbered(op.lhs_batch_dims, left),
+        rhs_batch_dims=renumbered(op.rhs_batch_dims, right),
+        lhs_contracting_dims=renumbered(op.lhs_contracting_dims, left),
+        rhs_contracting_dims=renumbered(op.rhs_contracting_dims, right),
+    )  # fmt: skip
+
+
 def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:
     """Which dimensions of the result, batch dimensions first, go with those of the operand."""
     return [place for place, d in enumerate(batch) if d in units]
+
+
+@rule(Dot, where=is_dense)
+def dot_of_broadcast(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
+    """dot(broadcast(x), y) => broadcast(dot(x, y)), along free dimensions that repeat x; of y likewise"""
+    op, batch = root.op, len(root.op.lhs_batch_dims)
+    frees = (op.lhs_free(shape_of(lhs).rank), op.rhs_free(shape_of(rhs).rank))
+    firsts = (batch, batch + len(frees[0]))  # where the free dimensions stand in the result
+    dropped = [_repeated(side, free) for side, free in zip((lhs, rhs), frees, strict=True)]
+    if not any(dropped) or not shape_of(root).size:
+        return None
+    left, right = dropped
+    lost = [first + free.index(d) for first, free, ds in zip(firsts, frees, dropped, strict=True) for d in ds]
+    whole = shape_of(root).logical
+    small = fewer(op, whole, lost, left, right)(_without_repeats(lhs, left), _without_repeats(rhs, right))
+    return Broadcast(shape_of(root), tuple(d for d in range(whole.rank) if d not in lost))(small)
+
+
+def _repeated(x: Instruction, free: Sequence[int]) -> list[int]:
+    """The free dimensions along which a broadcast repeats its operand."""
+    op = x.op
+    if not isinstance(op, Broadcast):
+        return []
+    return [d for d in free if d not in op.dimensions and op.shape.dims[d] > 1]
+
+
+def _without_repeats(x: Instruction, dropped: Sequence[int]) -> Instruction:
+    """A broadcast, but not along some of its dimensions; anything else as it is."""
+    op, shape = x.op, shape_of(x)
+    if not isinstance(op, Broadcast) or not dropped:
+        return x
+    return Broadcast(shape.with_dims(without(shape.dims, dropped)), renumbered(op.dimensions, dropped))(
+        x.operands[0]
+    )
+
+
+@rule(Slice, of=Dot, where=lambda root: is_dense(root.operands[0]))
+def slice_of_dot(root: Instruction[Slice], inner: Instruction[Dot]) -> Rewritten:
+    """slice(dot(x, y)) => dot(slice(x), slice(y)): fewer products"""
+    op, (lhs, rhs) = inner.op, inner.operands
+    if len(inner.users) != 1 or not shape_of(root).size:
+        return None
+    batch, left = len(op.lhs_batch_dims), op.lhs_free(shape_of(lhs).rank)
+    right = op.rhs_free(shape_of(rhs).rank)
+    ranges = root.op.slice
+    x = _sliced(lhs, ranges, (*op.lhs_batch_dims, *left), range(batch + len(left)))
+    behind = range(batch + len(left), batch + len(left) + len(right))
+    y = _sliced(rhs, ranges, (*op.rhs_batch_dims, *right), (*range(batch), *behind))
+    return replace(op, shape=shape_of(root).logical)(x, y)
+
+
+def _sliced(x: Instruction, ranges: SliceDims, dims: Sequence[int], places: Sequence[int]) -> Instruction:
+    """`x` with the ranges at `places` taken of its dimensions `dims`."""
+    sizes = shape_of(x).dims
+    starts, limits, strides = [0] * len(sizes), list(sizes), [1] * len(sizes)
+    for d, place in zip(dims, places, strict=True):
+        starts[d], limits[d], strides[d] = ranges.starts[place], ranges.limits[place], ranges.strides[place]
+    if (starts, limits) == ([0] * len(sizes), list(sizes)) and {*strides} == {1}:
+        return x
+    return Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(x)

@@ -49,15 +49,6 @@ def compare_self(root: Instruction[hlo.Compare], lhs: Instruction, rhs: Instruct
 
 
 @rule(hlo.Compare)
-def compare_unsigned_zero(root: Instruction[hlo.Compare], x: Instruction, zero: Instruction) -> Rewritten:
-    """x < 0 => false, x >= 0 => true (unsigned)"""
-    op = root.op
-    if not dtype_of(x).is_unsigned or op.direction not in (Direction.LT, Direction.GE) or not is_all(zero, 0):
-        return None
-    return full(root, op.direction is Direction.GE)
-
-
-@rule(hlo.Compare)
 def compare_pred(root: Instruction[hlo.Compare], p: Instruction, truth: Instruction) -> Rewritten:
     """p == true => p, p != true => not p, p == false => not p, p != false => p"""
     op = root.op

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
 from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, rule
-from axla.passes.simplify.match import constant, full, same_shape, spread, uniform, values_of
+from axla.passes.simplify.match import constant, full, limits, same_shape, spread, uniform, values_of
 
 
 def reshaped(x: Instruction, dims: Sequence[int]) -> Instruction:
@@ -247,3 +248,50 @@ def transpose_of_constant(root: Instruction[Transpose], x: Instruction) -> Rewri
         return None
     turned = values.transpose(root.op.dimensions)
     return constant(root.computation, Literal(shape_of(root).logical, turned))
+
+
+@rule(Broadcast, of=Iota)
+def broadcast_of_iota(root: Instruction[Broadcast], x: Instruction[Iota]) -> Rewritten:
+    """broadcast(iota()) => iota()"""
+    return root.computation.add(Iota(shape_of(root).logical, root.op.dimensions[x.op.iota_dimension]))
+
+
+@rule(Reshape, of=Iota)
+def reshape_of_iota(root: Instruction, x: Instruction[Iota]) -> Rewritten:
+    """reshape(iota()) => iota(), when the dimension that counts stays as it is"""
+    dims, at, target = shape_of(x).dims, x.op.iota_dimension, shape_of(root).dims
+    inner = prod(dims[at + 1 :])
+    for place, size in enumerate(target):
+        if size == dims[at] != 1 and prod(target[place + 1 :]) == inner:
+            return root.computation.add(Iota(shape_of(root).logical, place))
+    return None
+
+
+@rule(Constant)
+def constant_of_iota(root: Instruction, *_: Instruction) -> Rewritten:
+    """constant({0, 1, 2, ...}) => iota(), of integers"""
+    values = values_of(root)
+    counts = values is not None and values.ndim == 1 and shape_of(root).dtype.is_integer
+    if values is None or not counts or values.size < 8 or values.size > limits(shape_of(root).dtype)[1]:
+        return None
+    if int(values[-1]) != values.size - 1 or (values != np.arange(values.size)).any():
+        return None
+    return root.computation.add(Iota(shape_of(root).logical, 0))
+
+
+@rule(Transpose, of=Reshape)
+def transpose_of_reshaped_transpose(root: Instruction[Transpose], inner: Instruction) -> Rewritten:
+    """transpose(reshape(transpose(x))) => reshape(transpose(x)), but for dimensions of size 1"""
+    (turned,) = inner.operands
+    if not isinstance(turned.op, Transpose) or len(inner.users) != 1:
+        return None
+    before = [d for d, n in enumerate(shape_of(turned).dims) if n != 1]
+    after = [d for d, n in enumerate(shape_of(inner).dims) if n != 1]
+    if [shape_of(turned).dims[d] for d in before] != [shape_of(inner).dims[d] for d in after]:
+        return None
+    (x,) = turned.operands
+    source = dict(zip(after, (turned.op.dimensions[d] for d in before), strict=True))  # of each, in x
+    order = [source[d] for d in root.op.dimensions if d in source]
+    units = [d for d, n in enumerate(shape_of(x).dims) if n == 1]
+    moved = x if order == sorted(order) else Transpose((*order, *units))(x)
+    return reshaped(moved, shape_of(root).dims)

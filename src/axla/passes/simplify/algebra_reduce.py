@@ -4,16 +4,20 @@ no element.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from math import prod
 from typing import TypeGuard
 
-from axla.hlo import And, Broadcast, Map, Maximum, Minimum, Or, Reduce, Transpose
+from axla.core.dtypes import F32, F64
+from axla.core.literal import Literal
+from axla.hlo import Add, And, Broadcast, Concatenate, Map, Maximum, Minimum, Multiply, Or, Reduce, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import reshaped
-from axla.passes.simplify.match import combiner, dtype_of, is_all, neutral, spread
+from axla.passes.simplify.match import combiner, constant, dtype_of, full, is_all, neutral, spread
 
 
 def is_identity(value: Instruction, op: type[Op] | None) -> bool:
@@ -109,3 +113,67 @@ def reduce_of_broadcast(
     smaller = shape_of(x).with_dims(without(shape_of(x).dims, repeated))
     inner = Broadcast(smaller, renumbered(places, repeated))(x.operands[0])
     return Reduce(renumbered(op.dimensions, repeated), op.to_apply)(inner, start)
+
+
+@rule(Reduce, of=Concatenate, where=is_single)
+def reduce_of_concatenate(
+    root: Instruction[Reduce], inner: Instruction[Concatenate], start: Instruction
+) -> Rewritten:
+    """reduce(concatenate(x, y), v, op) => op(reduce(x, v), reduce(y, identity))"""
+    op, by, dtype = root.op, combiner(root.op.to_apply), dtype_of(root)
+    first = neutral(by, dtype)
+    known = by is not None and by.associative and first is not None and len(inner.users) == 1
+    if not known or inner.op.dimension not in op.dimensions or len(inner.operands) > 8:
+        return None
+    if any(dtype_of(x) is not dtype or not shape_of(x).size for x in inner.operands):
+        return None
+    nothing = constant(
+        root.computation, Literal.scalar(dtype, -0.0 if by is Add and dtype.is_float else first)
+    )
+    parts = [op(x, start if n == 0 else nothing) for n, x in enumerate(inner.operands)]
+    return functools.reduce(op.to_apply.root.op, parts)
+
+
+@rule(Reduce, of=Broadcast, where=is_single)
+def reduce_keeps_broadcast(
+    root: Instruction[Reduce], x: Instruction[Broadcast], start: Instruction
+) -> Rewritten:
+    """reduce(broadcast(x)) => broadcast(reduce(x)), along dimensions that repeat x and stay"""
+    op, places = root.op, x.op.dimensions
+    kept = [d for d in range(shape_of(x).rank) if d not in op.dimensions]
+    repeated = [d for d in kept if d not in places and shape_of(x).dims[d] != 1]
+    if not repeated or not shape_of(x).size or not op.dimensions:
+        return None
+    smaller = shape_of(x).with_dims(without(shape_of(x).dims, repeated))
+    inner = Broadcast(smaller, renumbered(places, repeated))(x.operands[0])
+    small = Reduce(renumbered(op.dimensions, repeated), op.to_apply)(inner, start)
+    return Broadcast(shape_of(root), tuple(i for i, d in enumerate(kept) if d not in repeated))(small)
+
+
+@rule(Reduce, of=Broadcast, where=is_single)
+def reduce_add_of_broadcast(
+    root: Instruction[Reduce], x: Instruction[Broadcast], start: Instruction
+) -> Rewritten:
+    """reduce(broadcast(x), v, add) => v + n * reduce(x), along dimensions that repeat x n times
+
+    Of floats n is written as a sum of powers of two: each product is what a tree of additions gives.
+    """
+    op, places, dtype = root.op, x.op.dimensions, dtype_of(root)
+    repeated = [d for d in op.dimensions if d not in places]
+    count = prod(shape_of(x).dims[d] for d in repeated)
+    if combiner(op.to_apply) is not Add or not repeated or not shape_of(x).size or dtype.is_pred:
+        return None
+    fits = dtype in (F32, F64) or dtype.is_integer and count < 1 << (dtype.bits - 1)
+    if not fits or count >= 1 << 64:
+        return None
+    smaller = shape_of(x).with_dims(without(shape_of(x).dims, repeated))
+    one = Broadcast(smaller, renumbered(places, repeated))(x.operands[0])
+    left = renumbered(op.dimensions, repeated)
+    if left:
+        zero = constant(root.computation, Literal.scalar(dtype, -0.0 if dtype.is_float else 0))
+        one = Reduce(left, op.to_apply)(one, zero)
+    powers = [1 << k for k in range(count.bit_length()) if count >> k & 1] if dtype.is_float else [count]
+    total = spread(root, start)
+    for n in powers:
+        total = Add()(total, Multiply()(one, full(root, n)))
+    return total

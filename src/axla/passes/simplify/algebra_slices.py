@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.hlo import Broadcast, Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Reshape, Slice
+from axla.hlo import (
+    Broadcast,
+    Concatenate,
+    DynamicSlice,
+    DynamicUpdateSlice,
+    Pad,
+    Reduce,
+    Reshape,
+    Slice,
+)
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
@@ -55,18 +64,26 @@ def slice_of_broadcast(root: Instruction, inner: Instruction[Broadcast]) -> Rewr
 
 @rule(Slice, of=Concatenate, where=_has_elements)
 def slice_of_concatenate(root: Instruction, inner: Instruction[Concatenate]) -> Rewritten:
-    """slice(concatenate(..., x, ...)) => slice(x), when it lies within one operand"""
+    """slice(concatenate(x, y, ...)) => slice(concatenate(y)), of those operands that it takes something of"""
     at, ranges = inner.op.dimension, ranges_of(root)
     start, limit = ranges.starts[at], ranges.limits[at]
-    begin = 0
+    needed: list[Instruction] = []
+    begin = before = 0
     for x in inner.operands:
         end = begin + shape_of(x).dims[at]
-        if begin <= start and limit <= end:
-            starts = (*ranges.starts[:at], start - begin, *ranges.starts[at + 1 :])
-            limits = (*ranges.limits[:at], limit - begin, *ranges.limits[at + 1 :])
-            return Slice(SliceDims(starts, limits, ranges.strides))(x) if same_type(x, root) else None
+        if start < end and begin < limit:
+            needed.append(x)
+        elif not needed:
+            before = end
         begin = end
-    return None
+    if len(needed) == len(inner.operands) or not all(same_type(x, root) for x in needed):
+        return None
+    if len(needed) > 1 and len(inner.users) != 1:
+        return None
+    starts = (*ranges.starts[:at], start - before, *ranges.starts[at + 1 :])
+    limits = (*ranges.limits[:at], limit - before, *ranges.limits[at + 1 :])
+    whole = inner.op(*needed) if len(needed) > 1 else needed[0]
+    return Slice(SliceDims(starts, limits, ranges.strides))(whole)
 
 
 def same_type(x: Instruction, root: Instruction) -> bool:
@@ -240,3 +257,43 @@ def slice_of_unit_reshape(root: Instruction, inner: Instruction) -> Rewritten:
     (x,) = inner.operands
     kept = kept_dims(shape_of(x).dims, shape_of(inner).dims)
     return None if kept is None else reshaped(Slice(_at(ranges_of(root), kept))(x), shape_of(root).dims)
+
+
+@rule(Slice, of=Pad, where=_has_elements)
+def slice_of_padding(root: Instruction, inner: Instruction[Pad]) -> Rewritten:
+    """slice(pad(x, v)) => broadcast(v), when it takes nothing of x"""
+    (x, value), ranges = inner.operands, ranges_of(root)
+    low, interior = inner.op.padding.low, inner.op.padding.interior
+    for d, n in enumerate(shape_of(x).dims):
+        end = low[d] + n + max(0, n - 1) * interior[d]
+        if ranges.limits[d] <= low[d] or ranges.starts[d] >= end:
+            return spread(root, value) if same_type(value, root) else None
+    return None
+
+
+@rule(Slice, of=Reduce, where=_has_elements)
+def slice_of_reduce(root: Instruction, inner: Instruction[Reduce]) -> Rewritten:
+    """slice(reduce(x)) => reduce(slice(x)): fewer elements to combine"""
+    if inner.shape.is_tuple or len(inner.users) != 1 or len(inner.operands) != 2:
+        return None
+    (x, start), ranges, op = inner.operands, ranges_of(root), inner.op
+    dims = shape_of(x).dims
+    kept = iter(range(shape_of(root).rank))
+    places = [None if d in op.dimensions else next(kept) for d in range(len(dims))]
+    part = SliceDims(
+        tuple(0 if p is None else ranges.starts[p] for p in places),
+        tuple(dims[d] if p is None else ranges.limits[p] for d, p in enumerate(places)),
+        tuple(1 if p is None else ranges.strides[p] for p in places),
+    )
+    return op(Slice(part)(x), start)
+
+
+@rule(Concatenate)
+def concatenate_repeated(root: Instruction[Concatenate], x: Instruction, *rest: Instruction) -> Rewritten:
+    """concatenate(x, x, ...) => reshape(broadcast(x))"""
+    if not rest or any(other is not x for other in rest) or not shape_of(root).size:
+        return None
+    at, dims = root.op.dimension, shape_of(x).dims
+    wide = shape_of(x).with_dims((*dims[:at], len(rest) + 1, *dims[at:])).logical
+    places = (*range(at), *range(at + 1, len(dims) + 1))
+    return Reshape(shape_of(root).logical)(Broadcast(wide, places)(x))

@@ -14,8 +14,11 @@ from axla.passes.simplify import (  # noqa: F401
     algebra_indexing,
     algebra_logic,
     algebra_movement,
+    algebra_ranges,
     algebra_reduce,
     algebra_slices,
+    algebra_updates,
+    algebra_windows,
 )  # fmt: skip
 
 

@@ -1,0 +1,174 @@
+"""Rules of algsimp that hold because of what is known of the elements of an operand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import axla.hlo as hlo
+from axla.ir.attributes import Direction
+from axla.ir.graph import Instruction
+from axla.ir.typed import shape_of
+from axla.passes.rewrite import Rewritten, rule
+from axla.passes.simplify.match import dtype_of, full, is_all, same_shape, uniform
+from axla.passes.simplify.ranges import Range, is_never_negative, range_of
+
+
+def _outcome(direction: Direction, a: Range, b: Range) -> bool | None:
+    """What a comparison of numbers of two ranges gives, if it gives the same for all."""
+    if direction in (Direction.GT, Direction.GE):
+        direction, a, b = direction.mirrored, b, a
+    if direction is Direction.LT:
+        return True if a[1] < b[0] else False if a[0] >= b[1] else None
+    if direction is Direction.LE:
+        return True if a[1] <= b[0] else False if a[0] > b[1] else None
+    if a[1] < b[0] or b[1] < a[0]:
+        return direction is Direction.NE
+    return direction is Direction.EQ if a[0] == a[1] == b[0] == b[1] else None
+
+
+@rule(hlo.Compare)
+def compare_of_ranges(root: Instruction[hlo.Compare], x: Instruction, y: Instruction) -> Rewritten:
+    """x < c => true or false, for integers x that are all below c, or all not"""
+    a, b = range_of(x), range_of(y)
+    outcome = None if a is None or b is None else _outcome(root.op.direction, a, b)
+    return None if outcome is None else full(root, outcome)
+
+
+@rule(hlo.Compare)
+def compare_never_negative(root: Instruction[hlo.Compare], x: Instruction, zero: Instruction) -> Rewritten:
+    """|x| < 0 => false (floats; NaN, too)"""
+    below = root.op.direction is Direction.LT and not root.op.is_total_order
+    return full(root, False) if below and is_all(zero, 0) and is_never_negative(x) else None
+
+
+@rule(hlo.Abs)
+def absolute_never_negative(root: Instruction, x: Instruction) -> Rewritten:
+    """|x| => x, for x that are never negative, -0.0 neither: x * x, e^x, |x|, numbers from 0 on"""
+    return x if same_shape(x, root) and is_never_negative(x) else None
+
+
+@rule(hlo.Clamp)
+def clamp_of_range(root: Instruction, low: Instruction, x: Instruction, high: Instruction) -> Rewritten:
+    """clamp(a, x, b) => x, for integers x from a to b"""
+    a, found, b = range_of(low), range_of(x), range_of(high)
+    if a is None or found is None or b is None or not same_shape(x, root):
+        return None
+    return x if a[1] <= found[0] and found[1] <= b[0] else None
+
+
+@rule(hlo.Maximum, hlo.Minimum)
+def extremum_of_ranges(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
+    """max(x, y) => x, min(x, y) => y, for integers x that are all at least y"""
+    a, b = range_of(x), range_of(y)
+    if a is None or b is None:
+        return None
+    larger = x if a[0] >= b[1] else y if b[0] >= a[1] else None
+    if larger is None:
+        return None
+    return larger if type(root.op) is hlo.Maximum else y if larger is x else x
+
+
+def _is_below(x: Instruction, divisor: Instruction) -> bool:
+    a, b = range_of(x), range_of(divisor)
+    return a is not None and b is not None and a[0] >= 0 and a[1] < b[0]
+
+
+@rule(hlo.Remainder)
+def remainder_of_smaller(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
+    """x % c => x, for integers x from 0 to c - 1"""
+    return x if _is_below(x, divisor) else None
+
+
+@rule(hlo.Divide)
+def divide_smaller(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
+    """x / c => 0, for integers x from 0 to c - 1"""
+    return full(root, 0) if _is_below(x, divisor) else None
+
+
+@rule(hlo.And, of=hlo.Compare)
+def floor_never_negative(
+    root: Instruction, test: Instruction[hlo.Compare], inexact: Instruction
+) -> Rewritten:
+    """sign(x) != 1 and x % c != 0 => false, for integers x from 0 on: x // c needs no step down"""
+    sign, one = test.operands
+    if not isinstance(inexact.op, hlo.Compare) or type(sign.op) is not hlo.Sign or not is_all(one, 1):
+        return None
+    rest, zero = inexact.operands
+    unequal = test.op.direction is inexact.op.direction is Direction.NE
+    if not unequal or type(rest.op) not in (hlo.Remainder, hlo.And) or not is_all(zero, 0):
+        return None
+    (x,) = sign.operands
+    found = range_of(x)
+    return full(root, False) if rest.operands[0] is x and found is not None and found[0] >= 0 else None
+
+
+@rule(hlo.Compare, of=hlo.Convert)
+def compare_converted_pred(root: Instruction[hlo.Compare], x: Instruction, c: Instruction) -> Rewritten:
+    """convert(p) != 0 => p, and so on: p, not p, true or false"""
+    (p,), value = x.operands, uniform(c)
+    if value is None or not dtype_of(p).is_pred or not _is_plain(root, x):
+        return None
+    numbers = [np.asarray(n).astype(value.dtype) for n in (1, 0)]
+    return _chosen(root, p, [_decides(root.op.direction, n, value) for n in numbers])
+
+
+@rule(hlo.Compare, of=hlo.Select)
+def compare_selected(root: Instruction[hlo.Compare], x: Instruction, c: Instruction) -> Rewritten:
+    """select(p, 1, 0) != 0 => p, and so on, for constants: p, not p, true or false"""
+    p, value = x.operands[0], uniform(c)
+    a, b = uniform(x.operands[1]), uniform(x.operands[2])
+    if value is None or a is None or b is None or not _is_plain(root, x):
+        return None
+    return _chosen(root, p, [_decides(root.op.direction, n, value) for n in (a, b)])
+
+
+def _is_plain(root: Instruction[hlo.Compare], x: Instruction) -> bool:
+    """Whether a comparison is one of numbers as they are: of no complex ones, and not in total order."""
+    return not dtype_of(x).is_complex and not (dtype_of(x).is_float and root.op.is_total_order)
+
+
+def _decides(direction: Direction, a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(hlo.Compare(direction).evaluate(a, b))
+
+
+def _chosen(root: Instruction, p: Instruction, outcomes: list[bool]) -> Rewritten:
+    """What is `outcomes[0]` where `p` is true, and `outcomes[1]` where it is not."""
+    if outcomes[0] is outcomes[1]:
+        return full(root, outcomes[0])
+    if shape_of(p).dims != shape_of(root).dims:
+        p = hlo.Broadcast(shape_of(root), ())(p)
+    return p if outcomes[0] else hlo.Not()(p)
+
+
+@rule(hlo.Multiply)
+def multiply_converted_pred(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
+    """x * convert(p) => select(p, x, 0) (integers; of floats, NaN * 0 is NaN)"""
+    if not dtype_of(root).is_integer:
+        return None
+    for a, b in ((x, y), (y, x)):
+        if type(b.op) is hlo.Convert and dtype_of(b.operands[0]).is_pred:
+            return hlo.Select()(b.operands[0], a, full(root, 0))
+    return None
+
+
+NARROWED = (hlo.Add, hlo.Subtract, hlo.Multiply, hlo.And, hlo.Or, hlo.Xor)
+
+
+@rule(hlo.Convert)
+def convert_of_widened(root: Instruction, inner: Instruction) -> Rewritten:
+    """convert(convert(x) + convert(y)) => x + y, of the type of x and y, for wider integers between"""
+    if not isinstance(inner.op, NARROWED) or not dtype_of(inner).is_integer or len(inner.users) != 1:
+        return None
+    narrow, wide = shape_of(root), dtype_of(inner)
+    sources: list[Instruction] = []
+    for operand in inner.operands:
+        if type(operand.op) is not hlo.Convert:
+            return None
+        sources.extend(operand.operands)
+    if (
+        not narrow.dtype.is_integer
+        or narrow.dtype.bits > wide.bits
+        or not all(same_shape(s, root) for s in sources)
+    ):
+        return None
+    return inner.op(*sources)

@@ -1,0 +1,246 @@
+"""What is known of the elements of an array: between which integers they lie, how they follow each other, and
+which floats they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import axla.hlo as hlo
+from axla.core.shape import Shape
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import callers
+from axla.ir.typed import op_of
+from axla.passes.simplify.match import dtype_of, is_all, limits, uniform, values_of
+
+Range = tuple[int, int]
+"""The smallest and the largest integer that an element may be."""
+
+DEPTH = 5
+"""How many ops up an operand is looked at."""
+
+LONGEST = 1 << 16
+"""Elements of the largest constant whose values are looked at."""
+
+MOVES = (
+    hlo.Broadcast,
+    hlo.Reshape,
+    hlo.Transpose,
+    hlo.Slice,
+    hlo.Reverse,
+    hlo.Copy,
+    hlo.DynamicSlice,
+    hlo.Gather,
+)
+"""Ops whose elements are all elements of their first operand."""
+
+
+def range_of(inst: Instruction, depth: int = DEPTH) -> Range | None:
+    """Between which numbers all elements are; None for what has no integers."""
+    shape = inst.shape
+    if not isinstance(shape, Shape) or not shape.dtype.is_integer:
+        return None
+    low, high = limits(shape.dtype)
+    found = _found(inst, shape, depth) if depth else None
+    if found is None or found[0] < low or found[1] > high:
+        return low, high  # nothing is known, or it may have wrapped
+    return found
+
+
+def _found(inst: Instruction, shape: Shape, depth: int) -> Range | None:
+    op = inst.op
+    if isinstance(op, Constant):
+        values = values_of(inst)
+        if values is None or not 0 < values.size <= LONGEST:
+            return None
+        wide = values if shape.dtype.bits >= 8 else values.astype(np.int64)
+        return int(wide.min()), int(wide.max())
+    if isinstance(op, hlo.Iota):
+        return 0, max(0, shape.dims[op.iota_dimension] - 1)
+    if isinstance(op, MOVES):
+        return range_of(inst.operands[0], depth - 1)
+    if isinstance(op, hlo.Convert) and dtype_of(inst.operands[0]).is_pred:
+        return 0, 1
+    combine = RANGES.get(type(op))
+    if combine is None:
+        return None
+    operands = inst.operands[1:] if isinstance(op, hlo.Select) else inst.operands
+    ranges = [range_of(o, depth - 1) for o in operands]
+    return None if None in ranges else combine(*ranges)
+
+
+def _product(a: Range, b: Range) -> Range:
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def _remainder(a: Range, b: Range) -> Range | None:
+    if b[0] <= 0:
+        return None
+    return -min(b[1] - 1, max(0, -a[0])), min(b[1] - 1, max(0, a[1]))
+
+
+def _largest(a: Range, b: Range) -> Range:
+    return max(a[0], b[0]), max(a[1], b[1])
+
+
+def _smallest(a: Range, b: Range) -> Range:
+    return min(a[0], b[0]), min(a[1], b[1])
+
+
+def _quotient(a: Range, b: Range) -> Range | None:
+    return (a[0] // b[1], a[1] // b[0]) if a[0] >= 0 and b[0] > 0 else None
+
+
+def _shifted(a: Range, b: Range) -> Range | None:
+    return (a[0] >> b[0], a[1] >> b[0]) if a[0] >= 0 and 0 <= b[0] == b[1] < 64 else None
+
+
+def _masked(a: Range, b: Range) -> Range | None:
+    highs = [high for low, high in (a, b) if low >= 0]
+    return (0, min(highs)) if highs else None
+
+
+RANGES: dict[type[Op], Callable[..., Range | None]] = {
+    hlo.Add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    hlo.Subtract: lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    hlo.Negate: lambda a: (-a[1], -a[0]),
+    hlo.Multiply: _product,
+    hlo.Maximum: _largest,
+    hlo.Minimum: _smallest,
+    hlo.Clamp: lambda low, x, high: _smallest(_largest(low, x), high),
+    hlo.Remainder: _remainder,
+    hlo.Divide: _quotient,
+    hlo.And: _masked,
+    hlo.ShiftRightLogical: _shifted,
+    hlo.ShiftRightArithmetic: _shifted,
+    hlo.Abs: lambda a: (max(0, a[0], -a[1]), max(-a[0], a[1])),
+    hlo.Sign: lambda a: ((a[0] > 0) - (a[0] < 0), (a[1] > 0) - (a[1] < 0)),
+    hlo.Convert: lambda a: a,
+    hlo.Select: lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
+}
+"""Op class -> the range of the results, of those of the operands, as if numbers had no end."""
+
+
+def is_never_negative(inst: Instruction, depth: int = DEPTH) -> bool:
+    """Whether no element has a sign: no integer below 0, no float but NaN with the sign bit (no -0.0)."""
+    found = range_of(inst)
+    if found is not None:
+        return found[0] >= 0
+    op, operands = inst.op, inst.operands
+    if isinstance(op, Constant):
+        value = uniform(inst)
+        return value is not None and dtype_of(inst).is_float and not np.signbit(float(value))
+    if not depth or not isinstance(inst.shape, Shape) or not inst.shape.dtype.is_float:
+        return False
+    if isinstance(op, hlo.Abs | hlo.Exponential | hlo.Logistic):
+        return True
+    if isinstance(op, hlo.Convert):
+        source = dtype_of(operands[0])
+        return source.is_pred or source.is_unsigned or is_never_negative(operands[0], depth - 1)
+    if isinstance(op, hlo.Multiply) and operands[0] is operands[1]:
+        return True
+    if isinstance(op, MOVES):
+        return is_never_negative(operands[0], depth - 1)
+    alike = isinstance(op, hlo.Add | hlo.Multiply | hlo.Divide | hlo.Maximum | hlo.Minimum)
+    return alike and all(is_never_negative(o, depth - 1) for o in operands)
+
+
+Progression = tuple[int, int, int]
+"""Numbers that follow each other at equal distance: the first, the step, how many."""
+
+
+def progression(inst: Instruction, depth: int = DEPTH) -> Progression | None:
+    """The integers of an array, in row-major order, if they are at equal distance; None if it is not so."""
+    shape = inst.shape
+    if not depth or not isinstance(shape, Shape) or not shape.dtype.is_integer or not shape.size:
+        return None
+    found = _progression(inst, shape, depth)
+    if found is None:
+        return None
+    start, step, count = found
+    low, high = limits(shape.dtype)
+    first, last = sorted((start, start + step * (count - 1)))
+    return found if low <= first and last <= high else None  # else it wraps
+
+
+def _progression(inst: Instruction, shape: Shape, depth: int) -> Progression | None:
+    op = inst.op
+    values = values_of(inst)
+    if values is not None:
+        return _of_values(values)
+    if isinstance(op, hlo.Iota):
+        count = shape.dims[op.iota_dimension]
+        return (0, 1, count) if count == shape.size else None
+    if isinstance(op, hlo.Reshape | hlo.Convert | hlo.Copy):
+        return progression(inst.operands[0], depth - 1)
+    if isinstance(op, hlo.Add | hlo.Subtract | hlo.Multiply):
+        found, by = progression(inst.operands[0], depth - 1), uniform(inst.operands[1])
+        if found is None or by is None:
+            return None
+        start, step, count = found
+        n = int(by)
+        if isinstance(op, hlo.Multiply):
+            return start * n, step * n, count
+        return (start + n if isinstance(op, hlo.Add) else start - n), step, count
+    return None
+
+
+def _of_values(values: np.ndarray) -> Progression | None:
+    flat = values.reshape(-1)
+    if flat.size > LONGEST:
+        return None
+    flat = flat.astype(np.int64)
+    step = int(flat[1]) - int(flat[0]) if flat.size > 1 else 1
+    return (int(flat[0]), step, flat.size) if (np.diff(flat) == step).all() else None
+
+
+def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = frozenset()) -> bool:
+    """Whether no element is -0.0, so that adding 0.0 changes none.
+
+    What a loop carries has none when the start has none, and what the body gives, if what it gets (`assumed`)
+    has none.
+    """
+    if inst in assumed:
+        return True
+    op, operands = inst.op, inst.operands
+    if len(assumed) > 2 * DEPTH:
+        return False
+    assumed |= {inst}
+    if isinstance(op, hlo.Add):
+        return any(lacks_negative_zero(o, assumed) for o in operands)  # -0.0 is the sum of two of them only
+    if isinstance(op, MOVES):
+        return lacks_negative_zero(operands[0], assumed)
+    if isinstance(op, hlo.DynamicUpdateSlice):
+        return all(lacks_negative_zero(o, assumed) for o in operands[:2])
+    if isinstance(op, GetTupleElement):
+        carry = _carry(inst)
+        return carry is not None and all(lacks_negative_zero(o, assumed) for o in carry)
+    value = uniform(inst)
+    return is_never_negative(inst) or value is not None and not is_all(inst, -0.0)
+
+
+def _carry(inst: Instruction) -> tuple[Instruction, Instruction] | None:
+    """What an element of a loop body's parameter is at the start, and what the body makes of it."""
+    index, (source,) = op_of(inst, GetTupleElement).index, inst.operands
+    body = inst.computation
+    if not isinstance(source.op, Parameter) or inst.computation.module.entry is body:
+        return None
+    loops = callers(body.module)[body]
+    if len(loops) != 1 or not isinstance(loops[0].op, hlo.While) or loops[0].op.body is not body:
+        return None
+    start, end = loops[0].operands[0], body.root
+    if not isinstance(start.op, Tuple) or not isinstance(end.op, Tuple):
+        return None
+    return start.operands[index], end.operands[index]
+
+
+def adds_nothing(zero: Instruction, to: Instruction) -> bool:
+    """Whether adding the zeros of `zero` to `to` changes no bit."""
+    if dtype_of(to).is_float:
+        return is_all(zero, -0.0) or is_all(zero, 0) and lacks_negative_zero(to)
+    return dtype_of(to).is_integer and is_all(zero, 0)
