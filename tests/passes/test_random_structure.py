@@ -34,7 +34,7 @@ class Writer:
         return values[self.random.randrange(len(values))]
 
     def computation(self, elements: list[str], depth: int, counts: bool = False) -> str:
-        """The name of a computation from a tuple to a tuple of the same elements; the first may count trips."""
+        """The name of a computation from a tuple to a tuple of the same elements; the first may count."""
         name, lines = self.name("f"), [f"  p = ({', '.join(elements)}) parameter(0)"]
         values = []
         for n, shape in enumerate(elements):
