@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from axla.core.dataclass import dataclass
@@ -19,7 +19,7 @@ from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import shape_of
 from axla.kernels.access import KernelBody, accesses, elements
 from axla.kernels.blocks import BlockCut, plan_blocks
-from axla.kernels.kind import Form, Kind
+from axla.kernels.kind import Form, Kind, is_costly
 from axla.kernels.loop import LoopKind
 from axla.kernels.plan import KernelTask, Phase, Plan, fitting
 from axla.kernels.product import GemmSpec, Tile, part_count
@@ -253,6 +253,10 @@ class DotPlan(Plan):
     cut: GemmPlan | BlockCut
 
 
+COLUMN = 16
+"""Elements of a column of which functions are computed in a kernel of their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class DotKind(Kind):
     """One canonical dot, [batch, m, k] x [batch, k, n], and elementwise work at its result's linear index.
@@ -278,6 +282,14 @@ class DotKind(Kind):
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
         return (cls, inst.id) if dot_sizes(inst) is not None else None
+
+    @classmethod
+    def why_not_followed(cls, hero: Instruction, members: Iterable[Instruction]) -> str | None:
+        """A product with one column gives its numbers one by one: functions of them take longer there."""
+        sizes = dot_sizes(hero)
+        if sizes is None or sizes[2] > 1 or sizes[1] < COLUMN or not any(map(is_costly, members)):
+            return None
+        return "functions of a column are computed side by side, and its numbers one by one"
 
     @classmethod
     def why_not_joined(cls, inst: Instruction, limits: Limits) -> str:

@@ -6,7 +6,7 @@ identity; sizes are those of the heroes. What the class says of an instruction h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
@@ -75,6 +75,11 @@ class Kind:
     @classmethod
     def root_sizes(cls, form: Form) -> set[int] | None:
         """How many elements further results may have; None: they have the shape of the first."""
+        return None
+
+    @classmethod
+    def why_not_followed(cls, hero: Instruction, members: Iterable[Instruction]) -> str | None:
+        """Why what follows from the hero is not computed in its kernel; None where it is."""
         return None
 
     @classmethod

@@ -159,6 +159,8 @@ def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: d
         return f"a {kind.name} kernel cannot be part of a {other.name} kernel"
     if list(found) != [keys.root(inst)]:
         return f"its {inst.opcode} is not read once, element by element"
+    if (reason := kind.why_not_followed(inst, cluster.members)) is not None:
+        return reason
     return kind.why_not_results(form, inst, {elements(r.shape) for r in cluster.roots}, limits)
 
 
