@@ -38,6 +38,7 @@ if _typing.TYPE_CHECKING:
     )
     from axla.core.literal import Literal
     from axla.core.profile import Profile, profile
+    from axla.core.progress import progress
     from axla.core.shape import OPAQUE, TOKEN, Layout, ProgramShape, Shape, TupleShape
     from axla.custom.feeds import feeds
     from axla.custom.probes import record_probes
@@ -71,6 +72,7 @@ _HOMES = {
         ),
         "axla.core.literal": "Literal",
         "axla.core.profile": "Profile profile",
+        "axla.core.progress": "progress",
         "axla.core.shape": "OPAQUE TOKEN Layout ProgramShape Shape TupleShape",
         "axla.custom.feeds": "feeds",
         "axla.custom.probes": "record_probes",
@@ -154,6 +156,7 @@ __all__ = [
     "ops",
     "parse",
     "profile",
+    "progress",
     "record_probes",
     "register_custom_call",
     "register_custom_calls",

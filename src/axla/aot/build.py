@@ -13,6 +13,7 @@ from axla.aot.names import Name, check_identifier, check_unique
 from axla.aot.objects import compile_object
 from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, InvalidArgument, UnsupportedError
+from axla.core.progress import shown
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.verify import verify
@@ -77,7 +78,8 @@ def build(
         row_major_boundary(original)
         originals.append(original)
         work[full.prefix] = clone_module(original)
-    code = compile_object(work, target, prefix=name.prefix, weights=weights, allow_libgcc=allow_libgcc)
+    with shown():
+        code = compile_object(work, target, prefix=name.prefix, weights=weights, allow_libgcc=allow_libgcc)
     functions = tuple(
         _function(source, full, interface, original)
         for source, full, interface, original in zip(sources, names, code.interfaces, originals, strict=True)

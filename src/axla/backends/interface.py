@@ -21,6 +21,7 @@ from axla.core import dtypes, flags
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.profile import watch
+from axla.core.progress import shown
 from axla.ir.graph import Module
 from axla.ir.op import OPS
 from axla.ir.verify.channels import verify_waits
@@ -57,7 +58,7 @@ class Client(Devices):
         its proto, or keywords.
         """
         told = options_of(options, keywords)
-        with flags.override(**dict(told.flags)):
+        with flags.override(**dict(told.flags)), shown():
             module = prepared(module, told)
             self.backend.check(module, told)
             self.check(module.name, told.participants(module), told)

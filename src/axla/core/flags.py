@@ -140,6 +140,9 @@ class Flags:
     timings: bool = flag(
         False, doc="Print time, instructions before and after, and firings per rule of every pass."
     )
+    progress: bool = flag(
+        False, doc="Draw a bar on standard error while a program is compiled, from one second on."
+    )
     trace: str = flag("", doc="File for a trace of passes and code generation, in Chrome's JSON format.")
     cuda: str = flag(
         "",

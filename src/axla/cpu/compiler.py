@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from contextvars import copy_context
 from functools import partial
+from itertools import count
 
 from axla.codegen import llvm
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.host import host_target
 from axla.codegen.kernel import emit_kernel
 from axla.codegen.value import forbidden_intrinsics
-from axla.core import cache, flags, limits, trace
+from axla.core import cache, flags, limits, progress, trace
 from axla.core.collector import collector_paused
 from axla.core.errors import InternalError
 from axla.core.literal import Literal
@@ -45,8 +46,9 @@ def llvm_modules(
             emit_kernel(entry, kernel, target)
         return [checked_text(entry, target)]
     texts = []
-    for kernel in program.kernels:
+    for number, kernel in enumerate(program.kernels, 1):
         texts.append(kernel_text(kernel, target))
+        progress.report("code", number, len(program.kernels))
         for symbol in kernel.symbols:
             entry.declare(symbol, f"declare hidden i32 @{symbol}(ptr, ptr, i64, i64)")
     return [checked_text(entry, target), *texts]
@@ -144,7 +146,14 @@ def _objects(
     texts: Sequence[str], target: Target, emitters: Sequence[Callable[[str, Target], bytes]]
 ) -> tuple[bytes, ...]:
     """The object code of LLVM modules, made by several threads."""
-    calls = [partial(object_for, text, target, emit) for text, emit in zip(texts, emitters, strict=True)]
+    done = count(1)
+
+    def object_of(text: str, emit: Callable[[str, Target], bytes]) -> bytes:
+        found = object_for(text, target, emit)
+        progress.report("objects", next(done), len(texts))
+        return found
+
+    calls = [partial(object_of, text, emit) for text, emit in zip(texts, emitters, strict=True)]
     threads = min(limits.thread_count(), llvm.MOST_EMITTERS, len(calls) // 2)
     if threads < 2:
         return tuple(call() for call in calls)

@@ -27,7 +27,7 @@ from axla.target.machine import CpuTarget
 
 _WATCHED = ("dump_to", "verify", "timings", "trace", "shuffle", "fuel")
 """Flags that look at the compiler at work: with them it works."""
-_ELSEWHERE = ("cache_dir", "num_threads", "host_device_count")
+_ELSEWHERE = ("cache_dir", "progress", "num_threads", "host_device_count")
 """Flags that no code depends on."""
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from graphlib import TopologicalSorter
 
-from axla.core import errors, trace
+from axla.core import errors, progress, trace
 from axla.core import flags as flag_values
 from axla.core.dataclass import dataclass
 from axla.core.flags import Flags
@@ -161,6 +161,7 @@ class _Runner:
         if self.dumping:
             self.dump(step, number, group, text, changed=module.version != version)
         self.steps_done += 1
+        progress.report("passes", number + 1, len(self.passes))
 
     def concerns(self, step: Pass) -> bool:
         """Whether the module has an op that a pass is for."""

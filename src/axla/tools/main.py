@@ -71,9 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name.startswith(("--xla_", "--tf_xla_")):
             hint = "; flags of XLA stand in the environment, in XLA_FLAGS"
         given.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    from axla.core import flags
     from axla.ir.places import located
 
-    with warnings.catch_warnings(), _nobody_feeds():
+    shown = flags.override(progress=True) if sys.stderr.isatty() else contextlib.nullcontext()
+    with warnings.catch_warnings(), _nobody_feeds(), shown:
         warnings.showwarning = _show_warning
         try:
             with located(_program(options)):

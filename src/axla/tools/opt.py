@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from axla.core.literal import Literal
+from axla.core.progress import shown
 from axla.ir.graph import Module
 from axla.tools.source import add_file, add_target, read_module, target_of
 
@@ -43,13 +44,16 @@ def execute(options: argparse.Namespace) -> int:
     elif options.file is None:
         return options.usage_error("a FILE is wanted (`-` is standard input)")
     elif options.passes is not None:
-        text = after_passes(read_module(options), options.passes, options.target_cpu)
+        module = read_module(options)
+        with shown():
+            text = after_passes(module, options.passes, options.target_cpu)
     else:
         from axla.backends.cpu import text_of
 
         module = read_module(options)
         stage = STAGES[options.stage or "hlo"][0]
-        text = text_of(module, stage, target_of(options.target_cpu), constants)
+        with shown():
+            text = text_of(module, stage, target_of(options.target_cpu), constants)
     if options.output is None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
     else:

@@ -1,0 +1,76 @@
+"""How far a compilation is: a callback, or a bar on a terminal from one second on.
+
+    with axla.progress(lambda stage, done, total: ...):     stage: "passes", "code", "objects"
+        axla.compile(module)
+
+The flag `progress` (AXLA_PROGRESS=1) shows the bar on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import TextIO
+
+from axla.core import flags
+
+Progress = Callable[[str, int, int], object]
+_listener: ContextVar[Progress | None] = ContextVar("progress", default=None)
+_FIRST, _BETWEEN, _WIDTH = 1.0, 0.1, 24  # seconds, seconds, characters
+
+
+def report(stage: str, done: int, total: int) -> None:
+    """Says that `done` of `total` parts of a stage are done, to whoever listens."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(stage, done, total)
+
+
+@contextmanager
+def progress(callback: Progress) -> Iterator[None]:
+    """Calls `callback(stage, done, total)` while programs are compiled in the block. Threads of the compiler
+    call it too, one at a time each.
+    """
+    before = _listener.set(callback)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+def shown() -> AbstractContextManager[None]:
+    """A bar while the block runs, if the flag says so."""
+    return bar() if flags.current().progress else nullcontext()
+
+
+@contextmanager
+def bar(stream: TextIO | None = None, first: float = _FIRST) -> Iterator[None]:
+    """Draws a bar on a stream, `first` seconds after the beginning of the block, and wipes it out at its end.
+    Where somebody listens already, they go on to, and nothing is drawn.
+    """
+    if _listener.get() is not None:
+        yield
+        return
+    out = stream or sys.stderr
+    due, drawn = time.monotonic() + first, False
+
+    def draw(stage: str, done: int, total: int) -> None:
+        nonlocal due, drawn
+        now = time.monotonic()
+        if now < due:
+            return
+        due, drawn = now + _BETWEEN, True
+        filled = _WIDTH * min(done, total) // max(total, 1)
+        out.write(f"\r[{'#' * filled}{'-' * (_WIDTH - filled)}] {stage} {done} of {total}\x1b[K")
+        out.flush()
+
+    with progress(draw):
+        try:
+            yield
+        finally:
+            if drawn:
+                out.write("\r\x1b[K")
+                out.flush()
