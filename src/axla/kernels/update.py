@@ -13,7 +13,7 @@ from axla.hlo import Scatter
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.access import AccessKeys, KernelBody, Keys, chased, elements, own_keys
-from axla.kernels.kind import Kind
+from axla.kernels.kind import Kind, is_costly
 from axla.kernels.loop import LoopPlan, loop_space
 from axla.kernels.plan import KernelTask, Phase, Plan, fitting, widest
 from axla.target.machine import Limits, Target
@@ -207,7 +207,9 @@ class Sharing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScatterPlan(Plan):
-    """A scatter in place. A window is taken in rows of `row` elements, `lanes` at a time."""
+    """A scatter in place. A window is taken in rows of `row` elements, `lanes` at a time. `beside`: so many
+    updates of one element are computed at once, before they are written one by one.
+    """
 
     hero: str
     row: int
@@ -215,6 +217,7 @@ class ScatterPlan(Plan):
     sharing: Sharing = Sharing.ALONE
     owners: int = 1  # threads that share the starts of windows, of each element of a window
     atomic: bool = False
+    beside: int = 1
 
 
 class ScatterKind(InPlaceKind):
@@ -244,8 +247,11 @@ class ScatterKind(InPlaceKind):
         geometry = ScatterGeometry(self.hero)
         if target.threads > 1 and geometry.batch_count * geometry.window_count:
             return self._shared(geometry, task.name, target)
-        lanes = fitting(target.lanes(widest(task.computation)), geometry.row)
-        return ScatterPlan(self.hero.name, geometry.row, lanes, phases=(Phase(task.name, 1, 1, False),))
+        most = target.lanes(widest(task.computation))
+        lanes, beside, phase = fitting(most, geometry.row), 1, Phase(task.name, 1, 1, False)
+        if geometry.window_count == 1 and any(map(is_costly, task.computation.instructions)):
+            beside = fitting(most, geometry.batch_count)
+        return ScatterPlan(self.hero.name, geometry.row, lanes, beside=beside, phases=(phase,))
 
     def _shared(self, g: ScatterGeometry, name: str, target: Target) -> ScatterPlan:
         """The plan for blocks of threads."""

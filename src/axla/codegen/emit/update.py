@@ -5,6 +5,7 @@ is written.
 from __future__ import annotations
 
 import contextlib
+from math import prod
 
 from axla.codegen.array import element_address
 from axla.codegen.element import Elements, Indices
@@ -122,8 +123,11 @@ def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
     f, g = k.f, Scattering(k.named[plan.hero])
     arrays, minor = k.outputs, plan.row
     rows = g.window_count // max(minor, 1)
-    if g.batch_count and g.window_count:
-        with f.loop(0, g.batch_count, 1) as outer:
+    whole = g.batch_count // plan.beside * plan.beside if plan.beside > 1 else 0
+    if whole:
+        _beside(k, g, plan.beside, whole)
+    if whole < g.batch_count and g.window_count:
+        with f.loop(whole, g.batch_count, 1) as outer:
             batch = delinearize(Index(f, outer.index, limit=g.batch_count), g.batch_sizes)
             start, inside = g.start(k.elements(1), batch)
 
@@ -144,6 +148,33 @@ def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
                         space = Space((), minor, minor, plan.lanes)
                         columns = f.index(0), f.index(minor)
                         vectors(k, space, *columns, lambda e, column: combine(e, row, column), once=True)
+
+
+def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
+    """The first `whole` updates, of one element each: `lanes` of them are computed at once, and then combined
+    one by one, in their order.
+    """
+    f, values, arrays = k.f, k.values, k.outputs
+    with f.loop(0, whole, lanes, nonempty=True) as loop:
+        number = Index(f, loop.index, 1, lanes, multiple=lanes, limit=g.batch_count)
+        batch = delinearize(number, g.batch_sizes)
+        e, one = k.elements(lanes), k.elements(1)
+        start, inside = g.start(e, batch)
+        window = (0,) * len(g.window_sizes)
+        new = [values.splat(e(update, g.update_index(batch, window)), lanes) for update in g.updates]
+        place = linear(g.operand_index(start, window), g.dims)
+        places = place.vector(lanes) if isinstance(place, Index) else f.splat(f.index(place), lanes)
+        if isinstance(inside, Value):  # a number that is no place is found in a register, not in a mask
+            wide = values.splat(inside, lanes)
+            places = f.select(wide.ssa, places, f.splat(f.index(-1), lanes))
+        for lane in range(lanes):
+            at = f.extract(places, lane)
+            with f.if_(f.icmp("sge", at, 0)):
+                offset = delinearize(Index(f, at, limit=prod(g.dims)), g.dims)
+                old = [array.load(offset, 1) for array in arrays]
+                found = one.apply(g.op.to_apply, (*old, *(values.lane(value, lane) for value in new)))
+                for array, value in zip(arrays, found, strict=True):
+                    array.store(offset, value)
 
 
 def _when(f: Function, condition: Value | bool) -> contextlib.AbstractContextManager[None]:
