@@ -145,7 +145,9 @@ def code_of(
 def _objects(
     texts: Sequence[str], target: Target, emitters: Sequence[Callable[[str, Target], bytes]]
 ) -> tuple[bytes, ...]:
-    """The object code of LLVM modules, made by several threads."""
+    """The object code of LLVM modules, made by several threads: LLVM's work is outside of every lock, so that
+    processes would win nothing more (docs/benchmarks.md).
+    """
     done = count(1)
 
     def object_of(text: str, emit: Callable[[str, Target], bytes]) -> bytes:
