@@ -20,12 +20,15 @@ from axla.core.errors import InvalidArgument, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named pass. `required` says why it cannot be disabled ("" if it can). Calling it gives it options."""
+    """A named pass. `required` says why it cannot be disabled ("" if it can), `allows` what may be other bits
+    after it (see `Rule`). Calling it gives it options.
+    """
 
     name: str
     function: Callable[..., None]
     required: str = ""
     options: tuple[tuple[str, Any], ...] = ()
+    allows: str = ""
 
     def __call__(self, **options: Any) -> Pass:
         return replace(self, options=tuple({**dict(self.options), **options}.items()))

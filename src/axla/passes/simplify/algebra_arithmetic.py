@@ -221,7 +221,7 @@ def power_one(root: Instruction, x: Instruction, one: Instruction) -> Rewritten:
     return x if is_all(one, 1) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
-@rule(hlo.Power)
+@rule(hlo.Power, allows="rounding: x * x is exact where pow is an ulp off")
 def power_two(root: Instruction, x: Instruction, two: Instruction) -> Rewritten:
     """pow(x, 2) => x * x"""
     squares = is_all(two, 2) and same_shape(x, root) and not dtype_of(x).is_complex

@@ -60,7 +60,7 @@ def through(
     return tuple(permutation[d] for d in batch), tuple(permutation[d] for d in contracting)
 
 
-@rule(Dot, where=is_dense)
+@rule(Dot, where=is_dense, allows="zero: a sum of one product may begin with 0, which -0 is added to")
 def dot_outer_product(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(x, y) => x * y, broadcast, when there is one product for each element"""
     op = root.op

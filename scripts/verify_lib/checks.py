@@ -1,0 +1,331 @@
+"""Verifies rules and passes: what they make of random modules gives the same as these, bit by bit."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from axla.analysis.buffers import assign_buffers
+from axla.core import flags
+from axla.core.errors import AxlaError, DeadlineExceeded, InternalError
+from axla.core.literal import Literal
+from axla.core.shape import Shape
+from axla.interpreter.evaluate import evaluate
+from axla.ir.graph import Module
+from axla.ir.op import Op
+from axla.ir.verify import verify
+from axla.passes import driver, rewrite
+from axla.passes.pipelines import CPU
+from axla.passes.rewrite import RULES, Rule
+from axla.passes.steps import Pass, flat
+from axla.target.machine import cpu_target
+
+from . import mutate, operands, seeds
+
+STEPS = 20_000
+"""Instructions that the interpreter runs of a case: loops of mutants may not end."""
+
+TRIES = 12
+"""Modules that are tried for each one that is to be rewritten."""
+
+
+@dataclass
+class Failure:
+    """A case that went wrong, and what is needed to see it again."""
+
+    why: str
+    module: str
+    after: str
+    number: int
+
+
+@dataclass
+class Verdict:
+    """What was found of a rule or a pass."""
+
+    name: str
+    kind: str
+    allows: str = ""
+    tried: int = 0
+    changed: int = 0  # of these, changed and compared
+    firings: int = 0
+    types: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    missing: str = ""  # why it is not verified
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.failures or self.missing)
+
+
+class Wrong(Exception):
+    """What is wrong with a rewritten module."""
+
+
+class Skip(Exception):
+    """A module that says nothing: it cannot be run."""
+
+
+def rules() -> dict[str, tuple[Rule, rewrite.Rules]]:
+    """Every rule by name, with the table that has it alone."""
+    found: dict[str, tuple[Rule, rewrite.Rules]] = {}
+    for table in RULES.values():
+        for cls, several in table.items():
+            for rule in several:
+                found.setdefault(rule.name, (rule, {}))[1][cls] = (rule,)
+    return dict(sorted(found.items()))
+
+
+def kind_of(allows: str) -> str:
+    return allows.partition(":")[0]
+
+
+def verify_rule(
+    rule: Rule, table: rewrite.Rules, cases: int, seed: int, only: int | None = None, more: bool = True
+) -> Verdict:
+    """Verifies a rule on mutants of its tests, and with `more` of all tests and samples on which it fires."""
+    verdict = Verdict(rule.name, "rule", rule.allows)
+    begin = time.perf_counter()
+    found = seeds.named(rule.name)
+    if not any(s.name == rule.name for s in found):
+        verdict.missing = f"it has no example: write a section `// TEST: {rule.name}` in tests/hlo/algsimp"
+        return verdict
+    if more:
+        found += _firing(table, {s.name for s in found})
+    numbers = range(cases * TRIES) if only is None else [only]
+    for number in numbers:
+        draw = random.Random(f"{rule.name} {seed} {number}")
+        chosen = found[number % len(found)]
+        fast = number % 8 == 7
+        allows = "reals" if fast else kind_of(rule.allows)
+        try:
+            before = _variant(chosen, draw, number, len(found))
+            after = seeds.copy(before)
+            verdict.tried += 1
+            session = rewrite.Session(strict=True, fast_math=fast)
+            with rewrite.session(session):
+                try:
+                    rewrite.rewrite(after, table)
+                    verify(after)
+                except (AxlaError, ArithmeticError, LookupError, ValueError, TypeError) as error:
+                    raise Wrong(f"{type(error).__name__}: {error}") from error
+            if not session.firings[rule.name]:
+                continue
+            _compare(before, after, draw, allows)
+        except Skip:
+            continue
+        except Wrong as wrong:
+            verdict.failures.append(Failure(str(wrong), before.to_string(), after.to_string(), number))
+            if len(verdict.failures) >= 5:
+                break
+            continue
+        verdict.changed += 1
+        verdict.firings += session.firings[rule.name]
+        verdict.types.update(_types(before))
+        if verdict.changed >= cases:
+            break
+    if not verdict.changed and not verdict.failures and only is None:
+        verdict.missing = "it fired in no case"
+    verdict.seconds = time.perf_counter() - begin
+    return verdict
+
+
+def _types(module: Module) -> set[str]:
+    return {a.dtype.name for i in module.entry.instructions for a in i.shape.arrays()}
+
+
+def _firing(table: rewrite.Rules, known: set[str]) -> list[seeds.Seed]:
+    """Tests and samples on which a rule fires as they are."""
+    found = []
+    for seed in (*seeds.tests(), *seeds.samples()):
+        if seed.name in known:
+            continue
+        ops = {type(i.op) for c in seed.module.computations for i in c.instructions}
+        if Op not in table and not ops & table.keys():
+            continue
+        session = rewrite.Session()
+        with rewrite.session(session):
+            try:
+                rewrite.rewrite(seeds.copy(seed.module), table)
+            except AxlaError:
+                continue  # found by the tests of the rule, or by a mutant
+        if session.firings:
+            found.append(seed)
+    return found[:: max(1, len(found) // 20)]
+
+
+def _variant(seed: seeds.Seed, draw: random.Random, number: int, count: int) -> Module:
+    """The seed itself at first, mutants of it then."""
+    if number < count:
+        return seed.module
+    # Element types take turns: each with as many seeds.
+    dtype = operands.DTYPES[(number // count + number % count) % len(operands.DTYPES)]
+    try:
+        made = mutate.mutant(seed.module, draw, dtype)
+        return made
+    except mutate.Unfit as error:
+        raise Skip(str(error)) from error
+
+
+def _run(module: Module, arguments: list[Literal]) -> Literal:
+    return evaluate(module, arguments, step_limit=STEPS, deadline=5.0, memory_limit=1 << 26, seed=1)
+
+
+def _compare(before: Module, after: Module, draw: random.Random, allows: str) -> None:
+    """Wrong unless both give the same, for arguments of which one set is special; Skip where the first cannot
+    be run.
+    """
+    for _ in range(2):
+        arguments = [operands.argument(p.shape, draw, allows) for p in before.entry.parameters]
+        try:
+            wanted = _run(before, arguments)
+        except (AxlaError, ArithmeticError, LookupError, ValueError, TypeError, MemoryError) as error:
+            raise Skip(str(error)) from error
+        try:
+            found = _run(after, arguments)
+        except DeadlineExceeded as error:
+            raise Skip(str(error)) from error
+        except (AxlaError, ArithmeticError, LookupError, ValueError, TypeError) as error:
+            raise Wrong(f"the result cannot be run: {type(error).__name__}: {error}") from error
+        why = operands.difference(wanted, found, allows)
+        if why:
+            shown = ", ".join(_shown(a) for a in arguments)
+            raise Wrong(f"{why}\narguments: {shown}")
+
+
+def _shown(literal: Literal) -> str:
+    text = str(literal.array.tolist() if literal.shape.is_array else literal)
+    return text if len(text) < 200 else text[:200] + "..."
+
+
+# Passes
+
+
+def prefix(step: Pass) -> tuple[Pass, ...]:
+    """What the CPU pipeline runs before a pass: of a pass outside of it, nothing."""
+    found: list[Pass] = []
+    for _, other in flat(CPU):
+        if other.name == step.name:
+            return tuple(found)
+        found.append(other)
+    return ()
+
+
+def verify_pass(
+    step: Pass, cases: int, seed: int, only: int | None = None, more: bool = True
+) -> Verdict:
+    """Verifies a pass on mutants of its tests, and on random programs behind what runs before it."""
+    verdict = Verdict(step.name, "pass", step.allows)
+    begin = time.perf_counter()
+    own = seeds.running(step)
+    if not own:
+        verdict.missing = f"it has no example: write tests/hlo/{step.name}/*.hlo with a line // RUN: --passes="
+        return verdict
+    numbers = range(cases * TRIES) if only is None else [only]
+    for number in numbers:
+        draw = random.Random(f"{step.name} {seed} {number}")
+        before: Module | None = None
+        after: Module | None = None
+        try:
+            source, steps, changes = _case(step, own, draw, number, more)
+            verdict.tried += 1
+            with flags.override(**{**changes, "verify": True}):
+                before, after = _prepared(source, steps[:-1])
+                version = after.version
+                try:
+                    driver.run(after, steps[-1:], cpu_target(), name="verify")
+                    if step.name == "copy-insertion":
+                        _check_memory(after)
+                except InternalError as error:
+                    raise Wrong(str(error)) from error
+                except AxlaError as error:
+                    raise Skip(str(error)) from error
+            if after.version == version:
+                continue
+            _compare(before, after, draw, kind_of(step.allows))
+        except (Skip, mutate.Unfit):
+            continue
+        except Wrong as wrong:
+            texts = [m.to_string() if m is not None else "" for m in (before, after)]
+            verdict.failures.append(Failure(str(wrong), *texts, number))
+            if len(verdict.failures) >= 5:
+                break
+            continue
+        verdict.changed += 1
+        verdict.firings += 1
+        verdict.types.update(_types(before))
+        if verdict.changed >= cases:
+            break
+    if not verdict.changed and not verdict.failures and only is None and kind_of(step.allows) != "nothing":
+        verdict.missing = "it changed no module"
+    verdict.seconds = time.perf_counter() - begin
+    return verdict
+
+
+def _case(
+    step: Pass, own: list[seeds.Seed], draw: random.Random, number: int, more: bool
+) -> tuple[Module, tuple[Pass, ...], dict]:
+    """A module, the passes to run on it (the last one is verified), and flags."""
+    if number >= len(own) and number % 3 == 2 and more:
+        return seeds.program(draw), (*prefix(step), step), {}
+    chosen = own[number % len(own)] if number < len(own) else draw.choice(own)
+    at = next(k for k, p in enumerate(chosen.passes) if p.name == step.name)
+    if number < len(own):
+        return chosen.module, chosen.passes[: at + 1], chosen.changes
+    main = draw.choice(operands.DTYPES)
+    if draw.random() < 0.4:
+        main = next(
+            (a.dtype for i in chosen.module.entry.instructions for a in i.shape.arrays()), main
+        )
+    made = mutate.mutant(chosen.module, draw, main)
+    return made, chosen.passes[: at + 1], chosen.changes
+
+
+def _prepared(source: Module, steps: tuple[Pass, ...]) -> tuple[Module, Module]:
+    """Two copies of a module after some passes."""
+    made = []
+    for _ in range(2):
+        module = seeds.copy(source)
+        try:
+            driver.run(module, steps, cpu_target(), name="prefix")
+        except AxlaError as error:
+            raise Skip(str(error)) from error
+        made.append(module)
+    return made[0], made[1]
+
+
+def _check_memory(module: Module) -> None:
+    """Wrong where a buffer is overwritten too early, in a module that can be compiled."""
+    from memory_check import check
+
+    try:
+        assigned = assign_buffers(module, cpu_target().limits)
+    except AxlaError as error:
+        raise Skip(str(error)) from error
+    try:
+        check(assigned)
+    except AxlaError as error:
+        raise Wrong(f"{type(error).__name__}: {error}") from error
+
+
+def all_verdicts(
+    names: list[str], cases: int, seed: int, only: int | None, more: bool = True
+) -> Iterator[tuple[str, Verdict | None]]:
+    """(name, None) before each rule and pass, and its verdict after it."""
+    from axla.passes.pipelines import PASSES
+
+    for name, (rule, table) in rules().items():
+        if not names or name in names:
+            yield name, None
+            yield name, verify_rule(rule, table, cases, seed, only, more)
+    for name, step in sorted(PASSES.items()):
+        if not names or name in names:
+            yield name, None
+            yield name, verify_pass(step, cases, seed, only, more)
+
+
+__all__ = ["Shape", "Verdict", "all_verdicts", "rules"]
