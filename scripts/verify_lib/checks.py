@@ -8,11 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from axla.analysis.buffers import assign_buffers
 from axla.core import flags
 from axla.core.errors import AxlaError, DeadlineExceeded, InternalError
 from axla.core.literal import Literal
-from axla.core.shape import Shape
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape_util import major_to_minor
 from axla.interpreter.evaluate import evaluate
 from axla.ir.graph import Module
 from axla.ir.op import Op
@@ -176,9 +179,13 @@ def _run(module: Module, arguments: list[Literal]) -> Literal:
 
 
 def _compare(before: Module, after: Module, draw: random.Random, allows: str) -> None:
-    """Wrong unless both give the same, for arguments of which one set is special; Skip where the first cannot
-    be run.
-    """
+    """Wrong unless both give the same for random arguments; Skip where the first cannot be run."""
+    if allows == "anything":
+        if _logical(before) != _logical(after):
+            raise Wrong(f"it gives {after.entry.root.shape}, wanted {before.entry.root.shape}")
+        return
+    inexact = {a.dtype for i in before.entry.instructions for a in i.shape.arrays() if a.dtype.is_inexact}
+    eps = max((float(d.finfo.eps) for d in inexact), default=0.0)
     for _ in range(2):
         arguments = [operands.argument(p.shape, draw, allows) for p in before.entry.parameters]
         try:
@@ -186,15 +193,51 @@ def _compare(before: Module, after: Module, draw: random.Random, allows: str) ->
         except (AxlaError, ArithmeticError, LookupError, ValueError, TypeError, MemoryError) as error:
             raise Skip(str(error)) from error
         try:
-            found = _run(after, arguments)
+            found = _returned(_run(after, _taken(arguments, before, after)), before, after)
         except DeadlineExceeded as error:
             raise Skip(str(error)) from error
         except (AxlaError, ArithmeticError, LookupError, ValueError, TypeError) as error:
             raise Wrong(f"the result cannot be run: {type(error).__name__}: {error}") from error
-        why = operands.difference(wanted, found, allows)
+        why = operands.difference(wanted, found, allows, eps)
         if why:
             shown = ", ".join(_shown(a) for a in arguments)
             raise Wrong(f"{why}\narguments: {shown}")
+
+
+def _logical(module: Module) -> list[object]:
+    entry = module.entry
+    return [i.shape.logical for i in (*entry.parameters, entry.root)]
+
+
+def _taken(arguments: list[Literal], before: Module, after: Module) -> list[Literal]:
+    """The arguments as a module takes them whose arrays lie in another order: that of their bytes."""
+    pairs = zip(arguments, before.entry.parameters, after.entry.parameters, strict=True)
+    return [
+        _turned(a, p.shape, False) if a.shape.logical is not q.shape.logical else a for a, p, q in pairs
+    ]
+
+
+def _returned(result: Literal, before: Module, after: Module) -> Literal:
+    """The result as the module gives it whose arrays lie as their shapes say."""
+    wanted = before.entry.root.shape
+    turned = _lies_otherwise(before) and not _lies_otherwise(after)
+    return _turned(result, wanted, True) if turned and result.shape.logical is not wanted.logical else result
+
+
+def _lies_otherwise(module: Module) -> bool:
+    return any(not a.layout.is_descending for a in module.entry.root.shape.arrays())
+
+
+def _turned(literal: Literal, shape: AnyShape, back: bool) -> Literal:
+    """An array of a shape as its bytes lie, or `back`."""
+    if isinstance(shape, TupleShape):
+        parts = [_turned(e, s, back) for e, s in zip(literal.elements, shape.elements, strict=True)]
+        return Literal(TupleShape([p.shape for p in parts]), elements=parts)
+    if not isinstance(shape, Shape):
+        return literal
+    order = major_to_minor(shape)
+    array = literal.array.transpose(np.argsort(order) if back else order)
+    return Literal(Shape(shape.dtype, array.shape), np.ascontiguousarray(array))
 
 
 def _shown(literal: Literal) -> str:
@@ -222,7 +265,7 @@ def verify_pass(
     verdict = Verdict(step.name, "pass", step.allows)
     begin = time.perf_counter()
     own = seeds.running(step)
-    if not own:
+    if not own and kind_of(step.allows) != "nothing":
         verdict.missing = f"it has no example: write tests/hlo/{step.name}/*.hlo with a line // RUN: --passes="
         return verdict
     numbers = range(cases * TRIES) if only is None else [only]
@@ -246,6 +289,8 @@ def verify_pass(
                     raise Skip(str(error)) from error
             if after.version == version:
                 continue
+            if kind_of(step.allows) == "nothing":
+                raise Wrong("it changes the module")
             _compare(before, after, draw, kind_of(step.allows))
         except (Skip, mutate.Unfit):
             continue
@@ -270,7 +315,7 @@ def _case(
     step: Pass, own: list[seeds.Seed], draw: random.Random, number: int, more: bool
 ) -> tuple[Module, tuple[Pass, ...], dict]:
     """A module, the passes to run on it (the last one is verified), and flags."""
-    if number >= len(own) and number % 3 == 2 and more:
+    if not own or number >= len(own) and number % 3 == 2 and more:
         return seeds.program(draw), (*prefix(step), step), {}
     chosen = own[number % len(own)] if number < len(own) else draw.choice(own)
     at = next(k for k, p in enumerate(chosen.passes) if p.name == step.name)

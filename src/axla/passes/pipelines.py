@@ -40,13 +40,19 @@ effect_order = Pass(
     "effect-order", effects.effect_order, required="every backend has the same order of effects"
 )
 rng_bit_generator_check = Pass(
-    "rng-bit-generator-check", random_bits.rng_bit_generator_check, required="it says what cannot be computed"
-)
+    "rng-bit-generator-check", random_bits.rng_bit_generator_check, required="it says what cannot be computed",
+    allows="nothing: it refuses, or leaves a module as it is",
+)  # fmt: skip
 approx_topk_decomposer = Pass(
-    "approx-topk-decomposer", topk.approx_topk_decomposer, required="no library has this custom call"
+    "approx-topk-decomposer", topk.approx_topk_decomposer, required="no library has this custom call",
+    allows="anything: the interpreter has not this custom call",
+)  # fmt: skip
+lapack_expander = Pass(
+    "lapack-expander", expand_lapack, allows="anything: eigenvectors and the like may have another sign"
 )
-lapack_expander = Pass("lapack-expander", expand_lapack)
-float_normalization = Pass("float-normalization-bf16", excess_precision.float_normalization)
+float_normalization = Pass(
+    "float-normalization-bf16", excess_precision.float_normalization, allows="rounding: less of it, as in XLA"
+)
 algsimp = Pass("algsimp", rules.algsimp)
 constant_folding = Pass("constant-folding", fold.constant_folding)
 cse = Pass("cse", cse_file.cse)
@@ -56,9 +62,14 @@ dce = Pass("dce", dce_file.dce)
 layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )
-dot_canonicalize = Pass("dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form")
+dot_canonicalize = Pass(
+    "dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form",
+    allows="order: that of a sum is free",
+)  # fmt: skip
 concatenate_canonicalize = Pass("concatenate-canonicalize", concatenates.concatenate_canonicalize)
-reduce_canonicalize = Pass("reduce-canonicalize", reductions.reduce_canonicalize)
+reduce_canonicalize = Pass(
+    "reduce-canonicalize", reductions.reduce_canonicalize, allows="order: that of a reduction is free"
+)
 fusion = Pass("fusion", fuse.fusion)
 schedule = Pass("schedule", order.schedule, required="buffers need an order of execution")
 copy_insertion = Pass(

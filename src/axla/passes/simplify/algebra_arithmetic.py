@@ -16,6 +16,7 @@ from axla.passes.rewrite import Rewritten, fast_math, rule
 from axla.passes.simplify.match import (
     dtype_of,
     full,
+    has_negatives,
     is_all,
     is_all_ones,
     is_constant,
@@ -51,7 +52,7 @@ def add_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
     return x if neutral or (fast_math() and is_all(zero, 0)) else None
 
 
-@rule(hlo.Add)
+@rule(hlo.Add, where=has_negatives)
 def add_negation(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """x + -y => x - y"""
     return hlo.Subtract()(x, y.operands[0]) if type(y.op) is hlo.Negate else None
@@ -69,7 +70,7 @@ def subtract_self(root: Instruction, x: Instruction, y: Instruction) -> Rewritte
     return full(root, 0) if x is y and (is_exact(x) or fast_math()) else None
 
 
-@rule(hlo.Subtract)
+@rule(hlo.Subtract, where=has_negatives)
 def subtract_negation(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """x - -y => x + y"""
     return hlo.Add()(x, y.operands[0]) if type(y.op) is hlo.Negate else None
@@ -133,7 +134,7 @@ def remainder_unsigned_power_of_two(root: Instruction, x: Instruction, divisor: 
     return hlo.And()(x, full(root, int(value) - 1))
 
 
-@rule(hlo.Negate, of=hlo.Negate)
+@rule(hlo.Negate, of=hlo.Negate, where=has_negatives)
 def negate_negate(root: Instruction, inner: Instruction) -> Rewritten:
     """-(-x) => x"""
     return inner.operands[0]
@@ -145,7 +146,7 @@ def not_not(root: Instruction, inner: Instruction) -> Rewritten:
     return inner.operands[0]
 
 
-@rule(hlo.Abs)
+@rule(hlo.Abs, where=has_negatives)
 def absolute_of_sign(root: Instruction, inner: Instruction) -> Rewritten:
     """|-x| => |x| and ||x|| => |x|"""
     if type(inner.op) is hlo.Abs and same_shape(inner, root):
