@@ -20,7 +20,7 @@ import numpy as np
 import axla.hlo as hlo
 from axla.core.dtypes import PRED, DType
 from axla.core.errors import AxlaError
-from axla.core.literal import ElidedLiteral, Literal, why_no_array
+from axla.core.literal import ElidedLiteral, why_no_array
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.movement import regroup
 from axla.ir.attributes import FftType, PaddingConfig, SliceDims, Window
@@ -35,6 +35,11 @@ from . import operands
 
 RATE = 0.08
 """How often one thing of an instruction is another one."""
+
+COMBINING = frozenset({
+    "reduce", "reduce-window", "select-and-scatter", "all-reduce", "all-reduce-start", "reduce-scatter", "scan"
+})  # fmt: skip
+"""Ops that apply a computation in an order of their own."""
 
 LARGEST = 4096
 """Elements of an array of a mutant."""
@@ -76,6 +81,11 @@ class _Change:
         # Arrays and indices often have one type: then only some of what the entry begins with is changed.
         self.partly = draw.random() < 0.4
         self.sizes = self.sized(sorted({n for a in arrays for n in a.dims}))
+        # What an order is free for stays free of order.
+        self.combiners = {
+            c for s in source.computations for i in s.instructions if i.opcode in COMBINING
+            for c in i.op.computations()
+        }  # fmt: skip
         self.rate = draw.choice((0.0, RATE, RATE, 3 * RATE))
 
     def typed(self, counts: Counter[DType], dtype: DType) -> dict[DType, DType]:
@@ -141,7 +151,9 @@ class _Change:
         self, target: Computation, inst: Instruction, values: dict[Instruction, Instruction],
         called: dict[Computation, Computation], keep: bool,
     ) -> Instruction:  # fmt: skip
-        given = self.given([values[o] for o in inst.operands], values)
+        given = [values[o] for o in inst.operands]
+        if inst.computation not in self.combiners:
+            self.replaced(given, values)
         plain = inst.op.with_computations(called.__getitem__) if inst.op.computation_fields else inst.op
         shapes = [o.shape for o in given]
         extra = replace(
@@ -162,10 +174,8 @@ class _Change:
             return target.add(op, given, shape, name=inst.name, extra=extra)
         raise Unfit(str(error))
 
-    def given(
-        self, found: list[Instruction], values: dict[Instruction, Instruction]
-    ) -> list[Instruction]:
-        """Operands, sometimes other ones of the same shape, or exchanged."""
+    def replaced(self, found: list[Instruction], values: dict[Instruction, Instruction]) -> None:
+        """Puts other values of the same shape among operands, or exchanges two."""
         for k, operand in enumerate(found):
             if operand.shape.is_array and self.now():
                 found[k] = self.draw.choice([v for v in values.values() if v.shape is operand.shape])
@@ -173,7 +183,6 @@ class _Change:
             a, b = self.draw.sample(range(len(found)), 2)
             if found[a].shape is found[b].shape:
                 found[a], found[b] = found[b], found[a]
-        return found
 
     def result(self, op: Op, inst: Instruction, shapes: Sequence[AnyShape]) -> AnyShape:
         """The inferred shape, with the element type and layout that the instruction says beside it."""
@@ -198,6 +207,7 @@ class _Change:
                 c for c in OPS.values()
                 if c.elementwise and not c.attributes and not c.holds_shape and not c.side_effect
                 and len(c.operand_names) == len(op.operand_names) and not c.variadic
+                and (inst.computation not in self.combiners or c.associative and c.commutative)
             ]  # fmt: skip
             found.insert(0, self.draw.choice(same)())
         if op.attributes and not isinstance(op, Constant | Parameter) and self.now(2):
@@ -219,7 +229,9 @@ class _Change:
         if isinstance(value, int) and "channel" not in name:
             return max(0, value + draw.choice((-1, 1, 1)))
         if isinstance(value, SliceDims):
-            near = [tuple(max(0, n + draw.choice((-1, 0, 0, 1))) for n in v) for v in (value.starts, value.limits)]
+            near = [
+                tuple(max(0, n + draw.choice((-1, 0, 0, 1))) for n in v) for v in (value.starts, value.limits)
+            ]
             return SliceDims(*near, tuple(draw.choice((n, 1, 2, 3)) for n in value.strides))
         if isinstance(value, PaddingConfig):
             near = [tuple(n + draw.choice((-2, -1, 0, 0, 1)) for n in v) for v in (value.low, value.high)]
@@ -316,9 +328,7 @@ def _reshape(change: _Change, op: hlo.Reshape, inst: Instruction, shapes: Any, k
         for first, second in regroup(old, new):
             left = prod(x.dims[d] for d in first)
             for d in second[:-1]:
-                dims[d] = next(
-                    (n for n in (change.size(new[d]), new[d], 1) if n and left % n == 0), 1
-                )
+                dims[d] = next((n for n in (change.size(new[d]), new[d], 1) if n and left % n == 0), 1)
                 left //= dims[d]
             dims[second[-1]] = left
     else:

@@ -54,7 +54,9 @@ def markdown(verdicts: Sequence[Verdict], cases: int, seed: int) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]  # fmt: skip
     for v in verdicts:
-        counts = f"{v.tried} | {v.changed} | {v.firings} | {len(v.failures) + bool(v.missing)} | {len(v.types)}"
+        counts = (
+            f"{v.tried} | {v.changed} | {v.firings} | {len(v.failures) + bool(v.missing)} | {len(v.types)}"
+        )
         lines.append(f"| {v.name} | {counts} | {v.allows} |")
     for kind, name in (("rule", "rules"), ("pass", "passes")):
         lines += ["", f"{name.capitalize()}: {_sums([v for v in verdicts if v.kind == kind])}."]

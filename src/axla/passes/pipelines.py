@@ -29,7 +29,9 @@ while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifie
 while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
-while_loop_dot_batching = Pass("while-loop-dot-batching", loop_motion.while_loop_dot_batching)
+while_loop_dot_batching = Pass(
+    "while-loop-dot-batching", loop_motion.while_loop_dot_batching, allows="order: that of a sum is free"
+)
 conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
 expand_barriers = Pass(
     "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
@@ -40,8 +42,8 @@ effect_order = Pass(
     "effect-order", effects.effect_order, required="every backend has the same order of effects"
 )
 rng_bit_generator_check = Pass(
-    "rng-bit-generator-check", random_bits.rng_bit_generator_check, required="it says what cannot be computed",
-    allows="nothing: it refuses, or leaves a module as it is",
+    "rng-bit-generator-check", random_bits.rng_bit_generator_check,
+    required="it says what cannot be computed", allows="nothing: it refuses, or leaves a module as it is",
 )  # fmt: skip
 approx_topk_decomposer = Pass(
     "approx-topk-decomposer", topk.approx_topk_decomposer, required="no library has this custom call",

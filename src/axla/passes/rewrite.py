@@ -56,8 +56,8 @@ class Rule:
     """A rewrite: where `function(root, *operands)` gives an instruction, it takes the root's place. `family`
     says of an op of another package whether the rule is for it, too. It is asked where the first operand's op
     is of a class `of`, and `where` is true of the root. `allows` says which bits may change (law 1), and why:
-    "order: ..." where sums and products are taken in another order, "zero: ..." where the sign of a zero may be
-    another, "rounding: ..." where the formula is.
+    "order: ..." where sums and products are taken in another order, "zero: ..." where the sign of a zero may
+    be another, "rounding: ..." where the formula is.
     """
 
     name: str

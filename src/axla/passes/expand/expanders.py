@@ -75,6 +75,9 @@ EXPANDERS: tuple[Pass, ...] = (
         "reduce-window-rewriter", reduce_window.reduce_window_rewriter,
         allows="order: that of a window is free",
     ),
-    Pass("convolution-canonicalize", convolution.convolution_canonicalize, required=_WHY),
+    Pass(
+        "convolution-canonicalize", convolution.convolution_canonicalize, required=_WHY,
+        allows="finite: padding is multiplied, too, and 0 * inf is NaN",
+    ),
     Pass("application-expander", applied.application_expander, required="kernels have straight-line code"),
 )  # fmt: skip

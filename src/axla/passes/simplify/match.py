@@ -107,7 +107,7 @@ def is_float(inst: Instruction) -> bool:
 
 
 def has_negatives(inst: Instruction) -> bool:
-    """Whether a number of its type can be negated: in f8e8m0fnu, which has powers of two only, that is NaN."""
+    """Whether a number of its type can be negated: in f8e8m0fnu, which has powers of two only, it is NaN."""
     return dtype_of(inst).has_zero
 
 
