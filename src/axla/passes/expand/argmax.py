@@ -18,7 +18,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.expander import expand, written
 from axla.passes.matrix import combiner, number
-from axla.passes.simplify.match import limits
+from axla.passes.simplify.match import limits, uniform
 
 
 def argmax_rewriter(module: Module) -> None:
@@ -33,8 +33,9 @@ def _rewrite(inst: Instruction) -> Instruction | None:
     found = _direction(op.to_apply)
     if found is None:
         return None
-    if not shape_of(inst.operands[1]).dtype.is_integer:
-        return None
+    start = uniform(inst.operands[2])
+    if start is None or start != start or not shape_of(inst.operands[1]).dtype.is_integer:
+        return None  # an initial NaN would be what is chosen, whatever its index
     return written(inst, _reductions, op.dimensions, "Max" if found is Direction.GT else "Min")
 
 
