@@ -22,6 +22,7 @@ from axla.core.dtypes import PRED, DType
 from axla.core.errors import AxlaError
 from axla.core.literal import ElidedLiteral, why_no_array
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.contraction import Contraction
 from axla.hlo.movement import regroup
 from axla.ir.attributes import FftType, PaddingConfig, SliceDims, Window
 from axla.ir.graph import Computation, Instruction, Module
@@ -46,6 +47,10 @@ LARGEST = 4096
 
 REFUSALS = (AxlaError, ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, KeyError)
 """What an op may say to attributes and operands that are not for it."""
+
+
+KEPT = (Constant, Parameter, hlo.SetDimensionSize)
+"""What a shape says together with an attribute is not changed in one of them."""
 
 
 class Unfit(Exception):
@@ -76,6 +81,8 @@ class _Change:
     def __init__(self, source: Module, draw: random.Random, dtype: DType):
         self.draw = draw
         self.source = source
+        self.entry: Computation | None = None
+        self.parameters = len(source.entry.parameters)
         arrays = [a for c in source.computations for i in c.instructions for a in i.shape.arrays()]
         self.types = self.typed(Counter(a.dtype for a in arrays), dtype)
         # Arrays and indices often have one type: then only some of what the entry begins with is changed.
@@ -104,11 +111,13 @@ class _Change:
         draw = self.draw
         if draw.random() < 0.25:
             return {n: n for n in sizes if n * 2 < LARGEST}
+        if draw.random() < 0.15:  # what differs in sizes only is not told apart any more
+            return {n: n if n <= 1 else draw.choice((2, 3)) for n in sizes}
 
         def other(n: int) -> int:
             if n <= 1 and draw.random() < 0.8:
                 return n
-            return draw.choice((n, n, 0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7)) if n < 64 else draw.randint(1, 9)
+            return draw.choice((n, n, 0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 17)) if n < 64 else draw.randint(1, 9)
 
         return {n: other(n) for n in sizes}
 
@@ -132,6 +141,8 @@ class _Change:
         self, module: Module, source: Computation, called: dict[Computation, Computation]
     ) -> Computation:
         target = module.add_computation(source.name)
+        if source is self.source.entry:
+            self.entry = target
         values: dict[Instruction, Instruction] = {}
         for inst in post_order(source):
             keep = self.partly and source is self.source.entry and self.draw.random() < 0.5
@@ -179,10 +190,18 @@ class _Change:
         for k, operand in enumerate(found):
             if operand.shape.is_array and self.now():
                 found[k] = self.draw.choice([v for v in values.values() if v.shape is operand.shape])
+                if operand.computation is self.entry and self.draw.random() < 0.5:
+                    found[k] = self.fresh(operand)
         if len(found) > 1 and self.now(2):
             a, b = self.draw.sample(range(len(found)), 2)
             if found[a].shape is found[b].shape:
                 found[a], found[b] = found[b], found[a]
+
+    def fresh(self, operand: Instruction) -> Instruction:
+        """Another parameter of the shape of a value, after those that there are."""
+        assert self.entry is not None
+        self.parameters += 1
+        return self.entry.add(Parameter(operand.shape, self.parameters - 1))
 
     def result(self, op: Op, inst: Instruction, shapes: Sequence[AnyShape]) -> AnyShape:
         """The inferred shape, with the element type and layout that the instruction says beside it."""
@@ -202,7 +221,8 @@ class _Change:
     def variants(self, op: Op, inst: Instruction, shapes: Sequence[AnyShape]) -> list[Op]:
         """What to try for an op: other attributes or another op of its kind, then itself."""
         found = [op]
-        if self.now() and op.elementwise and not op.attributes and not op.holds_shape:
+        often = 4 if inst.computation in self.combiners else 1
+        if self.now(often) and op.elementwise and not op.attributes and not op.holds_shape:
             same = [
                 c for c in OPS.values()
                 if c.elementwise and not c.attributes and not c.holds_shape and not c.side_effect
@@ -210,7 +230,9 @@ class _Change:
                 and (inst.computation not in self.combiners or c.associative and c.commutative)
             ]  # fmt: skip
             found.insert(0, self.draw.choice(same)())
-        if op.attributes and not isinstance(op, Constant | Parameter) and self.now(2):
+        if isinstance(op, Contraction) and self.now(4):
+            found.insert(0, self.paired(op, shapes))
+        elif op.attributes and not isinstance(op, KEPT) and self.now(2):
             attribute = self.draw.choice(op.attributes)
             value = getattr(op, attribute.name)
             if attribute.name not in op.computation_fields:
@@ -218,6 +240,23 @@ class _Change:
                 if changed != value:
                     found.insert(0, replace(op, **{attribute.name: changed}))
         return found
+
+    def paired(self, op: Contraction, shapes: Sequence[AnyShape]) -> Op:
+        """A dot along other dimensions: any two of the same size are one."""
+        left, right = ([*enumerate(s.dims)] if isinstance(s, Shape) else [] for s in shapes[:2])
+        self.draw.shuffle(left)
+        self.draw.shuffle(right)
+        pairs: list[tuple[int, int]] = []
+        for d, n in left:
+            same = [e for e, m in right if m == n and e not in [p for _, p in pairs]]
+            if same and self.draw.random() < 0.7:
+                pairs.append((d, same[0]))
+        cut = self.draw.choice((0, 0, min(1, len(pairs))))
+        batch, summed = pairs[:cut], pairs[cut:]
+        return replace(
+            op, lhs_batch_dims=tuple(d for d, _ in batch), rhs_batch_dims=tuple(e for _, e in batch),
+            lhs_contracting_dims=tuple(d for d, _ in summed), rhs_contracting_dims=tuple(e for _, e in summed),
+        )  # fmt: skip
 
     def varied(self, value: Any, name: str, inst: Instruction) -> Any:
         """Another value of an attribute."""

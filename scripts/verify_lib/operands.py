@@ -62,11 +62,17 @@ def argument(shape: AnyShape, draw: random.Random, allows: str = "") -> Literal:
 
 def _parts(dtype: DType, count: int, draw: random.Random, allows: str) -> np.ndarray:
     """Random numbers of a type that is not complex: special ones, small ones, or any."""
-    kind = draw.choice(("special", "mixed", "mixed", "small", "few"))
+    kind = draw.choice(("special", "mixed", "mixed", "small", "few", "zeros"))
     if dtype.is_pred or dtype.is_integer:
         low, high = limits(dtype)
         near = range(max(int(low), -6), min(int(high), 8) + 1)
-        pools = {"special": special(dtype), "mixed": [*near, *special(dtype)], "small": near, "few": near[:4]}
+        pools = {
+            "special": special(dtype),
+            "mixed": [*near, *special(dtype)],
+            "small": near,
+            "few": near[:4],
+            "zeros": near[:1],
+        }
         values = [draw.choice(pools[kind]) for _ in range(count)]
         return np.array(values, object).astype(dtype.numpy)
     if allows in ("order", "finite"):  # sums and products of few of these are exact in any order
@@ -80,8 +86,8 @@ def _parts(dtype: DType, count: int, draw: random.Random, allows: str) -> np.nda
     elif allows == "reals":
         values = [draw.choice((-1.0, 1.0)) * draw.uniform(0.5, 2) for _ in range(count)]
     else:
-        chance = {"special": 1.0, "mixed": 0.4, "small": 0.1, "few": 0.0}[kind]
-        pool = special(dtype)
+        chance = {"special": 1.0, "mixed": 0.4, "small": 0.1, "few": 0.0, "zeros": 1.0}[kind]
+        pool = special(dtype) if kind != "zeros" else (0.0, -0.0, 0.0, -0.0, -1.0)
         small = (0.0, 1.0, -1.0, 2.0)
         values = [
             draw.choice(pool) if draw.random() < chance
