@@ -21,7 +21,7 @@ import axla.hlo as hlo
 from axla.core.dtypes import PRED, DType
 from axla.core.errors import AxlaError
 from axla.core.literal import ElidedLiteral, why_no_array
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import AnyShape, Layout, Shape, TupleShape
 from axla.hlo.contraction import Contraction
 from axla.hlo.movement import regroup
 from axla.ir.attributes import FftType, PaddingConfig, SliceDims, Window
@@ -57,13 +57,16 @@ class Unfit(Exception):
     """What was changed gives no module."""
 
 
-def mutant(source: Module, draw: random.Random, dtype: DType) -> Module:
-    """A module like `source`, whose main element type is `dtype`; Unfit where the changes give none."""
+def mutant(source: Module, draw: random.Random, dtype: DType, layouts: bool = False) -> Module:
+    """A module like `source`, whose main element type is `dtype`; Unfit where the changes give none. With
+    `layouts`, arrays lie in other orders, too.
+    """
     config = replace(
         source.config, entry_layout=None, aliases=(), buffer_donors=(), is_scheduled=False, more=()
     )
     made = Module(source.name, config)
     change = _Change(source, draw, dtype)
+    change.layouts = layouts
     called: dict[Computation, Computation] = {}
     try:
         for computation in computations_callees_first(source):
@@ -81,6 +84,7 @@ class _Change:
     def __init__(self, source: Module, draw: random.Random, dtype: DType):
         self.draw = draw
         self.source = source
+        self.layouts = False
         self.entry: Computation | None = None
         self.parameters = len(source.entry.parameters)
         arrays = [a for c in source.computations for i in c.instructions for a in i.shape.arrays()]
@@ -214,6 +218,14 @@ class _Change:
                 shape = shape.with_dtype(self.types.get(inst.shape.dtype, inst.shape.dtype))
         if shape.rank == inst.shape.rank and not inst.shape.layout.is_default:
             shape = shape.with_layout(inst.shape.layout)
+        if (
+            self.layouts
+            and shape.rank > 1
+            and inst.computation is self.source.entry
+            and self.draw.random() < 0.4
+        ):
+            order = tuple(self.draw.sample(range(shape.rank), shape.rank))
+            shape = shape.with_layout(Layout(order))
         return shape
 
     # Attributes

@@ -26,6 +26,10 @@ FLOATS = (
 )  # fmt: skip
 
 
+ORDINARY = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, np.nan, np.inf, -np.inf)
+"""Special values that do not overflow in another formula."""
+
+
 def special(dtype: DType) -> list:
     """The values of a type at which rules go wrong: of complex types, those of their parts."""
     if dtype.is_pred:
@@ -87,7 +91,13 @@ def _parts(dtype: DType, count: int, draw: random.Random, allows: str) -> np.nda
         values = [draw.choice((-1.0, 1.0)) * draw.uniform(0.5, 2) for _ in range(count)]
     else:
         chance = {"special": 1.0, "mixed": 0.4, "small": 0.1, "few": 0.0, "zeros": 1.0}[kind]
-        pool = special(dtype) if kind != "zeros" else (0.0, -0.0, 0.0, -0.0, -1.0)
+        pool = (
+            ORDINARY
+            if allows == "rounding"
+            else special(dtype)
+            if kind != "zeros"
+            else (0.0, -0.0, 0.0, -0.0, -1.0)
+        )
         small = (0.0, 1.0, -1.0, 2.0)
         values = [
             draw.choice(pool) if draw.random() < chance

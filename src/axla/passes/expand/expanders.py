@@ -66,7 +66,10 @@ EXPANDERS: tuple[Pass, ...] = (
         allows="rounding: by other functions",
     ),
     Pass("stochastic-convert-decomposer", stochastic_convert.stochastic_convert_decomposer, required=_WHY),
-    Pass("ragged-dot-rewriter", grouped_dot.ragged_dot_rewriter, required=_WHY),
+    Pass(
+        "ragged-dot-rewriter", grouped_dot.ragged_dot_rewriter, required=_WHY,
+        allows="order: what other groups give is added as 0",
+    ),
     Pass("scaled-dot-rewriter", grouped_dot.scaled_dot_rewriter, required=_WHY),
     Pass("scan-expander", scan.scan_expander, required=_WHY),
     Pass("select-and-scatter-expander", select_and_scatter.select_and_scatter_expander, required=_WHY),
