@@ -12,7 +12,7 @@ import numpy as np
 
 from axla.analysis.buffers import assign_buffers
 from axla.core import flags
-from axla.core.errors import AxlaError, DeadlineExceeded, InternalError
+from axla.core.errors import AxlaError, DeadlineExceeded, InternalError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.core.shape_util import major_to_minor
@@ -318,6 +318,8 @@ def verify_pass(step: Pass, cases: int, seed: int, only: int | None = None, more
             if kind_of(step.allows) == "nothing":
                 raise Wrong("it changes the module")
             allows = "reals" if changes.get("fast_math") else kind_of(step.allows)
+            if allows in ("order", "finite") and len(steps) > 1:
+                allows = "rounding"  # of a whole program, no operands make all sums exact
             _compare(before, after, draw, allows, step.name == "layout-normalization")
         except (Skip, mutate.Unfit):
             continue
@@ -390,6 +392,8 @@ def _check_memory(module: Module) -> None:
         raise Skip(str(error)) from error
     try:
         check(assigned)
+    except UnsupportedError as error:
+        raise Skip(str(error)) from error
     except AxlaError as error:
         raise Wrong(f"{type(error).__name__}: {error}") from error
 

@@ -203,7 +203,8 @@ class _Change:
 
     def fresh(self, operand: Instruction) -> Instruction:
         """Another parameter of the shape of a value, after those that there are."""
-        assert self.entry is not None
+        if self.entry is None or operand.shape.is_dynamic:
+            return operand
         self.parameters += 1
         return self.entry.add(Parameter(operand.shape, self.parameters - 1))
 
