@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -352,15 +352,17 @@ def _case(
         return made, (*prefix(step), step), {}
     chosen = own[number % len(own)] if number < len(own) else draw.choice(own)
     at = next(k for k, p in enumerate(chosen.passes) if p.name == step.name)
+    # With the options of the test.
+    steps = (*chosen.passes[:at], replace(chosen.passes[at], function=step.function))
     if number < len(own):
-        return chosen.module, chosen.passes[: at + 1], chosen.changes
+        return chosen.module, steps, chosen.changes
     main = draw.choice(operands.DTYPES)
     if draw.random() < 0.4:
         main = next((a.dtype for i in chosen.module.entry.instructions for a in i.shape.arrays()), main)
     made = mutate.mutant(chosen.module, draw, main, step.name == "layout-normalization")
     if step.name == "dynamic-padder" and any(map(_takes_anything, made.entry.instructions)):
         raise Skip("what lies behind the elements that count is anything")
-    return made, chosen.passes[: at + 1], chosen.changes
+    return made, steps, chosen.changes
 
 
 def _takes_anything(inst: Instruction) -> bool:
