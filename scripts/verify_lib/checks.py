@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
 from axla.ir.verify import verify
 from axla.passes import driver, rewrite
-from axla.passes.pipelines import CPU
+from axla.passes.pipelines import CPU, PASSES
 from axla.passes.rewrite import RULES, Rule
 from axla.passes.steps import Pass, flat
 from axla.target.machine import cpu_target
@@ -34,6 +34,10 @@ STEPS = 20_000
 
 TRIES = 12
 """Modules that are tried for each one that is to be rewritten."""
+
+
+ERRORS = (AxlaError, ArithmeticError, LookupError, ValueError, TypeError, AssertionError, AttributeError)
+"""What breaks of a wrong module."""
 
 
 @dataclass
@@ -88,58 +92,68 @@ def kind_of(allows: str) -> str:
     return allows.partition(":")[0]
 
 
+Attempt = Callable[[int, list[Module]], int]
+"""Tries a module, by its number: how often it was rewritten. Appends it, and what it became, to a list."""
+
+
+def _verify(verdict: Verdict, attempt: Attempt, cases: int, only: int | None) -> Verdict:
+    """Attempts until as many modules were rewritten and compared, and fills the verdict."""
+    begin = time.perf_counter()
+    for number in range(cases * TRIES) if only is None else [only]:
+        made: list[Module] = []
+        try:
+            firings = attempt(number, made)
+        except (Skip, mutate.Unfit):
+            continue
+        except Wrong as wrong:
+            verdict.failures.append(Failure(str(wrong), *(m.to_string() for m in made), number))
+            if len(verdict.failures) >= 5:
+                break
+            continue
+        verdict.tried += 1
+        if firings:
+            verdict.changed += 1
+            verdict.firings += firings
+            verdict.types.update(a.dtype.name for i in made[0].entry.instructions for a in i.shape.arrays())
+        if verdict.changed >= cases:
+            break
+    verdict.seconds = time.perf_counter() - begin
+    return verdict
+
+
 def verify_rule(
     rule: Rule, table: rewrite.Rules, cases: int, seed: int, only: int | None = None, more: bool = True
 ) -> Verdict:
     """Verifies a rule on mutants of its tests, and with `more` of all tests and samples on which it fires."""
     verdict = Verdict(rule.name, "rule", rule.allows)
-    begin = time.perf_counter()
     found = seeds.named(rule.name)
     if not any(s.name == rule.name for s in found):
         verdict.missing = f"it has no example: write a section `// TEST: {rule.name}` in tests/hlo/algsimp"
         return verdict
     if more:
         found += _firing(table, {s.name for s in found})
-    numbers = range(cases * TRIES) if only is None else [only]
-    for number in numbers:
+
+    def attempt(number: int, made: list[Module]) -> int:
         draw = random.Random(f"{rule.name} {seed} {number}")
-        chosen = found[number % len(found)]
         fast = number % 8 == 7
-        allows = "reals" if fast else kind_of(rule.allows)
-        try:
-            before = _variant(chosen, draw, number, len(found))
-            after = seeds.copy(before)
-            verdict.tried += 1
-            session = rewrite.Session(strict=True, fast_math=fast)
-            with rewrite.session(session):
-                try:
-                    rewrite.rewrite(after, table)
-                    verify(after)
-                except (AxlaError, ArithmeticError, LookupError, ValueError, TypeError) as error:
-                    raise Wrong(f"{type(error).__name__}: {error}") from error
-            if not session.firings[rule.name]:
-                continue
-            _compare(before, after, draw, allows)
-        except Skip:
-            continue
-        except Wrong as wrong:
-            verdict.failures.append(Failure(str(wrong), before.to_string(), after.to_string(), number))
-            if len(verdict.failures) >= 5:
-                break
-            continue
-        verdict.changed += 1
-        verdict.firings += session.firings[rule.name]
-        verdict.types.update(_types(before))
-        if verdict.changed >= cases:
-            break
+        before = _variant(found[number % len(found)], draw, number, len(found))
+        after = seeds.copy(before)
+        made += [before, after]
+        session = rewrite.Session(strict=True, fast_math=fast)
+        with rewrite.session(session):
+            try:
+                rewrite.rewrite(after, table)
+                verify(after)
+            except ERRORS as error:
+                raise Wrong(f"{type(error).__name__}: {error}") from error
+        if session.firings[rule.name]:
+            _compare(before, after, draw, "reals" if fast else kind_of(rule.allows))
+        return session.firings[rule.name]
+
+    _verify(verdict, attempt, cases, only)
     if not verdict.changed and not verdict.failures and only is None:
         verdict.missing = "it fired in no case"
-    verdict.seconds = time.perf_counter() - begin
     return verdict
-
-
-def _types(module: Module) -> set[str]:
-    return {a.dtype.name for i in module.entry.instructions for a in i.shape.arrays()}
 
 
 def _firing(table: rewrite.Rules, known: set[str]) -> list[seeds.Seed]:
@@ -168,11 +182,7 @@ def _variant(seed: seeds.Seed, draw: random.Random, number: int, count: int) -> 
         return seed.module
     # Element types take turns: each with as many seeds.
     dtype = operands.DTYPES[(number // count + number % count) % len(operands.DTYPES)]
-    try:
-        made = mutate.mutant(seed.module, draw, dtype)
-        return made
-    except mutate.Unfit as error:
-        raise Skip(str(error)) from error
+    return mutate.mutant(seed.module, draw, dtype)
 
 
 def _run(module: Module, arguments: list[Literal]) -> Literal:
@@ -193,7 +203,7 @@ def _compare(before: Module, after: Module, draw: random.Random, allows: str, ph
         arguments = _arguments(before, draw, allows)
         try:
             wanted = _run(before, arguments)
-        except (AxlaError, ArithmeticError, LookupError, ValueError, TypeError, MemoryError) as error:
+        except (*ERRORS, MemoryError) as error:
             raise Skip(str(error)) from error
         try:
             if physical:
@@ -204,7 +214,7 @@ def _compare(before: Module, after: Module, draw: random.Random, allows: str, ph
             found = _run(after, arguments)
         except DeadlineExceeded as error:
             raise Skip(str(error)) from error
-        except (AxlaError, ArithmeticError, LookupError, ValueError, TypeError) as error:
+        except ERRORS as error:
             raise Wrong(f"the result cannot be run: {type(error).__name__}: {error}") from error
         found = _counted(found, wanted, before)
         why = operands.difference(wanted, found, allows, eps)
@@ -283,61 +293,51 @@ def prefix(step: Pass) -> tuple[Pass, ...]:
 
 
 def verify_pass(step: Pass, cases: int, seed: int, only: int | None = None, more: bool = True) -> Verdict:
-    """Verifies a pass on mutants of its tests, and on random programs behind what runs before it."""
+    """Verifies a pass on mutants of its tests, and with `more` on programs behind what runs before it."""
     verdict = Verdict(step.name, "pass", step.allows)
-    begin = time.perf_counter()
-    own = seeds.running(step)
-    # Passes that are made of rules are exact but for these.
-    inexact = tuple(name for name, (rule, _) in rules().items() if rule.allows)
-    if not own and kind_of(step.allows) != "nothing":
+    own, kind = seeds.running(step), kind_of(step.allows)
+    if not own and kind != "nothing":
         verdict.missing = (
-            f"it has no example: write tests/hlo/{step.name}/*.hlo with a line // RUN: --passes="
+            f"it has no example: write tests/hlo/{step.name}/*.hlo, `// RUN: --passes=`"
         )
         return verdict
-    numbers = range(cases * TRIES) if only is None else [only]
-    for number in numbers:
+    # Passes that are made of rules are exact but for these.
+    inexact = tuple(name for name, (rule, _) in rules().items() if rule.allows)
+
+    def attempt(number: int, made: list[Module]) -> int:
         draw = random.Random(f"{step.name} {seed} {number}")
-        before: Module | None = None
-        after: Module | None = None
-        try:
-            source, steps, changes = _case(step, own, draw, number, more)
-            verdict.tried += 1
-            with flags.override(**{**changes, "verify": True, "disable_hlo_passes": inexact}):
-                before, after = _prepared(source, steps[:-1])
-                version = after.version
-                try:
-                    driver.run(after, steps[-1:], cpu_target(), name="verify")
-                    if step.name == "copy-insertion":
-                        _check_memory(after)
-                except InternalError as error:
-                    raise Wrong(str(error)) from error
-                except AxlaError as error:
-                    raise Skip(str(error)) from error
-            if after.version == version:
-                continue
-            if kind_of(step.allows) == "nothing":
-                raise Wrong("it changes the module")
-            allows = "reals" if changes.get("fast_math") else kind_of(step.allows)
-            if allows in ("order", "finite") and len(steps) > 1:
-                allows = "rounding"  # of a whole program, no operands make all sums exact
-            _compare(before, after, draw, allows, step.name == "layout-normalization")
-        except (Skip, mutate.Unfit):
-            continue
-        except Wrong as wrong:
-            texts = [m.to_string() if m is not None else "" for m in (before, after)]
-            verdict.failures.append(Failure(str(wrong), *texts, number))
-            if len(verdict.failures) >= 5:
-                break
-            continue
-        verdict.changed += 1
-        verdict.firings += 1
-        verdict.types.update(_types(before))
-        if verdict.changed >= cases:
-            break
-    if not verdict.changed and not verdict.failures and only is None and kind_of(step.allows) != "nothing":
+        source, steps, changes = _case(step, own, draw, number, more)
+        with flags.override(**{**changes, "verify": True, "disable_hlo_passes": inexact}):
+            made += _prepared(source, steps[:-1])
+            before, after = made
+            version = after.version
+            _run_last(after, steps[-1])
+        if after.version == version:
+            return 0
+        if kind == "nothing":
+            raise Wrong("it changes the module")
+        allows = "reals" if changes.get("fast_math") else kind
+        if allows in ("order", "finite") and len(steps) > 1:
+            allows = "rounding"  # of a whole program, no operands make all sums exact
+        _compare(before, after, draw, allows, step.name == "layout-normalization")
+        return 1
+
+    _verify(verdict, attempt, cases, only)
+    if not verdict.changed and not verdict.failures and only is None and kind != "nothing":
         verdict.missing = "it changed no module"
-    verdict.seconds = time.perf_counter() - begin
     return verdict
+
+
+def _run_last(module: Module, step: Pass) -> None:
+    """Runs the pass that is verified: Wrong where it or the memory planned after it breaks."""
+    try:
+        driver.run(module, (step,), cpu_target(), name="verify")
+        if step.name == "copy-insertion":
+            _check_memory(module)
+    except InternalError as error:
+        raise Wrong(str(error)) from error
+    except AxlaError as error:
+        raise Skip(str(error)) from error
 
 
 def _case(
@@ -404,8 +404,6 @@ def all_verdicts(
     names: list[str], cases: int, seed: int, only: int | None, more: bool = True
 ) -> Iterator[tuple[str, Verdict | None]]:
     """(name, None) before each rule and pass, and its verdict after it."""
-    from axla.passes.pipelines import PASSES
-
     for name, (rule, table) in rules().items():
         if not names or name in names:
             yield name, None
@@ -414,6 +412,3 @@ def all_verdicts(
         if not names or name in names:
             yield name, None
             yield name, verify_pass(step, cases, seed, only, more)
-
-
-__all__ = ["Shape", "Verdict", "all_verdicts", "rules"]

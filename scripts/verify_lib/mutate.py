@@ -38,7 +38,8 @@ RATE = 0.08
 """How often one thing of an instruction is another one."""
 
 COMBINING = frozenset({
-    "reduce", "reduce-window", "select-and-scatter", "all-reduce", "all-reduce-start", "reduce-scatter", "scan"
+    "reduce", "reduce-window", "select-and-scatter", "all-reduce", "all-reduce-start", "reduce-scatter",
+    "scan",
 })  # fmt: skip
 """Ops that apply a computation in an order of their own."""
 
@@ -268,7 +269,8 @@ class _Change:
         batch, summed = pairs[:cut], pairs[cut:]
         return replace(
             op, lhs_batch_dims=tuple(d for d, _ in batch), rhs_batch_dims=tuple(e for _, e in batch),
-            lhs_contracting_dims=tuple(d for d, _ in summed), rhs_contracting_dims=tuple(e for _, e in summed),
+            lhs_contracting_dims=tuple(d for d, _ in summed),
+            rhs_contracting_dims=tuple(e for _, e in summed),
         )  # fmt: skip
 
     def varied(self, value: Any, name: str, inst: Instruction) -> Any:

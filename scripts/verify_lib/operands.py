@@ -14,15 +14,16 @@ from axla.passes.simplify.match import limits
 DTYPES = tuple(
     BY_NAME[name]
     for name in (
-        "f32", "s32", "pred", "bf16", "u8", "f64", "c64", "f16", "s8", "u32", "f8e4m3fn", "s64", "f8e5m2", "u16",
-        "c128", "s4", "f8e4m3", "u64", "f8e4m3b11fnuz", "s16", "u4", "f8e5m2fnuz", "s2", "f8e3m4", "u2",
-        "f8e4m3fnuz", "f8e8m0fnu",
+        "f32", "s32", "pred", "bf16", "u8", "f64", "c64", "f16", "s8", "u32", "f8e4m3fn", "s64", "f8e5m2",
+        "u16", "c128", "s4", "f8e4m3", "u64", "f8e4m3b11fnuz", "s16", "u4", "f8e5m2fnuz", "s2", "f8e3m4",
+        "u2", "f8e4m3fnuz", "f8e8m0fnu",
     )
 )  # fmt: skip
 """The element types that rules are tried on, one after the other."""
 
 FLOATS = (
-    0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, 8.0, -4.0, np.nan, -np.nan, np.inf, -np.inf, 1e30, 1e-30, 2.5, -0.5,
+    0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, 8.0, -4.0, np.nan, -np.nan, np.inf, -np.inf, 1e30, 1e-30,
+    2.5, -0.5,
 )  # fmt: skip
 
 

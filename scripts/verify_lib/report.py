@@ -43,7 +43,8 @@ def total(verdicts: Sequence[Verdict], seconds: float) -> None:
 def _sums(found: Sequence[Verdict]) -> str:
     tried, changed = sum(v.tried for v in found), sum(v.changed for v in found)
     failures = sum(len(v.failures) + bool(v.missing) for v in found)
-    return f"{tried} modules, {changed} changed and compared, {sum(v.firings for v in found)} firings, {failures} failures"
+    firings = sum(v.firings for v in found)
+    return f"{tried} modules, {changed} changed and compared, {firings} firings, {failures} failures"
 
 
 def markdown(verdicts: Sequence[Verdict], cases: int, seed: int) -> str:

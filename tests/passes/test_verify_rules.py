@@ -20,7 +20,7 @@ from axla.passes.rewrite import Rule, rules_by_name  # noqa: E402
 from axla.passes.steps import Pass  # noqa: E402
 
 PARTS = 12
-CASES = 5
+CASES = 10
 
 
 def said(verdict: checks.Verdict) -> str:

@@ -1,4 +1,4 @@
-"""What every rule does to an example, in a line: `scripts/verify-passes --examples` writes it by running them."""
+"""What every rule makes of an example: `scripts/verify-passes --examples` runs them, and writes it."""
 
 from __future__ import annotations
 

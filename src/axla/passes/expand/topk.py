@@ -47,8 +47,8 @@ def _custom_call(inst: Instruction) -> Instruction | None:
         return None
     x, parts = inst.operands[0].shape, list(inst.shape.leaves())
     values = parts[0] if parts else None
-    ordered = isinstance(x, Shape) and not x.dtype.is_complex
-    if ordered and isinstance(values, Shape) and x.dims and values.dims:
+    arrays = isinstance(x, Shape) and isinstance(values, Shape)
+    if arrays and x.dims and values.dims and not x.dtype.is_complex:
         wanted = x.logical.with_dims((*x.dims[:-1], min(values.dims[-1], x.dims[-1])))
         if inst.shape.logical is TupleShape((wanted, wanted.with_dtype(S32))):
             k = values.dims[-1]
