@@ -37,6 +37,16 @@ def test_a_scalar_and_no_element_at_all(name):
     assert run(name, np.zeros((0,), np.complex64), "c64", "cpu").shape == (0,)
 
 
+@pytest.mark.parametrize("name", sorted(INVERSES))
+def test_the_interpreter_is_on_the_same_side_of_cuts(name):
+    zeros, sizes = np.array([0.0, -0.0]), np.array([0.5, -0.5, 2.0, -2.0])
+    z = np.empty(2 * zeros.size * sizes.size, np.complex128)
+    z.real = [*np.repeat(sizes, 2), *np.tile(zeros, 4)]
+    z.imag = [*np.tile(zeros, 4), *np.repeat(sizes, 2)]
+    found, wanted = (run(name, z, "c128", backend) for backend in ("interpreter", "cpu"))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
 def run(name: str, z: np.ndarray, dtype: str, backend: str) -> np.ndarray:
     shape = f"{dtype}[{','.join(map(str, z.shape))}]"
     text = f"ENTRY e {{ p = {shape} parameter(0) ROOT r = {shape} {name}(p) }}"

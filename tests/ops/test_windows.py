@@ -216,6 +216,7 @@ ADD, ONE_TARGET = sample_reducer("add", F32), SourceTargetPairs(((0, 1), (2, 1))
         (hlo.AllGather(X, replica_groups=ReplicaGroups(((0, 1), (1, 2)))), (X,), "all_gather_groups"),
         (hlo.AllGather(X, use_global_device_ids=True), (X,), "all_gather_ids"),
         (hlo.ReduceScatter(X, dimensions=(2,), to_apply=ADD), (X,), "reduce_scatter_c2"),
+        (hlo.ReduceScatter(X, to_apply=ADD), (Shape(F32, (0, 2)),), "reduce_scatter_c3"),
         (hlo.AllToAll(replica_groups=ReplicaGroups(((0, 1, 2),)), dimensions=(0,)), (X,), "all_to_all_c2"),
         (hlo.AllReduce(to_apply=sample_reducer("add", S32)), (X,), "all_reduce_called"),
         (hlo.CollectivePermute(source_target_pairs=ONE_TARGET), (X,), "collective_permute_c1"),

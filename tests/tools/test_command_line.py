@@ -194,7 +194,7 @@ def test_opt_writes_a_program_and_its_constants(tmp_path):
     [
         ("--list-passes", ["algsimp{is_layout_sensitive=bool}", "dce"]),
         ("--list-stages", ["hlo", "program", "llvm", "asm"]),
-        ("--list-rules", ["x + 0 => x"]),
+        ("--list-rules", ["x + 0 => x", "add(x, broadcast(s32[] constant(0)))\n    => x\n"]),
     ],
 )
 def test_opt_lists(capsys, option, names):

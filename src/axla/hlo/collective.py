@@ -52,7 +52,7 @@ def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: in
             self.reject("c2", f"{show(source)} cannot give {show(target)} along dimension {at}")
         factor = large.dims[at] // small.dims[at] if small.dims[at] else 1
         wanted = [n * factor if d == at else n for d, n in enumerate(small.dims)]
-        if list(large.dims) != wanted or factor % (size or 1):
+        if list(large.dims) != wanted or not factor or factor % (size or 1):
             by = f"a multiple of the {size} of a group" if size else "a whole number"
             self.reject("c3", f"dimension {at} of {show(large)} must be that of {show(small)} times {by}")
 

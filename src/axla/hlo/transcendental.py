@@ -6,12 +6,13 @@ On infinities and NaN the complex ones are as XLA:CPU's, where NumPy differs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from axla.hlo.complex import divide, joined
 from axla.hlo.family import ARITHMETIC, FLOAT, INEXACT, binary, transcendental
-from axla.hlo.numeric import Array, by_kind, rounded
+from axla.hlo.numeric import Array, Kernel, by_kind, rounded
 
 
 def _poisoned(x: Array, result: Array) -> Array:
@@ -117,14 +118,32 @@ Logistic = transcendental(
 
 # Trigonometry
 
+
+def _beside_cut(function: Callable[[Array], Array], part: str) -> Kernel:
+    """On its branch cut, where a part is 0, the value above or right of it, whatever the sign of the zero."""
+
+    def evaluate(x: Array) -> Array:
+        x = np.array(x)
+        setattr(x, part, getattr(x, part) + 0)  # -0 + 0 is 0
+        return function(x)
+
+    return by_kind(complex=evaluate, other=function)
+
+
 Tanh = transcendental("tanh", rounded(np.tanh), "The hyperbolic tangent, from -1 to 1.")
 Sine = transcendental("sine", rounded(np.sin), "sin(x), x in radians, of any size.")
 Cosine = transcendental("cosine", rounded(np.cos), "cos(x), x in radians, of any size.")
 Tan = transcendental("tan", rounded(np.tan), "tan(x), x in radians, of any size.")
-Acos = transcendental("acos", rounded(np.arccos), "The inverse cosine, from 0 to pi; NaN beyond 1.")
-Acosh = transcendental("acosh", rounded(np.arccosh), "The inverse hyperbolic cosine; NaN below 1.")
-Asin = transcendental("asin", rounded(np.arcsin), "The inverse sine, -pi/2 to pi/2; NaN beyond 1.")
-Asinh = transcendental("asinh", rounded(np.arcsinh), "The inverse hyperbolic sine.")
+Acos = transcendental(
+    "acos", _beside_cut(np.arccos, "imag"), "The inverse cosine, from 0 to pi; NaN beyond 1."
+)
+Acosh = transcendental(
+    "acosh", _beside_cut(np.arccosh, "imag"), "The inverse hyperbolic cosine; NaN below 1."
+)
+Asin = transcendental(
+    "asin", _beside_cut(np.arcsin, "imag"), "The inverse sine, -pi/2 to pi/2; NaN beyond 1."
+)
+Asinh = transcendental("asinh", _beside_cut(np.arcsinh, "real"), "The inverse hyperbolic sine.")
 Atanh = transcendental(
     "atanh", rounded(np.arctanh), "The inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond."
 )

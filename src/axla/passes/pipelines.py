@@ -27,6 +27,8 @@ from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
 from axla.passes.steps import Pass, Step, fixpoint
 
+_ORDER = "order: that of a sum is free"
+
 # Structure
 call_inliner = Pass("call-inliner", inline.call_inliner)
 defuse = Pass("defuse", inline.defuse, required="kernels are decided by our own fusion pass")
@@ -43,9 +45,13 @@ while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifie
 while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
-while_loop_dot_batching = Pass("while-loop-dot-batching", loop_dots.while_loop_dot_batching)
-while_loop_dot_layout = Pass("while-loop-dot-layout", loop_dots.while_loop_dot_layout)
-while_loop_dot_sinking = Pass("while-loop-dot-sinking", loop_sinking.while_loop_dot_sinking)
+while_loop_dot_batching = Pass(
+    "while-loop-dot-batching", loop_dots.while_loop_dot_batching, allows=_ORDER
+)
+while_loop_dot_layout = Pass("while-loop-dot-layout", loop_dots.while_loop_dot_layout, allows=_ORDER)
+while_loop_dot_sinking = Pass(
+    "while-loop-dot-sinking", loop_sinking.while_loop_dot_sinking, allows=_ORDER
+)
 while_loop_fusible_sinking = Pass("while-loop-fusible-sinking", sinking.while_loop_fusible_sinking)
 while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller)
 conditional_simplifier = Pass("conditional-simplifier", conditionals.conditional_simplifier)
@@ -63,13 +69,20 @@ effect_order = Pass(
 rng_bit_generator_check = Pass(
     "rng-bit-generator-check", "expand.random_bits:rng_bit_generator_check",
     required="it says what cannot be computed", ops=frozenset({"rng-bit-generator"}),
+    allows="nothing: it refuses, or leaves a module as it is",
 )  # fmt: skip
 approx_topk_decomposer = Pass(
     "approx-topk-decomposer", "expand.topk:approx_topk_decomposer",
     required="no library has this custom call", ops=frozenset({"custom-call"}),
+    allows="anything: the interpreter has not this custom call",
 )  # fmt: skip
-lapack_expander = Pass("lapack-expander", "linalg.expander:lapack_expander", ops=frozenset({"custom-call"}))
-float_normalization = Pass("float-normalization-bf16", excess_precision.float_normalization)
+lapack_expander = Pass(
+    "lapack-expander", "linalg.expander:lapack_expander", ops=frozenset({"custom-call"}),
+    allows="anything: eigenvectors and the like may have another sign",
+)  # fmt: skip
+float_normalization = Pass(
+    "float-normalization-bf16", excess_precision.float_normalization, allows="rounding: less of it, as in XLA"
+)
 algsimp = Pass("algsimp", rules.algsimp)
 constant_folding = Pass("constant-folding", fold.constant_folding)
 cse = Pass("cse", cse_file.cse)
@@ -79,10 +92,14 @@ dce = Pass("dce", dce_file.dce)
 layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )
-dot_canonicalize = Pass("dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form")
-dot_merger = Pass("dot-merger", merged_dots.dot_merger)
+dot_canonicalize = Pass(
+    "dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form", allows=_ORDER
+)
+dot_merger = Pass("dot-merger", merged_dots.dot_merger, allows=_ORDER)
 concatenate_canonicalize = Pass("concatenate-canonicalize", concatenates.concatenate_canonicalize)
-reduce_canonicalize = Pass("reduce-canonicalize", reductions.reduce_canonicalize)
+reduce_canonicalize = Pass(
+    "reduce-canonicalize", reductions.reduce_canonicalize, allows="order: that of a reduction is free"
+)
 fusion = Pass("fusion", fuse.fusion)
 schedule = Pass("schedule", order.schedule, required="buffers need an order of execution")
 copy_insertion = Pass(

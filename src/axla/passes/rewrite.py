@@ -56,7 +56,9 @@ Rewrite = Callable[..., Rewritten]
 class Rule:
     """A rewrite: where `function(root, *operands)` gives an instruction, it takes the root's place. `family`
     says of an op of another package whether the rule is for it, too. It is asked where the first operand's op
-    is of a class `of`, and `where` is true of the root.
+    is of a class `of`, and `where` is true of the root. `allows` says which bits may change (law 1), and why:
+    "order: ..." where sums and products are taken in another order, "zero: ..." where the sign of a zero may
+    be another, "rounding: ..." where the formula is.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Rule:
     family: Callable[[type[Op]], bool] | None = None
     of: type[Op] | None = None
     where: Callable[[Instruction], bool] | None = None
+    allows: str = ""
 
 
 Rules = dict[type[Op], tuple[Rule, ...]]
@@ -75,15 +78,15 @@ RULES: dict[str, Rules] = {}
 
 def rule(
     *classes: type[Op], group: str = "algsimp", family: Callable[[type[Op]], bool] | None = None,
-    of: type[Op] | None = None, where: Callable[[Instruction], bool] | None = None,
+    of: type[Op] | None = None, where: Callable[[Instruction], bool] | None = None, allows: str = "",
 ) -> Callable[[Rewrite], Rewrite]:  # fmt: skip
     """Declares a function of a root and its operands as a rule of the pass `group` for these op classes, or
-    for a family: all ops of which it is true. `of` and `where`: see `Rule`.
+    for a family: all ops of which it is true. `of`, `where` and `allows`: see `Rule`.
     """
 
     def declare(function: Rewrite) -> Rewrite:
         equation = (function.__doc__ or "").strip().split("\n")[0]
-        made = Rule(function.__name__, function, equation, family, of, where)
+        made = Rule(function.__name__, function, equation, family, of, where, allows)
         table = RULES.setdefault(group, {})
         for cls in classes if family is None else [c for c in OPS.values() if is_own(c) and family(c)]:
             table[cls] = (*table.get(cls, ()), made)

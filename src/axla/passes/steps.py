@@ -22,7 +22,8 @@ from axla.core.regex import regex
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named pass. `required` says why it cannot be disabled ("" if it can). Calling it gives it options.
+    """A named pass. `required` says why it cannot be disabled ("" if it can), `allows` what may be other bits
+    after it (see `Rule`). Calling it gives it options.
 
     `home` is its function, or where that is (`expand.topk:topk_decomposer`): it is imported at the first
     module that it is for. `ops` are opcodes; without any of them in a module it has nothing to do.
@@ -33,6 +34,7 @@ class Pass:
     required: str = ""
     options: tuple[tuple[str, Any], ...] = ()
     ops: frozenset[str] = frozenset()
+    allows: str = ""
 
     @property
     def function(self) -> Callable[..., None]:

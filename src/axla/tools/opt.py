@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--passes", metavar="P,Q{x=1},...", help="run these passes or pipelines, in order")
     what.add_argument("--stage", choices=STAGES, help="compile up to this stage")
     what.add_argument("--list-passes", action="store_true", help="name all passes and pipelines")
-    what.add_argument("--list-rules", action="store_true", help="name all rewrite rules and their equations")
+    what.add_argument(
+        "--list-rules", action="store_true", help="name all rewrite rules: equations, and an example each"
+    )
     what.add_argument("--list-stages", action="store_true", help="name all stages")
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of standard output")
     add_target(parser)
@@ -81,12 +83,17 @@ def pass_list() -> str:
 
 
 def rule_list() -> str:
-    """One line per rewrite rule."""
+    """Every rewrite rule: its equation, and what it makes of an example."""
     from axla.passes import pipelines  # noqa: F401  (declares the rules)
+    from axla.passes.examples import examples
     from axla.passes.rewrite import rules_by_name
 
-    rules = sorted(rules_by_name().items())
-    return "\n".join(f"{name:32} {rule.equation}" for name, rule in rules)
+    rules, shown = sorted(rules_by_name().items()), examples()
+    lines: list[str] = []
+    for name, rule in rules:
+        before, _, after = shown.get(name, "").partition(" => ")
+        lines += [f"{name:32} {rule.equation}", *([f"    {before}", f"    => {after}"] if after else [])]
+    return "\n".join(lines)
 
 
 def after_passes(module: Module, passes: str, cpu: str | None) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.hlo import And, Compare, GetTupleElement, Or, Parameter, Reduce, Select, Tuple
@@ -20,6 +18,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.expander import expand, written
 from axla.passes.matrix import combiner, number
+from axla.passes.simplify.match import limits, uniform
 
 
 def argmax_rewriter(module: Module) -> None:
@@ -34,8 +33,9 @@ def _rewrite(inst: Instruction) -> Instruction | None:
     found = _direction(op.to_apply)
     if found is None:
         return None
-    if not shape_of(inst.operands[1]).dtype.is_integer:
-        return None
+    start = uniform(inst.operands[2])
+    if start is None or start != start or not shape_of(inst.operands[1]).dtype.is_integer:
+        return None  # an initial NaN would be what is chosen, whatever its index
     return written(inst, _reductions, op.dimensions, "Max" if found is Direction.GT else "Min")
 
 
@@ -46,7 +46,7 @@ def _reductions(
     extreme = ops.Reduce(values, first_value, combiner(better, values.dtype), dimensions)
     kept = [d for d in range(len(values.dims)) if d not in dimensions]
     hit = _hit(values, ops.BroadcastInDim(extreme, values.dims, kept))
-    none = number(indices, np.iinfo(indices.dtype.numpy).max)
+    none = number(indices, limits(indices.dtype)[1])
     lowest = ops.Reduce(ops.Select(hit, indices, none), none, combiner("Min", indices.dtype), dimensions)
     # The initial pair takes part like any other.
     start = ops.Select(_hit(first_value, extreme), first_index, none)

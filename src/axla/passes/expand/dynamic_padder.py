@@ -111,7 +111,7 @@ class _Padder:
                 self.values[parameter] = self.unpacked(parameter, shape, iter(sizes))
         module, more = entry.module, len(entry.parameters) - len(before)
         layout = module.config.entry_layout or entry.program_shape
-        parameters = (*layout.parameters, *[Shape(S32)] * more)
+        parameters = (*layout.parameters[: len(before)], *[Shape(S32)] * more)
         module.set_config(entry_layout=ProgramShape(parameters, layout.result))
 
     def leave(self, root: Instruction) -> None:

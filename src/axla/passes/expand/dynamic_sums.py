@@ -28,12 +28,14 @@ def _reduce(inst: Instruction, operands: Sequence[Sized]) -> Result:
 def _neutral(reducer: Computation, init: Instruction) -> Instruction:
     """What changes nothing when it is combined; the initial value, where nothing better is known."""
     root, dtype = reducer.root, shape_of(init).dtype
-    if len(root.operands) != 2 or set(root.operands) != set(reducer.parameters) or dtype.is_complex:
+    if len(root.operands) != 2 or set(root.operands) != set(reducer.parameters):
         return init
     found = neutral(type(root.op), dtype)
     if found is None:
         return init
-    return scalar(init.computation, dtype, -0.0 if found == 0 and dtype.is_float else found)
+    if found == 0 and dtype.is_inexact:  # -0.0 is what changes nothing
+        found = complex(-0.0, -0.0) if dtype.is_complex else -0.0
+    return scalar(init.computation, dtype, found)
 
 
 def _reduce_window(inst: Instruction, operands: Sequence[Sized]) -> Result:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from axla.core.errors import UnsupportedError, VerifyError
 from axla.hlo import CustomCall
 from axla.interpreter.parallel import RUN_PARALLEL, check_parallel
 from axla.ir.clone import stand_alone
@@ -25,7 +26,10 @@ def parallel_programs(module: Module) -> None:
 def _written_out(inst: Instruction[CustomCall]) -> Instruction | None:
     if inst.op.custom_call_target != RUN_PARALLEL:
         return None
-    check_parallel(inst)
+    try:
+        check_parallel(inst)
+    except VerifyError as error:
+        raise UnsupportedError(str(error)) from None
     texts = [
         print_module(stand_alone(called, called.name).module, print_large_constants=True)
         for called in inst.op.called_computations

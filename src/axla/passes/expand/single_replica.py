@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
+import numpy as np
+
 import axla.hlo as hlo
 from axla.core.dtypes import PRED, S32, S64, U64
 from axla.core.shape import AnyShape, Shape, TupleShape, array
@@ -76,6 +78,12 @@ def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:
     return [s.logical for s in shape.parts] == [o.shape.logical for o in operands]
 
 
+def _nothing(x: Instruction, shape: Shape) -> Instruction:
+    """What nobody sends: bytes that are 0, even where the element type has no number 0."""
+    zero = hlo.Constant.of(np.zeros((), shape.dtype.numpy), shape.dtype)
+    return spread(x.computation.add(zero), shape)
+
+
 def _gathered(inst: Instruction) -> Instruction:
     """The own parts first, zeros for members that do not exist."""
     parts = []
@@ -83,7 +91,7 @@ def _gathered(inst: Instruction) -> Instruction:
         own = shape_of(x)
         high = tuple(n - m for n, m in zip(shape.dims, own.dims, strict=True))
         if any(high):
-            zero = scalar(inst.computation, own.dtype, 0)
+            zero = _nothing(x, Shape(own.dtype))
             x = hlo.Pad(PaddingConfig((0,) * own.rank, high))(x, zero)
         parts.append(x)
     return packed(inst.shape, parts)
@@ -96,7 +104,7 @@ def _permuted(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
 def _sent(inst: Instruction[Paired], x: Instruction) -> Instruction:
     """What the only replica gets: its own operand, where it sends to itself."""
     pairs = inst.op.source_target_pairs.pairs
-    return x if (0, 0) in pairs else full(inst.computation, shape_of(x), 0)
+    return x if (0, 0) in pairs else _nothing(x, shape_of(x))
 
 
 def _slices_moved(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:

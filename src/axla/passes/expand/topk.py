@@ -49,10 +49,13 @@ def _custom_call(inst: Instruction) -> Instruction | None:
     values = parts[0] if parts else None
     if isinstance(x, Shape) and isinstance(values, Shape) and x.dims and values.dims:
         wanted = x.logical.with_dims((*x.dims[:-1], min(values.dims[-1], x.dims[-1])))
-        if inst.shape.logical is TupleShape((wanted, wanted.with_dtype(S32))):
+        fits = inst.shape.logical is TupleShape((wanted, wanted.with_dtype(S32)))
+        if fits and not x.dtype.is_complex:
             k = values.dims[-1]
             return TopK(k)(inst.operands[0]) if _has_emitter(inst.operands[0], k) else _sorted(inst, k, True)
-    raise UnsupportedError(f"{inst}: TopK of x[..., n] gives (x[..., k], s32[..., k]), k at most n")
+    raise UnsupportedError(
+        f"{inst}: TopK of x[..., n] gives (x[..., k], s32[..., k]), k at most n, of numbers in order"
+    )
 
 
 def _sorted(inst: Instruction, k: int, largest: bool) -> Instruction:

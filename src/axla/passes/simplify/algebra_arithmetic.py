@@ -18,6 +18,7 @@ from axla.passes.rewrite import Rewritten, fast_math, rule
 from axla.passes.simplify.match import (
     dtype_of,
     full,
+    has_negatives,
     is_all,
     is_all_ones,
     is_constant,
@@ -54,7 +55,7 @@ def add_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
     return x if neutral or (fast_math() and is_all(zero, 0)) else None
 
 
-@rule(hlo.Add)
+@rule(hlo.Add, where=has_negatives)
 def add_negation(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """x + -y => x - y"""
     return hlo.Subtract()(x, y.operands[0]) if type(y.op) is hlo.Negate else None
@@ -72,7 +73,7 @@ def subtract_self(root: Instruction, x: Instruction, y: Instruction) -> Rewritte
     return full(root, 0) if x is y and (is_exact(x) or fast_math()) else None
 
 
-@rule(hlo.Subtract)
+@rule(hlo.Subtract, where=has_negatives)
 def subtract_negation(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """x - -y => x + y"""
     return hlo.Add()(x, y.operands[0]) if type(y.op) is hlo.Negate else None
@@ -223,7 +224,7 @@ def remainder_twice(root: Instruction, inner: Instruction, divisor: Instruction)
     return inner if inner.operands[1] is divisor and same_shape(inner, root) else None
 
 
-@rule(hlo.Negate, of=hlo.Negate)
+@rule(hlo.Negate, of=hlo.Negate, where=has_negatives)
 def negate_negate(root: Instruction, inner: Instruction) -> Rewritten:
     """-(-x) => x"""
     return inner.operands[0]
@@ -235,7 +236,7 @@ def not_not(root: Instruction, inner: Instruction) -> Rewritten:
     return inner.operands[0]
 
 
-@rule(hlo.Abs)
+@rule(hlo.Abs, where=has_negatives)
 def absolute_of_sign(root: Instruction, inner: Instruction) -> Rewritten:
     """|-x| => |x| and ||x|| => |x|"""
     if type(inner.op) is hlo.Abs and same_shape(inner, root):
@@ -320,7 +321,7 @@ def power_one(root: Instruction, x: Instruction, one: Instruction) -> Rewritten:
     return x if is_all(one, 1) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
-@rule(hlo.Power)
+@rule(hlo.Power, allows="rounding: x * x is exact where pow is an ulp off")
 def power_two(root: Instruction, x: Instruction, two: Instruction) -> Rewritten:
     """pow(x, 2) => x * x"""
     squares = is_all(two, 2) and same_shape(x, root) and not dtype_of(x).is_complex

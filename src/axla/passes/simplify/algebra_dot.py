@@ -16,6 +16,8 @@ from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.algebra_reduce import renumbered, without
 from axla.passes.simplify.match import dtype_of, full
 
+FREE = "order: that of a sum is free"
+
 
 def is_dense(root: Instruction) -> bool:
     """Whether a dot has no sparsity."""
@@ -29,7 +31,7 @@ def dot_of_no_products(root: Instruction[Dot], lhs: Instruction, rhs: Instructio
     return full(root, 0) if nothing else None
 
 
-@rule(Dot, of=Transpose, where=is_dense)
+@rule(Dot, of=Transpose, where=is_dense, allows=FREE)
 def dot_of_transpose_left(root: Instruction[Dot], lhs: Instruction[Transpose], rhs: Instruction) -> Rewritten:
     """dot(transpose(x), y) => dot(x, y), contracting other dimensions"""
     op = root.op
@@ -39,7 +41,7 @@ def dot_of_transpose_left(root: Instruction[Dot], lhs: Instruction[Transpose], r
     return replace(op, lhs_batch_dims=numbers[0], lhs_contracting_dims=numbers[1])(lhs.operands[0], rhs)
 
 
-@rule(Dot, where=is_dense)
+@rule(Dot, where=is_dense, allows=FREE)
 def dot_of_transpose_right(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(x, transpose(y)) => dot(x, y), contracting other dimensions"""
     op, turned = root.op, rhs.op
@@ -62,7 +64,7 @@ def through(
     return tuple(permutation[d] for d in batch), tuple(permutation[d] for d in contracting)
 
 
-@rule(Dot, where=is_dense)
+@rule(Dot, where=is_dense, allows="zero: a sum of one product may begin with 0, which -0 is added to")
 def dot_outer_product(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(x, y) => x * y, broadcast, when there is one product for each element"""
     op = root.op
@@ -90,7 +92,7 @@ def flattened(
     return reshaped(moved, [shape_of(x).dims[d] for d in (*batch, *free)])
 
 
-@rule(Dot, where=is_dense)
+@rule(Dot, where=is_dense, allows=FREE)
 def dot_drops_unit_dims(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(x, y) => dot(reshape(x), reshape(y)), without batch and contracting dimensions of size 1"""
     op = root.op

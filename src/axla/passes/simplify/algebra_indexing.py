@@ -29,7 +29,7 @@ from axla.ir.structure import Parameter
 from axla.ir.typed import op_of, shape_of
 from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import reshaped
-from axla.passes.simplify.match import combiner, constant, full, limits
+from axla.passes.simplify.match import combiner, constant, dtype_of, full, limits
 
 
 def _has_one_vector(root: Instruction) -> bool:
@@ -86,6 +86,8 @@ def scatter_of_one_window(
     overwrites = type(body.root.op) is Parameter and body.root.op.parameter_number == 1
     if not overwrites and combiner(body) is None:
         return None
+    if any(dtype_of(i) is not dtype_of(root) for i in (x, u, *body.parameters)):
+        return None  # what is combined in another type is rounded to it
     sizes = op.window_sizes(len(dims), shape_of(u).dims)
     starts = _starts(indices, op.places, len(dims))
     before = DynamicSlice(sizes)(x, *starts)

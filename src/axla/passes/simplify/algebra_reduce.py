@@ -73,7 +73,7 @@ def reduce_drops_unit_dims(root: Instruction[Reduce], x: Instruction, start: Ins
     return Reduce(renumbered(op.dimensions, units), op.to_apply)(dropped, start)
 
 
-@rule(Reduce, of=Reduce, where=is_single)
+@rule(Reduce, of=Reduce, where=is_single, allows="order: that of a reduction is free")
 def reduce_reduce(root: Instruction[Reduce], inner: Instruction, start: Instruction) -> Rewritten:
     """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), by one op"""
     if not is_single(inner) or len(inner.users) != 1:

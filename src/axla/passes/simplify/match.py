@@ -106,6 +106,11 @@ def is_float(inst: Instruction) -> bool:
     return isinstance(shape, Shape) and shape.dtype.is_float
 
 
+def has_negatives(inst: Instruction) -> bool:
+    """Whether a number of its type can be negated: in f8e8m0fnu, which has powers of two only, it is NaN."""
+    return dtype_of(inst).has_zero
+
+
 def is_exact(inst: Instruction) -> bool:
     """Whether its elements are integers or pred, whose arithmetic does not round and has no NaN."""
     shape = inst.shape
