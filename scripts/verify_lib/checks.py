@@ -365,7 +365,7 @@ def _case(
     chosen = own[number % len(own)] if number < len(own) else draw.choice(own)
     at = next(k for k, p in enumerate(chosen.passes) if p.name == step.name)
     # With the options of the test.
-    steps = (*chosen.passes[:at], replace(chosen.passes[at], function=step.function))
+    steps = (*chosen.passes[:at], replace(chosen.passes[at], home=step.home))
     if number < len(own):
         return chosen.module, steps, chosen.changes
     main = draw.choice(operands.DTYPES)

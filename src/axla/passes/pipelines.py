@@ -45,12 +45,12 @@ while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifie
 while_loop_invariant_code_motion = Pass(
     "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
 )
-while_loop_dot_batching = Pass(
-    "while-loop-dot-batching", loop_dots.while_loop_dot_batching, allows=_ORDER
+while_loop_dot_batching = Pass("while-loop-dot-batching", loop_dots.while_loop_dot_batching, allows=_ORDER)
+while_loop_dot_layout = Pass(
+    "while-loop-dot-layout", loop_dots.while_loop_dot_layout, allows="rounding: a sum in another order"
 )
-while_loop_dot_layout = Pass("while-loop-dot-layout", loop_dots.while_loop_dot_layout, allows=_ORDER)
 while_loop_dot_sinking = Pass(
-    "while-loop-dot-sinking", loop_sinking.while_loop_dot_sinking, allows=_ORDER
+    "while-loop-dot-sinking", loop_sinking.while_loop_dot_sinking, allows="rounding: a sum in another order"
 )
 while_loop_fusible_sinking = Pass("while-loop-fusible-sinking", sinking.while_loop_fusible_sinking)
 while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller)

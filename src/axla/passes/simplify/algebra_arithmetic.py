@@ -141,7 +141,7 @@ def add_products(root: Instruction, a: Instruction, b: Instruction) -> Rewritten
     return None
 
 
-@rule(hlo.Multiply, hlo.Divide, of=hlo.Negate)
+@rule(hlo.Multiply, hlo.Divide, of=hlo.Negate, where=has_negatives)
 def product_of_negations(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
     """-x * -y => x * y, -x / -y => x / y (integers are multiplied only)"""
     if type(b.op) is not hlo.Negate or dtype_of(root).is_complex:
@@ -328,7 +328,7 @@ def power_two(root: Instruction, x: Instruction, two: Instruction) -> Rewritten:
     return hlo.Multiply()(x, x) if squares else None
 
 
-@rule(hlo.Power)
+@rule(hlo.Power, allows="rounding: up to two units in the last place, as XLA")
 def power_three(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
     """pow(x, 3) => x * (x * x), pow(x, 4) => (x * x) * (x * x) (not of floats narrower than f32)"""
     power = next((n for n in (3, 4) if is_all(c, n)), None)
@@ -339,7 +339,7 @@ def power_three(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
     return hlo.Multiply()(x if power == 3 else square, square)
 
 
-@rule(hlo.Power)
+@rule(hlo.Power, allows="rounding: 1 / x is rounded right where pow is an ulp off")
 def power_minus_one(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
     """pow(x, -1) => 1 / x (floats)"""
     inverts = is_float(root) and is_all(c, -1) and same_shape(x, root)
@@ -350,7 +350,7 @@ HALVES = {0.5: np.inf, 1.5: np.inf, 2.5: np.inf, -0.5: 0.0, -1.5: 0.0}
 """Exponent -> that power of -infinity, whose root is NaN."""
 
 
-@rule(hlo.Power)
+@rule(hlo.Power, allows="rounding: up to two units in the last place, as XLA")
 def power_half(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
     """pow(x, 1/2) => sqrt(x + 0), but infinity for -infinity; 3/2, 5/2, -1/2 and -3/2 likewise (f32, f64)"""
     exponent = next((n for n in HALVES if is_all(c, n)), None)

@@ -17,6 +17,7 @@ from axla.passes.simplify.algebra_reduce import renumbered, without
 from axla.passes.simplify.match import dtype_of, full
 
 FREE = "order: that of a sum is free"
+_FINITE = "finite: products of complex infinities depend on the order of the parts"
 
 
 def is_dense(root: Instruction) -> bool:
@@ -159,7 +160,7 @@ def _without_repeats(x: Instruction, dropped: Sequence[int]) -> Instruction:
     )
 
 
-@rule(Slice, of=Dot, where=lambda root: is_dense(root.operands[0]))
+@rule(Slice, of=Dot, where=lambda root: is_dense(root.operands[0]), allows=_FINITE)
 def slice_of_dot(root: Instruction[Slice], inner: Instruction[Dot]) -> Rewritten:
     """slice(dot(x, y)) => dot(slice(x), slice(y)): fewer products"""
     op, (lhs, rhs) = inner.op, inner.operands

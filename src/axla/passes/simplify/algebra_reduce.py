@@ -19,6 +19,8 @@ from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.match import combiner, constant, dtype_of, full, is_all, neutral, spread
 
+FREE = "order: that of a reduction is free"
+
 
 def is_identity(value: Instruction, op: type[Op] | None) -> bool:
     """Whether combining `value` with x by `op` gives x."""
@@ -73,7 +75,7 @@ def reduce_drops_unit_dims(root: Instruction[Reduce], x: Instruction, start: Ins
     return Reduce(renumbered(op.dimensions, units), op.to_apply)(dropped, start)
 
 
-@rule(Reduce, of=Reduce, where=is_single, allows="order: that of a reduction is free")
+@rule(Reduce, of=Reduce, where=is_single, allows=FREE)
 def reduce_reduce(root: Instruction[Reduce], inner: Instruction, start: Instruction) -> Rewritten:
     """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), by one op"""
     if not is_single(inner) or len(inner.users) != 1:
@@ -115,7 +117,7 @@ def reduce_of_broadcast(
     return Reduce(renumbered(op.dimensions, repeated), op.to_apply)(inner, start)
 
 
-@rule(Reduce, of=Concatenate, where=is_single)
+@rule(Reduce, of=Concatenate, where=is_single, allows=FREE)
 def reduce_of_concatenate(
     root: Instruction[Reduce], inner: Instruction[Concatenate], start: Instruction
 ) -> Rewritten:
@@ -150,7 +152,7 @@ def reduce_keeps_broadcast(
     return Broadcast(shape_of(root), tuple(i for i, d in enumerate(kept) if d not in repeated))(small)
 
 
-@rule(Reduce, of=Broadcast, where=is_single)
+@rule(Reduce, of=Broadcast, where=is_single, allows=FREE)
 def reduce_add_of_broadcast(
     root: Instruction[Reduce], x: Instruction[Broadcast], start: Instruction
 ) -> Rewritten:

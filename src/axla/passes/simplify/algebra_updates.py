@@ -230,8 +230,8 @@ def scatter_progression(
     overwrites = isinstance(body.root.op, Parameter) and body.root.op.parameter_number == 1
     known = overwrites or combiner(body) is not None
     found = progression(indices) if known and _is_line(op.places, indices, op.index_vector_dim) else None
-    if found is None or dtype_of(x) is not dtype_of(u):
-        return None
+    if found is None or any(dtype_of(i) is not dtype_of(x) for i in (u, *body.parameters)):
+        return None  # what is combined in another type is rounded to it
     start, step, count = found
     (at,) = op.scatter_dims_to_operand_dims
     sizes = op.window_sizes(len(dims), shape_of(u).dims)
