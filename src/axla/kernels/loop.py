@@ -150,8 +150,11 @@ def _inner_cost(inst: Instruction) -> int:
 
 
 def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
-    """For each pair of neighbouring dimensions of `dims`: whether accesses stay simple with both as one."""
+    """For each pair of neighbouring dimensions of `dims`: whether accesses stay simple with both as one. What
+    has size 1 stands for the dimension before it.
+    """
     dims = tuple(dims)
+    first = [max((k for k in range(d + 1) if dims[k] != 1), default=0) for d in range(len(dims))]
     found = [True] * max(0, len(dims) - 1)
     for inst in computation.instructions:
         shape = inst.shape
@@ -159,52 +162,55 @@ def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
             continue
         test = _MERGE.get(inst.op.opcode)
         if test is not None:
-            found = [merges and test(inst, d) for d, merges in enumerate(found)]
+            found = [merges and test(inst, first[d], d + 1) for d, merges in enumerate(found)]
     return found
 
 
-def _broadcast_merges(inst: Instruction[hlo.Broadcast], d: int) -> bool:
+# Each of these: whether dimensions a and b of the result, between which all have size 1, merge.
+
+
+def _broadcast_merges(inst: Instruction[hlo.Broadcast], a: int, b: int) -> bool:
     dimensions = inst.op.dimensions
-    first, second = d in dimensions, d + 1 in dimensions
-    if first != second:
-        return inst.shape.dims[d if not first else d + 1] == 1
-    return not first or dimensions.index(d + 1) == dimensions.index(d) + 1
+    if (a in dimensions) != (b in dimensions):
+        return inst.shape.dims[b if a in dimensions else a] == 1
+    if a not in dimensions:
+        return True
+    first, second = dimensions.index(a), dimensions.index(b)
+    return first < second and all(inst.shape.dims[d] == 1 for d in dimensions[first + 1 : second])
 
 
-def _iota_merges(inst: Instruction[hlo.Iota], d: int) -> bool:
-    return inst.op.iota_dimension not in (d, d + 1)
+def _iota_merges(inst: Instruction[hlo.Iota], a: int, b: int) -> bool:
+    return inst.op.iota_dimension not in (a, b)
 
 
-def _transpose_merges(inst: Instruction[hlo.Transpose], d: int) -> bool:
+def _transpose_merges(inst: Instruction[hlo.Transpose], a: int, b: int) -> bool:
+    first, second = inst.op.dimensions[a], inst.op.dimensions[b]
+    return first < second and all(n == 1 for n in inst.operands[0].shape.dims[first + 1 : second])
+
+
+def _same_sizes(inst: Instruction, a: int, b: int) -> bool:
+    return inst.operands[0].shape.dims[a : b + 1] == inst.shape.dims[a : b + 1]
+
+
+def _others_merge(inst: Instruction[hlo.Reverse | hlo.Concatenate], a: int, b: int) -> bool:
     dimensions = inst.op.dimensions
-    return dimensions[d + 1] == dimensions[d] + 1
+    return a not in dimensions and b not in dimensions
 
 
-def _same_sizes(inst: Instruction, d: int) -> bool:
-    source = inst.operands[0].shape.dims
-    result = inst.shape.dims
-    return source[d] == result[d] and source[d + 1] == result[d + 1]
-
-
-def _others_merge(inst: Instruction[hlo.Reverse | hlo.Concatenate], d: int) -> bool:
-    dimensions = inst.op.dimensions
-    return d not in dimensions and d + 1 not in dimensions
-
-
-def _window_merges(inst: Instruction[hlo.ReduceWindow], d: int) -> bool:
+def _window_merges(inst: Instruction[hlo.ReduceWindow], a: int, b: int) -> bool:
     window = inst.op.window
     steps = zip(window.size, window.stride, window.base_dilation, strict=True)
     still = [size == stride == dilation == 1 for size, stride, dilation in steps]
-    return all(still[k] and not window.low[k] and not window.high[k] for k in (d, d + 1))
+    return all(still[k] and not window.low[k] and not window.high[k] for k in range(a, b + 1))
 
 
-_MERGE: dict[str, Callable[[Instruction[Any], int], bool]] = {
+_MERGE: dict[str, Callable[[Instruction[Any], int, int], bool]] = {
     "broadcast": _broadcast_merges,
     "iota": _iota_merges,
     "transpose": _transpose_merges,
     **dict.fromkeys(("slice", "dynamic-slice", "pad"), _same_sizes),
     **dict.fromkeys(("reverse", "concatenate"), _others_merge),
-    **dict.fromkeys(("gather", "reduce", "dot"), lambda inst, d: False),
+    **dict.fromkeys(("gather", "reduce", "dot"), lambda inst, a, b: False),
     "reduce-window": _window_merges,
 }
 
