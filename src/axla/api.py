@@ -27,7 +27,6 @@ _BYTECODE = b"ML\xefR"
 _MACHINE_CODE = (b"axla-executable ", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
-@collector_paused()
 def parse(
     source: str | bytes | os.PathLike[str], *, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None, elided: str = "keep",
@@ -47,7 +46,7 @@ def parse(
     with the operation.
     """
     file = os.fsdecode(source) if isinstance(source, os.PathLike) else ""
-    with located(file):
+    with located(file), collector_paused():
         module = _parsed(contents(source), file, arg_types, dim_args, elided)
     module.file = file
     return module
@@ -136,7 +135,6 @@ def stablehlo(content: str | bytes) -> Source | None:
     return source
 
 
-@collector_paused()
 def compile(  # noqa: A001
     module: Module, *, backend: str | Client = "cpu", target_cpu: str | None = None,
     target_features: Sequence[str] | None = None,
@@ -160,7 +158,8 @@ def compile(  # noqa: A001
         arg_types, dim_args, flags,
     )  # fmt: skip
     client = backend if isinstance(backend, Client) else get(backend).client
-    return client.compile(module, CompileOptions(*options))
+    with collector_paused():
+        return client.compile(module, CompileOptions(*options))
 
 
 def device_put(array: Any, device: Any = None) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import axla
+from axla.codegen import child
 from axla.codegen.host import host_target
 from axla.core import flags
 from axla.core.errors import UnsupportedError
@@ -218,7 +219,7 @@ def test_long_code_is_compiled_by_a_child_that_ctrl_c_ends(monkeypatch):
         assert compile_module(axla.parse(text)).images == (plain,)
         processes = []
 
-        class Stopped(compiler.Child):
+        class Stopped(child.Child):
             def _running(self):
                 process = super()._running()
                 os.kill(process.pid, signal.SIGSTOP)  # it never answers
@@ -226,7 +227,7 @@ def test_long_code_is_compiled_by_a_child_that_ctrl_c_ends(monkeypatch):
                 threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
                 return process
 
-        monkeypatch.setattr(compiler, "Child", Stopped)
+        monkeypatch.setattr(child, "Child", Stopped)
         with pytest.raises(KeyboardInterrupt):
             compile_module(axla.parse(text))
         assert processes[0].poll() is not None

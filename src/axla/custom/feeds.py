@@ -129,6 +129,11 @@ class Feeds:
         """What programs receive from the host on a channel."""
         return self._channel("from", channel)
 
+    def clear(self) -> None:
+        """Drops what waits in all of them."""
+        for feed in (self.infeed, self.outfeed, *self._channels.values()):
+            feed.clear()
+
     def _channel(self, direction: str, channel: int | None) -> Feed:
         if channel is not None and (type(channel) is not int or channel < 0):
             raise InvalidArgument(f"{direction}_host: channel={channel!r}, wanted a number of at least 0")

@@ -10,11 +10,13 @@ from __future__ import annotations
 import functools
 import inspect
 import pkgutil
+import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from axla.core import locks
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, did_you_mean
 from axla.core.regex import regex
@@ -48,9 +50,16 @@ class Pass:
         return self.name + (f"{{{shown}}}" if shown else "")
 
 
+_importing = threading.RLock()
+locks.hold_over_forks(_importing)  # the child of a fork would wait for ever for a module that another imports
+
+
 @functools.cache
 def _function(home: Callable[..., None] | str) -> Callable[..., None]:
-    return pkgutil.resolve_name(f"axla.passes.{home}") if isinstance(home, str) else home
+    if not isinstance(home, str):
+        return home
+    with _importing:
+        return pkgutil.resolve_name(f"axla.passes.{home}")
 
 
 @dataclass(frozen=True, slots=True)
