@@ -20,6 +20,8 @@ from axla.target.machine import Limits, Target
 
 MOST_OWNERS = 1 << 14
 """Threads that look at all indices of a scatter."""
+UPDATES_AT_ONCE = 4
+"""Updates of one element that are computed as lanes: taking more than these out of a vector takes longer."""
 MOST_LOOKED_AT = 100
 """Instructions that an update is computed from."""
 
@@ -250,7 +252,7 @@ class ScatterKind(InPlaceKind):
         most = target.lanes(widest(task.computation))
         lanes, beside, phase = fitting(most, geometry.row), 1, Phase(task.name, 1, 1, False)
         if geometry.window_count == 1 and any(map(is_costly, task.computation.instructions)):
-            beside = fitting(most, geometry.batch_count)
+            beside = fitting(min(most, UPDATES_AT_ONCE), geometry.batch_count)
         return ScatterPlan(self.hero.name, geometry.row, lanes, beside=beside, phases=(phase,))
 
     def _shared(self, g: ScatterGeometry, name: str, target: Target) -> ScatterPlan:
