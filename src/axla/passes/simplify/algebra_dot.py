@@ -126,7 +126,7 @@ def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:
     return [place for place, d in enumerate(batch) if d in units]
 
 
-@rule(Dot, where=is_dense)
+@rule(Dot, where=is_dense, allows=FREE)
 def dot_of_broadcast(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(broadcast(x), y) => broadcast(dot(x, y)), along free dimensions that repeat x; of y likewise"""
     op, batch = root.op, len(root.op.lhs_batch_dims)
