@@ -114,7 +114,7 @@ class Session:
     _callers: dict[Computation, list[Instruction]] | None = None  # while rules are applied
 
     def callers_of(self, computation: Computation) -> list[Instruction]:
-        """What calls a computation that a rule looks at: rules change no calls of computations not yet done."""
+        """What calls a computation. While rules are applied, it is found once: they add no calls."""
         if self._callers is None:
             self._callers = callers(computation.module)
         return self._callers.get(computation, [])
