@@ -10,14 +10,15 @@ from pathlib import Path
 from axla.passes.pipelines import PASSES
 
 FACTS = Path(__file__).parent / "xla_passes.txt"
-NOTES = Path(__file__).parent / "passes_notes.md"
+NOTES = tuple(Path(__file__).parent / name for name in ("passes_left_out.md", "passes_notes.md"))
 
 TOP = """\
 # Passes, and XLA's
 
 Made by `python scripts/docs` from `axla/passes/pipelines.py` and, in `scripts/docs_lib`, `xla_passes.txt`
-(what XLA has) and `passes_notes.md`; do not edit. A pass of ours has XLA's name where XLA has it. Passes of
-other devices (GPU, TPU), and files that are parts of passes, are not listed. [Adding one](adding-a-pass.md).
+(what XLA has), `passes_left_out.md` and `passes_notes.md`; do not edit. A pass of ours has XLA's name where
+XLA has it. Passes of other devices (GPU, TPU), and files that are parts of passes, are not listed. [Adding
+one](adding-a-pass.md).
 
 """
 
@@ -68,7 +69,7 @@ def page(table: Table) -> str:
         parts += [f"## xla/{folder}\n\n", table(("XLA", "ours", "how, or why not"), listed), "\n"]
     parts.append("## All of ours\n\n")
     parts.append(table(("pass", "XLA's", "what it does"), list(own(rows))))
-    return "".join(parts) + "\n" + NOTES.read_text(encoding="utf-8")
+    return "\n".join(["".join(parts), *(notes.read_text(encoding="utf-8") for notes in NOTES)])
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -78,6 +78,8 @@ def _parts(dtype: DType, count: int, draw: random.Random, allows: str) -> np.nda
             "few": near[:4],
             "zeros": near[:1],
         }
+        if allows == "finite":
+            kind = "small"  # with floats, too, sums of them are exact
         values = [draw.choice(pools[kind]) for _ in range(count)]
         return np.array(values, object).astype(dtype.numpy)
     if allows in ("order", "finite"):  # sums and products of few of these are exact in any order

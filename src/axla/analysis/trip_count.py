@@ -12,6 +12,9 @@ from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
 
+MANY = 1 << 20
+"""Trips, more than which are not gone through one by one."""
+
 
 def trip_count(loop: Instruction) -> int | None:
     """The number of trips of a while that counts by a constant step from one constant to another; None if not
@@ -24,8 +27,10 @@ def trip_count(loop: Instruction) -> int | None:
 
 def values_in_trips(inst: Instruction, loop: Instruction, trips: int) -> np.ndarray | None:
     """The values that a number of a loop's body has, trip by trip; None where they do not plainly follow from
-    elements that count by constant steps.
+    elements that count by constant steps, or are many.
     """
+    if trips > MANY:
+        return None
     starts = [None if start is None else _constant(start) for start in _elements(loop.operands[0])]
     ends = _elements(op_of(loop, hlo.While).body.root)
     found: dict[Instruction, np.ndarray] = {}
@@ -42,6 +47,8 @@ def values_in_trips(inst: Instruction, loop: Instruction, trips: int) -> np.ndar
             start, step = starts[at], _step(ends, at)
             if start is None or step is None or not _is_index(top):
                 return None
+            if not _holds(shape_of(top), start + step * (trips - 1)):
+                return None  # it wraps around
             found[top] = start + step * np.arange(trips)
         elif not top.op.elementwise or not isinstance(top.shape, Shape) or top.shape.rank:
             return None
@@ -140,12 +147,16 @@ def _constant(inst: Instruction) -> int | None:
     inst = _plain(inst)
     if isinstance(inst.op, hlo.Convert) and _is_index(inst) and _is_index(inst.operands[0]):
         value = _constant(inst.operands[0])
-        shape = shape_of(inst)
-        low = -(1 << shape.dtype.bits - 1) if shape.dtype.is_signed else 0
-        return value if value is not None and low <= value < low + (1 << shape.dtype.bits) else None
+        return value if value is not None and _holds(shape_of(inst), value) else None
     if not isinstance(inst.op, hlo.Constant) or not _is_index(inst):
         return None
     return int(inst.op.literal.array.reshape(())[()])
+
+
+def _holds(shape: Shape, value: int) -> bool:
+    """Whether an integer type has a number."""
+    low = -(1 << shape.dtype.bits - 1) if shape.dtype.is_signed else 0
+    return low <= value < low + (1 << shape.dtype.bits)
 
 
 def _elements(inst: Instruction) -> Sequence[Instruction | None]:

@@ -117,7 +117,7 @@ class UpdateKind(InPlaceKind):
             return inst.operands == (whole, *starts) and inst.shape is update.shape
         if not isinstance(inst.op, hlo.Slice) or inst.operands != (whole,) or inst.shape is not update.shape:
             return False
-        numbers = [int(s.op.literal.array[()]) for s in starts if isinstance(s.op, hlo.Constant)]
+        numbers = [n for s in starts if isinstance(s.op, hlo.Constant) for n in s.op.literal.array.flat]
         return numbers == list(inst.op.slice.starts) and set(inst.op.slice.strides) <= {1}
 
     @classmethod

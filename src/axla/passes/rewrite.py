@@ -38,7 +38,7 @@ from axla.core.shape import Shape
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.op import OPS, Op, is_own
 from axla.ir.structure import Parameter
-from axla.ir.traverse import computations_callees_first, post_order
+from axla.ir.traverse import callers, computations_callees_first, post_order
 
 FIRINGS_PER_INSTRUCTION = 10
 WIDE = 32  # operands
@@ -111,6 +111,16 @@ class Session:
     exhausted: bool = False
     last: str = ""
     firings: Counter[str] = field(default_factory=Counter)
+    _callers: dict[Computation, list[Instruction]] | None = None  # while rules are applied
+
+    def callers_of(self, computation: Computation) -> list[Instruction]:
+        """What calls a computation. While rules are applied, it is found once: they add no calls."""
+        if self._callers is None:
+            self._callers = callers(computation.module)
+        return self._callers.get(computation, [])
+
+    def forget(self) -> None:
+        self._callers = None
 
     def may_fire(self, name: str, inst: Instruction) -> bool:
         """Burns a unit of fuel for one rewrite; False when there is none left."""
@@ -220,9 +230,11 @@ def rewrite(
         more = () if is_own(cls) else [r for r in families if r.family and r.family(cls)]
         found = (*rules.get(cls, ()), *more, *everywhere)
         table[cls] = tuple(r for r in found if r.name not in active.disabled)
+    active.forget()
     for computation in computations_callees_first(module):
         if computation in module.computations and not active.exhausted:
             _Rewriter(computation, table, active, is_layout_sensitive).run()
+    active.forget()
 
 
 class _Rewriter:

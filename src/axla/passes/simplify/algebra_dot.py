@@ -17,7 +17,7 @@ from axla.passes.simplify.algebra_reduce import renumbered, without
 from axla.passes.simplify.match import dtype_of, full
 
 FREE = "order: that of a sum is free"
-_FINITE = "finite: products of complex infinities depend on the order of the parts"
+_FINITE = "finite: sums of products of complex infinities depend on their order"
 
 
 def is_dense(root: Instruction) -> bool:
@@ -126,7 +126,7 @@ def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:
     return [place for place, d in enumerate(batch) if d in units]
 
 
-@rule(Dot, where=is_dense)
+@rule(Dot, where=is_dense, allows=_FINITE)
 def dot_of_broadcast(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(broadcast(x), y) => broadcast(dot(x, y)), along free dimensions that repeat x; of y likewise"""
     op, batch = root.op, len(root.op.lhs_batch_dims)

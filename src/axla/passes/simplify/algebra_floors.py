@@ -56,6 +56,8 @@ def floor_divide_power_of_two(
         return None
     if not is_all(below.operands[1], 1 if type(below.op) is hlo.Subtract else -1):
         return None
+    if not isinstance(negative.op, hlo.Compare) or not isinstance(inexact.op, hlo.Compare):
+        return None
     sign, rest = negative.operands[0], inexact.operands[0]
     by = rest.operands[1] if type(rest.op) is hlo.Remainder and rest.operands[0] is x else None
     if by is None or not is_all(by, 1 << k) or not _asks(inexact, Direction.NE, rest, 0):

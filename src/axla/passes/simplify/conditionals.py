@@ -96,6 +96,7 @@ def _of_one_branch(
         for one in dict.fromkeys(stack.pop().operands):
             moving[one] += 1
             stays = one in bound or one.op.structural or type(one.op) is Constant or not one.shape.is_array
+            stays = stays or one.op.ends is not None  # beside its start
             if stays or moving[one] < len(one.users) or one is one.computation.root:
                 continue
             if not has_effect(one, effectful):

@@ -15,7 +15,19 @@ from axla.analysis.trip_count import trip_count
 from axla.core.errors import AxlaError
 from axla.core.literal import Literal, why_no_array
 from axla.core.shape import Shape
-from axla.hlo import Broadcast, Constant, CustomCall, Dot, Fusion, OptBarrier, Reduce, Tuple, While
+from axla.hlo import (
+    Broadcast,
+    Constant,
+    CustomCall,
+    Dot,
+    Fusion,
+    OptBarrier,
+    PartitionId,
+    Reduce,
+    ReplicaId,
+    Tuple,
+    While,
+)
 from axla.hlo.casting import convert
 from axla.interpreter.evaluate import REGIONS, Interpreter
 from axla.ir.graph import Computation, Instruction, Module
@@ -172,7 +184,8 @@ def _trip_work(computation: Computation, known: dict[Computation, int | None], d
 def _may_run(inst: Instruction) -> bool:
     op = inst.op
     beyond = op.side_effect or op.control or op.collective is not None or op.ends is not None
-    if beyond or isinstance(op, Fusion | CustomCall | OptBarrier) or not inst.shape.is_array:
+    left = isinstance(op, Fusion | CustomCall | OptBarrier | ReplicaId | PartitionId)  # ids: of who runs it
+    if beyond or left or not inst.shape.is_array:
         return False
     return shape_of(inst).byte_size <= LARGEST and (hasattr(op, "evaluate") or type(op) in REGIONS)
 

@@ -79,6 +79,8 @@ class Slices:
         along = [d for d, size in enumerate(dims) if size != sizes[d]]
         if source not in self.invariant or len(along) != 1 or sizes[along[0]] != 1:
             return
+        if inst.operands[1].shape.rank:
+            return  # one vector of indices
         (d,) = along
         if dims[d] <= self.longest:
             self.taken[inst] = Taken(inst.operands[1 + d], dims[d], d)

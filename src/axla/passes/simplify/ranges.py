@@ -13,8 +13,8 @@ from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
-from axla.ir.traverse import callers
 from axla.ir.typed import op_of
+from axla.passes.rewrite import current_session
 from axla.passes.simplify.match import dtype_of, is_all, limits, uniform, values_of
 
 Range = tuple[int, int]
@@ -230,7 +230,7 @@ def _carry(inst: Instruction) -> tuple[Instruction, Instruction] | None:
     body = inst.computation
     if not isinstance(source.op, Parameter) or inst.computation.module.entry is body:
         return None
-    loops = callers(body.module)[body]
+    loops = current_session().callers_of(body)
     if len(loops) != 1 or not isinstance(loops[0].op, hlo.While) or loops[0].op.body is not body:
         return None
     start, end = loops[0].operands[0], body.root

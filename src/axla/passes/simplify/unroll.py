@@ -69,7 +69,7 @@ def _factor(inst: Instruction, trips: int) -> int | None:
         return trips
     asked = dict(inst.extra.frontend_attributes).get("unroll_factor", "")
     if asked == "full" or asked.isdecimal():
-        factor = min(trips, int(asked)) if asked != "full" else trips
+        factor = trips if asked == "full" or len(asked) > len(str(trips)) else min(trips, int(asked))
         return factor if factor > 1 and factor * _size(body) <= ASKED else None
     if trips > MOST or trips * len(body.instructions) > COPIED:
         return None
