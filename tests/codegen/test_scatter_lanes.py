@@ -1,4 +1,4 @@
-"""Scatters of one element each, whose updates are costly: lanes compute them, and they are written in order."""
+"""Scatters of one element each, whose updates are costly: lanes compute them, and they go in order."""
 
 from __future__ import annotations
 

@@ -95,6 +95,7 @@ def test_arrays_of_a_few_elements_in_a_loop(dims, opcode):
     x = np.linspace(-3, 49, size, dtype=np.float32).reshape(dims)
     agree(text, [x, np.arange(size, dtype=np.int32).reshape(dims)], 1e-6)
 
+
 CHOSEN = """HloModule m
 body {
   p = (s32[], pred[8], c64[8], c64[8]) parameter(0)
