@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
 
 import pytest
 
 import axla
-from axla.core import flags
+from axla.core import flags, limits
 from axla.core.progress import bar, report
+from axla.cpu.compiler import _objects
+from axla.target.machine import cpu_target
 
 TEXT = """HloModule two
 ENTRY e {
@@ -30,6 +34,22 @@ def test_a_callback_hears_every_stage_to_its_end():
     count = len(heard)
     axla.compile(axla.parse(TEXT))
     assert len(heard) == count
+
+
+def test_threads_call_it_one_at_a_time(monkeypatch):
+    monkeypatch.setattr(limits, "thread_count", lambda: 4)
+    heard, inside = [], threading.Lock()
+
+    def hear(stage, done, total):
+        assert inside.acquire(blocking=False)
+        heard.append(done)
+        time.sleep(0)
+        inside.release()
+
+    texts = [str(number) for number in range(200)]
+    with flags.override(cache_dir=""), axla.progress(hear):
+        _objects(texts, cpu_target("x86-64"), [lambda text, target: text.encode()] * len(texts))
+    assert heard == list(range(1, 201))
 
 
 def test_an_error_of_a_callback_ends_the_compilation():

@@ -94,3 +94,40 @@ def test_arrays_of_a_few_elements_in_a_loop(dims, opcode):
     )  # fmt: skip
     x = np.linspace(-3, 49, size, dtype=np.float32).reshape(dims)
     agree(text, [x, np.arange(size, dtype=np.int32).reshape(dims)], 1e-6)
+
+
+CHOSEN = """HloModule m
+body {
+  p = (s32[], pred[8], c64[8], c64[8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  i1 = s32[] add(i, one)
+  m = pred[8] get-tuple-element(p), index=1
+  n = pred[8] not(m)
+  x = c64[8] get-tuple-element(p), index=2
+  y = c64[8] get-tuple-element(p), index=3
+  s = c64[8] add(x, y)
+  z = c64[8] select(n, s, x)
+  ROOT q = (s32[], pred[8], c64[8], c64[8]) tuple(i1, n, z, y)
+}
+cond {
+  p = (s32[], pred[8], c64[8], c64[8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  five = s32[] constant(5)
+  ROOT r = pred[] compare(i, five), direction=LT
+}
+ENTRY e {
+  m = pred[8] parameter(0)
+  x = c64[8] parameter(1)
+  y = c64[8] parameter(2)
+  zero = s32[] constant(0)
+  q = (s32[], pred[8], c64[8], c64[8]) tuple(zero, m, x, y)
+  ROOT w = (s32[], pred[8], c64[8], c64[8]) while(q), condition=cond, body=body
+}
+"""
+
+
+def test_complex_elements_meet_a_vector():
+    """They are carried one by one, and have two registers each."""
+    x = (np.arange(8) + 1j * np.arange(8)[::-1]).astype(np.complex64)
+    agree(CHOSEN, [np.arange(8) % 3 == 0, x, x * 2], 0)

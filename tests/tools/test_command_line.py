@@ -16,8 +16,9 @@ import pytest
 
 import axla
 from axla.backends.native import NativeExecutable
+from axla.core import flags
 from axla.cpu.compiler import compile_text
-from axla.tools import archives
+from axla.tools import archives, opt
 from axla.tools import main as command
 
 TEXT = """HloModule scaled
@@ -234,6 +235,24 @@ def test_bad_programs_are_one_error(tmp_path, capsys, text, message, verb):
 def test_missing_files_are_errors(capsys, tmp_path):
     assert command.main(["opt", str(tmp_path / "none.hlo")]) == 1
     assert capsys.readouterr().err == f"axla: error: {tmp_path}/none.hlo: No such file or directory\n"
+
+
+@pytest.mark.parametrize("shown", [None, "0", "1"])
+def test_a_terminal_shows_progress_unless_told_otherwise(file, monkeypatch, shown):
+    seen = []
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(opt, "execute", lambda options: seen.append(flags.current().progress) or 0)
+    if shown is not None:
+        monkeypatch.setenv("AXLA_PROGRESS", shown)
+    assert command.main(["opt", str(file)]) == 0
+    assert seen == [shown != "0"]
+
+
+def test_a_wrong_flag_is_one_error_on_a_terminal_too(file, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("AXLA_NUM_THREADS", "many")
+    assert command.main(["opt", str(file)]) == command.FAILED
+    assert capsys.readouterr().err == "axla: error: AXLA_NUM_THREADS=many: wanted an integer\n"
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ def report(stage: str, done: int, total: int) -> None:
 
 @contextmanager
 def progress(callback: Progress) -> Iterator[None]:
-    """Calls `callback(stage, done, total)` while programs are compiled in the block. Threads of the compiler
-    call it too, one at a time each.
+    """Calls `callback(stage, done, total)` while programs are compiled in the block: in threads of the
+    compiler too, one at a time, so that `done` of a stage only grows.
     """
     before = _listener.set(callback)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from contextvars import copy_context
@@ -148,11 +149,12 @@ def _objects(
     """The object code of LLVM modules, made by several threads: LLVM's work is outside of every lock, so that
     processes would win nothing more (docs/benchmarks.md).
     """
-    done = count(1)
+    done, one_at_a_time = count(1), threading.Lock()
 
     def object_of(text: str, emit: Callable[[str, Target], bytes]) -> bytes:
         found = object_for(text, target, emit)
-        progress.report("objects", next(done), len(texts))
+        with one_at_a_time:
+            progress.report("objects", next(done), len(texts))
         return found
 
     calls = [partial(object_of, text, emit) for text, emit in zip(texts, emitters, strict=True)]

@@ -166,11 +166,10 @@ class Places:
         f, lanes = self.f, leaf.shape.size
         if leaf.whole is not None:
             return Element(leaf.whole.dtype, lanes, tuple(f.splat(part, lanes) for part in leaf.whole.parts))
-        (type_,) = register_types(leaf.shape.dtype, lanes)
-        found = f.undef(type_)
+        found = [f.undef(type_) for type_ in register_types(leaf.shape.dtype, lanes)]
         for lane, element in enumerate(leaf.elements()):
-            found = f.insert(found, element.ssa, lane)
-        return Element(leaf.shape.dtype, lanes, (found,))
+            found = [f.insert(v, part, lane) for v, part in zip(found, element.parts, strict=True)]
+        return Element(leaf.shape.dtype, lanes, tuple(found))
 
     def write(self, place: BufferSlice, shape: Shape, elements: Sequence[Element]) -> None:
         """Puts elements into a slice."""

@@ -74,11 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from axla.core import flags
     from axla.ir.places import located
 
-    shown = flags.override(progress=True) if sys.stderr.isatty() else contextlib.nullcontext()
-    with warnings.catch_warnings(), _nobody_feeds(), shown:
+    with warnings.catch_warnings(), _nobody_feeds():
         warnings.showwarning = _show_warning
+        drawn = sys.stderr.isatty() and "AXLA_PROGRESS" not in os.environ
         try:
-            with located(_program(options)):
+            shown = flags.override(progress=True) if drawn else contextlib.nullcontext()
+            with shown, located(_program(options)):
                 code = options.execute(options)
             sys.stdout.flush()
             return code

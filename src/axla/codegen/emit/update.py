@@ -160,6 +160,8 @@ def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
         batch = delinearize(number, g.batch_sizes)
         e, one = k.elements(lanes), k.elements(1)
         start, inside = g.start(e, batch)
+        if inside is False:  # of an array without elements
+            return
         window = (0,) * len(g.window_sizes)
         new = [values.splat(e(update, g.update_index(batch, window)), lanes) for update in g.updates]
         place = linear(g.operand_index(start, window), g.dims)
