@@ -38,6 +38,13 @@ def hold_over_forks(lock: Any) -> None:
         os.register_at_fork(before=acquire, after_in_parent=release, after_in_child=release)
 
 
+importing = threading.RLock()
+"""Held by whoever imports a module at its first use: the child of a fork would wait for ever for a module that
+another thread is importing.
+"""
+hold_over_forks(importing)
+
+
 def _free_all() -> None:
     for lock in _locks:
         lock._at_fork_reinit()

@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 import axla.hlo as hlo
+from axla.core import locks
 from axla.core.dataclass import dataclass
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Computation, Instruction
@@ -126,7 +127,9 @@ class Kind:
     @classmethod
     def emit(cls, k: Any, plan: Any) -> None:
         """Writes the function of a phase, given its `codegen.kernel.KernelWriter`."""
-        resolve_name(cls.emission)(k, plan)
+        with locks.importing:
+            emission = resolve_name(cls.emission)
+        emission(k, plan)
 
 
 @dataclass(frozen=True, slots=True)

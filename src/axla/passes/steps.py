@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 import pkgutil
-import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -50,15 +49,11 @@ class Pass:
         return self.name + (f"{{{shown}}}" if shown else "")
 
 
-_importing = threading.RLock()
-locks.hold_over_forks(_importing)  # the child of a fork would wait for ever for a module that another imports
-
-
 @functools.cache
 def _function(home: Callable[..., None] | str) -> Callable[..., None]:
     if not isinstance(home, str):
         return home
-    with _importing:
+    with locks.importing:
         return pkgutil.resolve_name(f"axla.passes.{home}")
 
 
