@@ -39,7 +39,7 @@ def hold_over_forks(lock: Any) -> None:
 
 
 importing = threading.RLock()
-"""Held by whoever imports a module at its first use: the child of a fork would wait for ever for a module that
+"""Held while a module is imported at its first use: the child of a fork would wait for ever for one that
 another thread is importing.
 """
 hold_over_forks(importing)
