@@ -61,7 +61,8 @@ def page(rows: Sequence[Row], old: Path, flags: str = "") -> str:
     lines += [_line(program, table, threads) for program in measured]
     text = "\n".join(lines) + "\n"
     before = old.read_text() if old.exists() else ""
-    return text + ("\n" + before[before.index(NOTES) :] if NOTES in before else "")
+    heading = f"\n{NOTES}\n"  # the head names it, too
+    return text + (before[before.index(heading) :] if heading in before else "")
 
 
 def _of(program: Program, table: dict[tuple[int, str], Row], threads: Sequence[int]) -> list[Row | None]:
