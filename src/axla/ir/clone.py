@@ -157,15 +157,20 @@ def fingerprint(computation: Computation, *, max_constant_bytes: int | None = No
     return done[computation]
 
 
+def numbered(computation: Computation) -> dict[Instruction, int]:
+    """The instructions, numbered in an order that follows from the structure alone: computations of equal
+    instructions give them equal numbers. Operands come first.
+    """
+    below = needed_first((computation.root,), lambda inst: inst.operands)
+    order = dict.fromkeys((*below, *computation.parameters, *post_order(computation)))
+    return {inst: number for number, inst in enumerate(order)}
+
+
 def _digest(computation: Computation, called: Mapping[Computation, str], limit: int | None) -> str:
-    numbers: dict[Instruction, int] = {}
+    numbers = numbered(computation)
     texts: dict[Any, str] = {}
     lines: list[str] = []
-    below = needed_first((computation.root,), lambda inst: inst.operands)  # follows from the structure alone
-    for inst in (*below, *computation.parameters, *post_order(computation)):
-        if inst in numbers:
-            continue
-        numbers[inst] = len(numbers)
+    for inst in numbers:
         op = inst.op
         text = texts.get(op)
         if text is None:

@@ -22,7 +22,7 @@ from axla.ir.typed import op_of, shape_of
 from axla.kernels.access import KernelBody, accesses, elements, root_shape
 from axla.kernels.geometry import row_space
 from axla.kernels.kind import Form, HeroKind, Kind, is_costly
-from axla.kernels.plan import KernelTask, Phase, Plan, Space, cut, widest
+from axla.kernels.plan import SHORT_ROW, KernelTask, Phase, Plan, Space, cut, widest
 from axla.target.machine import Limits, Target
 
 
@@ -302,7 +302,7 @@ class ConcatKind(Kind):
         costly = any(inst.op.expensive for inst in task.computation.instructions)
 
         def one_by_one(piece: Sequence[int]) -> bool:
-            return not costly and target.threads == 1 and piece[-1] < min(8, dims[-1])
+            return not costly and target.threads == 1 and piece[-1] < min(SHORT_ROW, dims[-1])
 
         pieces, phases, start = [], [], 0
         for number, shape in enumerate(map(shape_of, self.hero.operands)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
-from axla.ir.traverse import computations_callees_first, needed_first, post_order
+from axla.ir.clone import numbered
+from axla.ir.graph import NO_EXTRA, Computation, Module
+from axla.ir.traverse import computations_callees_first
 from axla.passes import rewrite
 
 
@@ -49,13 +50,9 @@ def _form(computation: Computation) -> Hashable:
     """What is equal for computations of equal instructions, whatever their names and order; None for one
     whose order matters.
     """
-    numbers: dict[Instruction, int] = {}
+    numbers = numbered(computation)
     found: list[Hashable] = [computation.extra]
-    below = needed_first((computation.root,), lambda inst: inst.operands)  # follows from the structure alone
-    for inst in (*below, *computation.parameters, *post_order(computation)):
-        if inst in numbers:
-            continue
-        numbers[inst] = len(numbers)
+    for inst in numbers:
         extra = inst.extra
         if extra.control_predecessors:
             return None
