@@ -12,7 +12,7 @@ import numpy as np
 from bench_lib import peers, programs
 from bench_lib.aot import aot
 from bench_lib.devices import devices
-from bench_lib.models import models
+from bench_lib.models import models, modules
 from bench_lib.op_section import every_op
 from bench_lib.opencl import opencl
 from bench_lib.register_loops import register_loops
@@ -179,6 +179,6 @@ def _size(size: int) -> str:
 
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
-    "ops": every_op, "models": models, "aot": aot, "devices": devices,
+    "ops": every_op, "models": models, "modules": modules, "aot": aot, "devices": devices,
     "opencl": opencl, "cliffs": cliffs, "startup": startup,
 }  # fmt: skip
