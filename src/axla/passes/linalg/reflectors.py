@@ -70,7 +70,7 @@ def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
         key = mx.where(columns < j, -1.0, mx.where(fixed != 0, np.inf, norms))
         best = mx.first(key == mx.largest(key, 2), 2)
         best = mx.where(best == a.dims[2], j, best)  # NaN is equal to nothing
-        a, pivots, fixed = (mx.swapped(x, 2, j, best) for x in (a, pivots, fixed))
+        a, pivots, fixed = (mx.swapped(x, 2, j, best)[0] for x in (a, pivots, fixed))
         v, tau, beta = reflector(mx.column(a, j), j)
         taus = mx.where(mx.places(taus, 2) == j, tau, taus)
         return [_eliminated(a, j, j, v, tau, beta), taus, pivots, fixed, unit]
