@@ -109,13 +109,13 @@ def solve(a: Triangle, b: XlaOp) -> XlaOp:
     if b.dims[2] < ENOUGH or a.size > INVERTED or a.size == 1:
         return _substituted(a, b, solve)
     if a.inverse is None:
-        a.inverse = _by_substitution(a, mx.identity(b, a.size, a.size))
+        a.inverse = by_substitution(a, mx.identity(b, a.size, a.size))
     return mx.product(a.inverse, b)
 
 
-def _by_substitution(a: Triangle, b: XlaOp) -> XlaOp:
+def by_substitution(a: Triangle, b: XlaOp) -> XlaOp:
     """The same without inverses."""
-    return _substituted(a, b, _by_substitution)
+    return _substituted(a, b, by_substitution)
 
 
 def _substituted(a: Triangle, b: XlaOp, solve_part: Solver) -> XlaOp:

@@ -9,6 +9,7 @@ import numpy as np
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.passes import matrix as mx
+from axla.passes.expand.triangular import Block, block_size, by_substitution
 
 
 def reflector(x: XlaOp, at: XlaOp | int) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -48,14 +49,55 @@ def _eliminated(a: XlaOp, j: XlaOp, at: XlaOp, v: XlaOp, tau: XlaOp, beta: XlaOp
 
 def qr(a: XlaOp) -> tuple[XlaOp, XlaOp]:
     """geqrf: R and the reflectors below it, and their factors [batch, 1, count]."""
-    batch, count = a.dims[0], min(a.dims[1:])
+    return _qr(a, block_size(min(a.dims[1:])))
 
-    def step(j: XlaOp, a: XlaOp, taus: XlaOp) -> tuple[XlaOp, XlaOp]:
-        v, tau, beta = reflector(mx.column(a, j), j)
-        return _eliminated(a, j, j, v, tau, beta), mx.where(mx.places(taus, 2) == j, tau, taus)
 
-    found = mx.repeat(count, [a, mx.zeros(a.builder, a.dtype, (batch, 1, count))], step)
-    return found[0], found[1]
+def _qr(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp]:
+    """By panels of `block` columns."""
+    _, m, n = a.dims
+    width = min(m, n, block)
+    panel, taus = _panel(a[:, :, :width])
+    if width == n:
+        return panel, taus
+    right = _blocked(panel, taus, a[:, :, width:], adjoint_of_q=True)
+    if width < m:
+        last, more = _qr(right[:, width:], block)
+        right, taus = mx.joined([right[:, :width], last], 1), mx.joined([taus, more], 2)
+    return mx.joined([panel, right], 2), taus
+
+
+def _panel(a: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """Column by column, in a matrix that lies by columns."""
+    batch, m, n = a.dims
+    high = -(-m // 64) * 64 if m > 64 else m  # few sizes, few kernels
+
+    def step(j: XlaOp, p: XlaOp, taus: XlaOp) -> list[XlaOp]:
+        line = mx.row(p, j)
+        column, tau, beta = reflector(mx.transposed(line), j)
+        v = mx.transposed(column)
+        inner = mx.product(p, mx.conjugate(column)) * mx.conjugate(tau)
+        rows = mx.places(p, 2)
+        kept = mx.where(rows < j, line, mx.where(rows == j, beta, v))
+        p = mx.where(mx.indices(p, 1) > j, p - inner * v, p)
+        return [mx.with_part(p, kept, j, 0), mx.where(mx.places(taus, 2) == j, tau, taus)]
+
+    start = [mx.transposed(mx.padded(a, high, n)), mx.zeros(a.builder, a.dtype, (batch, 1, n))]
+    p, taus = mx.repeat(n, start, step)
+    return mx.transposed(p)[:, :m], taus
+
+
+def _blocked(panel: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool) -> XlaOp:
+    """Q c or Q^H c for the reflectors of a panel: Q = 1 - v t v^H, where t^H = (1 + d s)^-1 d for the factors
+    conj(taus) as a diagonal matrix d and what v^H v has below its diagonal, s.
+    """
+    batch, _, n = panel.dims
+    rows, columns = mx.places(panel, 1), mx.places(panel, 2)
+    v = mx.where(rows == columns, 1.0, mx.where(rows > columns, panel, 0.0))
+    vh = mx.adjoint(v)
+    inner = mx.adjoint(taus) * mx.product(vh, v)
+    diagonal = mx.adjoint(taus) * mx.identity(c, n, n)
+    t = by_substitution(Block(inner, unit=True), diagonal)
+    return c - mx.product(v, mx.product(t if adjoint_of_q else mx.adjoint(t), mx.product(vh, c)))
 
 
 def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -81,17 +123,45 @@ def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     return a, order, taus
 
 
-def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False, below: int = 0) -> XlaOp:
-    """Q c, where Q is the product of the reflectors that are kept in `a`, so far below its diagonal."""
+def _panels(taus: XlaOp) -> list[tuple[int, int]]:
+    """The first reflector of each panel, and the one behind it."""
     count = taus.dims[2]
+    block = block_size(count)
+    return [(k, min(k + block, count)) for k in range(0, count, block)]
 
-    def step(k: XlaOp, a: XlaOp, taus: XlaOp, c: XlaOp) -> list[XlaOp]:
-        j = k if adjoint_of_q else (count - 1) - k
-        rows, at, tau = mx.places(a, 1), j + below, mx.column(taus, j)
-        v = mx.where(rows == at, 1.0, mx.where(rows > at, mx.column(a, j), 0.0))
-        return [a, taus, reflected(c, v, mx.conjugate(tau) if adjoint_of_q else tau)]
 
-    return mx.repeat(count, [a, taus, c], step)[2]
+def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False) -> XlaOp:
+    """Q c, where Q is the product of the reflectors that are kept in `a`."""
+    panels = _panels(taus)
+    for first, end in panels if adjoint_of_q else reversed(panels):
+        part = a[:, first:, first:end], taus[:, :, first:end]
+        found = _blocked(*part, c[:, first:], adjoint_of_q=adjoint_of_q)
+        c = mx.joined([c[:, :first], found], 1) if first else found
+    return c
+
+
+def q_of(a: XlaOp, taus: XlaOp, columns: int, below: int = 0) -> XlaOp:
+    """The first columns of that Q; what is kept in `a` may be so far below its diagonal."""
+    if not taus.dims[2]:
+        return mx.identity(a, a.dims[1], columns)
+    _, m, n = a.dims
+    if below:
+        inner = q_of(a[:, below:, : n - below], taus, columns - below)
+        return _bordered(inner, below)
+    c = None
+    for first, end in reversed(_panels(taus)):
+        # What is left of a panel is not changed by the reflectors of it and those behind it.
+        c = mx.identity(a, m - first, columns - first) if c is None else _bordered(c, end - first)
+        c = _blocked(a[:, first:, first:end], taus[:, :, first:end], c, adjoint_of_q=False)
+    assert c is not None
+    return c
+
+
+def _bordered(c: XlaOp, count: int) -> XlaOp:
+    """An identity matrix above and to the left of a matrix."""
+    wide = ops.Pad(c, mx.number(c, 0), [(0, 0, 0), (count, 0, 0), (count, 0, 0)])
+    rows, columns = mx.places(wide, 1), mx.places(wide, 2)
+    return mx.where((rows == columns) & (rows < count), 1.0, wide)
 
 
 def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
