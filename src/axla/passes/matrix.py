@@ -172,6 +172,10 @@ def total(x: XlaOp, axis: int) -> XlaOp:
     return _reduced(x, "Add", 0, axis)
 
 
+def product_of(x: XlaOp, axis: int) -> XlaOp:
+    return _reduced(x, "Mul", 1, axis)
+
+
 def largest(x: XlaOp, axis: int) -> XlaOp:
     """NaN where there is one; of integers, at least 0."""
     return _reduced(x, "Max", -np.inf if x.dtype.is_inexact else 0, axis)

@@ -189,19 +189,57 @@ def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
 
 def tridiagonal(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
     """sytrd and hetrd: the matrix with what is kept in the given triangle, diagonal, the one beside it (both
-    columns, real), factors. The form of a Hermitian matrix is its Hessenberg form; that of the upper triangle
-    is the lower one's with all indices reversed.
+    rows, real), factors. The form of the upper triangle is the lower one's with all indices reversed.
     """
-    n = a.dims[1]
-    given, axes = a, (1, 2)
+    n, given, axes = a.dims[1], a, (1, 2)
     a = mx.hermitian(a, lower)
-    found, taus = hessenberg(a if lower else ops.Rev(a, axes), 0, n)
-    main, beside = mx.real(mx.diagonal(found)), mx.real(mx.diagonal(found, 1))
+    kept, main, beside, taus = tridiagonal_form(a if lower else ops.Rev(a, axes), block_size(n))
     rows, columns = mx.places(a, 1), mx.places(a, 2)
-    kept = mx.where(rows == columns, mx.like(mx.real(found), found), found)
+    kept = mx.where(rows == columns, mx.like(main, a), kept)
+    kept = mx.where(rows == columns + 1, mx.like(mx.padded(beside, 1, n), a), kept)
     if not lower:
-        kept, main, beside, taus = (
-            ops.Rev(kept, axes), ops.Rev(main, (1,)), ops.Rev(beside, (1,)), ops.Rev(taus, (2,))
-        )  # fmt: skip
+        kept = ops.Rev(kept, axes)
+        main, beside, taus = (ops.Rev(x, (2,)) for x in (main, beside, taus))
     kept = mx.where(rows >= columns if lower else rows <= columns, kept, given)
+    return kept, main, beside, taus
+
+
+def tridiagonal_form(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
+    """The reflectors, diagonal, the one beside it, and factors, by panels: what the reflectors of a panel do
+    to the rest, - v w^H - w v^H, is subtracted once. A column is computed when it is reached.
+    """
+    batch, n, _ = a.dims
+    width = min(block, n - 1)
+    if not width:
+        none = mx.zeros(a.builder, a.dtype, (batch, 1, 0))
+        return a, mx.real(a), mx.real(none), none
+
+    def other(x: XlaOp) -> XlaOp:
+        return mx.joined([x[:, width:], x[:, :width]], 1)
+
+    def step(j: XlaOp, a: XlaOp, both: XlaOp, main: XlaOp, beside: XlaOp, taus: XlaOp) -> list[XlaOp]:
+        line = mx.conjugate(mx.row(a, j)) - mx.product(mx.adjoint(other(mx.column(both, j))), both)
+        column, tau, beta = reflector(mx.transposed(line), j + 1)
+        v = mx.transposed(column)
+        inner = mx.adjoint(mx.product(both, mx.conjugate(column)))
+        p = mx.conjugate(mx.product(mx.conjugate(v), a))
+        p = tau * (p - mx.product(mx.transposed(other(mx.transposed(inner))), both))
+        w = p - 0.5 * tau * mx.total(mx.conjugate(p) * v, 2) * v
+        both = mx.with_part(mx.with_part(both, v, j, 0), w, j + width, 0)
+        here = mx.places(main, 2) == j
+        values = mx.real(mx.column(line, j)), mx.real(beta), tau
+        kept = zip(values, (main, beside, taus), strict=True)
+        return [a, both, *(mx.where(here, new, x) for new, x in kept)]
+
+    numbers = mx.zeros(a.builder, a.dtype, (batch, 1, width))
+    start = [a, mx.zeros(a.builder, a.dtype, (batch, 2 * width, n)), mx.real(numbers), mx.real(numbers), numbers]
+    _, both, *found = mx.repeat(width, start, step)
+    rest = a[:, width:, width:] - mx.product(
+        mx.transposed(both)[:, width:], mx.conjugate(other(both))[:, :, width:]
+    )
+    below, *more = tridiagonal_form(rest, block)
+    kept = mx.joined(
+        [mx.transposed(both[:, :width]), ops.PadInDim(below, mx.number(below, 0), 1, width, 0)], 2
+    )
+    main, beside, taus = (mx.joined([x, y], 2) for x, y in zip(found, more, strict=True))
     return kept, main, beside, taus
