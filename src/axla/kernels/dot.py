@@ -99,6 +99,7 @@ def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
 def choose_tile(spec: GemmSpec, target: Target) -> Tile:
     """The register tile with the least estimated time: it fits the registers and wastes little of m and n."""
     parts = part_count(spec.accumulator)
+    biased = spec.is_biased(target)
     widest = max(1, target.lanes(spec.accumulator))
     # Scalars on integer or vector registers: more than a handful of sums is code size without speed.
     registers = target.registers if widest > 1 else 12
@@ -110,6 +111,8 @@ def choose_tile(spec: GemmSpec, target: Target) -> Tile:
                 break
             # One register for the broadcast factor.
             most = (registers - parts - vectors * parts) // (vectors * parts)
+            if biased:  # the sums of rhs, and a factor for them
+                most = (registers - 2 - vectors) // vectors - 1
             if spec.accumulator.is_integer and spec.accumulator.bits == 64:
                 # A 64-bit product is a dozen instructions where it is not one.
                 most = min(most, 8 // vectors)
@@ -218,7 +221,7 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
         prefetch=pack_rhs
         and not target.launched
         and not small
-        and not (spec.rhs_transposed or spec.quads)
+        and not (spec.rhs_transposed or spec.word > 1)
         and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k else 0,
     )
@@ -323,7 +326,7 @@ class DotKind(Kind):
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
         """Called once, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
-        spec = GemmSpec(left, result, *self.sizes).by_quads(target)
+        spec = GemmSpec(left, result, *self.sizes).by_words(target)
         if target.local_bytes:
             blocks = plan_blocks(spec, target)
             phase = Phase(task.name, blocks.units, 1, blocks.units > 1, blocks.threads)

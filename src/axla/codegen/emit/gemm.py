@@ -6,6 +6,8 @@ range of a call, so results do not depend on how a kernel is split. Here are pro
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from axla.codegen.array import element_address
 from axla.codegen.emit.gemv import Gemv
 from axla.codegen.emit.microkernel import Operand, emit_microkernel
@@ -123,6 +125,7 @@ class Tiles(Product):
         rows = row, least(f, f.add(row, high), spec.m, needed=spec.m % high != 0)
         cols = col, least(f, f.add(col, wide), spec.n, needed=spec.n % wide != 0)
         lhs, rhs = self.matrices(batch)
+        lhs = replace(lhs, moved=spec.is_biased(self.k.target))
         out = element_address(f, self.k.outputs[0].pointer, spec.result, f.mul(batch, spec.m * spec.n))
         if not self.split:
             self._emit_block(_Block(batch, lhs, rhs, out, rows, cols, f.index(0), f.index(spec.k)))
