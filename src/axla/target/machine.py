@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
@@ -272,14 +272,12 @@ def with_features(target: CpuTarget, features: Sequence[str]) -> CpuTarget:
             touched = {name, *(outer for outer, inner in _CONTAINS.items() if name in inner)}
             present -= touched
         changed |= touched
-    facts: dict[str, object] = {key: _LEAST[key] for one in changed for key in table.get(one, ())}
+    facts: dict[str, Any] = {key: _LEAST[key] for one in changed for key in table.get(one, ())}
     for one, implied in table.items():
         if one in present:
             for key in implied.keys() & facts.keys():
                 value = implied[key]
-                have = facts[key]
-                both = isinstance(value, frozenset) and isinstance(have, frozenset)
-                facts[key] = have | value if both else value
+                facts[key] = facts[key] | value if isinstance(value, frozenset) else value
     if target.max_lanes == 1 and facts.get("max_lanes", 1) == 1:
         facts = {key: value for key, value in facts.items() if key not in _VECTORS_ONLY}
     last = {word[1:]: word for word in features}
