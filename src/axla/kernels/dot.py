@@ -30,8 +30,9 @@ from axla.target.machine import Limits, Target, aligned
 class GemmPlan:
     """How a multiplication is done. Sizes of blocks are in elements.
 
-    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), columns and rows (matrix
-    times vector, along a contiguous result or a contiguous k), fill (k is 0). A call takes `group` units.
+    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), folded (few columns: a
+    vector has several steps of k of each), columns and rows (matrix times vector, along a contiguous result
+    or a contiguous k), fill (k is 0). A call takes `group` units.
     """
 
     method: str
@@ -139,7 +140,10 @@ def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
     if min(spec.batch, spec.m, spec.n) < 1 or spec.k < 0:
         message = f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
         raise AssertionError(message)
-    return _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_tiles(spec, target)
+    return (
+        _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_folded(spec, target)
+        or _plan_tiles(spec, target)
+    )  # fmt: skip
 
 
 def _group(units: int, work: int, enough: int, limits: Limits) -> int:
@@ -191,6 +195,25 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
         "rows" if along else "columns", tile, spec.k, 1, strip, False, False, units, group,
         partial_bytes=aligned((strip + tile.rows) * size),
     )  # fmt: skip
+
+
+def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
+    """The plan of a product whose few columns leave half of a vector or more."""
+    lanes, size = target.lanes(spec.accumulator), spec.accumulator.itemsize
+    rows = 8  # sums in flight: what hides the latency of two multiply-adds a cycle
+    steps = lanes >> (spec.n - 1).bit_length()
+    packed = aligned(-(-spec.k // max(1, steps)) * lanes * size)
+    fits = steps > 1 and spec.m >= rows and spec.k >= 2 * steps and packed <= target.caches.l2 // 4
+    if not fits or spec.lhs_transposed or spec.accumulator.is_complex or target.launched:
+        return None
+    # Each unit packs rhs: 64 times the rows that this takes as long as.
+    high = ceil_to(max(64 * steps, target.limits.unit_work // 4 // (spec.n * spec.k)), rows)
+    high = min(high, ceil_to(spec.m, rows))
+    units = spec.batch * -(-spec.m // high)
+    group = _group(units, high * spec.n * spec.k, target.limits.unit_work, target.limits)
+    return GemmPlan(
+        "folded", Tile(rows, 1, lanes), spec.k, high, spec.n, False, True, units, group, rhs_bytes=packed
+    )
 
 
 def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from axla.codegen.array import element_address
 from axla.codegen.emit.gemv import Gemv
 from axla.codegen.emit.microkernel import Operand, emit_microkernel
-from axla.codegen.emit.narrow import Narrow
+from axla.codegen.emit.narrow import Folded, Narrow
 from axla.codegen.emit.pack import pack_columns, pack_rows, pack_steps, pack_transposed, pieces
 from axla.codegen.emit.product import Matrix, Product
 from axla.codegen.emit.tiles import Threads, Warps
@@ -294,7 +294,7 @@ class Tiles(Product):
         branch.merge([])
 
 
-_METHODS: dict[str, type[Tiles | Gemv | Narrow | Threads | Warps]] = {
-    "tile": Tiles, "rows": Gemv, "columns": Gemv, "narrow": Narrow, "fill": Narrow, "threads": Threads,
-    "warps": Warps,
+_METHODS: dict[str, type[Tiles | Gemv | Narrow | Folded | Threads | Warps]] = {
+    "tile": Tiles, "rows": Gemv, "columns": Gemv, "narrow": Narrow, "fill": Narrow, "folded": Folded,
+    "threads": Threads, "warps": Warps,
 }  # fmt: skip
