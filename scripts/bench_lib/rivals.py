@@ -83,15 +83,15 @@ def differing(found: Any, wanted: Sequence[np.ndarray], tolerance: float | None)
     return max(array_difference(a.astype(b.dtype), b, tolerance) for a, b in pairs)
 
 
-def exported(module: Any, inputs: tuple[Any, ...], path: Path) -> None:
-    """Writes torch's module as ONNX."""
+def exported(module: Any, inputs: tuple[Any, ...], path: Path, new: bool = True) -> None:
+    """Writes torch's module as ONNX, by torch's new exporter or by the older one."""
     import torch
 
     for name in ("torch.onnx", "onnxscript", "onnx_ir"):
         logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, inputs, path, dynamo=True, external_data=True, verbose=False)
+        torch.onnx.export(module, inputs, path, dynamo=new, verbose=False)
 
 
 def onnxruntime_call(path: Path, arrays: Sequence[np.ndarray], threads: int) -> Call:
@@ -103,6 +103,8 @@ def onnxruntime_call(path: Path, arrays: Sequence[np.ndarray], threads: int) -> 
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     given = {node.name: array for node, array in zip(session.get_inputs(), arrays, strict=True)}
+    if len(session.get_outputs()) == 1:
+        return lambda: session.run(None, given)[0]
     return lambda: session.run(None, given)
 
 

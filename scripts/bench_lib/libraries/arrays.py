@@ -99,6 +99,7 @@ job(
     "NeRF's transmittance (torch.cumprod)",
     near_one,
     lambda x: jnp.cumprod(x),
+    tolerance=3e-2,  # of a million roundings one after the other
     numpy=np.cumprod,
     torch=lambda x: torch.cumprod(x, 0),
 )
@@ -169,7 +170,6 @@ job(
     whole(-1 << 60, 1 << 60, np.int64),
     lambda a, b: lax.div(a, b),
     torch=lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-    onnx=True,
 )
 job(
     "s32 floor division of 1M",
