@@ -11,7 +11,7 @@ import numpy as np
 
 from bench_lib import rivals
 from bench_lib.engines.model import MODELS, Model
-from bench_lib.engines.net import JaxNet, TorchNet
+from bench_lib.engines.net import JaxNet
 from bench_lib.row import Effort, Row
 from bench_lib.timing import Call
 
@@ -77,7 +77,8 @@ def _makers(
         config.freezing = True  # constants are folded, and laid out for oneDNN
         config.cpp.threads = threads
         module, tensors = _torch(model, weights, arrays, threads)
-        made = torch.compile(module)
+        torch._dynamo.reset()
+        made = torch.compile(module, fullgraph=not model.recurrent)
         return _quiet(lambda: made(*tensors))
 
     def file() -> Path:
@@ -105,6 +106,8 @@ def _torch(
     model: Model, weights: list[np.ndarray], arrays: list[np.ndarray], threads: int
 ) -> tuple[Any, tuple[Any, ...]]:
     import torch
+
+    from bench_lib.engines.torch_net import TorchNet
 
     torch.set_num_threads(threads)
 

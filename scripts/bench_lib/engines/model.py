@@ -136,8 +136,8 @@ def llama(n: Any, places: Any, cache: Any) -> Any:
     """Eight layers of 1024, 16 heads over 4 of keys and values: logits, the token's keys and values."""
     words, kept = n.weight(32000, 1024), []
     past = cache.shape[-2]
-    angles = past / 10000.0 ** (np.arange(32, dtype=np.float64) / 32)
-    cosine, sine = (n.placed(np.tile(f(angles), 2).astype(np.float32)) for f in (np.cos, np.sin))
+    cosine = n.table(lambda _: np.tile(np.cos(past / 10000.0 ** (np.arange(32) / 32)), 2))
+    sine = n.table(lambda _: np.tile(np.sin(past / 10000.0 ** (np.arange(32) / 32)), 2))
 
     def turned(x: Any) -> Any:
         return x * cosine + n.concatenated([-x[..., 32:], x[..., :32]], -1) * sine

@@ -1,16 +1,19 @@
-"""What models are written in: layers that exist twice, in JAX and in torch, over the same random weights.
+"""What models are written in: layers that exist twice, in JAX and (see `torch_net`) in torch, over the same
+random weights.
 
 Images are NHWC for JAX and NCHW for torch, and steps NWC and NCW. Weights are in the order of their use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-
-from bench_lib.libraries.job import F, jax, jnp, lax, torch
+from jax import lax
 
 Pads = tuple[tuple[int, int], ...]
 
@@ -22,10 +25,12 @@ class Net:
         self._weights, self._drawn, self._place = weights, drawn, 0
 
     def weight(self, *shape: int, scale: float = 1.0, mean: float = 0.0) -> Any:
+        return self.table(lambda rng: mean + scale * rng.standard_normal(shape))
+
+    def table(self, make: Callable[[np.random.Generator], np.ndarray]) -> Any:
         if self._drawn is not None:
-            rng = np.random.default_rng(len(self._drawn))
-            self._drawn.append((mean + scale * rng.standard_normal(shape)).astype(np.float32))
-            return self.placed(self._drawn[-1])
+            self._drawn.append(make(np.random.default_rng(len(self._drawn))).astype(np.float32))
+            return jnp.asarray(self._drawn[-1])
         self._place += 1
         return self._weights[self._place - 1]
 
@@ -45,8 +50,8 @@ class Net:
         pads: Pads | None = None, dilation: int = 1, bias: bool = False,
     ) -> Any:  # fmt: skip
         inner = self.channels(x) // groups
-        scale = (2 / (inner * np.prod(kernel))) ** 0.5
-        weights = self.weight(*kernel, inner, wide, scale=float(scale))
+        scale = (2 / (inner * math.prod(kernel))) ** 0.5
+        weights = self.weight(*kernel, inner, wide, scale=scale)
         found = self.convolved(
             x, weights, stride, groups, pads or tuple((k // 2, k // 2) for k in kernel), dilation
         )
@@ -68,9 +73,6 @@ class Net:
 
 class JaxNet(Net):
     """Layers as JAX's users write them."""
-
-    def placed(self, x: np.ndarray) -> Any:
-        return x
 
     def channels(self, x: Any) -> int:
         return x.shape[-1]
@@ -179,97 +181,3 @@ class JaxNet(Net):
 
     def gelu(self, x: Any, exact: bool = True) -> Any:
         return jax.nn.gelu(x, approximate=not exact)
-
-
-class TorchNet(Net):
-    """The same with torch's functions."""
-
-    def placed(self, x: np.ndarray) -> Any:
-        return torch.from_numpy(x)
-
-    def channels(self, x: Any) -> int:
-        return x.shape[1]
-
-    def convolved(self, x: Any, w: Any, stride: int, groups: int, pads: Pads, dilation: int) -> Any:
-        w = w.permute(*range(w.ndim - 1, w.ndim - 3, -1), *range(w.ndim - 2))
-        if all(low == high for low, high in pads):
-            pad = tuple(low for low, _ in pads)
-        else:
-            x, pad = F.pad(x, [n for pair in reversed(pads) for n in pair]), 0
-        run = F.conv2d if len(pads) == 2 else F.conv1d
-        return run(x, w, None, stride, pad, dilation, groups)
-
-    def shifted(self, x: Any, b: Any) -> Any:
-        return x + b.reshape(1, -1, *[1] * (x.ndim - 2))
-
-    def normalized(self, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
-        return F.batch_norm(x, mean, variance, scale, shift, False, 0.0, 1e-5)
-
-    def layer_normalized(self, x: Any, scale: Any, shift: Any) -> Any:
-        return F.layer_norm(x, (x.shape[-1],), scale, shift, 1e-5)
-
-    def rms_norm(self, x: Any) -> Any:
-        return F.rms_norm(x, (x.shape[-1],), self.weight(x.shape[-1], scale=0.1, mean=1), 1e-5)
-
-    def attention(self, q: Any, k: Any, v: Any) -> Any:
-        return F.scaled_dot_product_attention(q, k, v)
-
-    def doubled(self, x: Any, wide: int) -> Any:
-        w = self.weight(2, 2, x.shape[1], wide, scale=x.shape[1] ** -0.5)
-        return F.conv_transpose2d(x, w.flip(0, 1).permute(2, 3, 0, 1), stride=2)
-
-    def highest(self, x: Any, size: int, stride: int, pad: int) -> Any:
-        return F.max_pool2d(x, size, stride, pad)
-
-    def mean(self, x: Any, keep: bool = False) -> Any:
-        return x.mean((2, 3), keepdim=keep)
-
-    def concatenated(self, parts: Sequence[Any], axis: int) -> Any:
-        return torch.cat(parts, axis)
-
-    def channels_joined(self, parts: Sequence[Any]) -> Any:
-        return torch.cat(parts, 1)
-
-    def tokens(self, x: Any) -> Any:
-        return x.flatten(2).transpose(1, 2)
-
-    def pixels(self, x: Any) -> Any:
-        return x.movedim(1, -1)
-
-    def transposed(self, x: Any) -> Any:
-        return x.transpose(1, 2)
-
-    def rows(self, table: Any, places: Any) -> Any:
-        return F.embedding(places, table)
-
-    def stacked(self, parts: Sequence[Any]) -> Any:
-        return torch.stack(parts)
-
-    def recurrent(self, x: Any, kind: str, size: int) -> Any:
-        gates = 4 if kind == "lstm" else 3
-        shapes = ((gates * size, x.shape[-1]), (gates * size, size), (gates * size,), (gates * size,))
-        weights = [
-            self.weight(*shape, scale=0.1 if len(shape) == 1 else shape[1] ** -0.5) for shape in shapes
-        ]
-        zero = torch.zeros(1, x.shape[0], size)
-        state = [zero, zero] if kind == "lstm" else zero
-        run = torch.lstm if kind == "lstm" else torch.gru
-        return run(x, state, weights, True, 1, 0.0, False, False, True)[0]
-
-    def relu(self, x: Any) -> Any:
-        return F.relu(x)
-
-    def relu6(self, x: Any) -> Any:
-        return F.relu6(x)
-
-    def silu(self, x: Any) -> Any:
-        return F.silu(x)
-
-    def sigmoid(self, x: Any) -> Any:
-        return torch.sigmoid(x)
-
-    def tanh(self, x: Any) -> Any:
-        return torch.tanh(x)
-
-    def gelu(self, x: Any, exact: bool = True) -> Any:
-        return F.gelu(x, approximate="none" if exact else "tanh")
