@@ -173,6 +173,20 @@ def cliffs(effort: Effort) -> Iterator[Row]:
     return survey(effort)
 
 
+def library_peers(effort: Effort) -> Iterator[Row]:
+    """Jobs for which there are good libraries, by axla and by all of them; the row is against the best."""
+    from bench_lib.libraries.measure import library_peers
+
+    return library_peers(effort)
+
+
+def engines(effort: Effort) -> Iterator[Row]:
+    """Whole models by axla and by inference engines; the row is against the best."""
+    from bench_lib.engines.measure import engines
+
+    return engines(effort)
+
+
 def _size(size: int) -> str:
     return f"object {size / 1024:.0f} KiB"
 
@@ -181,4 +195,5 @@ SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
     "ops": every_op, "models": models, "modules": modules, "aot": aot, "devices": devices,
     "opencl": opencl, "cliffs": cliffs, "startup": startup,
+    "peers": library_peers, "engines": engines,
 }  # fmt: skip
