@@ -77,13 +77,21 @@ def checked_text(module: LlvmModule, target: Target) -> str:
     return module.text()
 
 
+SHORT_ENTRY = 50
+"""Steps of an entry that LLVM optimises in some milliseconds."""
+
+
 def entry_level(program: Program) -> int:
     """How hard LLVM is to try on the entry: not at all (a fifth of the time) where it mostly calls kernels.
 
-    A loop whose work is done in registers, and an entry that is all scalars, deserve the effort.
+    A loop whose work is done in registers, loops in a short entry, whose kernels may take no longer than the
+    code around their calls, and an entry that is all scalars, deserve the effort.
     """
     calls = False
-    for step in all_steps(program):
+    steps = list(all_steps(program))
+    if len(steps) <= SHORT_ENTRY and any(isinstance(step, LoopStep) for step in steps):
+        return 2
+    for step in steps:
         if isinstance(step, KernelStep):
             calls = True
         elif isinstance(step, LoopStep):

@@ -30,8 +30,9 @@ from axla.target.machine import Limits, Target, aligned
 class GemmPlan:
     """How a multiplication is done. Sizes of blocks are in elements.
 
-    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), columns and rows (matrix
-    times vector, along a contiguous result or a contiguous k), fill (k is 0). A call takes `group` units.
+    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), folded (few columns: a
+    vector has several steps of k of each), columns and rows (matrix times vector, along a contiguous result
+    or a contiguous k), fill (k is 0). A call takes `group` units.
     """
 
     method: str
@@ -99,6 +100,7 @@ def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
 def choose_tile(spec: GemmSpec, target: Target) -> Tile:
     """The register tile with the least estimated time: it fits the registers and wastes little of m and n."""
     parts = part_count(spec.accumulator)
+    biased = spec.is_biased(target)
     widest = max(1, target.lanes(spec.accumulator))
     # Scalars on integer or vector registers: more than a handful of sums is code size without speed.
     registers = target.registers if widest > 1 else 12
@@ -110,6 +112,8 @@ def choose_tile(spec: GemmSpec, target: Target) -> Tile:
                 break
             # One register for the broadcast factor.
             most = (registers - parts - vectors * parts) // (vectors * parts)
+            if biased:  # the sums of rhs, and a factor for them
+                most = (registers - 2 - vectors) // vectors - 1
             if spec.accumulator.is_integer and spec.accumulator.bits == 64:
                 # A 64-bit product is a dozen instructions where it is not one.
                 most = min(most, 8 // vectors)
@@ -136,7 +140,10 @@ def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
     if min(spec.batch, spec.m, spec.n) < 1 or spec.k < 0:
         message = f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
         raise AssertionError(message)
-    return _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_tiles(spec, target)
+    return (
+        _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_folded(spec, target)
+        or _plan_tiles(spec, target)
+    )  # fmt: skip
 
 
 def _group(units: int, work: int, enough: int, limits: Limits) -> int:
@@ -190,6 +197,25 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
     )  # fmt: skip
 
 
+def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
+    """The plan of a product whose few columns leave half of a vector or more."""
+    lanes, size = target.lanes(spec.accumulator), spec.accumulator.itemsize
+    rows = 8  # sums in flight: what hides the latency of two multiply-adds a cycle
+    steps = lanes >> (spec.n - 1).bit_length()
+    packed = aligned(-(-spec.k // max(1, steps)) * lanes * size)
+    fits = steps > 1 and spec.m >= rows and spec.k >= 2 * steps and packed <= target.caches.l2 // 4
+    if not fits or spec.lhs_transposed or spec.accumulator.is_complex or target.launched:
+        return None
+    # Each unit packs rhs: 64 times the rows that this takes as long as.
+    high = ceil_to(max(64 * steps, target.limits.unit_work // 4 // (spec.n * spec.k)), rows)
+    high = min(high, ceil_to(spec.m, rows))
+    units = spec.batch * -(-spec.m // high)
+    group = _group(units, high * spec.n * spec.k, target.limits.unit_work, target.limits)
+    return GemmPlan(
+        "folded", Tile(rows, 1, lanes), spec.k, high, spec.n, False, True, units, group, rhs_bytes=packed
+    )
+
+
 def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
     tile = choose_tile(spec, target)
     size = spec.accumulator.itemsize
@@ -218,7 +244,7 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
         prefetch=pack_rhs
         and not target.launched
         and not small
-        and not (spec.rhs_transposed or spec.quads)
+        and not (spec.rhs_transposed or spec.word > 1)
         and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k else 0,
     )
@@ -323,7 +349,7 @@ class DotKind(Kind):
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
         """Called once, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
-        spec = GemmSpec(left, result, *self.sizes).by_quads(target)
+        spec = GemmSpec(left, result, *self.sizes).by_words(target)
         if target.local_bytes:
             blocks = plan_blocks(spec, target)
             phase = Phase(task.name, blocks.units, 1, blocks.units > 1, blocks.threads)

@@ -1,10 +1,11 @@
 """Convolutions take one of two forms that have an emitter, or become dots.
 
-Padding, dilation of the input, reversal and batch groups are written as pad, reverse and reshape. What is
-left is a window with strides and dilation of its own, which lies inside of the input everywhere:
+Dilation of the input, reversal and batch groups are written as pad, reverse and reshape. What is left is a
+window with strides, dilation of its own and padding, of few places, that a kernel sees to; where none does,
+padding is a pad too:
 
     features last    b01f_01io->b01f    lanes run along features: of the result, or of groups of one feature
-    features first   bf01_01io->bf01    lanes run along the last spatial dimension
+    features first   bf01_01io->bf01    lanes run along the last spatial dimension; no padding
 
 A window that sees one element, or all of them, is a dot. So is one whose kernel is too big for a cache, where
 there are not many places: a convolution reads it for each row of places, the dot of what the windows see
@@ -34,6 +35,10 @@ FEATURES = 8
 
 PATCHES = 2
 """Patches that are a dot have at most so many times the kernel's elements."""
+EDGE = 8
+"""Padding of the last spatial dimension beyond this is in memory: kernels write out what sees it."""
+ROW_BYTES = 1 << 20
+"""Of a row of the image beyond which padding is in memory."""
 
 
 def convolution_canonicalize(module: Module, target: Target | None = None) -> None:
@@ -56,7 +61,7 @@ def canonical_labels(rank: int, features_first: bool) -> ConvDims:
 
 @dataclass(frozen=True)
 class _Parts:
-    """[batch, spatial..., features] x [spatial..., inputs, outputs], with a window that has no edges."""
+    """[batch, spatial..., features] x [spatial..., inputs, outputs], with a window that runs forwards."""
 
     x: Instruction
     kernel: Instruction
@@ -67,6 +72,25 @@ class _Parts:
     @property
     def places(self) -> tuple[int, ...]:
         return self.result.dims[1:-1]
+
+    def padded(self) -> _Parts:
+        """The same with a window that has no edges."""
+        window = self.window
+        holes = tuple(d - 1 for d in window.base_dilation)
+        if not any((*window.low, *window.high, *holes)):
+            return self
+        config = PaddingConfig((0, *window.low, 0), (0, *window.high, 0), (0, *holes, 0))
+        x = Pad(config)(self.x, scalar(self.x.computation, shape_of(self.x).dtype, 0))
+        inside = Window(window.size, window.stride, window_dilation=window.window_dilation)
+        return replace(self, x=x, window=inside)
+
+    def keeps_edges(self, target: Target | None) -> bool:
+        """Whether the kernel sees to the edges of the window."""
+        window, dims = self.window, shape_of(self.x).dims
+        edges, row = (*window.low, *window.high), prod(dims[-2:]) * shape_of(self.x).dtype.itemsize
+        plain = min(edges) >= 0 and set(window.base_dilation) == {1} and min(dims) > 0
+        few = max(window.low[-1], window.high[-1]) <= EDGE and row <= ROW_BYTES
+        return target is not None and not target.local_bytes and plain and few
 
 
 def _canonical(inst: Instruction, target: Target | None) -> Instruction:
@@ -94,12 +118,8 @@ def _parts(inst: Instruction, result: Shape) -> _Parts:
     backwards = tuple(d for d in range(window.rank) if window.reversal[d] and window.size[d] > 1)
     if backwards:
         kernel = Reverse(backwards)(kernel)
-    holes = tuple(d - 1 for d in window.base_dilation)
-    if any(window.low) or any(window.high) or any(holes):
-        config = PaddingConfig((0, *window.low, 0), (0, *window.high, 0), (0, *holes, 0))
-        x = Pad(config)(x, scalar(x.computation, shape_of(x).dtype, 0))
-    inside = Window(window.size, window.stride, window_dilation=window.window_dilation)
-    return _Parts(x, kernel, inside, groups, result)
+    forwards = replace(window, reversal=())
+    return _Parts(x, kernel, forwards, groups, result)
 
 
 def turned(x: Instruction, order: Sequence[int]) -> Instruction:
@@ -117,15 +137,19 @@ def _groups_to_features(x: Instruction, groups: int) -> Instruction:
 
 
 def _convolved(inst: Instruction, parts: _Parts, target: Target | None) -> Instruction:
+    window = parts.window
+    if all(n == 1 for n in window.size):
+        parts = parts.padded()
+        return _dot(parts, _elements_of(parts, (0,) * window.rank))
     sizes = shape_of(parts.x).dims[1:-1]
-    if all(n == 1 for n in parts.window.size):
-        return _dot(parts, _elements_of(parts, (0,) * parts.window.rank))
-    whole = all(n == 1 for n in parts.places) and parts.window.size == sizes
+    seen = [n + low + high for n, low, high in zip(sizes, window.low, window.high, strict=True)]
+    whole = all(n == 1 for n in (*parts.places, *window.base_dilation)) and list(window.size) == seen
     if whole and parts.groups == 1:
-        return _dot(parts, parts.x)
+        return _dot(parts, parts.padded().x)
     if _reads_kernel_often(parts, target):
+        parts = parts.padded()
         return _dot(parts, _patches(parts))
-    return _window(inst, parts)
+    return _window(inst, parts, target)
 
 
 def _elements_of(parts: _Parts, at: Sequence[int]) -> Instruction:
@@ -145,7 +169,7 @@ def _reads_kernel_often(parts: _Parts, target: Target | None) -> bool:
         return False
     kernel, places = shape_of(parts.kernel), prod(parts.result.dims[:-1])
     some = places <= PATCHES * kernel.dims[-1] and prod(parts.window.size) <= target.limits.pieces
-    return some and kernel.size * kernel.dtype.bits > 2 * 8 * target.caches.l2
+    return some and kernel.size * kernel.dtype.bits > 4 * 8 * target.caches.l2
 
 
 def _patches(parts: _Parts) -> Instruction:
@@ -177,12 +201,14 @@ def _dot(parts: _Parts, x: Instruction) -> Instruction:
     return reshaped(product, parts.result.dims)
 
 
-def _window(inst: Instruction, parts: _Parts) -> Instruction:
+def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruction:
     op = op_of(inst, Convolution)
     rank = parts.window.rank
     features = shape_of(parts.kernel).dims[-1] // parts.groups
     by_channel = features == 1 and shape_of(parts.kernel).dims[-2] == 1 and parts.groups > 1
     first = not by_channel and features < FEATURES and parts.places[-1] > features
+    if first or not parts.keeps_edges(target):
+        parts = parts.padded()
     x, result = parts.x, parts.result
     if first:
         order = [0, rank + 1, *range(1, rank + 1)]
