@@ -22,7 +22,7 @@ from axla.core.literal import Literal
 from axla.cpu.entry import emit_entry
 from axla.ir.graph import Module
 from axla.lowering.loading import load_program
-from axla.lowering.pipeline import compile_program, constants_segment
+from axla.lowering.pipeline import compile_program, constants_memory
 from axla.passes import dump
 from axla.program.kernels import Kernel
 from axla.program.packed import Packed
@@ -121,7 +121,7 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     constants: dict[Literal, int] = {}
     program = compile_program(module, target, constants)
     dumped = module if dump.wanted(module) else None
-    return code_of(program, constants_segment(constants), target, parts=parts, dumped=dumped)
+    return code_of(program, constants_memory(constants), target, parts=parts, dumped=dumped)
 
 
 @collector_paused()
@@ -134,8 +134,8 @@ def compile_text(text: str, segment: bytes = b"", target: Target | None = None, 
 
 
 def code_of(
-    program: Program, segment: bytes, target: Target, *, parts: int = 0, dumped: Module | None = None,
-    emit: EmitEntry = emit_entry,
+    program: Program, segment: bytes | memoryview, target: Target, *, parts: int = 0,
+    dumped: Module | None = None, emit: EmitEntry = emit_entry,
 ) -> Packed:  # fmt: skip
     """Object code for a program; `emit` writes its entry."""
     with trace.span("emit"):
