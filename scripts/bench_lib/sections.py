@@ -110,7 +110,7 @@ def large(effort: Effort) -> Iterator[Row]:
     from axla.lowering.pipeline import optimize
 
     small = programs.large(10_000)
-    compile_row(effort, "large", "", programs.add(9).text, 0)
+    compile_row(effort, "", "", programs.add(9).text)
     start = time.perf_counter()
     module = axla.parse(small.text)
     optimize(module, host_target())
@@ -121,7 +121,7 @@ def large(effort: Effort) -> Iterator[Row]:
         time.perf_counter() - start,
         note="goal 2 s",
     )
-    first = compile_row(effort, "large", small.name, small.text, 1.5)
+    first = compile_row(effort, "large", small.name, small.text)
     yield first
     twice = programs.large(20_000)
     seconds, size = cold(twice.text)
