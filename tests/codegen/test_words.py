@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from products import Compiled, Product, check, module_of, wanted
 
+import axla
 from axla.codegen import llvm
+from axla.codegen.function import Module
 from axla.codegen.host import host_target
+from axla.codegen.kernel import emit_kernel
 from axla.core import flags
 from axla.core.dtypes import BF16, F32, S8, S32, U8, U32
 from axla.kernels.dot import GemmSpec
 from axla.kernels.product import BYTES, HALVES
+from axla.program.kernels import plan_kernel
 from axla.target.names import target
 
 FLUSHING = replace(host_target(), flushes=True)
@@ -62,6 +66,20 @@ def test_products_of_bf16_take_words_where_denormals_may_go():
     assert not host_target().flushes
     with flags.override(flush_denormals=True):
         assert host_target().flushes
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide"])
+def test_halves_are_computed_as_halves_where_the_machine_does_that(name):
+    def emitted(*features):
+        text = f"ENTRY e {{ a = f16[64] parameter(0) ROOT r = f16[64] {name}(a, a) }}"
+        machine = target("x86-64-v4", features=features)
+        module = Module(machine.index_type)
+        emit_kernel(module, plan_kernel("halves", axla.parse(text).entry, (), machine), machine)
+        module.publish("halves")
+        return llvm.emit_assembly(module.text(), machine)
+
+    assert f"\tv{name[:3]}ph\t" in emitted("+avx512fp16") and "vcvt" not in emitted("+avx512fp16")
+    assert "\tvcvtph2ps\t" in emitted()
 
 
 @has["bytes"]

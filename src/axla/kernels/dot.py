@@ -232,6 +232,10 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
     whole = small and (spec.k <= 2 * most or not pack_rhs)
     depth = spec.k if whole else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
     fitting = target.caches.l2 // 4 // (depth * size) // tile.columns
+    if not (whole or pack_rhs or target.launched):
+        # Blocks of few rows of rhs, which lie far apart: prefetchers follow them, and few pages are in use.
+        depth = _blocks(spec.k, 16, 8)
+        fitting = max(1, 512 // tile.columns)
     columns = max(1, min(fitting, -(-spec.n // tile.columns)))
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs, target.limits)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
