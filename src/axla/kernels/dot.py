@@ -53,6 +53,10 @@ class GemmPlan:
     def calls(self) -> int:
         return -(-self.units // self.group)
 
+    def least_depth(self, spec: GemmSpec) -> int:
+        """k of the smallest block."""
+        return min(self.depth, spec.k % self.depth or self.depth)
+
     @property
     def lhs_stride(self) -> int:
         """Row stride of a packed tile of lhs: longer than a row, lest all fall on the same cache sets."""
@@ -353,12 +357,15 @@ class DotKind(Kind):
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
         """Called once, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
-        spec = GemmSpec(left, result, *self.sizes).by_words(target)
+        plain = GemmSpec(left, result, *self.sizes)
+        spec = plain.by_words(target)
         if target.local_bytes:
             blocks = plan_blocks(spec, target)
             phase = Phase(task.name, blocks.units, 1, blocks.units > 1, blocks.threads)
             return DotPlan(self.hero.name, spec, blocks, phases=(phase,))
         cut = plan_product(spec, target)
+        if spec.missing and (cut.method != "tile" or cut.least_depth(spec) == 1):  # only packing fills words
+            spec, cut = plain, plan_product(plain, target)
         phase = Phase(task.name, cut.calls, 1, cut.calls > 1)
         return DotPlan(self.hero.name, spec, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
 
