@@ -159,7 +159,8 @@ def _at_only_place(parts: _Parts) -> Instruction:
         limits, steps = (dims[0], *window.dilated_size, dims[-1]), (1, *window.window_dilation, 1)
         order = op_of(x, Transpose).dimensions if turns else tuple(range(len(dims)))
         back = [order.index(d) for d in range(len(dims))]
-        bounds = SliceDims((0,) * len(dims), [limits[d] for d in back], [steps[d] for d in back])
+        limits, steps = (tuple(values[d] for d in back) for values in (limits, steps))
+        bounds = SliceDims((0,) * len(dims), limits, steps)
         x = turned(Slice(bounds)(x.operands[0] if turns else x), order)
     rank = window.rank + 1
     op = Dot.of(

@@ -176,7 +176,9 @@ def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[X
     eps, weights = mx.epsilon(d.dtype), rho * z * z
     count = mx.total(mx.where(z == 0, np.int32(0), np.int32(1)), 2)
     place = mx.places(poles, 1)
-    ends = mx.where(place == count - 1, poles + mx.total(weights, 2), mx.joined([poles[:, 1:], poles[:, :1]], 1))
+    ends = mx.where(
+        place == count - 1, poles + mx.total(weights, 2), mx.joined([poles[:, 1:], poles[:, :1]], 1)
+    )
     gap = mx.where(place < count, ends - poles, 1.0)
     left = rank <= place
 
