@@ -26,6 +26,7 @@ from axla.hlo import Concatenate, Convolution, Dot, Pad, Reverse, Slice, Transpo
 from axla.ir.attributes import ConvDims, PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.convolution import by_channels
 from axla.passes.expand.expander import expand, full, scalar
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.target.machine import Target
@@ -262,7 +263,8 @@ def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruct
     op = op_of(inst, Convolution)
     rank = parts.window.rank
     features = shape_of(parts.kernel).dims[-1] // parts.groups
-    by_channel = features == 1 and shape_of(parts.kernel).dims[-2] == 1 and parts.groups > 1
+    inputs = shape_of(parts.kernel).dims[-2]
+    by_channel = by_channels(target, parts.result.dtype, parts.groups, inputs, features)
     if features == 1 and not by_channel and parts.groups >= FEATURES and target:
         return _inputs_in_window(inst, parts, target)
     first = not by_channel and features < FEATURES and parts.places[-1] > features
