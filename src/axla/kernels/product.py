@@ -31,6 +31,7 @@ class GemmSpec:
     lhs_transposed: bool = False
     rhs_transposed: bool = False
     word: int = 1
+    panel: int = 0
 
     def by_words(self, target: Target) -> GemmSpec:
         """The same product by dot products of short numbers, where the machine has them and they serve."""
@@ -65,7 +66,7 @@ class GemmSpec:
 
     @property
     def rhs_row(self) -> int:
-        return self.k if self.rhs_transposed else self.n
+        return self.panel or (self.k if self.rhs_transposed else self.n)
 
 
 def _widened(dtype: DType) -> DType:

@@ -150,10 +150,19 @@ class Tiles(Product):
                     offset = f.mul(f.sub(j.index, block.cols[0]), cut.depth * self.parts)
                     b = f.gep(self.element, self.rhs_pack, offset)
                 else:
-                    b = element_address(f, block.rhs.start, self.dtype, block.rhs.at(block.first, col_start))
+                    b = element_address(f, block.rhs.start, self.dtype, self._rhs_place(block, col_start))
                 if cut.prefetch:
                     self._prefetch_rhs(block, f.sub(i.index, block.rows[0]), j.index)
                 self._emit_tile(block, _Place(i.index, j.index, row_start, col_start), a, b)
+
+    def _rhs_place(self, block: _Block, col: Ssa) -> Ssa:
+        """The number of the element of rhs where a tile begins."""
+        f, panel = self.f, self.spec.panel
+        if not panel:
+            return block.rhs.at(block.first, col)
+        inside = f.urem(col, panel)
+        rows = f.mul(f.sub(col, inside), self.spec.k)
+        return f.add(f.add(rows, f.mul(block.first, panel)), inside)
 
     def _pack_rhs(self, block: _Block) -> None:
         options = {
