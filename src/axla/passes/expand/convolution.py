@@ -91,7 +91,7 @@ class _Parts:
         edges, row = (*window.low, *window.high), prod(dims[-2:]) * shape_of(self.x).dtype.itemsize
         plain = min(edges) >= 0 and set(window.base_dilation) == {1} and min(dims) > 0
         few = max(window.low[-1], window.high[-1]) <= EDGE and row <= ROW_BYTES
-        return target is not None and not target.local_bytes and plain and few
+        return target is not None and not (target.local_bytes or target.launched) and plain and few
 
 
 def _canonical(inst: Instruction, target: Target | None) -> Instruction:
