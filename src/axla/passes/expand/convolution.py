@@ -29,6 +29,7 @@ from axla.ir.typed import op_of, shape_of
 from axla.kernels.convolution import by_channels
 from axla.passes.expand.expander import expand, full, scalar
 from axla.passes.simplify.algebra_movement import reshaped
+from axla.passes.simplify.match import values_of
 from axla.target.machine import Target
 
 FEATURES = 8
@@ -110,6 +111,7 @@ def _canonical(inst: Instruction, target: Target | None) -> Instruction:
 def _parts(inst: Instruction, result: Shape) -> _Parts:
     op, (x, kernel) = op_of(inst, Convolution), inst.operands
     labels, window = op.dim_labels, op.window
+    x, window = _with_padding(x, labels, window)
     x = turned(x, [labels.input_batch, *labels.input_spatial, labels.input_feature])
     kernel = turned(kernel, [*labels.kernel_spatial, labels.kernel_input, labels.kernel_output])
     groups = op.feature_group_count
@@ -121,6 +123,22 @@ def _parts(inst: Instruction, result: Shape) -> _Parts:
         kernel = Reverse(backwards)(kernel)
     forwards = replace(window, reversal=())
     return _Parts(x, kernel, forwards, groups, result)
+
+
+def _with_padding(x: Instruction, labels: ConvDims, window: Window) -> tuple[Instruction, Window]:
+    """The input without zeros that the program puts around it, and the window with them."""
+    value = values_of(x.operands[1]) if isinstance(x.op, Pad) else None
+    if value is None or value.any() or set(window.base_dilation) > {1}:
+        return x, window
+    config = op_of(x, Pad).padding
+    edges = list(zip(config.low, config.high, strict=True))
+    others = [edges[d] for d in (labels.input_batch, labels.input_feature)]
+    if any(config.interior) or min(map(min, edges)) < 0 or any(map(any, others)):
+        return x, window
+    there = [edges[d] for d in labels.input_spatial]
+    low = tuple(mine + more for mine, (more, _) in zip(window.low, there, strict=True))
+    high = tuple(mine + more for mine, (_, more) in zip(window.high, there, strict=True))
+    return x.operands[0], replace(window, low=low, high=high)
 
 
 def turned(x: Instruction, order: Sequence[int]) -> Instruction:
