@@ -14,6 +14,7 @@ from axla.builder.iteration import combiner, function, loop, repeat  # noqa: F40
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32, DType
 from axla.core.shape import Shape
+from axla.hlo import Gather
 
 # Numbers
 
@@ -171,6 +172,10 @@ def total(x: XlaOp, axis: int) -> XlaOp:
     return _reduced(x, "Add", 0, axis)
 
 
+def product_of(x: XlaOp, axis: int) -> XlaOp:
+    return _reduced(x, "Mul", 1, axis)
+
+
 def largest(x: XlaOp, axis: int) -> XlaOp:
     """NaN where there is one; of integers, at least 0."""
     return _reduced(x, "Max", -np.inf if x.dtype.is_inexact else 0, axis)
@@ -203,12 +208,34 @@ def _reduced(x: XlaOp, opcode: str, start: float, axis: int) -> XlaOp:
     return ops.Reshape(ops.Reduce(x, number(x, start), combiner(opcode, x.dtype), [axis]), dims)
 
 
-def swapped(x: XlaOp, axis: int, one: XlaOp, other: XlaOp) -> XlaOp:
-    """Two rows or columns exchanged: `one` is the same for all matrices, `other` [batch, 1, 1]."""
+def chosen(x: XlaOp, axis: int, at: XlaOp) -> XlaOp:
+    """Of each matrix the row or column `at` [batch, 1, 1]."""
+    if x.dims[0] == 1:
+        return (row if axis == 1 else column)(x, ops.Reshape(at, ()))
+    return total(where(places(x, axis) == at, x, 0.0 if x.dtype.is_inexact else 0), axis)
+
+
+def swapped(x: XlaOp, axis: int, one: XlaOp, other: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """Two rows or columns exchanged, and what is at `one` then: `one` is the same for all matrices, `other`
+    [batch, 1, 1].
+    """
     index = places(x, axis)
-    a = (row if axis == 1 else column)(x, one)
-    b = total(where(index == other, x, 0.0 if x.dtype.is_inexact else 0), axis)
-    return where(index == one, b, where(index == other, a, x))
+    a, b = (row if axis == 1 else column)(x, one), chosen(x, axis, other)
+    if x.dims[0] > 1 or x.dims[3 - axis] == 1:
+        return where(index == one, b, where(index == other, a, x)), b
+    at = ops.Reshape(other, ())
+    for part, k in ((b, one), (a, at)):
+        x = with_part(x, part, *((k, 0) if axis == 1 else (0, k)))
+    return x, b
+
+
+def taken(x: XlaOp, order: XlaOp) -> XlaOp:
+    """Rows in an order [batch, 1, rows]."""
+    op = Gather(
+        offset_dims=(2,), collapsed_slice_dims=(1,), start_index_map=(1,), operand_batching_dims=(0,),
+        start_indices_batching_dims=(0,), index_vector_dim=2, slice_sizes=(1, 1, x.dims[2]),
+    )  # fmt: skip
+    return x.builder.add(op, (x, transposed(order)))
 
 
 def ordered(keys: XlaOp, *values: XlaOp) -> list[XlaOp]:

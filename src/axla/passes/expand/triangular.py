@@ -23,10 +23,12 @@ from axla.ir.typed import op_of, shape_of
 from axla.passes import matrix as mx
 from axla.passes.expand.expander import expand, typed, written
 
-BLOCK = 64
-"""Rows of a block that is solved row by row, in matrices of up to BLOCKS * BLOCK rows."""
+BLOCKS = range(16, 65)
+"""The fewest and the most rows of a block that is solved row by row, in matrices of up to MOST * 64 rows: a
+16th of them all, between these.
+"""
 
-BLOCKS = 128
+MOST = 128
 """Blocks that a matrix is cut into, at most: the size of the program does not grow with that of the data."""
 
 INVERTED = 128
@@ -76,7 +78,8 @@ def triangular_solve_expander(module: Module) -> None:
 
 def block_size(size: int) -> int:
     """Rows of the blocks of a matrix with `size` rows: a power of two."""
-    return max(BLOCK, 1 << (-(-size // BLOCKS) - 1).bit_length())
+    usual = min(max(-(-size // 16), BLOCKS[0]), BLOCKS[-1])
+    return 1 << (max(usual, -(-size // MOST)) - 1).bit_length()
 
 
 def split(size: int, block: int) -> int:
@@ -106,13 +109,13 @@ def solve(a: Triangle, b: XlaOp) -> XlaOp:
     if b.dims[2] < ENOUGH or a.size > INVERTED or a.size == 1:
         return _substituted(a, b, solve)
     if a.inverse is None:
-        a.inverse = _by_substitution(a, mx.identity(b, a.size, a.size))
+        a.inverse = by_substitution(a, mx.identity(b, a.size, a.size))
     return mx.product(a.inverse, b)
 
 
-def _by_substitution(a: Triangle, b: XlaOp) -> XlaOp:
+def by_substitution(a: Triangle, b: XlaOp) -> XlaOp:
     """The same without inverses."""
-    return _substituted(a, b, _by_substitution)
+    return _substituted(a, b, by_substitution)
 
 
 def _substituted(a: Triangle, b: XlaOp, solve_part: Solver) -> XlaOp:

@@ -2,38 +2,89 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
+from axla.core.dataclass import dataclass
 from axla.core.dtypes import S32
 from axla.passes import matrix as mx
+from axla.passes.expand.triangular import block_size, lower_triangle, solve, split
+
+
+@dataclass(slots=True)
+class _Factors:
+    """Both factors in one matrix, [batch, 1, size] the row of the given matrix that each row was and pivots
+    from 0, and [batch, 1, 1] the first step without a pivot, from 1; 0 where there is none.
+    """
+
+    matrix: XlaOp
+    order: XlaOp
+    pivots: XlaOp
+    info: XlaOp
 
 
 def lu(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """getrf: both factors in one matrix, pivots [batch, 1, count] and info [batch, 1, 1], both from 1."""
+    found = _factors(a, block_size(min(a.dims[1:])))
+    return found.matrix, found.pivots + 1, found.info
+
+
+def _factors(a: XlaOp, block: int) -> _Factors:
+    """By halves of the columns: the right one is exchanged, solved and updated as the left one says."""
+    _, m, n = a.dims
+    if n <= min(block, m):
+        return _panel(a, block)
+    cut = m if m < n else split(n, block)
+    left = _factors(a[:, :, :cut], block)
+    right = mx.taken(a[:, :, cut:], left.order)
+    above = solve(lower_triangle(left.matrix[:, :cut], True, block), right[:, :cut])
+    if m == cut:
+        return replace(left, matrix=mx.joined([left.matrix, above], 2))
+    below = left.matrix[:, cut:]
+    last = _factors(right[:, cut:] - mx.product(below, above), block)
+    matrix = mx.joined(
+        [
+            mx.joined([left.matrix[:, :cut], above], 2),
+            mx.joined([mx.taken(below, last.order), last.matrix], 2),
+        ], 1,
+    )  # fmt: skip
+    order = mx.transposed(mx.taken(mx.transposed(left.order)[:, cut:], last.order))
+    later = mx.where(last.info == 0, np.int32(0), last.info + cut)
+    return _Factors(
+        matrix, mx.joined([left.order[:, :, :cut], order], 2), mx.joined([left.pivots, last.pivots + cut], 2),
+        mx.where(left.info == 0, later, left.info),
+    )  # fmt: skip
+
+
+def _panel(a: XlaOp, block: int) -> _Factors:
+    """Column by column, in a matrix that lies by columns."""
     batch, m, n = a.dims
-    count = min(m, n)
+    high = -(-m // max(block, 64)) * max(block, 64) if m > block else m  # few sizes, few kernels
 
-    def step(j: XlaOp, a: XlaOp, pivots: XlaOp, info: XlaOp) -> list[XlaOp]:
-        rows, columns = mx.places(a, 1), mx.places(a, 2)
-        size = mx.where(rows >= j, mx.magnitude(mx.column(a, j)), -1.0)
-        best = mx.first(size == mx.largest(size, 1), 1)
-        best = mx.where(best == m, j, best)  # NaN is equal to nothing
-        a = mx.swapped(a, 1, j, best)
-        this = mx.column(a, j)
-        pivot = mx.row(this, j)
+    def step(j: XlaOp, p: XlaOp, order: XlaOp, pivots: XlaOp, info: XlaOp) -> list[XlaOp]:
+        rows = mx.indices(order, 2)
+        size = mx.where((rows >= j) & (rows < m), mx.magnitude(mx.row(p, j)), -1.0)
+        best = mx.first(size == mx.largest(size, 2), 2)
+        best = mx.where(best == high, j, best)  # NaN is equal to nothing
+        p, here = mx.swapped(p, 2, j, best)
+        order, _ = mx.swapped(order, 2, j, best)
+        pivot = mx.row(here, j)
         singular = pivot == 0
-        factors = mx.where(rows > j, this / mx.where(singular, 1.0, pivot), 0.0)
-        a = mx.where(
-            columns > j, a - factors * mx.row(a, j), mx.where((columns == j) & (rows > j), factors, a)
-        )
-        pivots = mx.where(mx.places(pivots, 2) == j, best + 1, pivots)
-        return [a, pivots, mx.where((info == 0) & singular, j + 1, info)]
+        line = mx.row(p, j)
+        line = mx.where(rows > j, line / mx.where(singular, 1.0, pivot), line)
+        p = mx.with_part(p, line, j, 0)
+        p = mx.where((mx.indices(p, 1) > j) & (mx.indices(p, 2) > j), p - here * line, p)
+        pivots = mx.where(mx.places(pivots, 2) == j, best, pivots)
+        return [p, order, pivots, mx.where((info == 0) & singular, j + 1, info)]
 
-    whole = [mx.zeros(a.builder, S32, dims) for dims in ((batch, 1, count), (batch, 1, 1))]
-    found = mx.repeat(count, [a, *whole], step)
-    return found[0], found[1], found[2]
+    order = mx.zeros(a.builder, S32, (batch, 1, high))
+    whole = [mx.zeros(a.builder, S32, dims) for dims in ((batch, 1, n), (batch, 1, 1))]
+    start = [mx.transposed(mx.padded(a, high, n)), mx.indices(order, 2), *whole]
+    p, order, pivots, info = mx.repeat(n, start, step)
+    return _Factors(mx.transposed(p)[:, :m], order[:, :, :m], pivots, info)
 
 
 def tridiagonal_solution(

@@ -12,7 +12,7 @@ import numpy as np
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.passes import matrix as mx
-from axla.passes.linalg.reflectors import qr, times_q
+from axla.passes.linalg.reflectors import q_of, qr
 
 SWEEPS = 40
 """Most sweeps; about 8 are enough for any matrix that we know."""
@@ -91,7 +91,7 @@ def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp |
     wide = m if full else n
     signs = mx.padded(signs, wide, 1)
     signs = mx.where(mx.places(signs, 1) < n, signs, 1.0)
-    u = times_q(factors, taus, mx.identity(a, m, wide)) * mx.like(mx.transposed(signs), a)
+    u = q_of(factors, taus, wide) * mx.like(mx.transposed(signs), a)
     return values, u, mx.conjugate(sorted_x[:, :, m:]), _info(converged)
 
 

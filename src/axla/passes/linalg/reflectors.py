@@ -9,6 +9,7 @@ import numpy as np
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.passes import matrix as mx
+from axla.passes.expand.triangular import Block, block_size, by_substitution
 
 
 def reflector(x: XlaOp, at: XlaOp | int) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -48,14 +49,55 @@ def _eliminated(a: XlaOp, j: XlaOp, at: XlaOp, v: XlaOp, tau: XlaOp, beta: XlaOp
 
 def qr(a: XlaOp) -> tuple[XlaOp, XlaOp]:
     """geqrf: R and the reflectors below it, and their factors [batch, 1, count]."""
-    batch, count = a.dims[0], min(a.dims[1:])
+    return _qr(a, block_size(min(a.dims[1:])))
 
-    def step(j: XlaOp, a: XlaOp, taus: XlaOp) -> tuple[XlaOp, XlaOp]:
-        v, tau, beta = reflector(mx.column(a, j), j)
-        return _eliminated(a, j, j, v, tau, beta), mx.where(mx.places(taus, 2) == j, tau, taus)
 
-    found = mx.repeat(count, [a, mx.zeros(a.builder, a.dtype, (batch, 1, count))], step)
-    return found[0], found[1]
+def _qr(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp]:
+    """By panels of `block` columns."""
+    _, m, n = a.dims
+    width = min(m, n, block)
+    panel, taus = _panel(a[:, :, :width])
+    if width == n:
+        return panel, taus
+    right = _blocked(panel, taus, a[:, :, width:], adjoint_of_q=True)
+    if width < m:
+        last, more = _qr(right[:, width:], block)
+        right, taus = mx.joined([right[:, :width], last], 1), mx.joined([taus, more], 2)
+    return mx.joined([panel, right], 2), taus
+
+
+def _panel(a: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """Column by column, in a matrix that lies by columns."""
+    batch, m, n = a.dims
+    high = -(-m // 64) * 64 if m > 64 else m  # few sizes, few kernels
+
+    def step(j: XlaOp, p: XlaOp, taus: XlaOp) -> list[XlaOp]:
+        line = mx.row(p, j)
+        column, tau, beta = reflector(mx.transposed(line), j)
+        v = mx.transposed(column)
+        inner = mx.product(p, mx.conjugate(column)) * mx.conjugate(tau)
+        rows = mx.places(p, 2)
+        kept = mx.where(rows < j, line, mx.where(rows == j, beta, v))
+        p = mx.where(mx.indices(p, 1) > j, p - inner * v, p)
+        return [mx.with_part(p, kept, j, 0), mx.where(mx.places(taus, 2) == j, tau, taus)]
+
+    start = [mx.transposed(mx.padded(a, high, n)), mx.zeros(a.builder, a.dtype, (batch, 1, n))]
+    p, taus = mx.repeat(n, start, step)
+    return mx.transposed(p)[:, :m], taus
+
+
+def _blocked(panel: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool) -> XlaOp:
+    """Q c or Q^H c for the reflectors of a panel: Q = 1 - v t v^H, where t^H = (1 + d s)^-1 d for the factors
+    conj(taus) as a diagonal matrix d and what v^H v has below its diagonal, s.
+    """
+    batch, _, n = panel.dims
+    rows, columns = mx.places(panel, 1), mx.places(panel, 2)
+    v = mx.where(rows == columns, 1.0, mx.where(rows > columns, panel, 0.0))
+    vh = mx.adjoint(v)
+    inner = mx.adjoint(taus) * mx.product(vh, v)
+    diagonal = mx.adjoint(taus) * mx.identity(c, n, n)
+    t = by_substitution(Block(inner, unit=True), diagonal)
+    return c - mx.product(v, mx.product(t if adjoint_of_q else mx.adjoint(t), mx.product(vh, c)))
 
 
 def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -70,7 +112,7 @@ def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
         key = mx.where(columns < j, -1.0, mx.where(fixed != 0, np.inf, norms))
         best = mx.first(key == mx.largest(key, 2), 2)
         best = mx.where(best == a.dims[2], j, best)  # NaN is equal to nothing
-        a, pivots, fixed = (mx.swapped(x, 2, j, best) for x in (a, pivots, fixed))
+        a, pivots, fixed = (mx.swapped(x, 2, j, best)[0] for x in (a, pivots, fixed))
         v, tau, beta = reflector(mx.column(a, j), j)
         taus = mx.where(mx.places(taus, 2) == j, tau, taus)
         return [_eliminated(a, j, j, v, tau, beta), taus, pivots, fixed, unit]
@@ -81,17 +123,45 @@ def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     return a, order, taus
 
 
-def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False, below: int = 0) -> XlaOp:
-    """Q c, where Q is the product of the reflectors that are kept in `a`, so far below its diagonal."""
+def _panels(taus: XlaOp) -> list[tuple[int, int]]:
+    """The first reflector of each panel, and the one behind it."""
     count = taus.dims[2]
+    block = block_size(count)
+    return [(k, min(k + block, count)) for k in range(0, count, block)]
 
-    def step(k: XlaOp, a: XlaOp, taus: XlaOp, c: XlaOp) -> list[XlaOp]:
-        j = k if adjoint_of_q else (count - 1) - k
-        rows, at, tau = mx.places(a, 1), j + below, mx.column(taus, j)
-        v = mx.where(rows == at, 1.0, mx.where(rows > at, mx.column(a, j), 0.0))
-        return [a, taus, reflected(c, v, mx.conjugate(tau) if adjoint_of_q else tau)]
 
-    return mx.repeat(count, [a, taus, c], step)[2]
+def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False) -> XlaOp:
+    """Q c, where Q is the product of the reflectors that are kept in `a`."""
+    panels = _panels(taus)
+    for first, end in panels if adjoint_of_q else reversed(panels):
+        part = a[:, first:, first:end], taus[:, :, first:end]
+        found = _blocked(*part, c[:, first:], adjoint_of_q=adjoint_of_q)
+        c = mx.joined([c[:, :first], found], 1) if first else found
+    return c
+
+
+def q_of(a: XlaOp, taus: XlaOp, columns: int, below: int = 0) -> XlaOp:
+    """The first columns of that Q; what is kept in `a` may be so far below its diagonal."""
+    if not taus.dims[2]:
+        return mx.identity(a, a.dims[1], columns)
+    _, m, n = a.dims
+    if below:
+        inner = q_of(a[:, below:, : n - below], taus, columns - below)
+        return _bordered(inner, below)
+    c = None
+    for first, end in reversed(_panels(taus)):
+        # What is left of a panel is not changed by the reflectors of it and those behind it.
+        c = mx.identity(a, m - first, columns - first) if c is None else _bordered(c, end - first)
+        c = _blocked(a[:, first:, first:end], taus[:, :, first:end], c, adjoint_of_q=False)
+    assert c is not None
+    return c
+
+
+def _bordered(c: XlaOp, count: int) -> XlaOp:
+    """An identity matrix above and to the left of a matrix."""
+    wide = ops.Pad(c, mx.number(c, 0), [(0, 0, 0), (count, 0, 0), (count, 0, 0)])
+    rows, columns = mx.places(wide, 1), mx.places(wide, 2)
+    return mx.where((rows == columns) & (rows < count), 1.0, wide)
 
 
 def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
@@ -119,19 +189,63 @@ def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
 
 def tridiagonal(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
     """sytrd and hetrd: the matrix with what is kept in the given triangle, diagonal, the one beside it (both
-    columns, real), factors. The form of a Hermitian matrix is its Hessenberg form; that of the upper triangle
-    is the lower one's with all indices reversed.
+    rows, real), factors. The form of the upper triangle is the lower one's with all indices reversed.
     """
-    n = a.dims[1]
-    given, axes = a, (1, 2)
+    n, given, axes = a.dims[1], a, (1, 2)
     a = mx.hermitian(a, lower)
-    found, taus = hessenberg(a if lower else ops.Rev(a, axes), 0, n)
-    main, beside = mx.real(mx.diagonal(found)), mx.real(mx.diagonal(found, 1))
+    kept, main, beside, taus = tridiagonal_form(a if lower else ops.Rev(a, axes), block_size(n))
     rows, columns = mx.places(a, 1), mx.places(a, 2)
-    kept = mx.where(rows == columns, mx.like(mx.real(found), found), found)
+    kept = mx.where(rows == columns, mx.like(main, a), kept)
+    kept = mx.where(rows == columns + 1, mx.like(mx.padded(beside, 1, n), a), kept)
     if not lower:
-        kept, main, beside, taus = (
-            ops.Rev(kept, axes), ops.Rev(main, (1,)), ops.Rev(beside, (1,)), ops.Rev(taus, (2,))
-        )  # fmt: skip
+        kept = ops.Rev(kept, axes)
+        main, beside, taus = (ops.Rev(x, (2,)) for x in (main, beside, taus))
     kept = mx.where(rows >= columns if lower else rows <= columns, kept, given)
+    return kept, main, beside, taus
+
+
+def tridiagonal_form(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
+    """The reflectors, diagonal, the one beside it, and factors, by panels: what the reflectors of a panel do
+    to the rest, - v w^H - w v^H, is subtracted once. A column is computed when it is reached.
+    """
+    batch, n, _ = a.dims
+    width = min(block, n - 1)
+    if not width:
+        none = mx.zeros(a.builder, a.dtype, (batch, 1, 0))
+        return a, mx.real(a), mx.real(none), none
+
+    def other(x: XlaOp) -> XlaOp:
+        return mx.joined([x[:, width:], x[:, :width]], 1)
+
+    def step(j: XlaOp, a: XlaOp, both: XlaOp, main: XlaOp, beside: XlaOp, taus: XlaOp) -> list[XlaOp]:
+        line = mx.conjugate(mx.row(a, j)) - mx.product(mx.adjoint(other(mx.column(both, j))), both)
+        column, tau, beta = reflector(mx.transposed(line), j + 1)
+        v = mx.transposed(column)
+        inner = mx.adjoint(mx.product(both, mx.conjugate(column)))
+        p = mx.conjugate(mx.product(mx.conjugate(v), a))
+        p = tau * (p - mx.product(mx.transposed(other(mx.transposed(inner))), both))
+        w = p - 0.5 * tau * mx.total(mx.conjugate(p) * v, 2) * v
+        both = mx.with_part(mx.with_part(both, v, j, 0), w, j + width, 0)
+        here = mx.places(main, 2) == j
+        values = mx.real(mx.column(line, j)), mx.real(beta), tau
+        kept = zip(values, (main, beside, taus), strict=True)
+        return [a, both, *(mx.where(here, new, x) for new, x in kept)]
+
+    numbers = mx.zeros(a.builder, a.dtype, (batch, 1, width))
+    start = [
+        a,
+        mx.zeros(a.builder, a.dtype, (batch, 2 * width, n)),
+        mx.real(numbers),
+        mx.real(numbers),
+        numbers,
+    ]
+    _, both, *found = mx.repeat(width, start, step)
+    rest = a[:, width:, width:] - mx.product(
+        mx.transposed(both)[:, width:], mx.conjugate(other(both))[:, :, width:]
+    )
+    below, *more = tridiagonal_form(rest, block)
+    kept = mx.joined(
+        [mx.transposed(both[:, :width]), ops.PadInDim(below, mx.number(below, 0), 1, width, 0)], 2
+    )
+    main, beside, taus = (mx.joined([x, y], 2) for x, y in zip(found, more, strict=True))
     return kept, main, beside, taus

@@ -13,10 +13,11 @@ from axla.hlo import TriangularSolve
 from axla.ir.attributes import TransposeA
 from axla.passes import matrix as mx
 from axla.passes.expand.cholesky import lower_factor
+from axla.passes.linalg.divide import hermitian_eigenvalues
 from axla.passes.linalg.eigenvectors import complex_form, eigenvalues, eigenvectors, finite, of_real_matrix
 from axla.passes.linalg.elimination import lu, tridiagonal_solution
-from axla.passes.linalg.jacobi import singular_values, symmetric_eigenvalues
-from axla.passes.linalg.reflectors import hessenberg, pivoted_qr, qr, times_q, tridiagonal
+from axla.passes.linalg.jacobi import singular_values
+from axla.passes.linalg.reflectors import hessenberg, pivoted_qr, q_of, qr, times_q, tridiagonal
 from axla.passes.linalg.schur import schur
 
 Attributes = Mapping[str, str | int]
@@ -57,7 +58,7 @@ def _geqp3(_: Attributes, a: XlaOp, pivots: XlaOp) -> Results:
 
 
 def _orgqr(_: Attributes, a: XlaOp, taus: XlaOp) -> Results:
-    return [times_q(a, taus, mx.identity(a, *a.dims[1:]))]
+    return [q_of(a, taus, a.dims[2])]
 
 
 def _ormqr(given: Attributes, a: XlaOp, taus: XlaOp, c: XlaOp) -> Results:
@@ -68,8 +69,9 @@ def _ormqr(given: Attributes, a: XlaOp, taus: XlaOp, c: XlaOp) -> Results:
 
 
 def _evd(given: Attributes, a: XlaOp) -> Results:
-    values, vectors, info = symmetric_eigenvalues(a, given["uplo"] == "L")
-    return [vectors if given["mode"] == "V" else a, values, info]
+    wanted = given["mode"] == "V"
+    values, vectors, info = hermitian_eigenvalues(a, given["uplo"] == "L", wanted)
+    return [vectors if wanted else a, values, info]
 
 
 def _svd(given: Attributes, a: XlaOp) -> Results:

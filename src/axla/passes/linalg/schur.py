@@ -12,7 +12,7 @@ from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32
 from axla.passes import matrix as mx
-from axla.passes.linalg.reflectors import hessenberg, reflected, reflected_from_right, reflector, times_q
+from axla.passes.linalg.reflectors import hessenberg, q_of, reflected, reflected_from_right, reflector
 
 ROUNDS = 30
 """Most sweeps for each eigenvalue; two or three are usual."""
@@ -31,7 +31,7 @@ def schur(a: XlaOp, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
     wide = n + 2
     both = mx.padded(mx.where(mx.places(form, 1) > mx.places(form, 2) + 1, 0.0, form), wide, wide)
     if vectors:
-        z = times_q(form, taus, mx.identity(a, n, n), below=1)
+        z = q_of(form, taus, n, below=1)
         both = mx.joined([both, mx.padded(z, n, wide)], 1)
 
     def one(k: XlaOp, whole: XlaOp, infos: XlaOp) -> list[XlaOp]:
