@@ -32,10 +32,10 @@ from axla.core.dtypes import BF16, C64, C128, F16, F32, PRED, S32, S64, DType
 from axla.core.errors import UnsupportedError
 from axla.target.machine import Target
 
-# Intrinsics that every LLVM back end turns into instructions, whatever the machine.
+# Intrinsics that every LLVM back end turns into instructions, whatever the machine; fences are of vectors.
 _PORTABLE = frozenset({
     "fabs", "copysign", "sqrt", "ctpop", "ctlz", "smin", "smax", "umin", "umax", "maximum", "minimum",
-    "prefetch", "expect",
+    "prefetch", "expect", "arithmetic.fence",
 })  # fmt: skip
 # What an f32 of two f16, rounded to f16, and the f16 instruction have the same bits of.
 _EXACT_BY_HALVES = frozenset({"add", "subtract", "multiply", "divide"})

@@ -24,6 +24,9 @@ from axla.target.machine import Limits, Target
 
 At = TypeVar("At")
 
+MOST_WRITTEN = 9
+"""Places of a window of channels whose factors stay in registers."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionPlan(Plan):
@@ -145,6 +148,8 @@ class ConvolutionKind(Kind):
         vectors, singles = _tile(target, along // lanes, across, 1 + total.is_complex)
         if mode == "channels":  # the other registers are for places in the window
             vectors, singles = _tile(target, 1, across, 2 + 2 * total.is_complex)
+            if prod(window.size) > MOST_WRITTEN:
+                vectors = max(1, min(4, along // lanes, target.registers // 2 // singles))
         edges = any(window.low[:-1] + window.high[:-1])
         found = ConvolutionPlan(
             self.hero.name, mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,

@@ -28,7 +28,7 @@ from axla.codegen.index import AnyIndex, Index, base_of, index_key, linear
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Group, Value
 from axla.codegen.walk import fold
-from axla.kernels.convolution import ConvolutionPlan
+from axla.kernels.convolution import MOST_WRITTEN, ConvolutionPlan
 
 UNROLL = 8
 """Steps of the sum that are written out, at most."""
@@ -123,7 +123,7 @@ class _Convolution:
                 sums = self.accumulate(sums, (form.inputs,), (*at, place), vectors, start)
             return sums
 
-        most = 9 if swept else UNROLL
+        most = MOST_WRITTEN if swept else UNROLL
         cut = 0 if prod(form.window) * form.inputs <= most else len(outer)
         self.give(fold(self.f, outer, cut, sums, row), vectors, start)
 

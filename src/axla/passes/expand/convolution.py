@@ -138,18 +138,74 @@ def _groups_to_features(x: Instruction, groups: int) -> Instruction:
 
 def _convolved(inst: Instruction, parts: _Parts, target: Target | None) -> Instruction:
     window = parts.window
+    if max(window.base_dilation) > 1 and max(*window.stride, *window.window_dilation) == 1 and target:
+        return _by_phases(inst, parts, target)
     if all(n == 1 for n in window.size):
         parts = parts.padded()
         return _dot(parts, _elements_of(parts, (0,) * window.rank))
-    sizes = shape_of(parts.x).dims[1:-1]
-    seen = [n + low + high for n, low, high in zip(sizes, window.low, window.high, strict=True)]
-    whole = all(n == 1 for n in (*parts.places, *window.base_dilation)) and list(window.size) == seen
-    if whole and parts.groups == 1:
-        return _dot(parts, parts.padded().x)
+    if all(n == 1 for n in parts.places) and parts.groups == 1:
+        return _at_only_place(parts.padded())
     if _reads_kernel_often(parts, target):
         parts = parts.padded()
         return _dot(parts, _patches(parts))
     return _window(inst, parts, target)
+
+
+def _at_only_place(parts: _Parts) -> Instruction:
+    """A product of what the window sees at its only place and the kernel."""
+    x, kernel, window = parts.x, parts.kernel, parts.window
+    dims, turns = shape_of(x).dims, isinstance(x.op, Transpose)
+    if window.size != dims[1:-1]:
+        limits, steps = (dims[0], *window.dilated_size, dims[-1]), (1, *window.window_dilation, 1)
+        order = op_of(x, Transpose).dimensions if turns else tuple(range(len(dims)))
+        back = [order.index(d) for d in range(len(dims))]
+        bounds = SliceDims((0,) * len(dims), [limits[d] for d in back], [steps[d] for d in back])
+        x = turned(Slice(bounds)(x.operands[0] if turns else x), order)
+    rank = window.rank + 1
+    op = Dot.of(
+        lhs=shape_of(x), rhs=shape_of(kernel), dtype=parts.result.dtype,
+        lhs_contracting_dims=tuple(range(1, rank + 1)), rhs_contracting_dims=tuple(range(rank)),
+    )  # fmt: skip
+    return reshaped(op(x, kernel), parts.result.dims)
+
+
+def _by_phases(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
+    """A convolution of a dilated input as convolutions of the input: places of the result that are as far
+    apart as its elements see them at the same places in the window, every so many of all.
+    """
+    window, places = parts.window, parts.places
+    d = next(d for d, by in enumerate(window.base_dilation) if by > 1)
+    by, low, size = window.base_dilation[d], window.low[d], shape_of(parts.x).dims[d + 1]
+    count = -(-places[d] // by)
+    dims = (*parts.result.dims[: d + 1], count, *parts.result.dims[d + 2 :])
+    result = parts.result.with_dims(dims).logical
+    phases = []
+    for phase in range(by):
+        first = (low - phase) % by
+        seen = len(range(first, window.size[d], by))
+        if not seen:
+            phases.append(full(inst.computation, result, 0))
+            continue
+        before = (low - phase - first) // by
+        there = {
+            "size": seen, "low": before, "high": count - 1 + seen - size - before, "base_dilation": 1,
+        }  # fmt: skip
+        changed = {name: _with(getattr(window, name), d, value) for name, value in there.items()}
+        kernel = shape_of(parts.kernel).dims
+        start, stride = _with((0,) * len(kernel), d, first), _with((1,) * len(kernel), d, by)
+        some = Slice(SliceDims(start, kernel, stride))(parts.kernel)
+        new = replace(parts, kernel=some, window=replace(window, **changed), result=result)
+        phases.append(_convolved(inst, new, target))
+    apart = [reshaped(found, [*dims[: d + 2], 1, *dims[d + 2 :]]) for found in phases]
+    found = reshaped(Concatenate((d + 2,))(*apart), [*dims[: d + 1], count * by, *dims[d + 2 :]])
+    if count * by > places[d]:
+        found = Slice(SliceDims((0,) * len(dims), parts.result.dims, (1,) * len(dims)))(found)
+    return found
+
+
+def _with(values: Sequence[int], d: int, value: int) -> tuple[int, ...]:
+    """The values with another one at `d`."""
+    return (*values[:d], value, *values[d + 1 :])
 
 
 def _elements_of(parts: _Parts, at: Sequence[int]) -> Instruction:
@@ -206,6 +262,8 @@ def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruct
     rank = parts.window.rank
     features = shape_of(parts.kernel).dims[-1] // parts.groups
     by_channel = features == 1 and shape_of(parts.kernel).dims[-2] == 1 and parts.groups > 1
+    if features == 1 and not by_channel and parts.groups >= FEATURES and target:
+        return _inputs_in_window(inst, parts, target)
     first = not by_channel and features < FEATURES and parts.places[-1] > features
     if first or not parts.keeps_edges(target):
         parts = parts.padded()
@@ -220,3 +278,22 @@ def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruct
     )  # fmt: skip
     found = new(x, parts.kernel)
     return turned(found, [0, *range(2, rank + 2), 1]) if first else found
+
+
+def _inputs_in_window(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
+    """Groups of one output feature each, of several inputs, as channels: the inputs are a dimension of the
+    window.
+    """
+    (batch, *spatial, _), window, groups = shape_of(parts.x).dims, parts.window, parts.groups
+    inputs, rank = shape_of(parts.kernel).dims[-2], window.rank
+    x = reshaped(parts.x, [batch, *spatial, groups, inputs])
+    x = turned(x, [0, rank + 2, *range(1, rank + 2)])
+    kernel = turned(parts.kernel, [rank, *range(rank), rank + 1])
+    kernel = reshaped(kernel, [inputs, *window.size, 1, groups])
+    wider = Window(
+        (inputs, *window.size), (1, *window.stride), (0, *window.low), (0, *window.high),
+        (1, *window.base_dilation), (1, *window.window_dilation),
+    )  # fmt: skip
+    result = parts.result.with_dims([batch, 1, *parts.places, groups]).logical
+    found = _window(inst, _Parts(x, kernel, wider, groups, result), target)
+    return reshaped(found, parts.result.dims)
