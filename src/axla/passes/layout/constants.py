@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from axla.core.literal import ElidedLiteral, Literal
+from axla.core.shape import Shape
 from axla.hlo import Bitcast, Concatenate, Constant, Dot, Reshape, Reverse, Slice, Transpose
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
@@ -68,11 +69,18 @@ def _moved(inst: Instruction) -> np.ndarray:
 
 def _replace(inst: Instruction, values: np.ndarray) -> None:
     computation, operands = inst.computation, inst.operands
-    literal = Literal(shape_of(inst).logical, np.ascontiguousarray(values))
+    literal = _literal(values, inst)
     computation.replace(inst, computation.add(Constant(literal.shape, literal), extra=inst.extra))
     computation.remove(inst)
     for operand in dict.fromkeys(operands):
         computation.remove(operand)
+
+
+def _literal(values: np.ndarray, inst: Instruction) -> Literal:
+    """The literal of values of the type of `inst`, copied at most once."""
+    array = np.ascontiguousarray(values).reshape(values.shape)
+    array.flags.writeable = False
+    return Literal(Shape(shape_of(inst).dtype, array.shape), array)
 
 
 def _in_panels(inst: Instruction, target: Target) -> int | None:
@@ -111,8 +119,7 @@ def _store_panels(inst: Instruction, panel: int) -> None:
         turned = op.rhs_contracting_dims == (1,)
         matrix = values.T if turned else values
         depth, columns = matrix.shape
-        packed = np.ascontiguousarray(matrix.reshape(depth, columns // panel, panel).transpose(1, 0, 2))
-        literal = Literal.of(packed, shape_of(inst).dtype)
+        literal = _literal(matrix.reshape(depth, columns // panel, panel).transpose(1, 0, 2), inst)
         name = f"{inst.name}.panels"
         stored = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
         rows = shape_of(dot).dims[0]
