@@ -7,6 +7,7 @@ jax = pytest.importorskip("jax")
 
 import axla.jax  # noqa: E402
 from axla.core.errors import InvalidArgument  # noqa: E402
+from axla.jax.functions import lowered  # noqa: E402
 
 RANDOM = np.random.default_rng(7)
 PARAMS = {"w": RANDOM.standard_normal((200, 192), dtype=np.float32), "b": jax.numpy.ones(192)}
@@ -55,7 +56,7 @@ def test_captured_arrays_are_not_written_into_bytecode():
 
         return state + 1, jax.lax.scan(step, x @ PARAMS["w"], None, length=3)[0]
 
-    program = axla.jax.functions.lowered(captures, (np.ones(3, "f"), X), {}, (None, None, 0))
+    program = lowered(captures, (np.ones(3, "f"), X), {}, (None, None, 0))
     assert len(program.artifact) < table.nbytes
     assert {c.shape for c in program.constants} == {(200, 192), (192, 192)}
     found = axla.jax.compile(captures, np.ones(3, "f"), X, donate_argnums=0)
