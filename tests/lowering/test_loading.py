@@ -16,6 +16,7 @@ from conformance_lib.programs import Exec
 
 import axla
 from axla.aot.objects import compile_object, object_of, stand_alone
+from axla.backends.binding import with_constants
 from axla.backends.native import NativeExecutable
 from axla.codegen.host import host_target, one_lane_target
 from axla.core.errors import UnsupportedError, VerifyError
@@ -27,6 +28,7 @@ from axla.lowering.donation import row_major_boundary
 from axla.lowering.loading import load_program
 from axla.lowering.pipeline import compile_program, constants_segment
 from axla.program.text import parse_program, print_program, program_digest
+from axla.target.machine import with_features
 from axla.target.names import target as find_target
 from work import calls
 
@@ -89,6 +91,27 @@ def test_a_loaded_program_gives_the_same_bits(number):
     for backend, target in (("cpu", None), ("one-lane", one_lane_target())):
         wanted = axla.compile(module, backend=backend, replicas="first")
         assert bits(loaded(text, segment, target), inputs) == bits(wanted, inputs), backend
+
+
+def test_panels_of_one_target_are_read_on_another():
+    """A matrix that was stored in panels for this machine's tiles, by narrower ones."""
+    ones, rng = np.ones((64, 256), np.float32), np.random.default_rng(5)
+    weights = rng.integers(-9, 9, (256, 192)).astype(np.float32)
+    module = with_constants(axla.parse(PRODUCT), {"w": weights})
+    text, segment = text_of(module)
+    assert "f32[256,192]" not in text
+    for target in (None, one_lane_target(), with_features(host_target(), ("-avx512f",))):
+        found = loaded(text, segment, target).execute([ones])[0]
+        np.testing.assert_array_equal(np.asarray(found), ones @ weights)
+
+
+PRODUCT = """
+ENTRY e {
+  x = f32[64,256] parameter(0)
+  w = f32[256,192] parameter(1)
+  ROOT d = f32[64,192] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
 
 
 @pytest.mark.parametrize("machine", ["x86-64", "cortex-m4f"])

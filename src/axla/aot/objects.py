@@ -84,6 +84,7 @@ def compile_object(
     for symbol, module in modules.items():
         names = constant_names(module) | names
         programs[symbol] = _program(module, target, pool, allow_libgcc)
+        names = constant_names(module) | names  # those that passes laid out anew
     tensors = _tensors(pool, names)
     return object_of(
         programs,

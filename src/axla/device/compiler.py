@@ -61,7 +61,9 @@ def code_for(
     made = code_of(hosted, segment, host, emit=lambda m, _, t: emit_device_entry(m, program, t, symbols))
     code = kernels_code(launched, target)
     waits = any(_waits(step) for step in all_steps(program))
-    return Compiled(made.images, program.interface, made.constants, symbols, code, host_bytes, waits, here)
+    return Compiled(
+        made.images, program.interface, bytes(made.constants), symbols, code, host_bytes, waits, here
+    )
 
 
 def _waits(step: Step) -> bool:

@@ -322,7 +322,7 @@ class DeviceBackend(Backend):
             head = json.loads(text)
             target = head["target"]
             made = Compiled(
-                tuple(images), packed.interface, packed.constants, tuple(head["symbols"]), code,
+                tuple(images), packed.interface, bytes(packed.constants), tuple(head["symbols"]), code,
                 head["host_bytes"], head["waits"], head["host_steps"],
             )  # fmt: skip
         except (ValueError, KeyError, TypeError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,11 @@ import numpy as np
 from jax.core import Tracer
 
 from axla import api
+from axla.backends.binding import with_constants
 from axla.core.errors import InvalidArgument
 from axla.ir.graph import Module
+from axla.ir.structure import Parameter
+from axla.ir.typed import op_of
 from axla.jax.functions import Names, Program, arrays_of, lowered, module_of
 from axla.jax.handlers import register_handlers_of
 from axla.pjrt.callbacks import attach
@@ -28,13 +31,26 @@ class Function:
     InvalidArgument names an argument that is missing, static, unknown, or of another structure or shape.
     """
 
-    def __init__(self, program: Program, backend: str = "cpu", call: _Call | None = None) -> None:
+    def __init__(
+        self, program: Program, backend: str = "cpu", call: _Call | None = None,
+        weights: Mapping[int, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """`weights`: leaves of the arguments, by number, that stay what they are."""
         module = module_of(program)
         if isinstance(module, DynamicModule):
             raise InvalidArgument(
                 "axla.jax.compile: sizes are symbolic; give them as axla.compile(axla.jax.to_module(...), "
                 "arg_types=...)"
             )
+        self._weights = weights or {}
+        self._kept = [k for k in program.kept if k not in self._weights]
+        if self._weights:
+            kept = zip(program.kept, arrays_of(module), strict=True)
+            chosen = [
+                (op_of(p, Parameter).parameter_number, k, p.shape) for k, p in kept if k in self._weights
+            ]
+            arrays = [(n, array_of(self._weights[k], shape, program.x64)) for n, k, shape in chosen]
+            module = with_constants(module, arrays)
         register_handlers_of(module)
         self._callbacks = attach(module)
         if self._callbacks is not None:
@@ -51,9 +67,15 @@ class Function:
             leaves, tree = jax.tree_util.tree_flatten(self._call.arranged(self.module.name, args, kwargs))
         if tree != program.in_tree:
             raise InvalidArgument(f"{self!r}: wanted arguments {program.in_tree}, found {tree}")
+        for k, weight in self._weights.items():
+            if leaves[k] is not weight:
+                place = program.names.arguments[k]
+                raise InvalidArgument(
+                    f"{self!r}: {place} is a static weight, found another array than it was"
+                )
         given = [
             array_of(leaves[k], p.shape, program.x64)
-            for k, p in zip(program.kept, arrays_of(self.module), strict=True)
+            for k, p in zip(self._kept, arrays_of(self.module), strict=True)
         ]
         return jax.tree_util.tree_unflatten(program.out_tree, self.executable.execute(given))
 
@@ -72,9 +94,10 @@ class _Call:
 
     def __init__(self, signature: inspect.Signature, args: Any, kwargs: dict[str, Any], names: Names) -> None:
         given = signature.bind(*args, **kwargs).arguments
-        self.used = {path.partition("[")[0].partition(".")[0] for path in names.arguments}
+        self.used = set(map(_argument, names.arguments))
         self.signature = signature
         self.positional, self.named = list(signature.parameters)[: len(args)], list(kwargs)
+        self.weights: dict[str, Any] = {}  # arguments that stay what they were
         self.static = {n: v for n, v in given.items() if n not in self.used and jax.tree_util.tree_leaves(v)}
         self.trees = {n: jax.tree_util.tree_structure(v) for n, v in given.items() if n not in self.static}
 
@@ -84,7 +107,8 @@ class _Call:
             given = self.signature.bind_partial(*args, **kwargs).arguments
         except TypeError as error:
             raise InvalidArgument(f"{function}: {error}") from None
-        values = {n: p.default for n, p in self.signature.parameters.items()} | self.static | given
+        defaults = {n: p.default for n, p in self.signature.parameters.items()}
+        values = defaults | self.static | self.weights | given
         for name in given:
             fixed = self.static.get(name, self.signature.parameters[name].default)
             if name not in self.trees and not (given[name] is fixed or np.array_equal(given[name], fixed)):
@@ -137,11 +161,47 @@ def array_of(leaf: Any, shape: Any, x64: bool) -> Any:
     return array
 
 
+def _weights_of(call: _Call | None, names: Names, chosen: Any, args: Any, kwargs: Any) -> dict[int, Any]:
+    """The leaves of the arguments that `static_weights` names."""
+    listed: list[Any] = [chosen]
+    if isinstance(chosen, Iterable) and not isinstance(chosen, str):
+        listed = list(chosen)
+    if call is None:
+        raise InvalidArgument("axla.jax.compile: static_weights: wanted a function with named arguments")
+    given = call.signature.bind(*args, **kwargs).arguments
+    for one in listed:
+        counted = isinstance(one, int) and -len(call.positional) <= one < len(call.positional)
+        name = call.positional[one] if counted else one
+        if name not in call.trees:
+            known = f"wanted numbers or names of arguments that are not static, {list(call.trees)}"
+            raise InvalidArgument(f"axla.jax.compile: static_weights has {one!r}; {known}")
+        call.weights[name] = given[name]
+    leaves = jax.tree_util.tree_leaves(call.arranged("axla.jax.compile", args, kwargs))
+    found = {k: leaves[k] for k, path in enumerate(names.arguments) if _argument(path) in call.weights}
+    for k, leaf in found.items():
+        if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
+            place = f"{names.arguments[k]} is {type(leaf).__name__}"
+            raise InvalidArgument(f"axla.jax.compile: static_weights: {place}, wanted an array")
+    return found
+
+
+def _argument(path: str) -> str:
+    """The argument that a leaf belongs to."""
+    return path.partition("[")[0].partition(".")[0]
+
+
 def compile(  # noqa: A001
     fn: Any, *args: Any, backend: str = "cpu", static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
-    x64: bool | None = None, **kwargs: Any,
+    x64: bool | None = None, static_weights: int | str | Iterable[int | str] = (), **kwargs: Any,
 ) -> Function:  # fmt: skip
-    """Compiles a JAX function for arguments like these (as `to_module` takes them)."""
+    """Compiles a JAX function for arguments like these (as `to_module` takes them).
+
+    `static_weights`: arguments, by number or name, whose arrays stay what they are. They are constants of the
+    program, laid out once as it reads them. A call has the same arrays in their place, or leaves them out.
+    """
     program = lowered(fn, args, kwargs, (static_argnums, static_argnames, donate_argnums), x64)
-    return Function(program, backend, _call_of(fn, args, kwargs, program.names))
+    call, weights = _call_of(fn, args, kwargs, program.names), None
+    if static_weights != ():
+        weights = _weights_of(call, program.names, static_weights, args, kwargs)
+    return Function(program, backend, call, weights)

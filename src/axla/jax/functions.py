@@ -280,8 +280,9 @@ def _with_all(traced: Any, leaves: Sequence[Any]) -> Any:
     large = [(variable, value) for variable, value in variables if _is_large(value)]
     small = [(variable, value) for variable, value in variables if not _is_large(value)]
     jaxpr = closed.jaxpr.replace(
-        constvars=[variable for variable, _ in small], debug_info=closed.jaxpr.debug_info._replace(arg_names=None),
+        constvars=[variable for variable, _ in small],
         invars=[*(variable for variable, _ in large), *closed.jaxpr.invars],
+        debug_info=closed.jaxpr.debug_info._replace(arg_names=None),
     )  # fmt: skip
     donated = tuple(len(large) + n for n, leaf in enumerate(leaves) if leaf.donated)
     whole = jax.extend.core.jaxpr_as_fun(closed.replace(jaxpr=jaxpr, consts=[value for _, value in small]))

@@ -356,8 +356,9 @@ class DotKind(Kind):
         small_integer = result.is_integer and result.bits < 8
         known = left is right and not left.is_pred and not small_integer and not result.is_pred
         by_blocks = target.local_bytes > 0 and self.sizes[3] > 0
-        in_panels = dot_sizes(self.hero) is None
-        known = known and not (in_panels and (target.local_bytes or result is not accumulation_type(result)))
+        if dot_sizes(self.hero) is None:  # panels, which are read as they lie
+            plain = left is result is accumulation_type(result) and result.is_float
+            known = known and plain and not target.local_bytes
         if known and (target.blocks_products or by_blocks):
             return self
         return LoopKind(shape_of(self.hero).dims, (self.hero,))

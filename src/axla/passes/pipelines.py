@@ -161,8 +161,8 @@ SIMPLIFY: tuple[Step, ...] = (
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_generator_check)
 
 KERNELS: tuple[Step, ...] = (
-    dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize, concatenate_canonicalize, cse, dce, fusion, schedule,
-    copy_insertion,
+    dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize, concatenate_canonicalize, cse, dce,
+    fusion, schedule, copy_insertion,
 )  # fmt: skip
 
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)

@@ -1,7 +1,7 @@
 """Constants are laid out once, as the kernels read them.
 
 What only moves elements of large constants is computed, which `constant-folding` leaves where it would take
-long. A matrix that products read in panels, and nothing else reads, is stored in panels: [n / panel, k, panel].
+long. A matrix that products read in panels, and nothing else reads, is stored as [n / panel, k, panel].
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from axla.core.literal import ElidedLiteral, Literal
+from axla.core.shape import Shape
 from axla.hlo import Bitcast, Concatenate, Constant, Dot, Reshape, Reverse, Slice, Transpose
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
@@ -39,10 +40,9 @@ def constant_layout(module: Module, target: Target) -> None:
         if target.local_bytes or not target.blocks_products:
             continue
         for inst in post_order(computation):
-            if type(inst.op) is Constant and _in_panels(inst, target) is not None:
-                panel = _in_panels(inst, target)
-                if panel and session.may_fire("constant-layout", inst):
-                    _store_panels(inst, panel)
+            panel = _in_panels(inst, target) if inst not in bound else None
+            if panel is not None and session.may_fire("constant-layout", inst):
+                _store_panels(inst, panel)
 
 
 def _array(inst: Instruction) -> np.ndarray | None:
@@ -69,16 +69,28 @@ def _moved(inst: Instruction) -> np.ndarray:
 
 def _replace(inst: Instruction, values: np.ndarray) -> None:
     computation, operands = inst.computation, inst.operands
-    literal = Literal(shape_of(inst).logical, np.ascontiguousarray(values))
+    literal = _literal(values, inst)
     computation.replace(inst, computation.add(Constant(literal.shape, literal), extra=inst.extra))
     computation.remove(inst)
     for operand in dict.fromkeys(operands):
         computation.remove(operand)
 
 
+def _literal(values: np.ndarray, inst: Instruction) -> Literal:
+    """The literal of values of the type of `inst`, copied at most once."""
+    array = np.ascontiguousarray(values).reshape(values.shape)
+    array.flags.writeable = False
+    return Literal(Shape(shape_of(inst).dtype, array.shape), array)
+
+
 def _in_panels(inst: Instruction, target: Target) -> int | None:
     """The panel that all users of a constant want; None where they do not agree, or want none."""
-    if _array(inst) is None or shape_of(inst).byte_size < LEAST or inst is inst.computation.root:
+    if (
+        type(inst.op) is not Constant
+        or _array(inst) is None
+        or shape_of(inst).byte_size < LEAST
+        or inst is inst.computation.root
+    ):
         return None
     found = {_panel(user, inst, target) for user in inst.users}
     return found.pop() if len(found) == 1 else None
@@ -100,16 +112,16 @@ def _panel(dot: Instruction, rhs: Instruction, target: Target) -> int | None:
 
 def _store_panels(inst: Instruction, panel: int) -> None:
     computation = inst.computation
+    values = _array(inst)
+    assert values is not None
     for dot in list(inst.users):
         op = op_of(dot, Dot)
-        values = _array(inst)
-        assert values is not None
         turned = op.rhs_contracting_dims == (1,)
         matrix = values.T if turned else values
         depth, columns = matrix.shape
-        packed = np.ascontiguousarray(matrix.reshape(depth, columns // panel, panel).transpose(1, 0, 2))
-        literal = Literal.of(packed, shape_of(inst).dtype)
-        stored = computation.add(Constant(literal.shape, literal), extra=inst.extra)
+        literal = _literal(matrix.reshape(depth, columns // panel, panel).transpose(1, 0, 2), inst)
+        name = f"{inst.name}.panels"
+        stored = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
         rows = shape_of(dot).dims[0]
         shape = shape_of(dot).with_dims((rows, columns // panel, panel)).logical
         new = replace(op, shape=shape, rhs_contracting_dims=(1,))

@@ -1,0 +1,81 @@
+"""`axla.compile(constant=...)`: parameters that are constants of the program."""
+
+import numpy as np
+import pytest
+
+import axla
+from axla.core.errors import InvalidArgument
+
+MODULE = """HloModule bound
+ENTRY e {
+  x = f32[40,300] parameter(0)
+  w = f32[300,WIDE] parameter(1)
+  b = f32[WIDE] parameter(2)
+  d = f32[40,WIDE] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  bb = f32[40,WIDE] broadcast(b), dimensions={1}
+  ROOT r = f32[40,WIDE] add(d, bb)
+}"""
+
+
+def program(wide):
+    random = np.random.default_rng(wide)
+    arrays = [random.standard_normal(s, dtype=np.float32) for s in ((40, 300), (300, wide), (wide,))]
+    return axla.parse(MODULE.replace("WIDE", str(wide))), arrays
+
+
+@pytest.mark.parametrize("backend", ["cpu", "one-lane", "interpreter"])
+@pytest.mark.parametrize("wide", [192, 250])
+def test_constants_give_what_arguments_give(backend, wide):
+    module, (x, w, b) = program(wide)
+    wanted = np.asarray(axla.compile(module, backend=backend)(x, w, b))
+    bound = axla.compile(module, backend=backend, constant={"w": w, 2: b})
+    assert [p.name for p in bound.interface.parameters] == ["x"]
+    np.testing.assert_array_equal(np.asarray(bound(x)), wanted)
+    first = axla.compile(module, backend=backend, constant=[(0, x)])
+    np.testing.assert_array_equal(np.asarray(first(w, b)), wanted)
+    assert len(module.entry.parameters) == 3
+
+
+def test_arrays_that_are_written_to_later_change_nothing():
+    module, (x, w, b) = program(192)
+    bound = axla.compile(module, constant={"w": w})
+    wanted = np.asarray(bound(x, b)).copy()
+    w[:] = 0
+    np.testing.assert_array_equal(np.asarray(bound(x, b)), wanted)
+    assert bound.as_text("optimized") == axla.compile(module, constant={"w": program(192)[1][1]}).as_text(
+        "optimized"
+    )
+
+
+def test_a_program_keeps_its_constants_in_bytes():
+    module, (x, w, b) = program(192)
+    bound = axla.compile(module, constant={"w": w})
+    again = axla.Executable.load(bound.serialize())
+    np.testing.assert_array_equal(np.asarray(again(x, b)), np.asarray(bound(x, b)))
+
+
+@pytest.mark.parametrize(
+    "constant, message",
+    [
+        ([(3, 0)], "constant has parameter 3; there are 3"),
+        ([(-1, 0)], "constant has parameter -1; there are 3"),
+        ([("v", 0)], "constant has 'v', which is no number or name of a parameter"),
+        ([("b", np.zeros(192, "f")), (2, np.zeros(192, "f"))], "constant has parameter 2, b, twice"),
+        ({"b": np.zeros(192)}, r"constant 'b': wanted f32\[192\], found float64\[192\]"),
+        ({"b": np.zeros(3, "f")}, r"constant 'b': wanted f32\[192\], found float32\[3\]"),
+        ([1], "wanted a mapping, or pairs"),
+        (7, "wanted a mapping, or pairs"),
+    ],
+)
+def test_what_is_wrong_is_named(constant, message):
+    with pytest.raises(InvalidArgument, match=message):
+        axla.compile(program(192)[0], constant=constant)
+
+
+def test_memory_of_a_result_is_no_constant():
+    module = axla.parse(
+        "HloModule a, input_output_alias={ {}: (0, {}, may-alias) }\n"
+        "ENTRY e {\n  x = f32[4] parameter(0)\n  ROOT n = f32[4] negate(x)\n}"
+    )
+    with pytest.raises(InvalidArgument, match="parameter 0, x: its memory is a result's"):
+        axla.compile(module, constant={0: np.zeros(4, "f")})
