@@ -20,7 +20,7 @@ from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dataclass import dataclass
 from axla.passes import matrix as mx
-from axla.passes.expand.triangular import block_size
+from axla.passes.expand.triangular import panel_size
 from axla.passes.linalg.jacobi import symmetric_eigenvalues
 from axla.passes.linalg.reflectors import times_q, tridiagonal_form
 
@@ -34,7 +34,7 @@ STEPS = 60
 def hermitian_eigenvalues(a: XlaOp, lower: bool, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Ascending eigenvalues [batch, 1, size] of Hermitian matrices, eigenvectors as columns, and info."""
     n = a.dims[1]
-    kept, main, beside, taus = tridiagonal_form(mx.hermitian(a, lower), block_size(n))
+    kept, main, beside, taus = tridiagonal_form(mx.hermitian(a, lower), panel_size(n))
     values, rows, fine = tridiagonal_eigenvalues(main, beside)
     z = mx.like(mx.transposed(rows), a)
     if vectors and n > 1:
