@@ -232,7 +232,13 @@ def tridiagonal_form(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
         return [a, both, *(mx.where(here, new, x) for new, x in kept)]
 
     numbers = mx.zeros(a.builder, a.dtype, (batch, 1, width))
-    start = [a, mx.zeros(a.builder, a.dtype, (batch, 2 * width, n)), mx.real(numbers), mx.real(numbers), numbers]
+    start = [
+        a,
+        mx.zeros(a.builder, a.dtype, (batch, 2 * width, n)),
+        mx.real(numbers),
+        mx.real(numbers),
+        numbers,
+    ]
     _, both, *found = mx.repeat(width, start, step)
     rest = a[:, width:, width:] - mx.product(
         mx.transposed(both)[:, width:], mx.conjugate(other(both))[:, :, width:]

@@ -14,10 +14,9 @@ from axla.ir.attributes import TransposeA
 from axla.passes import matrix as mx
 from axla.passes.expand.cholesky import lower_factor
 from axla.passes.linalg import small
-from axla.passes.linalg.divide import hermitian_eigenvalues
+from axla.passes.linalg.divide import hermitian_eigenvalues, singular_values
 from axla.passes.linalg.eigenvectors import complex_form, eigenvalues, eigenvectors, finite, of_real_matrix
 from axla.passes.linalg.elimination import lu, tridiagonal_solution
-from axla.passes.linalg.jacobi import singular_values
 from axla.passes.linalg.reflectors import hessenberg, pivoted_qr, q_of, qr, times_q, tridiagonal
 from axla.passes.linalg.schur import schur
 

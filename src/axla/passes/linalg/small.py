@@ -1,5 +1,5 @@
-"""Batches of small matrices, one number of all matrices at a time: lanes run along the batch, and what is done
-to a matrix is written out.
+"""Batches of small matrices, one number of all matrices at a time: lanes run along the batch, and what is
+done to a matrix is written out.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def symmetric_eigenvalues(given: XlaOp, lower: bool, vectors: bool) -> tuple[Xla
 
     def keep(done: XlaOp, *state: XlaOp) -> XlaOp:
         a, _ = split(state)
-        left = [mx.where(ops.Abs(a[p]) > mx.epsilon(given.dtype) / 8, np.int32(1), np.int32(0)) for p in pairs]
+        left = [
+            mx.where(ops.Abs(a[p]) > mx.epsilon(given.dtype) / 8, np.int32(1), np.int32(0)) for p in pairs
+        ]
         most = mx.largest(ops.Reshape(sum(left[1:], left[0]), (1, 1, batch)), 2)
         return (done < SWEEPS) & (ops.Reshape(most, ()) > 0)
 
