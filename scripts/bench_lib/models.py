@@ -13,7 +13,9 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,34 +31,63 @@ def models(effort: Effort) -> Iterator[Row]:
     """Rows for every model of the corpus, of which AXLA_CONFORMANCE names the folder."""
     found = [path for path in corpus() if effort.only in path.parent.name]
     if not found:
-        raise SystemExit(f"models: no */module.hlo.txt in {_folder()}")
+        raise SystemExit(f"models: no */module.hlo.txt in {_folder('models-open')}")
     _cold(found[0].read_text())  # starts both compilers
     rows = [row for path in found for row in _model(effort, path)]
-    order = list(dict.fromkeys(row.section for row in rows))
-    yield from sorted(rows, key=lambda row: order.index(row.section))
+    yield from _by_section(rows)
 
 
 def corpus() -> list[Path]:
     """The models' programs in HLO text, each in the folder of its model; none without the corpus."""
-    return sorted(_folder().glob("*/module.hlo.txt"))
+    return sorted(_folder("models-open").glob("*/module.hlo.txt"))
 
 
-def _folder() -> Path:
-    return Path(os.environ.get("AXLA_CONFORMANCE") or HOME) / "models-open"
+def _folder(name: str) -> Path:
+    home = Path(os.environ.get("AXLA_CONFORMANCE") or HOME)
+    return home / name if (home / name).is_dir() else HOME / name
+
+
+def modules(effort: Effort) -> Iterator[Row]:
+    """Rows for every module of XLA's benchmark set in the corpus, with random arguments."""
+    import axla
+    from axla.comparison import random_inputs
+
+    found = [path for path in sorted(_folder("bench_hlo").glob("*.hlo")) if effort.only in path.stem]
+    if not found:
+        raise SystemExit(f"modules: no *.hlo in {_folder('bench_hlo')}")
+    _cold(found[0].read_text())
+    rows = []
+    for path in found:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = axla.parse(path.read_text(), elided="fill")  # values that the text leaves out
+        module.config = replace(module.config, aliases=(), buffer_donors=())  # arguments are used again
+        text = module.to_string(print_large_constants=True)
+        rows += _compared(effort, "modules", path.stem, text, random_inputs(module, 0))
+    yield from _by_section(rows)
+
+
+def _by_section(rows: list[Row]) -> list[Row]:
+    order = list(dict.fromkeys(row.section for row in rows))
+    return sorted(rows, key=lambda row: order.index(row.section))
+
+
+def _compared(effort: Effort, section: str, name: str, text: str, inputs: list[np.ndarray]) -> Iterator[Row]:
+    """Compilation, run time and planned memory of a program."""
+    colds = [_cold(text) for _ in range(min(3, effort.rounds))]
+    cold = Times({"axla": [a for a, _ in colds], "XLA": [b for _, b in colds]})
+    yield timed(effort, f"{section}, compilation", name, cold, "XLA", goal=1.5)
+    ours, theirs = peers.axla_function(text), peers.xla_function(text)
+    sides = {"axla": peers.axla_call(ours, inputs), "XLA": peers.xla_call(theirs, inputs)}
+    times = compare(sides, effort.rounds, effort.seconds / 2)
+    yield timed(effort, f"{section}, run", name, times, "XLA", goal=1.05)
+    planned = axla_planned(ours.interface), xla_planned(text)
+    yield sized(effort, f"{section}, planned memory", name, planned[0], "XLA", planned[1], goal=1.0)
 
 
 def _model(effort: Effort, path: Path) -> Iterator[Row]:
-    text, inputs, name = path.read_text(), model_inputs(path.parent), path.parent.name
-    colds = [_cold(text) for _ in range(min(3, effort.rounds))]
-    cold = Times({"axla": [a for a, _ in colds], "XLA": [b for _, b in colds]})
-    yield timed(effort, "models, compilation", name, cold, "XLA", goal=1.5)
-    ours, theirs = peers.axla_function(text), peers.xla_function(text)
-    sides = {"axla": peers.axla_call(ours, inputs), "XLA": peers.xla_call(theirs, inputs)}
-    yield timed(
-        effort, "models, run", name, compare(sides, effort.rounds, effort.seconds / 2), "XLA", goal=1.5
-    )
-    planned = axla_planned(ours.interface), xla_planned(text)
-    yield sized(effort, "models, planned memory", name, planned[0], "XLA", planned[1], goal=1.2)
+    name = path.parent.name
+    yield from _compared(effort, "models", name, path.read_text(), model_inputs(path.parent))
     (compiled, run), (compiled_, run_) = (_resident(side, path.parent) for side in ("axla", "XLA"))
     yield sized(effort, "models, resident: compile and run", name, compiled, "XLA", compiled_, goal=1.2)
     yield sized(effort, "models, resident: run", name, run, "XLA", run_)

@@ -43,19 +43,23 @@ def size(count: float | None) -> str:
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
-    """Per section and number of threads: the geometric mean of the ratios to XLA (or the JIT), the worst."""
+    """Per section and number of threads: the geometric mean of the ratios to XLA (or the JIT, or the best of
+    several peers), the worst.
+    """
     found = []
     for section in dict.fromkeys(r.section for r in rows):
         for threads in sorted({r.threads for r in rows}):
             those = [
                 r
                 for r in rows
-                if (r.section, r.threads) == (section, threads) and r.peer_name in ("XLA", "JIT") and r.ratio
+                if (r.section, r.threads) == (section, threads)
+                and (r.peer_name in ("XLA", "JIT") or "best" in r.more)
+                and r.ratio
             ]
             if those:
                 mean = statistics.geometric_mean([r.ratio for r in those if r.ratio])
                 worst = max(those, key=lambda r: r.ratio or 0)
-                peer = those[0].peer_name
+                peer = "best" if "best" in those[0].more else those[0].peer_name
                 found.append(
                     f"{section}, {threads} thread(s): geometric mean of axla/{peer} {mean:.2f}, "
                     f"worst {worst.ratio:.2f} ({worst.name})"

@@ -12,7 +12,7 @@ import numpy as np
 from bench_lib import peers, programs
 from bench_lib.aot import aot
 from bench_lib.devices import devices
-from bench_lib.models import models
+from bench_lib.models import models, modules
 from bench_lib.op_section import every_op
 from bench_lib.opencl import opencl
 from bench_lib.register_loops import register_loops
@@ -173,12 +173,27 @@ def cliffs(effort: Effort) -> Iterator[Row]:
     return survey(effort)
 
 
+def library_peers(effort: Effort) -> Iterator[Row]:
+    """Jobs for which there are good libraries, by axla and by all of them; the row is against the best."""
+    from bench_lib.libraries.measure import library_peers
+
+    return library_peers(effort)
+
+
+def engines(effort: Effort) -> Iterator[Row]:
+    """Whole models by axla and by inference engines; the row is against the best."""
+    from bench_lib.engines.measure import engines
+
+    return engines(effort)
+
+
 def _size(size: int) -> str:
     return f"object {size / 1024:.0f} KiB"
 
 
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
-    "ops": every_op, "models": models, "aot": aot, "devices": devices,
+    "ops": every_op, "models": models, "modules": modules, "aot": aot, "devices": devices,
     "opencl": opencl, "cliffs": cliffs, "startup": startup,
+    "peers": library_peers, "engines": engines,
 }  # fmt: skip

@@ -140,13 +140,18 @@ def compile(  # noqa: A001
     target_features: Sequence[str] | None = None,
     donate: Sequence[int] = (), num_replicas: int | None = None, num_partitions: int | None = None,
     device_assignment: Any = None, arg_types: Any = None, dim_args: Any = None, replicas: str | None = None,
-    flags: Any = (),
+    flags: Any = (), constant: Any = (),
 ) -> Executable:  # fmt: skip
     """A callable program. `module` is not changed. `backend` is a name (`axla backends` lists them) or a
     Client. `donate`: parameter leaves whose memory results may take.
     `arg_types` and `dim_args` give the sizes of a module with `?`, as in `parse`. It runs as `num_replicas`
     of `num_partitions`, those of its header by default. With replicas="first" the first participant runs
     alone, and a collective gives what a group of one gives. `flags` are those of this compilation.
+
+    `constant`: parameters that have these values in every run and are arguments no more, as pairs (or a
+    mapping) of a number or name and an array; `donate` counts the others. What is computed of them alone is
+    computed once, and products get them laid out as they read them. An array that can be written to is
+    copied.
 
     Raises VerifyError for an invalid module, UnsupportedError for what the backend does not do, CompileError
     for infeeds or outfeeds without a total order.
@@ -159,6 +164,12 @@ def compile(  # noqa: A001
     )  # fmt: skip
     client = backend if isinstance(backend, Client) else get(backend).client
     with collector_paused():
+        if constant != () and isinstance(module, Module):
+            from axla.backends.binding import with_constants
+            from axla.backends.prepare import specialized
+
+            module = with_constants(specialized(module, arg_types, dim_args), constant)
+            options = (*options[:-3], None, None, flags)
         return client.compile(module, CompileOptions(*options))
 
 

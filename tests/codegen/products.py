@@ -42,7 +42,7 @@ class Product:
     @property
     def plan(self) -> GemmPlan:
         assert isinstance(self.kernel.plan, DotPlan)
-        assert self.kernel.plan.product == self.spec.by_quads(self.target)
+        assert self.kernel.plan.product == self.spec.by_words(self.target)
         return self.kernel.plan.cut
 
     def make(self, name: str, target: Target) -> Kernel:

@@ -118,13 +118,93 @@ def test_narrow_operands_of_a_wide_result():
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "s8"])
-def test_kernels_that_no_cache_holds(kind):
-    """They are dots of what the windows see."""
+@pytest.mark.parametrize("bytes_of_outputs", [1200, 2400])
+def test_kernels_that_no_cache_holds(kind, bytes_of_outputs):
+    """Tiles of the same features come one after the other; still bigger ones are dots of what windows see."""
     rng, dtype = np.random.default_rng(1), BY_NAME[kind]
     lhs = Shape(dtype, (2, 9, 5, 300))
-    rhs = Shape(dtype, (3, 2, 300, 4 * 300 // dtype.numpy.itemsize))
+    rhs = Shape(dtype, (3, 2, 300, bytes_of_outputs // dtype.numpy.itemsize))
     window = Window((3, 2), (2, 1), (1, 0), (1, 2), window_dilation=(2, 3), reversal=(False, True))
     labels = ConvDims("b01f", "01io", "b01f")
     module = convolution_module(lhs, rhs, window=window, dim_labels=labels)
     check(module, [numbers(rng, s.dtype, s.dims) for s in (lhs, rhs)])
-    assert " dot(" in axla.compile(module).as_text()
+    assert (" dot(" in axla.compile(module).as_text()) == (bytes_of_outputs == 2400)
+
+
+# Image, kernel, window and groups of convolutions whose kernels see to their edges and to what follows them.
+FOLLOWED = {
+    "features": ("2,9,11,20", "3,3,20,70", "size=3x3 pad=1_1x1_1", 1),
+    "long edges": ("1,5,40,6", "3,9,6,33", "size=3x9 stride=1x2 pad=4_4x7_8", 1),
+    "groups": ("2,8,8,24", "3,2,12,32", "size=3x2 stride=2x2 pad=1_0x0_2", 2),
+    "dilated": ("1,9,13,8", "3,3,8,16", "size=3x3 pad=2_2x3_3 rhs_dilate=2x3", 1),
+    "channels": ("2,9,40,35", "3,3,1,35", "size=3x3 pad=1_1x1_1", 35),
+    "channels, strides": ("1,15,30,48", "5,5,1,48", "size=5x5 stride=2x2 pad=2_2x1_2", 48),
+    "channels, one dimension": ("3,50,16", "4,1,16", "size=4 pad=3_0", 16),
+    "a sum over groups": ("1,9,9,64", "7,7,4,16", "size=7x7 pad=1_1x1_1", 16),
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+@pytest.mark.parametrize("function", ["maximum", "tanh"])
+def test_edges_and_what_follows_are_in_the_kernel(case, function):
+    image, kernel, window, groups = FOLLOWED[case]
+    spatial = "01"[: image.count(",") - 1]
+    labels = f"b{spatial}f_{spatial}io->b{spatial}f"
+    rng = np.random.default_rng(4)
+    dims = [tuple(map(int, text.split(","))) for text in (image, kernel)]
+    convolution = f"convolution(x, w), window={{{window}}}, dim_labels={labels}, feature_group_count={groups}"
+    head = f"x = f32[{image}] parameter(0)\n w = f32[{kernel}] parameter(1)"
+    infer = axla.parse(f"HloModule m\nENTRY e {{ {head}\n ROOT c = {convolution} }}")
+    result = infer.entry.root.shape.dims
+    r, last = ",".join(map(str, result)), len(result) - 1
+    then = "ROOT r = f32[R] maximum(a, y)" if function == "maximum" else "ROOT r = f32[R] tanh(a)"
+    text = f"""HloModule m
+    ENTRY e {{ {head}
+      bias = f32[{result[-1]}] parameter(2)
+      y = f32[R] parameter(3)
+      c = f32[R] {convolution}
+      b = f32[R] broadcast(bias), dimensions={{{last}}}
+      a = f32[R] add(c, b)
+      {then} }}""".replace("[R]", f"[{r}]")
+    module = axla.parse(text)
+    arguments = [rng.integers(-3, 4, d).astype(np.float32) for d in (*dims, result[-1:], result)]
+    wanted = np.asarray(axla.compile(module, backend="interpreter").execute(arguments)[0])
+    program = axla.compile(module)
+    np.testing.assert_allclose(np.asarray(program.execute(arguments)[0]), wanted, rtol=1e-6)
+    assert " pad(" not in program.as_text() and program.as_text().count(" fusion(") == 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "window"),
+    [
+        ("3,3,5,16", "size=3x3 pad=1_2x1_2 lhs_dilate=2x2"),
+        ("1,1,5,16", "size=1x1 pad=0_1x0_1 lhs_dilate=2x2"),
+        ("4,2,5,16", "size=4x2 pad=-1_3x2_0 lhs_dilate=3x1"),
+    ],
+)
+def test_dilated_inputs_are_convolutions_of_the_input(kernel, window):
+    """No kernel multiplies the zeros between their elements."""
+    module = axla.parse(f"""HloModule m
+    ENTRY e {{ x = f32[2,7,6,5] parameter(0)
+      w = f32[{kernel}] parameter(1)
+      ROOT c = convolution(x, w), window={{{window}}}, dim_labels=b01f_01io->b01f }}""")
+    rng = np.random.default_rng(5)
+    check(
+        module, [numbers(rng, BY_NAME["f32"], d) for d in ((2, 7, 6, 5), tuple(map(int, kernel.split(","))))]
+    )
+    assert "lhs_dilate" not in axla.compile(module).as_text()
+
+
+@pytest.mark.parametrize("groups", [1, 16])
+def test_edges_are_multiplied(groups):
+    """A factor that is not finite makes them NaN, as in XLA."""
+    text = f"""HloModule m
+    ENTRY e {{ x = f32[1,5,20,16] parameter(0)
+      w = f32[3,3,{16 // groups},16] parameter(1)
+      ROOT c = convolution(x, w), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f,
+        feature_group_count={groups} }}"""
+    x, w = np.ones((1, 5, 20, 16), np.float32), np.ones((3, 3, 16 // groups, 16), np.float32)
+    w[0, 2, 0, 3] = np.inf
+    found = np.asarray(axla.compile(axla.parse(text)).execute([x, w])[0])
+    assert np.isnan(found[0, 0, :, 3]).all() and np.isnan(found[0, :, -1, 3]).all()
+    assert np.isnan(found).sum() == 20 + 5 - 1

@@ -6,6 +6,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import axla
@@ -75,3 +76,20 @@ def test_the_first_error_of_several_threads_is_raised(monkeypatch):
                 f"HloModule m ENTRY e {{ x = f32[] parameter(0) {sines} ROOT t = tuple({', '.join(names)}) }}"
             )
         )
+
+
+def test_polynomials_round_once_per_step():
+    """Of Horner's form; a product that a number is added to alone rounds by itself."""
+    text = """HloModule m
+    ENTRY e { x = f32[64] parameter(0)
+      a = f32[] constant(3)  b = f32[] constant(1)  c = f32[] constant(-4)
+      as = f32[64] broadcast(a), dimensions={}  bs = f32[64] broadcast(b), dimensions={}
+      cs = f32[64] broadcast(c), dimensions={}
+      m = f32[64] multiply(as, x)  s = f32[64] add(m, bs)
+      n = f32[64] multiply(s, x)  ROOT r = f32[64] add(n, cs) }"""
+    x = np.nextafter(np.float32(1), np.float32(2), dtype=np.float32) + np.arange(64, dtype=np.float32) / 4096
+    found = np.asarray(axla.compile(axla.parse(text))(x))
+    step = (np.float32(3) * x + np.float32(1)).astype(np.float64)
+    once, twice = (step * x - 4).astype(np.float32), (step * x).astype(np.float32) - np.float32(4)
+    assert not np.array_equal(once, twice)
+    np.testing.assert_array_equal(found, once if host_target().has_fma else twice)

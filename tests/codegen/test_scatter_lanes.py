@@ -7,7 +7,7 @@ import pytest
 
 import axla
 from axla.core import flags
-from axla.cpu.compiler import kernel_text
+from axla.cpu.compiler import llvm_modules
 from axla.kernels.update import ScatterPlan
 from axla.lowering.pipeline import compile_program
 from axla.target.machine import cpu_target
@@ -39,7 +39,8 @@ def plan_and_text(text):
     target = cpu_target("x86-64-v3")
     program = compile_program(axla.parse(text), target)
     (kernel,) = (k for k in program.kernels if isinstance(k.plan, ScatterPlan))
-    return kernel.plan, kernel_text(kernel, target)
+    [text] = llvm_modules(program, target, parts=1)
+    return kernel.plan, text
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "s8", "s64", "pred", "c64"])

@@ -97,3 +97,21 @@ def test_an_array_is_scattered_into_itself(updates, backend):
     found = axla.compile(axla.parse(text), backend=backend)(given)
     np.testing.assert_array_equal(np.asarray(found), x + np.roll(x, 1))
     np.testing.assert_array_equal(given, x)
+
+
+TWICE_NAMED = """
+ENTRY m {
+  a = f32[64,64] parameter(0)
+  p = f32[64,1] parameter(1)
+  r = f32[64] parameter(2)
+  d = f32[64,1] dot(a, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  v = f32[64] reshape(d)
+  s = f32[64] subtract(r, v)
+  w = f32[64,1] reshape(v)
+  q = f32[1,1] dot(p, w), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT t = (f32[64], f32[1,1]) tuple(s, q) }"""
+
+
+def test_a_product_that_two_kernels_read_by_another_name_is_computed_once():
+    lines = explain(axla.parse(TWICE_NAMED), Limits()).splitlines()
+    assert not any(line.startswith("m: %d into") and line.endswith("fused") for line in lines)

@@ -63,12 +63,13 @@ def difference(found: Any, wanted: Any, tolerance: float | None) -> float:
     if len(leaves[0]) != len(leaves[1]):
         return math.inf
     return max(
-        (_difference(np.asarray(a), np.asarray(b), tolerance) for a, b in zip(*leaves, strict=True)),
+        (array_difference(np.asarray(a), np.asarray(b), tolerance) for a, b in zip(*leaves, strict=True)),
         default=0,
     )
 
 
-def _difference(a: np.ndarray, b: np.ndarray, tolerance: float | None) -> float:
+def array_difference(a: np.ndarray, b: np.ndarray, tolerance: float | None) -> float:
+    """The largest difference of two arrays, as `difference` has it."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return math.inf
     if b.dtype.kind in "biu":

@@ -49,7 +49,7 @@ __all__ = [
 ]  # fmt: skip
 
 PLAIN = Target(
-    "plain", "", "", vector_bytes=8, max_lanes=1, blocks_products=False, limits=Limits(tiny=0),
+    "plain", "", "", vector_bytes=8, max_lanes=1, blocks_products=False, limits=Limits(tiny=0, scans=False),
     form=ObjectForm("source"),
 )  # fmt: skip
 """A machine of which nothing is known. Its programs have all values in memory, so no `RegisterStep` or

@@ -170,4 +170,4 @@ class NativeExecutable(Executable):
     def __reduce__(self) -> tuple:
         if self.client is not None:
             return super().__reduce__()
-        return NativeExecutable, (self._images, self.interface, self._loaded.constants())
+        return NativeExecutable, (self._images, self.interface, bytes(self._loaded.constants() or b""))

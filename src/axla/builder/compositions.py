@@ -105,51 +105,52 @@ Sinh = _native(hlo.Sinh())
 
 def polynomial(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
     """Horner's scheme, the highest power first."""
-    result = x * 0.0 + coefficients[0]
-    for coefficient in coefficients[1:]:
+    first, second, *rest = coefficients
+    result = x * first + second
+    for coefficient in rest:
         result = result * x + coefficient
     return result
 
 
-# Cephes: erfc(x) = exp(-x^2) P(x)/Q(x) for 1 <= x < 8, exp(-x^2) R(x)/S(x) above.
-_P = (
-    2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687e0, 4.86371970985681366614e1,
-    1.96520832956077098242e2, 5.26445194995477358631e2, 9.34528527171957607540e2, 1.02755188689515710272e3,
-    5.57535335369399327526e2,
-)  # fmt: skip
-_Q = (
-    1.0, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2,
-    9.75708501743205489753e2,
-    1.82390916687909736289e3, 2.24633760818710981792e3, 1.65666309194161350182e3, 5.57535340817727675546e2,
-)  # fmt: skip
-_R = (
-    5.64189583547755073984e-1, 1.27536670759978104416e0, 5.01905042251180477414e0, 6.16021097993053585195e0,
-    7.40974269950448939160e0, 2.97886665372100240670e0,
-)  # fmt: skip
-_S = (
-    1.0, 2.26052863220117276590e0, 9.39603524938001434673e0, 1.20489539808096656605e1,
-    1.70814450747565897222e1,
-    9.60896809063285878198e0, 3.36907645100081516050e0,
-)  # fmt: skip
+# exp(x^2) erfc(x) (x + k) / k as a polynomial of x k / (x + k) - s, for x below 10.1, or 27.4: from there on
+# erfc is 0. k, s and the coefficients.
+_ERFC = {
+    F32: (1.5, 0.0, (
+        -0.000923708, 0.005128659, -0.010680067, 0.012161261, -0.010977061, 0.002090887, 0.0014032426,
+        0.021052176, 0.039521128, -0.06006056, -0.4617125, 1.0,
+    )),
+    F64: (4.0, 2.0, (
+        -3.9147733638863076e-16, -3.5962085933613714e-15, 4.886815972788643e-15, 1.2184854163967164e-13,
+        -1.6469955448242821e-13, -3.252161188985601e-12, 1.0917715851778958e-11, 7.170658910790771e-11,
+        -5.756661538656275e-10, -2.220072245881744e-10, 2.158366553479383e-08, -1.1109670319676881e-07,
+        -1.3718698205481265e-07, 5.968804258700145e-06, -5.1504010420742204e-05, 0.0002983652926486929,
+        -0.0013594604471878777, 0.005169556060587504, -0.01690168222853864, 0.04832554389157779,
+        -0.12206859113511025, 0.27399891525012277,
+    )),
+}  # fmt: skip
 
 
 @floats
 def Erfc(x: XlaOp) -> XlaOp:
     """1 - erf(x), without losing the small values at large x."""
-    size = e.Clamp(1.0, abs(x), 40.0)  # above, the result is 0 in every type
-    tail = e.Select(
-        size < 8.0, polynomial(size, _P) / polynomial(size, _Q), polynomial(size, _R) / polynomial(size, _S)
-    )
-    tail = _exp_of_minus_square(size) * tail
-    return e.Select(abs(x) < 1.0, 1.0 - e.Erf(x), e.Select(x < 0.0, 2.0 - tail, tail))
+    k, shift, coefficients = _ERFC[x.dtype]
+    size = e.Select(abs(x) > 40.0, 40.0, abs(x))  # NaN stays
+    part = k / (size + k)
+    tail = _exp_of_minus_square(size) * (polynomial(size * part - shift, coefficients) * part)
+    return e.Select(x < 0.0, 2.0 - tail, tail)
 
 
 def _exp_of_minus_square(x: XlaOp) -> XlaOp:
-    """exp(-x^2), the square in two parts: its rounding error would be a relative error of the result."""
+    """exp(-x^2): the rounding error of the square, which comes from exact products of the upper and the lower
+    half of x, would be a relative error of the result.
+    """
     bits = (np.int32, 12) if x.dtype is F32 else (np.int64, 27)
     mask = np.array(-(1 << bits[1]), bits[0])
     high = e.BitcastConvertType(e.BitcastConvertType(x, bits[0]) & mask, x.dtype)
-    return e.Exp(-(high * high)) * e.Exp(-((x - high) * (x + high)))
+    square = x * x
+    error = (high * high - square) + (x + high) * (x - high)
+    found = e.Exp(-square)
+    return found - found * error
 
 
 # M. Giles, Approximating the erfinv function: single precision, in w = -log(1 - x^2).

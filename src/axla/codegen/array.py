@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, prod
 
 from axla.codegen.function import Function, Ssa
 from axla.codegen.index import AnyIndex, Index, linear
 from axla.codegen.value import Value, Values
-from axla.core.dtypes import DType
+from axla.core.dtypes import BF16, DType
 
 SHORT_STRIDE = 4
 """Up to this distance of neighbouring lanes, whole vectors are read and lanes chosen; others are gathered."""
@@ -51,12 +51,35 @@ class Array:
         if offset.stride == -1:
             address = self._address(offset, 1 - count)
             return reverse_lanes(values, values.load(self.dtype, address, count, self.readonly))
+        if count >= 4 and self._in_pairs(offset):
+            bits = values.m.reg(
+                values.f.load(f"<{count} x i32>", self._pairs(offset), 2, readonly=self.readonly)
+            )
+            return Value(BF16, count, (((bits & -65536) if offset.offset % 2 else bits << 16).floats().ssa,))
         column = index[-1]
         if count >= 4 and isinstance(column, int) and offset.stride == self.dims[-1] <= SHORT_ROW:
             return self._every(offset, column)
         if count >= 4 and 1 < offset.stride <= SHORT_STRIDE:
             return self._every(offset, None)
         return values.gather(self.dtype, self.pointer, offset.vector(count), self.readonly)
+
+    def _in_pairs(self, offset: Index) -> bool:
+        """Whether the lanes are halves of words, all of which lie within the array: the lower halves, or the
+        upper ones, where the number in the offset is odd.
+        """
+        if self.dtype is not BF16 or offset.stride != 2 or self.values.f.module.byte_order != "little":
+            return False
+        return offset.offset % 2 == 1 or offset.divisor % 2 == 0 and prod(self.dims) % 2 == 0
+
+    def _pairs(self, offset: Index) -> Ssa:
+        """The address of the word that holds the first lane."""
+        return self._address(offset, -(offset.offset % 2))
+
+    def store_pairs(self, index: Sequence[AnyIndex], even: Value, odd: Value) -> None:
+        """Writes bf16 values in turn, one of each; `index` is that of the first `even` one."""
+        low, high = (self.values.m.reg(value.ssa).bits() for value in (even, odd))
+        words = low.lshr(16) | (high & -65536)
+        self.values.f.store(words.ssa, self._pairs(self._offset(index)), 2)
 
     def _every(self, offset: Index, column: int | None) -> Value:
         """Every few elements: lanes of whole vectors, none of which reaches over the last element, or over

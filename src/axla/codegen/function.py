@@ -192,14 +192,14 @@ class Function(Code):
         # The header dominates the exit and is its only predecessor: its phis are the results.
         loop.results = [Ssa(value.text, value.type, parent) for value in carried]
 
-    def branch(self, condition: Ssa) -> Branch:
+    def branch(self, condition: Ssa, likely: bool | None = None) -> Branch:
         """`if condition`: use `with b.then(): ...` and `with b.otherwise(): ...`, then `b.merge(pairs)`."""
-        return Branch(self, condition)
+        return Branch(self, condition, likely)
 
     @contextlib.contextmanager
     def if_(self, condition: Ssa, likely: bool | None = None) -> Iterator[None]:
         """Runs the body only when `condition` holds; nothing comes out of it."""
-        branch = Branch(self, condition, likely)
+        branch = self.branch(condition, likely)
         with branch.then():
             yield
         branch.merge([])

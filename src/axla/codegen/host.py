@@ -22,6 +22,7 @@ _LEVEL_FEATURES = {
 
 # The x86-64 level that the flag `cpu_max_isa` allows; there is no level for AVX alone.
 _LEVEL_OF_ISA = {"SSE4_2": "x86-64-v2", "AVX": "x86-64-v2", "AVX2": "x86-64-v3"}
+_BEYOND_ISA = {"AVX512": ("avx512vnni", "avx512bf16"), "AVX512_VNNI": ("avx512bf16",)}
 
 
 def host_target() -> CpuTarget:
@@ -29,7 +30,9 @@ def host_target() -> CpuTarget:
 
     The CPU's own name stands in `cpu` for scheduling; which instructions exist is said by `features` alone.
     """
-    return _host_target(_LEVEL_OF_ISA.get(flags.current().cpu_max_isa.upper(), ""))
+    given = flags.current()
+    found = _host_target(given.cpu_max_isa.upper())
+    return replace(found, flushes=True) if given.flush_denormals else found
 
 
 @functools.cache
@@ -41,11 +44,13 @@ def _host_target(limit: str) -> CpuTarget:
         return with_features(replace(AARCH64, triple=triple), [*found, *systems.HERE.FEATURES])
     level = X86_LEVELS[_x86_level(features)]
     names = list(X86_LEVELS)
-    if limit and names.index(limit) < names.index(level.name):
-        return replace(X86_LEVELS[limit], triple=triple)
-    # Sets a host may have that our code never asks for only make kernels of equal machines differ.
+    most = _LEVEL_OF_ISA.get(limit)
+    if most and names.index(most) < names.index(level.name):
+        return replace(X86_LEVELS[most], triple=triple)
     exact = {("+" if on else "-") + name for name, on in features.items()}
-    return replace(level, triple=triple, cpu=cpu, features=frozenset(exact) | level.features)
+    host = replace(level, triple=triple, cpu=cpu)
+    beyond = [f"-{name}" for name in _BEYOND_ISA.get(limit, ()) if features.get(name)]
+    return with_features(host, [*sorted(exact), *beyond, *level.features])
 
 
 @functools.cache

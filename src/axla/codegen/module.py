@@ -46,6 +46,10 @@ class Module:
     def attribute_group(self, text: str) -> int:
         return self.attributes.setdefault(text, len(self.attributes))
 
+    def size(self) -> int:
+        """Characters of its functions."""
+        return sum(map(len, self.functions.values()))
+
     def text(self) -> str:
         declared = (line for name, line in self.declared.items() if name not in self.functions)
         groups = (

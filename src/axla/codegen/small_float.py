@@ -168,6 +168,20 @@ def decode(bits: Reg, dtype: DType) -> Reg:
     return signed
 
 
+def divide_by_one(x: Reg, y: Reg) -> Reg:
+    """Lanes of bf16 values x divided by the one bf16 value y: f32 that round to the bf16 that quotients do.
+
+    They are multiplied by the reciprocal, which is near enough: a quotient of two significands of 8 bits is
+    no value of 9 bits, so none is nearer than 2**-17 to where rounding changes. Where the quotient of
+    normal numbers is no normal f32, its error is below half of the least f32. Tried for all pairs of values.
+    `y` is scaled so that the reciprocal is a normal number.
+    """
+    m = y.m
+    size = m.abs(y)
+    scale = m.select(size > 2.0**64, 2.0**-64, m.select(size < 2.0**-64, 2.0**64, m.number(y, 1.0)))
+    return x * (1.0 / (y * scale)) * scale
+
+
 def narrow_double(x: Reg) -> Reg:
     """An f32 between x (f64) and its neighbours, rounded to odd.
 

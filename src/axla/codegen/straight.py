@@ -277,6 +277,13 @@ class Code:
         self.module.globals.setdefault(name, f'@{name} = {kind} c"{text}", align 64')
         return self.glob(name)
 
+    def zeros(self, size: int) -> Ssa:
+        """The address of so many bytes of zeros or more, aligned to 64, which nobody writes."""
+        size = 1 << max(size - 1, 0).bit_length()
+        text = f"@zeros{size} = internal global [{size} x i8] zeroinitializer, align 64"
+        self.module.globals.setdefault(f"zeros{size}", text)
+        return self.glob(f"zeros{size}")
+
     def binary(self, opcode: str, a: Ssa, b: Ssa, flags: str = "") -> Ssa:
         return self.pure(
             a.type, f"{opcode}{' ' + flags if flags else ''} {a.type} {a.text}, {b.text}", (a, b)

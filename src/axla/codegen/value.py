@@ -28,14 +28,14 @@ from axla.codegen.math import complex as complex_math
 from axla.codegen.math import tables
 from axla.codegen.types import lane_count, mangle, vector
 from axla.core.dataclass import dataclass
-from axla.core.dtypes import C64, C128, F16, F32, PRED, S32, S64, DType
+from axla.core.dtypes import BF16, C64, C128, F16, F32, PRED, S32, S64, DType
 from axla.core.errors import UnsupportedError
 from axla.target.machine import Target
 
-# Intrinsics that every LLVM back end turns into instructions, whatever the machine.
+# Intrinsics that every LLVM back end turns into instructions, whatever the machine; fences are of vectors.
 _PORTABLE = frozenset({
     "fabs", "copysign", "sqrt", "ctpop", "ctlz", "smin", "smax", "umin", "umax", "maximum", "minimum",
-    "prefetch", "expect",
+    "prefetch", "expect", "arithmetic.fence",
 })  # fmt: skip
 # What an f32 of two f16, rounded to f16, and the f16 instruction have the same bits of.
 _EXACT_BY_HALVES = frozenset({"add", "subtract", "multiply", "divide"})
@@ -385,6 +385,8 @@ class Values:
             raise UnsupportedError(message)
         if opcode == "complex":
             return self.complex(a, b)
+        if opcode == "divide" and a.dtype is BF16 and b.lanes < a.lanes:
+            return self._real(BF16, small_float.divide_by_one(self.m.reg(a.ssa), self.m.reg(b.ssa)))
         return self._computed(opcode, *self.together(a, b))
 
     def _computed(self, opcode: str, *values: Value) -> Value:

@@ -26,6 +26,7 @@ from axla.core import plugins
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
+from axla.hlo import Add, Broadcast, Constant, Multiply
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op, is_own
 
@@ -159,6 +160,9 @@ class Elements:
         raise UnsupportedError(f"{inst!r}: the cpu backend does not compile {what}: {wanted}")
 
     def _elementwise(self, inst: Instruction, index: Indices) -> Value:
+        step = _horner_step(inst)
+        if step is not None:
+            return self.values.multiply_add(*(self(o, index) for o in step))
         operands = [self(o, index) for o in inst.operands]
         if len(operands) == 1:
             return self.values.unary(inst.op.opcode, operands[0])
@@ -390,3 +394,28 @@ def either(
         message = "conditional: its sides have different lane counts here; the interpreter runs it"
         raise UnsupportedError(message)
     return merged(branch, x, y)
+
+
+def _horner_step(inst: Instruction) -> tuple[Instruction, Instruction, Instruction] | None:
+    """(p, x, c) of p * x + c where p ends with such a step, too, and c is a number: polynomials of floats in
+    Horner's form round once per step, where the machine can.
+    """
+    product = _shifted_product(inst)
+    if product is None or not inst.shape.dtype.is_float or inst.shape.dtype.bits < 32:
+        return None
+    p, x = product.operands
+    if _shifted_product(p) is None:
+        p, x = x, p
+    number = next(o for o in inst.operands if o is not product)
+    return (p, x, number) if _shifted_product(p) is not None and p.shape == x.shape else None
+
+
+def _shifted_product(inst: Instruction) -> Instruction | None:
+    """The product to which an addition adds a number."""
+    if not isinstance(inst.op, Add):
+        return None
+    for product, number in (inst.operands, inst.operands[::-1]):
+        below = number.operands[0] if isinstance(number.op, Broadcast) else number
+        if isinstance(product.op, Multiply) and isinstance(below.op, Constant):
+            return product
+    return None

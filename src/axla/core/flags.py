@@ -101,6 +101,11 @@ class Flags:
         doc="Allow rewrites that are exact for real numbers only: NaN, infinities, signed zeros, rounding "
         "may differ.",
     )  # fmt: skip
+    flush_denormals: bool = flag(
+        False, "xla_cpu_ftz",
+        doc="Allow to take denormals for zero where that is faster: in products of bf16 on CPUs that have an "
+        "instruction for them.",
+    )  # fmt: skip
     allow_excess_precision: bool = flag(
         True, "xla_allow_excess_precision",
         doc="Leave out a rounding to bf16 whose result is converted back to f32.",

@@ -14,6 +14,12 @@ from axla.core.dtypes import DType, from_numpy
 from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 
+SAMPLE = 4096
+"""Bytes of a large array that its hash depends on."""
+
+
+LINE = 64
+
 
 class Literal:
     """A constant: `shape` and either `array` (NumPy, read only) or `elements` (of a tuple); a token has
@@ -89,29 +95,58 @@ class Literal:
         if not isinstance(self.shape, Shape) or self.array.size == 0:
             return False
         raw = np.ascontiguousarray(self.array).reshape(-1).view(np.uint8).reshape(self.array.size, -1)
-        return bool((raw == raw[0]).all())
+        return bool((raw[:64] == raw[0]).all() and (raw == raw[0]).all())
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         if not isinstance(other, Literal) or self.shape is not other.shape or hash(self) != hash(other):
             return False
-        return self.elements == other.elements and self.array.tobytes() == other.array.tobytes()
+        return self.elements == other.elements and np.array_equal(_raw(self.array), _raw(other.array))
 
     def __hash__(self) -> int:
+        """Of a large array some bytes count, since large ones that differ do so nearly everywhere."""
         if self._hash is None:
-            self._hash = hash((self.shape, self.digest, self.elements))
+            raw = _raw(self.array)
+            step = raw.size // SAMPLE | 1 if raw.size > SAMPLE else 1
+            self._hash = hash((self.shape, raw[::step].tobytes(), self.elements))
         return self._hash
 
     @property
     def digest(self) -> str:
         """That of the bytes of an array (`digest_of`)."""
         if self._digest is None:
-            self._digest = digest_of(self.array.reshape(-1).view(np.uint8).data)
+            self._digest = digest_of(_raw(self.array).data)
         return self._digest
 
     def __repr__(self) -> str:
         return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    """The bytes of a row-major array, where they are."""
+    return array.reshape(-1).view(np.uint8)
+
+
+class Digest:
+    """The digest of a literal, computed when somebody reads it: as a text, or to compare it with one."""
+
+    __slots__ = ("literal",)
+
+    def __init__(self, literal: Literal) -> None:
+        self.literal = literal
+
+    def __str__(self) -> str:
+        return self.literal.digest
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __repr__(self) -> str:
+        return repr(str(self))
 
 
 def bytes_in(array: np.ndarray, byte_order: str = sys.byteorder) -> memoryview:
@@ -120,6 +155,13 @@ def bytes_in(array: np.ndarray, byte_order: str = sys.byteorder) -> memoryview:
     if byte_order != sys.byteorder:
         raw = raw.view(f"u{raw.itemsize // (1 + np.iscomplexobj(raw))}").byteswap()
     return raw.view(np.uint8).data
+
+
+def aligned_memory(size: int) -> memoryview:
+    """New memory of unknown contents that begins where a line of the cache does."""
+    memory = np.empty(size + LINE, np.uint8)
+    start = -memory.ctypes.data % LINE
+    return memory[start : start + size].data
 
 
 def digest_of(data: bytes | memoryview) -> str:

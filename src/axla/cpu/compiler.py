@@ -22,7 +22,7 @@ from axla.core.literal import Literal
 from axla.cpu.entry import emit_entry
 from axla.ir.graph import Module
 from axla.lowering.loading import load_program
-from axla.lowering.pipeline import compile_program, constants_segment
+from axla.lowering.pipeline import compile_program, constants_memory
 from axla.passes import dump
 from axla.program.kernels import Kernel
 from axla.program.packed import Packed
@@ -34,25 +34,29 @@ from axla.target.machine import Target
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
 EmitEntry = Callable[[LlvmModule, Program, Target], None]
 LONG_TEXT = 2 << 20  # bytes of LLVM text from on which LLVM takes seconds
+GROUP_TEXT = 12 << 10
+"""Bytes of LLVM text from on which a module gets no further kernel: one takes 0.6 ms beside its kernels."""
 
 
 def llvm_modules(
     program: Program, target: Target, *, parts: int = 0, emit: EmitEntry = emit_entry
 ) -> list[str]:
-    """The program's LLVM modules as text: one (parts=1), or the entry and each kernel apart (parts=0)."""
+    """The program's LLVM modules as text: one (parts=1), or the entry and groups of kernels (parts=0)."""
     entry = llvm_module(target)
     emit(entry, program, target)
     if parts == 1:
         for kernel in program.kernels:
             emit_kernel(entry, kernel, target)
         return [checked_text(entry, target)]
-    texts = []
+    modules = [entry]
     for number, kernel in enumerate(program.kernels, 1):
-        texts.append(kernel_text(kernel, target))
+        if modules[-1] is entry or modules[-1].size() > GROUP_TEXT:
+            modules.append(llvm_module(target))
+        publish_kernel(modules[-1], kernel, target)
         progress.report("code", number, len(program.kernels))
         for symbol in kernel.symbols:
             entry.declare(symbol, f"declare hidden i32 @{symbol}(ptr, ptr, i64, i64)")
-    return [checked_text(entry, target), *texts]
+    return [checked_text(module, target) for module in modules]
 
 
 def llvm_module(target: Target) -> LlvmModule:
@@ -60,13 +64,11 @@ def llvm_module(target: Target) -> LlvmModule:
     return LlvmModule(target.index_type, target.form)
 
 
-def kernel_text(kernel: Kernel, target: Target) -> str:
-    """The LLVM module of one kernel: its phases are hidden symbols."""
-    module = llvm_module(target)
+def publish_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
+    """Writes a kernel into a module that is linked with others, which call it."""
     emit_kernel(module, kernel, target)
     for symbol in kernel.symbols:
         module.publish(symbol)
-    return checked_text(module, target)
 
 
 def checked_text(module: LlvmModule, target: Target) -> str:
@@ -77,13 +79,21 @@ def checked_text(module: LlvmModule, target: Target) -> str:
     return module.text()
 
 
+SHORT_ENTRY = 50
+"""Steps of an entry that LLVM optimises in some milliseconds."""
+
+
 def entry_level(program: Program) -> int:
     """How hard LLVM is to try on the entry: not at all (a fifth of the time) where it mostly calls kernels.
 
-    A loop whose work is done in registers, and an entry that is all scalars, deserve the effort.
+    A loop whose work is done in registers, loops in a short entry, whose kernels may take no longer than the
+    code around their calls, and an entry that is all scalars, deserve the effort.
     """
     calls = False
-    for step in all_steps(program):
+    steps = list(all_steps(program))
+    if len(steps) <= SHORT_ENTRY and any(isinstance(step, LoopStep) for step in steps):
+        return 2
+    for step in steps:
         if isinstance(step, KernelStep):
             calls = True
         elif isinstance(step, LoopStep):
@@ -111,7 +121,7 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     constants: dict[Literal, int] = {}
     program = compile_program(module, target, constants)
     dumped = module if dump.wanted(module) else None
-    return code_of(program, constants_segment(constants), target, parts=parts, dumped=dumped)
+    return code_of(program, constants_memory(constants), target, parts=parts, dumped=dumped)
 
 
 @collector_paused()
@@ -124,8 +134,8 @@ def compile_text(text: str, segment: bytes = b"", target: Target | None = None, 
 
 
 def code_of(
-    program: Program, segment: bytes, target: Target, *, parts: int = 0, dumped: Module | None = None,
-    emit: EmitEntry = emit_entry,
+    program: Program, segment: bytes | memoryview, target: Target, *, parts: int = 0,
+    dumped: Module | None = None, emit: EmitEntry = emit_entry,
 ) -> Packed:  # fmt: skip
     """Object code for a program; `emit` writes its entry."""
     with trace.span("emit"):

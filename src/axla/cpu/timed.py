@@ -20,7 +20,7 @@ from axla.cpu.compiler import code_of
 from axla.cpu.entry import ENTRY, Entry
 from axla.custom.site import Function
 from axla.ir.graph import Module as HloModule
-from axla.lowering.pipeline import compile_program, constants_segment
+from axla.lowering.pipeline import compile_program, constants_memory
 from axla.program import abi
 from axla.program.packed import Packed
 from axla.program.program import Program, nested_steps
@@ -74,7 +74,7 @@ def timed_program(module: HloModule, target: Target) -> tuple[Packed, list[Row]]
 
     constants: dict[Literal, int] = {}
     program = compile_program(module, target, constants)
-    made = code_of(program, constants_segment(constants), target, emit=emit)
+    made = code_of(program, constants_memory(constants), target, emit=emit)
     functions = (*made.interface.functions, *FUNCTIONS)
     return replace(made, interface=replace(made.interface, functions=functions)), rows
 

@@ -42,8 +42,6 @@ def with_transfers(
 
     Kernels named in `here` are planned for the target `host`, which runs them.
     """
-    if host is not None:  # scans stay scans: as loops over windows they would be quadratic
-        host = replace(host, limits=replace(host.limits, scans=True))
     planned = {
         kernel.name: plan_kernel(kernel.name, kernel.computation, kernel.in_place, host)
         for kernel in program.kernels

@@ -12,14 +12,19 @@ from typing import Any
 import jax
 import jax.export
 import jax.extend.core
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from axla import api
+from axla.backends.binding import bind
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, missing
+from axla.core.literal import Literal
 from axla.core.shape import TOKEN
 from axla.ir.graph import Instruction, Module, SourceLocation
+from axla.ir.structure import Parameter
+from axla.ir.typed import op_of
 from axla.jax import private
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.origin import source_location
@@ -34,6 +39,7 @@ class Program:
     numbers of the argument leaves that the bytecode still has; `leading` are the values of arguments before
     those: of several platforms that an export is for, the number of ours. Without `x64`, arguments of 64-bit
     types are narrowed. `functions` are those that it calls back, `results` what JAX knows of its results.
+    `constants` are large arrays that it captures: its first arguments, before those of the function.
     """
 
     artifact: bytes
@@ -45,9 +51,11 @@ class Program:
     x64: bool = False
     functions: tuple[Callable[..., Any], ...] = ()
     results: tuple[Any, ...] = ()  # their types, of a function that was traced
+    constants: tuple[Any, ...] = ()
 
 
 _JIT = ("static_argnums", "static_argnames", "donate_argnums")
+LARGE = 1 << 14  # bytes of a captured array from which on it is not written into the bytecode
 _WRAPPED = "_wrapped_jax_export_main"  # of an export for open sizes or several platforms: what @main calls
 
 
@@ -103,7 +111,12 @@ def module_of(program: Program) -> Module:
     program = replace(program, names=_said(source, entry, program))
     if is_symbolic(source, entry):
         return OpenModule(source, entry, program)
-    return _named(import_source(source, entry, dim_args=program.leading or None), program)
+    module = import_source(source, entry, dim_args=program.leading or None)
+    captured = zip(arrays_of(module), program.constants, strict=False)
+    values = {op_of(p, Parameter).parameter_number: Literal.of(np.asarray(value)) for p, value in captured}
+    if values:
+        bind(module, values)
+    return _named(module, program)
 
 
 def _said(source: mlir.Source, entry: str, program: Program) -> Names:
@@ -242,26 +255,44 @@ def traced(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     if any(not isinstance(size, int) for leaf in leaves for size in leaf.shape):
         exported = jax.export.export(jitted, platforms=("cpu",))(*args, **kwargs)  # type: ignore[arg-type]
         return replace(_exported(exported), names=names)
-    lowered = traced.lower(lowering_platforms=("cpu",))
-    if _arguments(lowered.compiler_ir("stablehlo")) != len(leaves):
+    constants = tuple(value for value in traced.jaxpr.consts if _is_large(value))
+    lowered = None if constants else traced.lower(lowering_platforms=("cpu",))
+    if lowered is None or _arguments(lowered.compiler_ir("stablehlo")) != len(leaves):
         lowered = _with_all(traced, leaves)
     return Program(
         _bytecode(lowered.compiler_ir("stablehlo")), names, in_tree, out_tree, kept, x64=_x64(),
-        functions=private.callbacks_of(lowered), results=tuple(traced.jaxpr.out_avals),
+        functions=private.callbacks_of(lowered), results=tuple(traced.jaxpr.out_avals), constants=constants,
     )  # fmt: skip
 
 
+def _is_large(value: Any) -> bool:
+    """Whether an array is known by reference: as text or bytecode it would be copied many times."""
+    plain = not jax.numpy.issubdtype(getattr(value, "dtype", bool), jax.dtypes.extended)
+    return plain and getattr(value, "nbytes", 0) >= LARGE
+
+
 def _with_all(traced: Any, leaves: Sequence[Any]) -> Any:
-    """A jitted function lowered once more, so that what it does not use stays."""
-    donated = tuple(n for n, leaf in enumerate(leaves) if leaf.donated)
-    whole = jax.extend.core.jaxpr_as_fun(traced.jaxpr)
+    """A jitted function lowered once more, so that what it does not use stays, and large arrays that it
+    captures are its first arguments.
+    """
+    closed = traced.jaxpr
+    variables = list(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    large = [(variable, value) for variable, value in variables if _is_large(value)]
+    small = [(variable, value) for variable, value in variables if not _is_large(value)]
+    jaxpr = closed.jaxpr.replace(
+        constvars=[variable for variable, _ in small], debug_info=closed.jaxpr.debug_info._replace(arg_names=None),
+        invars=[*(variable for variable, _ in large), *closed.jaxpr.invars],
+    )  # fmt: skip
+    donated = tuple(len(large) + n for n, leaf in enumerate(leaves) if leaf.donated)
+    whole = jax.extend.core.jaxpr_as_fun(closed.replace(jaxpr=jaxpr, consts=[value for _, value in small]))
 
     def flat(*values: Any) -> Any:
         return whole(*values)
 
     flat.__name__ = getattr(traced, "fun_name", "main")  # the module is called after it
     jitted = jax.jit(flat, keep_unused=True, donate_argnums=donated)
-    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    given = (*(value for _, value in large), *leaves)
+    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in given]
     return jitted.trace(*shapes).lower(lowering_platforms=("cpu",))
 
 

@@ -11,21 +11,32 @@ from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
 from axla.hlo import Convolution
+from axla.ir.attributes import FusionKind
+from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.access import KernelBody, accesses, elements
 from axla.kernels.blocks import plan_blocks
 from axla.kernels.dot import DotPlan
-from axla.kernels.kind import HeroKind
+from axla.kernels.kind import Form, Kind
 from axla.kernels.plan import KernelTask, Phase, Plan, fitting
 from axla.kernels.product import GemmSpec
-from axla.target.machine import Target
+from axla.target.machine import Limits, Target
 
 At = TypeVar("At")
+
+MOST_WRITTEN = 9
+"""Places of a window of channels whose factors stay in registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionPlan(Plan):
-    """The sizes of a convolution and of its tiles. `mode`: features, pixels or channels (see the emitter)."""
+    """The sizes of a convolution and of its tiles. `mode`: features, pixels or channels (see the emitter).
 
+    `low`: how far windows begin before the image. `padded_rows`: some reach beyond it in another dimension
+    than the last. `kernel_first`: steps of a part of the kernel come one after the other.
+    """
+
+    hero: str
     mode: str
     batch: int
     groups: int
@@ -35,10 +46,13 @@ class ConvolutionPlan(Plan):
     window: tuple[int, ...]
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
+    low: tuple[int, ...]
+    padded_rows: bool
     accumulator: DType
     lanes: int
     vectors: int
     singles: int
+    kernel_first: bool
     blocks: DotPlan | None = None  # done as a product by blocks of threads
 
     @property
@@ -50,39 +64,78 @@ class ConvolutionPlan(Plan):
         return self.outputs if self.mode == "pixels" else self.places[-1]
 
     @property
+    def tiles(self) -> int:
+        """Of singles."""
+        return -(-self.single_axis // self.singles)
+
+    @property
     def outer(self) -> tuple[int, ...]:
         """The kernel's outer index space."""
         tiles = -(-self.vector_axis // (self.vectors * self.lanes))
-        return (self.batch, *self.places[:-1], 1 if self.mode == "channels" else self.groups, tiles)
+        image, kernel = (
+            (self.batch, *self.places[:-1]),
+            (1 if self.mode == "channels" else self.groups, tiles),
+        )
+        return (*kernel, *image) if self.kernel_first else (*image, *kernel)
+
+    def ordered(self, at: tuple[At, ...]) -> tuple[At, ...]:
+        """An index of `outer` as batch, places but the last, group, tile."""
+        return (*at[2:], *at[:2]) if self.kernel_first else at
 
     def laid(self, batch: At, places: Sequence[At], feature: At) -> tuple[At, ...]:
         """The index of a feature at a place, in the image or the result."""
         return (batch, feature, *places) if self.mode == "pixels" else (batch, *places, feature)
 
 
-class ConvolutionKind(HeroKind):
-    """A convolution of parameters, in a form that the pass `convolution-canonicalize` leaves."""
+@dataclass(frozen=True, slots=True)
+class ConvolutionKind(Kind):
+    """A convolution, in a form that the pass `convolution-canonicalize` leaves, and elementwise work where
+    its results are stored. The operands of the hero are parameters of the kernel.
+    """
+
+    hero: Instruction
 
     name = "convolution"
     heroes = (Convolution,)
     planned = ConvolutionPlan
     emission = "axla.codegen.emit.convolution:emit"
+    takes_epilogues = True
+    fusion = FusionKind.OUTPUT
 
     def __str__(self) -> str:
         return f"convolution of {self.hero.operands[0].shape} by {self.hero.operands[1].shape}"
+
+    @classmethod
+    def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        return (cls, inst.id)
+
+    @classmethod
+    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str:
+        return "operands of a convolution are read many times"
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> ConvolutionKind | None:
+        found, inside = [i for i in body.order if isinstance(i.op, Convolution)], set(body.order)
+        hero = found[0]
+        if len(found) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):
+            return None
+        if any(o in inside for o in hero.operands) or not accesses(body, found).heroes:
+            return None
+        return cls(hero)
 
     def plan(self, task: KernelTask, target: Target) -> ConvolutionPlan:
         """A step per row of places and stretch of features."""
         op, shape = op_of(self.hero, Convolution), shape_of(self.hero)
         rhs = shape_of(self.hero.operands[1])
         labels, window = op.dim_labels, op.window
-        if any(window.low + window.high + window.reversal) or set(window.base_dilation) > {1}:
-            raise InternalError(f"{self.hero!r}: the window has edges, dilates its input or runs backwards")
+        if min((*window.low, *window.high)) < 0 or any(window.reversal) or set(window.base_dilation) > {1}:
+            message = "the window has negative edges, dilates its input or runs backwards"
+            raise InternalError(f"{self.hero!r}: {message}")
         places = tuple(shape.dims[d] for d in labels.output_spatial)
         inputs, groups = rhs.dims[-2], op.feature_group_count
         outputs = rhs.dims[-1] // groups
         mode = "features"
-        if labels.input_feature == 1 and window.rank:
+        if labels.input_feature == 1:
             mode = "pixels"
         elif inputs == outputs == 1 and groups > 1:
             mode = "channels"
@@ -90,10 +143,17 @@ class ConvolutionKind(HeroKind):
         along = {"features": outputs, "pixels": places[-1], "channels": groups}[mode]
         lanes = fitting(target.lanes(total), along)
         across = outputs if mode == "pixels" else places[-1]
+        # Of a kernel that no cache holds, a stretch of features stays there for all rows of places.
+        first = mode == "features" and rhs.size * rhs.dtype.itemsize > target.caches.l2 // 2
         vectors, singles = _tile(target, along // lanes, across, 1 + total.is_complex)
+        if mode == "channels":  # the other registers are for places in the window
+            vectors, singles = _tile(target, 1, across, 2 + 2 * total.is_complex)
+            if prod(window.size) > MOST_WRITTEN:
+                vectors = max(1, min(4, along // lanes, target.registers // 2 // singles))
+        edges = any(window.low[:-1] + window.high[:-1])
         found = ConvolutionPlan(
-            mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
-            window.window_dilation, total, lanes, vectors, singles, phases=(),
+            self.hero.name, mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
+            window.window_dilation, window.low, edges, total, lanes, vectors, singles, first, phases=(),
         )  # fmt: skip
         blocks = self._by_blocks(found, task.name, target)
         if blocks is not None:

@@ -21,7 +21,7 @@ from axla.kernels.access import KernelBody, accesses, elements
 from axla.kernels.blocks import BlockCut, plan_blocks
 from axla.kernels.kind import Form, Kind, is_costly
 from axla.kernels.loop import LoopKind
-from axla.kernels.plan import KernelTask, Phase, Plan, fitting
+from axla.kernels.plan import KernelTask, Phase, Plan, accumulation_type, fitting
 from axla.kernels.product import GemmSpec, Tile, part_count
 from axla.target.machine import Limits, Target, aligned
 
@@ -30,8 +30,9 @@ from axla.target.machine import Limits, Target, aligned
 class GemmPlan:
     """How a multiplication is done. Sizes of blocks are in elements.
 
-    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), columns and rows (matrix
-    times vector, along a contiguous result or a contiguous k), fill (k is 0). A call takes `group` units.
+    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), folded (few columns: a
+    vector has several steps of k of each), columns and rows (matrix times vector, along a contiguous result
+    or a contiguous k), fill (k is 0). A call takes `group` units.
     """
 
     method: str
@@ -99,6 +100,7 @@ def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
 def choose_tile(spec: GemmSpec, target: Target) -> Tile:
     """The register tile with the least estimated time: it fits the registers and wastes little of m and n."""
     parts = part_count(spec.accumulator)
+    biased = spec.is_biased(target)
     widest = max(1, target.lanes(spec.accumulator))
     # Scalars on integer or vector registers: more than a handful of sums is code size without speed.
     registers = target.registers if widest > 1 else 12
@@ -110,11 +112,15 @@ def choose_tile(spec: GemmSpec, target: Target) -> Tile:
                 break
             # One register for the broadcast factor.
             most = (registers - parts - vectors * parts) // (vectors * parts)
+            if biased:  # the sums of rhs, and a factor for them
+                most = (registers - 2 - vectors) // vectors - 1
             if spec.accumulator.is_integer and spec.accumulator.bits == 64:
                 # A 64-bit product is a dozen instructions where it is not one.
                 most = min(most, 8 // vectors)
             for rows in range(1, min(most, 14, spec.m) + 1):
                 tile = Tile(rows, vectors, lanes, 1 if rows * vectors * parts >= 12 else 2)
+                if spec.panel % tile.columns:
+                    continue
                 cost = _tile_cost(spec, tile, parts, target.has_fma or spec.accumulator.is_integer)
                 if best is None or cost < best[0]:
                     best = (cost, tile)
@@ -136,7 +142,12 @@ def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
     if min(spec.batch, spec.m, spec.n) < 1 or spec.k < 0:
         message = f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
         raise AssertionError(message)
-    return _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_tiles(spec, target)
+    if spec.panel:
+        return _plan_tiles(spec, target)
+    return (
+        _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_folded(spec, target)
+        or _plan_tiles(spec, target)
+    )  # fmt: skip
 
 
 def _group(units: int, work: int, enough: int, limits: Limits) -> int:
@@ -190,6 +201,25 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
     )  # fmt: skip
 
 
+def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
+    """The plan of a product whose few columns leave half of a vector or more."""
+    lanes, size = target.lanes(spec.accumulator), spec.accumulator.itemsize
+    rows = 8  # sums in flight: what hides the latency of two multiply-adds a cycle
+    steps = lanes >> (spec.n - 1).bit_length()
+    packed = aligned(-(-spec.k // max(1, steps)) * lanes * size)
+    fits = steps > 1 and spec.m >= rows and spec.k >= 2 * steps and packed <= target.caches.l2 // 4
+    if not fits or spec.lhs_transposed or spec.accumulator.is_complex or target.launched:
+        return None
+    # Each unit packs rhs: 64 times the rows that this takes as long as.
+    high = ceil_to(max(64 * steps, target.limits.unit_work // 4 // (spec.n * spec.k)), rows)
+    high = min(high, ceil_to(spec.m, rows))
+    units = spec.batch * -(-spec.m // high)
+    group = _group(units, high * spec.n * spec.k, target.limits.unit_work, target.limits)
+    return GemmPlan(
+        "folded", Tile(rows, 1, lanes), spec.k, high, spec.n, False, True, units, group, rhs_bytes=packed
+    )
+
+
 def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
     tile = choose_tile(spec, target)
     size = spec.accumulator.itemsize
@@ -210,6 +240,7 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs, target.limits)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
     group = _group(units, unit_rows * unit_columns * spec.k, target.limits.unit_work, target.limits)
+    pack_rhs = pack_rhs and not spec.panel
     found = GemmPlan("tile", tile, depth, unit_rows, unit_columns, pack_lhs, pack_rhs, units, group)
     return replace(
         found,
@@ -218,7 +249,7 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
         prefetch=pack_rhs
         and not target.launched
         and not small
-        and not (spec.rhs_transposed or spec.quads)
+        and not (spec.rhs_transposed or spec.word > 1)
         and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k else 0,
     )
@@ -262,7 +293,8 @@ class DotKind(Kind):
     """One canonical dot, [batch, m, k] x [batch, k, n], and elementwise work at its result's linear index.
 
     `sizes`: batch, m, n, k, whether the left operand lies as [batch, k, m], the right one as [batch, n, k].
-    `batch` is 1 for a dot of matrices. The operands of the hero are parameters of the kernel.
+    `batch` is 1 for a dot of matrices. The operands of the hero are parameters of the kernel. The right one
+    may lie in panels, [n / panel, k, panel].
     """
 
     sizes: tuple[int, int, int, int, bool, bool]
@@ -281,7 +313,7 @@ class DotKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        return (cls, inst.id) if dot_sizes(inst) is not None else None
+        return (cls, inst.id) if dot_sizes(inst) or panel_sizes(inst) else None
 
     @classmethod
     def why_not_followed(cls, hero: Instruction, members: Iterable[Instruction]) -> str | None:
@@ -305,7 +337,7 @@ class DotKind(Kind):
         hero, inside = dots[0], set(body.order)
         if len(dots) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):
             return None
-        sizes = dot_sizes(hero)
+        sizes = dot_sizes(hero) or panel_sizes(hero)
         if sizes is None or any(o in inside for o in hero.operands) or not accesses(body, dots).heroes:
             return None
         return cls(sizes, hero)
@@ -316,6 +348,8 @@ class DotKind(Kind):
         small_integer = result.is_integer and result.bits < 8
         known = left is right and not left.is_pred and not small_integer and not result.is_pred
         by_blocks = target.local_bytes > 0 and self.sizes[3] > 0
+        in_panels = dot_sizes(self.hero) is None
+        known = known and not (in_panels and (target.local_bytes or result is not accumulation_type(result)))
         if known and (target.blocks_products or by_blocks):
             return self
         return LoopKind(shape_of(self.hero).dims, (self.hero,))
@@ -323,7 +357,11 @@ class DotKind(Kind):
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
         """Called once, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
-        spec = GemmSpec(left, result, *self.sizes).by_quads(target)
+        spec = GemmSpec(left, result, *self.sizes)
+        if dot_sizes(self.hero) is None:
+            spec = replace(spec, panel=shape_of(self.hero.operands[1]).dims[-1])
+        else:
+            spec = spec.by_words(target)
         if target.local_bytes:
             blocks = plan_blocks(spec, target)
             phase = Phase(task.name, blocks.units, 1, blocks.units > 1, blocks.threads)
@@ -351,3 +389,15 @@ def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None
     m, n = lhs.dims[batches + 1 - left], rhs.dims[batches + 1 - right]
     k = lhs.dims[batches + left]
     return (lhs.dims[0] if batches else 1), m, n, k, left == 0, right == 1
+
+
+def panel_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:
+    """`dot_sizes` of a product of matrices whose rhs lies in panels, [n / panel, k, panel]."""
+    op = inst.op
+    if not isinstance(op, Dot) or op.sparsity or op.lhs_batch_dims or op.rhs_contracting_dims != (1,):
+        return None
+    lhs, rhs = shape_of(inst.operands[0]), shape_of(inst.operands[1])
+    if len(inst.operands) != 2 or lhs.rank != 2 or rhs.rank != 3 or not rhs.size:
+        return None
+    (left,) = op.lhs_contracting_dims
+    return 1, lhs.dims[1 - left], rhs.dims[0] * rhs.dims[2], rhs.dims[1], left == 0, False

@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from axla.core.dataclass import dataclass
-from axla.core.dtypes import S16, U16, DType
+from axla.core.dtypes import BF16, S16, U16, DType
 from axla.kernels.plan import accumulation_type
 from axla.target.machine import Target
+
+BYTES, PAIRS = "x86.avx512.vpdpbusd", "x86.avx512.vpdpwssd"
+HALVES = "x86.avx512bf16.dpbf16ps"
+"""Intrinsics for words of four bytes, one side with signs; for words of two 16-bit integers; of two bf16."""
 
 
 @dataclass(frozen=True, slots=True)
 class GemmSpec:
     """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], all of them dense.
 
-    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. With `quads`, k counts words of four
-    bytes: an instruction adds the four products of two words to a sum.
+    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. k counts words of 32 bits, where `word`
+    says of how many short numbers: an instruction adds the products of those of two words to a sum.
     """
 
     dtype: DType
@@ -26,14 +30,29 @@ class GemmSpec:
     k: int
     lhs_transposed: bool = False
     rhs_transposed: bool = False
-    quads: bool = False
+    word: int = 1
+    panel: int = 0
 
-    def by_quads(self, target: Target) -> GemmSpec:
-        """The same product by the machine's dot products of bytes, where it has them and they serve."""
-        fits = self.dtype.is_integer and (self.dtype.bits, self.accumulator.bits) == (8, 32)
-        if not fits or self.k % 4 or not self.k or "aarch64.neon.sdot" not in target.intrinsics:
+    def by_words(self, target: Target) -> GemmSpec:
+        """The same product by dot products of short numbers, where the machine has them and they serve."""
+        bits = self.dtype.bits, self.accumulator.bits
+        found = set()
+        if self.dtype.is_integer and bits == (8, 32):
+            found = {"aarch64.neon.sdot", BYTES} & target.intrinsics
+        elif self.dtype is BF16 and target.flushes:
+            found = {HALVES} & target.intrinsics
+        if not target.math.avx512:  # their narrow forms are AVX-512VL
+            found = found - {BYTES, HALVES}
+        word = 32 // self.dtype.bits
+        if not found or self.k % word or not self.k:
             return self
-        return replace(self, k=self.k // 4, quads=True)
+        return replace(self, k=self.k // word, word=word)
+
+    def is_biased(self, target: Target) -> bool:
+        """Whether the instruction takes bytes with a sign and bytes without. Then those of lhs are moved by
+        128, and 128 times the sum of rhs is taken from the sums.
+        """
+        return self.word == 4 and BYTES in target.intrinsics
 
     @property
     def accumulator(self) -> DType:
@@ -47,7 +66,7 @@ class GemmSpec:
 
     @property
     def rhs_row(self) -> int:
-        return self.k if self.rhs_transposed else self.n
+        return self.panel or (self.k if self.rhs_transposed else self.n)
 
 
 def _widened(dtype: DType) -> DType:

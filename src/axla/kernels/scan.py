@@ -1,4 +1,4 @@
-"""Scans: every element of a line combined with all before it, or behind it, by blocks of threads."""
+"""Scans: every element of a line combined with all before it, or behind it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from typing import ClassVar
 
 from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
-from axla.hlo import ReduceWindow
+from axla.hlo import Constant, Parameter, ReduceWindow
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of
 from axla.kernels.access import KernelBody, accesses
 from axla.kernels.kind import Form, Kind
-from axla.kernels.plan import KernelTask, Phase, Plan, fitting
+from axla.kernels.plan import KernelTask, Phase, Plan, Space, fitting, widest
 from axla.kernels.reduce import Reducing
 from axla.target.machine import Limits, Target, aligned
 
 STRETCH = 8
 """Elements that a thread has at most, one behind the other: registers hold them."""
+PIECE = 8192
+"""Elements of a piece of a line at least, where a thread scans it alone."""
+BESIDE = 8
+"""Steps that are enough for threads: with fewer lines, pieces of them are steps."""
+LEAST_GROUP = 16
+"""Vectors of a group at least: a total of its own for a group costs one combination more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +38,10 @@ class ScanGeometry:
 
 def scan_geometry(inst: Instruction) -> ScanGeometry | None:
     """The space of a reduce-window that is a scan: its window reaches from each element of a line to one of
-    its ends, and the order of combination is free. None for others.
+    its ends, and its combiner is elementwise. As XLA does, it is taken as associative. None for others.
     """
-    window, shape = op_of(inst, ReduceWindow).window, inst.shape
+    window_op, shape = op_of(inst, ReduceWindow), inst.shape
+    window = window_op.window
     if not isinstance(shape, Shape) or not shape.size or len(inst.operands) != 2:
         return None
     along = [d for d, size in enumerate(window.size) if size != 1]
@@ -47,7 +54,9 @@ def scan_geometry(inst: Instruction) -> ScanGeometry | None:
     reach = dims[d] - 1
     if window.size[d] != dims[d] or pads not in ([(reach, 0)], [(0, reach)]):
         return None
-    if {o.shape.dtype for o in inst.operands} != {shape.dtype} or not Reducing(inst).any_order:
+    body = window_op.to_apply.instructions
+    simple = all(i.op.elementwise or isinstance(i.op, Parameter | Constant) for i in body)
+    if {o.shape.dtype for o in inst.operands} != {shape.dtype} or not simple:
         return None
     return ScanGeometry(prod(dims[:d]), dims[d], prod(dims[d + 1 :]), window.high[d] > 0)
 
@@ -80,11 +89,18 @@ class ScanCut:
 class ScanPlan(Plan):
     """A scan of [outer, length, inner], in one phase; or in three, where few lines are long: the totals of
     their pieces go to scratch memory, are scanned there, and are what the next pieces start with.
+
+    Where a thread is alone, `space` says how it takes [outer, pieces], or [outer, inner] and all elements of
+    a line, `group` vectors or rows of which have a total of their own: it keeps the chain of roundings short.
     """
 
     hero: str
     geometry: ScanGeometry
-    cuts: tuple[ScanCut, ...]  # of each phase
+    cuts: tuple[ScanCut, ...] = ()  # of each phase of blocks of threads
+    space: Space | None = None
+    pieces: int = 1
+    piece: int = 0
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +135,8 @@ class ScanKind(Kind):
         geometry = scan_geometry(self.hero)
         assert geometry is not None
         (held,) = Reducing(self.hero).accumulators
+        if target.threads == 1:
+            return self._alone(task, geometry, held.itemsize, target)
         # A tile has a place for each element, one more per thread, and what the threads have, twice.
         most = fitting(target.threads, target.local_bytes // ((STRETCH + 3) * held.itemsize))
         first = _cut(geometry, geometry.length, most, target.limits)
@@ -132,6 +150,41 @@ class ScanKind(Kind):
             for symbol, cut in zip(symbols, cuts, strict=True)
         )
         return ScanPlan(self.hero.name, geometry, tuple(cuts), phases=phases, scratch_bytes=scratch)
+
+    def _alone(self, task: KernelTask, g: ScanGeometry, size: int, target: Target) -> ScanPlan:
+        """The plan for threads that run alone: along lines in vectors, or across them."""
+        limits, cost = (
+            target.limits,
+            task.cost(target) + 2 * len(op_of(self.hero, ReduceWindow).to_apply.instructions),
+        )
+        lanes, pieces, piece = target.lanes(widest(task.computation)), 1, g.length
+        if g.inner > 1:
+            lanes = fitting(lanes, g.inner)
+            few = -(-g.inner * g.outer // (BESIDE * lanes)) * lanes
+            block = max(4 * lanes, min(limits.column_bytes // size // lanes * lanes, few))
+            space = Space((g.outer,), g.inner, block, lanes)
+            phases = (task.phase(space.count, cost * g.length * block, limits),)
+            return ScanPlan(self.hero.name, g, (), space, 1, piece, _group(g.length), phases=phases)
+        lanes = fitting(lanes, g.length)
+        if g.outer < BESIDE and g.length >= 2 * PIECE:
+            pieces = min(limits.parts // g.outer, g.length // PIECE)
+            piece = -(-g.length // pieces // lanes) * lanes
+            pieces = -(-g.length // piece)
+        main = task.phase(g.outer * pieces, cost * piece, limits)
+        phases = (main,)
+        if pieces > 1:
+            parts = task.phase(g.outer * (pieces - 1), cost * piece, limits, symbol=f"{task.name}_parts")
+            phases = (parts, Phase(f"{task.name}_starts", 1, 1, False), main)
+        scratch = aligned(size * g.outer * pieces) if pieces > 1 else 0
+        space, group = Space((g.outer,), pieces, 1, lanes), _group(piece // lanes)
+        return ScanPlan(
+            self.hero.name, g, (), space, pieces, piece, group, phases=phases, scratch_bytes=scratch
+        )
+
+
+def _group(count: int) -> int:
+    """About the root of so many vectors: the sum inside of a group and the one over groups are as long."""
+    return max(LEAST_GROUP, 1 << count.bit_length() // 2)
 
 
 def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool = False) -> ScanCut:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from axla.analysis.buffers import assign_buffers
 from axla.codegen.host import host_target
 from axla.core import trace
-from axla.core.literal import Literal, bytes_in
+from axla.core.literal import Literal, aligned_memory, bytes_in
 from axla.ir.graph import Module
 from axla.lowering.lower import lower
 from axla.passes.driver import run_cpu
@@ -43,10 +43,20 @@ def program_of(
 
 def constants_segment(constants: Mapping[Literal, int], byte_order: str = sys.byteorder) -> bytes:
     """The bytes of a segment of constants, by their offsets, on a machine of a byte order."""
-    parts: list[bytes | memoryview] = []
+    return bytes(constants_memory(constants, byte_order))
+
+
+def constants_memory(
+    constants: Mapping[Literal, int], byte_order: str = sys.byteorder
+) -> memoryview:  # fmt: skip
+    """The same, aligned as programs want it: the one copy of large constants that is made."""
+    end = max((offset + literal.array.nbytes for literal, offset in constants.items()), default=0)
+    memory = aligned_memory(aligned(end))
     at = 0
     for literal, offset in constants.items():  # by offset
         data = bytes_in(literal.array, byte_order)
-        parts += [bytes(offset - at), data]
+        memory[at:offset] = bytes(offset - at)
         at = offset + len(data)
-    return b"".join([*parts, bytes(aligned(at) - at)])
+        memory[offset:at] = data
+    memory[at:] = bytes(len(memory) - at)
+    return memory.toreadonly()

@@ -9,6 +9,7 @@ from axla.analysis.buffers import Buffers
 from axla.analysis.dataflow import Value as FlowValue
 from axla.analysis.dataflow import find
 from axla.core.errors import InternalError
+from axla.core.literal import Digest
 from axla.core.shape import AnyShape, Shape, array
 from axla.hlo import Constant as ConstantOp
 from axla.ir.graph import Instruction, Names
@@ -102,7 +103,7 @@ class Values:
             raise InternalError(f"{inst!r}, leaf {leaf}, is used before it is there")
         place = self.buffers.slice(inst, leaf)
         literal = list(found.inst.op.literal.leaves())[found.leaf]
-        self.constants[place.offset] = Constant(place.offset, found.shape.logical, literal.digest)
+        self.constants[place.offset] = Constant(place.offset, found.shape.logical, Digest(literal))
         return place
 
 

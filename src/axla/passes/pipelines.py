@@ -5,7 +5,7 @@ from __future__ import annotations
 from axla.passes.expand import effects
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
-from axla.passes.layout import concatenates, dots, merged_dots, normalize, reductions
+from axla.passes.layout import concatenates, constants, dots, merged_dots, normalize, reductions
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import (
@@ -95,6 +95,7 @@ layout_normalization = Pass(
 dot_canonicalize = Pass(
     "dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form", allows=_ORDER
 )
+constant_layout = Pass("constant-layout", constants.constant_layout)
 dot_merger = Pass("dot-merger", merged_dots.dot_merger, allows=_ORDER)
 concatenate_canonicalize = Pass("concatenate-canonicalize", concatenates.concatenate_canonicalize)
 reduce_canonicalize = Pass(
@@ -108,7 +109,7 @@ copy_insertion = Pass(
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, approx_topk_decomposer, call_inliner, computation_deduplicator, concatenate_canonicalize,
-    conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding,
+    conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding, constant_layout,
     copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
     marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
@@ -141,7 +142,7 @@ SIMPLIFY: tuple[Step, ...] = (
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_generator_check)
 
 KERNELS: tuple[Step, ...] = (
-    dot_merger, dot_canonicalize, reduce_canonicalize, concatenate_canonicalize, cse, dce, fusion, schedule,
+    dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize, concatenate_canonicalize, cse, dce, fusion, schedule,
     copy_insertion,
 )  # fmt: skip
 
@@ -172,6 +173,9 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (layout_normalization, algsimp, "rules need not keep layouts"),
     (algsimp, dot_merger, "rules of slices would take products apart again"),
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),
+    (dot_canonicalize, constant_layout, "products have their form, and are not brought to it again"),
+    (constant_layout, cse, "equal constants are stored once"),
+    (constant_layout, fusion, "a product is read in its final form"),
     (dot_canonicalize, fusion, "a dot takes its epilogue in its own form"),
     (reduce_canonicalize, fusion, "rows and columns take what computes their operands"),
     (algsimp, concatenate_canonicalize, "what reads a slice of a piece finds it in one step"),

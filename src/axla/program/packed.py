@@ -25,7 +25,7 @@ class Packed:
 
     images: tuple[bytes, ...]
     interface: Interface
-    constants: bytes
+    constants: bytes | memoryview
 
 
 def byte_size(program: Packed) -> int:

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from axla.core.dataclass import dataclass
+from axla.core.literal import Digest
 from axla.core.shape import Shape
 from axla.program.interface import Interface
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation
 from axla.program.steps import BranchStep, LoopStep, Step, Value
 
+Sum = str | Digest
+
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """An array in the segment of constants; `digest` tells its bytes (blake2b, 32 digits)."""
+    """An array in the segment of constants; `digest` tells its bytes (blake2b, 32 digits): that of large ones
+    takes as long as all else, so it is computed when it is read.
+    """
 
     offset: int
     shape: Shape
-    digest: str
+    digest: Sum
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def check_segment(program: Program, segment: bytes) -> None:
     for constant in program.constants:
         found = digest_of(segment[constant.offset : constant.offset + constant.shape.byte_size])
         if found != constant.digest:
-            said = constant.digest[:40]
+            said = str(constant.digest)[:40]
             raise VerifyError(f"the constant at {constant.offset} has the digest {found}, wanted {said}")
 
 
@@ -174,6 +174,7 @@ _FORMS: dict[Any, Form] = {
     BufferSlice: Form(str, _read_slice),
     Value: Form(_write_value, _read_value),
     "Tree": Form(tree_text, _read_tree),
+    "Sum": Form(lambda digest: write_text(str(digest)), read_text),
 }
 _NAMELESS = {Value: Form(_write_nameless, _read_value), Computation: Form(fingerprint, _read_computation)}
 _SKIPPED = (

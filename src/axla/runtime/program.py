@@ -6,9 +6,12 @@ import ctypes as c
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from axla.codegen.native import structs
 from axla.codegen.native.image import Image
 from axla.core.errors import InvalidArgument, OutOfMemory
+from axla.core.literal import LINE, aligned_memory
 from axla.custom.site import LIBRARY
 from axla.program.abi import RNG_SEED
 from axla.program.interface import Interface
@@ -41,7 +44,7 @@ class LoadedProgram:
         beside: LoadedProgram | None = None,
     ) -> None:
         """`beside`: one of the same code, whose image and constants this one has too."""
-        self._constants = 0
+        self._constants: memoryview | None = None
         self._beside = beside
         self._numbers = divmod(participant, interface.participants[1])
         _check(interface, constants)
@@ -55,35 +58,32 @@ class LoadedProgram:
             self._image = beside._image
         else:
             self._image = Image([(interface.name, image) for image in images], [ENTRY])
-            self._constants = self._place(constants) if constants else 0
+            self._constants = self._place(constants) if constants else None
         self.infos = [shape_info(spec.shape) for spec in (*interface.parameters, *interface.results)]
         self.block: Any = self._describe(table)
         self.address = c.addressof(self.block)
 
-    def __del__(self) -> None:
-        if self._constants:
-            self.native.record_release(self._constants)
-
-    def constants(self) -> bytes | None:
-        """A copy of the constants segment."""
-        if not self._constants:
-            return None
-        head = structs.RECORD.ctypes().from_address(self._constants)
-        return c.string_at(head.address, head.bytes)
+    def constants(self) -> memoryview | None:
+        """The constants segment, read only."""
+        return self._constants
 
     def _constants_address(self) -> int | None:
-        held = self._constants or (self._beside._constants if self._beside is not None else 0)
-        return structs.RECORD.ctypes().from_address(held).address if held else None
+        held = self._constants or (self._beside._constants if self._beside is not None else None)
+        return np.frombuffer(held, np.uint8).ctypes.data if held else None
 
-    def _place(self, constants: bytes | memoryview) -> int:
+    def _place(self, constants: bytes | memoryview) -> memoryview:
+        """Constants as they are, where nobody changes them and they are aligned; else a copy."""
         data = memoryview(constants).cast("B")
-        record = self.native.record_new(len(data))
-        if not record:
-            raise OutOfMemory(f"{self.interface.name}: {len(data)} bytes of constants are not there")
-        address = structs.RECORD.ctypes().from_address(record).address
-        if data:  # a slice of a ctypes array would copy byte by byte
-            memoryview((c.c_ubyte * len(data)).from_address(address)).cast("B")[:] = data
-        return record
+        if data.readonly and np.frombuffer(data, np.uint8).ctypes.data % LINE == 0:
+            return data
+        try:
+            placed = aligned_memory(len(data))
+        except MemoryError:
+            raise OutOfMemory(
+                f"{self.interface.name}: {len(data)} bytes of constants are not there"
+            ) from None
+        placed[:] = data
+        return placed.toreadonly()
 
     def _describe(self, table: list[int]) -> c.Structure:
         """The PROGRAM struct."""

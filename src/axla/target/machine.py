@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
@@ -60,7 +60,7 @@ class Limits:
     reads_elements: bool = True  # registers are filled from, and stored into, bigger arrays in memory
 
     # What a kernel is built around
-    scans: bool = False  # lines are scanned by blocks of threads, through local memory
+    scans: bool = True  # windows over all before an element are a kernel of their own
     inner_row: int = 8  # a row this short is one strided load per lane of neighbouring rows
     row_in_lane: int = 8  # a row this short is computed whole by each lane, with what reads its sums
     inner_column: int = 32  # a column this short is unrolled in registers
@@ -146,6 +146,7 @@ class Target:
     caches: Caches = Caches()
     math: MathKnobs = field(default_factory=MathKnobs)
     intrinsics: frozenset[str] = frozenset()  # without `llvm.`: instructions here, nowhere else
+    flushes: bool = False  # denormals may be taken for zero, where that is faster
     threads: int = 1  # most threads that run one step of a kernel together: a power of two
     warp: int = 1  # threads of a step that exchange values without waiting for others
     access_bytes: int = 0  # that a thread of several in a step loads at once, where they lie in a row
@@ -208,6 +209,8 @@ _IMPLIED: dict[str, dict[str, dict[str, object]]] = {
         "avx2": {"vector_bytes": 32},
         "avx512vl": {"vector_bytes": 64, "registers": 32, "has_masked": True, "has_fast_gather": True,
                      "math": MathKnobs(avx512=True)},
+        "avx512vnni": {"intrinsics": frozenset({"x86.avx512.vpdpbusd", "x86.avx512.vpdpwssd"})},
+        "avx512bf16": {"intrinsics": frozenset({"x86.avx512bf16.dpbf16ps"})},
     },
     "arm": {
         "vfp4d16sp": {"has_fma": True},
@@ -229,6 +232,8 @@ _IMPLIED: dict[str, dict[str, dict[str, object]]] = {
 # Feature: features that it contains, by which facts follow.
 _CONTAINS = {
     "avx512f": ("fma", "f16c", "avx2", "sse4.1"), "avx512vl": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
+    "avx512vnni": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
+    "avx512bf16": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
     "avx2": ("avx", "sse4.1"), "avx": ("sse4.1",), "fma": ("avx", "sse4.1"), "f16c": ("avx", "sse4.1"),
     "sse4.2": ("sse4.1",), "vfp4": ("vfp4d16sp", "fp64"), "vfp4d16": ("vfp4d16sp", "fp64"),
     "zfh": ("zfhmin",),
@@ -267,10 +272,12 @@ def with_features(target: CpuTarget, features: Sequence[str]) -> CpuTarget:
             touched = {name, *(outer for outer, inner in _CONTAINS.items() if name in inner)}
             present -= touched
         changed |= touched
-    facts: dict[str, object] = {key: _LEAST[key] for one in changed for key in table.get(one, ())}
+    facts: dict[str, Any] = {key: _LEAST[key] for one in changed for key in table.get(one, ())}
     for one, implied in table.items():
         if one in present:
-            facts |= {key: value for key, value in implied.items() if key in facts}
+            for key in implied.keys() & facts.keys():
+                value = implied[key]
+                facts[key] = facts[key] | value if isinstance(value, frozenset) else value
     if target.max_lanes == 1 and facts.get("max_lanes", 1) == 1:
         facts = {key: value for key, value in facts.items() if key not in _VECTORS_ONLY}
     last = {word[1:]: word for word in features}
@@ -290,7 +297,7 @@ _VECTORS_ONLY = ("has_masked", "has_fast_gather", "math", "intrinsics")
 def _at_least(target: CpuTarget, fact: str, value: object) -> bool:
     """Whether the target has a fact, or more of it."""
     have = getattr(target, fact)
-    return have >= value if isinstance(value, int) else have == value
+    return have >= value if isinstance(value, int | frozenset) else have == value
 
 
 def cpu_target(cpu: str = "x86-64-v3", triple: str | None = None) -> CpuTarget:

@@ -31,5 +31,5 @@ def spirv_cpu_target(lanes: int) -> Target:
     return replace(
         spirv_target(1), name="spirv64-cpu", vector_bytes=4 * min(lanes, MOST_LANES), max_lanes=MOST_LANES,
         most_elements=MOST_LANES, blocks_products=True, registers=32 if lanes >= MOST_LANES else 16,
-        unroll=(2, 8), limits=Limits(reads_elements=False, row_in_lane=0),
+        unroll=(2, 8), limits=Limits(reads_elements=False, row_in_lane=0, scans=False),
     )  # fmt: skip

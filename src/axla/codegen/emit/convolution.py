@@ -1,7 +1,7 @@
 """Direct convolution: register tiles of sums over the window and the input features.
 
-The convolution has one of the forms of the pass `convolution-canonicalize`, so every place of its window lies
-inside of it. A tile is `vectors` along one axis of the result times `singles` along another:
+The convolution has one of the forms of the pass `convolution-canonicalize`. A tile is `vectors` along one
+axis of the result times `singles` along another:
 
     features    vectors of output features (the kernel's), singles of the last spatial dimension (the input's)
     pixels      vectors of the last spatial dimension (the input's), singles of output features (the kernel's)
@@ -9,23 +9,31 @@ inside of it. A tile is `vectors` along one axis of the result times `singles` a
 
     step (batch, spatial dimensions but the last, group, vectors of the tile):  for each tile of singles:
         for each place in the window and input feature: load, multiply, add to the tile's sums
-        store the tile
+        store the tile, or what the kernel makes of it
+
+Padding is in no memory: a row beyond the image is one of zeros, and in tiles that reach over the ends of a
+row the places in the window are written out, so that it is known which of them are zero. These are multiplied
+too: the kernel may not be finite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import product
+from math import prod
 
-from axla.codegen.array import Array
+from axla.codegen.array import Array, element_address
 from axla.codegen.emit import image
-from axla.codegen.index import AnyIndex, Index
+from axla.codegen.index import AnyIndex, Index, base_of, index_key, linear
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Group, Value
 from axla.codegen.walk import fold
-from axla.kernels.convolution import ConvolutionPlan
+from axla.kernels.convolution import MOST_WRITTEN, ConvolutionPlan
 
 UNROLL = 8
 """Steps of the sum that are written out, at most."""
+WRITTEN = 320
+"""Operations on the sums of a tile that are written out; more are a loop."""
 
 Places = tuple[AnyIndex, ...]
 
@@ -39,29 +47,44 @@ def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
 
 
 class _Convolution:
-    """Writes the kernel."""
+    """Writes the kernel of a plan."""
 
     def __init__(self, k: KernelWriter, form: ConvolutionPlan):
         self.k = k
         self.f = k.f
         self.form = form
         self.pixels, self.channels = form.mode == "pixels", form.mode == "channels"
-        self.lhs, self.rhs = k.inputs
-        (self.out,) = k.outputs
+        self.hero = k.named[form.hero]
+        parameters = k.kernel.computation.parameters
+        self.lhs, self.rhs = (k.inputs[parameters.index(o)] for o in self.hero.operands)
+        self.sizes = self.lhs.dims[2:] if self.pixels else self.lhs.dims[1:-1]
+        self.row: Array | None = None
 
     def emit(self) -> None:
-        f, form = self.f, self.form
-        with self.k.steps(*form.outer) as (batch, *rows, group, tile):
-            self.batch, self.rows, self.group = batch, rows, group
+        form = self.form
+        with self.k.steps(*form.outer) as at:
+            self.batch, *self.rows, self.group, tile = form.ordered(at)
             first = self.first(tile, form.vectors * form.lanes, form.vector_axis)
             vectors = [self.lanes_from(first, n) for n in range(form.vectors)]
-            tiles = -(-form.single_axis // form.singles)
-            if tiles == 1:
-                self.tile(vectors, 0)
-            else:
-                with f.loop(0, tiles, 1) as loop:
-                    start = self.first(Index(f, loop.index, limit=tiles), form.singles, form.single_axis)
-                    self.tile(vectors, start)
+            inside = [n for n in range(form.tiles) if not self.reaches_over(n)]
+            for n in range(form.tiles):
+                if n not in inside or len(inside) == 1:
+                    self.tile(vectors, self.first(n, form.singles, form.single_axis), written=n not in inside)
+                elif n == inside[0]:
+                    with self.f.loop(n, inside[-1] + 1, 1, nonempty=True) as loop:
+                        number = Index(self.f, loop.index, limit=form.tiles)
+                        self.tile(vectors, self.first(number, form.singles, form.single_axis))
+
+    def reaches_over(self, tile: int) -> bool:
+        """Whether a tile of singles sees anything beyond the ends of a row."""
+        form = self.form
+        if self.pixels:
+            return False  # these have no edges
+        first = self.first(tile, form.singles, form.single_axis)
+        assert isinstance(first, int)
+        begin = first * form.stride[-1] - form.low[-1]
+        reach = (form.singles - 1) * form.stride[-1] + (form.window[-1] - 1) * form.dilation[-1]
+        return begin < 0 or begin + reach >= self.sizes[-1]
 
     def first(self, tile: AnyIndex, size: int, axis: int) -> AnyIndex:
         """Where a tile begins: the last one overlaps the one before it."""
@@ -82,26 +105,94 @@ class _Convolution:
         base = f.index(start) if isinstance(start, int) else start.base
         return Index(f, base, 1, form.lanes, limit=form.vector_axis)
 
-    def tile(self, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
-        """The sums of a tile, and their storage."""
+    def tile(self, vectors: Sequence[AnyIndex], start: AnyIndex, written: bool = False) -> None:
+        """The sums of a tile, and their storage. `written`: the last dimension of the window is."""
         form, values = self.form, self.k.values
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
+        sums = (zero,) * (form.singles * form.vectors)
+        *outer, last = form.window
+        swept = self.channels and (written or last <= UNROLL)
+
+        def row(sums: Group, at: Places) -> Group:
+            self.enter_row(at)
+            if swept:
+                return self.sweep(sums, at, vectors, start)
+            if not written:
+                return self.accumulate(sums, (last, form.inputs), at, vectors, start)
+            for place in range(last):
+                sums = self.accumulate(sums, (form.inputs,), (*at, place), vectors, start)
+            return sums
+
+        most = MOST_WRITTEN if swept else UNROLL
+        cut = 0 if prod(form.window) * form.inputs <= most else len(outer)
+        self.give(fold(self.f, outer, cut, sums, row), vectors, start)
+
+    def accumulate(
+        self, sums: Group, sizes: Sequence[int], at: Places, vectors: Sequence[AnyIndex], start: AnyIndex
+    ) -> Group:
+        """Adds what the places in the window from `at` on say; the innermost steps are written out."""
+        form, values = self.form, self.k.values
         places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]
         # Loaded once per vector, and once per single (and vector, of channels).
         wide, narrow = (self.image, self.kernel) if self.pixels else (self.kernel, self.image)
 
-        def step(sums: Group, at: Places) -> Group:
-            columns = [wide(v, 0, at) for v in vectors]
+        def step(sums: Group, here: Places) -> Group:
+            columns = [wide(v, 0, (*at, *here)) for v in vectors]
             return tuple(
-                values.multiply_add(columns[column], narrow(v, single, at), total, fused=False)
+                values.multiply_add(columns[column], narrow(v, single, (*at, *here)), total, fused=False)
                 for total, (column, v, single) in zip(sums, places, strict=True)
             )
 
-        sums = self.accumulate((zero,) * len(places), step)
-        for total, (_, vector, single) in zip(sums, places, strict=True):
-            spatial = [*self.rows, self.last(vector, single)]
-            at = form.laid(self.batch, spatial, self.output(vector, single))
-            self.out.store(at, values.convert(total, self.out.dtype))
+        # Written out for one place in the window after another, they would share elements of the image, for
+        # which there are no registers.
+        cut, steps = len(sizes), 1
+        while cut and len(sizes) > 1 and steps * sizes[cut - 1] <= UNROLL:
+            cut -= 1
+            steps *= sizes[cut]
+        unroll = next((u for u in (4, 2) if sizes[-1] % u == 0), 1)
+        return fold(self.f, sizes, cut, sums, step, unroll)
+
+    def sweep(self, sums: Group, at: Places, vectors: Sequence[AnyIndex], start: AnyIndex) -> Group:
+        """Adds a row of the window of channels: elements of the image are read in order, each once."""
+        form, totals = self.form, list(sums)
+        pairs = product(range(form.window[-1]), range(form.singles))
+        for place, n in sorted(pairs, key=lambda p: p[0] * form.dilation[-1] + p[1] * form.stride[-1]):
+            here = (*at, place, 0)
+            for number, v in enumerate(vectors, n * form.vectors):
+                element, factor = self.image(v, start + n, here), self.kernel(v, start, here)
+                totals[number] = self.k.values.multiply_add(factor, element, totals[number], fused=False)
+        return tuple(totals)
+
+    def give(self, sums: Group, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
+        """Writes the kernel's results for a tile of sums."""
+        k, f, form = self.k, self.f, self.form
+        dtype = self.hero.shape.dtype
+        sums = tuple(k.values.convert(total, dtype) for total in sums)
+        if len(sums) * len(k.kernel.computation.instructions) <= WRITTEN:
+            self.write(sums, vectors, start, form.singles)
+            return
+        size = form.lanes * dtype.itemsize
+        buffer = f.space(f"[{size * len(sums)} x i8]", 64)
+        for number, total in enumerate(sums):
+            k.values.store(total, f.gep("i8", buffer, number * size))
+        with f.loop(0, form.singles, 1, nonempty=True) as loop:
+            line = f.gep("i8", buffer, f.mul(loop.index, size * form.vectors))
+            places = (f.gep("i8", line, n * size) for n in range(form.vectors))
+            found = tuple(k.values.load(dtype, place, form.lanes) for place in places)
+            self.write(found, vectors, Index(f, loop.index, limit=form.singles) + start, 1)
+
+    def write(self, sums: Group, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
+        """Writes the kernel's results for sums of `singles` from `start` on."""
+        form, e = self.form, self.k.elements(self.form.lanes)
+        known: dict[tuple, tuple[Places, Value]] = {}
+        for number, total in enumerate(sums):
+            vector, single = vectors[number % form.vectors], start + number // form.vectors
+            places = (*self.rows, self.last(vector, single))
+            at = form.laid(self.batch, places, self.output(vector, single))
+            known[index_key(at)] = at, total
+        e.bind(self.hero, lambda index: known[index_key(index)][1])
+        for at, _ in known.values():
+            self.k.write(e, at, self.hero.shape.dims)
 
     def last(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
         """The place of the result in the last spatial dimension."""
@@ -118,21 +209,37 @@ class _Convolution:
         return self.load(self.rhs, (*at, self.output(vector, single)))
 
     def image(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
-        form, last, (*window, feature) = self.form, self.last(vector, single), at
-        steps = zip([*self.rows, last], form.stride, window, form.dilation, strict=True)
+        form, (*window, feature) = self.form, at
         channel = vector if self.channels else self.group * form.inputs + feature
-        places = [r * s + w * d for r, s, w, d in steps]
-        return self.load(self.lhs, form.laid(self.batch, places, channel))
+        *places, last = self.seen((*self.rows, self.last(vector, single)), window)
+        if isinstance(last, int) and not 0 <= last < self.sizes[-1]:
+            return self.k.values.constant(form.accumulator, 0)
+        if self.row is not None:
+            return self.load(self.row, (last, channel))
+        return self.load(self.lhs, form.laid(self.batch, (*places, last), channel))
+
+    def seen(self, places: Sequence[AnyIndex], window: Sequence[AnyIndex]) -> list[AnyIndex]:
+        """Where in the image, or beyond it, places of the result see places in the window."""
+        form = self.form
+        steps = zip(places, form.stride, window, form.dilation, form.low, strict=False)
+        return [r * s + w * d - low for r, s, w, d, low in steps]
+
+    def enter_row(self, window: Places) -> None:
+        """What follows reads the row of the image that a place in the window, of all dimensions but the last,
+        sees: one of zeros beyond the image.
+        """
+        f, form = self.f, self.form
+        if not form.padded_rows:
+            return
+        places, inside = self.seen(self.rows, window), f.const("i1", 1)
+        for place, size in zip(places, self.sizes, strict=False):
+            inside = f.binary("and", inside, f.icmp("ult", base_of(f, place), size))
+        start = base_of(f, linear((self.batch, *places, 0, 0), self.lhs.dims))
+        there = element_address(f, self.lhs.pointer, self.lhs.dtype, start, inbounds=False)
+        zeros = f.zeros(prod(self.lhs.dims[-2:]) * self.lhs.dtype.itemsize)
+        self.row = Array(
+            self.k.values, f.select(inside, there, zeros), self.lhs.dtype, self.lhs.dims[-2:],
+        )  # fmt: skip
 
     def load(self, array: Array, index: Places) -> Value:
         return self.k.values.convert(array.load(index, self.form.lanes), self.form.accumulator)
-
-    def accumulate(self, sums: Group, step: Callable[[Group, Places], Group]) -> Group:
-        """Folds `step` over the window and the input features; the innermost steps are written out."""
-        sizes = (*self.form.window, self.form.inputs)
-        cut, written = len(sizes), 1
-        while cut and written * sizes[cut - 1] <= UNROLL:
-            cut -= 1
-            written *= sizes[cut]
-        unroll = next((u for u in (4, 2) if sizes[-1] % u == 0), 1)
-        return fold(self.f, sizes, cut, sums, step, unroll)

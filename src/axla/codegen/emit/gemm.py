@@ -6,10 +6,12 @@ range of a call, so results do not depend on how a kernel is split. Here are pro
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from axla.codegen.array import element_address
 from axla.codegen.emit.gemv import Gemv
 from axla.codegen.emit.microkernel import Operand, emit_microkernel
-from axla.codegen.emit.narrow import Narrow
+from axla.codegen.emit.narrow import Folded, Narrow
 from axla.codegen.emit.pack import pack_columns, pack_rows, pack_steps, pack_transposed, pieces
 from axla.codegen.emit.product import Matrix, Product
 from axla.codegen.emit.tiles import Threads, Warps
@@ -123,6 +125,7 @@ class Tiles(Product):
         rows = row, least(f, f.add(row, high), spec.m, needed=spec.m % high != 0)
         cols = col, least(f, f.add(col, wide), spec.n, needed=spec.n % wide != 0)
         lhs, rhs = self.matrices(batch)
+        lhs = replace(lhs, moved=spec.is_biased(self.k.target))
         out = element_address(f, self.k.outputs[0].pointer, spec.result, f.mul(batch, spec.m * spec.n))
         if not self.split:
             self._emit_block(_Block(batch, lhs, rhs, out, rows, cols, f.index(0), f.index(spec.k)))
@@ -147,10 +150,19 @@ class Tiles(Product):
                     offset = f.mul(f.sub(j.index, block.cols[0]), cut.depth * self.parts)
                     b = f.gep(self.element, self.rhs_pack, offset)
                 else:
-                    b = element_address(f, block.rhs.start, self.dtype, block.rhs.at(block.first, col_start))
+                    b = element_address(f, block.rhs.start, self.dtype, self._rhs_place(block, col_start))
                 if cut.prefetch:
                     self._prefetch_rhs(block, f.sub(i.index, block.rows[0]), j.index)
                 self._emit_tile(block, _Place(i.index, j.index, row_start, col_start), a, b)
+
+    def _rhs_place(self, block: _Block, col: Ssa) -> Ssa:
+        """The number of the element of rhs where a tile begins."""
+        f, panel = self.f, self.spec.panel
+        if not panel:
+            return block.rhs.at(block.first, col)
+        inside = f.urem(col, panel)
+        rows = f.mul(f.sub(col, inside), self.spec.k)
+        return f.add(f.add(rows, f.mul(block.first, panel)), inside)
 
     def _pack_rhs(self, block: _Block) -> None:
         options = {
@@ -291,7 +303,7 @@ class Tiles(Product):
         branch.merge([])
 
 
-_METHODS: dict[str, type[Tiles | Gemv | Narrow | Threads | Warps]] = {
-    "tile": Tiles, "rows": Gemv, "columns": Gemv, "narrow": Narrow, "fill": Narrow, "threads": Threads,
-    "warps": Warps,
+_METHODS: dict[str, type[Tiles | Gemv | Narrow | Folded | Threads | Warps]] = {
+    "tile": Tiles, "rows": Gemv, "columns": Gemv, "narrow": Narrow, "fill": Narrow, "folded": Folded,
+    "threads": Threads, "warps": Warps,
 }  # fmt: skip

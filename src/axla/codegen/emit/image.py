@@ -66,21 +66,24 @@ class _Convolution(Blocks):
 
     def operands(self, batch: Ssa) -> tuple[Operand, Operand]:
         form, f = self.form, self.f
-        image, kernel = self.k.inputs
+        parameters = self.k.kernel.computation.parameters
+        image, kernel = (self.k.inputs[parameters.index(o)] for o in self.hero.operands)
         first = element_address(f, kernel.pointer, kernel.dtype, f.mul(batch, form.outputs))
         weights = Dense(Matrix(self, first, form.groups * form.outputs), along_k=False)
         pixels = _Image(f, form, image.pointer, image.dims, Index(f, batch, limit=form.groups))
         return (weights, pixels) if form.mode == "pixels" else (pixels, weights)
 
     def give(self, total: Value, batch: Ssa, row: Ssa | int, col: Ssa | int) -> None:
-        form, f, out = self.form, self.f, self.k.outputs[0]
+        form, f = self.form, self.f
         at, feature = (f.index(x) if isinstance(x, int) else x for x in (row, col))
         if form.mode == "pixels":
             at, feature = feature, at
         number, *places = _split(f, at, (form.batch, *form.places))
         first = Index(f, batch, limit=form.groups) * form.outputs
         index = form.laid(number, places, first + Index(f, feature, limit=form.outputs))
-        out.store(index, self.values.convert(total, out.dtype))
+        e = self.k.elements(total.lanes)
+        e.bind(self.hero, self.values.convert(total, self.spec.result))
+        self.k.write(e, index, self.hero.shape.dims)
 
 
 class _ByThreads(_Convolution, Threads):

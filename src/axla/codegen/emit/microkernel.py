@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from axla.codegen.emit.product import Sums
+from axla.codegen.emit.product import SIGNS, Sums
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value, Values, merged, parts_of, rebuilt
 from axla.core.dataclass import dataclass
@@ -49,13 +49,20 @@ def emit_microkernel(
         module, name, "void", params, linkage="internal", attributes='nounwind noinline "no-builtins"'
     )
     sums = Sums(Values(f, target), spec)
+    sums.biased = spec.is_biased(target)
     start = [sums.zero(tile.lanes)] * (tile.rows * tile.vectors)
     if accumulates:
         branch = f.branch(f.params["add"])
         with branch.then():
             found = [sums.load(*place, tile.lanes, tile.columns) for place in _places(sums, tile)]
         start = merged(branch, found, start)
+    start = [*start, *[sums.zero(tile.lanes)] * (tile.vectors if sums.biased else 0)]
     totals = _multiply(sums, tile, lhs, rhs, depths, start)
+    if sums.biased:
+        *totals, excess = (totals[at : at + tile.vectors] for at in range(0, len(totals), tile.vectors))
+        totals = [
+            sums.values.binary("subtract", t, e) for row in totals for t, e in zip(row, excess, strict=True)
+        ]
     for total, place in zip(totals, _places(sums, tile), strict=True):
         sums.store(total, *place, tile.columns)
     f.ret()
@@ -101,8 +108,12 @@ def _step(
         for v in range(tile.vectors)
     ]
     found: list[Value] = []
-    for i in range(tile.rows):
-        factor = sums.load(a, step * a_at.step_k + i * a_at.step_other, 1, a_at.planes)
+    factors = [
+        sums.load(a, step * a_at.step_k + i * a_at.step_other, 1, a_at.planes) for i in range(tile.rows)
+    ]
+    if sums.biased:
+        factors.append(sums.values.constant(sums.dtype, SIGNS))
+    for i, factor in enumerate(factors):
         splat = sums.values.splat(factor, tile.lanes)
         for v in range(tile.vectors):
             found.append(sums.multiply_add(splat, row[v], totals[i * tile.vectors + v]))

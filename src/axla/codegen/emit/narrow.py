@@ -1,17 +1,20 @@
-"""Products with few columns and few steps of k: all of rhs stays in registers while rows go by.
+"""Products with few columns.
 
-Meant for batches of small matrices and for tall, narrow ones. Also writes the zeros of products without any
-k.
+With few steps of k, all of rhs stays in registers while rows go by: batches of small matrices, and tall,
+narrow ones. With many, a vector has several steps of k for each column. Also writes the zeros of products
+without any k.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from axla.codegen.emit.pack import pieces
 from axla.codegen.emit.product import Matrix, Product
 from axla.codegen.emit.transpose_registers import transposed
 from axla.codegen.function import Ssa
 from axla.codegen.kernel import least
-from axla.codegen.value import Value
+from axla.codegen.value import Value, parts_of, rebuilt
 from axla.kernels.dot import GemmPlan
 
 
@@ -63,3 +66,100 @@ class Narrow(Product):
                     self.give(self.zero(lanes), batch, row.index, col.index)
             for start, width in pieces(n - whole, lanes):
                 self.give(self.zero(width), batch, row.index, whole + start)
+
+
+class Folded(Product):
+    """Writes the kernel of a plan whose method is folded.
+
+    Lane j * steps + t of a vector is step t of column j: of rhs as it is packed, and of the sums, which are
+    added over t at the end. The factor is `steps` neighbours in a row of lhs, again and again.
+    """
+
+    cut: GemmPlan
+
+    def emit(self) -> None:
+        f, spec, cut = self.f, self.spec, self.cut
+        self.columns = 1 << (spec.n - 1).bit_length()
+        self.steps = self.lanes // self.columns
+        self.whole = spec.k // self.steps * self.steps
+        self.packed = self.k.scratch_of_call(cut.region_bytes)
+        high, rows = cut.unit_rows, self.tile.rows
+        with self.units() as unit:
+            blocks = -(-spec.m // high)
+            batch = f.udiv(unit.index, blocks)
+            first = f.mul(f.urem(unit.index, blocks), high)
+            stop = least(f, f.add(first, high), spec.m // rows * rows, needed=spec.m % high != 0)
+            lhs, rhs = self.matrices(batch)
+            self.pack(rhs)
+            with f.loop(first, stop, rows) as row:
+                self.tile_of(lhs, batch, row.index, rows)
+            if spec.m % rows:  # the matrix ends in the last unit
+                with f.if_(f.icmp("sge", f.add(first, high), spec.m)):
+                    self.tile_of(lhs, batch, f.index(spec.m // rows * rows), spec.m % rows)
+
+    def pack(self, rhs: Matrix) -> None:
+        """All of rhs. The last vector starts early; what it has again is zero."""
+        f, spec, steps = self.f, self.spec, self.steps
+        with f.loop(0, self.whole, steps) as k:
+            self.store(self.folded(rhs, k.index, 0), self.packed, f.mul(k.index, self.columns), 0)
+        if self.whole < spec.k:
+            last = self.folded(rhs, f.index(spec.k - steps), steps - (spec.k - self.whole))
+            self.store(last, self.packed, self.whole * self.columns, 0)
+
+    def folded(self, rhs: Matrix, k: Ssa, skipped: int) -> Value:
+        """All columns of some steps of k; the first ones are zero."""
+        f, values, n, steps = self.f, self.values, self.spec.n, self.steps
+        zero = self.zero(self.lanes)
+        places = [(column, step) for column in range(self.columns) for step in range(steps)]
+        if self.spec.rhs_transposed:
+            parts = [rhs.load(column, k, steps) for column in range(n)]
+            at = {place: place[0] * steps + place[1] for place in places}
+        else:
+            parts = [rhs.load(f.add(k, step), 0, n) for step in range(steps)]
+            at = {place: place[1] * n + place[0] for place in places}
+        while len(parts) > 1:
+            odd, size = parts[len(parts) // 2 * 2 :], parts[0].lanes
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            parts = [values.shuffle(a, b, range(2 * size)) for a, b in pairs]
+            parts += [values.shuffle(one, one, range(2 * size)) for one in odd]
+        (found,) = parts
+        found = values.shuffle(found, found, [min(lane, found.lanes - 1) for lane in range(self.lanes)])
+        order = [
+            at[place] if place[0] < n and place[1] >= skipped else self.lanes + lane
+            for lane, place in enumerate(places)
+        ]
+        return values.shuffle(found, zero, order)
+
+    def tile_of(self, lhs: Matrix, batch: Ssa, row: Ssa, rows: int) -> None:
+        """Some rows of the result."""
+        f, spec, steps = self.f, self.spec, self.steps
+        start = [self.zero(self.lanes)] * rows
+        with f.loop(0, self.whole, steps, parts_of(start)) as k:
+            k.yield_(parts_of(self.added(lhs, row, k.index, 0, rebuilt(start, k.carried))))
+        sums = rebuilt(start, k.results)
+        if self.whole < spec.k:
+            sums = self.added(lhs, row, f.index(spec.k - steps), steps - (spec.k - self.whole), sums)
+        for number, total in enumerate(sums):
+            while total.lanes > self.columns:
+                halves = (self.values.shuffle(total, total, range(at, total.lanes, 2)) for at in range(2))
+                total = self.add(*halves)
+            for start_, lanes in pieces(spec.n, self.columns):
+                part = total
+                if lanes < total.lanes:
+                    part = self.values.shuffle(total, total, range(start_, start_ + lanes))
+                if lanes == 1:
+                    part = self.values.lane(total, start_)
+                self.give(part, batch, f.add(row, number), start_)
+
+    def added(self, lhs: Matrix, row: Ssa, k: Ssa, skipped: int, sums: Sequence[Value]) -> list[Value]:
+        """The sums and `steps` more products for each; the first ones are zero."""
+        f, steps = self.f, self.steps
+        place = f.mul(k, self.columns) if not skipped else self.whole * self.columns
+        column = self.load(self.packed, place, self.lanes, 0)
+        found = []
+        for number, total in enumerate(sums):
+            factor = lhs.load(f.add(row, number), k, steps)
+            zero = self.zero(steps)
+            order = [lane % steps + (steps if lane % steps < skipped else 0) for lane in range(self.lanes)]
+            found.append(self.multiply_add(self.values.shuffle(factor, zero, order), column, total))
+        return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from axla.codegen.array import element_address
@@ -9,10 +10,15 @@ from axla.codegen.convert import memory_element
 from axla.codegen.function import Function, Loop, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.types import vector
+from axla.codegen.types import lane_count, vector
 from axla.codegen.value import Value, Values
 from axla.core.dataclass import dataclass
+from axla.core.dtypes import U8, U16
 from axla.kernels.dot import DotPlan, GemmSpec
+from axla.kernels.product import BYTES, HALVES, PAIRS
+
+SIGNS = -0x7F7F7F80
+"""The highest bit of each byte of a word."""
 
 
 class Sums:
@@ -26,6 +32,7 @@ class Sums:
         self.parts = 2 if self.dtype.is_complex else 1
         # Small complex products are rounded one by one, as XLA does: it shows in what cancels.
         self.fused = max(spec.m, spec.n, spec.k) > 16
+        self.biased = False  # bytes of the first factor are moved by 128
 
     def zero(self, lanes: int) -> Value:
         return self.values.constant(self.dtype, 0, lanes)
@@ -35,23 +42,52 @@ class Sums:
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
         """total + a * b."""
-        if self.spec.quads:
-            return self._quads(a, b, total)
+        if self.spec.word > 1:
+            return self._words(a, b, total)
         return self.values.multiply_add(a, b, total, fused=self.fused)
 
-    def _quads(self, a: Value, b: Value, total: Value) -> Value:
-        """The products of the bytes of each lane added to it; vectors have at least two lanes."""
-        lanes, f = total.lanes, self.f
-        words, octets = f"v{max(lanes, 2)}i32", max(lanes, 2) * 4
-        found, *factors = (f.splat(v.ssa, max(lanes, 2)) for v in self.values.together(total, a, b))
-        name = f"llvm.aarch64.neon.{'s' if self.spec.dtype.is_signed else 'u'}dot.{words}.v{octets}i8"
-        factors = [f.cast("bitcast", factor, vector("i8", octets)) for factor in factors]
-        found = f.call(found.type, name, found, *factors)
-        return Value(total.dtype, lanes, (f.extract(found, 0) if lanes == 1 else found,))
+    def _words(self, a: Value, b: Value, total: Value) -> Value:
+        """The products of the short numbers of each lane added to it."""
+        f, lanes, signed = self.f, total.lanes, self.spec.dtype.is_signed
+        x86 = "aarch64.neon.sdot" not in self.values.target.intrinsics
+        wide = max(lanes, 4 if x86 else 2)
+        found, *factors = (self._wide(v.ssa, lanes, wide) for v in self.values.together(total, a, b))
+        if not x86:
+            name = f"aarch64.neon.{'s' if signed else 'u'}dot.v{wide}i32.v{4 * wide}i8"
+            found = self._dot(name, "i8", found, factors)
+        elif self.spec.word == 2:
+            found = self._dot(f"{HALVES}.{32 * wide}", "bfloat", found, factors)
+        elif self.biased:
+            found = self._dot(f"{BYTES}.{32 * wide}", "i8", found, factors if signed else factors[::-1])
+        else:
+            for side in zip(*(self._pairs(factor) for factor in factors), strict=True):
+                found = self._dot(f"{PAIRS}.{32 * wide}", "i16", found, side)
+        if lanes < wide:
+            found = f.extract(found, 0) if lanes == 1 else f.shuffle(found, found, range(lanes))
+        return Value(total.dtype, lanes, (found,))
+
+    def _wide(self, value: Ssa, lanes: int, wide: int) -> Ssa:
+        """The lanes, and any others up to `wide`."""
+        if 1 < lanes < wide:
+            return self.f.shuffle(value, value, [lane % lanes for lane in range(wide)])
+        return self.f.splat(value, wide)
+
+    def _dot(self, name: str, kind: str, total: Ssa, factors: Sequence[Ssa]) -> Ssa:
+        f, word = self.f, 4 if kind == "i8" else 2
+        words = (f.cast("bitcast", x, vector(kind, word * lane_count(total.type))) for x in factors)
+        return f.call(total.type, f"llvm.{name}", total, *words)
+
+    def _pairs(self, words: Ssa) -> tuple[Ssa, Ssa]:
+        """The even and the odd bytes of words, as 16-bit integers."""
+        both = self.f.cast("bitcast", words, vector("i16", 2 * lane_count(words.type)))
+        reg = self.values.m.reg(both)
+        if self.spec.dtype.is_signed:
+            return ((reg << 8) >> 8).ssa, (reg >> 8).ssa
+        return (reg & 255).ssa, reg.lshr(8).ssa
 
     def read(self, pointer: Ssa, index: Ssa | int, lanes: int) -> Value:
         """Elements of an operand from `index` on, in the type of the sums."""
-        dtype = self.dtype if self.spec.quads else self.spec.dtype
+        dtype = self.dtype if self.spec.word > 1 else self.spec.dtype
         place = element_address(self.f, pointer, dtype, index)
         found = self.values.load(dtype, place, lanes, align=self.spec.dtype.real.itemsize)
         return self.values.convert(found, self.dtype)
@@ -74,12 +110,15 @@ class Sums:
 
 @dataclass(frozen=True)
 class Matrix:
-    """An operand as it lies in memory: rows `stride` elements apart; k `down` its rows, or along them."""
+    """An operand as it lies in memory: rows `stride` elements apart; k `down` its rows, or along them.
+    `moved`: its bytes are read 128 higher or lower, without a sign for one and the other way round.
+    """
 
     sums: Sums
     start: Ssa
     stride: int
     down: bool = False
+    moved: bool = False
 
     def at(self, row: Ssa | int, column: Ssa | int) -> Ssa:
         """The number of an element."""
@@ -87,19 +126,27 @@ class Matrix:
 
     def load(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
         """Elements of a row, in the type of the sums."""
-        if self.sums.spec.quads and self.down and self.stride > 1:
-            return self._quads(row, column, lanes)
-        return self.sums.read(self.start, self.at(row, column), lanes)
+        if self.sums.spec.word > 1 and self.down and self.stride > 1:
+            found = self._words(row, column, lanes)
+        else:
+            found = self.sums.read(self.start, self.at(row, column), lanes)
+        if not self.moved:
+            return found
+        return Value(found.dtype, lanes, ((self.sums.values.m.reg(found.ssa) ^ SIGNS).ssa,))
 
-    def _quads(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
-        """Words of what stands in four rows below each other."""
-        f, values, dtype = self.sums.f, self.sums.values, self.sums.spec.dtype
-        words = values.m.reg(self.sums.zero(lanes).ssa)
-        for n in range(4):
-            place = element_address(f, self.start, dtype, self.at(f.add(f.mul(row, 4), n), column))
-            byte = values.m.reg(values.load(dtype, place, lanes).ssa)
-            words = words | byte.cast("zext", "i32") << 8 * n
-        return Value(self.sums.dtype, lanes, (words.ssa,))
+    def _words(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
+        """Words of what stands in rows below each other."""
+        f, values, word = self.sums.f, self.sums.values, self.sums.spec.word
+        dtype = U8 if word == 4 else U16
+        words = None
+        for n in range(word):
+            place = element_address(f, self.start, dtype, self.at(f.add(f.mul(row, word), n), column))
+            short = values.m.reg(values.load(dtype, place, lanes).ssa).cast("zext", "i32")
+            words = words | short << dtype.bits * n if words else short
+        assert words is not None
+        return Value(
+            self.sums.dtype, lanes, (f.cast("bitcast", words.ssa, vector(self.sums.element, lanes)),)
+        )
 
 
 class Product(Sums):
@@ -124,7 +171,7 @@ class Product(Sums):
     def matrices(self, batch: Ssa) -> tuple[Matrix, Matrix]:
         """One lhs and one rhs of the batch."""
         spec, f = self.spec, self.f
-        depth = spec.k * 4 if spec.quads else spec.k
+        depth = spec.k * spec.word
         lhs, rhs = (
             Matrix(self, element_address(f, start, spec.dtype, f.mul(batch, size * depth)), row, down)
             for start, size, row, down in (

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
+import axla.hlo as hlo
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
@@ -21,7 +22,7 @@ from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelWriter, store
 from axla.codegen.reduction import Reduction, combined, folded, registers, scratch_arrays
 from axla.codegen.value import Group, Value
-from axla.core.dtypes import PRED
+from axla.core.dtypes import BF16, PRED
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 from axla.kernels.kind import is_costly
@@ -208,8 +209,14 @@ class _Row:
         chunk = together * unroll
         e = self.elements(lanes)
 
+        read = [x for r in reductions for x in r.inputs]
+        pairs = not stash and unroll > 1 and share.threads == 1 and self._in_pairs(read)
+
         def new(at: Ssa) -> list[Group]:
-            columns = [self._column(at, part * together, lanes) for part in range(unroll)]
+            parts = range(0, chunk, together)
+            columns = [self._column(at, part, lanes) for part in parts]
+            if pairs:
+                columns = [c for part in parts[::2] for c in self._pair(at, part, lanes)]
             return self._values(e, reductions, columns, stash)
 
         own, count = share.start(low, lanes), len(reductions)
@@ -220,8 +227,8 @@ class _Row:
             current = folded(e, [*reductions] * unroll, loop, current, new)
         copies = [current[n : n + count] for n in range(0, len(current), count)]
         while len(copies) > 1:
-            pairs = zip(copies[::2], copies[1::2], strict=True)
-            copies = [combined(e, reductions, a, b) for a, b in pairs]
+            halves = zip(copies[::2], copies[1::2], strict=True)
+            copies = [combined(e, reductions, a, b) for a, b in halves]
         aligned = size // lanes * lanes
         current = self._rest(e, reductions, (low, whole, aligned), self.k.walk, copies[0], stash)
         single = self._together(reductions, current)
@@ -230,8 +237,30 @@ class _Row:
     def _unrolls(self, reductions: Sequence[Reduction]) -> tuple[int, ...]:
         """How many vectors to combine at a time: several hide the latency of adding, as one exp does."""
         below = _below([x for r in reductions for x in r.inputs], self.known)
-        costly = any(inst.op.expensive and inst not in self.stashed for inst in below)
+        costly = any(inst.op.expensive and inst not in self.stashed and self._is_full(inst) for inst in below)
         return () if costly else (4, 2)
+
+    def _is_full(self, inst: Instruction) -> bool:
+        """Whether it may have more than one value per row."""
+        return not isinstance(inst.shape, Shape) or inst.shape.size > self.plan.row_count
+
+    def _in_pairs(self, roots: Sequence[Instruction]) -> bool:
+        """Whether the even columns are computed beside the odd ones: all that is read for `roots` in a row
+        is bf16, whose pairs are read, and taken apart, faster than they are widened.
+        """
+        if sum(size > 1 for size in self.plan.columns) != 1 or self.lanes < 4 or self.plan.row_size % 2:
+            return False
+        below = [inst for inst in _below(roots, {**self.known, **self.stashed}) if self._is_full(inst)]
+        read = [inst for inst in below if isinstance(inst.op, hlo.Parameter)]
+        simple = all(inst.op.elementwise or isinstance(inst.op, _SIMPLE) for inst in below)
+        arrays = (*(inst.shape for inst in read), *self.stashed.values())
+        return simple and all(getattr(array, "dtype", None) is BF16 for array in arrays)
+
+    def _pair(self, base: Ssa, offset: int, lanes: int) -> tuple[Index, Index]:
+        """The even and the odd ones of twice `lanes` columns."""
+        f, limit = self.k.f, self.plan.row_size
+        even = Index(f, f.add(base, offset), 2, lanes, multiple=2 * lanes, limit=limit)
+        return even, even + 1
 
     def _column(self, base: Ssa, offset: int, lanes: int) -> Index:
         f = self.k.f
@@ -288,6 +317,10 @@ class _Row:
             with self.k.share.once():
                 self.k.write(self.elements(1), self.row_index, self.plan.rows, self.plan.row_roots)
 
+    def _writes_pairs(self, roots: Sequence[Instruction]) -> bool:
+        """Whether even and odd columns of the outputs are computed apart, and written together."""
+        return self._in_pairs(roots) and all(getattr(root.shape, "dtype", None) is BF16 for root in roots)
+
     def write_full(self) -> None:
         """Writes the outputs that have a value per element, in one pass over the row."""
         plan, k = self.plan, self.k
@@ -300,12 +333,25 @@ class _Row:
                     store(values)
             return
 
+        roots = [k.roots[number] for number in plan.full_roots]
+        if k.share.threads == 1 and plan.row_size % (2 * plan.lanes) == 0 and self._writes_pairs(roots):
+            with k.walk(k.f.index(0), k.f.index(plan.row_size), 2 * plan.lanes, nonempty=True) as loop:
+                e, pair = self.elements(plan.lanes), self._pair(loop.index, 0, plan.lanes)
+                found = [k.computed(e, self.at(c), self.space, plan.full_roots) for c in pair]
+                for (output, at, low), (_, _, high) in zip(*found, strict=True):
+                    output.store_pairs(at, *(k.values.splat(value, plan.lanes) for value in (low, high)))
+            return
+
         def body(e: Elements, column: AnyIndex) -> None:
             k.write(self.elements(e.lanes), self.at(column), self.space, plan.full_roots)
 
         space = Space((), plan.row_size, plan.row_size, self.lanes)
         once = bool(k.kernel.in_place) or bool(self.stashed)
         vectors(k, space, k.f.index(0), k.f.index(plan.row_size), body, once)
+
+
+_SIMPLE = (hlo.Parameter, hlo.Broadcast, hlo.Reshape, hlo.Bitcast, hlo.Constant, hlo.Convert)
+"""What takes columns two apart as it takes neighbours, besides elementwise ops."""
 
 
 def _below(roots: Sequence[Instruction], known: Mapping[Instruction, object]) -> dict[Instruction, None]:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from axla.codegen.array import Array
 from axla.codegen.element import reshape_index
+from axla.codegen.emit.scan_lines import LineScan
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, base_of, delinearize
 from axla.codegen.kernel import KernelWriter, least
@@ -28,7 +29,7 @@ Place = tuple[AnyIndex, ...]
 
 def emit(k: KernelWriter, plan: ScanPlan) -> None:
     """Writes a phase of a `ScanPlan`."""
-    _Scan(k, plan).emit()
+    (_Scan if plan.cuts else LineScan)(k, plan).emit()
 
 
 class _Scan:
@@ -103,7 +104,8 @@ class _Scan:
         return self.k.values.select(Value(PRED, 1, (condition,)), a, b)
 
     def join(self, a: Value, b: Value) -> Value:
-        (found,) = self.reduction.combine(self.k.elements(1), (a,), (b,))
+        pair = ((b,), (a,)) if self.geometry.reverse else ((a,), (b,))
+        (found,) = self.reduction.combine(self.k.elements(1), *pair)
         return found
 
     # -- a tile --------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from axla.codegen.arithmetic import FRACTION, Reg
+from axla.codegen.math import power_lookup
 from axla.codegen.math.complex import INFINITY, absolute
 from axla.codegen.math.exponent import split_exponent
 from axla.codegen.math.exponential import exp
@@ -99,6 +100,17 @@ def _log_parts(size: Reg) -> tuple[Reg, Reg]:
 
 
 def _power_double(x: Reg, y: Reg) -> tuple[Reg, ...]:
+    if not power_lookup.applies(x):
+        return (_power_by_series(x, y),)
+    m = x.m
+    result, is_usual = power_lookup.usual_power(x, y)
+    branch = m.f.branch(is_usual.ssa, likely=True)
+    with branch.otherwise():
+        other = _power_by_series(x, y)
+    return (m.reg(*branch.merge([(result.ssa, other.ssa)])),)
+
+
+def _power_by_series(x: Reg, y: Reg) -> Reg:
     m = x.m
     size = m.abs(x)
     usual = (size > 0.0) & (size < INFINITY)
@@ -117,7 +129,7 @@ def _power_double(x: Reg, y: Reg) -> tuple[Reg, ...]:
     grows = y > 0.0
     result = m.select(size.eq(0.0), m.select(grows, m.number(x, 0.0), INFINITY), result)
     result = m.select(size.eq(INFINITY), m.select(grows, m.number(x, INFINITY), 0.0), result)
-    return (_special(x, y, result),)
+    return _special(x, y, result)
 
 
 @on_complex("power")

@@ -1,10 +1,11 @@
 """Convolutions take one of two forms that have an emitter, or become dots.
 
-Padding, dilation of the input, reversal and batch groups are written as pad, reverse and reshape. What is
-left is a window with strides and dilation of its own, which lies inside of the input everywhere:
+Dilation of the input, reversal and batch groups are written as pad, reverse and reshape. What is left is a
+window with strides, dilation of its own and padding, of few places, that a kernel sees to; where none does,
+padding is a pad too:
 
     features last    b01f_01io->b01f    lanes run along features: of the result, or of groups of one feature
-    features first   bf01_01io->bf01    lanes run along the last spatial dimension
+    features first   bf01_01io->bf01    lanes run along the last spatial dimension; no padding
 
 A window that sees one element, or all of them, is a dot. So is one whose kernel is too big for a cache, where
 there are not many places: a convolution reads it for each row of places, the dot of what the windows see
@@ -34,6 +35,10 @@ FEATURES = 8
 
 PATCHES = 2
 """Patches that are a dot have at most so many times the kernel's elements."""
+EDGE = 8
+"""Padding of the last spatial dimension beyond this is in memory: kernels write out what sees it."""
+ROW_BYTES = 1 << 20
+"""Of a row of the image beyond which padding is in memory."""
 
 
 def convolution_canonicalize(module: Module, target: Target | None = None) -> None:
@@ -56,7 +61,7 @@ def canonical_labels(rank: int, features_first: bool) -> ConvDims:
 
 @dataclass(frozen=True)
 class _Parts:
-    """[batch, spatial..., features] x [spatial..., inputs, outputs], with a window that has no edges."""
+    """[batch, spatial..., features] x [spatial..., inputs, outputs], with a window that runs forwards."""
 
     x: Instruction
     kernel: Instruction
@@ -67,6 +72,25 @@ class _Parts:
     @property
     def places(self) -> tuple[int, ...]:
         return self.result.dims[1:-1]
+
+    def padded(self) -> _Parts:
+        """The same with a window that has no edges."""
+        window = self.window
+        holes = tuple(d - 1 for d in window.base_dilation)
+        if not any((*window.low, *window.high, *holes)):
+            return self
+        config = PaddingConfig((0, *window.low, 0), (0, *window.high, 0), (0, *holes, 0))
+        x = Pad(config)(self.x, scalar(self.x.computation, shape_of(self.x).dtype, 0))
+        inside = Window(window.size, window.stride, window_dilation=window.window_dilation)
+        return replace(self, x=x, window=inside)
+
+    def keeps_edges(self, target: Target | None) -> bool:
+        """Whether the kernel sees to the edges of the window."""
+        window, dims = self.window, shape_of(self.x).dims
+        edges, row = (*window.low, *window.high), prod(dims[-2:]) * shape_of(self.x).dtype.itemsize
+        plain = min(edges) >= 0 and set(window.base_dilation) == {1} and min(dims) > 0
+        few = max(window.low[-1], window.high[-1]) <= EDGE and row <= ROW_BYTES
+        return target is not None and not target.local_bytes and plain and few
 
 
 def _canonical(inst: Instruction, target: Target | None) -> Instruction:
@@ -94,12 +118,8 @@ def _parts(inst: Instruction, result: Shape) -> _Parts:
     backwards = tuple(d for d in range(window.rank) if window.reversal[d] and window.size[d] > 1)
     if backwards:
         kernel = Reverse(backwards)(kernel)
-    holes = tuple(d - 1 for d in window.base_dilation)
-    if any(window.low) or any(window.high) or any(holes):
-        config = PaddingConfig((0, *window.low, 0), (0, *window.high, 0), (0, *holes, 0))
-        x = Pad(config)(x, scalar(x.computation, shape_of(x).dtype, 0))
-    inside = Window(window.size, window.stride, window_dilation=window.window_dilation)
-    return _Parts(x, kernel, inside, groups, result)
+    forwards = replace(window, reversal=())
+    return _Parts(x, kernel, forwards, groups, result)
 
 
 def turned(x: Instruction, order: Sequence[int]) -> Instruction:
@@ -117,15 +137,75 @@ def _groups_to_features(x: Instruction, groups: int) -> Instruction:
 
 
 def _convolved(inst: Instruction, parts: _Parts, target: Target | None) -> Instruction:
-    sizes = shape_of(parts.x).dims[1:-1]
-    if all(n == 1 for n in parts.window.size):
-        return _dot(parts, _elements_of(parts, (0,) * parts.window.rank))
-    whole = all(n == 1 for n in parts.places) and parts.window.size == sizes
-    if whole and parts.groups == 1:
-        return _dot(parts, parts.x)
+    window = parts.window
+    if max(window.base_dilation) > 1 and max(*window.stride, *window.window_dilation) == 1 and target:
+        return _by_phases(inst, parts, target)
+    if all(n == 1 for n in window.size):
+        parts = parts.padded()
+        return _dot(parts, _elements_of(parts, (0,) * window.rank))
+    if all(n == 1 for n in parts.places) and parts.groups == 1:
+        return _at_only_place(parts.padded())
     if _reads_kernel_often(parts, target):
+        parts = parts.padded()
         return _dot(parts, _patches(parts))
-    return _window(inst, parts)
+    return _window(inst, parts, target)
+
+
+def _at_only_place(parts: _Parts) -> Instruction:
+    """A product of what the window sees at its only place and the kernel."""
+    x, kernel, window = parts.x, parts.kernel, parts.window
+    dims, turns = shape_of(x).dims, isinstance(x.op, Transpose)
+    if window.size != dims[1:-1]:
+        limits, steps = (dims[0], *window.dilated_size, dims[-1]), (1, *window.window_dilation, 1)
+        order = op_of(x, Transpose).dimensions if turns else tuple(range(len(dims)))
+        back = [order.index(d) for d in range(len(dims))]
+        bounds = SliceDims((0,) * len(dims), [limits[d] for d in back], [steps[d] for d in back])
+        x = turned(Slice(bounds)(x.operands[0] if turns else x), order)
+    rank = window.rank + 1
+    op = Dot.of(
+        lhs=shape_of(x), rhs=shape_of(kernel), dtype=parts.result.dtype,
+        lhs_contracting_dims=tuple(range(1, rank + 1)), rhs_contracting_dims=tuple(range(rank)),
+    )  # fmt: skip
+    return reshaped(op(x, kernel), parts.result.dims)
+
+
+def _by_phases(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
+    """A convolution of a dilated input as convolutions of the input: places of the result that are as far
+    apart as its elements see them at the same places in the window, every so many of all.
+    """
+    window, places = parts.window, parts.places
+    d = next(d for d, by in enumerate(window.base_dilation) if by > 1)
+    by, low, size = window.base_dilation[d], window.low[d], shape_of(parts.x).dims[d + 1]
+    count = -(-places[d] // by)
+    dims = (*parts.result.dims[: d + 1], count, *parts.result.dims[d + 2 :])
+    result = parts.result.with_dims(dims).logical
+    phases = []
+    for phase in range(by):
+        first = (low - phase) % by
+        seen = len(range(first, window.size[d], by))
+        if not seen:
+            phases.append(full(inst.computation, result, 0))
+            continue
+        before = (low - phase - first) // by
+        there = {
+            "size": seen, "low": before, "high": count - 1 + seen - size - before, "base_dilation": 1,
+        }  # fmt: skip
+        changed = {name: _with(getattr(window, name), d, value) for name, value in there.items()}
+        kernel = shape_of(parts.kernel).dims
+        start, stride = _with((0,) * len(kernel), d, first), _with((1,) * len(kernel), d, by)
+        some = Slice(SliceDims(start, kernel, stride))(parts.kernel)
+        new = replace(parts, kernel=some, window=replace(window, **changed), result=result)
+        phases.append(_convolved(inst, new, target))
+    apart = [reshaped(found, [*dims[: d + 2], 1, *dims[d + 2 :]]) for found in phases]
+    found = reshaped(Concatenate((d + 2,))(*apart), [*dims[: d + 1], count * by, *dims[d + 2 :]])
+    if count * by > places[d]:
+        found = Slice(SliceDims((0,) * len(dims), parts.result.dims, (1,) * len(dims)))(found)
+    return found
+
+
+def _with(values: Sequence[int], d: int, value: int) -> tuple[int, ...]:
+    """The values with another one at `d`."""
+    return (*values[:d], value, *values[d + 1 :])
 
 
 def _elements_of(parts: _Parts, at: Sequence[int]) -> Instruction:
@@ -145,7 +225,7 @@ def _reads_kernel_often(parts: _Parts, target: Target | None) -> bool:
         return False
     kernel, places = shape_of(parts.kernel), prod(parts.result.dims[:-1])
     some = places <= PATCHES * kernel.dims[-1] and prod(parts.window.size) <= target.limits.pieces
-    return some and kernel.size * kernel.dtype.bits > 2 * 8 * target.caches.l2
+    return some and kernel.size * kernel.dtype.bits > 4 * 8 * target.caches.l2
 
 
 def _patches(parts: _Parts) -> Instruction:
@@ -177,12 +257,16 @@ def _dot(parts: _Parts, x: Instruction) -> Instruction:
     return reshaped(product, parts.result.dims)
 
 
-def _window(inst: Instruction, parts: _Parts) -> Instruction:
+def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruction:
     op = op_of(inst, Convolution)
     rank = parts.window.rank
     features = shape_of(parts.kernel).dims[-1] // parts.groups
     by_channel = features == 1 and shape_of(parts.kernel).dims[-2] == 1 and parts.groups > 1
+    if features == 1 and not by_channel and parts.groups >= FEATURES and target:
+        return _inputs_in_window(inst, parts, target)
     first = not by_channel and features < FEATURES and parts.places[-1] > features
+    if first or not parts.keeps_edges(target):
+        parts = parts.padded()
     x, result = parts.x, parts.result
     if first:
         order = [0, rank + 1, *range(1, rank + 1)]
@@ -194,3 +278,22 @@ def _window(inst: Instruction, parts: _Parts) -> Instruction:
     )  # fmt: skip
     found = new(x, parts.kernel)
     return turned(found, [0, *range(2, rank + 2), 1]) if first else found
+
+
+def _inputs_in_window(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
+    """Groups of one output feature each, of several inputs, as channels: the inputs are a dimension of the
+    window.
+    """
+    (batch, *spatial, _), window, groups = shape_of(parts.x).dims, parts.window, parts.groups
+    inputs, rank = shape_of(parts.kernel).dims[-2], window.rank
+    x = reshaped(parts.x, [batch, *spatial, groups, inputs])
+    x = turned(x, [0, rank + 2, *range(1, rank + 2)])
+    kernel = turned(parts.kernel, [rank, *range(rank), rank + 1])
+    kernel = reshaped(kernel, [inputs, *window.size, 1, groups])
+    wider = Window(
+        (inputs, *window.size), (1, *window.stride), (0, *window.low), (0, *window.high),
+        (1, *window.base_dilation), (1, *window.window_dilation),
+    )  # fmt: skip
+    result = parts.result.with_dims([batch, 1, *parts.places, groups]).logical
+    found = _window(inst, _Parts(x, kernel, wider, groups, result), target)
+    return reshaped(found, parts.result.dims)

@@ -14,10 +14,11 @@ from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.custom.attributes import parse_attributes
 from axla.custom.registry import registered
-from axla.hlo import CustomCall, GetTupleElement, Slice, Sort, TopK
+from axla.hlo import Broadcast, CustomCall, GetTupleElement, Iota, Slice, Sort, TopK
 from axla.ir.attributes import SliceDims
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.sort import sort_key
 from axla.passes.expand.expander import expand, packed, written
 from axla.passes.matrix import indices
 
@@ -70,8 +71,8 @@ def _first(_: Instruction, k: int, largest: bool, x: XlaOp) -> Sequence[XlaOp]:
 
 
 def approx_topk_decomposer(module: Module) -> None:
-    """Writes every approximate selection as an exact one, a sort and slices: where there is no unit that
-    selects approximately, the recall asked for is a lower bound.
+    """Writes every approximate selection as an exact one, a topk or a sort and slices: where there is no unit
+    that selects approximately, the recall asked for is a lower bound.
     """
     expand(module, "approx-topk-decomposer", {CustomCall: _approximate})
 
@@ -85,12 +86,30 @@ def _approximate(inst: Instruction) -> Instruction | None:
         return None
     values = inst.operands[: len(inst.operands) // 2]
     dim, before, results = _selection(inst, op, values)
+    k, largest = results[0].dims[dim], _takes_largest(values, dim, before)
+    if largest is not None and _has_emitter(values[0], k):
+        return TopK(k, largest)(values[0])
     ordered = computation.add(Sort((dim,), True, before), values)
     alone = len(values) == 1
     found = [ordered] if alone else [GetTupleElement(n)(ordered) for n in range(len(values))]
     pairs = zip(found, results, strict=True)
     parts = [computation.add(Slice(SliceDims((0,) * s.rank, s.dims)), [x], s) for x, s in pairs]
     return packed(inst.shape, parts)
+
+
+def _takes_largest(values: tuple[Instruction, ...], dim: int, before: Computation) -> bool | None:
+    """Whether elements of rows are selected with their positions, and are the largest ones, or the smallest;
+    None for other selections. Of equal elements any may be taken.
+    """
+    key = sort_key(before)
+    if len(values) != 2 or key is None or dim != shape_of(values[0]).rank - 1:
+        return None
+    numbers = {getattr(o.op, "parameter_number", -1) for o in before.root.operands}
+    position = values[1]
+    if isinstance(position.op, Broadcast) and position.op.dimensions == (dim,):
+        dim, position = 0, position.operands[0]
+    places = isinstance(position.op, Iota) and position.op.iota_dimension == dim
+    return key.descending if numbers == {0, 1} and places and shape_of(position).dtype is S32 else None
 
 
 def _selection(

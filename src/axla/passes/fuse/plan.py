@@ -84,6 +84,7 @@ class _Planner:
         self.keys = AccessKeys(limits.row_in_lane)
         self.clusters: list[Cluster] = []
         self.member_of: dict[Instruction, list[Cluster]] = {}
+        self.passed: set[Instruction] = set()  # names of values that are read from memory, too
         self.decisions: list[Decision] = []
         self.row_fed = _row_fed(self.order, limits)
         # by position: kernels with several roots and members before and after
@@ -113,7 +114,7 @@ class _Planner:
         outside = inst is self.computation.root
         for user in inst.users:
             clusters = self.of(user)
-            outside = outside or not clusters
+            outside = outside or not clusters or user in self.passed
             for cluster in clusters:
                 readers.setdefault(cluster, []).append(user)
         if readers and not outside and self.fuse_into_all(inst, readers):
@@ -159,6 +160,8 @@ class _Planner:
                 self.join(inst, cluster, found)
             else:
                 outside = True
+        if outside and is_passed(inst.op):
+            self.passed.add(inst)
         made = not (is_passed(inst.op) or isinstance(inst.op, Constant) or is_tiny(inst, self.limits))
         if outside and made:
             self.start(inst)

@@ -1,0 +1,124 @@
+"""The section `engines`: each model by axla, by torch, by onnxruntime and by OpenVINO."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench_lib import rivals
+from bench_lib.engines.model import MODELS, Model
+from bench_lib.engines.net import JaxNet
+from bench_lib.row import Effort, Row
+from bench_lib.timing import Call
+
+GOAL = 1.1
+"""Times the best engine's time that no model may take."""
+
+
+def engines(effort: Effort) -> Iterator[Row]:
+    """All models whose name has `effort.only` in it."""
+    for model in MODELS:
+        if effort.only in model.name:
+            yield _row(model, effort)
+
+
+def axla_model(model: Model) -> tuple[Any, list[np.ndarray]]:
+    """The model as axla's program of inputs and weights, and these."""
+    import jax
+
+    import axla.jax
+
+    inputs = model.inputs()
+    weights: list[np.ndarray] = []
+    jax.eval_shape(lambda *given: model.make(JaxNet((), weights), *given), *inputs)
+
+    def function(given: list[Any], kept: list[Any]) -> Any:
+        return model.make(JaxNet(kept), *given)
+
+    return axla.jax.to_module(function, inputs, weights), [*inputs, *weights]
+
+
+def _row(model: Model, effort: Effort) -> Row:
+    import axla
+
+    module, arrays = axla_model(model)
+    compiled, placed = axla.compile(module), [axla.device_put(x) for x in arrays]
+    wanted = rivals.leaves(compiled(*placed))
+    inputs, weights = arrays[: len(model.shapes)], arrays[len(model.shapes) :]
+    with tempfile.TemporaryDirectory(prefix="axla-bench-") as folder:
+        makers = _makers(model, inputs, weights, effort.threads, Path(folder))
+        found, reasons = rivals.agreeing(makers, wanted, lambda x: x, model.tolerance)
+        if not found:
+            return Row("engines", model.name, effort.threads, None, note="; ".join(reasons))
+        sides: dict[str, Call] = {"axla": lambda: compiled(*placed), **found}
+        return rivals.best_row(effort, "engines", model.name, sides, GOAL, reasons)
+
+
+def _makers(
+    model: Model, inputs: list[np.ndarray], weights: list[np.ndarray], threads: int, folder: Path
+) -> dict[str, Callable[[], Call]]:
+    images = [x.ndim in (3, 4) and not model.words and not model.recurrent for x in inputs]
+    arrays = [np.moveaxis(x, -1, 1) if turn else x for x, turn in zip(inputs, images, strict=True)]
+    plain = [np.ascontiguousarray(x) for x in arrays]
+    path = folder / "model.onnx"
+
+    def by_torch() -> Call:
+        module, tensors = _torch(model, weights, arrays, threads)
+        return _quiet(lambda: module(*tensors))
+
+    def compiled() -> Call:
+        import torch
+        from torch._inductor import config
+
+        config.freezing = True  # constants are folded, and laid out for oneDNN
+        config.cpp.threads = threads
+        module, tensors = _torch(model, weights, arrays, threads)
+        torch._dynamo.reset()
+        made = torch.compile(module, fullgraph=not model.recurrent)
+        return _quiet(lambda: made(*tensors))
+
+    def file() -> Path:
+        if not path.exists():
+            module, tensors = _torch(model, weights, plain, threads)
+            rivals.exported(module, tensors, path, new=not model.recurrent)
+        return path
+
+    return {
+        "torch": by_torch,
+        "torch.compile": compiled,
+        "onnxruntime": lambda: rivals.onnxruntime_call(file(), plain, threads),
+        "OpenVINO": lambda: rivals.openvino_call(file(), plain, threads),
+    }
+
+
+def _quiet(call: Call) -> Call:
+    """The call without a record for gradients."""
+    import torch
+
+    return torch.no_grad()(call)
+
+
+def _torch(
+    model: Model, weights: list[np.ndarray], arrays: list[np.ndarray], threads: int
+) -> tuple[Any, tuple[Any, ...]]:
+    import torch
+
+    from bench_lib.engines.torch_net import TorchNet
+
+    torch.set_num_threads(threads)
+
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept = torch.nn.ParameterList(
+                torch.nn.Parameter(torch.from_numpy(x), requires_grad=False) for x in weights
+            )
+
+        def forward(self, *given: Any) -> Any:
+            return model.make(TorchNet(list(self.kept)), *given)
+
+    return Module().eval(), tuple(torch.from_numpy(x) for x in arrays)

@@ -1,0 +1,63 @@
+"""What the machine can do at most, measured: bytes copied and multiply-adds in registers, per second."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from bench_lib import peers
+
+FMA = """
+typedef TYPE V __attribute__((vector_size(64)));
+double run(long trips) {
+  V x[16], a, b;
+  for (int i = 0; i < 16; i++) x[i] = (V){0} + (TYPE)i;
+  a = (V){0} + (TYPE)0.5; b = (V){0} + (TYPE)0.25;
+  for (long n = 0; n < trips; n++)
+    _Pragma("GCC unroll 16")
+    for (int i = 0; i < 16; i++) x[i] = x[i] * a + b;
+  TYPE total = 0;
+  for (int i = 0; i < 16; i++) total += x[i][0];
+  return total;
+}
+"""
+
+
+@functools.cache
+def copied(size: int, threads: int) -> float:
+    """Seconds of a copy that reads and writes so many bytes together."""
+    count = max(1, size // 2 // threads)
+    pairs = [(np.ones(count, np.uint8), np.zeros(count, np.uint8)) for _ in range(threads)]
+    repeats = max(1, (1 << 22) // size)
+
+    def copy(pair: tuple[np.ndarray, np.ndarray]) -> None:
+        for _ in range(repeats):
+            np.copyto(pair[1], pair[0])
+
+    return _fastest(copy, pairs) / repeats
+
+
+@functools.cache
+def multiplied(double: bool, threads: int) -> float | None:
+    """Floating-point operations per second, None without a C compiler."""
+    kind = "double" if double else "float"
+    run = peers.c_function(f"#define TYPE {kind}\n{FMA}", "run", "-O3", "-march=native", "-ffp-contract=fast")
+    if run is None:
+        return None
+    trips = 1 << 20
+    return threads * trips * 16 * (16 if double else 32) / _fastest(run, [trips] * threads)
+
+
+def _fastest(call: Callable, arguments: Sequence) -> float:
+    """Seconds of the best of some rounds, in which each thread makes one call."""
+    found = []
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        for _ in range(12):
+            start = time.perf_counter()
+            list(pool.map(call, arguments))
+            found.append(time.perf_counter() - start)
+    return min(found[2:])

@@ -1,0 +1,119 @@
+"""Constants are laid out once, as the kernels read them.
+
+What only moves elements of large constants is computed, which `constant-folding` leaves where it would take
+long. A matrix that products read in panels, and nothing else reads, is stored in panels: [n / panel, k, panel].
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from axla.core.literal import ElidedLiteral, Literal
+from axla.hlo import Bitcast, Concatenate, Constant, Dot, Reshape, Reverse, Slice, Transpose
+from axla.ir.graph import Instruction, Module
+from axla.ir.traverse import post_order
+from axla.ir.typed import op_of, shape_of
+from axla.kernels.dot import dot_sizes, plan_product
+from axla.kernels.plan import accumulation_type
+from axla.kernels.product import GemmSpec
+from axla.passes import rewrite
+from axla.passes.layout.normalize import reshaped
+from axla.target.machine import Target
+
+LEAST = 1 << 16
+"""Bytes of a matrix from which on it is stored in panels: smaller ones are packed in microseconds."""
+
+_MOVES = (Bitcast, Concatenate, Reshape, Reverse, Slice, Transpose)
+
+
+def constant_layout(module: Module, target: Target) -> None:
+    """Computes what moves elements of constants, and stores matrices of products in panels."""
+    session = rewrite.current_session()
+    for computation in module.computations:
+        bound = rewrite.control_bound(computation)
+        for inst in post_order(computation):
+            if inst not in bound and _is_moved(inst) and session.may_fire("constant-layout", inst):
+                _replace(inst, _moved(inst))
+        if target.local_bytes or not target.blocks_products:
+            continue
+        for inst in post_order(computation):
+            if type(inst.op) is Constant and _in_panels(inst, target) is not None:
+                panel = _in_panels(inst, target)
+                if panel and session.may_fire("constant-layout", inst):
+                    _store_panels(inst, panel)
+
+
+def _array(inst: Instruction) -> np.ndarray | None:
+    literal = op_of(inst, Constant).literal if type(inst.op) is Constant else None
+    known = literal is not None and literal.shape.is_array and not isinstance(literal, ElidedLiteral)
+    return literal.array if literal is not None and known else None
+
+
+def _is_moved(inst: Instruction) -> bool:
+    if not isinstance(inst.op, _MOVES) or not inst.shape.is_array or inst.shape.size < LEAST // 4:
+        return False
+    if type(inst.op) is Bitcast and shape_of(inst).dtype is not shape_of(inst.operands[0]).dtype:
+        return False
+    # Each constant goes: the memory of the result takes its place.
+    return all(_array(o) is not None and len(o.users) == 1 for o in inst.operands)
+
+
+def _moved(inst: Instruction) -> np.ndarray:
+    arrays = [_array(o) for o in inst.operands]
+    if isinstance(inst.op, Bitcast):
+        return np.reshape(arrays[0], shape_of(inst).dims)  # type: ignore[arg-type]
+    return inst.op.evaluate(*arrays)  # type: ignore[attr-defined]
+
+
+def _replace(inst: Instruction, values: np.ndarray) -> None:
+    computation, operands = inst.computation, inst.operands
+    literal = Literal(shape_of(inst).logical, np.ascontiguousarray(values))
+    computation.replace(inst, computation.add(Constant(literal.shape, literal), extra=inst.extra))
+    computation.remove(inst)
+    for operand in dict.fromkeys(operands):
+        computation.remove(operand)
+
+
+def _in_panels(inst: Instruction, target: Target) -> int | None:
+    """The panel that all users of a constant want; None where they do not agree, or want none."""
+    if _array(inst) is None or shape_of(inst).byte_size < LEAST or inst is inst.computation.root:
+        return None
+    found = {_panel(user, inst, target) for user in inst.users}
+    return found.pop() if len(found) == 1 else None
+
+
+def _panel(dot: Instruction, rhs: Instruction, target: Target) -> int | None:
+    sizes = dot_sizes(dot)
+    if sizes is None or sizes[0] != 1 or dot.operands[1] is not rhs or dot.operands[0] is rhs:
+        return None
+    left, right, result = (shape_of(i).dtype for i in (*dot.operands, dot))
+    if rhs.shape.rank != 2 or not left is right is result or accumulation_type(result) is not result:
+        return None
+    if not result.is_float:
+        return None
+    plan = plan_product(GemmSpec(left, result, *sizes), target)
+    width = plan.tile.columns
+    return width if plan.method == "tile" and plan.pack_rhs and sizes[2] % width == 0 else None
+
+
+def _store_panels(inst: Instruction, panel: int) -> None:
+    computation = inst.computation
+    for dot in list(inst.users):
+        op = op_of(dot, Dot)
+        values = _array(inst)
+        assert values is not None
+        turned = op.rhs_contracting_dims == (1,)
+        matrix = values.T if turned else values
+        depth, columns = matrix.shape
+        packed = np.ascontiguousarray(matrix.reshape(depth, columns // panel, panel).transpose(1, 0, 2))
+        literal = Literal.of(packed, shape_of(inst).dtype)
+        stored = computation.add(Constant(literal.shape, literal), extra=inst.extra)
+        rows = shape_of(dot).dims[0]
+        shape = shape_of(dot).with_dims((rows, columns // panel, panel)).logical
+        new = replace(op, shape=shape, rhs_contracting_dims=(1,))
+        made = computation.add(new, [dot.operands[0], stored], extra=dot.extra)
+        computation.replace(dot, reshaped(made, (rows, columns)))
+        computation.remove(dot)
+    computation.remove(inst)

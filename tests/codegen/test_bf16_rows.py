@@ -1,0 +1,68 @@
+"""Rows of bf16: quotients by a value of the row, and even and odd columns computed apart."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import axla
+
+BF16 = ml_dtypes.bfloat16
+
+DIVIDE = """HloModule divide
+ENTRY e {{
+  x = bf16[65536] parameter(0)
+  y = bf16[{rows}] parameter(1)
+  xs = bf16[{rows},65536] broadcast(x), dimensions={{1}}
+  ys = bf16[{rows},65536] broadcast(y), dimensions={{0}}
+  ROOT q = bf16[{rows},65536] divide(xs, ys)
+}}
+"""
+
+NORM = """HloModule norm
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+ENTRY e {{
+  x = bf16[{rows},{columns}] parameter(0)
+  wide = f32[{rows},{columns}] convert(x)
+  zero = f32[] constant(0)
+  sum = f32[{rows}] reduce(wide, zero), dimensions={{1}}, to_apply=add
+  narrow = bf16[{rows}] convert(sum)
+  sums = bf16[{rows},{columns}] broadcast(narrow), dimensions={{0}}
+  number = bf16[{rows},{columns}] iota(), iota_dimension=1
+  moved = bf16[{rows},{columns}] add(x, number)
+  ROOT q = bf16[{rows},{columns}] divide(moved, sums)
+}}
+"""
+
+
+def _values(bits: np.ndarray) -> np.ndarray:
+    return bits.astype(np.uint16).view(BF16)
+
+
+def test_quotients_by_one_value_are_those_of_f32_rounded() -> None:
+    """All dividends; divisors at the ends of each range that is scaled, specials, and some at random."""
+    ends = [0, 1, 0x7F, 0x80, 0x1F7F, 0x1F80, 0x1F81, 0x3F80, 0x5F7F, 0x5F80, 0x5F81, 0x7F7F, 0x7F80, 0x7FC0]
+    signed = np.concatenate([ends, np.array(ends) | 0x8000])
+    chosen = np.random.default_rng(0).integers(0, 1 << 16, 20)
+    x, y = _values(np.arange(1 << 16)), _values(np.concatenate([signed, chosen]))
+    found = np.asarray(axla.compile(axla.parse(DIVIDE.format(rows=y.size)))(x, y))
+    with np.errstate(all="ignore"):
+        wanted = (x[None].astype(np.float32) / y[:, None].astype(np.float32)).astype(BF16)
+    undefined = np.isnan(wanted)
+    np.testing.assert_array_equal(np.isnan(found), undefined)
+    np.testing.assert_array_equal(found.view(np.uint16)[~undefined], wanted.view(np.uint16)[~undefined])
+
+
+@pytest.mark.parametrize("columns", [1, 2, 16, 32, 34, 64, 96, 130, 768, 1001])
+def test_rows_by_pairs(columns: int) -> None:
+    """Sums of rows, then quotients of all columns, which know their numbers."""
+    x = np.random.default_rng(columns).integers(1, 9, (3, columns)).astype(BF16)
+    found = np.asarray(axla.compile(axla.parse(NORM.format(rows=3, columns=columns)))(x))
+    sums = x.astype(np.float32).sum(1, keepdims=True).astype(BF16)  # exact in f32
+    moved = x + np.arange(columns).astype(BF16)
+    np.testing.assert_array_equal(found, (moved.astype(np.float32) / sums.astype(np.float32)).astype(BF16))

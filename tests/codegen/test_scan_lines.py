@@ -1,0 +1,143 @@
+"""Scans by threads that run alone, against the interpreter and NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import axla
+from axla.codegen.host import host_target
+from axla.core.dtypes import BY_NAME
+from axla.kernels.scan import ScanPlan
+from axla.lowering.pipeline import optimize, program_of
+from axla.runtime.native import num_threads, set_num_threads
+
+EXACT = [  # type, sizes, dimension, combiner, initial value, from the end
+    ("s32", (18,), 0, "add", "7", False),
+    ("s32", (300, 33), 0, "add", "0", True),
+    ("s8", (3, 40, 70), 1, "multiply", "1", False),
+    ("s64", (2, 19003), 1, "xor", "0", True),
+    ("pred", (300,), 0, "or", "false", False),
+    ("f32", (1000, 2), 0, "maximum", "-inf", False),
+    ("f32", (3, 16387), 1, "minimum", "inf", True),
+    ("bf16", (64, 33), 1, "maximum", "-inf", False),
+]
+NEAR = [  # and how far results may be from the interpreter's, which rounds each of its steps
+    ("f32", (5, 1003), 1, "add", "0", False, 1e-4),
+    ("f64", (16400,), 0, "add", "0.5", True, 1e-11),
+    ("c64", (40, 6), 0, "add", "0", True, 1e-4),
+    ("bf16", (64, 65), 0, "add", "0", False, 0.1),
+]
+FIRST = """z = s32[] constant(0)
+  n = pred[] compare(a, z), direction=NE
+  ROOT r = s32[] select(n, a, b)"""
+"""The first of two elements that is not 0: associative, and does not commute."""
+
+
+def scan_text(kind, dims, at, op, init, reverse, before="copy(p)", behind="copy(s)") -> str:
+    shape, reach = f"{kind}[{','.join(map(str, dims))}]", dims[at] - 1
+    size = "x".join(str(n if d == at else 1) for d, n in enumerate(dims))
+    own = f"0_{reach}" if reverse else f"{reach}_0"
+    pad = "x".join(own if d == at else "0_0" for d in range(len(dims)))
+    joined = op if "ROOT" in op else f"ROOT r = {kind}[] {op}(a, b)"
+    init = f"({init}, 0)" if kind == "c64" else init
+    return f"""HloModule scan
+combine {{ a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  {joined} }}
+ENTRY main {{ p = {shape} parameter(0)
+  x = {shape} {before}
+  z = {kind}[] constant({init})
+  s = {shape} reduce-window(x, z), window={{size={size} pad={pad}}}, to_apply=combine
+  ROOT r = {shape} {behind} }}"""
+
+
+def drawn(kind, dims) -> np.ndarray:
+    """Small numbers; of floats some NaN, and zeros of both signs."""
+    rng, dtype = np.random.default_rng(0), BY_NAME[kind].numpy
+    if kind == "pred":
+        return rng.random(dims) > 0.9
+    x = rng.standard_normal(dims) if BY_NAME[kind].is_inexact else rng.integers(-9, 99, dims)
+    if BY_NAME[kind].is_float:
+        x.reshape(-1)[::3] *= 0.0
+        x.reshape(-1)[47::1031] = np.nan
+    return x.astype(dtype)
+
+
+def both(text, x) -> list[np.ndarray]:
+    """What code and the interpreter give."""
+    programs = axla.compile(axla.parse(text)), axla.compile(axla.parse(text), backend="interpreter")
+    return [np.asarray(program(x)) for program in programs]
+
+
+def plan_of(text) -> ScanPlan:
+    module, target = axla.parse(text), host_target()
+    optimize(module, target)
+    [kernel] = program_of(module, target).kernels
+    assert isinstance(kernel.plan, ScanPlan)
+    return kernel.plan
+
+
+@pytest.mark.parametrize("case", EXACT, ids=lambda case: "-".join(map(str, case)))
+def test_scans_as_the_interpreter(case):
+    text = scan_text(*case)
+    assert plan_of(text).space
+    found, wanted = both(text, drawn(*case[:2]))
+    missing = wanted != wanted
+    np.testing.assert_array_equal(found != found, missing)  # bits of NaN are the machine's
+    assert found[~missing].tobytes() == wanted[~missing].tobytes()
+
+
+@pytest.mark.parametrize("case", NEAR, ids=lambda case: "-".join(map(str, case)))
+def test_sums_of_floats(case):
+    *case, away = case
+    found, wanted = (x.astype(np.complex128) for x in both(scan_text(*case), drawn(*case[:2])))
+    np.testing.assert_allclose(found, wanted, rtol=away, atol=away)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("dims", "at"), [((40,), 0), ((40001,), 0), ((50, 9), 0)])
+def test_combiners_that_do_not_commute(dims, at, reverse):
+    x = np.where(np.random.default_rng(0).random(dims) > 0.9, drawn("s32", dims), 0)
+    text = scan_text("s32", dims, at, FIRST, "0", reverse)
+    assert plan_of(text).space
+    found = np.asarray(axla.compile(axla.parse(text))(x))
+    wanted, before = np.zeros_like(x), np.zeros_like(x[0])
+    for n in reversed(range(len(x))) if reverse else range(len(x)):
+        pair = (x[n], before) if reverse else (before, x[n])
+        wanted[n] = before = np.where(pair[0] != 0, *pair)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("dims", "at", "reverse"), [((40001,), 0, False), ((3, 16390), 1, True)])
+def test_long_lines_in_pieces(dims, at, reverse):
+    """The same bits with any number of threads; work before and behind the scan is in the same kernel."""
+    text = scan_text("f32", dims, at, "add", "3", reverse, before="negate(p)", behind="multiply(s, p)")
+    assert len(plan_of(text).phases) == 3
+    x = np.random.default_rng(0).standard_normal(dims).astype(np.float32)
+    program, before, found = axla.compile(axla.parse(text)), num_threads(), []
+    try:
+        for count in (1, 2, 5):
+            set_num_threads(count)
+            found.append(np.asarray(program(x)).tobytes())
+    finally:
+        set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+    turned = (np.flip(-x, at) if reverse else -x).astype(np.float64)
+    sums = 3 + np.cumsum(turned, at)
+    wanted = (np.flip(sums, at) if reverse else sums) * x
+    np.testing.assert_allclose(np.frombuffer(found[0], np.float32), wanted.reshape(-1), rtol=1e-4, atol=1e-3)
+
+
+def test_zeros_keep_their_sign():
+    x = np.full(20000, -0.0, np.float32)
+    found = np.asarray(axla.compile(axla.parse(scan_text("f32", (20000,), 0, "add", "-0", False)))(x))
+    assert not found.any() and np.signbit(found).all()
+
+
+@pytest.mark.parametrize("level", ["SSE4_2", "AVX2"])
+@pytest.mark.parametrize(("dims", "at"), [((20003,), 0), ((70, 5), 0)])
+def test_narrow_registers(monkeypatch, level, dims, at):
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_cpu_max_isa={level}")
+    found, wanted = both(scan_text("s32", dims, at, "add", "0", True), drawn("s32", dims))
+    np.testing.assert_array_equal(found, wanted)

@@ -1,0 +1,121 @@
+"""Products by instructions on words of short numbers: bytes by VNNI, bf16 where denormals may go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from products import Compiled, Product, check, module_of, wanted
+
+from axla.codegen import llvm
+from axla.codegen.host import host_target
+from axla.core import flags
+from axla.core.dtypes import BF16, F32, S8, S32, U8, U32
+from axla.kernels.dot import GemmSpec
+from axla.kernels.product import BYTES, HALVES
+from axla.target.names import target
+
+FLUSHING = replace(host_target(), flushes=True)
+WORDS = {"bytes": BYTES, "halves": HALVES}
+has = {
+    name: pytest.mark.skipif(word not in host_target().intrinsics, reason=f"this CPU has no {word}")
+    for name, word in WORDS.items()
+}
+
+# Batch, m, n, k, which operands are transposed: tiles and their edges, several blocks of k, few columns, few
+# rows, vectors both ways, sums of k that are no whole words.
+SIZES = [
+    (1, 20, 20, 16, False, False), (2, 9, 33, 64, True, False), (1, 64, 17, 2400, False, True),
+    (1, 5, 5, 4, True, True), (1, 1, 40, 64, False, False), (1, 1, 40, 64, False, True),
+    (1, 40, 1, 64, True, False), (3, 1, 1, 100, False, False), (1, 40, 3, 8, False, False),
+    (1, 30, 2, 8, True, True), (1, 27, 100, 44, False, False), (1, 13, 2, 400, False, False),
+    (1, 6, 7, 12, False, True), (1, 150, 200, 4096, True, False), (1, 33, 31, 29, False, False),
+    (2, 17, 3, 6, True, True), (1, 100, 1, 1032, False, False), (1, 257, 70, 1032, False, True),
+]  # fmt: skip
+BYTES_SPECS = [
+    GemmSpec(dtype, result, *sizes) for sizes in SIZES for dtype, result in ((S8, S32), (U8, U32), (U8, S32))
+]
+HALVES_SPECS = [GemmSpec(BF16, result, *sizes) for sizes in SIZES for result in (BF16, F32)]
+
+
+def assembly(spec, features, **facts):
+    machine = replace(target("x86-64-v4", features=features), **facts)
+    return llvm.emit_assembly(module_of([Product(spec)], machine).text(), machine)
+
+
+@pytest.mark.parametrize(("n", "words"), [(200, "vpdpbusd"), (1, "vpdpwssd")])
+def test_products_of_bytes_take_words_where_the_machine_has_them(n, words):
+    spec = GemmSpec(S8, S32, 1, 20, n, 64)
+    assert f"\t{words}\t" in assembly(spec, ["+avx512vnni"])
+    assert "vpdp" not in assembly(spec, [])
+    assert "vpdp" not in assembly(replace(spec, k=66), ["+avx512vnni"])
+    assert "vpdp" not in assembly(replace(spec, result=S8), ["+avx512vnni"])
+    assert "vpdp" not in assembly(spec, ["+avx512vnni", "-avx512f"])
+
+
+def test_products_of_bf16_take_words_where_denormals_may_go():
+    spec = GemmSpec(BF16, F32, 1, 20, 20, 16)
+    assert "\tvdpbf16ps\t" in assembly(spec, ["+avx512bf16"], flushes=True)
+    assert "vdpbf16ps" not in assembly(spec, ["+avx512bf16"])
+    assert "vdpbf16ps" not in assembly(spec, [], flushes=True)
+    assert not host_target().flushes
+    with flags.override(flush_denormals=True):
+        assert host_target().flushes
+
+
+@has["bytes"]
+def test_the_highest_level_allowed_counts():
+    for isa, wanted_names in (("AVX512", set()), ("AVX512_VNNI", {BYTES})):
+        with flags.override(cpu_max_isa=isa):
+            assert {BYTES, HALVES} & host_target().intrinsics == wanted_names
+
+
+@has["bytes"]
+def test_products_of_bytes_are_exact():
+    compiled = Compiled([Product(spec) for spec in BYTES_SPECS], host_target())
+    for product in compiled.products:
+        check(compiled, product)
+
+
+@has["bytes"]
+def test_extremes_of_bytes_are_exact():
+    """Every product the largest there is, of either sign: nothing saturates."""
+    compiled = Compiled([Product(spec) for spec in BYTES_SPECS], host_target())
+    for product in compiled.products:
+        info = np.iinfo(product.spec.dtype.numpy)
+        for left in (info.min, info.max):
+            for right in (info.min, info.max):
+                lhs, rhs = product.arrays()
+                lhs[...], rhs[...] = left, right
+                exact, _ = wanted(product, lhs, rhs)
+                np.testing.assert_array_equal(compiled.run(product, lhs, rhs), exact, str(product.spec))
+
+
+@has["halves"]
+def test_products_of_bf16_by_words():
+    compiled = Compiled([Product(spec) for spec in HALVES_SPECS], FLUSHING)
+    assert any(p.spec.by_words(FLUSHING).word == 2 for p in compiled.products)
+    for product in compiled.products:
+        check(compiled, product)
+
+
+@has["halves"]
+def test_special_numbers_of_bf16_by_words():
+    """NaN and infinities come out as from any sum; denormals are kept or taken for zero."""
+    compiled = Compiled([Product(spec) for spec in HALVES_SPECS], FLUSHING)
+    for product in compiled.products:
+        lhs, rhs = product.arrays()
+        for number, value in enumerate((np.nan, np.inf, -np.inf, 1e-39)):
+            lhs.reshape(-1)[number :: max(5, lhs.size // 3)] = value
+        with np.errstate(invalid="ignore"):
+            exact, _ = wanted(product, lhs, rhs)
+        found = compiled.run(product, lhs, rhs).astype(np.float64)
+        for test in (np.isnan, np.isposinf, np.isneginf):
+            np.testing.assert_array_equal(test(found), test(exact), str(product.spec))
+        lhs[...] = rhs[...] = 2.0**-130
+        assert not compiled.run(product, lhs, rhs).any()
+        rhs[...] = 2.0**100
+        k = product.spec.k
+        for value in np.unique(compiled.run(product, lhs, rhs).astype(np.float64)):
+            assert value == 0 or np.isclose(value, k * 2.0**-30, rtol=0.01)
