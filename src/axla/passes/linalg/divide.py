@@ -43,8 +43,8 @@ def hermitian_eigenvalues(a: XlaOp, lower: bool, vectors: bool) -> tuple[XlaOp, 
 
 def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp | None, XlaOp | None, XlaOp]:
     """As `jacobi.singular_values`, of larger matrices. s and -s are the eigenvalues of [0 r^H; r 0], where r
-    is the matrix or its factor R. The upper halves of their vectors are the columns of v, up to rounding, which
-    is large beside small s: QR makes v unitary. That of a v gives u.
+    is the matrix or its factor R. The upper halves of their vectors are the columns of v, up to rounding,
+    which is large beside small s: QR makes v unitary. That of a v gives u.
     """
     m, n = a.dims[1:]
     if m < n:
