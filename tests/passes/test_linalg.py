@@ -158,6 +158,67 @@ def test_lu_and_qr(letter, dims):
             )  # fmt: skip
 
 
+@pytest.mark.parametrize(("letter", "dims"), [("d", (20, 40)), ("c", (36, 20))], ids=str)
+def test_lu_and_qr_by_blocks(letter, dims):
+    a = random(letter, 1, *dims)
+    a[:, :, 17] = 0
+    k = min(dims)
+    whole = matrices(a.dtype, *a.shape)
+    results = [whole, plain(np.int32, 1, k), plain(np.int32, 1)]
+    same_as_library(f"lapack_{letter}getrf_ffi", [(a, True)], results)
+    r, tau = same_as_library(f"lapack_{letter}geqrf_ffi", [(a, True)], [whole, plain(a.dtype, 1, k)])
+    q = np.ascontiguousarray(r[:, :, :k])
+    name = f"lapack_{letter}{'un' if letter in 'cz' else 'or'}gqr_ffi"
+    same_as_library(name, [(q, True), (tau, False)], [matrices(a.dtype, *q.shape)])
+
+
+@pytest.mark.parametrize(("letter", "n"), [("s", 1), ("d", 3)])
+def test_batches_of_small_matrices(letter, n):
+    """More than fill the lanes; one is singular, one is not a number."""
+    a = random(letter, 35, n, n)
+    a[3], a[7, 0, 0] = 0, np.nan
+    fine = np.arange(35) != 7
+    whole, counts, info = matrices(a.dtype, *a.shape), plain(np.int32, 35, n), plain(np.int32, 35)
+    found, pivots, bad = call(f"lapack_{letter}getrf_ffi", [(a, True)], [whole, counts, info])
+    product = (np.tril(found, -1) + np.eye(n, dtype=a.dtype)) @ np.triu(found)
+    for k, line in enumerate(pivots):
+        for i in range(n - 1, -1, -1):
+            product[k, [i, line[i] - 1]] = product[k, [line[i] - 1, i]]
+    near(product[fine], a[fine])
+    assert bad[3] == 1 and not bad[[0, 1, 2, 4, 5, 6, 7, 34]].any()
+    s = a + h(a)
+    results = [whole, plain(a.dtype, 35, n), info]
+    v, w, bad = call(f"lapack_{letter}syevd_ffi", [(s, True)], results, attributes(mode="V", uplo="L"))
+    assert (bad == ~fine).all() and (np.diff(w[fine], axis=-1) >= 0).all()
+    orthonormal(v[fine], None)
+    near((wide(v) * w[:, None, :] @ h(v))[fine].astype(a.dtype), s[fine])
+
+
+def test_eigenvalues_by_parts():
+    """Of which many are equal, close, or far apart, in parts that the rows do not fill."""
+    n, r = 61, np.random.default_rng(5)
+    q = np.linalg.qr(r.standard_normal((n, n)))[0]
+    spectra = [np.repeat([1, 1 + 1e-9, -2], 21)[:n], np.logspace(0, -14, n), np.r_[np.zeros(n - 2), 1, 2]]
+    spectra += [1 + 1e-14 * np.arange(n), r.standard_normal(n)]
+    beside = np.diag(np.ones(n - 1), 1)
+    a = [q * x @ q.T for x in spectra]
+    a += [
+        np.eye(n),
+        0 * q,
+        np.ones((n, n)),
+        np.diag(abs(np.arange(n) - 30.0)) + beside + beside.T,
+        1e-300 * q,
+    ]
+    a = np.stack(a)
+    a = (a + h(a)) / 2
+    results = [matrices(a.dtype, *a.shape), plain(a.dtype, len(a), n), plain(np.int32, len(a))]
+    v, w, info = call("lapack_dsyevd_ffi", [(a, True)], results, attributes(mode="V", uplo="L"))
+    assert not info.any() and (np.diff(w, axis=-1) >= 0).all()
+    near(w, np.linalg.eigvalsh(a), scale=a)
+    orthonormal(v, None)
+    near(v * w[:, None, :] @ h(v), a)
+
+
 @pytest.mark.parametrize(("letter", "dims"), [("s", (5, 4)), ("d", (3, 6)), ("c", (4, 4)), ("z", (2, 5))])
 def test_pivoted_qr(letter, dims):
     a, pivots = random(letter, 2, *dims), np.zeros((2, dims[1]), np.int32)
@@ -220,6 +281,10 @@ def test_symmetric_eigenvalues(letter, n):
 @pytest.mark.parametrize(("dims", "modes"), [((6, 6), "S"), ((7, 4), "A")], ids=str)
 def test_singular_values(letter, dims, modes):
     check_singular_values(letter, dims, modes)
+
+
+def test_singular_values_by_eigenvalues():
+    check_singular_values("d", (30, 26), "A")
 
 
 def test_singular_values_of_other_sizes():
@@ -309,15 +374,16 @@ def test_schur(letter, n):
 
 
 def test_several_sizes_of_the_same_code():
-    """Code does not grow with the matrices."""
+    """Code does not grow with the matrices, once they have as many panels as there may be."""
 
     def length(n):
-        a = np.zeros((n, n), np.float32)
-        results = [matrices(a.dtype, n, n), plain(a.dtype, n), plain(np.int32)]
-        module = expanded(text_of("lapack_ssyevd_ffi", [(a, True)], results, attributes(mode="V", uplo="L")))
+        a = np.broadcast_to(np.float32(0), (n, n))
+        module = expanded(
+            text_of("lapack_sgeqrf_ffi", [(a, True)], [matrices(a.dtype, n, n), plain(a.dtype, n)])
+        )
         return sum(len(c.instructions) for c in module.computations)
 
-    assert length(8) == length(800)
+    assert length(2048) == length(4096)
 
 
 # What is not a number, nothing, other layouts

@@ -31,6 +31,9 @@ BLOCKS = range(16, 65)
 MOST = 128
 """Blocks that a matrix is cut into, at most: the size of the program does not grow with that of the data."""
 
+PANELS = 32
+"""Panels that a matrix is cut into, at most."""
+
 INVERTED = 128
 """Rows of a part whose inverse is made, once, when there are enough right sides.
 
@@ -80,6 +83,11 @@ def block_size(size: int) -> int:
     """Rows of the blocks of a matrix with `size` rows: a power of two."""
     usual = min(max(-(-size // 16), BLOCKS[0]), BLOCKS[-1])
     return 1 << (max(usual, -(-size // MOST)) - 1).bit_length()
+
+
+def panel_size(size: int) -> int:
+    """Columns of the panels that a matrix with `size` columns is factored by, of which there are few."""
+    return max(block_size(size), 1 << (-(-size // PANELS) - 1).bit_length())
 
 
 def split(size: int, block: int) -> int:

@@ -18,11 +18,10 @@ import numpy as np
 
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
-from axla.core.dataclass import dataclass
 from axla.passes import matrix as mx
-from axla.passes.expand.triangular import block_size
-from axla.passes.linalg.jacobi import symmetric_eigenvalues
-from axla.passes.linalg.reflectors import times_q, tridiagonal_form
+from axla.passes.expand.triangular import panel_size
+from axla.passes.linalg import jacobi
+from axla.passes.linalg.reflectors import q_of, qr, times_q, tridiagonal_form
 
 LEAF = 24
 """Most rows of a part that is solved by rotations."""
@@ -34,12 +33,46 @@ STEPS = 60
 def hermitian_eigenvalues(a: XlaOp, lower: bool, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Ascending eigenvalues [batch, 1, size] of Hermitian matrices, eigenvectors as columns, and info."""
     n = a.dims[1]
-    kept, main, beside, taus = tridiagonal_form(mx.hermitian(a, lower), block_size(n))
+    kept, main, beside, taus = tridiagonal_form(mx.hermitian(a, lower), panel_size(n))
     values, rows, fine = tridiagonal_eigenvalues(main, beside)
     z = mx.like(mx.transposed(rows), a)
     if vectors and n > 1:
         z = mx.joined([z[:, :1], times_q(kept[:, 1:, : n - 1], taus, z[:, 1:])], 1)
     return mx.transposed(values), z, mx.where(fine, np.int32(0), np.int32(1))
+
+
+def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp | None, XlaOp | None, XlaOp]:
+    """As `jacobi.singular_values`, of larger matrices. s and -s are the eigenvalues of [0 r^H; r 0], where r
+    is the matrix or its factor R. The upper halves of their vectors are the columns of v, up to rounding,
+    which is large beside small s: QR makes v unitary. That of a v gives u.
+    """
+    m, n = a.dims[1:]
+    if m < n:
+        s, u, v, info = singular_values(mx.adjoint(a), vectors, full)
+        return s, v if v is None else mx.adjoint(v), u if u is None else mx.adjoint(u), info
+    if n <= LEAF:
+        return jacobi.singular_values(a, vectors, full)
+    unit = mx.unit_of(a)
+    a = mx.over(a, unit)
+    r = a if m == n else qr(a)[0][:, :n]
+    r = mx.where(mx.places(r, 1) <= mx.places(r, 2), r, 0.0) if m > n else r
+    below = ops.PadInDim(mx.padded(r, n, 2 * n), mx.number(r, 0), 1, n, 0)
+    values, both, info = hermitian_eigenvalues(below, True, vectors)
+    s = ops.Max(ops.Rev(values, (2,))[:, :, :n], mx.number(values, 0)) * unit
+    if not vectors:
+        return s, None, None, info
+    v = _unitary(ops.Rev(both, (2,))[:, :n, :n], n)
+    u = _unitary(mx.product(a, v), m if full else n)
+    return s, u, mx.adjoint(v), info
+
+
+def _unitary(a: XlaOp, columns: int) -> XlaOp:
+    """The first columns of Q, so turned that the diagonal of R is not negative."""
+    factors, taus = qr(a)
+    signs = mx.where(mx.real(mx.diagonal(factors)) < 0, -1.0, mx.number(mx.real(a), 1.0))
+    signs = mx.padded(signs, columns, 1)
+    signs = mx.where(mx.places(signs, 1) < a.dims[2], signs, 1.0)
+    return q_of(factors, taus, columns) * mx.like(mx.transposed(signs), a)
 
 
 def tridiagonal_eigenvalues(main: XlaOp, beside: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -66,7 +99,7 @@ def tridiagonal_eigenvalues(main: XlaOp, beside: XlaOp) -> tuple[XlaOp, XlaOp, X
     rows = ops.Reshape(main, (batch * count, 1, size))
     eye = mx.identity(rows, size, size)
     below = mx.where(mx.places(eye, 1) == mx.places(eye, 2) + 1, inside, 0.0)
-    leaf, vectors, info = symmetric_eigenvalues(mx.where(eye == 1, rows, below), True)
+    leaf, vectors, info = jacobi.symmetric_eigenvalues(mx.where(eye == 1, rows, below), True)
     values, vectors = mx.transposed(leaf), mx.transposed(vectors)
     fine = mx.every(ops.Reshape(info == 0, (batch, count, 1)), 1)
     links = ops.Reshape(coupling, (batch, count, size))[:, :, size - 1 :]
@@ -108,7 +141,7 @@ def _rank_one(d: XlaOp, z: XlaOp, rho: XlaOp) -> tuple[XlaOp, XlaOp]:
 
     def reflected(go: XlaOp, d: XlaOp, z: XlaOp, rank: XlaOp, near: XlaOp, *_: XlaOp) -> list[XlaOp]:
         z, v, cluster = _reflected(z, rank, near)
-        rank, poles, _ = _sorted(d, z)
+        rank, poles = _sorted(d, z)[:2]
         return [ops.ZerosLike(go), d, z, rank, near, poles, v, cluster]
 
     start = [again, d, z, rank, near, poles, *nothing]

@@ -11,7 +11,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import S32
 from axla.passes import matrix as mx
-from axla.passes.expand.triangular import block_size, lower_triangle, solve, split
+from axla.passes.expand.triangular import lower_triangle, panel_size, solve, split
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Factors:
 
 def lu(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """getrf: both factors in one matrix, pivots [batch, 1, count] and info [batch, 1, 1], both from 1."""
-    found = _factors(a, block_size(min(a.dims[1:])))
+    found = _factors(a, panel_size(min(a.dims[1:])))
     return found.matrix, found.pivots + 1, found.info
 
 

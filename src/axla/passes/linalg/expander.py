@@ -20,20 +20,23 @@ from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of
 from axla.passes.expand.expander import embedded, expand
 from axla.passes.layout.normalize import physical_dims
+from axla.passes.linalg import small
 from axla.passes.linalg.routines import ROUTINES
 
 
 def lapack_expander(module: Module, missing_only: bool = False) -> None:
-    """Writes calls of LAPACK as loops and products; with `missing_only`, only where there is no library."""
+    """Writes calls of LAPACK as loops and products; with `missing_only`, only where there is no library, or
+    many small matrices are to be solved.
+    """
     made: dict[CallSite, Module] = {}
 
     def expanded(inst: Instruction) -> Instruction | None:
         op = op_of(inst, CustomCall)
         if op.custom_call_target not in TARGETS or registered(op.custom_call_target):
             return None
-        if missing_only and is_installed():
-            return None
         site = replace(call_site(inst), aliases=())
+        if missing_only and is_installed() and not _many_small(site):
+            return None
         in_memory = op.result_layout_constraints is not None
         key = replace(site, where=str(in_memory))
         if key not in made:
@@ -42,6 +45,12 @@ def lapack_expander(module: Module, missing_only: bool = False) -> None:
         return inst.computation.add(Call(embedded(made[key], inst)), inst.operands, inst.shape)
 
     expand(module, "lapack-expander", {CustomCall: expanded})
+
+
+def _many_small(site: CallSite) -> bool:
+    shape, routine = _arrays(site.operands)[0], TARGETS[site.target][1]
+    many = prod(shape.dims[:-2]) >= small.MANY and 0 < max(shape.dims[-2:]) <= small.MOST
+    return routine in small.ROUTINES and many and not shape.dtype.is_complex
 
 
 def _program(site: CallSite, operands: Sequence[AnyShape], result: AnyShape, in_memory: bool) -> Module:

@@ -9,7 +9,7 @@ import numpy as np
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.passes import matrix as mx
-from axla.passes.expand.triangular import Block, block_size, by_substitution
+from axla.passes.expand.triangular import Block, by_substitution, panel_size
 
 
 def reflector(x: XlaOp, at: XlaOp | int) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -49,7 +49,7 @@ def _eliminated(a: XlaOp, j: XlaOp, at: XlaOp, v: XlaOp, tau: XlaOp, beta: XlaOp
 
 def qr(a: XlaOp) -> tuple[XlaOp, XlaOp]:
     """geqrf: R and the reflectors below it, and their factors [batch, 1, count]."""
-    return _qr(a, block_size(min(a.dims[1:])))
+    return _qr(a, panel_size(min(a.dims[1:])))
 
 
 def _qr(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp]:
@@ -126,7 +126,7 @@ def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 def _panels(taus: XlaOp) -> list[tuple[int, int]]:
     """The first reflector of each panel, and the one behind it."""
     count = taus.dims[2]
-    block = block_size(count)
+    block = panel_size(count)
     return [(k, min(k + block, count)) for k in range(0, count, block)]
 
 
@@ -193,7 +193,7 @@ def tridiagonal(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
     """
     n, given, axes = a.dims[1], a, (1, 2)
     a = mx.hermitian(a, lower)
-    kept, main, beside, taus = tridiagonal_form(a if lower else ops.Rev(a, axes), block_size(n))
+    kept, main, beside, taus = tridiagonal_form(a if lower else ops.Rev(a, axes), panel_size(n))
     rows, columns = mx.places(a, 1), mx.places(a, 2)
     kept = mx.where(rows == columns, mx.like(main, a), kept)
     kept = mx.where(rows == columns + 1, mx.like(mx.padded(beside, 1, n), a), kept)

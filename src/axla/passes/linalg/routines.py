@@ -13,10 +13,10 @@ from axla.hlo import TriangularSolve
 from axla.ir.attributes import TransposeA
 from axla.passes import matrix as mx
 from axla.passes.expand.cholesky import lower_factor
-from axla.passes.linalg.divide import hermitian_eigenvalues
+from axla.passes.linalg import small
+from axla.passes.linalg.divide import hermitian_eigenvalues, singular_values
 from axla.passes.linalg.eigenvectors import complex_form, eigenvalues, eigenvectors, finite, of_real_matrix
 from axla.passes.linalg.elimination import lu, tridiagonal_solution
-from axla.passes.linalg.jacobi import singular_values
 from axla.passes.linalg.reflectors import hessenberg, pivoted_qr, q_of, qr, times_q, tridiagonal
 from axla.passes.linalg.schur import schur
 
@@ -46,7 +46,7 @@ def _trsm(given: Attributes, a: XlaOp, b: XlaOp) -> Results:
 
 
 def _getrf(_: Attributes, a: XlaOp) -> Results:
-    return list(lu(a))
+    return list(small.lu(a) if small.is_small(a) else lu(a))
 
 
 def _geqrf(_: Attributes, a: XlaOp) -> Results:
@@ -70,7 +70,9 @@ def _ormqr(given: Attributes, a: XlaOp, taus: XlaOp, c: XlaOp) -> Results:
 
 def _evd(given: Attributes, a: XlaOp) -> Results:
     wanted = given["mode"] == "V"
-    values, vectors, info = hermitian_eigenvalues(a, given["uplo"] == "L", wanted)
+    few = small.is_small(a) and not a.dtype.is_complex
+    solve = small.symmetric_eigenvalues if few else hermitian_eigenvalues
+    values, vectors, info = solve(a, given["uplo"] == "L", wanted)
     return [vectors if wanted else a, values, info]
 
 
