@@ -11,6 +11,7 @@ from axla.analysis.trip_count import trip_count
 from axla.hlo import Call, Conditional, Fusion, While
 from axla.ir.clone import own_computations
 from axla.ir.graph import Computation, Module
+from axla.ir.typed import op_of
 from axla.passes import rewrite
 from axla.passes.schedule.order import schedule
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
@@ -30,7 +31,7 @@ def double_buffer_loop_unrolling(module: Module, target: Target) -> None:
     changed = False
     for inst in loops:
         trips = trip_count(inst)
-        if trips is None or trips < 4 or body_size(inst.op.body) > MOST_DOUBLED:
+        if trips is None or trips < 4 or body_size(op_of(inst, While).body) > MOST_DOUBLED:
             continue
         effectful = effectful_computations(module) if effectful is None else effectful
         if inst in rewrite.control_bound(inst.computation) or has_effect(inst, effectful):
