@@ -15,13 +15,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from axla.analysis.trip_count import trip_count
-from axla.hlo import Convolution, Dot, GetTupleElement, Tuple, While
+from axla.hlo import Convolution, Dot, Tuple, While
 from axla.ir.clone import called_first, copy_instructions, inline
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first
 from axla.ir.typed import op_of
 from axla.passes import rewrite
+from axla.passes.simplify.carries import elements_of
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 
 FEW = 2
@@ -103,8 +104,7 @@ def _repeated(body: Computation, factor: int) -> Computation:
     for _ in range(factor):
         known = {body.parameters[0]: value}
         if isinstance(value.op, Tuple):  # a counter is seen to count
-            parts = (u for u in body.parameters[0].users if isinstance(u.op, GetTupleElement))
-            known |= {part: value.operands[part.op.index] for part in parts}
+            known |= {part: value.operands[n] for n, part in elements_of(body.parameters[0])}
         value = copy_instructions(body, made, known)[body.root]
     made.set_root(value)
     return made
