@@ -219,3 +219,16 @@ def test_the_identity_of_a_target_is_all_that_it_answers():
     assert program_of("ENTRY e { ROOT x = f32[] parameter(0) }", one).target == identity(one)
     mixed = replace(one, features=frozenset({"+a", "+b", "+c"}))
     assert identity(mixed) == identity(replace(one, features=frozenset(["+c", "+b", "+a"])))
+
+
+def test_a_short_entry_with_loops_is_optimised():
+    """Its kernels may take no longer than the code around their calls."""
+    loop = """c { p = (s32[], f32[400]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+      n = s32[] constant(9)  ROOT l = pred[] compare(i, n), direction=LT }
+    b { p = (s32[], f32[400]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+      x = f32[400] get-tuple-element(p), index=1  one = s32[] constant(1)  j = s32[] add(i, one)
+      y = f32[400] cosine(x)  ROOT t = (s32[], f32[400]) tuple(j, y) }
+    ENTRY e { x = f32[400] parameter(0)  z = s32[] constant(0)  s = (s32[], f32[400]) tuple(z, x)
+      ROOT w = (s32[], f32[400]) while(s), condition=c, body=b }"""
+    assert entry_level(program_of(loop)) == 2
+    assert entry_level(program_of("ENTRY e { x = f32[400] parameter(0)  ROOT y = f32[400] cosine(x) }")) == 0

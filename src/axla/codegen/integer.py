@@ -31,6 +31,9 @@ def divide(a: Reg, b: Reg, dtype: DType) -> Reg:
     """Towards zero; by zero all ones; the least number by -1 itself."""
     m = a.m
     zero = b.eq(0)
+    if _branches(a, b):
+        unusual = m.select(zero, wrap(m.number(a, -1), dtype), wrap(0 - a, dtype))
+        return _apart(b, dtype, unusual, lambda: _quotient(a, b, dtype))
     special = zero
     if dtype.is_signed:
         special = zero | (a.eq(-(1 << (dtype.bits - 1))) & b.eq(-1))
@@ -38,10 +41,34 @@ def divide(a: Reg, b: Reg, dtype: DType) -> Reg:
     return m.select(zero, wrap(m.number(a, -1), dtype), quotient)
 
 
+def _branches(a: Reg, b: Reg) -> bool:
+    """Whether a jump keeps what is unusual apart: of one number on a CPU, where one of both is made just
+    here; what could be computed further out stays without jumps.
+    """
+    m, here = a.m, a.m.f.region
+    one = a.lanes == b.lanes == 1 and not b.known
+    return one and m.lowering is None and not m.target.launched and here in (a.ssa.region, b.ssa.region)
+
+
+def _apart(b: Reg, dtype: DType, unusual: Reg, usual: Callable[[], Reg]) -> Reg:
+    """`unusual` by 0 and, of signed numbers, by -1; `usual` by others. The jump is foreseen: unlike a choice
+    of the divisor, the division does not wait for it.
+    """
+    m = b.m
+    rare = (b + 1).ult(2) if dtype.is_signed else b.eq(0)
+    branch = m.f.branch(rare.ssa, likely=False)
+    with branch.otherwise():
+        found = usual()
+    return m.reg(*branch.merge([(unusual.ssa, found.ssa)]))
+
+
 def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
     """With the sign of the dividend; by zero the dividend; the least number by -1 is 0."""
     m = a.m
     zero = b.eq(0)
+    if _branches(a, b):
+        unusual = m.select(zero, a, 0)
+        return _apart(b, dtype, unusual, lambda: a.srem(b) if dtype.is_signed else a.urem(b))
     # Every number leaves 0 by 1 as by -1.
     divisor = m.select(zero | b.eq(-1) if dtype.is_signed else zero, 1, b)
     if a.lanes > 1:

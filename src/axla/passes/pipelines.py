@@ -5,8 +5,13 @@ from __future__ import annotations
 from axla.passes.expand import effects
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
+<<<<<<< HEAD
 from axla.passes.layout import concatenates, constants, dots, merged_dots, normalize, reductions
 from axla.passes.schedule import copies, order
+=======
+from axla.passes.layout import concatenates, dots, merged_dots, normalize, reductions
+from axla.passes.schedule import copies, double_buffer, order
+>>>>>>> cliffs
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import (
     annotations,
@@ -122,14 +127,23 @@ reduce_canonicalize = Pass(
 )  # fmt: skip
 fusion = Pass("fusion", fuse.fusion)
 schedule = Pass("schedule", order.schedule, required="buffers need an order of execution")
+double_buffer_loop_unrolling = Pass(
+    "double-buffer-loop-unrolling", double_buffer.double_buffer_loop_unrolling
+)
 copy_insertion = Pass(
     "copy-insertion", copies.copy_insertion, required="without copies, values needed later are overwritten"
 )
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, approx_topk_decomposer, call_inliner, computation_deduplicator, concatenate_canonicalize,
+<<<<<<< HEAD
     conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding, constant_layout,
     copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, effect_order, expand_barriers,
+=======
+    conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding,
+    copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, double_buffer_loop_unrolling,
+    effect_order, expand_barriers,
+>>>>>>> cliffs
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
     marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
     tuple_simplifier, while_loop_dot_batching, while_loop_dot_layout, while_loop_dot_sinking,
@@ -161,8 +175,13 @@ SIMPLIFY: tuple[Step, ...] = (
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_generator_check)
 
 KERNELS: tuple[Step, ...] = (
+<<<<<<< HEAD
     dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize, concatenate_canonicalize, cse, dce,
     fusion, schedule, copy_insertion,
+=======
+    dot_merger, dot_canonicalize, reduce_canonicalize, concatenate_canonicalize, cse, dce, fusion, schedule,
+    double_buffer_loop_unrolling, copy_insertion,
+>>>>>>> cliffs
 )  # fmt: skip
 
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
@@ -204,6 +223,8 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (fusion, copy_insertion, "fusion removes values that would have needed a copy"),
     (flatten_call_graph, schedule, "each computation that runs has one caller and one order"),
     (schedule, copy_insertion, "what must be copied follows from the order; copies are put into it"),
+    (schedule, double_buffer_loop_unrolling, "which copies are missing follows from the order"),
+    (double_buffer_loop_unrolling, copy_insertion, "copies between two trips are not needed then"),
     (flatten_call_graph, dce, "computations that were copied for each caller may be unused"),
 )  # fmt: skip
 """(earlier, later, why): the first run of the earlier is before the last of the later, wherever both are."""

@@ -1,8 +1,8 @@
-"""x ** y of one f64 by tables, where nothing is special about it: half as long a chain of operations that wait
-for each other as with polynomials alone.
+"""x ** y of one f64 by tables, where nothing is special about it: half as long a chain of operations that
+wait for each other as with polynomials alone.
 
-log(x) = k ln 2 + log(c) + log(1 + r), where 1 / c is a multiple of 1/128 and r = z / c - 1 exact; c is chosen by
-the first bits of x = 2**k z. exp(u) = 2**k 2**(i / 128) exp(r).
+log(x) = k ln 2 + log(c) + log(1 + r), where 1 / c is a multiple of 1/128 and r = z / c - 1 exact; the first
+bits of x = 2**k z choose c. exp(u) = 2**k 2**(i / 128) exp(r).
 """
 
 from __future__ import annotations

@@ -60,6 +60,23 @@ def compare_pred(root: Instruction[hlo.Compare], p: Instruction, truth: Instruct
     return p if is_true is (op.direction is Direction.EQ) else hlo.Not()(p)
 
 
+@rule(hlo.Compare, of=hlo.Compare)
+def compare_signs(root: Instruction[hlo.Compare], left: Instruction, right: Instruction) -> Rewritten:
+    """(x < 0) != (y < 0) => (x xor y) < 0, and == => >= 0, of signed integers"""
+    tests = left, right
+    if any(type(t.op) is not hlo.Compare or t.op.direction is not Direction.LT for t in tests):
+        return None
+    if root.op.direction not in (Direction.EQ, Direction.NE) or any(len(t.users) > 1 for t in tests):
+        return None
+    (x, zero), (y, other) = left.operands, right.operands
+    if x.shape is not y.shape or not dtype_of(x).is_signed or not dtype_of(x).is_integer:
+        return None
+    if not is_all(zero, 0) or not is_all(other, 0):
+        return None
+    direction = Direction.LT if root.op.direction is Direction.NE else Direction.GE
+    return replace(left.op, direction=direction)(hlo.Xor()(x, y), zero)
+
+
 @rule(hlo.Not, of=hlo.Compare)
 def not_compare(root: Instruction, test: Instruction[hlo.Compare]) -> Rewritten:
     """not (x < y) => x >= y (floats: only == and !=, or in total order: with NaN both orders are false)"""

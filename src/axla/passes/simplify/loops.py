@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 
-from axla.hlo import Broadcast, While
+from axla.hlo import And, Broadcast, Compare, While
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Tuple
 from axla.ir.traverse import computations_callees_first
 from axla.ir.typed import op_of
 from axla.passes import rewrite
+from axla.passes.simplify.algebra_logic import NEGATED
 from axla.passes.simplify.carries import Loop, elements_of, equal_constants, is_passed, rebuilt
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 from axla.passes.simplify.dead_carries import cut_dead_carries
 from axla.passes.simplify.equal_carries import equal_carries
+from axla.passes.simplify.match import full
 
 
 def while_loop_simplifier(module: Module) -> None:
@@ -33,6 +36,7 @@ def while_loop_simplifier(module: Module) -> None:
             if loop is None:
                 continue
             _forward_unchanged(loop, session)
+            _decide_tests(loop, session)
             equal = equal_carries(loop)
             if equal and session.may_fire("while-equal-carries", inst):
                 _keep_effects(loop, rebuilt(loop, dropped=equal, equal=equal), effectful)
@@ -88,6 +92,49 @@ def _forward_unchanged(loop: Loop, session: rewrite.Session) -> None:
         if index in unchanged and before.shape is user.shape and session.may_fire("while-unchanged", user):
             computation.replace(user, before)
             rewrite.sweep(computation, (user,))
+
+
+def _decide_tests(loop: Loop, session: rewrite.Session) -> None:
+    """What the condition finds of an element and a constant is known in the body."""
+    known: list[tuple[int, Compare, Instruction]] = []
+    stack = [loop.condition.root]
+    while stack:
+        test = stack.pop()
+        if isinstance(test.op, And):
+            stack += test.operands
+        elif found := _test_of_element(test, loop.condition.parameters[0]):
+            known.append(found)
+    for test in tuple(loop.body.instructions) if known else ():
+        found = _test_of_element(test, loop.body.parameters[0])
+        if found is None:
+            continue
+        at, op, bound = found
+        for index, true, its in known:
+            same = at == index and equal_constants(bound, its)
+            if not same or op.direction not in (true.direction, NEGATED[true.direction]):
+                continue
+            if op != replace(true, direction=op.direction) or not _is_own(loop):
+                continue
+            if session.may_fire("while-known-test", test):
+                loop.body.replace(test, full(test, op.direction is true.direction))
+                rewrite.sweep(loop.body, (test,))
+                break
+
+
+def _test_of_element(test: Instruction, parameter: Instruction) -> tuple[int, Compare, Instruction] | None:
+    """An element of a loop that is compared with a constant: which, how, and the constant."""
+    if not isinstance(test.op, Compare):
+        return None
+    left, right = test.operands
+    if not isinstance(left.op, GetTupleElement) or left.operands[0] is not parameter:
+        return None
+    return (left.op.index, test.op, right) if isinstance(right.op, Constant) else None
+
+
+def _is_own(loop: Loop) -> bool:
+    """Whether no other instruction has the body of a loop."""
+    everything = (i for c in loop.body.module.computations for i in c.instructions)
+    return sum(loop.body in i.op.computations() for i in everything) == 1
 
 
 def _needed(loop: Loop, effectful: Container[Computation]) -> tuple[set[int], set[Instruction]]:

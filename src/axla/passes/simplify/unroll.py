@@ -15,13 +15,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from axla.analysis.trip_count import trip_count
-from axla.hlo import Convolution, Dot, While
+from axla.hlo import Convolution, Dot, Tuple, While
 from axla.ir.clone import called_first, copy_instructions, inline
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first
 from axla.ir.typed import op_of
 from axla.passes import rewrite
+from axla.passes.simplify.carries import elements_of
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 
 FEW = 2
@@ -50,12 +51,12 @@ def while_loop_unroller(module: Module) -> None:
             if trips is None or factor is None:
                 continue
             effectful = effectful_computations(module) if effectful is None else effectful
-            size = (factor + trips % factor if factor else 0) * _size(op_of(inst, While).body)
+            size = (factor + trips % factor if factor else 0) * body_size(op_of(inst, While).body)
             if size > left or has_effect(inst, effectful):
                 continue
             if not session.may_fire("while-loop-unroller", inst):
                 break
-            _unroll(inst, trips, factor)
+            unroll(inst, trips, factor)
             left -= size
             changed = True
     if changed:
@@ -70,18 +71,20 @@ def _factor(inst: Instruction, trips: int) -> int | None:
     asked = dict(inst.extra.frontend_attributes).get("unroll_factor", "")
     if asked == "full" or asked.isdecimal():
         factor = trips if asked == "full" or len(asked) > len(str(trips)) else min(trips, int(asked))
-        return factor if factor > 1 and factor * _size(body) <= ASKED else None
+        return factor if factor > 1 and factor * body_size(body) <= ASKED else None
     if trips > MOST or trips * len(body.instructions) > COPIED:
         return None
     pays = trips <= FEW or any(type(i.op) in (Dot, Convolution) for i in body.instructions)
-    return trips if pays and trips * _size(body) <= COPIED else None
+    return trips if pays and trips * body_size(body) <= COPIED else None
 
 
-def _size(body: Computation) -> int:
+def body_size(body: Computation) -> int:
+    """Instructions that a trip runs, and those of kernels and the like."""
     return sum(len(c.instructions) for c in called_first(body))
 
 
-def _unroll(inst: Instruction, trips: int, factor: int) -> None:
+def unroll(inst: Instruction, trips: int, factor: int) -> None:
+    """Makes `factor` trips of a loop one; those that are left over come before it. 0: all are written out."""
     computation, op = inst.computation, op_of(inst, While)
     value = inst.operands[0]
     for _ in range(trips if factor in (0, trips) else trips % factor):
@@ -99,6 +102,9 @@ def _repeated(body: Computation, factor: int) -> Computation:
     made = body.module.add_computation(body.name)
     value = made.add(Parameter(body.parameters[0].shape, 0), name=body.parameters[0].name)
     for _ in range(factor):
-        value = copy_instructions(body, made, {body.parameters[0]: value})[body.root]
+        known = {body.parameters[0]: value}
+        if isinstance(value.op, Tuple):  # a counter is seen to count
+            known |= {part: value.operands[n] for n, part in elements_of(body.parameters[0])}
+        value = copy_instructions(body, made, known)[body.root]
     made.set_root(value)
     return made

@@ -1,0 +1,46 @@
+"""Loops whose next value of an array cannot lie where the last one does: two trips become one.
+
+The first trip of two writes into other memory, and the second one back, so nothing is copied between them.
+"""
+
+from __future__ import annotations
+
+from axla.analysis.coalesce import coalesce
+from axla.analysis.dataflow import Place, dataflow
+from axla.analysis.trip_count import trip_count
+from axla.hlo import Call, Conditional, Fusion, While
+from axla.ir.clone import own_computations
+from axla.ir.graph import Computation, Module
+from axla.ir.typed import op_of
+from axla.passes import rewrite
+from axla.passes.schedule.order import schedule
+from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
+from axla.passes.simplify.unroll import body_size, unroll
+from axla.target.machine import Target
+
+MOST_DOUBLED = 100
+"""Instructions of a body that is written twice, those that it calls included."""
+
+
+def double_buffer_loop_unrolling(module: Module, target: Target) -> None:
+    """Makes two trips of a loop one where a copy would come after each, the number of trips being known."""
+    session = rewrite.current_session()
+    failed = coalesce(dataflow(module, target.limits), reuse=False).failed
+    loops = dict.fromkeys(e.at for e in failed if e.place is Place.BACK and isinstance(e.at.op, While))
+    effectful: frozenset[Computation] | None = None
+    changed = False
+    for inst in loops:
+        trips = trip_count(inst)
+        if trips is None or trips < 4 or body_size(op_of(inst, While).body) > MOST_DOUBLED:
+            continue
+        effectful = effectful_computations(module) if effectful is None else effectful
+        if inst in rewrite.control_bound(inst.computation) or has_effect(inst, effectful):
+            continue
+        if not session.may_fire("double-buffer-loop-unrolling", inst):
+            break
+        unroll(inst, trips, 2)
+        changed = True
+    if changed:
+        remove_dead_computations(module)
+        own_computations(module, (While, Conditional, Call, Fusion))
+        schedule(module, target)
