@@ -1,4 +1,6 @@
-"""The section `engines`: each model by axla, by torch, by onnxruntime and by OpenVINO."""
+"""The section `engines`: each model by axla, by torch, by onnxruntime and by OpenVINO. Weights are constants
+for all of them.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,10 @@ def _row(model: Model, effort: Effort) -> Row:
     import axla
 
     module, arrays = axla_model(model)
-    compiled, placed = axla.compile(module), [axla.device_put(x) for x in arrays]
-    wanted = rivals.leaves(compiled(*placed))
     inputs, weights = arrays[: len(model.shapes)], arrays[len(model.shapes) :]
+    compiled = axla.compile(module, constant=enumerate(weights, len(inputs)))
+    placed = [axla.device_put(x) for x in inputs]
+    wanted = rivals.leaves(compiled(*placed))
     with tempfile.TemporaryDirectory(prefix="axla-bench-") as folder:
         makers = _makers(model, inputs, weights, effort.threads, Path(folder))
         found, reasons = rivals.agreeing(makers, wanted, lambda x: x, model.tolerance)

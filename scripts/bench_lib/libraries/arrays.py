@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bench_lib.libraries.job import F, jax, jnp, job, lax, normal, special, torch, with_indices
@@ -14,11 +16,11 @@ def near_one():
     return ((1 + 1e-6 * np.random.default_rng(0).standard_normal(M)).astype(np.float32),)
 
 
-def distinct(*shape: int, dtype=np.float32):
+def distinct(*shape: int, dtype: Any = np.float32):
     return lambda: (np.random.default_rng(0).permutation(int(np.prod(shape))).astype(dtype).reshape(shape),)
 
 
-def whole(low: int, high: int, dtype):
+def whole(low: int, high: int, dtype: Any):
     rng = np.random.default_rng(0)
     return lambda: (rng.integers(low, high, M).astype(dtype), rng.integers(1, 1 << 30, M).astype(dtype))
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bench_lib.libraries.job import Arrays, jnp, job, lax, linalg, normal, torch
 
 
-def product(name: str, source: str, m: int, n: int, k: int, dtype=np.float32) -> None:
+def product(name: str, source: str, m: int, n: int, k: int, dtype: Any = np.float32) -> None:
     job(f"matmul {name}", source, normal((m, k), (k, n), dtype=dtype), lambda a, b: a @ b, onnx=True,
         flops=2 * m * n * k, numpy=np.matmul, torch=lambda a, b: a @ b)  # fmt: skip
 
 
-def matrix(n: int, symmetric: bool = False, dtype=np.float32):
+def matrix(n: int, symmetric: bool = False):
     def made() -> Arrays:
         x = np.random.default_rng(0).standard_normal((n, n))
-        return ((x @ x.T / n + np.eye(n) if symmetric else x).astype(dtype),)
+        return ((x @ x.T / n + np.eye(n) if symmetric else x).astype(np.float32),)
 
     return made
 
