@@ -5,13 +5,8 @@ from __future__ import annotations
 from axla.passes.expand import effects
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
-<<<<<<< HEAD
 from axla.passes.layout import concatenates, constants, dots, merged_dots, normalize, reductions
-from axla.passes.schedule import copies, order
-=======
-from axla.passes.layout import concatenates, dots, merged_dots, normalize, reductions
 from axla.passes.schedule import copies, double_buffer, order
->>>>>>> cliffs
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import (
     annotations,
@@ -136,14 +131,9 @@ copy_insertion = Pass(
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, approx_topk_decomposer, call_inliner, computation_deduplicator, concatenate_canonicalize,
-<<<<<<< HEAD
     conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding, constant_layout,
-    copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, effect_order, expand_barriers,
-=======
-    conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding,
     copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, double_buffer_loop_unrolling,
     effect_order, expand_barriers,
->>>>>>> cliffs
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
     marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
     tuple_simplifier, while_loop_dot_batching, while_loop_dot_layout, while_loop_dot_sinking,
@@ -175,13 +165,8 @@ SIMPLIFY: tuple[Step, ...] = (
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_generator_check)
 
 KERNELS: tuple[Step, ...] = (
-<<<<<<< HEAD
     dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize, concatenate_canonicalize, cse, dce,
-    fusion, schedule, copy_insertion,
-=======
-    dot_merger, dot_canonicalize, reduce_canonicalize, concatenate_canonicalize, cse, dce, fusion, schedule,
-    double_buffer_loop_unrolling, copy_insertion,
->>>>>>> cliffs
+    fusion, schedule, double_buffer_loop_unrolling, copy_insertion,
 )  # fmt: skip
 
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
