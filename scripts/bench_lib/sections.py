@@ -11,6 +11,7 @@ import numpy as np
 
 from bench_lib import peers, programs
 from bench_lib.aot import aot
+from bench_lib.compiling import cold, compile_row, compiling
 from bench_lib.devices import devices
 from bench_lib.models import models, modules
 from bench_lib.op_section import every_op
@@ -102,17 +103,6 @@ def calls(effort: Effort) -> Iterator[Row]:
         yield timed(effort, "calls", f"add of f32[64], {name}", times, "XLA", note=note)
 
 
-def compiling(effort: Effort) -> Iterator[Row]:
-    """Cold compilation: text to callable, nothing taken from a cache; XLA's time begins after its parsing."""
-    names = [b.name for b in programs.kernels() if effort.only in b.name]
-    loops_ = [("loop, 8 carries", programs.mixed_loop()), ("loop, 60 carries", programs.exp_tanh_loop(60))]
-    texts = [(b.name, b.text) for b in programs.kernels() if b.name in names]
-    texts += [(name, text) for name, text in loops_ if effort.only in name]
-    _compile_row(effort, "", programs.add(7).text, 0)  # starts both compilers
-    for name, text in texts:
-        yield _compile_row(effort, name, text, 1.5)
-
-
 def large(effort: Effort) -> Iterator[Row]:
     """A module of 10,000 instructions, and one of twice the size."""
     import axla
@@ -120,7 +110,7 @@ def large(effort: Effort) -> Iterator[Row]:
     from axla.lowering.pipeline import optimize
 
     small = programs.large(10_000)
-    _compile_row(effort, "", programs.add(9).text, 0)
+    compile_row(effort, "", "", programs.add(9).text)
     start = time.perf_counter()
     module = axla.parse(small.text)
     optimize(module, host_target())
@@ -131,39 +121,14 @@ def large(effort: Effort) -> Iterator[Row]:
         time.perf_counter() - start,
         note="goal 2 s",
     )
-    first = _compile_row(effort, small.name, small.text, 1.5)
+    first = compile_row(effort, "large", small.name, small.text)
     yield first
     twice = programs.large(20_000)
-    seconds, size = _cold_axla(twice.text)
+    seconds, size = cold(twice.text)
     yield Row(
         "large", "twice the size", effort.threads, seconds, "10,000:", first.ours,
-        seconds / (first.ours or 1), goal=2.4, note=_size(size),
+        seconds / (first.ours or 1), goal=2.4, note=f"object {size / 1024:.0f} KiB",
     )  # fmt: skip
-
-
-def _compile_row(effort: Effort, name: str, text: str, goal: float) -> Row:
-    ours, theirs, size = [], [], 0
-    for _ in range(min(5, effort.rounds) if len(text) < 1 << 18 else 1):
-        mine, size = _cold_axla(text)
-        ours.append(mine)
-        stablehlo = peers.stablehlo_of(peers.xla_module(text))
-        start = time.perf_counter()
-        peers.xla_compile(stablehlo)
-        theirs.append(time.perf_counter() - start)
-    times = Times({"axla": ours, "XLA": theirs})
-    section = "large" if "instructions" in name else "compile"
-    return timed(effort, section, name, times, "XLA", goal=goal, note=_size(size))
-
-
-def _cold_axla(text: str) -> tuple[float, int]:
-    """Seconds from a text to an executable, and the bytes of its object code."""
-    import axla
-    from axla.core import cache
-
-    cache.clear()
-    start = time.perf_counter()
-    made = axla.compile(axla.parse(text))
-    return time.perf_counter() - start, made.memory().code
 
 
 def cliffs(effort: Effort) -> Iterator[Row]:
@@ -185,10 +150,6 @@ def engines(effort: Effort) -> Iterator[Row]:
     from bench_lib.engines.measure import engines
 
     return engines(effort)
-
-
-def _size(size: int) -> str:
-    return f"object {size / 1024:.0f} KiB"
 
 
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {

@@ -140,6 +140,9 @@ FOLLOWED = {
     "channels": ("2,9,40,35", "3,3,1,35", "size=3x3 pad=1_1x1_1", 35),
     "channels, strides": ("1,15,30,48", "5,5,1,48", "size=5x5 stride=2x2 pad=2_2x1_2", 48),
     "channels, one dimension": ("3,50,16", "4,1,16", "size=4 pad=3_0", 16),
+    "groups of four": ("2,7,9,36", "3,3,4,36", "size=3x3 stride=1x2 pad=1_1x1_1", 9),
+    "groups of two, long window": ("1,3,30,32", "2,11,2,32", "size=2x11 pad=1_1x5_4", 16),
+    "groups of eight, no edges": ("1,6,20,64", "3,3,8,64", "size=3x3", 8),
     "a sum over groups": ("1,9,9,64", "7,7,4,16", "size=7x7 pad=1_1x1_1", 16),
 }
 

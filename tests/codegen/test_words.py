@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from products import Compiled, Product, check, module_of, wanted
 
+import axla
 from axla.codegen import llvm
+from axla.codegen.function import Module
 from axla.codegen.host import host_target
+from axla.codegen.kernel import emit_kernel
 from axla.core import flags
 from axla.core.dtypes import BF16, F32, S8, S32, U8, U32
 from axla.kernels.dot import GemmSpec
 from axla.kernels.product import BYTES, HALVES
+from axla.program.kernels import plan_kernel
 from axla.target.names import target
 
 FLUSHING = replace(host_target(), flushes=True)
@@ -31,7 +35,9 @@ SIZES = [
     (1, 40, 1, 64, True, False), (3, 1, 1, 100, False, False), (1, 40, 3, 8, False, False),
     (1, 30, 2, 8, True, True), (1, 27, 100, 44, False, False), (1, 13, 2, 400, False, False),
     (1, 6, 7, 12, False, True), (1, 150, 200, 4096, True, False), (1, 33, 31, 29, False, False),
-    (2, 17, 3, 6, True, True), (1, 100, 1, 1032, False, False), (1, 257, 70, 1032, False, True),
+    (1, 40, 70, 65, False, True), (2, 31, 40, 47, True, True), (1, 64, 64, 5001, False, False),
+    (1, 100, 33, 130, True, False), (2, 17, 3, 6, True, True),
+    (1, 100, 1, 1032, False, False), (1, 257, 70, 1032, False, True),
 ]  # fmt: skip
 BYTES_SPECS = [
     GemmSpec(dtype, result, *sizes) for sizes in SIZES for dtype, result in ((S8, S32), (U8, U32), (U8, S32))
@@ -49,7 +55,6 @@ def test_products_of_bytes_take_words_where_the_machine_has_them(n, words):
     spec = GemmSpec(S8, S32, 1, 20, n, 64)
     assert f"\t{words}\t" in assembly(spec, ["+avx512vnni"])
     assert "vpdp" not in assembly(spec, [])
-    assert "vpdp" not in assembly(replace(spec, k=66), ["+avx512vnni"])
     assert "vpdp" not in assembly(replace(spec, result=S8), ["+avx512vnni"])
     assert "vpdp" not in assembly(spec, ["+avx512vnni", "-avx512f"])
 
@@ -62,6 +67,20 @@ def test_products_of_bf16_take_words_where_denormals_may_go():
     assert not host_target().flushes
     with flags.override(flush_denormals=True):
         assert host_target().flushes
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide"])
+def test_halves_are_computed_as_halves_where_the_machine_does_that(name):
+    def emitted(*features):
+        text = f"ENTRY e {{ a = f16[64] parameter(0) ROOT r = f16[64] {name}(a, a) }}"
+        machine = target("x86-64-v4", features=features)
+        module = Module(machine.index_type)
+        emit_kernel(module, plan_kernel("halves", axla.parse(text).entry, (), machine), machine)
+        module.publish("halves")
+        return llvm.emit_assembly(module.text(), machine)
+
+    assert f"\tv{name[:3]}ph\t" in emitted("+avx512fp16") and "vcvt" not in emitted("+avx512fp16")
+    assert "\tvcvtph2ps\t" in emitted()
 
 
 @has["bytes"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import axla.hlo as hlo
 from axla.codegen.array import Array
 from axla.codegen.bitcast import bitcast_convert
-from axla.codegen.index import AnyIndex, delinearize, linear, placed
+from axla.codegen.index import AnyIndex, Index, delinearize, linear, placed
 from axla.codegen.position import index_value, inside_everywhere
 from axla.codegen.value import Value
 from axla.codegen.walk import (
@@ -133,37 +133,70 @@ def _copy(e: Elements, inst: Instruction, index: Indices) -> Value:
 def _pad(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
     operand = inst.operands[0]
     dims, edges = dims_of(operand) or (), pad_dims(inst)
-    moved = tuple(i - low for i, (low, _, _) in zip(index, edges, strict=True))
-    simple = not any(interior for _, _, interior in edges)
-    condition = inside_everywhere(e.values, moved, dims) if simple else None
-    (found,) = where_inside(
-        e, [(condition, lambda: (e(operand, moved),))], e.lanes_at(index), lambda: (_padded(e, inst, index),)
-    )
+    if any(interior for _, _, interior in edges):
+        cases = _every_other(e, inst, index)
+    else:
+        moved = tuple(i - low for i, (low, _, _) in zip(index, edges, strict=True))
+        cases = [(inside_everywhere(e.values, moved, dims), lambda: (e(operand, moved),))]
+    (found,) = where_inside(e, cases, e.lanes_at(index), lambda: (_padded(e, inst, index),))
     return found
+
+
+def _every_other(
+    e: Elements, inst: Instruction[hlo.Pad], index: Indices
+) -> list[tuple[Value | None, Making]]:
+    """Cases of lanes along a dimension that has one hole between elements: they are in a row of holes, or
+    every other one of them is a hole.
+    """
+    (operand, padding), f, values = inst.operands, e.f, e.values
+    *outer, last = index
+    *edges, (low, _, interior) = pad_dims(inst)
+    *sizes, size = operand.shape.dims
+    if isinstance(last, int) or last.stride != 1 or interior != 1 or last.lanes % 2 or size < last.lanes:
+        return []
+    places = [_place(e, i, n, edge) for i, n, edge in zip(outer, sizes, edges, strict=True)]
+    here = all_of(values, [condition for condition, _ in places])
+    if here is False or here is not True and here.lanes > 1:
+        return []
+    lanes, base = last.lanes, (last - low).base
+    first = f.binary("ashr", f.add(base, 1), f.index(1))
+    inside = f.binary("and", f.icmp("sge", first, 0), f.icmp("sle", f.add(first, lanes), size))
+
+    def hole() -> Value:
+        return values.splat(e(padding, ()), lanes)
+
+    def spread() -> tuple[Value, ...]:
+        x = values.splat(
+            e(operand, (*(at for _, at in places), Index(f, first, 1, lanes, limit=size))), lanes
+        )
+        begins, filled = Value(PRED, 1, (f.icmp("eq", f.binary("and", base, f.index(1)), 0),)), hole()
+        orders = ([n // 2 if n % 2 == odd else lanes for n in range(lanes)] for odd in (0, 1))
+        return (values.select(begins, *(values.shuffle(x, filled, order) for order in orders)),)
+
+    rows = [] if here is True else [(values.unary("not", here), lambda: (hole(),))]
+    return [*rows, (Value(PRED, 1, (inside,)), spread)]
 
 
 def _padded(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
     """The general case: edges, and holes between elements."""
     operand, padding = inst.operands
-    conditions: list[Value | bool] = []
-    at: list[AnyIndex] = []
-    for i, size, edges in zip(index, operand.shape.dims, pad_dims(inst), strict=True):
-        low, _, interior = edges
-        if edges == (0, 0, 0):  # nothing to ask, so lanes along it stay in order
-            at.append(i)
-            continue
-        moved = i - low
-        step = interior + 1
-        conditions.append(e.in_range(moved, 0, (size - 1) * step + 1) if size else False)
-        if step > 1 and size:
-            clamped = e.clamp_index(moved, (size - 1) * step + 1)
-            rest = clamped % step
-            conditions.append(e.in_range(rest, 0, 1))
-            at.append(clamped // step)
-        else:
-            at.append(moved if conditions[-1] is True else e.clamp_index(moved, max(size, 1)))
-    condition = all_of(e.values, conditions)
-    return choose(e.values, condition, lambda: e(operand, tuple(at)), lambda: e(padding, ()))
+    dims = zip(index, operand.shape.dims, pad_dims(inst), strict=True)
+    places = [_place(e, i, size, edges) for i, size, edges in dims]
+    condition, at = all_of(e.values, [here for here, _ in places]), tuple(at for _, at in places)
+    return choose(e.values, condition, lambda: e(operand, at), lambda: e(padding, ()))
+
+
+def _place(e: Elements, i: AnyIndex, size: int, edges: tuple[int, int, int]) -> tuple[Value | bool, AnyIndex]:
+    """Whether there is an element at an index of a padded dimension, and which."""
+    low, _, interior = edges
+    if edges == (0, 0, 0):  # nothing to ask, so lanes along it stay in order
+        return True, i
+    moved, step = i - low, interior + 1
+    inside = e.in_range(moved, 0, (size - 1) * step + 1) if size else False
+    if step > 1 and size:
+        clamped = e.clamp_index(moved, (size - 1) * step + 1)
+        return all_of(e.values, [inside, e.in_range(clamped % step, 0, 1)]), clamped // step
+    return inside, moved if inside is True else e.clamp_index(moved, max(size, 1))
 
 
 def pad_dims(inst: Instruction[hlo.Pad]) -> list[tuple[int, int, int]]:

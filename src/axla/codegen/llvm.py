@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import llvmlite.binding as binding
 
-from axla.core import locks
+from axla.core import flags, locks
 from axla.core.errors import CompileError, InternalError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def machine(target: Target, *, level: int = 2) -> binding.TargetMachine:
 
 
 def parse(text: str, target: Target, *, level: int = 2) -> tuple[binding.ModuleRef, binding.TargetMachine]:
-    """The verified LLVM module of `text`, laid out for `target`."""
+    """The LLVM module of `text`, laid out for `target`; verified where the flag `verify` says so, as in tests."""
     found = machine(target, level=level)
     with LOCK:
         # A context of its own: types and constants of a module go away with it.
@@ -90,7 +90,8 @@ def parse(text: str, target: Target, *, level: int = 2) -> tuple[binding.ModuleR
             module = binding.parse_assembly(text, binding.create_context())
             module.triple = found.triple
             module.data_layout = str(found.target_data)
-            module.verify()
+            if flags.current().verify:
+                module.verify()
         except RuntimeError as error:
             raise InternalError(f"LLVM rejects generated code: {error}") from error
     return module, found

@@ -134,7 +134,9 @@ class Flags:
         doc="Folder of the cache of compiled programs and kernels; empty for none. By default in the user's "
         "cache folder. Its code is run: it must be the user's own, and nobody else may write to it.",
     )  # fmt: skip
-    verify: bool = flag(False, doc="Verify the module after every pass, whether it changed it or not.")
+    verify: bool = flag(
+        False, doc="Verify the module after every pass, whether it changed it or not, and the LLVM modules."
+    )
     shuffle: int | None = flag(
         None, doc="Seed: before each pass, permute instructions within what data dependence allows."
     )

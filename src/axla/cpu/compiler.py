@@ -168,7 +168,8 @@ def _objects(
         return found
 
     calls = [partial(object_of, text, emit) for text, emit in zip(texts, emitters, strict=True)]
-    threads = min(limits.thread_count(), llvm.MOST_EMITTERS, len(calls) // 2)
+    pairs = min(llvm.MOST_EMITTERS, len(calls) // 2)
+    threads = min(limits.thread_count(), pairs) if pairs > 1 else 1  # cores take a while to be counted
     if threads < 2:
         return tuple(call() for call in calls)
     from concurrent.futures import ThreadPoolExecutor

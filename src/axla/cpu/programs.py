@@ -56,7 +56,7 @@ def program_key(module: Module, target: CpuTarget) -> str | None:
     packages = _packages(module)
     if constants is None or None in packages:
         return None
-    text = print_module(module, print_program_shape=False)  # lines of the text say the same
+    text = print_module(module, print_program_shape=False, print_operand_shape=False)  # as its lines say
     return cache.key_of(
         cache.compiler(), cache.machine(), identity(target), options, text, constants, _functions(module),
         packages,

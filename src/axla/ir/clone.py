@@ -98,6 +98,8 @@ def _clone_into(
     order = (source.module.schedule or {}).get(source, source.instructions)
     target.reorder([copies[i] for i in order])
     target.set_root(copies[source.root])
+    if source.module.schedule is None:
+        target.cached_order, target.cached_order_version = tuple(copies.values()), target.version
     target.extra = source.extra
     return target
 

@@ -411,7 +411,7 @@ class Module:
     """A program: computations, one of which is the entry. One thread at a time may use it."""
 
     __slots__ = (
-        "name", "computations", "_entry", "config", "schedule", "version",
+        "name", "computations", "_entry", "config", "schedule", "version", "cached_order",
         "file", "lines", "_ids", "_instruction_names", "_computation_names", "__weakref__",
     )  # fmt: skip
 
@@ -431,6 +431,7 @@ class Module:
         self.config = config or ModuleConfig()
         self.schedule = None
         self.version = 0
+        self.cached_order: tuple[int, tuple[Computation, ...]] = (-1, ())  # a version, its callees first
         self.file = ""
         self.lines = {}
         self._ids = 0

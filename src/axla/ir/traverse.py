@@ -115,13 +115,18 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
 
 
 def computations_callees_first(module: Module) -> tuple[Computation, ...]:
-    """All computations, each after those it calls, in the order in which XLA prints them.
+    """All computations, each after those it calls, in the order in which XLA prints them; cached until the
+    module changes.
 
     Depth first from the computations that nothing calls, along the instructions as they are printed.
     """
-    called = {c for computation in module.computations for c in _calls(computation)}
-    roots = [c for c in module.computations if c not in called]
-    return tuple(needed_first((*roots, *module.computations), _calls))  # all again: cycles have no root
+    version, found = module.cached_order
+    if version != module.version:
+        called = {c for computation in module.computations for c in _calls(computation)}
+        roots = [c for c in module.computations if c not in called]
+        found = tuple(needed_first((*roots, *module.computations), _calls))  # all again: cycles have no root
+        module.cached_order = module.version, found
+    return found
 
 
 def _calls(computation: Computation) -> Iterator[Computation]:

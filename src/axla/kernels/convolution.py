@@ -57,7 +57,9 @@ class ConvolutionPlan(Plan):
 
     @property
     def vector_axis(self) -> int:
-        return {"features": self.outputs, "pixels": self.places[-1], "channels": self.groups}[self.mode]
+        return {"features": self.outputs, "pixels": self.places[-1], "channels": self.groups * self.outputs}[
+            self.mode
+        ]
 
     @property
     def single_axis(self) -> int:
@@ -137,18 +139,18 @@ class ConvolutionKind(Kind):
         mode = "features"
         if labels.input_feature == 1:
             mode = "pixels"
-        elif inputs == outputs == 1 and groups > 1:
+        elif by_channels(target, shape.dtype, groups, inputs, outputs):
             mode = "channels"
         total = accumulator(shape.dtype)
-        along = {"features": outputs, "pixels": places[-1], "channels": groups}[mode]
+        along = {"features": outputs, "pixels": places[-1], "channels": groups * outputs}[mode]
         lanes = fitting(target.lanes(total), along)
         across = outputs if mode == "pixels" else places[-1]
         # Of a kernel that no cache holds, a stretch of features stays there for all rows of places.
-        first = mode == "features" and rhs.size * rhs.dtype.itemsize > target.caches.l2 // 2
+        first = mode == "features" and rhs.size * rhs.dtype.itemsize > target.caches.l2 * 3 // 4
         vectors, singles = _tile(target, along // lanes, across, 1 + total.is_complex)
         if mode == "channels":  # the other registers are for places in the window
             vectors, singles = _tile(target, 1, across, 2 + 2 * total.is_complex)
-            if prod(window.size) > MOST_WRITTEN:
+            if prod(window.size) > MOST_WRITTEN and inputs == 1:
                 vectors = max(1, min(4, along // lanes, target.registers // 2 // singles))
         edges = any(window.low[:-1] + window.high[:-1])
         found = ConvolutionPlan(
@@ -180,6 +182,14 @@ class ConvolutionKind(Kind):
                 cut = replace(cut, lhs=replace(cut.lhs, lanes=1))
         phase = Phase(name, cut.units, 1, cut.units > 1, cut.threads)
         return DotPlan(self.hero.name, spec, cut, phases=(phase,))
+
+
+def by_channels(target: Target | None, dtype: DType, groups: int, inputs: int, outputs: int) -> bool:
+    """Whether lanes of a convolution go along the features of several groups."""
+    if inputs != outputs or groups == 1:
+        return False
+    lanes = 1 if target is None or target.local_bytes else target.lanes(accumulator(dtype))
+    return inputs == 1 or inputs in (2, 4, 8) and inputs < lanes <= groups * outputs
 
 
 def accumulator(dtype: DType) -> DType:

@@ -53,6 +53,10 @@ class GemmPlan:
     def calls(self) -> int:
         return -(-self.units // self.group)
 
+    def least_depth(self, spec: GemmSpec) -> int:
+        """k of the smallest block."""
+        return min(self.depth, spec.k % self.depth or self.depth)
+
     @property
     def lhs_stride(self) -> int:
         """Row stride of a packed tile of lhs: longer than a row, lest all fall on the same cache sets."""
@@ -236,6 +240,10 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
     whole = small and (spec.k <= 2 * most or not pack_rhs)
     depth = spec.k if whole else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
     fitting = target.caches.l2 // 4 // (depth * size) // tile.columns
+    if not (whole or pack_rhs or spec.panel or target.launched):
+        # Blocks of few rows of rhs, which lie far apart: prefetchers follow them, and few pages are in use.
+        depth = _blocks(spec.k, 16, 8)
+        fitting = max(1, 512 // tile.columns)
     columns = max(1, min(fitting, -(-spec.n // tile.columns)))
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs, target.limits)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
@@ -358,16 +366,18 @@ class DotKind(Kind):
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
         """Called once, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
-        spec = GemmSpec(left, result, *self.sizes)
+        plain = GemmSpec(left, result, *self.sizes)
         if dot_sizes(self.hero) is None:
-            spec = replace(spec, panel=shape_of(self.hero.operands[1]).dims[-1])
+            spec = plain = replace(plain, panel=shape_of(self.hero.operands[1]).dims[-1])
         else:
-            spec = spec.by_words(target)
+            spec = plain.by_words(target)
         if target.local_bytes:
             blocks = plan_blocks(spec, target)
             phase = Phase(task.name, blocks.units, 1, blocks.units > 1, blocks.threads)
             return DotPlan(self.hero.name, spec, blocks, phases=(phase,))
         cut = plan_product(spec, target)
+        if spec.missing and (cut.method != "tile" or cut.least_depth(spec) == 1):  # only packing fills words
+            spec, cut = plain, plan_product(plain, target)
         phase = Phase(task.name, cut.calls, 1, cut.calls > 1)
         return DotPlan(self.hero.name, spec, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
 

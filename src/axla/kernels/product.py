@@ -19,7 +19,8 @@ class GemmSpec:
     """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], all of them dense.
 
     A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. k counts words of 32 bits, where `word`
-    says of how many short numbers: an instruction adds the products of those of two words to a sum.
+    says of how many short numbers: an instruction adds the products of those of two words to a sum. The last
+    word lacks `missing` of them.
     """
 
     dtype: DType
@@ -31,6 +32,7 @@ class GemmSpec:
     lhs_transposed: bool = False
     rhs_transposed: bool = False
     word: int = 1
+    missing: int = 0
     panel: int = 0
 
     def by_words(self, target: Target) -> GemmSpec:
@@ -44,9 +46,14 @@ class GemmSpec:
         if not target.math.avx512:  # their narrow forms are AVX-512VL
             found = found - {BYTES, HALVES}
         word = 32 // self.dtype.bits
-        if not found or self.k % word or not self.k:
+        if not found or not self.k:
             return self
-        return replace(self, k=self.k // word, word=word)
+        return replace(self, k=-(-self.k // word), word=word, missing=-self.k % word)
+
+    @property
+    def numbers(self) -> int:
+        """Steps of k, each short number one."""
+        return self.k * self.word - self.missing
 
     def is_biased(self, target: Target) -> bool:
         """Whether the instruction takes bytes with a sign and bytes without. Then those of lhs are moved by

@@ -28,39 +28,54 @@ from axla.passes.simplify import dce as dce_file
 from axla.passes.steps import Pass, Step, fixpoint
 
 _ORDER = "order: that of a sum is free"
+_ROUNDING = "rounding: a sum in another order"
+_LOOPS, _CONDITIONALS = frozenset({"while"}), frozenset({"conditional"})
+_CUSTOM_CALLS, _DOTS = frozenset({"custom-call"}), frozenset({"dot"})
 
 # Structure
-call_inliner = Pass("call-inliner", inline.call_inliner)
+call_inliner = Pass("call-inliner", inline.call_inliner, ops=frozenset({"call"}))
 defuse = Pass("defuse", inline.defuse, required="kernels are decided by our own fusion pass")
 flatten_call_graph = Pass(
     "flatten-call-graph", inline.flatten_call_graph, required="each call has buffers of its own"
 )
 marker_removal = Pass(
-    "marker-removal", annotations.marker_removal, required="no library has these custom calls"
-)
+    "marker-removal", annotations.marker_removal, required="no library has these custom calls",
+    ops=_CUSTOM_CALLS,
+)  # fmt: skip
 computation_deduplicator = Pass("computation-deduplicator", dedup.computation_deduplicator)
-map_inliner = Pass("map-inliner", rules.map_inliner)
-tuple_simplifier = Pass("tuple-simplifier", rules.tuple_simplifier)
-while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifier)
-while_loop_invariant_code_motion = Pass(
-    "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion
+map_inliner = Pass("map-inliner", rules.map_inliner, ops=frozenset({"map"}))
+tuple_simplifier = Pass(
+    "tuple-simplifier", rules.tuple_simplifier, ops=frozenset({"tuple", "get-tuple-element"})
 )
-while_loop_dot_batching = Pass("while-loop-dot-batching", loop_dots.while_loop_dot_batching, allows=_ORDER)
+while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifier, ops=_LOOPS)
+while_loop_invariant_code_motion = Pass(
+    "while-loop-invariant-code-motion", loop_motion.while_loop_invariant_code_motion, ops=_LOOPS
+)
+while_loop_dot_batching = Pass(
+    "while-loop-dot-batching", loop_dots.while_loop_dot_batching, ops=_LOOPS, allows=_ORDER
+)
 while_loop_dot_layout = Pass(
-    "while-loop-dot-layout", loop_dots.while_loop_dot_layout, allows="rounding: a sum in another order"
+    "while-loop-dot-layout", loop_dots.while_loop_dot_layout, ops=_LOOPS, allows=_ROUNDING
 )
 while_loop_dot_sinking = Pass(
-    "while-loop-dot-sinking", loop_sinking.while_loop_dot_sinking, allows="rounding: a sum in another order"
+    "while-loop-dot-sinking", loop_sinking.while_loop_dot_sinking, ops=_LOOPS, allows=_ROUNDING
 )
-while_loop_fusible_sinking = Pass("while-loop-fusible-sinking", sinking.while_loop_fusible_sinking)
-while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller)
-conditional_simplifier = Pass("conditional-simplifier", conditionals.conditional_simplifier)
-conditional_code_motion = Pass("conditional-code-motion", conditionals.conditional_code_motion)
-conditional_to_select = Pass("conditional-to-select", conditionals.conditional_to_select)
-simplify_sorts = Pass("simplify-sorts", sorts.simplify_sorts)
+while_loop_fusible_sinking = Pass(
+    "while-loop-fusible-sinking", sinking.while_loop_fusible_sinking, ops=_LOOPS
+)
+while_loop_unroller = Pass("while-loop-unroller", unroll.while_loop_unroller, ops=_LOOPS)
+conditional_simplifier = Pass(
+    "conditional-simplifier", conditionals.conditional_simplifier, ops=_CONDITIONALS
+)
+conditional_code_motion = Pass(
+    "conditional-code-motion", conditionals.conditional_code_motion, ops=_CONDITIONALS
+)
+conditional_to_select = Pass("conditional-to-select", conditionals.conditional_to_select, ops=_CONDITIONALS)
+simplify_sorts = Pass("simplify-sorts", sorts.simplify_sorts, ops=frozenset({"sort"}))
 expand_barriers = Pass(
-    "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
-)
+    "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier",
+    ops=frozenset({"opt-barrier"}),
+)  # fmt: skip
 
 # Values
 effect_order = Pass(
@@ -73,11 +88,11 @@ rng_bit_generator_check = Pass(
 )  # fmt: skip
 approx_topk_decomposer = Pass(
     "approx-topk-decomposer", "expand.topk:approx_topk_decomposer",
-    required="no library has this custom call", ops=frozenset({"custom-call"}),
+    required="no library has this custom call", ops=_CUSTOM_CALLS,
     allows="anything: the interpreter has not this custom call",
 )  # fmt: skip
 lapack_expander = Pass(
-    "lapack-expander", "linalg.expander:lapack_expander", ops=frozenset({"custom-call"}),
+    "lapack-expander", "linalg.expander:lapack_expander", ops=_CUSTOM_CALLS,
     allows="anything: eigenvectors and the like may have another sign",
 )  # fmt: skip
 float_normalization = Pass(
@@ -93,14 +108,18 @@ layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )
 dot_canonicalize = Pass(
-    "dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form", allows=_ORDER
+    "dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form", ops=_DOTS,
+    allows=_ORDER,
+)  # fmt: skip
+dot_merger = Pass("dot-merger", merged_dots.dot_merger, ops=_DOTS, allows=_ORDER)
+concatenate_canonicalize = Pass(
+    "concatenate-canonicalize", concatenates.concatenate_canonicalize, ops=frozenset({"concatenate"})
 )
 constant_layout = Pass("constant-layout", constants.constant_layout)
-dot_merger = Pass("dot-merger", merged_dots.dot_merger, allows=_ORDER)
-concatenate_canonicalize = Pass("concatenate-canonicalize", concatenates.concatenate_canonicalize)
 reduce_canonicalize = Pass(
-    "reduce-canonicalize", reductions.reduce_canonicalize, allows="order: that of a reduction is free"
-)
+    "reduce-canonicalize", reductions.reduce_canonicalize, ops=frozenset({"reduce"}),
+    allows="order: that of a reduction is free",
+)  # fmt: skip
 fusion = Pass("fusion", fuse.fusion)
 schedule = Pass("schedule", order.schedule, required="buffers need an order of execution")
 copy_insertion = Pass(

@@ -25,6 +25,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -71,6 +72,7 @@ class Rule:
 
 
 Rules = dict[type[Op], tuple[Rule, ...]]
+RulesOf = Callable[[type[Op]], tuple[Rule, ...]]
 
 RULES: dict[str, Rules] = {}
 """Pass name -> op class -> rules, in the order tried. Filled by `@rule`; class `Op` stands for every op."""
@@ -223,26 +225,27 @@ def rewrite(
 ) -> None:
     """Applies rules everywhere until none fires."""
     active = current_session()
-    everywhere = rules.get(Op, ())
-    table: Rules = {}
-    families = dict.fromkeys(r for found in rules.values() for r in found if r.family is not None)
-    for cls in {*(c for c in rules if c is not Op), *(OPS.values() if everywhere or families else ())}:
-        more = () if is_own(cls) else [r for r in families if r.family and r.family(cls)]
-        found = (*rules.get(cls, ()), *more, *everywhere)
-        table[cls] = tuple(r for r in found if r.name not in active.disabled)
+
+    @functools.cache
+    def rules_of(cls: type[Op]) -> tuple[Rule, ...]:
+        families = () if is_own(cls) else dict.fromkeys(r for found in rules.values() for r in found)
+        more = [r for r in families if r.family and r.family(cls)]
+        found = (*rules.get(cls, ()), *more, *rules.get(Op, ()))
+        return tuple(r for r in found if r.name not in active.disabled)
+
     active.forget()
     for computation in computations_callees_first(module):
         if computation in module.computations and not active.exhausted:
-            _Rewriter(computation, table, active, is_layout_sensitive).run()
+            _Rewriter(computation, rules_of, active, is_layout_sensitive).run()
     active.forget()
 
 
 class _Rewriter:
     """The worklist of one computation."""
 
-    def __init__(self, computation: Computation, table: Rules, active: Session, layout_sensitive: bool):
+    def __init__(self, computation: Computation, rules_of: RulesOf, active: Session, layout_sensitive: bool):
         self.computation = computation
-        self.table = table
+        self.rules_of = rules_of
         self.session = active
         self.layout_sensitive = layout_sensitive
         self.bound = control_bound(computation)
@@ -260,15 +263,15 @@ class _Rewriter:
         self.recent: deque[str] = deque(maxlen=8)
 
     def run(self) -> None:
-        work, queued, table = self.work, self.queued, self.table
+        work, queued, rules_of = self.work, self.queued, self.rules_of
         instructions = self.computation.instructions
         while work:
             inst = work.popleft()
             queued.discard(inst)
             if inst in self.wide:
                 self.catch_up(inst)
-            rules = table.get(type(inst.op))
-            if rules is None or inst not in instructions or inst in self.bound:
+            rules = rules_of(type(inst.op))
+            if not rules or inst not in instructions or inst in self.bound:
                 continue
             if not inst.users and inst is not self.computation.root and inst not in self.held:
                 continue  # dead: rewriting it would change the module and gain nothing

@@ -210,6 +210,7 @@ _IMPLIED: dict[str, dict[str, dict[str, object]]] = {
         "avx512vl": {"vector_bytes": 64, "registers": 32, "has_masked": True, "has_fast_gather": True,
                      "math": MathKnobs(avx512=True)},
         "avx512vnni": {"intrinsics": frozenset({"x86.avx512.vpdpbusd", "x86.avx512.vpdpwssd"})},
+        "avx512fp16": {"has_half": True},
         "avx512bf16": {"intrinsics": frozenset({"x86.avx512bf16.dpbf16ps"})},
     },
     "arm": {
@@ -233,6 +234,7 @@ _IMPLIED: dict[str, dict[str, dict[str, object]]] = {
 _CONTAINS = {
     "avx512f": ("fma", "f16c", "avx2", "sse4.1"), "avx512vl": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
     "avx512vnni": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
+    "avx512fp16": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
     "avx512bf16": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
     "avx2": ("avx", "sse4.1"), "avx": ("sse4.1",), "fma": ("avx", "sse4.1"), "f16c": ("avx", "sse4.1"),
     "sse4.2": ("sse4.1",), "vfp4": ("vfp4d16sp", "fp64"), "vfp4d16": ("vfp4d16sp", "fp64"),

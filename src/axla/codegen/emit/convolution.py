@@ -5,7 +5,8 @@ axis of the result times `singles` along another:
 
     features    vectors of output features (the kernel's), singles of the last spatial dimension (the input's)
     pixels      vectors of the last spatial dimension (the input's), singles of output features (the kernel's)
-    channels    vectors of groups of one feature each (of both), singles of the last spatial dimension
+    channels    vectors of the features of groups that have few, and as many inputs (of both), singles of the
+                last spatial dimension
 
     step (batch, spatial dimensions but the last, group, vectors of the tile):  for each tile of singles:
         for each place in the window and input feature: load, multiply, add to the tile's sums
@@ -156,8 +157,9 @@ class _Convolution:
         """Adds a row of the window of channels: elements of the image are read in order, each once."""
         form, totals = self.form, list(sums)
         pairs = product(range(form.window[-1]), range(form.singles))
-        for place, n in sorted(pairs, key=lambda p: p[0] * form.dilation[-1] + p[1] * form.stride[-1]):
-            here = (*at, place, 0)
+        pairs = sorted(pairs, key=lambda p: p[0] * form.dilation[-1] + p[1] * form.stride[-1])
+        for (place, n), feature in product(pairs, range(form.inputs)):
+            here = (*at, place, feature)
             for number, v in enumerate(vectors, n * form.vectors):
                 element, factor = self.image(v, start + n, here), self.kernel(v, start, here)
                 totals[number] = self.k.values.multiply_add(factor, element, totals[number], fused=False)
@@ -215,8 +217,14 @@ class _Convolution:
         if isinstance(last, int) and not 0 <= last < self.sizes[-1]:
             return self.k.values.constant(form.accumulator, 0)
         if self.row is not None:
-            return self.load(self.row, (last, channel))
-        return self.load(self.lhs, form.laid(self.batch, (*places, last), channel))
+            found = self.load(self.row, (last, channel))
+        else:
+            found = self.load(self.lhs, form.laid(self.batch, (*places, last), channel))
+        if not self.channels or form.inputs == 1:
+            return found
+        assert isinstance(feature, int)  # short loops over inputs are written out
+        lanes = [lane - lane % form.inputs + feature for lane in range(form.lanes)]
+        return self.k.values.shuffle(found, found, lanes)
 
     def seen(self, places: Sequence[AnyIndex], window: Sequence[AnyIndex]) -> list[AnyIndex]:
         """Where in the image, or beyond it, places of the result see places in the window."""

@@ -12,7 +12,7 @@ from axla.codegen.array import element_address
 from axla.codegen.emit.gemv import Gemv
 from axla.codegen.emit.microkernel import Operand, emit_microkernel
 from axla.codegen.emit.narrow import Folded, Narrow
-from axla.codegen.emit.pack import pack_columns, pack_rows, pack_steps, pack_transposed, pieces
+from axla.codegen.emit.pack import pack_columns, pack_last, pack_rows, pack_steps, pack_transposed, pieces
 from axla.codegen.emit.product import Matrix, Product
 from axla.codegen.emit.tiles import Threads, Warps
 from axla.codegen.function import Function, Ssa
@@ -74,7 +74,7 @@ class Tiles(Product):
         spec, cut = self.spec, self.cut
         self.direct = k.roots == (self.hero,) and spec.accumulator is spec.result and self.parts == 1
         self.split = cut.depth < spec.k
-        self.least_depth = min(cut.depth, spec.k % cut.depth or cut.depth)
+        self.least_depth = cut.least_depth(spec)
         self.overlaps = spec.m % self.tile.rows != 0 or spec.n % self.tile.columns != 0
         self.finishes = self.overlaps or not self.direct
         # Row stride of sums of earlier k blocks: in the output itself, or in scratch.
@@ -165,8 +165,9 @@ class Tiles(Product):
         return f.add(f.add(rows, f.mul(block.first, panel)), inside)
 
     def _pack_rhs(self, block: _Block) -> None:
+        f, (whole, last) = self.f, self._whole_words(block)
         options = {
-            "rows": block.depth,
+            "rows": whole,
             "first": (block.first, block.cols[0]),
             "last": block.cols[1],
             "width": self.tile.columns,
@@ -174,10 +175,21 @@ class Tiles(Product):
             "depth": self.cut.depth,
         }
         if self.spec.rhs_transposed:
-            side = fitting(self.tile.lanes, self.least_depth)
+            side = fitting(self.tile.lanes, self.least_depth - (last is not None))
             pack_transposed(block.rhs, self.rhs_pack, block=side, **options)
         else:
             pack_columns(block.rhs, self.rhs_pack, **options)
+        if last is not None:
+            with f.if_(last):
+                pack_last(block.rhs, self.rhs_pack, **options)
+
+    def _whole_words(self, block: _Block) -> tuple[Ssa, Ssa | None]:
+        """How many whole words of k a block has, and whether another follows them (None: in no block)."""
+        f, spec = self.f, self.spec
+        if not spec.missing:
+            return block.depth, None
+        last = f.icmp("sge", f.add(block.first, block.depth), spec.k)
+        return f.sub(block.depth, f.select(last, f.index(1), f.index(0))), last
 
     def _prefetch_rhs(self, block: _Block, row: Ssa, col: Ssa) -> None:
         """Brings this tile's share of the block of rhs that is packed next into L2."""
@@ -203,12 +215,19 @@ class Tiles(Product):
         if not self.cut.pack_lhs:
             major, minor = (block.first, row) if spec.lhs_transposed else (row, block.first)
             return element_address(f, lhs.start, self.dtype, lhs.at(major, minor))
-        where = {"depth": block.depth, "first": (row, block.first), "rows": self.tile.rows}
+        whole, last = self._whole_words(block)
+        where = {"depth": whole, "first": (row, block.first), "rows": self.tile.rows}
         if spec.lhs_transposed:
             pack_steps(lhs, self.lhs_pack, **where)
         else:
-            lanes = fitting(self.lanes, self.least_depth)
+            lanes = fitting(self.lanes, self.least_depth - (last is not None))
             pack_rows(lhs, self.lhs_pack, stride=self.cut.lhs_stride, lanes=lanes, **where)
+        if last is not None:
+            operand = self._lhs_operand()
+            with f.if_(last), f.loop(0, self.tile.rows) as r:
+                value = lhs.last(f.add(block.first, whole), f.add(row, r.index))
+                at = f.add(f.mul(whole, operand.step_k), f.mul(r.index, operand.step_other))
+                self.store(value, self.lhs_pack, at, 0)
         return self.lhs_pack
 
     # -- one tile ------------------------------------------------------------------------------------------

@@ -70,6 +70,19 @@ def pack_transposed(
             sums.store(value, target, place, width)
 
 
+def pack_last(
+    source: Matrix, target: Ssa, *, rows: Ssa, first: tuple[Ssa, Ssa], last: Ssa,
+    width: int, total: int, depth: int,
+) -> None:  # fmt: skip
+    """Row `rows` of the panels of `pack_columns` and `pack_transposed`: words that are not whole."""
+    sums, f = source.sums, source.sums.f
+    with f.loop(first[1], last, width, nonempty=True) as j, f.loop(0, width) as c:
+        start = least(f, j.index, total - width, needed=total > width and total % width != 0)
+        column = least(f, f.add(start, c.index), total - 1, needed=total < width)
+        place = f.add(f.mul(f.sub(j.index, first[1]), depth), f.mul(rows, width))
+        sums.store(source.last(f.add(first[0], rows), column), target, f.add(place, c.index), 0)
+
+
 def pack_rows(
     source: Matrix, target: Ssa, *, depth: Ssa, first: tuple[Ssa, Ssa], rows: int,
     stride: int, lanes: int,

@@ -88,7 +88,11 @@ class Sums:
     def read(self, pointer: Ssa, index: Ssa | int, lanes: int) -> Value:
         """Elements of an operand from `index` on, in the type of the sums."""
         dtype = self.dtype if self.spec.word > 1 else self.spec.dtype
-        place = element_address(self.f, pointer, dtype, index)
+        return self.read_at(element_address(self.f, pointer, dtype, index), lanes)
+
+    def read_at(self, place: Ssa, lanes: int) -> Value:
+        """Elements, or words, of an operand from an address on."""
+        dtype = self.dtype if self.spec.word > 1 else self.spec.dtype
         found = self.values.load(dtype, place, lanes, align=self.spec.dtype.real.itemsize)
         return self.values.convert(found, self.dtype)
 
@@ -121,32 +125,43 @@ class Matrix:
     moved: bool = False
 
     def at(self, row: Ssa | int, column: Ssa | int) -> Ssa:
-        """The number of an element."""
-        return self.sums.f.add(self.sums.f.mul(row, self.stride), column)
+        """The number of an element; in words, of the first short number."""
+        f = self.sums.f
+        column = column if self.down else f.mul(column, self.sums.spec.word)
+        return f.add(f.mul(row, self.stride), column)
 
     def load(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
         """Elements of a row, in the type of the sums."""
-        if self.sums.spec.word > 1 and self.down and self.stride > 1:
-            found = self._words(row, column, lanes)
-        else:
-            found = self.sums.read(self.start, self.at(row, column), lanes)
-        if not self.moved:
-            return found
-        return Value(found.dtype, lanes, ((self.sums.values.m.reg(found.ssa) ^ SIGNS).ssa,))
+        word = self.sums.spec.word
+        if word > 1 and self.down:
+            return self._words(self.sums.f.mul(row, word), column, word, lanes)
+        place = element_address(self.sums.f, self.start, self.sums.spec.dtype, self.at(row, column))
+        return self._moved(self.sums.read_at(place, lanes))
 
-    def _words(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
-        """Words of what stands in rows below each other."""
-        f, values, word = self.sums.f, self.sums.values, self.sums.spec.word
-        dtype = U8 if word == 4 else U16
-        words = None
-        for n in range(word):
-            place = element_address(f, self.start, dtype, self.at(f.add(f.mul(row, word), n), column))
+    def last(self, k: Ssa, other: Ssa) -> Value:
+        """The last word of k, which is not whole."""
+        f, spec = self.sums.f, self.sums.spec
+        row, column = (f.mul(k, spec.word), other) if self.down else (other, k)
+        return self._words(row, column, spec.word - spec.missing, 1)
+
+    def _moved(self, value: Value) -> Value:
+        if not self.moved:
+            return value
+        return Value(value.dtype, value.lanes, ((self.sums.values.m.reg(value.ssa) ^ SIGNS).ssa,))
+
+    def _words(self, row: Ssa | int, column: Ssa | int, count: int, lanes: int) -> Value:
+        """Words of the short numbers of `count` steps of k."""
+        f, values = self.sums.f, self.sums.values
+        dtype = U8 if self.sums.spec.word == 4 else U16
+        first, words = self.at(row, column), None
+        for n in range(count):
+            at = f.add(first, n * self.stride if self.down else n)
+            place = element_address(f, self.start, dtype, at)
             short = values.m.reg(values.load(dtype, place, lanes).ssa).cast("zext", "i32")
             words = words | short << dtype.bits * n if words else short
         assert words is not None
-        return Value(
-            self.sums.dtype, lanes, (f.cast("bitcast", words.ssa, vector(self.sums.element, lanes)),)
-        )
+        bits = f.cast("bitcast", words.ssa, vector(self.sums.element, lanes))
+        return self._moved(Value(self.sums.dtype, lanes, (bits,)))
 
 
 class Product(Sums):
@@ -171,14 +186,16 @@ class Product(Sums):
     def matrices(self, batch: Ssa) -> tuple[Matrix, Matrix]:
         """One lhs and one rhs of the batch."""
         spec, f = self.spec, self.f
-        depth = spec.k * spec.word
+        depth = spec.numbers
         lhs, rhs = (
-            Matrix(self, element_address(f, start, spec.dtype, f.mul(batch, size * depth)), row, down)
-            for start, size, row, down in (
-                (self.lhs, spec.m, spec.lhs_row, spec.lhs_transposed),
-                (self.rhs, spec.n, spec.rhs_row, not spec.rhs_transposed),
+            Matrix(
+                self, element_address(f, start, spec.dtype, f.mul(batch, size * depth)),
+                size if down and size > 1 else spec.word if down else depth, down and size > 1,
             )
-        )
+            for start, size, down in (
+                (self.lhs, spec.m, spec.lhs_transposed), (self.rhs, spec.n, not spec.rhs_transposed),
+            )
+        )  # fmt: skip
         return lhs, rhs
 
     def give(self, total: Value, batch: Ssa, row: Ssa | int, col: Ssa | int) -> None:

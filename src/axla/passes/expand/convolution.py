@@ -26,8 +26,10 @@ from axla.hlo import Concatenate, Convolution, Dot, Pad, Reverse, Slice, Transpo
 from axla.ir.attributes import ConvDims, PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.convolution import by_channels
 from axla.passes.expand.expander import expand, full, scalar
 from axla.passes.simplify.algebra_movement import reshaped
+from axla.passes.simplify.match import values_of
 from axla.target.machine import Target
 
 FEATURES = 8
@@ -90,7 +92,7 @@ class _Parts:
         edges, row = (*window.low, *window.high), prod(dims[-2:]) * shape_of(self.x).dtype.itemsize
         plain = min(edges) >= 0 and set(window.base_dilation) == {1} and min(dims) > 0
         few = max(window.low[-1], window.high[-1]) <= EDGE and row <= ROW_BYTES
-        return target is not None and not target.local_bytes and plain and few
+        return target is not None and not (target.local_bytes or target.launched) and plain and few
 
 
 def _canonical(inst: Instruction, target: Target | None) -> Instruction:
@@ -109,6 +111,7 @@ def _canonical(inst: Instruction, target: Target | None) -> Instruction:
 def _parts(inst: Instruction, result: Shape) -> _Parts:
     op, (x, kernel) = op_of(inst, Convolution), inst.operands
     labels, window = op.dim_labels, op.window
+    x, window = _with_padding(x, labels, window)
     x = turned(x, [labels.input_batch, *labels.input_spatial, labels.input_feature])
     kernel = turned(kernel, [*labels.kernel_spatial, labels.kernel_input, labels.kernel_output])
     groups = op.feature_group_count
@@ -120,6 +123,22 @@ def _parts(inst: Instruction, result: Shape) -> _Parts:
         kernel = Reverse(backwards)(kernel)
     forwards = replace(window, reversal=())
     return _Parts(x, kernel, forwards, groups, result)
+
+
+def _with_padding(x: Instruction, labels: ConvDims, window: Window) -> tuple[Instruction, Window]:
+    """The input without zeros that the program puts around it, and the window with them."""
+    value = values_of(x.operands[1]) if isinstance(x.op, Pad) else None
+    if value is None or value.any() or set(window.base_dilation) > {1}:
+        return x, window
+    config = op_of(x, Pad).padding
+    edges = list(zip(config.low, config.high, strict=True))
+    others = [edges[d] for d in (labels.input_batch, labels.input_feature)]
+    if any(config.interior) or min(map(min, edges)) < 0 or any(map(any, others)):
+        return x, window
+    there = [edges[d] for d in labels.input_spatial]
+    low = tuple(mine + more for mine, (more, _) in zip(window.low, there, strict=True))
+    high = tuple(mine + more for mine, (_, more) in zip(window.high, there, strict=True))
+    return x.operands[0], replace(window, low=low, high=high)
 
 
 def turned(x: Instruction, order: Sequence[int]) -> Instruction:
@@ -159,7 +178,8 @@ def _at_only_place(parts: _Parts) -> Instruction:
         limits, steps = (dims[0], *window.dilated_size, dims[-1]), (1, *window.window_dilation, 1)
         order = op_of(x, Transpose).dimensions if turns else tuple(range(len(dims)))
         back = [order.index(d) for d in range(len(dims))]
-        bounds = SliceDims((0,) * len(dims), [limits[d] for d in back], [steps[d] for d in back])
+        limits, steps = (tuple(values[d] for d in back) for values in (limits, steps))
+        bounds = SliceDims((0,) * len(dims), limits, steps)
         x = turned(Slice(bounds)(x.operands[0] if turns else x), order)
     rank = window.rank + 1
     op = Dot.of(
@@ -261,7 +281,8 @@ def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruct
     op = op_of(inst, Convolution)
     rank = parts.window.rank
     features = shape_of(parts.kernel).dims[-1] // parts.groups
-    by_channel = features == 1 and shape_of(parts.kernel).dims[-2] == 1 and parts.groups > 1
+    inputs = shape_of(parts.kernel).dims[-2]
+    by_channel = by_channels(target, parts.result.dtype, parts.groups, inputs, features)
     if features == 1 and not by_channel and parts.groups >= FEATURES and target:
         return _inputs_in_window(inst, parts, target)
     first = not by_channel and features < FEATURES and parts.places[-1] > features
