@@ -82,7 +82,7 @@ def machine(target: Target, *, level: int = 2) -> binding.TargetMachine:
 
 
 def parse(text: str, target: Target, *, level: int = 2) -> tuple[binding.ModuleRef, binding.TargetMachine]:
-    """The LLVM module of `text`, laid out for `target`; verified where the flag `verify` is on (in tests)."""
+    """The LLVM module of `text`, laid out for `target`; verified where the flag `verify` says so."""
     found = machine(target, level=level)
     with LOCK:
         # A context of its own: types and constants of a module go away with it.
