@@ -121,7 +121,7 @@ def test_no_step_walks_elements(name):
     "op", ["cholesky(p), lower=true", "triangular-solve(p, p), left_side=true, lower=true"]
 )
 def test_matrices_are_cut_into_few_blocks(op, monkeypatch):
-    monkeypatch.setattr(triangular, "BLOCKS", 2)
+    monkeypatch.setattr(triangular, "MOST", 2)
     text = f"HloModule m\nENTRY e {{ p = f32[#,#] parameter(0)\n ROOT r = f32[#,#] {op} }}"
     with bounded(STEPS):
         assert code(text.replace("#", "100000"))
@@ -141,7 +141,7 @@ def test_pieces_are_counted_without_listing_them(lanes):
 
 @pytest.mark.parametrize("size", [200, 300])
 def test_factors_by_larger_blocks_are_the_same(size, monkeypatch):
-    monkeypatch.setattr(triangular, "BLOCKS", 2)
+    monkeypatch.setattr(triangular, "MOST", 2)
     half = np.random.default_rng(1).standard_normal((size, size))
     matrix = half @ half.T + size * np.eye(size)
     text = f"HloModule m\nENTRY e {{ p = f64[{size},{size}] parameter(0)\n" + (

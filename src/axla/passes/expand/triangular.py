@@ -4,7 +4,7 @@
     [b c] [y] = [q]         y = solve(c, q - b x)
 
 so that nearly all of the work is products of matrices. Halves are powers of two times the size of a block:
-few different shapes, so few kernels. A matrix has at most BLOCKS blocks, however large it is.
+few different shapes, so few kernels. A matrix has at most MOST blocks, however large it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from axla.ir.typed import op_of, shape_of
 from axla.passes import matrix as mx
 from axla.passes.expand.expander import expand, typed, written
 
-BLOCKS = range(16, 65)
+BLOCK_ROWS = range(16, 65)
 """The fewest and the most rows of a block that is solved row by row, in matrices of up to MOST * 64 rows: a
 16th of them all, between these.
 """
@@ -81,7 +81,7 @@ def triangular_solve_expander(module: Module) -> None:
 
 def block_size(size: int) -> int:
     """Rows of the blocks of a matrix with `size` rows: a power of two."""
-    usual = min(max(-(-size // 16), BLOCKS[0]), BLOCKS[-1])
+    usual = min(max(-(-size // 16), BLOCK_ROWS[0]), BLOCK_ROWS[-1])
     return 1 << (max(usual, -(-size // MOST)) - 1).bit_length()
 
 
