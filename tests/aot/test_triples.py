@@ -249,6 +249,18 @@ def test_pairs_of_bf16(tmp_path):
     np.testing.assert_array_equal(found, x - x.max(1, keepdims=True))
 
 
+@pytest.mark.cc
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16"])
+def test_transposition_in_registers(tmp_path, kind):
+    text = f"""ENTRY e {{
+      x = {kind}[33,70] parameter(0)
+      ROOT t = {kind}[70,33] transpose(x), dimensions={{1,0}}
+    }}"""
+    x = np.arange(33 * 70).reshape(33, 70).astype(D.BY_NAME[kind].numpy)
+    [found] = run(compile_object(axla.parse(text), machine(S390X, "z15")), [x], tmp_path)
+    np.testing.assert_array_equal(found, x.T)
+
+
 def test_the_table_of_triples():
     """A sample of its rows; all triples have one. `scripts/docs --check` looks at the whole page."""
     text = triples.PAGE.read_text(encoding="utf-8")
