@@ -38,7 +38,9 @@ FEATURES = 8
 PATCHES = 2
 """Patches that are a dot have at most so many times the kernel's elements."""
 EDGE = 8
-"""Padding of the last spatial dimension beyond this is in memory: kernels write out what sees it."""
+"""Padding of the last spatial dimension beyond this is in memory, and that of windows which reach further to
+both sides: kernels write out the places in a window that sees it.
+"""
 ROW_BYTES = 1 << 20
 """Of a row of the image beyond which padding is in memory."""
 
@@ -91,7 +93,8 @@ class _Parts:
         window, dims = self.window, shape_of(self.x).dims
         edges, row = (*window.low, *window.high), prod(dims[-2:]) * shape_of(self.x).dtype.itemsize
         plain = min(edges) >= 0 and set(window.base_dilation) == {1} and min(dims) > 0
-        few = max(window.low[-1], window.high[-1]) <= EDGE and row <= ROW_BYTES
+        edge = max(window.low[-1], window.high[-1])
+        few = edge <= EDGE and (not edge or window.size[-1] <= 2 * EDGE + 1) and row <= ROW_BYTES
         return target is not None and not (target.local_bytes or target.launched) and plain and few
 
 
