@@ -66,3 +66,29 @@ def test_rows_by_pairs(columns: int) -> None:
     sums = x.astype(np.float32).sum(1, keepdims=True).astype(BF16)  # exact in f32
     moved = x + np.arange(columns).astype(BF16)
     np.testing.assert_array_equal(found, (moved.astype(np.float32) / sums.astype(np.float32)).astype(BF16))
+
+
+def test_pieces_of_rows_begin_anywhere() -> None:
+    """A piece is an odd number of vectors, so pairs of vectors reach over the end of what is repeated."""
+    columns = 16 * 64 * 1025 - 992
+    text = f"""HloModule pieces
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+ENTRY e {{
+  x = bf16[1,{columns}] parameter(0)
+  y = bf16[1,{columns // 32}] parameter(1)
+  each = bf16[1,{columns // 32},32] broadcast(y), dimensions={{0,1}}
+  line = bf16[1,{columns}] reshape(each)
+  moved = bf16[1,{columns}] add(x, line)
+  wide = f32[1,{columns}] convert(moved)
+  zero = f32[] constant(0)
+  ROOT sum = f32[1] reduce(wide, zero), dimensions={{1}}, to_apply=add
+}}
+"""
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(0, 4, (1, size)).astype(BF16) for size in (columns, columns // 32))
+    found = np.asarray(axla.compile(axla.parse(text))(x, y))
+    np.testing.assert_array_equal(found, x.astype(np.float32).sum(1) + 32 * y.astype(np.float32).sum(1))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from math import gcd
 
 import axla.hlo as hlo
 from axla.codegen.array import Array
@@ -260,9 +261,9 @@ class _Row:
         return simple and all(getattr(array, "dtype", None) is BF16 for array in arrays)
 
     def _pair(self, base: Ssa, offset: int, lanes: int) -> tuple[Index, Index]:
-        """The even and the odd ones of twice `lanes` columns."""
-        f, limit = self.k.f, self.plan.row_size
-        even = Index(f, f.add(base, offset), 2, lanes, multiple=2 * lanes, limit=limit)
+        """The even and the odd ones of twice `lanes` columns; pieces of rows are whole times `lanes` only."""
+        f, limit, multiple = self.k.f, self.plan.row_size, gcd(self.plan.piece, 2 * lanes)
+        even = Index(f, f.add(base, offset), 2, lanes, multiple=multiple, limit=limit)
         return even, even + 1
 
     def _column(self, base: Ssa, offset: int, lanes: int) -> Index:
