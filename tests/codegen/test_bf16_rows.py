@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -92,3 +96,29 @@ ENTRY e {{
     x, y = (rng.integers(0, 4, (1, size)).astype(BF16) for size in (columns, columns // 32))
     found = np.asarray(axla.compile(axla.parse(text))(x, y))
     np.testing.assert_array_equal(found, x.astype(np.float32).sum(1) + 32 * y.astype(np.float32).sum(1))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pages are protected by mprotect")
+def test_nothing_before_an_array_is_read() -> None:
+    """Every other element from one on that only the run knows: of `b`, from the first one or the second."""
+    text = """HloModule slices
+ENTRY e {
+  a = bf16[17] parameter(0)
+  b = bf16[2048] parameter(1)
+  start = s32[] parameter(2)
+  both = bf16[2065] concatenate(a, b), dimensions={0}
+  some = bf16[2048] dynamic-slice(both, start), dynamic_slice_sizes={2048}
+  other = bf16[1024] slice(some), slice={[0:2048:2]}
+  ROOT n = bf16[1024] negate(other)
+}
+"""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 3 * page)
+    where = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(where), page, 0) == 0
+    b = np.frombuffer(memory, BF16, 2048, page)
+    a, b[...] = _values(np.arange(17)), _values(np.arange(17, 2065))
+    program = axla.compile(axla.parse(text))
+    for start in (16, 17):
+        found = np.asarray(program(a, b, np.int32(start))).view(np.uint16)
+        np.testing.assert_array_equal(found, np.arange(start, start + 2048, 2) | 0x8000)
