@@ -160,7 +160,8 @@ def _groups_to_features(x: Instruction, groups: int) -> Instruction:
 
 def _convolved(inst: Instruction, parts: _Parts, target: Target | None) -> Instruction:
     window = parts.window
-    if max(window.base_dilation) > 1 and max(*window.stride, *window.window_dilation) == 1 and target:
+    steps = {*window.stride, *window.window_dilation}
+    if target and steps == {1} and max(window.base_dilation) > 1:
         return _by_phases(inst, parts, target)
     if all(n == 1 for n in window.size):
         parts = parts.padded()
