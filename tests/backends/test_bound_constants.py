@@ -47,6 +47,16 @@ def test_arrays_that_are_written_to_later_change_nothing():
     )
 
 
+def test_a_view_that_is_read_only_is_copied_where_its_memory_may_be_written():
+    module, (x, w, b) = program(192)
+    view = w.view()
+    view.flags.writeable = False
+    bound = axla.compile(module, backend="interpreter", constant={"w": view})
+    wanted = np.asarray(bound(x, b)).copy()
+    w[:] = 0
+    np.testing.assert_array_equal(np.asarray(bound(x, b)), wanted)
+
+
 def test_a_program_keeps_its_constants_in_bytes():
     module, (x, w, b) = program(192)
     bound = axla.compile(module, constant={"w": w})

@@ -114,4 +114,6 @@ def _literal(parameter: Instruction, key: Any, value: Any) -> Literal:
     if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
         found = f"{array.dtype}{list(array.shape)}"
         raise InvalidArgument(f"{where}: wanted {shape.to_string(layout=False)}, found {found}")
+    if isinstance(array.base, np.ndarray) and array.base.flags.writeable:
+        array = array.copy()  # a view that is read only, of what may be written
     return Literal(shape.logical, array)
