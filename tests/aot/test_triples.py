@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from machines import CROSS
+from machines import CROSS, run
 from package_machines import MACHINES, run_test
 from test_packed import NAMES, TEXT
 from test_targets import HARD, MATHS
@@ -225,6 +225,40 @@ def test_bits_of_other_widths(tmp_path, cpu):
     need(S390X)
     axla.aot.compile(WIDTHS, out=tmp_path, target=S390X, target_cpu=cpu, name="model")
     run_test(tmp_path, "model", S390X, MACHINES[S390X][0])
+
+
+# Rows of pairs of bf16, which other machines read, and write, as words.
+ROWS = """max {
+  a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  ROOT most = bf16[] maximum(a, b)
+}
+ENTRY e {
+  x = bf16[6,256] parameter(0)
+  least = bf16[] constant(-inf)
+  most = bf16[6] reduce(x, least), dimensions={1}, to_apply=max
+  mosts = bf16[6,256] broadcast(most), dimensions={0}
+  ROOT below = bf16[6,256] subtract(x, mosts)
+}"""
+
+
+@pytest.mark.cc
+def test_pairs_of_bf16(tmp_path):
+    x = np.random.default_rng(0).integers(-9, 9, (6, 256)).astype(D.BF16.numpy)
+    [found] = run(compile_object(axla.parse(ROWS), machine(S390X, "z15")), [x], tmp_path)
+    np.testing.assert_array_equal(found, x - x.max(1, keepdims=True))
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16"])
+def test_transposition_in_registers(tmp_path, kind):
+    text = f"""ENTRY e {{
+      x = {kind}[33,70] parameter(0)
+      ROOT t = {kind}[70,33] transpose(x), dimensions={{1,0}}
+    }}"""
+    x = np.arange(33 * 70).reshape(33, 70).astype(D.BY_NAME[kind].numpy)
+    [found] = run(compile_object(axla.parse(text), machine(S390X, "z15")), [x], tmp_path)
+    np.testing.assert_array_equal(found, x.T)
 
 
 def test_the_table_of_triples():

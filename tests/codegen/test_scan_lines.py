@@ -141,3 +141,12 @@ def test_narrow_registers(monkeypatch, level, dims, at):
     monkeypatch.setenv("XLA_FLAGS", f"--xla_cpu_max_isa={level}")
     found, wanted = both(scan_text("s32", dims, at, "add", "0", True), drawn("s32", dims))
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("dims", "at"), [((1001,), 0), ((20003,), 0), ((70, 5), 0)])
+def test_machines_without_vectors(dims, at, reverse):
+    text, x = scan_text("s32", dims, at, "add", "3", reverse), drawn("s32", dims)
+    found = np.asarray(axla.compile(axla.parse(text), backend="one-lane")(x))
+    wanted = 3 + (np.flip(np.cumsum(np.flip(x, at), at), at) if reverse else np.cumsum(x, at))
+    np.testing.assert_array_equal(found, wanted)

@@ -246,8 +246,11 @@ class _Row:
 
     def _in_pairs(self, roots: Sequence[Instruction]) -> bool:
         """Whether the even columns are computed beside the odd ones: all that is read for `roots` in a row
-        is bf16, whose pairs are read, and taken apart, faster than they are widened.
+        is bf16, whose pairs are read, and taken apart, faster than they are widened: as words of two, of
+        which the even column is the lower half.
         """
+        if self.k.f.module.byte_order != "little":
+            return False
         if sum(size > 1 for size in self.plan.columns) != 1 or self.lanes < 4 or self.plan.row_size % 2:
             return False
         below = [inst for inst in _below(roots, {**self.known, **self.stashed}) if self._is_full(inst)]

@@ -126,6 +126,8 @@ class LineScan:
 
     def last(self, x: Value) -> Value:
         """The last of the prefixes, in all lanes."""
+        if self.lanes == 1:
+            return x
         return self.k.values.shuffle(x, x, [0 if self.g.reverse else self.lanes - 1] * self.lanes)
 
     def scan(self, line: AnyIndex, low: Ssa, high: Ssa, start: Value) -> None:
