@@ -164,11 +164,14 @@ def compile(  # noqa: A001
     )  # fmt: skip
     client = backend if isinstance(backend, Client) else get(backend).client
     with collector_paused():
-        if constant != () and isinstance(module, Module):
+        if isinstance(module, Module) and not (isinstance(constant, tuple) and not constant):
             from axla.backends.binding import with_constants
             from axla.backends.prepare import specialized
+            from axla.ir.verify import verify
 
-            module = with_constants(specialized(module, arg_types, dim_args), constant)
+            module = specialized(module, arg_types, dim_args)
+            verify(module)
+            module = with_constants(module, constant)
             options = (*options[:-3], None, None, flags)
         return client.compile(module, CompileOptions(*options))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import axla
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, VerifyError
 
 MODULE = """HloModule bound
 ENTRY e {
@@ -31,7 +31,7 @@ def test_constants_give_what_arguments_give(backend, wide):
     bound = axla.compile(module, backend=backend, constant={"w": w, 2: b})
     assert [p.name for p in bound.interface.parameters] == ["x"]
     np.testing.assert_array_equal(np.asarray(bound(x)), wanted)
-    first = axla.compile(module, backend=backend, constant=[(0, x)])
+    first = axla.compile(module, backend=backend, constant=[(0, axla.Literal.of(x))])
     np.testing.assert_array_equal(np.asarray(first(w, b)), wanted)
     assert len(module.entry.parameters) == 3
 
@@ -45,6 +45,16 @@ def test_arrays_that_are_written_to_later_change_nothing():
     assert bound.as_text("optimized") == axla.compile(module, constant={"w": program(192)[1][1]}).as_text(
         "optimized"
     )
+
+
+def test_a_view_that_is_read_only_is_copied_where_its_memory_may_be_written():
+    module, (x, w, b) = program(192)
+    view = w.view()
+    view.flags.writeable = False
+    bound = axla.compile(module, backend="interpreter", constant={"w": view})
+    wanted = np.asarray(bound(x, b)).copy()
+    w[:] = 0
+    np.testing.assert_array_equal(np.asarray(bound(x, b)), wanted)
 
 
 def test_a_program_keeps_its_constants_in_bytes():
@@ -65,6 +75,7 @@ def test_a_program_keeps_its_constants_in_bytes():
         ({"b": np.zeros(3, "f")}, r"constant 'b': wanted f32\[192\], found float32\[3\]"),
         ([1], "wanted a mapping, or pairs"),
         (7, "wanted a mapping, or pairs"),
+        (np.ones(3), "wanted a mapping, or pairs"),
     ],
 )
 def test_what_is_wrong_is_named(constant, message):
@@ -79,3 +90,11 @@ def test_memory_of_a_result_is_no_constant():
     )
     with pytest.raises(InvalidArgument, match="parameter 0, x: its memory is a result's"):
         axla.compile(module, constant={0: np.zeros(4, "f")})
+
+
+def test_an_invalid_module_is_refused():
+    module, (x, *_) = program(192)
+    root = module.entry.root
+    module.entry.set_operands(root, [root, root.operands[1]])
+    with pytest.raises(VerifyError, match="cycle"):
+        axla.compile(module, constant={"x": x})

@@ -35,7 +35,7 @@ def test_other_weights_are_refused(static):
         static({**PARAMS, "w": PARAMS["w"].copy()}, X)
 
 
-@pytest.mark.parametrize("chosen", ["param", 2, [0, "y"], None])
+@pytest.mark.parametrize("chosen", ["param", 2, [0, "y"], None, True, [["params"]]])
 def test_what_is_no_argument_is_named(chosen):
     with pytest.raises(InvalidArgument, match="static_weights has"):
         axla.jax.compile(layer, PARAMS, X, static_weights=chosen)

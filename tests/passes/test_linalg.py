@@ -194,6 +194,15 @@ def test_batches_of_small_matrices(letter, n):
     near((wide(v) * w[:, None, :] @ h(v))[fine].astype(a.dtype), s[fine])
 
 
+def test_an_infinite_number_among_small_matrices_without_rotations():
+    a = np.tile(np.eye(3), (35, 1, 1))
+    a[9, 0, 1] = a[9, 1, 0] = np.inf
+    results = [matrices(a.dtype, *a.shape), plain(a.dtype, 35, 3), plain(np.int32, 35)]
+    _, values, info = call("lapack_dsyevd_ffi", [(a, True)], results, attributes(mode="V", uplo="L"))
+    assert np.isnan(values[9]).all()
+    assert info.nonzero()[0].tolist() == [9]
+
+
 def test_eigenvalues_by_parts():
     """Of which many are equal, close, or far apart, in parts that the rows do not fill."""
     n, r = 61, np.random.default_rng(5)

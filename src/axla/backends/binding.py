@@ -108,10 +108,12 @@ def _literal(parameter: Instruction, key: Any, value: Any) -> Literal:
             f"{where}: parameter {parameter.name} is {shape}, wanted an array of known size"
         )
     try:
-        array = np.asarray(value)
+        array = value.array if isinstance(value, Literal) else np.asarray(value)
     except (AxlaError, TypeError, ValueError) as error:
         raise InvalidArgument(f"{where}: not an array that axla reads: {error}") from None
     if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
         found = f"{array.dtype}{list(array.shape)}"
         raise InvalidArgument(f"{where}: wanted {shape.to_string(layout=False)}, found {found}")
+    if isinstance(array.base, np.ndarray) and array.base.flags.writeable:
+        array = array.copy()  # a view that is read only, of what may be written
     return Literal(shape.logical, array)

@@ -15,10 +15,10 @@ from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 
 SAMPLE = 4096
-"""Bytes of a large array that its hash depends on."""
-
+"""Bytes of a large array that its hash depends on, up to twice as many."""
 
 LINE = 64
+"""Bytes of a line of the cache."""
 
 
 class Literal:

@@ -371,6 +371,7 @@ class Computation:
             raise InternalError(f"reorder {self.name}: not a permutation of its instructions")
         self.instructions = dict.fromkeys(order)
         self.cached_order_version = -1
+        self.module.cached_order = (-1, ())
 
     def _changed(self, *, structure: bool) -> None:
         self.version += 1

@@ -170,9 +170,9 @@ def _weights_of(call: _Call | None, names: Names, chosen: Any, args: Any, kwargs
         raise InvalidArgument("axla.jax.compile: static_weights: wanted a function with named arguments")
     given = call.signature.bind(*args, **kwargs).arguments
     for one in listed:
-        counted = isinstance(one, int) and -len(call.positional) <= one < len(call.positional)
+        counted = type(one) is int and -len(call.positional) <= one < len(call.positional)
         name = call.positional[one] if counted else one
-        if name not in call.trees:
+        if not isinstance(name, str) or name not in call.trees:
             known = f"wanted numbers or names of arguments that are not static, {list(call.trees)}"
             raise InvalidArgument(f"axla.jax.compile: static_weights has {one!r}; {known}")
         call.weights[name] = given[name]
@@ -198,7 +198,8 @@ def compile(  # noqa: A001
     """Compiles a JAX function for arguments like these (as `to_module` takes them).
 
     `static_weights`: arguments, by number or name, whose arrays stay what they are. They are constants of the
-    program, laid out once as it reads them. A call has the same arrays in their place, or leaves them out.
+    program, laid out once as it reads them. A call has the same arrays in their place, or leaves them out;
+    what is written into them after compilation has no effect.
     """
     program = lowered(fn, args, kwargs, (static_argnums, static_argnames, donate_argnums), x64)
     call, weights = _call_of(fn, args, kwargs, program.names), None

@@ -130,7 +130,7 @@ class ConvolutionKind(Kind):
         op, shape = op_of(self.hero, Convolution), shape_of(self.hero)
         rhs = shape_of(self.hero.operands[1])
         labels, window = op.dim_labels, op.window
-        if min((*window.low, *window.high)) < 0 or any(window.reversal) or set(window.base_dilation) > {1}:
+        if min((*window.low, *window.high)) < 0 or any(window.reversal) or set(window.base_dilation) - {1}:
             message = "the window has negative edges, dilates its input or runs backwards"
             raise InternalError(f"{self.hero!r}: {message}")
         places = tuple(shape.dims[d] for d in labels.output_spatial)

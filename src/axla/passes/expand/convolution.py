@@ -131,7 +131,7 @@ def _parts(inst: Instruction, result: Shape) -> _Parts:
 def _with_padding(x: Instruction, labels: ConvDims, window: Window) -> tuple[Instruction, Window]:
     """The input without zeros that the program puts around it, and the window with them."""
     value = values_of(x.operands[1]) if isinstance(x.op, Pad) else None
-    if value is None or value.any() or set(window.base_dilation) > {1}:
+    if value is None or value.any() or set(window.base_dilation) - {1}:
         return x, window
     config = op_of(x, Pad).padding
     edges = list(zip(config.low, config.high, strict=True))
@@ -161,7 +161,7 @@ def _groups_to_features(x: Instruction, groups: int) -> Instruction:
 def _convolved(inst: Instruction, parts: _Parts, target: Target | None) -> Instruction:
     window = parts.window
     steps = {*window.stride, *window.window_dilation}
-    if target and steps == {1} and max(window.base_dilation) > 1:
+    if set(window.base_dilation) - {1} and not steps - {1} and target:
         return _by_phases(inst, parts, target)
     if all(n == 1 for n in window.size):
         parts = parts.padded()

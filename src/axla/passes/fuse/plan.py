@@ -7,7 +7,7 @@ else starts a kernel. At the end, kernels that read the same big array in the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from axla.analysis.regions import crowded, is_tiny, too_long
@@ -84,7 +84,7 @@ class _Planner:
         self.keys = AccessKeys(limits.row_in_lane)
         self.clusters: list[Cluster] = []
         self.member_of: dict[Instruction, list[Cluster]] = {}
-        self.passed: set[Instruction] = set()  # names of values that are read from memory, too
+        self.outside: set[Instruction] = set()  # what is free: members that others read outside of kernels
         self.decisions: list[Decision] = []
         self.row_fed = _row_fed(self.order, limits)
         # by position: kernels with several roots and members before and after
@@ -114,7 +114,7 @@ class _Planner:
         outside = inst is self.computation.root
         for user in inst.users:
             clusters = self.of(user)
-            outside = outside or not clusters or user in self.passed
+            outside = outside or not clusters or user in self.outside and is_passed(user.op)
             for cluster in clusters:
                 readers.setdefault(cluster, []).append(user)
         if readers and not outside and self.fuse_into_all(inst, readers):
@@ -160,11 +160,11 @@ class _Planner:
                 self.join(inst, cluster, found)
             else:
                 outside = True
-        if outside and is_passed(inst.op):
-            self.passed.add(inst)
         made = not (is_passed(inst.op) or isinstance(inst.op, Constant) or is_tiny(inst, self.limits))
         if outside and made:
             self.start(inst)
+        elif outside:
+            self.outside.add(inst)
 
     def why_not_row(self, inst: Instruction, cluster: Cluster) -> str | None:
         """Row scalars of a few elements go into a kernel only if the reduce they come from will be there."""
@@ -275,8 +275,10 @@ class _Planner:
                     stack.append(user)
         return self.why_reaches(start, cluster)
 
-    def units(self, inst: Instruction) -> list[Cluster] | tuple[Instruction]:
-        return self.member_of.get(inst) or (inst,)
+    def units(self, inst: Instruction) -> Sequence[Cluster | Instruction]:
+        """What computes an instruction: kernels, itself, or both."""
+        found = self.of(inst)
+        return (*found, inst) if not found or inst in self.outside else found
 
     def why_reaches(self, start: Iterable[Cluster | Instruction], goal: Cluster) -> str | None:
         """Whether the goal needs what one of `start` gives. The search is bounded; giving up means yes."""
@@ -289,7 +291,7 @@ class _Planner:
             beyond = len(self.order)
         seen: set[Cluster | Instruction] = set()
         stack = list(start)
-        position, member_of = self.position, self.member_of
+        position = self.position
         left = min(REACH, self.budget)
         while stack:
             unit = stack.pop()
@@ -306,11 +308,7 @@ class _Planner:
                 continue
             for root in unit.roots if cluster else (unit,):
                 for user in root.users:
-                    units = member_of.get(user)
-                    if units:
-                        stack.extend(units)
-                    else:
-                        stack.append(user)
+                    stack.extend(self.units(user))
         self.budget -= len(seen)
         return "too many kernels in between" if left < 0 else None
 

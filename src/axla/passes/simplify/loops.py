@@ -104,20 +104,21 @@ def _decide_tests(loop: Loop, session: rewrite.Session) -> None:
             stack += test.operands
         elif found := _test_of_element(test, loop.condition.parameters[0]):
             known.append(found)
+    bound = rewrite.control_bound(loop.body) if known else frozenset()
     for test in tuple(loop.body.instructions) if known else ():
         found = _test_of_element(test, loop.body.parameters[0])
-        if found is None:
+        if found is None or test in bound:
             continue
-        at, op, bound = found
+        at, op, limit = found
         for index, true, its in known:
-            same = at == index and equal_constants(bound, its)
+            same = at == index and equal_constants(limit, its)
             if not same or op.direction not in (true.direction, NEGATED[true.direction]):
                 continue
             if op != replace(true, direction=op.direction) or not _is_own(loop):
                 continue
             if session.may_fire("while-known-test", test):
                 loop.body.replace(test, full(test, op.direction is true.direction))
-                rewrite.sweep(loop.body, (test,))
+                rewrite.sweep(loop.body, (test,), bound)
                 break
 
 
