@@ -75,11 +75,8 @@ def test_calls_and_steps_are_counted(program, backend):
     [run] = p.runs
     assert (run.program, run.backend, run.calls) == ("model", backend, 4)
     assert run.threads == {threading.current_thread().name}
-    assert {step.calls for step in run.steps if step.row.step != "profile"} <= {
-        4,
-        40,
-        44,
-    }  # a condition is tried once more
+    # A condition is tried once more; where two trips are one, each of its steps runs five times.
+    assert {step.calls for step in run.steps if step.row.step != "profile"} <= {4, 20, 24, 40, 44}
     assert sum(step.ns for step in run.steps) == run.ns > 0
     assert p.steps == run.steps == sorted(run.steps, key=lambda step: -step.ns)
 
@@ -92,12 +89,14 @@ def test_kernels_of_a_loop_count_every_turn(program, backend):
         [loop] = [step for step in p.steps if step.row.kind == "while"]
         assert loop.calls == 2 and loop.row.operations > 10 * 2 * 64**3
         return
-    [dot] = [step for step in p.steps if "dot" in step.row.kind]
-    assert dot.calls == 20 and dot.row.bytes == 2 * 64 * 64 * 4 + 64 * 64 * 4
-    assert dot.row.operations == 2 * 64**3 - 64**2 or dot.row.operations == 2 * 64**3
-    assert dot.row.location == "model.py:7, in square"
-    assert dot.gigaflops == dot.row.operations * 20 / dot.ns
-    assert dot.gigabytes_per_second == dot.row.bytes * 20 / dot.ns
+    dots = [step for step in p.steps if "dot" in step.row.kind]  # two, where two trips are one
+    assert sum(dot.calls for dot in dots) == 20
+    for dot in dots:
+        assert dot.row.bytes == 2 * 64 * 64 * 4 + 64 * 64 * 4
+        assert dot.row.operations in (2 * 64**3 - 64**2, 2 * 64**3)
+        assert dot.row.location == "model.py:7, in square"
+        assert dot.gigaflops == dot.row.operations * dot.calls / dot.ns
+        assert dot.gigabytes_per_second == dot.row.bytes * dot.calls / dot.ns
 
 
 def test_times_of_steps_are_the_time_of_the_call():
@@ -174,7 +173,7 @@ def test_threads_are_named():
             thread.join()
     [run] = p.runs
     assert run.threads == {"t0", "t1", "t2", "t3"} and run.calls == 80
-    assert {step.calls for step in run.steps} >= {80, 800}
+    assert sum(step.calls for step in run.steps if "dot" in step.row.kind) == 800
 
 
 def test_readings_of_the_clock_are_told_apart():
