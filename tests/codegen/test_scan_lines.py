@@ -150,3 +150,21 @@ def test_machines_without_vectors(dims, at, reverse):
     found = np.asarray(axla.compile(axla.parse(text), backend="one-lane")(x))
     wanted = 3 + (np.flip(np.cumsum(np.flip(x, at), at), at) if reverse else np.cumsum(x, at))
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_scan_of_a_padded_array_stays_a_scan():
+    text = """HloModule padded
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[64,64] parameter(0)
+  zero = f32[] constant(0)
+  padded = f32[65,65] pad(x, zero), padding=1_0x1_0
+  ROOT sums = f32[65,65] reduce-window(padded, zero), window={size=65x1 pad=64_0x0_0}, to_apply=add
+}"""
+    module = axla.parse(text)
+    target = host_target()
+    optimize(module, target)
+    assert any(isinstance(k.plan, ScanPlan) for k in program_of(module, target).kernels)
+    x = np.random.default_rng(0).integers(-9, 9, (64, 64)).astype(np.float32)
+    wanted = np.cumsum(np.pad(x, ((1, 0), (1, 0))), 0)
+    np.testing.assert_array_equal(np.asarray(axla.compile(axla.parse(text))(x)), wanted)

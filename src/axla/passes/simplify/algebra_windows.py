@@ -10,6 +10,7 @@ from axla.ir.attributes import Window
 from axla.ir.graph import Instruction
 from axla.ir.structure import Tuple
 from axla.ir.typed import shape_of
+from axla.kernels.scan import scan_geometry
 from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.algebra_reduce import is_identity
@@ -65,6 +66,8 @@ def window_over_pad(
         and min((*edges.low, *edges.high), default=0) >= 0
     )
     if value is not start or not plain or not is_identity(start, combiner(root.op.to_apply)):
+        return None
+    if scan_geometry(root) is not None:  # it is a scan no more with other edges
         return None
     low = tuple(m + n for m, n in zip(window.low, edges.low, strict=True))
     high = tuple(m + n for m, n in zip(window.high, edges.high, strict=True))
