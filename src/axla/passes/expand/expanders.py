@@ -53,7 +53,10 @@ EXPANDERS: tuple[Pass, ...] = (
         allows="order: what other groups give is added as 0",
     ),
     _of("scaled-dot", "scaled-dot-rewriter", "grouped_dot:scaled_dot_rewriter"),
-    _of("scan", "scan-expander", "scan:scan_expander"),
+    _of(
+        "scan", "scan-expander", "scan:scan_expander",
+        allows="rounding: that of another order, where the scan is associative",
+    ),
     _of(
         "select-and-scatter", "select-and-scatter-expander",
         "select_and_scatter:select_and_scatter_expander",
