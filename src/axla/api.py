@@ -158,21 +158,21 @@ def compile(  # noqa: A001
     """
     from axla.backends import Client, CompileOptions, get
 
-    options: Any = (
-        donate, num_replicas, num_partitions, device_assignment, replicas, target_cpu, target_features,
-        arg_types, dim_args, flags,
-    )  # fmt: skip
     client = backend if isinstance(backend, Client) else get(backend).client
+    bound = not isinstance(constant, tuple) or bool(constant)
     with collector_paused():
-        if isinstance(module, Module) and not (isinstance(constant, tuple) and not constant):
+        if isinstance(module, Module) and bound:
             from axla.backends.binding import with_constants
             from axla.backends.prepare import specialized
             from axla.ir.verify import verify
 
             module = specialized(module, arg_types, dim_args)
             verify(module)
-            module = with_constants(module, constant)
-            options = (*options[:-3], None, None, flags)
+            module, arg_types, dim_args = with_constants(module, constant), None, None
+        options: Any = (
+            donate, num_replicas, num_partitions, device_assignment, replicas, target_cpu, target_features,
+            arg_types, dim_args, flags,
+        )  # fmt: skip
         return client.compile(module, CompileOptions(*options))
 
 

@@ -11,6 +11,7 @@ from axla.core.dtypes import BY_NAME
 from axla.kernels.scan import ScanPlan
 from axla.lowering.pipeline import optimize, program_of
 from axla.runtime.native import num_threads, set_num_threads
+from scan_programs import scan_text
 
 EXACT = [  # type, sizes, dimension, combiner, initial value, from the end
     ("s32", (18,), 0, "add", "7", False),
@@ -32,24 +33,6 @@ FIRST = """z = s32[] constant(0)
   n = pred[] compare(a, z), direction=NE
   ROOT r = s32[] select(n, a, b)"""
 """The first of two elements that is not 0: associative, and does not commute."""
-
-
-def scan_text(kind, dims, at, op, init, reverse, before="copy(p)", behind="copy(s)") -> str:
-    shape, reach = f"{kind}[{','.join(map(str, dims))}]", dims[at] - 1
-    size = "x".join(str(n if d == at else 1) for d, n in enumerate(dims))
-    own = f"0_{reach}" if reverse else f"{reach}_0"
-    pad = "x".join(own if d == at else "0_0" for d in range(len(dims)))
-    joined = op if "ROOT" in op else f"ROOT r = {kind}[] {op}(a, b)"
-    init = f"({init}, 0)" if kind == "c64" else init
-    return f"""HloModule scan
-combine {{ a = {kind}[] parameter(0)
-  b = {kind}[] parameter(1)
-  {joined} }}
-ENTRY main {{ p = {shape} parameter(0)
-  x = {shape} {before}
-  z = {kind}[] constant({init})
-  s = {shape} reduce-window(x, z), window={{size={size} pad={pad}}}, to_apply=combine
-  ROOT r = {shape} {behind} }}"""
 
 
 def drawn(kind, dims) -> np.ndarray:

@@ -18,6 +18,7 @@ from axla.lowering.pipeline import optimize, program_of
 from axla.target.nvptx import nvptx_target
 from axla.target.spirv import spirv_cpu_target, spirv_target
 from opencl_device import needs_opencl
+from scan_programs import scan_text
 
 EXACT = [  # type, sizes, dimension, combiner, initial value, from the end
     ("s32", (1, 64), 1, "add", "0", False),
@@ -48,22 +49,6 @@ ENTRY e { x = s32[%(sizes)s] parameter(0)
   c = %(slice)s parameter(1)
   ROOT s = (s32[%(sizes)s], %(slice)s) scan(x, c), dimensions={%(at)d}, num_carries=1,
     is_reverse=%(reverse)s, is_associative=true, to_apply=step }"""
-
-
-def scan_text(kind, dims, at, op, init, reverse, before="copy(p)", behind="copy(s)") -> str:
-    shape, reach = f"{kind}[{','.join(map(str, dims))}]", dims[at] - 1
-    size = "x".join(str(n if d == at else 1) for d, n in enumerate(dims))
-    own = f"0_{reach}" if reverse else f"{reach}_0"
-    pad = "x".join(own if d == at else "0_0" for d in range(len(dims)))
-    return f"""HloModule scan
-combine {{ a = {kind}[] parameter(0)
-  b = {kind}[] parameter(1)
-  ROOT r = {kind}[] {op}(a, b) }}
-ENTRY main {{ p = {shape} parameter(0)
-  x = {shape} {before}
-  z = {kind}[] constant({init})
-  s = {shape} reduce-window(x, z), window={{size={size} pad={pad}}}, to_apply=combine
-  ROOT r = {shape} {behind} }}"""
 
 
 def drawn(kind, dims) -> np.ndarray:
