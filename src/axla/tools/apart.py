@@ -55,6 +55,11 @@ class Apart:
         self._stage = ""
         atexit.register(self.close)
 
+    @property
+    def last_stage(self) -> str:
+        """What the last call told with `stage` last."""
+        return self._stage
+
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function that can be imported gives, or raises, there. Ended where the child died, or was
         stopped after the time.
