@@ -12,7 +12,6 @@ run in a child process, for a limited time; exit code 1: there is a fault.
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +22,7 @@ from axla.ir.graph import Module
 from axla.ir.verify import verify
 from axla.tools import pieces as work
 from axla.tools.apart import Ended
+from axla.tools.diffs import diff
 from axla.tools.pieces import KernelName, Piece, Run
 from axla.tools.source import add_file, read_module
 from axla.tools.trial import Outcome, Question, Trials, ended, text_of
@@ -201,10 +201,7 @@ class _Search:
 
     def required(self, question: Question, runs: list[Run]) -> Verdict:
         """Which of the passes that always run is wrong: the first after which the module is."""
-        from axla.passes.pipelines import CPU
-        from axla.passes.steps import flat
-
-        names = [step.name for _, step in flat(CPU) if step.required]
+        names = list(dict.fromkeys(run.name for run in runs if run.required))
         for number, name in enumerate(names):
             outcome = self.call(
                 f"up to {name}", work.prefix_outcome, self.text, question, tuple(names[: number + 1])
@@ -404,12 +401,6 @@ def _key(text: str, kind: str) -> str:
     key = program_key(backend.work(module, options), backend.target(options))
     folder = cache.directory(kind)
     return f"{folder / key[:2] / key}" if folder and key else ""
-
-
-def diff(before: str, after: str) -> str:
-    """The lines that differ, as a unified diff with little around them."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=1)
-    return "\n".join(lines)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,9 @@ All functions take the text of a module and a `Question`; names are those of the
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -251,7 +253,7 @@ class _Calls(Interpreter):
         return self._noting(inst, function) if inst in self.wanted else function
 
     def _noting(self, inst: Instruction, function: Callable[..., Value]) -> Callable[..., Value]:
-        who = 0 if self.process is None else self.process.index
+        who = 0 if self.process is None else self.process.number
         calls = self.noted.setdefault((inst, who), [])
 
         def run(*operands: Value) -> Value:
@@ -281,18 +283,20 @@ def pieces_of(text: str, question: Question) -> list[Piece]:
     found: list[Piece] = []
     recorded: list[_Calls] = []
     for kind in question.kinds:
-        interpreter = _Calls(frozenset(wanted), deadline=question.deadline)
+        interpreter = _Calls(frozenset((*wanted, *map(_begin, wanted))), deadline=question.deadline)
         recorded.append(interpreter)
         _interpreted(work, inputs_of(module, question, kind), interpreter)
     count = participants_of(module)
     for inst in wanted:
         calls: list[tuple[list[list[np.ndarray]], list[list[np.ndarray]]]] = []
         for interpreter in recorded:
-            rows = [interpreter.noted.get((inst, who), []) for who in range(count)]
-            for turn in range(min(map(len, rows))):
-                first = [k for k, o in enumerate(inst.operands) if o not in inst.operands[:k]]
+            begin = _begin(inst)
+            rows = [interpreter.noted.get((begin, who), []) for who in range(count)]
+            ends = [interpreter.noted.get((inst, who), []) for who in range(count)]
+            for turn in range(min(map(len, (*rows, *ends)))):
+                first = [k for k, o in enumerate(begin.operands) if o not in begin.operands[:k]]
                 given = [_leaves(tuple(row[turn][0][k] for k in first)) for row in rows]
-                results = [_leaves(value) for _, value in (row[turn] for row in rows)]
+                results = [_leaves(end[turn][1]) for end in ends]
                 if sum(a.nbytes for row in (*given, *results) for a in row) <= MOST_BYTES:
                     calls.append((given, results))
         if calls:
@@ -301,13 +305,19 @@ def pieces_of(text: str, question: Question) -> list[Piece]:
     return found
 
 
+def _begin(inst: Instruction) -> Instruction:
+    """What begins the work that an instruction ends; most are both."""
+    return inst.operands[0] if inst.op.ends is not None else inst
+
+
 def _is_piece(inst: Instruction) -> bool:
     op = inst.op
-    if op.structural or op.control or op.side_effect or op.passes_on or isinstance(op, Constant):
+    effect = op.side_effect and op.collective is None
+    if op.structural or op.control or effect or op.passes_on or isinstance(op, Constant):
         return False
-    if op.ends is not None or op.ended_by is not None:
+    if op.ended_by is not None or (op.ends is not None and not isinstance(inst.operands[0].op, op.ends)):
         return False
-    leaves = [leaf for value in (inst, *inst.operands) for leaf in value.shape.leaves()]
+    leaves = [leaf for value in (inst, *_begin(inst).operands) for leaf in value.shape.leaves()]
     return all(isinstance(leaf, Shape) and not leaf.is_dynamic for leaf in leaves)
 
 
@@ -323,16 +333,19 @@ def _alone(inst: Instruction) -> Module:
     config = source.config
     made = Module(f"piece_{inst.name}")
     made.set_config(replica_count=config.replica_count, num_partitions=config.num_partitions)
-    called = {c: clone_computation(c, made) for c in dict.fromkeys(inst.op.computations())}
+    begin = _begin(inst)
+    every = (*begin.op.computations(), *inst.op.computations())
+    called = {c: clone_computation(c, made) for c in dict.fromkeys(every)}
     home = made.add_computation("main", entry=True)
     values: dict[Instruction, Instruction] = {}
-    for operand in inst.operands:
+    for operand in begin.operands:
         if operand not in values:
             values[operand] = home.add(Parameter(operand.shape, len(values)), name=operand.name)
-    op = inst.op.with_computations(lambda c: called[c]) if inst.op.computation_fields else inst.op
-    home.set_root(
-        home.add(op, [values[o] for o in inst.operands], inst.shape, name=inst.name, extra=inst.extra)
-    )
+    for one in dict.fromkeys((begin, inst)):
+        op = one.op.with_computations(lambda c: called[c]) if one.op.computation_fields else one.op
+        extra = replace(one.extra, control_predecessors=())
+        values[one] = home.add(op, [values[o] for o in one.operands], one.shape, name=one.name, extra=extra)
+    home.set_root(values[inst])
     return made
 
 
@@ -362,6 +375,7 @@ def piece_outcome(piece: Piece, question: Question) -> tuple[Outcome, tuple[Kern
     try:
         for given, wanted in piece.calls:
             for turn in range(question.repeat):
+                _spoil(module, program, given, question)
                 found = results_of(module, program, given, question.deadline)
                 now = [a.tobytes() for row in found for a in row]
                 if turn and now != bits:
@@ -374,6 +388,15 @@ def piece_outcome(piece: Piece, question: Question) -> tuple[Outcome, tuple[Kern
     except AxlaError as error:
         return Outcome("error", str(error), reason_of(error)), names
     return Outcome("agrees"), names
+
+
+def _spoil(module: Module, program: Any, given: list[list[np.ndarray]], question: Question) -> None:
+    """Leaves memory behind that the next results will most likely have, with nothing right in it: so elements
+    that nobody writes show.
+    """
+    dropped = [results_of(module, program, given, question.deadline) for _ in range(3)]
+    for array in [array for rows in dropped for row in rows for array in row]:
+        ctypes.memset(array.ctypes.data, 0xA5, array.nbytes)
 
 
 def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName, ...]]:
