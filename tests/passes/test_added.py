@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import axla
+from axla.core import flags
 from axla.cpu.programs import program_key
 from axla.hlo.elementwise import Abs, Add
 from axla.hlo.transcendental import Sine
@@ -51,13 +52,10 @@ def test_a_pass_runs_at_its_place():
 
 
 def test_a_pass_joins_the_group_that_repeats():
-    added.add_pass(sines_away, after="cse", name="mine")
-    [group] = [
-        s for s in added.pipeline() if isinstance(s, Fixpoint) and "mine" in {p.name for p in s.passes}
-    ]
+    added.add_pass(sines_away, after="simplify-sorts", name="mine")
+    [group] = [step for step in added.pipeline() if isinstance(step, Fixpoint)]
     found = [p.name for p in group.passes]
-    last = len(names()) - 1 - names()[::-1].index("cse")
-    assert names()[last + 1] == "mine" or found[found.index("cse") + 1] == "mine"
+    assert found[found.index("simplify-sorts") + 1] == "mine"
 
 
 def test_rules_of_a_group_are_a_pass():
@@ -96,17 +94,18 @@ def test_programs_with_own_passes_and_rules_have_no_key():
 
     module, target = axla.parse(TEXT), host_target()
     rewrite.FOREIGN.clear()
-    assert program_key(module, target) is not None
-    added.add_pass(sines_away, before="cse")
-    assert program_key(module, target) is None
-    added.remove_pass("sines-away")
+    with flags.override(verify=False, shuffle=None, fuel=None, timings=False, dump_to="", trace=""):
+        assert program_key(module, target) is not None
+        added.add_pass(sines_away, before="cse")
+        assert program_key(module, target) is None
+        added.remove_pass("sines-away")
 
-    @rewrite.rule(Sine, group="unused")
-    def doubled(root, x):
-        """sin(x) => x + x"""
-        return Add()(x, x)
+        @rewrite.rule(Sine, group="unused")
+        def doubled(root, x):
+            """sin(x) => x + x"""
+            return Add()(x, x)
 
-    assert program_key(module, target) is None
+        assert program_key(module, target) is None
 
 
 def test_an_installed_package_adds_passes(monkeypatch):

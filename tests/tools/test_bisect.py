@@ -126,9 +126,9 @@ def test_a_stale_entry_is_named(tmp_path):
     path.write_text(STALE)
     text = """HloModule m
 ENTRY e {
-  p = f32[9] parameter(0)
-  c = f32[9] constant({1,2,3,4,5,6,7,8,%d})
-  ROOT r = f32[9] add(p, c)
+  p = f32[24] parameter(0)
+  c = f32[24] constant({1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,%d})
+  ROOT r = f32[24] add(p, c)
 }"""
     environment = {"AXLA_CACHE_DIR": str(tmp_path / "cache")}
     with Trials(120.0, environment, load=[str(path)]) as trials:

@@ -1,4 +1,4 @@
-"""What helps on a command line: completion, hints, colours, `axla doctor`, `axla help`; `axla run` and `opt`."""
+"""What helps on a command line: completion, hints, colours, doctor, help; the options of run and opt."""
 
 from __future__ import annotations
 
@@ -120,9 +120,9 @@ def test_doctor_checks_the_backends(capsys, monkeypatch):
 @pytest.mark.parametrize(
     "text, hint",
     [
-        (TEXT.replace("dimensions={}", "dimension={}"), "broadcast has no attribute 'dimension'; did you mean dimensions?"),
-        (TEXT.replace("scaled", "scaled, replica_counts=2"), "no attribute 'replica_counts'; did you mean replica_count?"),
-        (TEXT.replace("sine", "sin"), "did you mean sine?"),
+        (TEXT.replace("dimensions={}", "dimension={}"), "no attribute 'dimension'; did you mean dimensions?"),
+        (TEXT.replace("scaled", "scaled, replica_counts=2"), "'replica_counts'; did you mean replica_count?"),
+        (TEXT.replace("sine", "sinee"), "did you mean sine?"),
     ],
 )  # fmt: skip
 def test_what_is_near_is_named(text, hint):
@@ -174,8 +174,14 @@ def test_run_repeats_and_tries_kinds(file, capsys):
 
 def test_run_is_on_as_many_devices_as_replicas(tmp_path, capsys):
     path = tmp_path / "several.hlo"
-    path.write_text("HloModule m\nENTRY e { x = f32[2] parameter(0)\n r = u32[] replica-id()\n"
-                    " f = f32[] convert(r)\n b = f32[2] broadcast(f), dimensions={}\n ROOT s = f32[2] add(x, b) }")  # fmt: skip
+    path.write_text("""HloModule m
+ENTRY e {
+  x = f32[2] parameter(0)
+  r = u32[] replica-id()
+  f = f32[] convert(r)
+  b = f32[2] broadcast(f), dimensions={}
+  ROOT s = f32[2] add(x, b)
+}""")
     assert command.main(["run", str(path), "--num-replicas", "2", "--reference", "interpreter"]) == 0
     out = capsys.readouterr().out
     assert "device 0, output 0" in out and "device 1, m: cpu agrees with interpreter" in out

@@ -49,7 +49,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def candidates(words: list[str]) -> list[str]:
-    """What the last word may become: verbs, options of a verb, values of an option; none where it is a file."""
+    """What the last word may become: verbs, options, values of an option; none where it is a file."""
     from axla.tools.main import VERBS, parser
 
     *before, last = words or [""]

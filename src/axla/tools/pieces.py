@@ -416,6 +416,7 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
         for k in program.kernels
     )
     made = code_of(program, constants_memory(constants), target)
+    backend.client.check(module.name, options.participants(module), options)
     loaded = CpuExecutable(
         made.images, made.interface, made.constants, client=backend.client, module=module, options=options
     )
@@ -465,11 +466,12 @@ def inner_outcomes(piece: Piece, question: Question) -> str:
 
 
 class _Copies(driver.Observer):
-    """Copies every value before it may be overwritten, behind the pass that decides which are."""
+    """Copies every value before it may be overwritten, before the pass that decides which are copied."""
 
-    def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
+    def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
         if step.name == "copy-insertion":
             copy_all(module)
+        return True
 
 
 def copy_all(module: Module) -> None:

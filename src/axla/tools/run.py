@@ -2,8 +2,8 @@
 
 Parameters are taken from .npy files, one --input per array in the order of the parameters (tuples taken
 apart), or from an .npz file, by their names or numbers; without them they are random, and what the entry
-reads from its infeed always is. A text whose constants are left out, {...}, runs with --fill-elided only. With
---reference the program runs there too, and the first output that differs is an error, which
+reads from its infeed always is. A text whose constants are left out, {...}, runs with --fill-elided only.
+With --reference the program runs there too, and the first output that differs is an error, which
 --compare-every-instruction follows to the first value inside of the program. A program for several replicas
 runs on as many devices, with random inputs of their own.
 """
