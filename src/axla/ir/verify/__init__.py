@@ -62,7 +62,20 @@ def verify(module: Module) -> None:
     was wanted, and its line.
     """
     with located(module.file, module):
-        _verify(module)
+        _verify_graph(module)
+        _verify_meaning(module)
+
+
+def verify_graph(module: Module) -> None:
+    """Raises what `verify` does, for what a text cannot say: two graphs that pass and have one text are equal."""
+    with located(module.file, module):
+        _verify_graph(module)
+
+
+def verify_meaning(module: Module) -> None:
+    """Raises what `verify` does, of a module that `verify_graph` takes."""
+    with located(module.file, module):
+        _verify_meaning(module)
 
 
 def state(module: Module) -> list[object]:
@@ -77,7 +90,7 @@ def state(module: Module) -> list[object]:
     return found
 
 
-def _verify(module: Module) -> None:
+def _verify_graph(module: Module) -> None:
     if not module.has_entry:
         with contextlib.suppress(InternalError):
             _ = module.entry  # a program that waits for its sizes says so
@@ -91,6 +104,13 @@ def _verify(module: Module) -> None:
         names.add(computation.name)
         _verify_computation(computation)
     verify_calls(module)
+    verify_schedule(module)
+
+
+def _verify_meaning(module: Module) -> None:
+    for computation in module.computations:
+        for inst in computation.instructions:
+            verify_shape(inst)
     called_by = callers(module)
     for computation in module.computations:
         for inst in computation.instructions:
@@ -108,7 +128,6 @@ def _verify(module: Module) -> None:
     verify_buffers(module)
     verify_entry_layout(module)
     verify_aliases(module)
-    verify_schedule(module)
     channels.verify_order(module)
 
 
@@ -118,7 +137,7 @@ _RULES = {opcode: [t[opcode] for t in _TABLES if opcode in t] for table in _TABL
 
 
 def _verify_computation(computation: Computation) -> None:
-    """The invariants of one computation and its instructions."""
+    """What holds one computation together."""
     instructions = computation.instructions
     if not computation.has_root or computation.root not in instructions:
         fail("computation_root", f"computation {computation.name} has no root of its own")
@@ -137,5 +156,3 @@ def _verify_computation(computation: Computation) -> None:
         fail("instruction_operands", f"computation {computation.name}: {wrong_user(computation)}")
     verify_parameters(computation)
     verify_acyclic(computation)
-    for inst in instructions:
-        verify_shape(inst)
