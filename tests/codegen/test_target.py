@@ -133,8 +133,11 @@ def test_flag_cpu_max_isa(isa, level):
 
 
 @pytest.mark.parametrize("isa, without", [
-    ("AVX512", {"avx512vnni", "avx512bf16", "amx-tile", "amx-fp16"}), ("AMX", {"amx-fp16"}), ("AMX_FP16", set()),
-    ("AVX512_VNNI", {"avx512bf16", "amx-tile", "amx-fp16"}), ("AVX512_BF16", {"amx-tile", "amx-fp16"}),
+    ("AVX512", {"avx512vnni", "avx512bf16", "amx-tile", "amx-fp16"}),
+    ("AVX512_VNNI", {"avx512bf16", "amx-tile", "amx-fp16"}),
+    ("AVX512_BF16", {"amx-tile", "amx-fp16"}),
+    ("AMX", {"amx-fp16"}),
+    ("AMX_FP16", set()),
 ])  # fmt: skip
 def test_what_is_above_an_isa_is_what_xla_takes_for_it(isa, without, monkeypatch):
     every = {"avx512fp16", "avx512vnni", "avx512bf16", "amx-tile", "amx-fp16"}

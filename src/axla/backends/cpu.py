@@ -63,10 +63,10 @@ class CpuBackend(Backend):
         if found is None:
             module = self.verified(module, options)
             found = self._new(module, options, key)
-        return self._executable(found, client, module, options)
+        return _executable(found, client, options, module)
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        return self._executable(self.compiled(module, options), client, module, options)
+        return _executable(self.compiled(module, options), client, options, module)
 
     def compiled(self, module: Module, options: CompileOptions) -> Packed:
         """The machine code of a module."""
@@ -88,13 +88,6 @@ class CpuBackend(Backend):
         with located(module.file, module):
             return programs.compiled(work, target, key)
 
-    def _executable(
-        self, code: Packed, client: Client, module: Module, options: CompileOptions
-    ) -> CpuExecutable:
-        return CpuExecutable(
-            code.images, code.interface, code.constants, client=client, module=module, options=options
-        )
-
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
@@ -107,7 +100,7 @@ class CpuBackend(Backend):
         except ValueError as error:
             raise InvalidArgument(f"load: these are no programs as axla writes them ({error})") from error
         client.check(made.interface.name, made.interface.participants, options)
-        return CpuExecutable(made.images, made.interface, made.constants, client=client, options=options)
+        return _executable(made, client, options)
 
     def work(self, module: Module, options: CompileOptions) -> Module:
         """A copy for the passes, as the compiler takes it."""
@@ -198,6 +191,14 @@ class CpuExecutable(NativeExecutable):
     def _backend(self) -> CpuBackend:
         assert isinstance(self.client, Client) and isinstance(self.client.backend, CpuBackend)
         return self.client.backend
+
+
+def _executable(
+    code: Packed, client: Client, options: CompileOptions, module: Module | None = None
+) -> CpuExecutable:
+    return CpuExecutable(
+        code.images, code.interface, code.constants, client=client, module=module, options=options
+    )
 
 
 def text_of(

@@ -24,9 +24,11 @@ _LEVEL_FEATURES = {
 _LEVEL_OF_ISA = {"SSE4_2": "x86-64-v2", "AVX": "x86-64-v2", "AVX2": "x86-64-v3"}
 # What begins with these names is above an ISA, as XLA has it: avx512fp16 is not above AVX512.
 _BEYOND_ISA = {
-    "AVX512": ("avx512vnni", "avx512bf16", "amx"), "AVX512_VNNI": ("avx512bf16", "amx"), "AVX512_BF16": ("amx",),
+    "AVX512": ("avx512vnni", "avx512bf16", "amx"),
+    "AVX512_VNNI": ("avx512bf16", "amx"),
+    "AVX512_BF16": ("amx",),
     "AMX": ("amx-fp16",),
-}  # fmt: skip
+}
 
 
 def host_target() -> CpuTarget:

@@ -53,8 +53,8 @@ class Literal:
 
     @classmethod
     def of(cls, value: object, dtype: DType | None = None) -> Literal:
-        """The literal of a NumPy array or anything NumPy takes; tuples become tuple literals. What somebody may
-        write is copied.
+        """The literal of a NumPy array or anything NumPy takes; tuples become tuple literals. Memory that may
+        be written is copied.
         """
         if isinstance(value, Literal):
             return value

@@ -36,9 +36,10 @@ All of it takes time linear in the size of the module.
 from __future__ import annotations
 
 import contextlib
+import operator
 
 from axla.core.errors import InternalError
-from axla.ir.graph import Computation, Module
+from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.places import located
 from axla.ir.traverse import callers
 from axla.ir.verify import calls, channels, groups, pairs, placement
@@ -56,18 +57,21 @@ from axla.ir.verify.graph import (
 )
 from axla.ir.verify.header import verify_aliases, verify_entry_layout, verify_schedule
 
+Inferred = dict[Instruction, tuple[object, ...]]
+"""Instructions whose shapes were found right: the op, the shape and those of the operands, as they were."""
 
-def verify(module: Module) -> None:
+
+def verify(module: Module, inferred: Inferred | None = None) -> None:
     """Raises VerifyError for the first thing that is wrong, naming the instruction, what was found and what
-    was wanted, and its line.
+    was wanted, and its line. What `inferred` has need not be inferred again; it is brought up to date.
     """
     with located(module.file, module):
         _verify_graph(module)
-        _verify_meaning(module)
+        _verify_meaning(module, {} if inferred is None else inferred)
 
 
 def verify_graph(module: Module) -> None:
-    """Raises what `verify` does, for what a text cannot say: two graphs that pass and have one text are equal."""
+    """Raises what `verify` does, for what no text says: graphs that pass and have one text are equal."""
     with located(module.file, module):
         _verify_graph(module)
 
@@ -75,7 +79,7 @@ def verify_graph(module: Module) -> None:
 def verify_meaning(module: Module) -> None:
     """Raises what `verify` does, of a module that `verify_graph` takes."""
     with located(module.file, module):
-        _verify_meaning(module)
+        _verify_meaning(module, {})
 
 
 def state(module: Module) -> list[object]:
@@ -107,10 +111,15 @@ def _verify_graph(module: Module) -> None:
     verify_schedule(module)
 
 
-def _verify_meaning(module: Module) -> None:
+def _verify_meaning(module: Module, inferred: Inferred) -> None:
     for computation in module.computations:
         for inst in computation.instructions:
-            verify_shape(inst)
+            facts = (inst.op, inst.shape, *[operand.shape for operand in inst.operands])
+            before = inferred.get(inst, ())
+            if len(before) != len(facts) or not all(map(operator.is_, before, facts)):
+                verify_shape(inst)
+                if not inst.op.computations():
+                    inferred[inst] = facts
     called_by = callers(module)
     for computation in module.computations:
         for inst in computation.instructions:
