@@ -30,6 +30,7 @@ from axla.hlo import Add, Broadcast, Constant, Dot, Multiply, Reduce, ReduceWind
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op, is_own
 from axla.ir.traverse import post_order
+from axla.ir.typed import shape_of
 
 Indices = tuple[AnyIndex, ...]
 Leaf = Callable[[Indices], Value | tuple[Value, ...]]
@@ -370,7 +371,7 @@ def _steps(inst: Instruction) -> int:
     op = inst.op
     if isinstance(op, Reduce | Dot):
         dims = op.dimensions if isinstance(op, Reduce) else op.lhs_contracting_dims
-        return prod(dims_of(inst.operands[0])[d] for d in dims)
+        return prod(shape_of(inst.operands[0]).dims[d] for d in dims)
     return prod(op.window.size) if isinstance(op, ReduceWindow) else 1
 
 
