@@ -143,7 +143,7 @@ class Scope:
                 return self.computation.add(hlo.Iota(shape, lanes))
         if shape.rank and (draw.random() < 0.5 or shape.size > 4000):
             return self.computation.add(hlo.Broadcast(shape, ()), [self.constant(Shape(dtype), kind)])
-        literal = operands.argument(shape, draw, "" if draw.random() < 0.5 else "rounding")
+        literal = operands.argument(shape, draw, "" if draw.random() < 0.1 else "rounding")
         if kind == INDEX:
             literal_array = np.asarray([draw.randint(0, 9) for _ in range(shape.size)]).reshape(shape.dims)
             return self.computation.add(Constant.of(literal_array.astype(dtype.numpy), dtype))

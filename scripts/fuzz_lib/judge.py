@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 import axla
-from axla.comparison import array_leaves, compare_output
+from axla.comparison import BITS, DEFAULT_TOLERANCE, array_leaves, compare_output
+from axla.core.dtypes import from_numpy
 from axla.core.errors import AxlaError
 from axla.core.shape import Shape
 from axla.hlo import Broadcast, Multiply
@@ -51,21 +52,9 @@ def differs(case: Case, found: Found, wanted: Found | None = None, *, bits: bool
 
 def unlike(found: np.ndarray, wanted: np.ndarray) -> str:
     """The first place where bits differ; NaN is NaN."""
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        return f"found {found.dtype}{list(found.shape)}, wanted {wanted.dtype}{list(wanted.shape)}"
-    if found.tobytes() == wanted.tobytes():
-        return ""
-    if found.dtype.kind == "c":
-        return unlike(found.real.copy(), wanted.real.copy()) or unlike(found.imag.copy(), wanted.imag.copy())
-    with np.errstate(all="ignore"):
-        same = np.asarray(found == wanted)
-        if found.dtype.kind in "fV":
-            a, e = found.astype(np.float64), wanted.astype(np.float64)
-            same = (same & (np.signbit(a) == np.signbit(e))) | (np.isnan(a) & np.isnan(e))
-    if same.all():
-        return ""
-    at = tuple(map(int, np.argwhere(~same)[0])) if found.ndim else ()
-    return f"{int((~same).sum())} of {same.size} elements differ in bits, first at {list(at)}: found {found[at]}, wanted {wanted[at]}"
+    shape = Shape(from_numpy(wanted.dtype), wanted.shape)
+    problem = compare_output(0, shape, found, wanted, BITS).problem
+    return f"in bits, {problem}" if problem else ""
 
 
 def heard_differently(found: list[Any], wanted: list[Any]) -> str:
@@ -112,17 +101,19 @@ def far(other: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def near(shape: Shape, found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which elements agree."""
-    from axla.comparison import _close
-
+    """Which elements agree within the tolerance of the type, as `compare_output` has it."""
     if not shape.dtype.is_inexact:
         return np.asarray(found == wanted)
-    parts = [(found, wanted)]
-    if shape.dtype.is_complex:
-        parts = [(f(found), f(wanted)) for f in (np.real, np.imag)]
-    with np.errstate(all="ignore"):
-        each = [_close(a.astype(np.float64), e.astype(np.float64), shape.dtype.real.name)[0] for a, e in parts]
-    return np.logical_and.reduce(each)
+    relative, absolute = DEFAULT_TOLERANCE.of(shape.dtype.real.name)
+    same = np.ones(wanted.shape, bool)
+    for part in (np.real, np.imag) if shape.dtype.is_complex else (np.asarray,):
+        with np.errstate(all="ignore"):
+            a, e = part(found).astype(np.float64), part(wanted).astype(np.float64)
+            finite = np.isfinite(e)
+            scale = max(1.0, float(np.abs(e[finite]).max(initial=0.0)))
+            close = np.isfinite(a) & finite & (np.abs(a - e) <= absolute * scale + relative * np.abs(e))
+            same &= (a == e) | (np.isnan(a) & np.isnan(e)) | close
+    return same
 
 
 def shaken(module: Module, seed: int) -> Module:
@@ -133,10 +124,10 @@ def shaken(module: Module, seed: int) -> Module:
         for inst in post_order(computation):
             if inst.opcode in INSIDE or not is_rough_op(inst):
                 continue
-            if inst.opcode not in ("scatter", "select-and-scatter") or True:
-                for n, operand in enumerate(inst.operands):
-                    if inst.opcode not in _ELEMENTWISE and (factor := _factor(computation, operand, rng, draw)) is not None:
-                        computation.set_operand(inst, n, computation.add(Multiply(), [operand, factor], operand.shape))
+            for n, operand in enumerate(inst.operands if inst.opcode not in _ELEMENTWISE else ()):
+                if (factor := _factor(computation, operand, rng, draw)) is not None:
+                    product = computation.add(Multiply(), [operand, factor], operand.shape)
+                    computation.set_operand(inst, n, product)
             factor = _factor(computation, inst, rng, draw)
             if factor is not None:
                 users = list(inst.users)
