@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-counts: dict[str, Counter[str]] = {kind: Counter() for kind in ("passes", "rules", "kernels", "ops", "families")}
+counts: dict[str, Counter[str]] = {
+    kind: Counter() for kind in ("passes", "rules", "kernels", "ops", "families")
+}
 
 
 def watch() -> None:

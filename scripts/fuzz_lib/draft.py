@@ -19,7 +19,9 @@ from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.passes.simplify.match import limits
 
-COMMON = tuple(BY_NAME[n] for n in ("f32", "f32", "f32", "s32", "s32", "pred", "bf16", "u8", "f64", "c64", "f16"))
+COMMON = tuple(
+    BY_NAME[n] for n in ("f32", "f32", "f32", "s32", "s32", "pred", "bf16", "u8", "f64", "c64", "f16")
+)
 SIZES = (0, 1, 1, 2, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 100)
 REFUSALS = (AxlaError, ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, KeyError)
 """What an op may say to attributes and operands that are not for it."""
@@ -100,7 +102,11 @@ class Scope:
         return self.kept(found) if keep else found
 
     def kept(self, value: Instruction) -> Instruction:
-        if isinstance(value.shape, Shape) and not value.shape.is_dynamic and value.shape.size <= 4 * self.draft.most:
+        if (
+            isinstance(value.shape, Shape)
+            and not value.shape.is_dynamic
+            and value.shape.size <= 4 * self.draft.most
+        ):
             self.values.append(value)
         return value
 
@@ -137,7 +143,13 @@ class Scope:
 
     def constant(self, shape: Shape, kind: str = ANY) -> Instruction:
         draw, dtype = self.draw, shape.dtype
-        if shape.rank and draw.random() < 0.5 and not dtype.is_complex and dtype.bits >= 8 and not dtype.is_pred:
+        if (
+            shape.rank
+            and draw.random() < 0.5
+            and not dtype.is_complex
+            and dtype.bits >= 8
+            and not dtype.is_pred
+        ):
             lanes = draw.randrange(shape.rank)
             if dtype.is_integer and shape.dims[lanes] < 100:
                 return self.computation.add(hlo.Iota(shape, lanes))
@@ -230,4 +242,17 @@ def tupled(scope: Scope, values: Sequence[Instruction]) -> Instruction:
     return scope.computation.add(Tuple(), values)
 
 
-__all__ = ["ANY", "F32", "FLAG", "INDEX", "PRED", "REFUSALS", "S32", "SIZES", "SMALL", "Draft", "Scope", "tupled"]
+__all__ = [
+    "ANY",
+    "F32",
+    "FLAG",
+    "INDEX",
+    "PRED",
+    "REFUSALS",
+    "S32",
+    "SIZES",
+    "SMALL",
+    "Draft",
+    "Scope",
+    "tupled",
+]

@@ -1,9 +1,7 @@
-"""Failures on disk: fuzz-out/ORACLE-SEED-NUMBER has what was found, the program, its arguments, and both reduced."""
+"""Failures on disk: what was found, the program, its arguments, and the program reduced."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 

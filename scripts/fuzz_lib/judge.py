@@ -23,7 +23,7 @@ from axla.ir.graph import Module
 from axla.ir.structure import Constant
 from axla.ir.traverse import post_order
 
-from .cases import SECONDS, Case, Found, is_rough_op, rough_leaves
+from .cases import Case, Found, is_rough_op, rough_leaves
 
 SHAKES = 3
 INSIDE = frozenset({"while", "conditional", "call", "fusion", "map", "async-start", "async-done"})
@@ -81,9 +81,15 @@ def shaky(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> boo
     """Whether all elements in which a result differs are at the mercy of rounding."""
     shape = array_leaves(case.module.entry.root.shape)[number]
     moved = np.zeros(wanted.shape, bool)
+    if (
+        "convolution" in case.opcodes and shape.dtype.is_inexact
+    ):  # of padding times an infinity XLA, too, makes either
+        moved |= np.isnan(found) | np.isnan(wanted)
     for shake in range(SHAKES):
         try:
-            other = case.run(axla.compile(shaken(case.module, shake), backend="interpreter"), case.inputs)[0][number]
+            other = case.run(axla.compile(shaken(case.module, shake), backend="interpreter"), case.inputs)[0][
+                number
+            ]
         except (AxlaError, MemoryError):
             return True
         moved |= ~near(shape, far(other, wanted), wanted)
@@ -154,5 +160,7 @@ def _factor(computation: Any, value: Any, rng: Any, draw: random.Random) -> Any:
     if shape.size <= 4096:
         steps = 1 + eps * rng.integers(-3, 4, shape.dims)
         return computation.add(Constant.of(steps.astype(shape.dtype.numpy), shape.dtype), (), shape)
-    one = computation.add(Constant.of(np.asarray(1 + eps * draw.choice((-3, 2))).astype(shape.dtype.numpy), shape.dtype))
+    one = computation.add(
+        Constant.of(np.asarray(1 + eps * draw.choice((-3, 2))).astype(shape.dtype.numpy), shape.dtype)
+    )
     return computation.add(Broadcast(shape, ()), [one], shape)

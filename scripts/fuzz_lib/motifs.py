@@ -84,7 +84,9 @@ def identity(s: Scope) -> None:
         return s.computation.add(hlo.Broadcast(x.shape, ()), [one]) if x.shape.rank else one
 
     signed = dtype.is_inexact or dtype.is_signed
-    values = (0.0, -0.0, 1, 2, 0.5, 4, -1) if dtype.is_inexact else (0, 1, 2, 4, 8, *((-1,) if signed else ()))
+    values = (
+        (0.0, -0.0, 1, 2, 0.5, 4, -1) if dtype.is_inexact else (0, 1, 2, 4, 8, *((-1,) if signed else ()))
+    )
     cls = draw.choice((hlo.Add, hlo.Subtract, hlo.Multiply, hlo.Divide, hlo.Maximum, hlo.Minimum, hlo.Power))
     y = draw.choice((all_of(draw.choice(values)), x, all_of(draw.choice(values))))
     z = s.add(cls(), *((x, y) if draw.random() < 0.6 else (y, x)))
@@ -142,7 +144,10 @@ def transposed(s: Scope) -> None:
 
 def sliced(s: Scope) -> None:
     x = s.pick(lambda h: h.rank > 0)
-    bounds = [sorted(s.draw.randint(0, n) for _ in range(2)) if s.draw.random() < 0.6 else (0, n) for n in x.shape.dims]
+    bounds = [
+        sorted(s.draw.randint(0, n) for _ in range(2)) if s.draw.random() < 0.6 else (0, n)
+        for n in x.shape.dims
+    ]
     steps = tuple(s.draw.choice((1, 1, 1, 2, 3)) for _ in bounds)
     s.add(hlo.Slice(SliceDims(tuple(a for a, _ in bounds), tuple(b for _, b in bounds), steps)), x)
 
@@ -151,7 +156,11 @@ def padded(s: Scope) -> None:
     x = s.pick()
     rank = range(x.shape.rank)
     edges = [tuple(s.draw.choice((0, 0, 1, 2, -1, -2)) for _ in rank) for _ in range(2)]
-    s.add(hlo.Pad(PaddingConfig(*edges, tuple(s.draw.choice((0, 0, 0, 1, 2)) for _ in rank))), x, s.like(Shape(x.shape.dtype)))
+    s.add(
+        hlo.Pad(PaddingConfig(*edges, tuple(s.draw.choice((0, 0, 0, 1, 2)) for _ in rank))),
+        x,
+        s.like(Shape(x.shape.dtype)),
+    )
 
 
 def reversed_(s: Scope) -> None:
@@ -200,13 +209,18 @@ def gathered(s: Scope) -> None:
     x = s.pick(lambda h: 0 < h.rank < 4 and h.size > 0)
     count, rank = s.draw.choice((1, 2, 5, 16, 33)), x.shape.rank
     places = s.draw.sample(range(rank), s.draw.randint(1, rank))
-    sizes = [s.draw.choice((1, n)) if d in places else s.draw.choice((n, max(1, n - 1))) for d, n in enumerate(x.shape.dims)]
+    sizes = [
+        s.draw.choice((1, n)) if d in places else s.draw.choice((n, max(1, n - 1)))
+        for d, n in enumerate(x.shape.dims)
+    ]
     dropped = tuple(d for d in range(rank) if sizes[d] == 1 and d in places and s.draw.random() < 0.8)
     left = rank - len(dropped)
     indices = s.like(Shape(s.draw.choice((S32, S32, S64)), (count, len(places))), INDEX)
     first = s.draw.choice((0, 1))
     offsets = tuple(range(1, left + 1)) if first else tuple(range(left))
-    s.add(hlo.Gather(offsets, dropped, tuple(places), index_vector_dim=1, slice_sizes=tuple(sizes)), x, indices)
+    s.add(
+        hlo.Gather(offsets, dropped, tuple(places), index_vector_dim=1, slice_sizes=tuple(sizes)), x, indices
+    )
 
 
 def scattered(s: Scope, x: Instruction | None = None) -> Instruction:
@@ -214,11 +228,17 @@ def scattered(s: Scope, x: Instruction | None = None) -> Instruction:
     count, rank, dtype = s.draw.choice((1, 2, 5, 16, 33)), x.shape.rank, x.shape.dtype
     places = s.draw.sample(range(rank), s.draw.randint(1, rank))
     inserted = tuple(sorted(d for d in places if s.draw.random() < 0.8))
-    window = [n if d not in places else s.draw.choice((1, 1, max(1, n - 1))) for d, n in enumerate(x.shape.dims) if d not in inserted]
+    window = [
+        n if d not in places else s.draw.choice((1, 1, max(1, n - 1)))
+        for d, n in enumerate(x.shape.dims)
+        if d not in inserted
+    ]
     indices = s.like(Shape(S32, (count, len(places))), INDEX)
     updates = s.like(Shape(dtype, (count, *window)))
     body = s.draft.combiner(s.draw.choice(("second", "second", *_combining(dtype))), dtype)
-    op = hlo.Scatter(tuple(range(1, len(window) + 1)), inserted, tuple(places), index_vector_dim=1, to_apply=body)
+    op = hlo.Scatter(
+        tuple(range(1, len(window) + 1)), inserted, tuple(places), index_vector_dim=1, to_apply=body
+    )
     return s.add(op, x, indices, updates)
 
 
@@ -245,7 +265,12 @@ def _start(s: Scope, name: str, dtype: DType) -> Instruction:
     if name in ("maximum", "minimum"):
         low, high = operands.limits(dtype)
         return s.scalar(low if name == "maximum" else high, dtype)
-    return s.scalar({"multiply": 1, "and": -1 if dtype.is_signed else operands.limits(dtype)[1]}.get(name, 0) if not dtype.is_pred else name == "and", dtype)
+    return s.scalar(
+        {"multiply": 1, "and": -1 if dtype.is_signed else operands.limits(dtype)[1]}.get(name, 0)
+        if not dtype.is_pred
+        else name == "and",
+        dtype,
+    )
 
 
 def reduced(s: Scope) -> None:
@@ -293,23 +318,34 @@ def window(s: Scope) -> None:
         given = Window(size, (1,) * len(size), *((edge, none) if draw.random() < 0.7 else (none, edge)))
     else:
         edges = [tuple(draw.choice((0, 0, 1, 2)) if d in active else 0 for d in rank) for _ in range(2)]
-        steps = [tuple(draw.choice(c) if d in active else 1 for d in rank) for c in ((1, 2), (1, 1, 2), (1, 1, 2))]
+        steps = [
+            tuple(draw.choice(c) if d in active else 1 for d in rank) for c in ((1, 2), (1, 1, 2), (1, 1, 2))
+        ]
         given = Window(size, steps[0], *edges, steps[1], steps[2])
     name = draw.choice(_combining(x.shape.dtype))
     s.add(hlo.ReduceWindow(given, s.draft.combiner(name, x.shape.dtype)), x, _start(s, name, x.shape.dtype))
 
 
 def sorted_(s: Scope) -> None:
+    """A sort by one of several arrays; of floats in the total order, or without NaN, which no order else has."""
     x = s.pick(lambda h: h.rank > 0 and not h.dtype.is_complex)
-    arrays = [x, *(s.like(Shape(s.draft.dtype(), x.shape.dims)) for _ in range(s.draw.choice((0, 0, 1, 1, 2))))]
+    arrays = [x]
+    for _ in range(s.draw.choice((0, 0, 1, 1, 2))):
+        arrays.append(s.like(Shape(s.draft.dtype(), x.shape.dims)))
     by = s.draw.choice([n for n, a in enumerate(arrays) if not a.shape.dtype.is_complex])
-    order = s.draft.order([a.shape.dtype for a in arrays], by, s.draw.choice(("LT", "GT")), s.draw.random() < 0.5)
+    key, total = arrays[by], s.draw.random() < 0.7
+    if key.shape.dtype.is_float and not total:
+        zero = s.computation.add(hlo.Broadcast(key.shape, ()), [s.scalar(0, key.shape.dtype)])
+        arrays[by] = s.add(hlo.Select(), hlo.Compare(Direction.EQ)(key, key), key, zero)
+    order = s.draft.order([a.shape.dtype for a in arrays], by, s.draw.choice(("LT", "GT")), total)
     s.parts(s.add(hlo.Sort((s.draw.randrange(x.shape.rank),), True, order), *arrays, keep=False))
 
 
 def top(s: Scope) -> None:
     x = s.pick(lambda h: h.rank > 0 and h.dims[-1] > 0 and not h.dtype.is_complex)
-    s.parts(s.add(hlo.TopK(s.draw.randint(1, min(x.shape.dims[-1], 9)), s.draw.random() < 0.8), x, keep=False))
+    s.parts(
+        s.add(hlo.TopK(s.draw.randint(1, min(x.shape.dims[-1], 9)), s.draw.random() < 0.8), x, keep=False)
+    )
 
 
 def rows(s: Scope) -> None:
@@ -336,7 +372,37 @@ def rows(s: Scope) -> None:
 
 # Products
 
-EDGES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 95, 96, 97, 130)
+EDGES = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    9,
+    12,
+    13,
+    15,
+    16,
+    17,
+    23,
+    24,
+    25,
+    31,
+    32,
+    33,
+    47,
+    48,
+    49,
+    63,
+    64,
+    65,
+    95,
+    96,
+    97,
+    130,
+)
 """Sizes at and beside those of tiles."""
 
 
@@ -355,7 +421,7 @@ def product(s: Scope, most: int = 300_000) -> None:
     left, right = ((m, k), (k, n)) if draw.random() < 0.5 else ((k, m), (n, k))
     r = len(batch)
     a, b = s.like(Shape(dtype, (*batch, *left))), s.like(Shape(dtype, (*batch, *right)))
-    over = (r + left.index(k) if left[0] != left[1] else r + (1 if left == (m, k) else 0))
+    over = r + left.index(k) if left[0] != left[1] else r + (1 if left == (m, k) else 0)
     other = r + (0 if right[0] == k and (right[0] != right[1] or left[1] == k) else 1)
     op = hlo.Dot.of(
         a.shape, b.shape, lhs_batch_dims=tuple(range(r)), rhs_batch_dims=tuple(range(r)),
@@ -370,8 +436,8 @@ def product(s: Scope, most: int = 300_000) -> None:
 
 def any_product(s: Scope) -> None:
     """Along any dimensions of equal sizes."""
-    x = s.pick(lambda h: 0 < h.rank and h.size <= 3000)
-    y = s.pick(lambda h: h.dtype is x.shape.dtype and 0 < h.rank and h.size <= 3000)
+    x = s.pick(lambda h: h.rank > 0 and h.size <= 3000)
+    y = s.pick(lambda h: h.dtype is x.shape.dtype and h.rank > 0 and h.size <= 3000)
     pairs, free = [], list(range(y.shape.rank))
     for d, size in enumerate(x.shape.dims):
         same = [e for e in free if y.shape.dims[e] == size]
@@ -380,8 +446,10 @@ def any_product(s: Scope) -> None:
             pairs.append((d, same[0]))
     cut = s.draw.choice((0, 0, min(1, len(pairs))))
     op = hlo.Dot.of(
-        x.shape, y.shape, lhs_batch_dims=tuple(d for d, _ in pairs[:cut]), rhs_batch_dims=tuple(e for _, e in pairs[:cut]),
-        lhs_contracting_dims=tuple(d for d, _ in pairs[cut:]), rhs_contracting_dims=tuple(e for _, e in pairs[cut:]),
+        x.shape, y.shape,
+        lhs_batch_dims=tuple(d for d, _ in pairs[:cut]), rhs_batch_dims=tuple(e for _, e in pairs[:cut]),
+        lhs_contracting_dims=tuple(d for d, _ in pairs[cut:]),
+        rhs_contracting_dims=tuple(e for _, e in pairs[cut:]),
     )  # fmt: skip
     if prod(op.infer(x.shape, y.shape).dims) <= s.draft.most:  # type: ignore[attr-defined]
         s.add(op, x, y)
@@ -402,13 +470,20 @@ def convolution(s: Scope) -> None:
     given = [tuple(draw.choice(c) for _ in range(rank)) for c in choices]
     flips = tuple(draw.random() < 0.1 for _ in range(rank))
     axes = "01"[:rank]
-    labels = draw.choice(((f"b{axes}f", f"{axes}io", f"b{axes}f"), (f"bf{axes}", f"oi{axes}", f"bf{axes}"), (f"b{axes}f", f"o{axes}i", f"bf{axes}")))
+    labels = draw.choice(
+        (
+            (f"b{axes}f", f"{axes}io", f"b{axes}f"),
+            (f"bf{axes}", f"oi{axes}", f"bf{axes}"),
+            (f"b{axes}f", f"o{axes}i", f"bf{axes}"),
+        )
+    )
     sizes = {"b": batch, "f": features, "i": features // groups, "o": outputs}
     image = [sizes[c] if c in sizes else space[int(c)] for c in labels[0]]
     kernel = [sizes[c] if c in sizes else size[int(c)] for c in labels[1]]
     a, b = s.like(Shape(dtype, image)), s.like(Shape(dtype, kernel))
     op = hlo.Convolution.of(
-        a.shape, b.shape, dtype, window=Window(size, *given, flips), dim_labels=ConvDims(*labels), feature_group_count=groups,
+        a.shape, b.shape, dtype, window=Window(size, *given, flips), dim_labels=ConvDims(*labels),
+        feature_group_count=groups,
     )  # fmt: skip
     s.add(op, a, b)
 
@@ -438,12 +513,9 @@ def loop(s: Scope) -> None:
     shapes = [Shape(dtype), *(v.shape for v in carried)]
     step, trips = draw.choice((1, 1, 1, 2, 3)), draw.choice((0, 1, 2, 3, 3, 5, 7, 9, 17))
     first = draw.choice((0, 0, 1, 2, -3 if dtype.is_signed else 0))
-    down = draw.random() < 0.25
     start, end = first, first + step * trips + draw.choice((0, 0, 1 if step > 1 else 0))
-    if down and dtype.is_signed:
+    if draw.random() < 0.25 and dtype.is_signed:
         start, end, step = end, start, -step
-    else:
-        down = False
     body = s.inner("body", shapes, True)
     counter, *state = body.values[:]
     body.values = [*state, counter] if draw.random() < 0.8 and dtype is S32 else [*state]
@@ -458,28 +530,32 @@ def loop(s: Scope) -> None:
             results[i], results[j] = results[j], results[i]
     body.computation.set_root(tupled(body, [following, *results]))
 
-    test = s.inner("condition", shapes, True)
-    bound = test.scalar(end, dtype)
-    ways = [(Direction.GT if down else Direction.LT, 0), (Direction.GE if down else Direction.LE, -1 if not down else 1)]
-    if (end - start) % step == 0:
-        ways.append((Direction.NE, 0))
-    direction, off = draw.choice(ways)
-    if off and not (dtype.is_unsigned and end == 0):
-        bound = test.scalar(end + off, dtype)
-    elif off:
-        direction = Direction.LT
-    pair = (test.values[0], bound)
-    if draw.random() < 0.2:
-        pair, direction = pair[::-1], direction.mirrored
-    test.computation.set_root(hlo.Compare(direction)(*pair))
+    test, direction = _ended(s, shapes, (start, end, step))
     init = s.scalar(start, dtype)
-    if draw.random() < 0.25 and s.is_entry and not down and direction is Direction.LT and dtype is S32:
+    if draw.random() < 0.25 and s.is_entry and direction is Direction.LT and dtype is S32:
         init = s.index(4)  # not known when compiling; it may lie behind the end
         if isinstance(init.op, Parameter):
             s.draft.kinds[init.op.parameter_number] = "counter"
         else:
             init = s.scalar(start, dtype)
     s.parts(s.add(hlo.While(test.computation, body.computation), tupled(s, [init, *carried]), keep=False))
+
+
+def _ended(s: Scope, shapes: list[Shape], counter: tuple[int, int, int]) -> tuple[Scope, Direction]:
+    """The condition of a loop whose counter goes from a start to an end by a step, written in some way."""
+    (start, end, step), dtype, draw = counter, shapes[0].dtype, s.draw
+    test = s.inner("condition", shapes, True)
+    ways = [(Direction.GT, 0), (Direction.GE, 1)] if step < 0 else [(Direction.LT, 0), (Direction.LE, -1)]
+    if (end - start) % step == 0:
+        ways.append((Direction.NE, 0))
+    direction, off = draw.choice(ways)
+    if off and dtype.is_unsigned and end == 0:
+        direction, off = Direction.LT, 0
+    pair, plain = (test.values[0], test.scalar(end + off, dtype)), direction
+    if draw.random() < 0.2:
+        pair, direction = pair[::-1], direction.mirrored
+    test.computation.set_root(hlo.Compare(direction)(*pair))
+    return test, plain
 
 
 def _carried_on(body: Scope, value: Instruction) -> Instruction:
@@ -517,7 +593,8 @@ def branches(s: Scope) -> None:
         inner = s.inner("branch", [v.shape for v in values], True)
         for _ in range(draw.randint(0, 3)):
             attempt(inner, draw.choices(IN_BODIES, IN_WEIGHTS)[0])
-        inner.computation.set_root(tupled(inner, [inner.like(shape) for shape in outputs]))  # type: ignore[arg-type]
+        results = [inner.like(shape) for shape in outputs]  # type: ignore[arg-type]
+        inner.computation.set_root(tupled(inner, results))
         called.append(inner.computation)
         given.append(tupled(s, values))
     if by_flag:
@@ -535,7 +612,10 @@ def called(s: Scope) -> None:
     values = [s.pick() for _ in range(s.draw.randint(1, 3))]
     inner = s.inner("called", [v.shape for v in values], False)
     for _ in range(s.draw.randint(1, 4)):
-        attempt(inner, s.draw.choice((pointwise, pointwise, broadcast, transposed, sliced, padded, reduced, compared)))
+        attempt(
+            inner,
+            s.draw.choice((pointwise, pointwise, broadcast, transposed, sliced, padded, reduced, compared)),
+        )
     roots = s.draw.sample(inner.values, min(len(inner.values), s.draw.choice((1, 1, 2))))
     inner.computation.set_root(roots[0] if len(roots) == 1 else tupled(inner, roots))
     if s.draw.random() < 0.5:
@@ -617,7 +697,22 @@ def random_bits(s: Scope) -> None:
     state = s.like(Shape(U64, (2,)))
     dtype = draw.choice((U32, U64, U8, S32))
     shape = TupleShape((state.shape, Shape(dtype, s.draft.dims(most=500))))
-    s.parts(s.add(hlo.RngBitGenerator(shape, draw.choice((RandomAlgorithm("rng_three_fry"), RandomAlgorithm("rng_philox"), RandomAlgorithm("rng_default")))), state, keep=False))
+    s.parts(
+        s.add(
+            hlo.RngBitGenerator(
+                shape,
+                draw.choice(
+                    (
+                        RandomAlgorithm("rng_three_fry"),
+                        RandomAlgorithm("rng_philox"),
+                        RandomAlgorithm("rng_default"),
+                    )
+                ),
+            ),
+            state,
+            keep=False,
+        )
+    )
 
 
 # What tests and samples have
@@ -626,7 +721,9 @@ def random_bits(s: Scope) -> None:
 def graft(s: Scope) -> None:
     """A mutant of a test of the passes or of a sample of an op, on values that there are."""
     source = s.draw.choice(seeds.tests() if s.draw.random() < 0.65 else seeds.samples())
-    made = mutate.mutant(source.module, s.draw, s.draw.choice((s.draft.dtype(), s.draw.choice(operands.DTYPES))))
+    made = mutate.mutant(
+        source.module, s.draw, s.draw.choice((s.draft.dtype(), s.draw.choice(operands.DTYPES)))
+    )
     planted(s, made)
 
 
@@ -686,10 +783,11 @@ def attempt(s: Scope, motif: Motif) -> bool:
 
 
 MOTIFS: dict[Motif, float] = {
-    pointwise: 5, compared: 2, converted: 2.5, identity: 2.5, broadcast: 1.5, reshaped: 1, transposed: 1.5, sliced: 1,
-    padded: 1, reversed_: 0.6, concatenated: 1, part: 1, updated: 1.5, gathered: 0.8, scattered: 1, reduced: 2.5,
-    largest: 0.6, window: 0.8, sorted_: 0.8, top: 0.4, rows: 0.6, product: 1.2, any_product: 0.6, convolution: 0.7,
-    fourier: 0.2, loop: 2, branches: 0.8, called: 0.6, mapped: 0.3, barrier: 0.4, effect: 0.25, random_bits: 0.2, graft: 7,
+    pointwise: 5, compared: 2, converted: 2.5, identity: 2.5, broadcast: 1.5, reshaped: 1, transposed: 1.5,
+    sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1, part: 1, updated: 1.5, gathered: 0.8, scattered: 1,
+    reduced: 2.5, largest: 0.6, window: 0.8, sorted_: 0.8, top: 0.4, rows: 0.6, product: 1.2,
+    any_product: 0.6, convolution: 0.7, fourier: 0.2, loop: 2, branches: 0.8, called: 0.6, mapped: 0.3,
+    barrier: 0.4, effect: 0.25, random_bits: 0.2, graft: 7,
 }  # type: ignore[dict-item]  # fmt: skip
 """How often each is taken."""
 

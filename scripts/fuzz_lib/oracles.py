@@ -1,12 +1,10 @@
-"""Oracles: each says how a program differs from what it should give, or nothing. `ORACLES` has them by name."""
+"""Oracles: each says how a program differs from what it should give. `ORACLES` has them by name."""
 
 from __future__ import annotations
 
 import random
 import shutil
 import tempfile
-
-
 from dataclasses import fields, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -15,24 +13,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 import axla
-import axla.hlo as hlo
 from axla.backends.cpu import CpuBackend, CpuExecutable
 from axla.backends.options import CompileOptions
 from axla.codegen.host import host_target, one_lane_target
 from axla.comparison import parameter_leaves
 from axla.core import flags
 from axla.core.errors import AxlaError, DeadlineExceeded, UnsupportedError
-from axla.core.shape import Shape, TupleShape
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
-from axla.ir.verify import verify
 from axla.passes import driver, rewrite
-from axla.passes.pipelines import CPU, PASSES, PREPARE
+from axla.passes.pipelines import CPU, PASSES
 from axla.passes.steps import flat
 from axla.target.machine import X86_LEVELS, CpuTarget, Limits
 
 from . import cases
-from .cases import Case, Skip, host
+from .cases import Case, Skip
 from .judge import differs
 
 ORACLES: dict[str, Oracle] = {}
@@ -60,7 +55,7 @@ class Oracle:
         return True
 
     def check(self, case: Case) -> str:
-        """How the case differs, or nothing; Skip where it cannot be said. What it raises else is a failure."""
+        """How the case differs, or nothing; Skip where it cannot be said. Other exceptions are failures."""
         raise NotImplementedError
 
 
@@ -118,14 +113,21 @@ def some_target(draw: random.Random) -> CpuTarget:
         names = list(X86_LEVELS)
         level = X86_LEVELS[draw.choice(names[: names.index(base.name) + 1])]
         base = replace(level, triple=base.triple)
-    changes: dict[str, Any] = {"parallel_cost": draw.choice((50, 500)), "chunk_cost": draw.choice((20, 200, 2000))}
-    changes |= {"unit_work": draw.choice((100, 2000)), "vector_work": draw.choice((50, 1000)), "whole_row": draw.choice((8, 64, 500))}
+    changes: dict[str, Any] = {
+        "parallel_cost": draw.choice((50, 500)),
+        "chunk_cost": draw.choice((20, 200, 2000)),
+    }
+    changes |= {
+        "unit_work": draw.choice((100, 2000)),
+        "vector_work": draw.choice((50, 1000)),
+        "whole_row": draw.choice((8, 64, 500)),
+    }
     others = {
-        "tiny": (0, 4, 16, 64), "line_kernel": (0, 256, 2000), "inner_row": (2, 8, 32), "row_in_lane": (2, 8, 16),
-        "inner_column": (4, 32), "hero_piece": (4, 64), "hero_transpose": (16, 64, 256), "hero_minor": (2, 4),
-        "members": (3, 10, 200), "operands": (3, 24), "roots": (1, 3, 12), "parts": (2, 5, 64), "turned_block": (8, 32),
-        "column_rows": (2, 8), "column_bytes": (64, 512, 4096), "step_cost": (10, 1000), "line_block": (20, 500),
-        "constant_bytes": (8, 256), "pieces": (3, 64), "chosen_pieces": (1, 3),
+        "tiny": (0, 4, 16, 64), "line_kernel": (0, 256, 2000), "inner_row": (2, 8, 32),
+        "row_in_lane": (2, 8, 16),        "inner_column": (4, 32), "hero_piece": (4, 64), "hero_transpose": (16, 64, 256), "hero_minor": (2, 4),
+        "members": (3, 10, 200), "operands": (3, 24), "roots": (1, 3, 12), "parts": (2, 5, 64),
+        "turned_block": (8, 32),        "column_rows": (2, 8), "column_bytes": (64, 512, 4096), "step_cost": (10, 1000),
+        "line_block": (20, 500),        "constant_bytes": (8, 256), "pieces": (3, 64), "chosen_pieces": (1, 3),
     }  # fmt: skip
     for name, values in others.items():
         if draw.random() < 0.25:
@@ -197,7 +199,9 @@ class SomePasses(Oracle):
     def check(self, case: Case) -> str:
         draw = case.draw
         known = [n for n, p in PASSES.items() if not p.required and n != "float-normalization-bf16"]
-        off = draw.sample(known, draw.randint(0, 6)) + draw.sample(sorted(rewrite.rules_by_name()), draw.randint(0, 30))
+        off = draw.sample(known, draw.randint(0, 6)) + draw.sample(
+            sorted(rewrite.rules_by_name()), draw.randint(0, 30)
+        )
         changes = {"disable_hlo_passes": tuple(off), "verify": True, "shuffle": draw.randrange(1000)}
         return differs(case, ran(case, compiled(case, flags=changes)))
 
@@ -307,7 +311,9 @@ class Programs(Oracle):
             if print_program(parse_program(text, segment)) != text:
                 return "read again it prints another text"
             made = compile_text(text, segment, target)
-        executable = CpuExecutable(made.images, made.interface, made.constants, client=client, module=case.module)
+        executable = CpuExecutable(
+            made.images, made.interface, made.constants, client=client, module=case.module
+        )
         return differs(case, ran(case, executable))
 
 
@@ -363,7 +369,9 @@ class Serialized(Oracle):
         executable = compiled(case)
         first = ran(case, executable)
         loaded = axla.Client("cpu").load(executable.serialize())
-        return differs(case, ran(case, loaded), first, bits=not case.opcodes & {"rng", "rng-get-and-update-state"})
+        return differs(
+            case, ran(case, loaded), first, bits=not case.opcodes & {"rng", "rng-get-and-update-state"}
+        )
 
 
 class Cache(Oracle):
@@ -459,14 +467,20 @@ class Replicas(Oracle):
     name, share = "devices", 0.06
 
     def fits(self, case: Case) -> bool:
-        return not case.has_effects and "custom-call" not in case.opcodes and not case.opcodes & {"rng", "replica-id", "partition-id"}
+        return (
+            not case.has_effects
+            and "custom-call" not in case.opcodes
+            and not case.opcodes & {"rng", "replica-id", "partition-id"}
+        )
 
     def check(self, case: Case) -> str:
         pair = case.draw.choice(((2, 1), (1, 2)))
         executable = compiled(case, num_replicas=pair[0], num_partitions=pair[1])
         other = again_of(case)
         try:
-            found = executable.execute_replicated([case.inputs, other.inputs], deadline=cases.SECONDS, asynchronous=case.draw.random() < 0.5)
+            found = executable.execute_replicated(
+                [case.inputs, other.inputs], deadline=cases.SECONDS, asynchronous=case.draw.random() < 0.5
+            )
         except DeadlineExceeded as error:
             raise Skip(str(error)) from error
         for n, (one, row) in enumerate(zip((case, other), found, strict=True)):
@@ -490,7 +504,7 @@ def again_of(case: Case) -> Case:
 
 
 class Devices(Oracle):
-    """A device with a queue: results of one run are arguments of the next one, and nobody waits in between."""
+    """A device with a queue: several runs, for other arguments, are in it before anybody waits."""
 
     backend: ClassVar[str] = ""
 
@@ -563,7 +577,9 @@ class StableHlo(Oracle):
         except UnsupportedError as error:
             raise Skip(str(error)) from error
         made = axla.parse(text)
-        if [s.logical for _, s in parameter_leaves(made)] != [s.logical for _, s in parameter_leaves(case.module)]:
+        if [s.logical for _, s in parameter_leaves(made)] != [
+            s.logical for _, s in parameter_leaves(case.module)
+        ]:
             raise Skip("other parameters")
         backend = case.draw.choice(("cpu", "interpreter"))
         return differs(case, ran(case, compiled(case, made, backend=backend)))
@@ -591,7 +607,13 @@ class Ahead(Oracle):
             if len(function.arguments) != len(case.inputs):
                 raise Skip("nothing reads some of the arguments")
             found = function(*case.inputs)
-        leaves = list(found.values()) if isinstance(found, dict) else list(found) if isinstance(found, tuple | list) else [found]
+        leaves = (
+            list(found.values())
+            if isinstance(found, dict)
+            else list(found)
+            if isinstance(found, tuple | list)
+            else [found]
+        )
         return differs(case, ([np.array(a) for a in leaves], [[]]))
 
 
@@ -599,7 +621,9 @@ class Xla(Oracle):
     """XLA:CPU of jaxlib gives the same, for programs without what it has other rules for."""
 
     name, share, peer = "xla", 0.06, True
-    types: ClassVar[frozenset[str]] = frozenset({"f32", "f64", "s32", "s64", "u32", "u8", "s8", "pred", "u64", "s16", "u16"})
+    types: ClassVar[frozenset[str]] = frozenset(
+        {"f32", "f64", "s32", "s64", "u32", "u8", "s8", "pred", "u64", "s16", "u16"}
+    )
 
     @cached_property
     def is_there(self) -> bool:
@@ -613,7 +637,9 @@ class Xla(Oracle):
             return False
 
     def fits(self, case: Case) -> bool:
-        types = {a.dtype.name for c in case.module.computations for i in c.instructions for a in i.shape.arrays()}
+        types = {
+            a.dtype.name for c in case.module.computations for i in c.instructions for a in i.shape.arrays()
+        }
         known = types <= self.types and not case.opcodes & PECULIAR
         return known and not case.has_effects and all(a.size for a in case.inputs)
 
@@ -625,17 +651,22 @@ class Xla(Oracle):
             raise Skip("layouts")
         module.set_config(aliases=(), entry_layout=None)
         try:
-            executable = peers.xla_compile(peers.stablehlo_of(peers.xla_module(module.to_string(print_large_constants=True))))
+            executable = peers.xla_compile(
+                peers.stablehlo_of(peers.xla_module(module.to_string(print_large_constants=True)))
+            )
             import jax
 
             given = [jax.device_put(a) for a in case.inputs]
             found = [np.asarray(a) for a in executable.execute(given)]
         except Exception as error:  # noqa: BLE001  (what XLA refuses is not ours)
             raise Skip(str(error)) from error
-        if len(found) != len(case.wanted[0]) or any(a.dtype != e.dtype for a, e in zip(found, case.wanted[0], strict=True)):
+        if len(found) != len(case.wanted[0]) or any(
+            a.dtype != e.dtype for a, e in zip(found, case.wanted[0], strict=True)
+        ):
             raise Skip("other results")
-        from .judge import shaky
         from axla.comparison import array_leaves, compare_output
+
+        from .judge import shaky
 
         for n, shape in enumerate(array_leaves(module.entry.root.shape)):
             problem = compare_output(n, shape, found[n], case.wanted[0][n]).problem
@@ -645,15 +676,16 @@ class Xla(Oracle):
 
 
 PECULIAR = frozenset({
-    "rng", "rng-bit-generator", "custom-call", "cholesky", "triangular-solve", "topk", "scan", "convert", "is-finite",
-    "shift-left", "shift-right-logical", "shift-right-arithmetic", "mulhi", "scaled-dot", "ragged-dot", "map", "domain",
-    "reduce-precision", "async-start", "bitcast", "copy-start", "set-dimension-size", "dynamic-reshape", "stochastic-convert",
+    "rng", "rng-bit-generator", "custom-call", "cholesky", "triangular-solve", "topk", "scan", "convert",
+    "is-finite", "shift-left", "shift-right-logical", "shift-right-arithmetic", "mulhi", "scaled-dot",
+    "ragged-dot", "map", "domain", "reduce-precision", "async-start", "bitcast", "copy-start",
+    "set-dimension-size", "dynamic-reshape", "stochastic-convert",
 })  # fmt: skip
 """What XLA:CPU leaves open, or has not."""
 
 
 class Participants(Oracle):
-    """Collectives give every participant what its group makes: by a model of their own, and on two backends."""
+    """Collectives give every participant what its group makes, by a model and on two backends."""
 
     name, share = "participants", 0.12
 

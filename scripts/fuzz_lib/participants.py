@@ -43,7 +43,10 @@ def modelled(draw: random.Random) -> str:
         lines += line
         last = name
         if draw.random() < 0.5:  # so that members that get nothing, and copies, are told apart
-            lines += [f"{name}i = s32[{SIZE}] iota(), iota_dimension=0", f"{name}a = {ARRAY} add({last}, {name}i)"]
+            lines += [
+                f"{name}i = s32[{SIZE}] iota(), iota_dimension=0",
+                f"{name}a = {ARRAY} add({last}, {name}i)",
+            ]
             values = {m: v + np.arange(SIZE, dtype=np.int32) for m, v in values.items()}
             last = f"{name}a"
     bodies = [
@@ -51,7 +54,9 @@ def modelled(draw: random.Random) -> str:
         for op in REDUCERS
     ]  # fmt: skip
     head = f"HloModule m, replica_count={replicas}, num_partitions={partitions}"
-    text = "\n".join([head, *bodies, f"ENTRY e {{ x = {ARRAY} parameter(0)", *lines, f"ROOT out = {ARRAY} copy({last}) }}"])
+    text = "\n".join(
+        [head, *bodies, f"ENTRY e {{ x = {ARRAY} parameter(0)", *lines, f"ROOT out = {ARRAY} copy({last}) }}"]
+    )
     text = text.replace("\\\n", "\n")
     for backend in ("interpreter", "cpu"):
         try:
@@ -71,7 +76,9 @@ def _step(
     draw: random.Random, grid: tuple[int, int], name: str, x: str, values: Values
 ) -> tuple[list[str], Values]:  # fmt: skip
     """One collective: its lines, and what every member has then."""
-    op = draw.choice(("all-reduce", "all-reduce", "started", "reduce-scatter", "all-to-all", "permute", "broadcast"))
+    op = draw.choice(
+        ("all-reduce", "all-reduce", "started", "reduce-scatter", "all-to-all", "permute", "broadcast")
+    )
     if op == "permute":
         across = draw.random() < 0.5
         count = grid[across]
@@ -102,7 +109,9 @@ def _step(
             f"{name} = {ARRAY} all-reduce-done({name}s)",
         ], made  # fmt: skip
     if op == "broadcast":
-        return [f"{name} = {ARRAY} collective-broadcast({x}){attributes}"], {m: values[whole[m][0]] for m in values}
+        return [f"{name} = {ARRAY} collective-broadcast({x}){attributes}"], {
+            m: values[whole[m][0]] for m in values
+        }
     size = len(groups[0])
     if op == "all-to-all":
         if SIZE % size:
@@ -141,7 +150,9 @@ def _groups(
 ) -> tuple[str, list[list[tuple[int, int]]]]:  # fmt: skip
     """Groups as text, and the members of each in order; `size`: of the groups."""
     replicas, partitions = grid
-    count = {"replica": replicas, "across": replicas, "partition": partitions}.get(mode, replicas * partitions)
+    count = {"replica": replicas, "across": replicas, "partition": partitions}.get(
+        mode, replicas * partitions
+    )
     size = size or draw.choice([n for n in range(1, count + 1) if count % n == 0])
     kind = draw.choice(("lists", "lists", "iota", "turned", "none"))
     if kind == "none" and size == count and mode != "global":

@@ -22,7 +22,9 @@ Given = Sequence[tuple[str, np.ndarray]]
 """Arguments by the names of parameters, those of what is reduced."""
 
 
-def reduced(module: Module, inputs: Sequence[np.ndarray], oracle: str, seed: str, family: str, why: str) -> Module:
+def reduced(
+    module: Module, inputs: Sequence[np.ndarray], oracle: str, seed: str, family: str, why: str
+) -> Module:
     """The smallest module on which an oracle still says the like, as far as found in SECONDS."""
     given = [(name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True)]
     with Apart(seconds=40.0) as child:

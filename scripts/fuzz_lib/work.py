@@ -21,7 +21,7 @@ _SPAWN = multiprocessing.get_context("spawn")  # never fork: LLVM's state is not
 BATCH = 8
 """Cases that a process is given at once."""
 CPU_SECONDS = 60.0
-"""Of one oracle on one case: more is a hang. A process that waits for itself has no such time: WALL_SECONDS."""
+"""Of one oracle on one case: more is a hang. One that waits and computes nothing has WALL_SECONDS."""
 WALL_SECONDS = 400.0
 
 
@@ -128,7 +128,11 @@ def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: 
         coverage.counts["families"][case.family] += 1
     for name in task.oracles or ORACLES:
         oracle, draw = ORACLES[name], random.Random(f"{seed} {name}")
-        if (not task.oracles and draw.random() >= oracle.share) or not oracle.is_there or not oracle.fits(case):
+        if (
+            (not task.oracles and draw.random() >= oracle.share)
+            or not oracle.is_there
+            or not oracle.fits(case)
+        ):
             continue
         tell(seed, name)
         case.draw = draw

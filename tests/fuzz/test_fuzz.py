@@ -13,10 +13,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import axla  # noqa: E402
-from axla.core.errors import AxlaError  # noqa: E402
 from fuzz_lib import cases, judge, participants, work  # noqa: E402
 from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
+
+import axla  # noqa: E402
+from axla.core.errors import AxlaError  # noqa: E402
 
 SLOW = ("ahead", "ptx", "opencl", "xla")
 
@@ -96,8 +97,8 @@ ENTRY e { x = f32[1000] parameter(0)
 def test_a_lost_control_edge_is_a_difference():
     text = """
 ENTRY e { x = s32[] parameter(0)
-  a = s32[] custom-call(x, x), custom_call_target="fuzz.told", custom_call_has_side_effect=true
-  b = s32[] custom-call(x, x), custom_call_target="fuzz.told", custom_call_has_side_effect=true, control-predecessors={a}
+  a = s32[] custom-call(x, x), custom_call_target="fuzz.told"
+  b = s32[] custom-call(x, x), custom_call_target="fuzz.told", control-predecessors={a}
   ROOT c = s32[] add(a, b) }"""
     module = axla.parse(text)
     assert not unequal(module, axla.parse(module.to_string()))
