@@ -327,7 +327,7 @@ def window(s: Scope) -> None:
 
 
 def sorted_(s: Scope) -> None:
-    """A sort by one of several arrays; of floats in the total order, or without NaN, which no order else has."""
+    """A sort by one of several arrays; of floats in the total order, or without NaN."""
     x = s.pick(lambda h: h.rank > 0 and not h.dtype.is_complex)
     arrays = [x]
     for _ in range(s.draw.choice((0, 0, 1, 1, 2))):

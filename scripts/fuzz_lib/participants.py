@@ -50,14 +50,13 @@ def modelled(draw: random.Random) -> str:
             values = {m: v + np.arange(SIZE, dtype=np.int32) for m, v in values.items()}
             last = f"{name}a"
     bodies = [
-        f"{op} {{ a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT c = s32[] {op}(a, b) }}".replace("\\\n", "\n")
+        f"{op} {{ a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT c = s32[] {op}(a, b) }}"
         for op in REDUCERS
     ]  # fmt: skip
     head = f"HloModule m, replica_count={replicas}, num_partitions={partitions}"
     text = "\n".join(
         [head, *bodies, f"ENTRY e {{ x = {ARRAY} parameter(0)", *lines, f"ROOT out = {ARRAY} copy({last}) }}"]
     )
-    text = text.replace("\\\n", "\n")
     for backend in ("interpreter", "cpu"):
         try:
             found = axla.compile(axla.parse(text), backend=backend).execute_replicated(given, deadline=60)
