@@ -178,7 +178,7 @@ def _effects(draft: Draft) -> None:
 
 FAMILIES: dict[str, tuple[Any, float]] = {
     "mixed": (_mixed, 4), "graft": (_graft, 5), "loops": (_loops, 2), "products": (_products, 1),
-    "wide": (_wide, 0.5),    "effects": (_effects, 0.4),
+    "wide": (_wide, 0.5),    "effects": (_effects, 0.7),
 }  # fmt: skip
 
 

@@ -62,7 +62,11 @@ class Oracle:
 def compiled(case: Case, module: Module | None = None, **options: Any) -> Any:
     """The executable of a backend; Skip where the backend refuses."""
     backend = options.pop("backend", "cpu")
-    changes = {"cache_dir": "", "optimization_level": case.draw.choice((0, 1, 3)), **options.pop("flags", {})}
+    changes = {
+        "cache_dir": "",
+        "optimization_level": case.draw.choice((0, 0, 1, 3)),
+        **options.pop("flags", {}),
+    }
     with flags.override(**changes):
         try:
             return axla.compile(module or case.module, backend=backend, **options)
