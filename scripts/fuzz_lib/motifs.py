@@ -786,7 +786,8 @@ def attempt(s: Scope, motif: Motif) -> bool:
 
 MOTIFS: dict[Motif, float] = {
     pointwise: 5, compared: 2, converted: 2.5, identity: 2.5, broadcast: 1.5, reshaped: 1, transposed: 1.5,
-    sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1.5, part: 1, updated: 1.5, gathered: 0.8, scattered: 1,
+    sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1.5, part: 1, updated: 1.5, gathered: 0.8,
+    scattered: 1,
     reduced: 2.5, largest: 0.6, window: 1.2, sorted_: 0.8, top: 0.6, rows: 0.6, product: 1.2,
     any_product: 0.6, convolution: 0.7, fourier: 0.4, loop: 2, branches: 0.8, called: 0.6,
     mapped: 0.3, barrier: 0.4, effect: 0.3, random_bits: 0.3, graft: 7,
