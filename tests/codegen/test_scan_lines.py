@@ -21,7 +21,7 @@ EXACT = [  # type, sizes, dimension, combiner, initial value, from the end
     ("pred", (300,), 0, "or", "false", False),
     ("f32", (1000, 2), 0, "maximum", "-inf", False),
     ("f32", (3, 16387), 1, "minimum", "inf", True),
-    ("f32", (2, 20003), 1, "maximum", "-inf", False),
+    ("f32", (2, 1003), 1, "maximum", "-inf", False),
     ("f64", (4, 1001), 1, "maximum", "-3", True),
     ("u8", (70, 300), 1, "and", "255", False),
     ("bf16", (64, 33), 1, "maximum", "-inf", False),
@@ -115,6 +115,22 @@ def test_long_lines_in_pieces(dims, at, reverse):
     sums = 3 + np.cumsum(turned, at)
     wanted = (np.flip(sums, at) if reverse else sums) * x
     np.testing.assert_allclose(np.frombuffer(found[0], np.float32), wanted.reshape(-1), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_maxima_of_long_lines_in_pieces(reverse):
+    """The maximum of zeros is +0 from the first of them on, that of NaN is NaN."""
+    text = scan_text("f32", (3, 20003), 1, "maximum", "-inf", reverse)
+    assert len(plan_of(text).phases) == 3
+    x = np.random.default_rng(0).standard_normal((3, 20003)).astype(np.float32)
+    x[1] = -0.0
+    x[1, 9000] = 0.0
+    x[2, 12345] = -np.nan
+    found = np.asarray(axla.compile(axla.parse(text))(x))
+    turn = slice(None, None, -1 if reverse else 1)
+    np.testing.assert_array_equal(found[:, turn], np.maximum.accumulate(x[:, turn], 1))
+    behind = np.arange(20003) <= 9000 if reverse else np.arange(20003) >= 9000
+    np.testing.assert_array_equal(np.signbit(found[1]), ~behind)
 
 
 @pytest.mark.parametrize(("dims", "most"), [((1 << 20,), 3), ((3, 90_001), 4)])
