@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32
+from axla.core.shape import Shape
 from axla.hlo import And, Compare, GetTupleElement, Iota, Or, Parameter, Reduce, Select, Tuple
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Instruction, Module
@@ -59,7 +60,7 @@ def _reductions(
     hit = _hit(values, ops.BroadcastInDim(extreme, values.dims, kept))
     places = indices
     if short_iota is not None:  # twice as many lanes
-        places = ops.Iota(values.builder, values.shape.with_dtype(S32), short_iota)
+        places = ops.Iota(values.builder, Shape(S32, tuple(values.dims)), short_iota)
     none = number(places, limits(places.dtype)[1])
     lowest = ops.Reduce(ops.Select(hit, places, none), none, combiner("Min", places.dtype), dimensions)
     # The initial pair takes part like any other. Without a hit there is one here.
