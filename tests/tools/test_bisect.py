@@ -130,7 +130,7 @@ ENTRY e {
   c = f32[24] constant({1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,%d})
   ROOT r = f32[24] add(p, c)
 }"""
-    environment = {"AXLA_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {"AXLA_CACHE_DIR": str(tmp_path / "cache"), "AXLA_VERIFY": "0"}
     with Trials(120.0, environment, load=[str(path)]) as trials:
         assert trials.ask(text % 1, Question(caching=True)).kind == "agrees"
         found = bisect(axla.parse(text % 7), trials, Question())
