@@ -13,7 +13,7 @@ import sys
 import time
 import typing
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from graphlib import TopologicalSorter
 
@@ -30,14 +30,25 @@ from axla.target.machine import Target
 FIXPOINT_ROUNDS = 25  # no program that we know needs more than 5
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of a pass; the rules that fired in it, and the ids of the instructions they fired at."""
+
+    name: str
+    group: str
+    nanoseconds: int
+    changed: bool
+    fired: tuple[tuple[str, int], ...]
+
+
 def run(
     module: Module, steps: Sequence[Step], target: Target | None = None, *,
-    name: str = "passes", flags: Flags | None = None,
+    name: str = "passes", flags: Flags | None = None, watch: Callable[[Ran], object] | None = None,
 ) -> None:  # fmt: skip
-    """Runs the passes of a pipeline over a module. InvalidArgument where one asks for a target and there is
-    none.
+    """Runs the passes of a pipeline over a module; `watch` is told of each behind it. InvalidArgument where
+    one asks for a target and there is none.
     """
-    runner = _Runner(module, target, name, flags or flag_values.current(), tuple(flat(steps)))
+    runner = _Runner(module, target, name, flags or flag_values.current(), tuple(flat(steps)), watch)
     runner.check_names()
     with rewrite.session(runner.session), trace.span(f"pipeline {name}", module=module.name):
         number = 0
@@ -51,10 +62,10 @@ def run(
     runner.report()
 
 
-def run_cpu(module: Module, target: Target) -> None:
+def run_cpu(module: Module, target: Target, watch: Callable[[Ran], object] | None = None) -> None:
     """Runs the CPU pipeline, with the dumps before and after it that XLA makes."""
     dump.write_module(module, "before_optimizations")
-    run(module, CPU, target, name="cpu")
+    run(module, CPU, target, name="cpu", watch=watch)
     dump.write_module(module, "cpu_after_optimizations")
 
 
@@ -73,6 +84,7 @@ class _Runner:
     pipeline: str
     flags: Flags
     passes: tuple[tuple[str, Pass], ...]
+    watch: Callable[[Ran], object] | None = None
     steps_done: int = 0
     timings: dict[str, _Timing] = field(default_factory=dict)
     session: rewrite.Session = field(init=False)
@@ -85,7 +97,7 @@ class _Runner:
         flags = self.flags
         self.session = rewrite.Session(
             fuel=flags.fuel, disabled=frozenset(flags.disable_hlo_passes), fast_math=flags.fast_math,
-            strict=flags.verify,
+            strict=flags.verify, fired=None if self.watch is None else [],
         )  # fmt: skip
         self.dumping = dump.wanted(self.module, flags)
         if flags.shuffle is not None:
@@ -160,6 +172,10 @@ class _Runner:
             )  # fmt: skip
         if self.dumping:
             self.dump(step, number, group, text, changed=module.version != version)
+        if self.watch is not None and self.session.fired is not None:
+            fired = tuple(self.session.fired)
+            self.session.fired.clear()
+            self.watch(Ran(str(step), group, end - start, module.version != version, fired))
         self.steps_done += 1
         progress.report("passes", number + 1, len(self.passes))
 
