@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from axla.analysis.buffers import assign_buffers
 from axla.codegen.host import host_target
@@ -11,7 +11,7 @@ from axla.core import trace
 from axla.core.literal import Literal, aligned_memory, bytes_in
 from axla.ir.graph import Module
 from axla.lowering.lower import lower
-from axla.passes.driver import Ran, run_cpu
+from axla.passes.driver import run_cpu
 from axla.program.program import Program
 from axla.target.machine import Target, aligned
 
@@ -23,11 +23,9 @@ def compile_program(module: Module, target: Target, constants: dict[Literal, int
     return program_of(module, target, constants)
 
 
-def optimize(module: Module, target: Target, watch: Callable[[Ran], object] | None = None) -> None:
-    """Runs the CPU pipeline on a module: simplified, fused, scheduled, ready for buffers. `watch` is told of
-    each pass.
-    """
-    run_cpu(module, target, watch)
+def optimize(module: Module, target: Target) -> None:
+    """Runs the CPU pipeline on a module: simplified, fused, scheduled, ready for buffers."""
+    run_cpu(module, target)
 
 
 def program_of(

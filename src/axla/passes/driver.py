@@ -13,7 +13,9 @@ import sys
 import time
 import typing
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import field
 from graphlib import TopologicalSorter
 
@@ -30,25 +32,42 @@ from axla.target.machine import Target
 FIXPOINT_ROUNDS = 25  # no program that we know needs more than 5
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """One run of a pass; the rules that fired in it, and the ids of the instructions they fired at."""
+class Observer:
+    """Sees the passes of the pipelines of this name, and may leave optional ones out: derive from it. In
+    force within `observed`.
+    """
 
-    name: str
-    group: str
-    nanoseconds: int
-    changed: bool
-    fired: tuple[tuple[str, int], ...]
+    pipeline = "cpu"
+
+    def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
+        """Asked before a pass runs: whether an optional one does."""
+        return True
+
+    def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
+        """Told after a pass."""
+
+
+_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Within the block, of this thread, pipelines are seen by `observer`."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
 
 
 def run(
     module: Module, steps: Sequence[Step], target: Target | None = None, *,
-    name: str = "passes", flags: Flags | None = None, watch: Callable[[Ran], object] | None = None,
+    name: str = "passes", flags: Flags | None = None,
 ) -> None:  # fmt: skip
-    """Runs the passes of a pipeline over a module; `watch` is told of each behind it. InvalidArgument where
-    one asks for a target and there is none.
+    """Runs the passes of a pipeline over a module. InvalidArgument where one asks for a target and there is
+    none.
     """
-    runner = _Runner(module, target, name, flags or flag_values.current(), tuple(flat(steps)), watch)
+    runner = _Runner(module, target, name, flags or flag_values.current(), tuple(flat(steps)))
     runner.check_names()
     with rewrite.session(runner.session), trace.span(f"pipeline {name}", module=module.name):
         number = 0
@@ -62,10 +81,10 @@ def run(
     runner.report()
 
 
-def run_cpu(module: Module, target: Target, watch: Callable[[Ran], object] | None = None) -> None:
+def run_cpu(module: Module, target: Target) -> None:
     """Runs the CPU pipeline, with the dumps before and after it that XLA makes."""
     dump.write_module(module, "before_optimizations")
-    run(module, CPU, target, name="cpu", watch=watch)
+    run(module, CPU, target, name="cpu")
     dump.write_module(module, "cpu_after_optimizations")
 
 
@@ -84,22 +103,25 @@ class _Runner:
     pipeline: str
     flags: Flags
     passes: tuple[tuple[str, Pass], ...]
-    watch: Callable[[Ran], object] | None = None
     steps_done: int = 0
     timings: dict[str, _Timing] = field(default_factory=dict)
     session: rewrite.Session = field(init=False)
     dumping: bool = False
     random: random.Random | None = None
+    observer: Observer | None = None
     opcodes: tuple[int, set[str]] = (-1, set())  # of a version of the module
     verified: list[object] = field(default_factory=list)  # the state that the verifier accepted
+    inferred: dict = field(default_factory=dict, repr=False)  # instructions whose shapes it inferred
 
     def __post_init__(self) -> None:
         flags = self.flags
         self.session = rewrite.Session(
             fuel=flags.fuel, disabled=frozenset(flags.disable_hlo_passes), fast_math=flags.fast_math,
-            strict=flags.verify, fired=None if self.watch is None else [],
+            strict=flags.verify,
         )  # fmt: skip
         self.dumping = dump.wanted(self.module, flags)
+        found = _OBSERVER.get()
+        self.observer = found if found is not None and found.pipeline == self.pipeline else None
         if flags.shuffle is not None:
             self.random = random.Random(flags.shuffle)
 
@@ -147,7 +169,9 @@ class _Runner:
     def run_pass(self, step: Pass, number: int, group: str) -> None:
         if self.why_skip(step) is not None:
             return
-        module, flags = self.module, self.flags
+        module, flags, observer = self.module, self.flags, self.observer
+        if observer is not None and not observer.wants(step, module, self.session) and not step.required:
+            return
         if self.random is not None:
             shuffle(module, self.random)
         given = self.given(step) if (concerned := self.concerns(step)) else {}
@@ -172,10 +196,8 @@ class _Runner:
             )  # fmt: skip
         if self.dumping:
             self.dump(step, number, group, text, changed=module.version != version)
-        if self.watch is not None and self.session.fired is not None:
-            fired = tuple(self.session.fired)
-            self.session.fired.clear()
-            self.watch(Ran(str(step), group, end - start, module.version != version, fired))
+        if observer is not None:
+            observer.ran(step, module, self.session, module.version != version)
         self.steps_done += 1
         progress.report("passes", number + 1, len(self.passes))
 
@@ -204,7 +226,7 @@ class _Runner:
 
         found = state(self.module)
         if len(found) != len(self.verified) or not all(map(operator.is_, found, self.verified)):
-            verify(self.module)
+            verify(self.module, self.inferred)
             self.verified = found
 
     def failed(self, step: Pass, number: int, text: str, error: Exception) -> typing.NoReturn:

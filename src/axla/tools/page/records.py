@@ -31,9 +31,7 @@ class States:
         self._versions: dict[int, int] = {}
         self._print = instruction_printer(print_metadata=False)
 
-    def add(
-        self, name: str, group: str = "", nanoseconds: int = 0, fired: Iterable[tuple[str, int]] = ()
-    ) -> None:  # fmt: skip
+    def add(self, name: str, nanoseconds: int = 0, fired: Iterable[tuple[str, int]] = ()) -> None:
         """Notes the module as it is now, after the pass `name`, where rules fired at instructions."""
         module, changed = self.module, {}
         costs = instruction_costs(module)
@@ -48,7 +46,7 @@ class States:
         for rule, inst in fired:
             rules.setdefault(rule, []).append(inst)
         self.stages.append({
-            "pass": name, "group": group, "ms": nanoseconds / 1e6, "rules": rules, "entry": module.entry.id,
+            "pass": name, "ms": nanoseconds / 1e6, "rules": rules, "entry": module.entry.id,
             "order": [c.id for c in reversed(order)], "computations": changed,
         })  # fmt: skip
 

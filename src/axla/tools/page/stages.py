@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,7 +16,8 @@ from axla.cpu.timed import row_of
 from axla.ir.graph import Module
 from axla.lowering.pipeline import optimize, program_of
 from axla.passes import driver
-from axla.passes.steps import Step
+from axla.passes.rewrite import Session
+from axla.passes.steps import Pass, Step
 from axla.program.program import Program
 from axla.program.steps import KernelStep
 from axla.program.text import print_kernel, print_program
@@ -34,23 +36,37 @@ def of_module(module: Module) -> dict[str, Any]:
     return {"title": module.name, "axla": axla.__version__, "notes": [], **states.to_data()}
 
 
+class _Watch(driver.Observer):
+    """Notes the states between passes."""
+
+    def __init__(self, states: States) -> None:
+        self.states = states
+        self._start = 0
+
+    def wants(self, step: Pass, module: Module, session: Session) -> bool:
+        session.fired = []
+        self._start = time.perf_counter_ns()
+        return True
+
+    def ran(self, step: Pass, module: Module, session: Session, changed: bool) -> None:
+        if changed:
+            self.states.add(str(step), time.perf_counter_ns() - self._start, session.fired or ())
+
+
 def of_passes(module: Module, steps: Sequence[Step] | None, target: Target) -> dict[str, Any]:
     """The data of a module, which is changed on the way, before and after each pass; by default those of the
     CPU pipeline.
     """
-    states = States(module)
-    states.add("")
-
-    def watch(ran: driver.Ran) -> None:
-        if ran.changed:
-            states.add(ran.name, ran.group, ran.nanoseconds, ran.fired)
-
-    if steps is None:
-        optimize(module, target, watch)
-    else:
-        driver.run(module, steps, target, name="graph", watch=watch)
+    watch = _Watch(States(module))
+    watch.states.add("")
+    with driver.observed(watch):
+        if steps is None:
+            optimize(module, target)
+        else:
+            driver.run(module, steps, target, name=watch.pipeline)
     return {
-        "title": module.name, "axla": axla.__version__, "target": target.name, "notes": [], **states.to_data()
+        "title": module.name, "axla": axla.__version__, "target": target.name, "notes": [],
+        **watch.states.to_data(),
     }  # fmt: skip
 
 

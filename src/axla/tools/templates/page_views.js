@@ -109,7 +109,7 @@ function drawChanges() {
 
 function drawPass() {
   const stage = data.stages[view.stage], {added, removed, changed} = difference(view.stage);
-  const what = view.stage ? `${stage.pass}${stage.group && stage.group !== "cpu" ? ` (${stage.group})` : ""}` : "as given";
+  const what = view.stage ? stage.pass : "as given";
   const counts = view.stage && !(added.size + removed.size + changed.size) ? [", another order"] : view.stage ? [
     element("span", {class: "added"}, ` +${added.size}`), element("span", {class: "removed"}, ` \u2212${removed.size}`),
     element("span", {class: "changed"}, ` ~${changed.size}`),
