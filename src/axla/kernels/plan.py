@@ -9,13 +9,13 @@ Below is what the planners of the kinds share: costs, and how index spaces are c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd, prod
 
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, DType
 from axla.core.shape import Shape
-from axla.ir.graph import Computation
+from axla.ir.graph import Computation, Instruction
 from axla.target.machine import Limits, Target
 
 SHORT_ROW = 8
@@ -108,7 +108,12 @@ class KernelTask:
 
 def widest(computation: Computation) -> DType:
     """The widest element type that the instructions of a kernel compute with, the first of equal ones."""
-    shapes = (shape for inst in computation.instructions for shape in inst.shape.leaves())
+    return widest_of(computation.instructions)
+
+
+def widest_of(instructions: Iterable[Instruction]) -> DType:
+    """The same of some of its instructions."""
+    shapes = (shape for inst in instructions for shape in inst.shape.leaves())
     return max((shape.dtype for shape in shapes if isinstance(shape, Shape)), key=_width)
 
 
