@@ -106,15 +106,19 @@ class KernelTask:
         return Phase(symbol or self.name, count, grain, parallel, threads)
 
 
-def widest(computation: Computation) -> DType:
-    """The widest element type that the instructions of a kernel compute with, the first of equal ones."""
-    return widest_of(computation.instructions)
+def widest(computation: Computation, single: int = 0) -> DType:
+    """The widest element type that the instructions of a kernel compute with, the first of equal ones. Of
+    arrays with at most `single` elements only where all have no more.
+    """
+    return widest_of(computation.instructions, single)
 
 
-def widest_of(instructions: Iterable[Instruction]) -> DType:
+def widest_of(instructions: Iterable[Instruction], single: int = 0) -> DType:
     """The same of some of its instructions."""
-    shapes = (shape for inst in instructions for shape in inst.shape.leaves())
-    return max((shape.dtype for shape in shapes if isinstance(shape, Shape)), key=_width)
+    leaves = (shape for inst in instructions for shape in inst.shape.leaves())
+    shapes = [shape for shape in leaves if isinstance(shape, Shape)]
+    long = [shape for shape in shapes if shape.size > single]
+    return max((shape.dtype for shape in long or shapes), key=_width)
 
 
 def _width(dtype: DType) -> tuple[int, bool]:
