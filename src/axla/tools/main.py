@@ -18,6 +18,7 @@ from axla.tools.colours import CYAN, RED, YELLOW, painted
 VERBS = {
     "run": "run a program, and compare backends",
     "opt": "print a program after passes or at a stage of the compiler",
+    "graph": "write a page that shows a program: graph, passes, kernels, times, memory",
     "compile": "compile a program to a C library",
     "targets": "list the machines that programs are compiled for",
     "check": "run programs and check their results",
