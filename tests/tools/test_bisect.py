@@ -137,6 +137,32 @@ ENTRY e {
     assert found.culprit == "cache" and "program" in found.name
 
 
+FAULTY = """
+from axla import backends
+from axla.backends.cpu import CpuBackend
+from axla.hlo.elementwise import Abs
+
+class Faulty(CpuBackend):
+    name = "faulty"
+
+    def work(self, module, options):
+        work = super().work(module, options)
+        for computation in work.computations:
+            for inst in list(computation.instructions):
+                if inst.opcode == "tanh":
+                    computation.set_op(inst, Abs())
+        return work
+
+backends.register("faulty", Faulty)
+"""
+
+
+def test_a_backend_that_alone_is_wrong_is_named(verdict):
+    found = verdict(FAULTY, backend="faulty")
+    assert (found.culprit, found.name) == ("runtime", "code for faulty, or its driver")
+    assert any("on cpu it is right" in line for line in found.evidence)
+
+
 def test_what_does_not_fail(verdict):
     found = verdict("")
     assert found.culprit == "none" and str(found).startswith("it does not fail")
@@ -176,6 +202,16 @@ def test_calls_in_a_child():
         with pytest.raises(Ended, match="exit status 3"):
             apart.call(ends, 3)
         assert apart.call(divided, np.float32(1), np.float32(2)) == 0.5
+
+
+def test_a_file_that_cannot_be_loaded_is_an_error(tmp_path):
+    path = tmp_path / "bad.py"
+    path.write_text("raise ValueError('no')")
+    with (
+        Trials(60.0, load=[str(path)]) as trials,
+        pytest.raises(axla.InvalidArgument, match="bad.py:1: Value"),
+    ):
+        trials.ask(PROGRAM, Question())
 
 
 def test_outcomes_are_alike_by_their_reason():

@@ -28,6 +28,8 @@ from axla.tools.source import add_file, read_module
 from axla.tools.trial import Outcome, Question, Trials, ended, text_of
 from axla.tools.trial_options import add_trial, question_of, trials_of
 
+OWN = ("cpu", "one-lane", "interpreter")
+"""Backends whose kernels can be run alone."""
 THREADS = (1, 2, 4)
 AGAIN = 5
 """Runs that show whether results depend on chance."""
@@ -108,11 +110,29 @@ class _Search:
             return self.only_sometimes()
         if self.failure.kind == "slow":
             return self.slow()
+        elsewhere = self.elsewhere()
+        if elsewhere is not None:
+            return elsewhere
         alone = self.ask("one thread", question.but(threads=1))
         if not alone.failed:
             self.evidence.append("with one thread it does not fail")
             return self.threads("threads")
         return self.passes() or self.code()
+
+    def elsewhere(self) -> Verdict | None:
+        """Whether only the backend that is asked about fails, one of a device or of another package."""
+        backend = self.question.backend
+        if backend in OWN:
+            return None
+        if self.ask("on cpu", self.question.but(backend="cpu")).failed:
+            self.evidence.append(f"cpu fails as {backend} does")
+            return None
+        self.evidence.append("on cpu it is right: passes, and the plan of memory, are the same there")
+        again = self.question.but(reference=None, repeat=AGAIN)
+        if self.ask(f"{AGAIN} runs", again).failed:
+            self.evidence.append("its runs give different bits: something is not waited for")
+            return self.found("runtime", f"the driver of {backend}")
+        return self.found("runtime", f"code for {backend}, or its driver")
 
     def only_sometimes(self) -> Verdict:
         """What fails with the caches on, or depends on chance, or does not fail."""

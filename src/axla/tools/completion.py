@@ -83,7 +83,7 @@ def values(action: argparse.Action) -> list[str]:
     if action.metavar == "BACKEND":
         from axla import backends
 
-        return backends.names()
+        return list(backends.names())
     if action.metavar == "KIND,...":
         from axla.comparison import KINDS
 
