@@ -16,7 +16,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+import axla
+
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "AXLA_CACHE_DIR": ""}
+SQUARE = "HloModule square\nENTRY e { x = f32[3] parameter(0)\n  ROOT y = f32[3] multiply(x, x) }"
+FOREVER = """
+HloModule forever
+body { x = s32[] parameter(0)
+  one = s32[] constant(1)
+  ROOT y = s32[] add(x, one) }
+always { x = s32[] parameter(0)
+  ROOT t = pred[] constant(true) }
+ENTRY e { x = s32[] parameter(0)
+  ROOT w = s32[] while(x), condition=always, body=body }"""
+X = np.float32([1, 2, 3])
 
 
 class Server(subprocess.Popen):
@@ -59,6 +74,11 @@ def started(
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(60)
+
+
+def compiled(client: Any, text: str = SQUARE, **options: Any) -> Any:
+    """A program on the server that a client is connected to."""
+    return axla.compile(axla.parse(text), backend=client, **options)
 
 
 REMOTE = ("remote", "remote-grpc")

@@ -38,11 +38,11 @@ def kernels() -> list[Benchmark]:
         Benchmark("sum axis 0", _sum(wide, 0), (wide,), 1e-3),
         Benchmark("sum axis 1", _sum(wide, 1), (wide,), 1e-3),
         Benchmark("transpose 4096x4096", _transpose(4096), ((4096, 4096),)),
-        *(_product(*sizes) for sizes in products),
+        *(product(*sizes) for sizes in products),
     ]  # fmt: skip
 
 
-def _product(m: int, n: int, k: int) -> Benchmark:
+def product(m: int, n: int, k: int) -> Benchmark:
     name = f"matmul {m}x{n}x{k}" if m != n else f"matmul {m}"
     return Benchmark(name, _matmul(m, n, k), ((m, k), (k, n)), 1e-3)
 

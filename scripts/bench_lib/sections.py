@@ -11,6 +11,7 @@ import numpy as np
 
 from bench_lib import peers, programs
 from bench_lib.aot import aot
+from bench_lib.callers import callers
 from bench_lib.compiling import cold, compile_row, compiling
 from bench_lib.devices import devices
 from bench_lib.models import models, modules
@@ -155,6 +156,6 @@ def engines(effort: Effort) -> Iterator[Row]:
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
     "ops": every_op, "models": models, "modules": modules, "aot": aot, "devices": devices,
-    "opencl": opencl, "cliffs": cliffs, "startup": startup,
+    "opencl": opencl, "cliffs": cliffs, "startup": startup, "callers": callers,
     "peers": library_peers, "engines": engines,
 }  # fmt: skip

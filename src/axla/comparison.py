@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from axla.api import compile, contents, parse, stablehlo
 from axla.backends.prepare import specialized
 from axla.core.dataclass import dataclass
-from axla.core.dtypes import from_numpy
-from axla.core.errors import InvalidArgument, Mismatch, UnsupportedError
+from axla.core.dtypes import DType, from_numpy
+from axla.core.errors import InvalidArgument, Mismatch, UnsupportedError, choices
 from axla.core.literal import why_no_array
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Module
@@ -31,6 +33,40 @@ TOLERANCES: dict[str, tuple[float, float]] = {
     "bf16": (2e-2, 1e-2),
 }
 NARROW = (0.13, 0.07)  # 8 bits and less: a unit in the last place of a 3-bit mantissa is an eighth
+
+KINDS = {
+    "ordinary": "floats in [-2, 2), small integers",
+    "special": "every second element NaN, an infinity, a zero of either sign, a denormal or a limit",
+    "nan": "every fourth element NaN", "infinite": "every fourth an infinity",
+    "zeros": "zeros of both signs", "denormal": "numbers below the smallest normal one",
+    "limits": "the largest and smallest numbers of the type", "wide": "all magnitudes",
+    "ties": "0 and 1 only", "ones": "1 only",
+}  # fmt: skip
+"""What random inputs may be. Integer scalars, mostly trip counts and offsets, are small in all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far results may be apart. None: as TOLERANCES says of the element type. `signed_zeros`: -0.0 and
+    0.0 differ.
+    """
+
+    relative: float | None = None
+    absolute: float | None = None
+    signed_zeros: bool = False
+
+    def of(self, dtype: str) -> tuple[float, float]:
+        """(relative, absolute) for an element type."""
+        relative, absolute = TOLERANCES.get(dtype, NARROW)
+        return (
+            relative if self.relative is None else self.relative,
+            absolute if self.absolute is None else self.absolute,
+        )
+
+
+DEFAULT_TOLERANCE = Tolerance()
+BITS = Tolerance(0.0, 0.0, signed_zeros=True)
+"""Equal bits; NaN is NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +112,12 @@ def check(
     inputs: Sequence[Any] | None = None, seed: int = 0, deadline: float | None = None,
     arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None,
     replicas: str | None = None, before_run: Callable[[Module], object] = lambda _: None,
+    kinds: Sequence[str] = ("ordinary",), tolerance: Tolerance = DEFAULT_TOLERANCE,
 ) -> CheckReport:  # fmt: skip
     """Runs a program on a backend. StableHLO with `check` operations says itself what it expects; other
-    programs run on `reference` too, with `inputs` or random ones, and all outputs are compared. `arg_types`
-    and `dim_args` give the sizes of a program with `?`, as in `parse`, `replicas` who runs, as in `compile`.
+    programs run on `reference` too, with `inputs` or random ones of each of the `kinds` (KINDS), and all
+    outputs are compared, by `tolerance`. `arg_types` and `dim_args` give the sizes of a program with `?`, as
+    in `parse`, `replicas` who runs, as in `compile`.
     `before_run(module)` is called before each run; it may fill the infeed.
 
     Raises Mismatch where they differ; otherwise the report says how close they are.
@@ -100,13 +138,17 @@ def check(
             source = parse(content, arg_types=arg_types, dim_args=dim_args)
     else:
         source = specialized(source, arg_types, dim_args)
-    values = random_inputs(source, seed) if inputs is None else list(inputs)
-    found, wanted = (
-        run_flat(source, values, name, deadline, replicas, before_run) for name in (backend, reference)
-    )
-    report = compare(source, found, wanted, backend, reference)
-    report.raise_if_different()
-    return report
+    rows = [random_inputs(source, seed, kind) for kind in kinds] if inputs is None else [list(inputs)]
+    outputs: tuple[OutputReport, ...] = ()
+    for values in rows:
+        found, wanted = (
+            run_flat(source, values, name, deadline, replicas, before_run) for name in (backend, reference)
+        )
+        report = compare(source, found, wanted, backend, reference, tolerance)
+        report.raise_if_different()
+        pairs = zip(outputs or report.outputs, report.outputs, strict=True)
+        outputs = tuple(max(pair, key=lambda output: output.largest) for pair in pairs)
+    return CheckReport(source.name, backend, reference, outputs)
 
 
 def check_itself(
@@ -181,19 +223,70 @@ def array_leaves(shape: AnyShape) -> list[Shape]:
     return list(shape.arrays())
 
 
-def random_inputs(module: Module, seed: int = 0) -> list[np.ndarray]:
-    """An array for each parameter leaf; the same for the same seed, leaf number and shape."""
+def random_inputs(module: Module, seed: int = 0, kind: str = "ordinary") -> list[np.ndarray]:
+    """An array for each parameter leaf; the same for the same seed, kind, leaf number and shape."""
     if seed < 0:
         raise InvalidArgument(f"random inputs: seed={seed}, wanted a number of at least 0")
+    if kind not in KINDS:
+        raise InvalidArgument(f"random inputs: there is no kind {kind!r}; {choices(KINDS, kind)}")
     verify_sizes(module)
-    return [random_array(shape, seed, k) for k, (_, shape) in enumerate(parameter_leaves(module))]
+    return [random_array(shape, seed, k, kind) for k, (_, shape) in enumerate(parameter_leaves(module))]
 
 
-def random_array(shape: Shape, seed: int, leaf: int = 0) -> np.ndarray:
-    """Small numbers: floats in [-2, 2), integers in [-2, 8) or [0, 10), scalars in [0, 4).
-
-    Integer scalars are mostly trip counts and offsets, hence never negative.
+def random_array(shape: Shape, seed: int, leaf: int = 0, kind: str = "ordinary") -> np.ndarray:
+    """Numbers of a kind (KINDS). Ordinary ones: floats in [-2, 2), integers in [-2, 8) or [0, 10), scalars in
+    [0, 4).
     """
+    ordinary = _ordinary_array(shape, seed, leaf)
+    if kind == "ordinary" or shape.dtype.is_pred or (shape.dtype.is_integer and not shape.dims):
+        return ordinary
+    rng = np.random.Generator(np.random.PCG64([seed, leaf, 1 + list(KINDS).index(kind)]))
+    if shape.dtype.is_complex:
+        pick = _special(kind, shape.dtype.real, shape.dims, rng)
+        found = ordinary.copy()
+        if pick is not None:
+            np.real(found)[...] = np.where(pick[1], pick[0], np.real(ordinary))
+        return found
+    pick = _special(kind, shape.dtype, shape.dims, rng)
+    return ordinary if pick is None else np.where(pick[1], pick[0], ordinary).astype(shape.dtype.numpy)
+
+
+def _special(
+    kind: str, dtype: DType, dims: tuple[int, ...], rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Numbers of a kind, and where they take the place of ordinary ones; None where the type has none."""
+    if dtype.is_integer:
+        half = 1 << (dtype.bits - 1)
+        ends = [-half, half - 1] if dtype.is_signed else [0, 2 * half - 1]
+        integers = {
+            "special": [*ends, 0, 1], "limits": ends, "zeros": [0], "ties": [0, 1], "ones": [1], "wide": ends,
+        }.get(kind)  # fmt: skip
+        if integers is None:
+            return None
+        numbers = np.array(integers, dtype.numpy)
+    elif kind == "wide":
+        info = ml_dtypes.finfo(dtype.numpy)
+        low, high = np.log2(float(info.smallest_normal)), np.log2(float(info.max))
+        values = np.exp2(rng.uniform(low, high, dims)) * rng.choice([-1.0, 1.0], dims)
+        return values.astype(dtype.numpy), np.ones(dims, bool)
+    else:
+        info = ml_dtypes.finfo(dtype.numpy)
+        least, normal, most = (
+            float(x) for x in (info.smallest_subnormal, info.smallest_normal, info.max)
+        )  # fmt: skip
+        below = [least, -least, normal / 2, -normal / 2]
+        numbers = np.array({
+            "special": [np.nan, np.inf, -np.inf, 0.0, -0.0, *below, normal, most, -most, 1.0],
+            "nan": [np.nan], "infinite": [np.inf, -np.inf], "zeros": [0.0, -0.0], "denormal": below,
+            "limits": [most, -most, normal, -normal], "ties": [0.0, 1.0], "ones": [1.0],
+        }[kind]).astype(dtype.numpy)  # fmt: skip
+    every = {"special": 2, "nan": 4, "infinite": 4}.get(kind, 1)
+    where = np.arange(prod(dims)).reshape(dims) % every == 0
+    return numbers[rng.integers(0, len(numbers), dims)], where
+
+
+def _ordinary_array(shape: Shape, seed: int, leaf: int) -> np.ndarray:
+    """Small numbers. Integer scalars are mostly trip counts and offsets, hence never negative."""
     _check_array("random input", shape)
     if shape.byte_size > 1 << 33:
         raise UnsupportedError(
@@ -219,8 +312,9 @@ def random_array(shape: Shape, seed: int, leaf: int = 0) -> np.ndarray:
 
 
 def compare(
-    module: Module, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], backend: str, reference: str
-) -> CheckReport:
+    module: Module, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], backend: str, reference: str,
+    tolerance: Tolerance = DEFAULT_TOLERANCE,
+) -> CheckReport:  # fmt: skip
     """The report on the outputs of two backends."""
     shapes = array_leaves(module.entry.root.shape)
     if not len(found) == len(wanted) == len(shapes):
@@ -229,14 +323,18 @@ def compare(
             f"{backend} gives {len(found)}, {reference} {len(wanted)}"
         )
     outputs = tuple(
-        compare_output(k, shape, a, e)
+        compare_output(k, shape, a, e, tolerance)
         for k, (shape, a, e) in enumerate(zip(shapes, found, wanted, strict=True))
     )
     return CheckReport(module.name, backend, reference, outputs)
 
 
-def compare_output(number: int, shape: Shape, found: np.ndarray, wanted: np.ndarray) -> OutputReport:
-    """Integers and pred must be equal. NaN agrees with NaN, an infinity with itself, zeros of both signs."""
+def compare_output(
+    number: int, shape: Shape, found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance = DEFAULT_TOLERANCE
+) -> OutputReport:
+    """Integers and pred must be equal. NaN agrees with NaN, an infinity with itself; zeros of both signs
+    agree, unless the tolerance says otherwise.
+    """
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         problem = f"found {found.dtype}{list(found.shape)}, wanted {wanted.dtype}{list(wanted.shape)}"
         return OutputReport(number, shape, 0.0, problem)
@@ -246,7 +344,9 @@ def compare_output(number: int, shape: Shape, found: np.ndarray, wanted: np.ndar
             parts = [(found, wanted)]
             if dtype.is_complex:
                 parts = [(part(found), part(wanted)) for part in (np.real, np.imag)]
-            checked = [_close(a.astype(np.float64), e.astype(np.float64), dtype.real.name) for a, e in parts]
+            near = tolerance.of(dtype.real.name)
+            signs = tolerance.signed_zeros
+            checked = [_close(a.astype(np.float64), e.astype(np.float64), near, signs) for a, e in parts]
             same = np.logical_and.reduce([same for same, _ in checked])
             largest = max(largest for _, largest in checked)
         else:
@@ -261,12 +361,18 @@ def compare_output(number: int, shape: Shape, found: np.ndarray, wanted: np.ndar
     return OutputReport(number, shape, largest, problem)
 
 
-def _close(found: np.ndarray, wanted: np.ndarray, dtype: str) -> tuple[np.ndarray, float]:
-    """Which elements agree within the tolerance, and the largest difference of finite ones."""
-    relative, absolute = TOLERANCES.get(dtype, NARROW)
+def _close(
+    found: np.ndarray, wanted: np.ndarray, tolerance: tuple[float, float], signed_zeros: bool
+) -> tuple[np.ndarray, float]:
+    """Which elements agree within (relative, absolute) tolerances, and the largest difference of finite
+    ones.
+    """
+    relative, absolute = tolerance
     finite = np.isfinite(wanted)
     scale = max(1.0, float(np.abs(wanted[finite]).max(initial=0.0)))
     gaps = np.abs(found - wanted)
     near = np.isfinite(found) & finite & (gaps <= absolute * scale + relative * np.abs(wanted))
     same = (found == wanted) | (np.isnan(found) & np.isnan(wanted)) | near
+    if signed_zeros:
+        same &= (found != 0) | (wanted != 0) | (np.signbit(found) == np.signbit(wanted))
     return np.asarray(same), float(gaps[np.isfinite(found) & finite].max(initial=0.0))

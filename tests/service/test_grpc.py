@@ -20,19 +20,7 @@ from axla.core.status import Status, status_of
 from axla.service.messages import NUMBERS
 from axla.service.over_grpc import GrpcTransport
 from axla.service.transport import Closed
-from service_server import started
-
-SQUARE = "HloModule square\nENTRY e { x = f32[3] parameter(0)\n  ROOT y = f32[3] multiply(x, x) }"
-FOREVER = """
-HloModule forever
-body { x = s32[] parameter(0)
-  one = s32[] constant(1)
-  ROOT y = s32[] add(x, one) }
-always { x = s32[] parameter(0)
-  ROOT t = pred[] constant(true) }
-ENTRY e { x = s32[] parameter(0)
-  ROOT w = s32[] while(x), condition=always, body=body }"""
-X = np.float32([1, 2, 3])
+from service_server import FOREVER, SQUARE, X, compiled, started
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +35,6 @@ def client(process):
     made = axla.connect(process.grpc)
     yield made
     made.backend.close()
-
-
-def compiled(client, text=SQUARE):
-    return axla.compile(axla.parse(text), backend=client)
 
 
 def test_programs_and_arrays(client):

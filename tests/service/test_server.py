@@ -20,22 +20,11 @@ from axla.core.status import Status, status_of
 from axla.service import messages
 from axla.service.messages import NUMBERS, VERSION
 from axla.service.transport import HEADER, Closed, SocketTransport
-from service_server import ENVIRONMENT, counters, lines, started, until
+from service_server import ENVIRONMENT, FOREVER, SQUARE, X, compiled, counters, lines, started, until
 
-SQUARE = "HloModule square\nENTRY e { x = f32[3] parameter(0)\n  ROOT y = f32[3] multiply(x, x) }"
 LARGE = (
     "HloModule large\nENTRY e { x = f32[] parameter(0)\n  ROOT y = f32[SIZE] broadcast(x), dimensions={} }"
 )
-FOREVER = """
-HloModule forever
-body { x = s32[] parameter(0)
-  one = s32[] constant(1)
-  ROOT y = s32[] add(x, one) }
-always { x = s32[] parameter(0)
-  ROOT t = pred[] constant(true) }
-ENTRY e { x = s32[] parameter(0)
-  ROOT w = s32[] while(x), condition=always, body=body }"""
-X = np.float32([1, 2, 3])
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +41,6 @@ def client(process):
     made = axla.connect(process.address)
     yield made
     made.backend.close()
-
-
-def compiled(client, text=SQUARE, **options):
-    return axla.compile(axla.parse(text), backend=client, **options)
 
 
 def first_message(address, **hello):

@@ -25,21 +25,10 @@ from axla.service.limits import Limits, Page
 from axla.service.messages import NUMBERS, VERSION
 from axla.service.session import Session, Slots
 from axla.service.transport import HEADER, SocketTransport
-from service_server import counters, lines, started, until
+from service_server import FOREVER, SQUARE, X, compiled, counters, lines, started, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are watched as Linux has them")
-SQUARE = "HloModule square\nENTRY e { x = f32[3] parameter(0)\n  ROOT y = f32[3] multiply(x, x) }"
-FOREVER = """
-HloModule forever
-body { x = s32[] parameter(0)
-  one = s32[] constant(1)
-  ROOT y = s32[] add(x, one) }
-always { x = s32[] parameter(0)
-  ROOT t = pred[] constant(true) }
-ENTRY e { x = s32[] parameter(0)
-  ROOT w = s32[] while(x), condition=always, body=body }"""
 LINE = '\n{"time": 1, "session": "s0", "event": "forged"}\n\x1b[2J'
-X = np.float32([1, 2, 3])
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +43,6 @@ def client(process):
     made = axla.connect(process.address)
     yield made
     made.backend.close()
-
-
-def compiled(client, text=SQUARE, **options):
-    return axla.compile(axla.parse(text), backend=client, **options)
 
 
 def session_of(client):

@@ -13,7 +13,9 @@ import sys
 import time
 import typing
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import field
 from graphlib import TopologicalSorter
 
@@ -28,6 +30,34 @@ from axla.passes.steps import Fixpoint, Pass, Step, asks_for_target, flat, needs
 from axla.target.machine import Target
 
 FIXPOINT_ROUNDS = 25  # no program that we know needs more than 5
+
+
+class Observer:
+    """Sees the passes of the pipelines of this name, and may leave optional ones out: derive from it. In
+    force within `observed`.
+    """
+
+    pipeline = "cpu"
+
+    def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
+        """Asked before a pass runs: whether an optional one does."""
+        return True
+
+    def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
+        """Told after a pass."""
+
+
+_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Within the block, of this thread, pipelines are seen by `observer`."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
 
 
 def run(
@@ -78,6 +108,7 @@ class _Runner:
     session: rewrite.Session = field(init=False)
     dumping: bool = False
     random: random.Random | None = None
+    observer: Observer | None = None
     opcodes: tuple[int, set[str]] = (-1, set())  # of a version of the module
     verified: list[object] = field(default_factory=list)  # the state that the verifier accepted
 
@@ -88,6 +119,8 @@ class _Runner:
             strict=flags.verify,
         )  # fmt: skip
         self.dumping = dump.wanted(self.module, flags)
+        found = _OBSERVER.get()
+        self.observer = found if found is not None and found.pipeline == self.pipeline else None
         if flags.shuffle is not None:
             self.random = random.Random(flags.shuffle)
 
@@ -135,7 +168,9 @@ class _Runner:
     def run_pass(self, step: Pass, number: int, group: str) -> None:
         if self.why_skip(step) is not None:
             return
-        module, flags = self.module, self.flags
+        module, flags, observer = self.module, self.flags, self.observer
+        if observer is not None and not observer.wants(step, module, self.session) and not step.required:
+            return
         if self.random is not None:
             shuffle(module, self.random)
         given = self.given(step) if (concerned := self.concerns(step)) else {}
@@ -160,6 +195,8 @@ class _Runner:
             )  # fmt: skip
         if self.dumping:
             self.dump(step, number, group, text, changed=module.version != version)
+        if observer is not None:
+            observer.ran(step, module, self.session, module.version != version)
         self.steps_done += 1
         progress.report("passes", number + 1, len(self.passes))
 

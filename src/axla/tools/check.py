@@ -19,11 +19,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from axla.api import parse
 from axla.comparison import check
 from axla.core.errors import AxlaError, InvalidArgument, Mismatch
 from axla.tools.archives import ARCHIVES, archived
 from axla.tools.conformance import FAILED, LEVELS, Case, Report, chosen, outcomes
+from axla.tools.plugins import load_files
 from axla.tools.source import add_backend, add_replicas, add_sizes, feed, sizes_of
+from axla.tools.trial import reason_of
+from axla.tools.trial_options import add_inputs, add_load, add_tolerance, archive_of, tolerance_of
 
 PROGRAMS = (".mlir", ".mlirbc", ".vhlo.bc", ".hlo", ".hlo.txt", ".pb", ".pbtxt")
 SHOWN = 3  # programs named for each reason
@@ -38,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", "interpreter", "what to compare with (interpreter)")
-    parser.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
+    add_inputs(parser)
+    add_tolerance(parser)
+    add_load(parser)
     parser.add_argument(
         "--only", metavar="REGEX", default="", help="only programs or cases whose name matches"
     )
@@ -83,10 +89,16 @@ def _conform(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    how = {"reference": options.reference, "seed": options.random, "replicas": options.replicas}
-    how["before_run"] = feed
+    how = {"reference": options.reference, "seed": options.seed, "replicas": options.replicas}
+    how |= {"before_run": feed, "kinds": options.input_kinds, "tolerance": tolerance_of(options)}
+    load_files(options.load)
     if len(options.paths) == 1 and not _holds_many(options.paths[0]):
         (_, content), *_ = programs(options.paths)
+        if options.inputs:
+            module = parse(content, **sizes_of(options))
+            how["inputs"] = list(archive_of(options.inputs, module).values())
+            print(check(module, options.backend, **how))
+            return 0
         print(check(content, options.backend, **how, **sizes_of(options)))
         return 0
     if any(value is not None for value in sizes_of(options).values()):
@@ -101,7 +113,7 @@ def _check(options: argparse.Namespace) -> int:
             check(content, options.backend, **how)
             passed += 1
         except AxlaError as error:
-            failures[reason(error)].append((name, str(error)))
+            failures[_reason(error)].append((name, str(error)))
         _progress(passed, sum(map(len, failures.values())), time.monotonic() - begin, name)
     _progress()
     failed = sum(map(len, failures.values()))
@@ -134,22 +146,8 @@ def programs(paths: list[str]) -> Iterator[tuple[str, bytes]]:
             yield path, Path(path).read_bytes()
 
 
-_PARTICULARS = (
-    (re.compile(r" at line \d+, column \d+"), ""),
-    (re.compile(r"%[\w.\-]+|@[\w.\-]+"), "..."),
-    (re.compile(r"\b[a-z]\w*\[[\d,<=]*\]"), "T"),
-    (re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"), "N"),
-)
-
-
-def reason(error: AxlaError) -> str:
-    """An error without what is particular to one program: equal reasons have equal texts."""
-    if isinstance(error, Mismatch):
-        return "results differ"
-    text = error.message.split("\n", 1)[0]
-    for pattern, replacement in _PARTICULARS:
-        text = pattern.sub(replacement, text)
-    return f"{type(error).__name__}: {text[:160]}"
+def _reason(error: AxlaError) -> str:
+    return "results differ" if isinstance(error, Mismatch) else reason_of(error)
 
 
 def _progress(passed: int = 0, failed: int = 0, seconds: float = 0.0, name: str = "") -> None:

@@ -20,6 +20,7 @@ VERBS = {
     "compile": "compile a program to a C library",
     "targets": "list the machines that programs are compiled for",
     "check": "run programs and check their results",
+    "reduce": "shrink a program that fails",
     "convert": "write a program in another format",
     "cache": "size of the cache of compiled programs, and clear it",
     "backends": "list the backends, what they take and what they refuse",

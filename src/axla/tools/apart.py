@@ -1,0 +1,211 @@
+"""Functions that are called in a child process, which may crash or hang: `Apart`.
+
+One child serves many calls. It is started when first needed, and again after it has died. It runs `main`, and
+reads requests, `u64 length | pickle`, from its standard input.
+What it is asked comes from its parent, as itself does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import os
+import pickle
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, BinaryIO
+
+from axla.core.errors import AxlaError
+
+_VALUE, _ERROR, _STAGE = 0, 1, 2
+
+
+class Ended(AxlaError):
+    """A child that died or was stopped: `how` ("SIGSEGV", "exit status 3", "hang"), in which `stage` of the
+    work, the Python functions that it was in, innermost first, and its last words.
+    """
+
+    def __init__(self, how: str, stage: str = "", frames: tuple[str, ...] = (), words: str = "") -> None:
+        super().__init__(f"{how}{f', {stage}' if stage else ''}{f': {words}' if words else ''}")
+        self.how, self.stage, self.frames, self.words = how, stage, frames, words
+
+
+class Apart:
+    """A child process that calls functions, for at most `seconds` each; `environment` is put over this
+    process's, and the files `load` are run first (see `plugins.load`).
+    """
+
+    def __init__(
+        self, seconds: float = 60.0, environment: Mapping[str, str] | None = None, load: Sequence[str] = ()
+    ) -> None:
+        self.seconds = seconds
+        self._environment = dict(environment or {})
+        self._load = tuple(load)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
+        self._stage = ""
+        atexit.register(self.close)
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function that can be imported gives, or raises, there. Ended where the child died, or was
+        stopped after the time.
+        """
+        process = self._running()
+        assert process.stdin is not None
+        self._stage = ""
+        request = pickle.dumps((function, arguments, self.seconds))
+        stop_at = time.monotonic() + self.seconds + 2.0  # the child tells before where it is
+        try:
+            process.stdin.write(struct.pack("<Q", len(request)) + request)
+            process.stdin.flush()
+            while True:
+                kind, size = struct.unpack("<BQ", self._exactly(9, stop_at))
+                answer = self._exactly(size, stop_at)
+                if kind != _STAGE:
+                    break
+                self._stage = answer.decode()
+        except (EOFError, BrokenPipeError):
+            raise self._ended("") from None
+        except TimeoutError:
+            raise self._ended("hang") from None
+        except BaseException:  # an answer that nobody read must not be taken for the next one
+            self.close()
+            raise
+        value = pickle.loads(answer)
+        if kind == _ERROR:
+            raise value
+        return value
+
+    def close(self) -> None:
+        """Ends the child; the next call starts another one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+            process.wait()
+        if self._said is not None:
+            self._said.close()
+            self._said = None
+
+    def __enter__(self) -> Apart:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        atexit.unregister(self.close)
+        self.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.close()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from axla.tools.apart import main; main()", *self._load],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": paths, **self._environment},
+        )  # fmt: skip
+        return self._process
+
+    def _exactly(self, size: int, stop_at: float) -> bytes:
+        assert self._process is not None and self._process.stdout is not None
+        descriptor, found = self._process.stdout.fileno(), bytearray()
+        while len(found) < size:
+            left = stop_at - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                raise TimeoutError
+            piece = os.read(descriptor, min(size - len(found), 1 << 20))
+            if not piece:
+                raise EOFError
+            found += piece
+        return bytes(found)
+
+    def _ended(self, how: str) -> Ended:
+        """How the child ended, which is stopped where it still runs."""
+        process, said = self._process, self._said
+        assert process is not None and said is not None
+        if how:
+            process.kill()
+        code = process.wait()
+        said.seek(0)
+        words = said.read().decode("utf-8", "replace")
+        timed_out = "Timeout (" in words
+        if not how and timed_out:
+            how = "hang"
+        how = how or (signal.Signals(-code).name if code < 0 else f"exit status {code}")
+        frames = tuple(re.findall(r'^  File "(?!<)(?:.*/)?([^"]+)", line \d+ in (\S+)', words, re.M))
+        lines = [line for line in words.splitlines() if line.strip()]
+        last = "" if how == "hang" or "Fatal Python error" in words else (lines[-1] if lines else "")
+        llvm = next((line for line in lines if "LLVM ERROR" in line), "")
+        stage = self._stage
+        self.close()
+        return Ended(how, stage, tuple(f"{file}:{name}" for file, name in frames), llvm or last)
+
+
+_answers: BinaryIO | None = None
+
+
+def stage(name: str) -> None:
+    """Tells the parent what a call does now; nothing in a process that is no child."""
+    if _answers is not None:
+        _send(_STAGE, name.encode())
+
+
+def _send(kind: int, data: bytes) -> None:
+    assert _answers is not None
+    _answers.write(struct.pack("<BQ", kind, len(data)) + data)
+    _answers.flush()
+
+
+def _end_with_parent() -> None:
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _serve(requests: BinaryIO, load: Sequence[str]) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    faulthandler.enable()
+    if load:
+        from axla.tools.plugins import load_files
+
+        load_files(load)
+    while head := requests.read(8):
+        function, arguments, seconds = pickle.loads(requests.read(*struct.unpack("<Q", head)))
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        try:
+            kind, data = _VALUE, pickle.dumps(function(*arguments))
+        except Exception as error:  # everything is the parent's to judge
+            kind, data = _ERROR, _pickled(error)
+        faulthandler.cancel_dump_traceback_later()
+        _send(kind, data)
+
+
+def _pickled(error: Exception) -> bytes:
+    """An exception as it is, or what it says where it cannot be sent."""
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return data
+
+
+def main() -> None:
+    """The child."""
+    global _answers
+    _answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what programs print is not an answer
+    _serve(sys.stdin.buffer, sys.argv[1:])

@@ -1,0 +1,49 @@
+"""Arrays in files: .npy and .npz, checked against the parameters that they are for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.errors import InvalidArgument
+from axla.core.shape import Shape, show
+
+
+def read_array(path: str) -> np.ndarray:
+    """The array of an .npy file."""
+    array = _loaded(path, "--input", "an .npy file")
+    if not isinstance(array, np.ndarray):
+        raise InvalidArgument(f"--input {path}: wanted one array (.npy), found an archive; --inputs takes it")
+    return array
+
+
+def read_archive(path: str) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file by name."""
+    found = _loaded(path, "--inputs", "an .npz file")
+    if isinstance(found, np.ndarray):
+        raise InvalidArgument(f"--inputs {path}: wanted an archive (.npz), found one array; --input takes it")
+    with found:
+        try:
+            return {name: found[name] for name in found.files}
+        except (OSError, ValueError, EOFError) as error:
+            raise InvalidArgument(f"--inputs {path}: {error}") from None
+
+
+def _loaded(path: str, option: str, what: str):  # noqa: ANN202 - NumPy names no type
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InvalidArgument(f"{option} {path}: not {what} that can be read: {error}") from None
+
+
+def as_parameter(array: np.ndarray, shape: Shape, where: str, name: str) -> np.ndarray:
+    """The array as the parameter leaf `name` wants it; InvalidArgument, which begins with `where`.
+
+    Types that NumPy itself does not have (bf16, f8...) come as raw items of the same size.
+    """
+    wanted = shape.dtype.numpy
+    if array.dtype != wanted and array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
+        array = array.view(wanted)
+    if array.dtype != wanted or not shape.admits(array.shape):
+        found = f"{array.dtype}{list(array.shape)}"
+        raise InvalidArgument(f"{where}: found {found}, parameter {name} wants {show(shape)}")
+    return array

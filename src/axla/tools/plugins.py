@@ -1,0 +1,45 @@
+"""Files of Python that the user names with --load: they declare passes and rules."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from axla.core.errors import InvalidArgument
+
+
+def load_files(paths: Sequence[str]) -> None:
+    """Runs files, each once, as modules of their own names. InvalidArgument where one cannot be run: it says
+    the line.
+    """
+    for path in paths:
+        name = f"axla_loaded_{Path(path).stem}"
+        found = sys.modules.get(name)
+        if found is not None and getattr(found, "__file__", None) == str(Path(path).resolve()):
+            continue
+        spec = importlib.util.spec_from_file_location(name, Path(path).resolve())
+        if spec is None or spec.loader is None or not Path(path).is_file():
+            raise InvalidArgument(f"--load {path}: no file of Python is there")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise InvalidArgument(
+                f"--load {path}{_line(error, path)}: {type(error).__name__}: {error}"
+            ) from error
+
+
+def _line(error: BaseException, path: str) -> str:
+    """`:12`, the innermost line of the file that an error went through."""
+    if isinstance(error, SyntaxError):
+        return f":{error.lineno}"
+    found, frame = "", error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == str(Path(path).resolve()):
+            found = f":{frame.tb_lineno}"
+        frame = frame.tb_next
+    return found

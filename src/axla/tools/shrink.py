@@ -1,0 +1,459 @@
+"""The ways in which `reduce` makes a module smaller: each gives candidates, copies with a change.
+
+A candidate need not be valid: `reduce` verifies it, and tries it where it is smaller.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.control import Call, Conditional, Fusion, While
+from axla.hlo.movement import Broadcast
+from axla.ir.attributes import SliceDims
+from axla.ir.clone import clone_module, inline
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import computations_callees_first, post_order
+from axla.passes.simplify.dce import dce
+
+Way = Callable[[Module], Iterator[Module]]
+"""Candidates for a module; the iteration begins again after one that is taken."""
+
+SIMPLIFIERS = (
+    "call-inliner", "map-inliner", "tuple-simplifier", "while-loop-simplifier", "conditional-simplifier",
+    "flatten-call-graph", "algsimp", "constant-folding", "cse",
+)  # fmt: skip
+"""Passes that may make a module smaller."""
+
+
+def size_of(module: Module) -> tuple[int, int, int, int]:
+    """What is to become smaller: instructions, those that compute counted more; elements; the integers among
+    scalar constants; text.
+    """
+    weight = elements = numbers = 0
+    for computation in module.computations:
+        for inst in computation.instructions:
+            if not isinstance(inst.op, Parameter):
+                weight += 2 if isinstance(inst.op, Constant) or inst.op.structural else 3
+            elif inst.users or inst is computation.root:  # one that nothing uses may go later
+                weight += 2
+            elements += sum(leaf.size for leaf in inst.shape.arrays())
+            if isinstance(inst.op, Constant) and not inst.op.literal.array.ndim and inst.shape.is_array:
+                numbers += abs(int(inst.op.literal.array)) if inst.shape.dtype.is_integer else 0
+    return weight, elements, numbers, len(module.to_string(print_large_constants=True))
+
+
+def copy_of(module: Module) -> tuple[Module, dict[str, Instruction]]:
+    """A copy, and its instructions by name."""
+    copy = clone_module(module)
+    copy.file = ""
+    return copy, {inst.name: inst for c in copy.computations for inst in c.instructions}
+
+
+def swept(module: Module) -> Module:
+    """The module without what is dead, and with the parts of its header that its entry still fits."""
+    dce(module)
+    if module.config.entry_layout is not None and module.config.entry_layout != module.entry.program_shape:
+        module.set_config(entry_layout=None)
+    return module
+
+
+# -- header and instructions' extras ----------------------------------------------------------------------
+
+
+def plain(module: Module) -> Iterator[Module]:
+    """Without what no value depends on: all of it, then each kind."""
+    fields = [f.name for f in dataclasses.fields(Extra)]
+    for names in (fields, *([name] for name in fields)):
+        copy, _ = copy_of(module)
+        for computation in copy.computations:
+            for inst in computation.instructions:
+                if inst.extra is not NO_EXTRA:
+                    defaults = {name: getattr(NO_EXTRA, name) for name in names}
+                    copy_extra = dataclasses.replace(inst.extra, **defaults)
+                    computation.set_extra(inst, NO_EXTRA if copy_extra == NO_EXTRA else copy_extra)
+        if len(names) > 1:
+            copy.set_config(aliases=(), buffer_donors=(), frontend_attributes=(), more=(), entry_layout=None)
+        yield copy
+    for change in ("aliases", "buffer_donors", "frontend_attributes", "more"):
+        copy, _ = copy_of(module)
+        copy.set_config(**{change: ()})
+        yield copy
+    copy, _ = copy_of(module)
+    for computation in copy.computations:
+        for inst in computation.instructions:
+            computation.set_shape(inst, inst.shape.logical)
+    copy.set_config(entry_layout=None)
+    yield copy
+
+
+# -- which value is the result ----------------------------------------------------------------------------
+
+
+def roots(module: Module) -> Iterator[Module]:
+    """With an earlier value as the result: early ones first, sixteen of a long program."""
+    order = [i for i in post_order(module.entry) if not i.op.structural and i is not module.entry.root]
+    step = max(1, len(order) // 16)
+    for inst in order[::step]:
+        if not any(leaf.is_token for leaf in inst.shape.leaves()):
+            copy, named = copy_of(module)
+            copy.entry.set_root(named[inst.name])
+            copy.set_config(aliases=(), entry_layout=None)
+            yield copy
+
+
+def outputs(module: Module) -> Iterator[Module]:
+    """With some of the results: halves, quarters..., and one of them alone."""
+    root = module.entry.root
+    if not isinstance(root.op, Tuple):
+        return
+    count = len(root.operands)
+    if count == 1:
+        copy, named = copy_of(module)
+        copy.entry.set_root(named[root.operands[0].name])
+        yield copy
+    for dropped in chunks(range(count)):
+        if len(dropped) < count:
+            copy, named = copy_of(module)
+            kept = [named[o.name] for k, o in enumerate(root.operands) if k not in dropped]
+            copy.entry.set_root(copy.entry.add(Tuple(), kept))
+            copy.set_config(aliases=(), entry_layout=None)
+            yield copy
+
+
+def chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """All of a sequence, its halves, quarters... and single items."""
+    size = len(items)
+    while size:
+        for start in range(0, len(items), size):
+            yield items[start : start + size]
+        size = 0 if size == 1 else (size + 1) // 2
+
+
+# -- instructions -----------------------------------------------------------------------------------------
+
+
+def cut(
+    module: Module, names: Sequence[str], stand_in: Callable[[Instruction], Instruction | None]
+) -> Module:
+    """A copy in which others stand in for these instructions, where there is one."""
+    copy, named = copy_of(module)
+    for name in names:
+        inst = named[name]
+        if not inst.users and inst is not inst.computation.root:
+            drop(inst)
+            continue
+        new = stand_in(inst)
+        if new is not None and new is not inst:
+            inst.computation.replace(inst, new)
+    return copy
+
+
+def drop(inst: Instruction) -> None:
+    """Removes an instruction that nothing uses, with the control edges to it."""
+    for other in inst.computation.instructions:
+        before = other.extra.control_predecessors
+        if inst in before:
+            left = tuple(p for p in before if p is not inst)
+            inst.computation.set_extra(other, dataclasses.replace(other.extra, control_predecessors=left))
+    if not isinstance(inst.op, Parameter):
+        inst.computation.remove(inst)
+
+
+def parameter(inst: Instruction) -> Instruction | None:
+    """A new parameter of the entry."""
+    home = inst.computation
+    if home is not home.module.entry or not all(leaf.is_array for leaf in inst.shape.leaves()):
+        return None
+    return home.add(Parameter(inst.shape, len(home.parameters)), name=f"p.{inst.name}")
+
+
+def operand(inst: Instruction) -> Instruction | None:
+    """A value of the same shape that it is computed from, or else the first of its computation."""
+    shape, seen, work = inst.shape.logical, {inst}, [inst]
+    while work:
+        for below in work.pop(0).operands:
+            if below.shape.logical is shape:
+                return below
+            if below not in seen and len(seen) < 50:
+                seen.add(below)
+                work.append(below)
+    for other in post_order(inst.computation):
+        if other is inst:
+            return None
+        if other.shape.logical is shape:
+            return other
+    return None
+
+
+def constant(inst: Instruction) -> Instruction | None:
+    """Ones."""
+    if not isinstance(inst.shape, Shape) or inst.shape.is_dynamic:
+        return None
+    scalar = inst.computation.add(Constant.of(np.ones((), inst.shape.dtype.numpy), inst.shape.dtype))
+    if not inst.shape.rank:
+        return scalar
+    return inst.computation.add(Broadcast(inst.shape, ()), (scalar,), inst.shape)
+
+
+STAND_INS = (parameter, operand, constant)
+
+
+def cuttable(module: Module, stand_in: Callable[[Instruction], Instruction | None]) -> list[str]:
+    """Names of what may be replaced, callers first and users before what they use."""
+    found: list[str] = []
+    for computation in reversed(computations_callees_first(module)):
+        if stand_in is not parameter or computation is module.entry:
+            found += [
+                inst.name
+                for inst in reversed(post_order(computation))
+                if not isinstance(inst.op, Parameter | Constant)
+                and not (isinstance(inst.op, Tuple) and inst is computation.root)
+            ]
+    return found
+
+
+# -- calls and loops --------------------------------------------------------------------------------------
+
+
+def inlined(module: Module) -> Iterator[Module]:
+    """With the body of one call, fusion, branch or, once, loop in its place."""
+    for computation in module.computations:
+        for inst in computation.instructions:
+            for number in range(_bodies(inst)):
+                copy, named = copy_of(module)
+                call = named[inst.name]
+                given = call.operands
+                if isinstance(call.op, Conditional):
+                    body, given = call.op.branches[number], (given[number + 1],)
+                else:
+                    body = call.op.body if isinstance(call.op, While) else call.op.computations()[0]
+                new = inline(call, body, given)
+                call.computation.replace(call, new)
+                yield copy
+
+
+def _bodies(inst: Instruction) -> int:
+    if isinstance(inst.op, Conditional):
+        return len(inst.op.branches)
+    return int(isinstance(inst.op, Call | Fusion | While))
+
+
+def simplified(module: Module) -> Iterator[Module]:
+    """After one of the compiler's own passes, where it ends."""
+    from axla.passes import driver
+    from axla.passes.pipelines import PASSES
+
+    for name in SIMPLIFIERS:
+        copy, _ = copy_of(module)
+        version = copy.version
+        try:
+            driver.run(copy, (PASSES[name],), name="reduce")
+        except Exception:  # it may be what is wrong
+            continue
+        if copy.version != version:
+            yield copy
+
+
+def parameters(module: Module) -> Iterator[Module]:
+    """Without parameters that nothing uses: all, then each."""
+    unused = [p.name for p in module.entry.parameters if not p.users and p is not module.entry.root]
+    for names in dict.fromkeys((tuple(unused), *((name,) for name in unused))):
+        if not names:
+            continue
+        copy, named = copy_of(module)
+        for name in names:
+            named[name].computation.remove(named[name])
+        for number, inst in enumerate(copy.entry.parameters):
+            copy.entry.set_op(inst, Parameter(inst.shape, number))
+        copy.set_config(aliases=(), buffer_donors=(), entry_layout=None)
+        yield copy
+
+
+def carries(module: Module) -> Iterator[Module]:
+    """With one element less carried by a loop: ones are read for it inside, the initial value behind."""
+    for computation in module.computations:
+        for inst in computation.instructions:
+            if isinstance(inst.op, While) and isinstance(inst.shape, TupleShape):
+                for index in range(len(inst.shape.elements)):
+                    made = _without_carry(module, inst.name, index)
+                    if made is not None:
+                        yield made
+
+
+def _without_carry(module: Module, name: str, index: int) -> Module | None:
+    copy, named = copy_of(module)
+    loop = named[name]
+    assert isinstance(loop.op, While)
+    init, body, condition, home = loop.operands[0], loop.op.body, loop.op.condition, loop.computation
+    reads = [*loop.users, *body.parameters[0].users, *condition.parameters[0].users]
+    if any(not isinstance(read.op, GetTupleElement) for read in reads) or body.root is body.parameters[0]:
+        return None
+    for read in reads:
+        assert isinstance(read.op, GetTupleElement)
+        if read.op.index == index:
+            stands = _element(init, index) if read.computation is home else constant(read)
+            if stands is None:
+                return None
+            read.computation.replace(read, stands)
+        elif read.op.index > index:
+            read.computation.set_op(read, GetTupleElement(read.op.index - 1))
+    root = body.root
+    body.set_root(_less(root, index))
+    if isinstance(init.op, Parameter) and list(init.users) == [loop] and init is not home.root:
+        shape = TupleShape([s for k, s in enumerate(init.shape.elements) if k != index])
+        home.set_op(init, Parameter(shape, init.op.parameter_number), shape)
+    else:
+        home.set_operands(loop, (_less(init, index),))
+    shape = loop.operands[0].shape
+    for called in (body, condition):
+        called.set_op(called.parameters[0], Parameter(shape, 0), shape)
+    home.set_op(loop, loop.op, shape)
+    return copy
+
+
+def _element(value: Instruction, index: int) -> Instruction:
+    if isinstance(value.op, Tuple):
+        return value.operands[index]
+    return value.computation.add(GetTupleElement(index), (value,))
+
+
+def _less(value: Instruction, index: int) -> Instruction:
+    """A tuple without one of its elements."""
+    kept = [_element(value, k) for k in range(len(value.shape.elements)) if k != index]
+    return value.computation.add(Tuple(), kept)
+
+
+# -- constants and sizes ----------------------------------------------------------------------------------
+
+
+def constants(module: Module) -> Iterator[Module]:
+    """With a simpler constant: fewer trips of loops among them."""
+    for computation in module.computations:
+        for inst in computation.instructions:
+            if isinstance(inst.op, Constant) and isinstance(inst.shape, Shape) and inst.shape.size:
+                for array in _simpler(inst.op.literal.array, inst.shape):
+                    copy, named = copy_of(module)
+                    literal = Literal(inst.op.literal.shape, array)
+                    named[inst.name].computation.set_op(named[inst.name], Constant(inst.shape, literal))
+                    yield copy
+
+
+def _simpler(array: np.ndarray, shape: Shape) -> Iterator[np.ndarray]:
+    flat = array.reshape(-1)
+    if shape.rank and (flat != flat[0]).any():
+        yield np.ones_like(array)
+        yield np.full_like(array, flat[0])
+    elif shape.dtype.is_integer and not shape.dtype.is_pred:
+        value = int(flat[0])
+        for new in dict.fromkeys((0, 1, 2, value // 2, value - 1)):
+            if 0 <= new < value:
+                yield np.full_like(array, new)
+    elif shape.dtype.is_inexact and not shape.dtype.is_complex and float(flat[0]) not in (0.0, 1.0):
+        for new in (1.0, 0.0):
+            yield np.full_like(array, new)
+
+
+def sizes(module: Module) -> Iterator[Module]:
+    """With smaller dimensions: all sizes at once, then each size, alone and with its multiples."""
+    weight: dict[int, int] = {}
+    for computation in module.computations:
+        for inst in computation.instructions:
+            for leaf in inst.shape.arrays():
+                for n in leaf.dims:
+                    weight[n] = weight.get(n, 0) + leaf.size
+    found = sorted((n for n in weight if n > 1), key=lambda n: (-weight[n], n))
+    plans: dict[tuple[tuple[int, int], ...], None] = {}
+    for least in (1, 2, 3):
+        plans[tuple((n, min(n, least)) for n in found)] = None
+    plans[tuple((n, (n + 1) // 2) for n in found)] = None
+    for n in found:
+        for new in dict.fromkeys((1, 2, 3, 4, n // 4, n // 2, n - 1)):
+            if 0 < new < n:
+                plans[((n, new),)] = None
+                plans[tuple((m, m // n * new) for m in found if m % n == 0)] = None
+    for plan in plans:
+        made = resized(module, dict(plan))
+        if made is not None:
+            yield made
+
+
+def resized(module: Module, new: dict[int, int]) -> Module | None:
+    """A module with other sizes for these; None where an op does not take them."""
+    made = Module(module.name, dataclasses.replace(module.config, entry_layout=None))
+    copies: dict[Computation, Computation] = {}
+    try:
+        for computation in computations_callees_first(module):
+            copies[computation] = _resized(computation, made, copies, new)
+    except Exception:  # ops check their operands by many kinds of errors
+        return None
+    made.set_entry(copies[module.entry])
+    return made
+
+
+def _resized(
+    source: Computation, module: Module, copies: dict[Computation, Computation], new: dict[int, int]
+) -> Computation:
+    target = module.add_computation(source.name)
+    made: dict[Instruction, Instruction] = {}
+    for inst in post_order(source):
+        operands = [made[o] for o in inst.operands]
+        wanted = _shape(inst.shape, new)
+        op = inst.op.with_computations(lambda c: copies[c]) if inst.op.computation_fields else inst.op
+        op = _fitted(op, [o.shape for o in operands], wanted, new)
+        shape = op.infer(*(o.shape for o in operands))
+        before = tuple(made[p] for p in inst.extra.control_predecessors)
+        extra = dataclasses.replace(inst.extra, control_predecessors=before) if before else inst.extra
+        same = shape.logical is wanted.logical
+        made[inst] = target.add(op, operands, wanted if same else shape, name=inst.name, extra=extra)
+    target.reorder([made[inst] for inst in source.instructions])
+    target.set_root(made[source.root])
+    target.set_own_extra(source.extra)
+    return target
+
+
+def _shape(shape: AnyShape, new: dict[int, int]) -> AnyShape:
+    if isinstance(shape, TupleShape):
+        return TupleShape([_shape(s, new) for s in shape.elements])
+    if not isinstance(shape, Shape):
+        return shape
+    return Shape(shape.dtype, [new.get(n, n) for n in shape.dims], shape.dynamic, shape.layout)
+
+
+def _fitted(op: Any, operands: Sequence[AnyShape], wanted: AnyShape, new: dict[int, int]) -> Any:
+    """An op whose sizes are those that are wanted."""
+    changes: dict[str, Any] = {}
+    if op.holds_shape:
+        changes["shape"] = wanted
+    for attribute in op.attributes:
+        value = getattr(op, attribute.name)
+        if isinstance(value, SliceDims):
+            changes[attribute.name] = _ranges(value, operands[0].dims, wanted.dims)
+        elif attribute.name == "dynamic_slice_sizes":
+            changes[attribute.name] = wanted.dims
+        elif attribute.name == "slice_sizes":
+            changes[attribute.name] = tuple(new.get(n, n) for n in value)
+        elif attribute.name == "window" and value is not None:
+            size = tuple(new.get(n, n) for n in value.size)
+            changes[attribute.name] = dataclasses.replace(value, size=size)
+        elif isinstance(value, Literal) and isinstance(wanted, Shape):
+            part = value.array[tuple(slice(0, n) for n in wanted.dims)]
+            changes[attribute.name] = Literal(wanted.logical, np.array(part, order="C"))
+    return dataclasses.replace(op, **changes) if changes else op
+
+
+def _ranges(ranges: SliceDims, given: Sequence[int], wanted: Sequence[int]) -> SliceDims:
+    """Ranges of the sizes that are wanted, inside of those that there are."""
+    starts: list[int] = []
+    limits: list[int] = []
+    for start, stride, size, n in zip(ranges.starts, ranges.strides, wanted, given, strict=True):
+        span = (size - 1) * stride + 1 if size else 0
+        starts.append(max(0, min(start, n - span)))
+        limits.append(starts[-1] + span)
+    return SliceDims(tuple(starts), tuple(limits), ranges.strides)
