@@ -14,9 +14,9 @@ import axla
 def test_short_last_blocks(columns, dtype, target):
     module = axla.parse(f"""
         add {{ x = {dtype}[] parameter(0)  y = {dtype}[] parameter(1)  ROOT s = {dtype}[] add(x, y) }}
-        ENTRY e {{ x = {dtype}[20,{columns}] parameter(0)
+        ENTRY e {{ x = {dtype}[100,{columns}] parameter(0)
             r = {dtype}[{columns}] reduce(x, {dtype}[] constant(0)), dimensions={{0}}, to_apply=add
             ROOT t = {dtype}[{columns}] negate(r) }}""")
-    x = np.random.default_rng(0).integers(-9, 9, (20, columns)).astype("f4" if dtype == "f32" else "f8")
+    x = np.random.default_rng(0).integers(-9, 9, (100, columns)).astype("f4" if dtype == "f32" else "f8")
     options = {} if target == "native" else {"flags": {"cpu_max_isa": "SSE4_2"}}
     np.testing.assert_array_equal(np.asarray(axla.compile(module, **options)(x)), -x.sum(0))

@@ -28,7 +28,7 @@ CASES = {
         dim_labels=b01f_01io->b01f""",
     "pixels": """ROOT d = f32[2,12,20,31] convolution(f32[2,8,20,31] parameter(0),
         f32[3,3,8,12] parameter(1)), window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_01io->bf01""",
-    "columns": """ROOT d = f32[3001] reduce(f32[30,3001] parameter(0), f32[] constant(0)), dimensions={0},
+    "columns": """ROOT d = f32[3001] reduce(f32[100,3001] parameter(0), f32[] constant(0)), dimensions={0},
         to_apply=add""",
     "loop": """x = f32[30,1000] parameter(0)  y = f32[30,1000] tanh(x)
         ROOT d = f32[30,1000] divide(y, f32[30,1000] exponential(x))""",
