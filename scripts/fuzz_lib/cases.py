@@ -1,0 +1,411 @@
+"""A case: a module, its arguments, what the host gives and hears, and what the interpreter makes of it."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from verify_lib import operands
+
+import axla
+import axla.hlo as hlo
+from axla.comparison import parameter_leaves
+from axla.core.dtypes import F32
+from axla.core.errors import AxlaError
+from axla.core.literal import why_no_array
+from axla.core.shape import Layout, Shape, TupleShape
+from axla.custom.feeds import feeds
+from axla.custom.registry import register_custom_call
+from axla.hlo.casting import convert
+from axla.ir.graph import Alias, Module
+from axla.ir.verify import verify
+
+from . import motifs
+from .draft import ANY, INDEX, REFUSALS, Draft
+
+SECONDS = 4.0
+"""That the interpreter may take for a case, and every backend for one run."""
+
+
+class Skip(Exception):
+    """A case, or an oracle on it, that says nothing."""
+
+
+Found = tuple[list[np.ndarray], list[Any]]
+"""The result leaves of a run, and what the host got, in order."""
+
+
+@dataclass
+class Case:
+    """`seed` makes it again. `donors`: parameter leaves that may be donated."""
+
+    seed: str
+    module: Module
+    inputs: list[np.ndarray]
+    family: str = ""
+    text: str = ""
+    counts: tuple[int, int] = (1, 1)
+    draw: random.Random = field(default_factory=random.Random)
+
+    @cached_property
+    def wanted(self) -> Found:
+        """What the interpreter gives; Skip where it gives nothing."""
+        try:
+            return self.run(axla.compile(self.module, backend="interpreter"), self.inputs)
+        except (AxlaError, MemoryError) as error:
+            raise Skip(f"{type(error).__name__}: {error}") from error
+
+    def run(self, executable: Any, inputs: Sequence[Any], **options: Any) -> Found:
+        """The results of one run, with data in the infeed."""
+        with host(self.module) as heard:
+            found = [np.array(a) for a in executable.execute(inputs, deadline=SECONDS, **options)]
+        return found, heard
+
+    @cached_property
+    def has_effects(self) -> bool:
+        return any(i.op.side_effect for c in self.module.computations for i in c.instructions)
+
+    @cached_property
+    def opcodes(self) -> set[str]:
+        return {i.opcode for c in self.module.computations for i in c.instructions}
+
+
+_told: list[Any] = []
+
+
+def _tell(x: np.ndarray, number: np.ndarray) -> np.ndarray:
+    _told.append((int(number), x.copy()))
+    return x + 1
+
+
+@contextmanager
+def host(module: Module) -> Iterator[list[Any]]:
+    """Data for every infeed of the entry; the list has, afterwards, what came out, and what was told."""
+    queues, heard = feeds(0), []
+    queues.infeed.clear()
+    queues.outfeed.clear()
+    _told.clear()
+    register_custom_call("fuzz.told", _tell)
+    for number, inst in enumerate(module.entry.instructions):
+        if isinstance(inst.op, hlo.Infeed):
+            shape = inst.shape.elements[0]  # type: ignore[attr-defined]
+            values = np.arange(1, shape.size + 1, dtype=np.int32).reshape(shape.dims) + number
+            queues.infeed.put(convert(values, shape.dtype))
+    try:
+        yield heard
+        while len(queues.outfeed):
+            heard.append(queues.outfeed.get())
+        heard.append(list(_told))
+    finally:
+        queues.infeed.clear()
+        queues.outfeed.clear()
+
+
+def case_of(seed: str) -> Case:
+    """The case of a seed, "S:N"; Skip where it gives none."""
+    draw = random.Random(seed)
+    family = draw.choices(list(FAMILIES), [w for _, w in FAMILIES.values()])[0]
+    for _ in range(4):
+        draft = Draft(draw, "fuzz")
+        try:
+            FAMILIES[family][0](draft)
+            _boundary(draft)
+            verify(draft.module)
+            text = draft.module.to_string(print_large_constants=True)
+        except REFUSALS:
+            continue
+        inputs = inputs_of(draft.module, draw, draft.kinds)
+        return Case(seed, draft.module, inputs, family, text, draw=draw)
+    raise Skip("no module")
+
+
+def _mixed(draft: Draft) -> None:
+    motifs.make(draft, draft.draw.choice((1, 2, 3, 4, 6, 9, 14)))
+
+
+def _graft(draft: Draft) -> None:
+    """A mutant of a test or sample, with little around it."""
+    for _ in range(6):
+        if motifs.attempt(draft.entry, motifs.graft):
+            break
+    motifs.make(draft, draft.draw.choice((0, 0, 0, 1, 2)), [motifs.pointwise, motifs.graft])
+
+
+def _loops(draft: Draft) -> None:
+    draft.most = 300
+    motifs.make(draft, draft.draw.randint(2, 5), [
+        motifs.loop, motifs.loop, motifs.branches, motifs.updated, motifs.scattered, motifs.pointwise,
+        motifs.part, motifs.transposed, motifs.called,
+    ])  # fmt: skip
+
+
+def _wide(draft: Draft) -> None:
+    """Arrays that are worth several threads."""
+    draw = draft.draw
+    draft.most = 600_000
+    draft.dtypes = [draw.choice((F32, F32, F32, draft.dtype()))]
+    sizes = draw.choice(
+        ((300_000,), (70_001,), (400, 700), (7, 40_000), (40_000, 7), (64, 65, 66), (1, 150_000), (131, 1025))
+    )
+    x = draft.entry.parameter(Shape(draft.dtypes[0], sizes))
+    motifs.attempt(draft.entry, lambda s: motifs.pointwise(s, x))
+    motifs.make(draft, draw.randint(1, 3), [
+        motifs.reduced, motifs.reduced, motifs.reduced, motifs.transposed, motifs.pointwise, motifs.identity,
+        motifs.rows, motifs.window, motifs.sorted_, motifs.scattered, motifs.part, motifs.largest,
+    ])  # fmt: skip
+
+
+def _products(draft: Draft) -> None:
+    draft.most = 20_000
+    motifs.make(draft, draft.draw.randint(1, 3), [
+        motifs.product, motifs.product, motifs.convolution, motifs.pointwise, motifs.transposed,
+        motifs.any_product,
+    ])  # fmt: skip
+
+
+def _effects(draft: Draft) -> None:
+    draft.most = 60
+    motifs.make(
+        draft, draft.draw.randint(3, 8), [motifs.effect, motifs.effect, motifs.pointwise, motifs.reduced]
+    )
+
+
+FAMILIES: dict[str, tuple[Any, float]] = {
+    "mixed": (_mixed, 4), "graft": (_graft, 5), "loops": (_loops, 2), "products": (_products, 1),
+    "wide": (_wide, 0.5),    "effects": (_effects, 0.7),
+}  # fmt: skip
+
+
+def _boundary(draft: Draft) -> None:
+    """Layouts of parameters and results, of instructions inside; results that take the place of arguments."""
+    draw, module, entry = draft.draw, draft.module, draft.entry.computation
+    if draw.random() < 0.25:
+        for inst in entry.instructions:
+            shape = inst.shape
+            some = isinstance(shape, Shape) and shape.rank > 1 and shape.layout.is_default
+            if (
+                some
+                and (isinstance(inst.op, hlo.Parameter) or inst.opcode in LAID_OUT)
+                and draw.random() < 0.5
+            ):
+                order = tuple(draw.sample(range(shape.rank), shape.rank))  # type: ignore[attr-defined]
+                entry.set_shape(inst, shape.with_layout(Layout(order)))  # type: ignore[attr-defined]
+    if draw.random() < 0.25:
+        shape = entry.root.shape
+        elements = shape.elements if isinstance(shape, TupleShape) else (shape,)
+        places = [((n,) if isinstance(shape, TupleShape) else (), e) for n, e in enumerate(elements)]
+        aliases, taken = [], set()
+        for place, result in places:
+            fits = [k for k, p in enumerate(entry.parameters) if p.shape is result and k not in taken]
+            if fits and draw.random() < 0.7:
+                number = draw.choice(fits)
+                taken.add(number)
+                aliases.append(Alias(place, number, (), draw.random() < 0.3))
+        module.set_config(aliases=tuple(aliases))
+
+
+LAID_OUT = frozenset(
+    {
+        "add",
+        "multiply",
+        "transpose",
+        "broadcast",
+        "dot",
+        "reduce",
+        "slice",
+        "copy",
+        "select",
+        "iota",
+        "constant",
+        "negate",
+    }
+)
+
+
+def inputs_of(module: Module, draw: random.Random, kinds: dict[int, str]) -> list[np.ndarray]:
+    """Arguments; of a module with approximations ordinary ones, mostly, whose sums do not overflow."""
+    allows = "rounding" if is_summing(module) or (is_rough(module) and draw.random() < 0.6) else ""
+    if "convolution" in {i.opcode for c in module.computations for i in c.instructions}:
+        allows = "finite"
+    found = []
+    for number, parameter in enumerate(module.entry.parameters):
+        for shape in parameter.shape.arrays():
+            if why_no_array(shape) is not None:
+                raise Skip("no array")
+            found.append(_argument(shape, draw, kinds.get(number, ANY), allows))
+    return found
+
+
+def _argument(shape: Shape, draw: random.Random, kind: str, allows: str) -> np.ndarray:
+    dtype = shape.dtype
+    if kind in (INDEX, "counter") and dtype.is_integer:
+        low, high = motifs.operands.limits(dtype)
+        near = [-2, -1, 0, 0, 1, 1, 2, 3, 4, 5] if kind == INDEX else [-1, 0, 1, 2, 3, 4, 6]
+        far = [7, 15, 40, 100, -7, int(low), int(high)] if kind == INDEX and draw.random() < 0.5 else []
+        values = [max(int(low), min(int(high), draw.choice((*near, *far)))) for _ in range(shape.size)]
+        return np.array(values, object).astype(dtype.numpy).reshape(shape.dims)
+    if shape.size > 5000:
+        return _many(shape, draw, allows)
+    if allows == "finite" and dtype.is_float and draw.random() < 0.8:
+        return (
+            np.array([draw.uniform(-2, 2) for _ in range(shape.size)]).astype(dtype.numpy).reshape(shape.dims)
+        )
+    return operands.argument(shape.logical, draw, allows).array
+
+
+def _many(shape: Shape, draw: random.Random, allows: str) -> np.ndarray:
+    """Like `operands.argument`, fast."""
+    rng, dtype = np.random.default_rng(draw.getrandbits(32)), shape.dtype
+    if dtype.is_pred:
+        return rng.random(shape.dims) < 0.5
+    if dtype.is_integer:
+        low, high = (int(n) for n in operands.limits(dtype))
+        return rng.integers(max(low, -20), min(high, 20), shape.dims, endpoint=True).astype(dtype.numpy)
+    with np.errstate(all="ignore"):
+        values = (
+            rng.uniform(-2, 2, shape.dims)
+            if draw.random() < 0.7
+            else rng.integers(-3, 4, shape.dims).astype(float)
+        )
+        if draw.random() < 0.3 and shape.size and allows != "finite":
+            places = rng.integers(0, shape.size, draw.choice((1, 5, 1000)))
+            values.reshape(-1)[places] = rng.choice([np.nan, 0.0, -0.0, 1.0, np.inf], len(places))
+        if dtype.is_complex:
+            values = values + 1j * rng.uniform(-2, 2, shape.dims)
+        return values.astype(dtype.numpy)
+
+
+# What is exact
+
+SUMMING = frozenset({
+    "reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce", "reduce-scatter", "scan",
+    "collective-reduce", "all-reduce-start",
+})  # fmt: skip
+ROUGH = frozenset({
+    "dot", "convolution", "fft", "cholesky", "triangular-solve", "batch-norm-grad", "batch-norm-inference",
+    "batch-norm-training", "ragged-dot", "scaled-dot", "rng", "custom-call", "stochastic-convert",
+})  # fmt: skip
+
+
+def is_rough_op(inst: Any) -> bool:
+    """Whether another order, or another formula, may give other bits of its result."""
+    op = inst.op
+    if not any(a.dtype.is_inexact for o in (inst, *inst.operands) for a in o.shape.arrays()):
+        return False
+    if op.transcendental or inst.opcode in ROUGH:
+        return True
+    complex_ = any(a.dtype.is_complex for a in inst.shape.arrays()) or any(
+        a.dtype.is_complex for o in inst.operands for a in o.shape.arrays()
+    )
+    if complex_ and inst.opcode in (
+        "multiply",
+        "divide",
+        "abs",
+        "sqrt",
+        "rsqrt",
+        "sign",
+        "power",
+        "log",
+        "exponential",
+    ):
+        return True
+    if inst.opcode in SUMMING:
+        return any(
+            i.opcode not in ("maximum", "minimum", "parameter", "and", "or", "compare", "select", "tuple")
+            and i.shape.is_array and i.shape.dtype.is_inexact
+            for c in op.computations() for i in c.instructions
+        )  # fmt: skip
+    return False
+
+
+def is_rough(module: Module) -> bool:
+    return any(is_rough_op(i) for c in module.computations for i in c.instructions)
+
+
+def is_summing(module: Module) -> bool:
+    """Whether large numbers may meet in it, whose sum overflows in one order and not in another."""
+    return any(
+        is_rough_op(i) and (i.opcode in SUMMING or i.opcode in ROUGH)
+        for c in module.computations
+        for i in c.instructions
+    )
+
+
+def rough_leaves(module: Module) -> list[bool]:
+    """Of every result leaf, whether something approximate is among what it is computed of."""
+    known: dict[Any, bool] = {}
+
+    def rough_computation(c: Any) -> bool:
+        return any(is_rough_op(i) or any(map(rough_computation, i.op.computations())) for i in c.instructions)
+
+    def rough(inst: Any) -> bool:
+        stack = [inst]
+        while stack:
+            one = stack[-1]
+            if one in known:
+                stack.pop()
+                continue
+            later = [o for o in one.operands if o not in known]
+            if later:
+                stack += later
+                continue
+            known[one] = (
+                any(known[o] for o in one.operands)
+                or is_rough_op(one)
+                or any(rough_computation(c) for c in one.op.computations())
+            )
+            stack.pop()
+        return known[inst]
+
+    root = module.entry.root
+    if isinstance(root.op, hlo.Tuple):
+        return [rough(o) for o in root.operands for _ in o.shape.arrays()]
+    return [rough(root)] * len(list(root.shape.arrays()))
+
+
+# Twins
+
+
+_CHANGES = (
+    (r"direction=(LT|GT|LE|GE|EQ|NE)", ("LT", "GT", "LE", "GE", "EQ", "NE")),
+    (r"constant\((-?\d+)\)", ("0", "1", "2", "3", "5")),
+    (r"= \S+ (add|subtract|multiply|maximum)\(", ("add", "subtract", "multiply", "maximum", "minimum")),
+    (r"= \S+ (negate|abs|sign|floor|tanh|sine)\(", ("negate", "abs", "sign", "floor", "tanh", "sine")),
+    (r"\{(\d+(?:, \d+)+)\}\)", ()),
+    (r"dimensions=\{(0|1)\}", ("0", "1")),
+    (r"\[(0:\d+)\]", ()),
+    (r"padding=(\d)", ("0", "1", "2")),
+    (r"index=(\d)", ("0", "1", "2")),
+)  # fmt: skip
+
+
+def twin(case: Case) -> Module | None:
+    """A module that differs in one place, and has the same parameters; None where none is found."""
+    draw = case.draw
+    for _ in range(6):
+        pattern, choices = draw.choice(_CHANGES)
+        found = list(re.finditer(pattern, case.text))
+        if not found:
+            continue
+        match = draw.choice(found)
+        new = (
+            draw.choice(choices)
+            if choices
+            else ", ".join(draw.sample(parts := match[1].split(", "), len(parts)))
+        )
+        if new == match[1]:
+            continue
+        try:
+            made = axla.parse(case.text[: match.start(1)] + new + case.text[match.end(1) :])
+            verify(made)
+        except REFUSALS:
+            continue
+        if [s for _, s in parameter_leaves(made)] == [s for _, s in parameter_leaves(case.module)]:
+            return made
+    return None

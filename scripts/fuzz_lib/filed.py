@@ -1,0 +1,66 @@
+"""Failures on disk: what was found, the program, its arguments, and the program reduced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from .work import Failure
+
+SCRIPT = Path(__file__).resolve().parents[1] / "fuzz"
+KEPT = 2
+"""Of failures that look the same."""
+
+
+class Files:
+    """A folder of failures; the first ones of every kind are written."""
+
+    def __init__(self, folder: Path, reduces: bool) -> None:
+        self.folder, self.reduces = folder, reduces
+        self.kept: Counter[str] = Counter()
+        self.waiting: list[tuple[Path, Failure]] = []
+
+    def add(self, failure: Failure) -> None:
+        self.kept[failure.signature] += 1
+        if self.kept[failure.signature] > KEPT:
+            return
+        where = self.folder / f"{failure.oracle}-{failure.seed.replace(':', '-')}"
+        where.mkdir(parents=True, exist_ok=True)
+        again = f"scripts/fuzz --case {failure.seed} --oracle {failure.oracle}"
+        (where / "what.txt").write_text(f"{failure.why}\n\nfamily: {failure.family}\nagain: {again}\n")
+        if failure.text:
+            (where / "original.hlo").write_text(failure.text)
+            np.savez(where / "inputs.npz", *failure.inputs)
+            if self.kept[failure.signature] == 1:
+                self.waiting.append((where, failure))
+        print(f"\n--- {where}: {failure.oracle}, case {failure.seed}, {failure.family}", flush=True)
+        print("\n".join(failure.why.strip().splitlines()[-4:])[:1200], flush=True)
+
+    def reduce(self, most: int = 12) -> None:
+        """Reduces the first failure of every kind; Ctrl-C ends it."""
+        for where, failure in self.waiting[:most] if self.reduces else ():
+            try:
+                self._reduce(where, failure)
+            except KeyboardInterrupt:
+                return
+            except Exception as error:  # noqa: BLE001  (a failure that cannot be reduced is one all the same)
+                print(f"{where}: not reduced: {type(error).__name__}: {error}"[:300], flush=True)
+
+    def _reduce(self, where: Path, failure: Failure) -> None:
+        import axla
+
+        from .reducing import reduced
+
+        module = axla.parse(failure.text)
+        small = reduced(module, failure.inputs, failure.oracle, failure.seed, failure.family, failure.why)
+        before, after = (sum(len(c.instructions) for c in m.computations) for m in (module, small))
+        text = small.to_string(print_large_constants=True)
+        first = failure.why.strip().splitlines()[-1 if failure.why.startswith("Traceback") else 0]
+        (where / "reduced.hlo").write_text(f"// {failure.oracle}: {first}\n{text}")
+        print(f"{where}/reduced.hlo: {after} instructions of {before}", flush=True)
+
+    def close(self) -> None:
+        for signature, count in self.kept.most_common():
+            print(f"  {count:4} times {signature}")

@@ -1,0 +1,700 @@
+"""Oracles: each says how a program differs from what it should give. `ORACLES` has them by name."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from dataclasses import fields, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+import axla
+from axla.backends.cpu import CpuBackend, CpuExecutable
+from axla.backends.options import CompileOptions
+from axla.codegen.host import host_target, one_lane_target
+from axla.comparison import parameter_leaves
+from axla.core import flags
+from axla.core.errors import AxlaError, DeadlineExceeded, UnsupportedError
+from axla.ir.clone import clone_module
+from axla.ir.graph import Module
+from axla.passes import driver, rewrite
+from axla.passes.pipelines import CPU, PASSES
+from axla.passes.steps import flat
+from axla.target.machine import X86_LEVELS, CpuTarget, Limits
+
+from . import cases
+from .cases import Case, Skip
+from .judge import differs
+
+ORACLES: dict[str, Oracle] = {}
+
+
+class Oracle:
+    """One way to look at a case. `share`: of how many of the cases, of 1."""
+
+    name: ClassVar[str] = ""
+    share: ClassVar[float] = 1.0
+    peer: ClassVar[bool] = False
+    """Whether it calls a compiler that is not ours, whose crashes are not ours either."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if cls.name:
+            ORACLES[cls.name] = cls()
+
+    @cached_property
+    def is_there(self) -> bool:
+        """Whether this machine has what it needs."""
+        return True
+
+    def fits(self, case: Case) -> bool:
+        return True
+
+    def check(self, case: Case) -> str:
+        """How the case differs, or nothing; Skip where it cannot be said. Other exceptions are failures."""
+        raise NotImplementedError
+
+
+def compiled(case: Case, module: Module | None = None, **options: Any) -> Any:
+    """The executable of a backend; Skip where the backend refuses."""
+    backend = options.pop("backend", "cpu")
+    changes = {
+        "cache_dir": "",
+        "optimization_level": case.draw.choice((0, 0, 1, 3)),
+        **options.pop("flags", {}),
+    }
+    with flags.override(**changes):
+        try:
+            return axla.compile(module or case.module, backend=backend, **options)
+        except UnsupportedError as error:
+            raise Skip(str(error)) from error
+
+
+def ran(case: Case, executable: Any, inputs: Any = None, **options: Any) -> cases.Found:
+    """One run; Skip where it is late: this machine is busy."""
+    try:
+        return case.run(executable, case.inputs if inputs is None else inputs, **options)
+    except DeadlineExceeded as error:
+        raise Skip(str(error)) from error
+
+
+class Cpu(Oracle):
+    """Native code for this machine gives what the interpreter gives."""
+
+    name = "cpu"
+
+    def check(self, case: Case) -> str:
+        return differs(case, ran(case, compiled(case)))
+
+
+class OneLane(Oracle):
+    """So does code without vectors."""
+
+    name, share = "one-lane", 0.2
+
+    def check(self, case: Case) -> str:
+        return differs(case, ran(case, compiled(case, backend="one-lane")))
+
+
+class Small(CpuBackend):
+    """This machine or a lesser one, with limits by which small programs are cut like large ones."""
+
+    name = "fuzz"
+    chosen: CpuTarget
+
+    def target(self, options: CompileOptions) -> CpuTarget:
+        return self.chosen
+
+
+def some_target(draw: random.Random) -> CpuTarget:
+    """A target that this machine can run."""
+    base = host_target()
+    if draw.random() < 0.3 and base.name in X86_LEVELS:
+        names = list(X86_LEVELS)
+        level = X86_LEVELS[draw.choice(names[: names.index(base.name) + 1])]
+        base = replace(level, triple=base.triple)
+    changes: dict[str, Any] = {
+        "parallel_cost": draw.choice((50, 500)),
+        "chunk_cost": draw.choice((20, 200, 2000)),
+    }
+    changes |= {
+        "unit_work": draw.choice((100, 2000)),
+        "vector_work": draw.choice((50, 1000)),
+        "whole_row": draw.choice((8, 64, 500)),
+    }
+    others = {
+        "tiny": (0, 4, 16, 64), "line_kernel": (0, 256, 2000), "inner_row": (2, 8, 32),
+        "row_in_lane": (2, 8, 16), "inner_column": (4, 32), "hero_piece": (4, 64),
+        "hero_transpose": (16, 64, 256), "hero_minor": (2, 4), "members": (3, 10, 200), "operands": (3, 24),
+        "roots": (1, 3, 12), "parts": (2, 5, 64), "turned_block": (8, 32), "column_rows": (2, 8),
+        "column_bytes": (64, 512, 4096), "step_cost": (10, 1000), "line_block": (20, 500),
+        "constant_bytes": (8, 256), "pieces": (3, 64), "chosen_pieces": (1, 3),
+    }  # fmt: skip
+    for name, values in others.items():
+        if draw.random() < 0.25:
+            changes[name] = draw.choice(values)
+    known = {f.name for f in fields(Limits)}
+    return replace(base, limits=replace(base.limits, **{n: v for n, v in changes.items() if n in known}))
+
+
+@cache
+def small_client() -> Any:
+    return axla.Client(Small())
+
+
+def small(case: Case) -> Any:
+    """An executable for some target."""
+    client = small_client()
+    client.backend.chosen = some_target(case.draw)
+    return compiled(case, backend=client)
+
+
+class Targets(Oracle):
+    """Machines of other levels, which cut work in other ways, give the same."""
+
+    name, share = "targets", 0.5
+
+    def check(self, case: Case) -> str:
+        return differs(case, ran(case, small(case)))
+
+
+class Threads(Oracle):
+    """One, two and three threads give the same bits, and so does every run."""
+
+    name, share = "threads", 0.3
+
+    def check(self, case: Case) -> str:
+        if case.opcodes & {"rng", "rng-get-and-update-state"}:
+            raise Skip("its numbers are new in every run")
+        executable = small(case) if case.family != "wide" or case.draw.random() < 0.3 else compiled(case)
+        before, first = axla.num_threads(), None
+        try:
+            for threads in (1, 2, 2, 3, 2):
+                axla.set_num_threads(threads)
+                found = ran(case, executable)
+                first = first or found
+                if why := differs(case, found, first, bits=True):
+                    return f"{threads} threads against 1: {why}"
+        finally:
+            axla.set_num_threads(before)
+        return differs(case, first)  # type: ignore[arg-type]
+
+
+class PassesOff(Oracle):
+    """Without what can be left out of the pipeline."""
+
+    name, share = "passes-off", 0.2
+
+    def check(self, case: Case) -> str:
+        off = tuple(n for n, p in PASSES.items() if not p.required and n != "float-normalization-bf16")
+        if case.draw.random() < 0.5:
+            off = tuple(n for n in off if n != "fusion")
+        return differs(case, ran(case, compiled(case, flags={"disable_hlo_passes": off})))
+
+
+class SomePasses(Oracle):
+    """Without some passes and rules, in another order of instructions, verified after every pass."""
+
+    name, share = "some-passes", 0.2
+
+    def check(self, case: Case) -> str:
+        draw = case.draw
+        known = [n for n, p in PASSES.items() if not p.required and n != "float-normalization-bf16"]
+        off = draw.sample(known, draw.randint(0, 6)) + draw.sample(
+            sorted(rewrite.rules_by_name()), draw.randint(0, 30)
+        )
+        changes = {"disable_hlo_passes": tuple(off), "verify": True, "shuffle": draw.randrange(1000)}
+        return differs(case, ran(case, compiled(case, flags=changes)))
+
+
+class EachPass(Oracle):
+    """After every pass the interpreter gives the same."""
+
+    name, share = "each-pass", 0.05
+
+    def fits(self, case: Case) -> bool:
+        return case.module.schedule is None and sum(i.size for i in case.inputs) < 5000
+
+    def check(self, case: Case) -> str:
+        module, target = clone_module(case.module), host_target()
+        from axla.lowering.donation import row_major_boundary
+
+        row_major_boundary(module)
+        text = module.to_string()
+        for _ in range(1):
+            for _, step in flat(CPU):
+                before = module.version
+                try:
+                    driver.run(module, (step,), target, name="fuzz")
+                except UnsupportedError as error:
+                    raise Skip(str(error)) from error
+                if module.version == before or (now := module.to_string()) == text:
+                    continue
+                text = now
+                try:
+                    found = case.run(axla.compile(clone_module(module), backend="interpreter"), case.inputs)
+                except (UnsupportedError, DeadlineExceeded) as error:
+                    raise Skip(str(error)) from error
+                if why := differs(case, found):
+                    return f"after {step.name}: {why}"
+        return ""
+
+
+class Texts(Oracle):
+    """What is printed, and what is written as a proto, is read as the same module."""
+
+    name, share = "text", 0.3
+
+    def check(self, case: Case) -> str:
+        from axla import proto
+
+        text = case.module.to_string(print_large_constants=True)
+        for form, made in (("text", axla.parse(text)), ("proto", proto.read(proto.to_proto(case.module)))):
+            if why := unequal(case.module, made):
+                return f"read again from {form}: {why}"
+            if made.to_string(print_large_constants=True) != text:
+                return f"read again from {form} it prints another text"
+        wanted = case.wanted
+        case.draw.random()
+        return differs(case, case.run(axla.compile(made, backend="interpreter"), case.inputs), wanted)
+
+
+def unequal(a: Module, b: Module) -> str:
+    """How two modules differ, by what their instructions are; names count."""
+    pairs = list(zip(a.computations, b.computations, strict=False))
+    if len(a.computations) != len(b.computations):
+        return f"{len(b.computations)} computations of {len(a.computations)}"
+    mine = {i.name: i for c, _ in pairs for i in c.instructions}
+    theirs = {i.name: i for _, c in pairs for i in c.instructions}
+    if mine.keys() != theirs.keys():
+        return f"instructions {sorted(mine.keys() ^ theirs.keys())[:4]}"
+    for name, x in mine.items():
+        y = theirs[name]
+        if x.shape is not y.shape:
+            return f"{name} is {y.shape}, was {x.shape}"
+        if [o.name for o in x.operands] != [o.name for o in y.operands]:
+            return f"{name} has operands {y.operands}, had {x.operands}"
+        if [o.name for o in x.extra.control_predecessors] != [o.name for o in y.extra.control_predecessors]:
+            return f"{name} follows {y.extra.control_predecessors}, followed {x.extra.control_predecessors}"
+        for one in x.op.attributes:
+            u, v = getattr(x.op, one.name), getattr(y.op, one.name)
+            if x.opcode == "map" and u == ():
+                continue  # all dimensions, which the reader writes out
+            if one.name not in x.op.computation_fields and one.name != "literal" and u != v:
+                return f"{name}: {one.name} is {v}, was {u}"
+    for field in ("aliases", "buffer_donors", "replica_count", "num_partitions"):
+        u, v = getattr(a.config, field), getattr(b.config, field)
+        if u != v:
+            return f"{field} is {v}, was {u}"
+    return ""
+
+
+class Programs(Oracle):
+    """The text of a compiled program, read again, gives the same text and the same bits."""
+
+    name, share = "program", 0.12
+
+    def check(self, case: Case) -> str:
+        from axla.cpu.compiler import compile_text
+        from axla.lowering.pipeline import compile_program, constants_segment
+        from axla.program.text import parse_program, print_program
+
+        client = small_client()
+        client.backend.chosen = target = some_target(case.draw)
+        with flags.override(cache_dir="", optimization_level=0):
+            work = client.backend.work(case.module, CompileOptions())
+            constants: dict[Any, int] = {}
+            try:
+                program = compile_program(work, target, constants)
+            except UnsupportedError as error:
+                raise Skip(str(error)) from error
+            text, segment = print_program(program), constants_segment(constants)
+            if print_program(parse_program(text, segment)) != text:
+                return "read again it prints another text"
+            made = compile_text(text, segment, target)
+        executable = CpuExecutable(
+            made.images, made.interface, made.constants, client=client, module=case.module
+        )
+        return differs(case, ran(case, executable))
+
+
+class Guarded(Oracle):
+    """Between pages that nobody may touch, with any bytes in fresh memory, a program gives the same bits."""
+
+    name, share = "guarded", 0.15
+
+    def fits(self, case: Case) -> bool:
+        return not case.has_effects and "custom-call" not in case.opcodes
+
+    def check(self, case: Case) -> str:
+        from fuzz_program_cases import run
+
+        from axla.cpu.compiler import compile_module
+        from axla.lowering.donation import row_major_boundary
+
+        work = clone_module(case.module)
+        row_major_boundary(work)
+        target = case.draw.choice((host_target, one_lane_target, lambda: some_target(case.draw)))()
+        with flags.override(cache_dir="", optimization_level=0):
+            try:
+                packed = compile_module(work, target)
+            except UnsupportedError as error:
+                raise Skip(str(error)) from error
+        face = packed.interface.of_code()
+        if face.functions or packed.interface.is_dynamic or len(face.parameters) != len(case.inputs):
+            raise Skip("it calls functions")
+        inputs = [np.ascontiguousarray(a).tobytes() for a in case.inputs]
+        if any(len(data) != spec.bytes for data, spec in zip(inputs, face.parameters, strict=True)):
+            raise Skip("elements are packed")
+        try:
+            one, other = (run(packed, inputs, fill) for fill in (0xA5, 0x3C))
+        except (TimeoutError, RuntimeError) as error:
+            raise Skip(str(error)) from error
+        if one == other:
+            return ""
+        for n, (spec, a, b) in enumerate(zip(face.results, one, other, strict=True)):
+            x, y = (np.frombuffer(d, spec.shape.dtype.numpy) for d in (a, b))
+            from .judge import unlike
+
+            if why := unlike(x, y):
+                return f"result {n} depends on what was in memory: {why}"
+        return ""
+
+
+class Serialized(Oracle):
+    """An executable that was written and read gives the same bits."""
+
+    name, share = "serialized", 0.08
+
+    def check(self, case: Case) -> str:
+        executable = compiled(case)
+        first = ran(case, executable)
+        loaded = axla.Client("cpu").load(executable.serialize())
+        return differs(
+            case, ran(case, loaded), first, bits=not case.opcodes & {"rng", "rng-get-and-update-state"}
+        )
+
+
+class Cache(Oracle):
+    """From a cache on disk, and beside twins that differ in one thing, a program gives the same."""
+
+    name, share = "cache", 0.15
+
+    @cached_property
+    def folder(self) -> str:
+        return tempfile.mkdtemp(prefix="axla-fuzz-", dir="/tmp")
+
+    def fits(self, case: Case) -> bool:
+        return sum(i.size for i in case.inputs) < 20_000
+
+    def check(self, case: Case) -> str:
+        draw = case.draw
+        here = {"cache_dir": self.folder}
+        if draw.random() < 0.02:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            Path(self.folder).mkdir(mode=0o700, exist_ok=True)
+        ways: list[tuple[str, Module, dict[str, Any]]] = [("the program", case.module, {})]
+        if (other := cases.twin(case)) is not None:
+            ways.append(("a twin", other, {}))
+        ways.append(draw.choice((
+            ("other flags", case.module, {"flags": here | {"allow_excess_precision": False}}),
+            ("no fusion", case.module, {"flags": here | {"disable_hlo_passes": ("fusion",)}}),
+            ("one lane", case.module, {"backend": "one-lane"}),
+            ("donation", case.module, {"donate": tuple(range(len(case.inputs)))[:2]}),
+            ("fewer instructions", case.module, {"flags": here | {"cpu_max_isa": "AVX2"}}),
+        )))  # fmt: skip
+        order = [*ways, *draw.sample(ways, len(ways))]
+        for what, module, options in order:
+            if draw.random() < 0.5:
+                forget()
+            one = case if module is case.module else replace(case, module=module)
+            if one is not case:
+                one.__dict__.pop("wanted", None)
+            level = {"optimization_level": 0}
+            given = {**options, "flags": here | level | options.get("flags", {})}
+            found = ran(one, compiled(one, module, **given))
+            if why := differs(one, found):
+                return f"{what}, compiled with a cache: {why}"
+        return ""
+
+
+def forget() -> None:
+    """Drops what this process remembers, so that the disk is asked."""
+    from axla.core import cache as store
+
+    with store._lock:
+        store._memory.clear()
+        store._memory_bytes = 0
+
+
+class Donated(Oracle):
+    """Arguments that are given away are used up, the others stay what they are; results are right."""
+
+    name, share = "donated", 0.2
+
+    def check(self, case: Case) -> str:
+        draw = case.draw
+        count = len(case.inputs)
+        donate = tuple(sorted(draw.sample(range(count), draw.randint(0, count))))
+        try:
+            executable = compiled(case, donate=donate)
+        except AxlaError as error:
+            if "alias" in str(error) or "donat" in str(error):
+                raise Skip(str(error)) from error
+            raise
+        arrays = [axla.device_put(a) for a in case.inputs]
+        kept = [np.asarray(a) if draw.random() < 0.3 else None for a in arrays]
+        found = ran(case, executable, arrays)
+        if why := differs(case, found):
+            return f"donated {donate}: {why}"
+        from .judge import unlike
+
+        for n, (view, given) in enumerate(zip(kept, case.inputs, strict=True)):
+            if view is not None and (why := unlike(np.asarray(view), given)):
+                return f"argument {n} was changed under a view: {why}"
+        aliased = {a.parameter for a in executable.interface.aliases}
+        for n, (array, given) in enumerate(zip(arrays, case.inputs, strict=True)):
+            if n in aliased or n in donate:
+                continue
+            if why := unlike(np.asarray(array), given):
+                return f"argument {n}, which was not donated, was changed: {why}"
+        again = ran(case, executable, case.inputs)  # arrays of NumPy are never written
+        return differs(case, again) and "a second run, of NumPy arrays: " + differs(case, again)
+
+
+class Replicas(Oracle):
+    """A program without collectives gives the same on two devices at once."""
+
+    name, share = "devices", 0.06
+
+    def fits(self, case: Case) -> bool:
+        return (
+            not case.has_effects
+            and "custom-call" not in case.opcodes
+            and not case.opcodes & {"rng", "replica-id", "partition-id"}
+        )
+
+    def check(self, case: Case) -> str:
+        pair = case.draw.choice(((2, 1), (1, 2)))
+        executable = compiled(case, num_replicas=pair[0], num_partitions=pair[1])
+        other = again_of(case)
+        try:
+            found = executable.execute_replicated(
+                [case.inputs, other.inputs], deadline=cases.SECONDS, asynchronous=case.draw.random() < 0.5
+            )
+        except DeadlineExceeded as error:
+            raise Skip(str(error)) from error
+        for n, (one, row) in enumerate(zip((case, other), found, strict=True)):
+            if why := differs(one, ([np.array(a) for a in row], [[]])):
+                return f"device {n}: {why}"
+        return ""
+
+
+def again_of(case: Case) -> Case:
+    """The same program for other arguments."""
+    draw = case.draw
+    inputs = [np.array(a) for a in case.inputs]
+    for array in inputs:
+        if array.size and array.ndim:
+            flat = array.reshape(-1)
+            flat[:] = flat[::-1].copy() if draw.random() < 0.5 else np.roll(flat, 1)
+            if array.dtype.kind in "f" and draw.random() < 0.7:
+                flat[draw.randrange(array.size)] = 0.75
+    other = Case(case.seed, case.module, inputs, case.family, case.text, draw=draw)
+    return other
+
+
+class Devices(Oracle):
+    """A device with a queue: several runs, for other arguments, are in it before anybody waits."""
+
+    backend: ClassVar[str] = ""
+
+    def fits(self, case: Case) -> bool:
+        return not case.has_effects and "custom-call" not in case.opcodes
+
+    def check(self, case: Case) -> str:
+        executable = compiled(case, backend=self.backend)
+        other = again_of(case)
+        rows = [case, other, case] if case.draw.random() < 0.5 else [other, case]
+        found = []
+        for one in rows:
+            one.wanted  # noqa: B018  (the interpreter works before the device does)
+        try:
+            for one in rows:
+                found.append(executable.execute(one.inputs, asynchronous=True))
+            results = [[np.array(a) for a in row] for row in found]
+        except UnsupportedError as error:
+            raise Skip(str(error)) from error
+        for n, (one, row) in enumerate(zip(rows, results, strict=True)):
+            if why := differs(one, (row, [[]])):
+                return f"run {n} of {len(rows)} in the queue: {why}"
+        return ""
+
+
+class OpenCL(Devices):
+    """Programs for OpenCL devices."""
+
+    name, share, backend = "opencl", 0.06, "opencl"
+
+    @cached_property
+    def is_there(self) -> bool:
+        try:
+            return bool(axla.device_put(np.ones(1), axla.Client("opencl").devices[0]))
+        except Exception:  # noqa: BLE001  (no library, no device: not here)
+            return False
+
+
+class Ptx(Devices):
+    """Programs for NVIDIA GPUs, executed by the machine of the tests behind the driver of CUDA."""
+
+    name, share, backend = "ptx", 0.012, "ptx"
+
+    def fits(self, case: Case) -> bool:
+        return super().fits(case) and sum(i.size for i in case.inputs) < 3000 and case.family != "wide"
+
+    @cached_property
+    def is_there(self) -> bool:
+        if shutil.which("gcc") is None:
+            return False
+        from ptx import gpu
+
+        gpu.register()
+        return True
+
+
+class StableHlo(Oracle):
+    """Written as StableHLO and read again, a program gives the same."""
+
+    name, share = "stablehlo", 0.08
+
+    def fits(self, case: Case) -> bool:
+        return not case.has_effects
+
+    def check(self, case: Case) -> str:
+        from axla.stablehlo import export_text
+
+        try:
+            text = export_text(case.module)
+        except UnsupportedError as error:
+            raise Skip(str(error)) from error
+        made = axla.parse(text)
+        if [s.logical for _, s in parameter_leaves(made)] != [
+            s.logical for _, s in parameter_leaves(case.module)
+        ]:
+            raise Skip("other parameters")
+        backend = case.draw.choice(("cpu", "interpreter"))
+        return differs(case, ran(case, compiled(case, made, backend=backend)))
+
+
+class Ahead(Oracle):
+    """Objects that were compiled ahead of time give the same."""
+
+    name, share = "ahead", 0.01
+
+    def fits(self, case: Case) -> bool:
+        return not case.has_effects and "custom-call" not in case.opcodes
+
+    def check(self, case: Case) -> str:
+        import axla.aot
+
+        with tempfile.TemporaryDirectory() as folder, flags.override(cache_dir="", optimization_level=0):
+            try:
+                package = axla.aot.compile(case.module, name="fuzz", out=folder, self_test=False)
+                library = axla.aot.load(folder, trust_cpu=True)
+            except (UnsupportedError, axla.InvalidArgument) as error:
+                raise Skip(str(error)) from error
+            del package
+            function = next(iter(library.functions.values()))
+            if len(function.arguments) != len(case.inputs):
+                raise Skip("nothing reads some of the arguments")
+            found = function(*case.inputs)
+        leaves = (
+            list(found.values())
+            if isinstance(found, dict)
+            else list(found)
+            if isinstance(found, tuple | list)
+            else [found]
+        )
+        return differs(case, ([np.array(a) for a in leaves], [[]]))
+
+
+class Xla(Oracle):
+    """XLA:CPU of jaxlib gives the same, for programs without what it has other rules for."""
+
+    name, share, peer = "xla", 0.06, True
+    types: ClassVar[frozenset[str]] = frozenset(
+        {"f32", "f64", "s32", "s64", "u32", "u8", "s8", "pred", "u64", "s16", "u16"}
+    )
+
+    @cached_property
+    def is_there(self) -> bool:
+        try:
+            import jax
+
+            jax.config.update("jax_platforms", "cpu")
+            jax.config.update("jax_enable_x64", True)
+            return bool(jax.devices("cpu"))
+        except Exception:  # noqa: BLE001  (not installed)
+            return False
+
+    def fits(self, case: Case) -> bool:
+        types = {
+            a.dtype.name for c in case.module.computations for i in c.instructions for a in i.shape.arrays()
+        }
+        known = types <= self.types and not case.opcodes & PECULIAR
+        return known and not case.has_effects and all(a.size for a in case.inputs)
+
+    def check(self, case: Case) -> str:
+        from bench_lib import peers
+
+        module = clone_module(case.module)
+        if any(not s.layout.is_default for _, s in parameter_leaves(module)):
+            raise Skip("layouts")
+        module.set_config(aliases=(), entry_layout=None)
+        try:
+            executable = peers.xla_compile(
+                peers.stablehlo_of(peers.xla_module(module.to_string(print_large_constants=True)))
+            )
+            import jax
+
+            given = [jax.device_put(a) for a in case.inputs]
+            found = [np.asarray(a) for a in executable.execute(given)]
+        except Exception as error:  # noqa: BLE001  (what XLA refuses is not ours)
+            raise Skip(str(error)) from error
+        if len(found) != len(case.wanted[0]) or any(
+            a.dtype != e.dtype for a, e in zip(found, case.wanted[0], strict=True)
+        ):
+            raise Skip("other results")
+        from axla.comparison import array_leaves, compare_output
+
+        from .judge import shaky
+
+        for n, shape in enumerate(array_leaves(module.entry.root.shape)):
+            problem = compare_output(n, shape, found[n], case.wanted[0][n]).problem
+            if problem and not shaky(case, n, found[n], case.wanted[0][n]):
+                return f"result {n} of XLA:CPU: {problem}"
+        return ""
+
+
+PECULIAR = frozenset({
+    "rng", "rng-bit-generator", "custom-call", "cholesky", "triangular-solve", "topk", "scan", "convert",
+    "is-finite", "shift-left", "shift-right-logical", "shift-right-arithmetic", "mulhi", "scaled-dot",
+    "ragged-dot", "map", "domain", "reduce-precision", "async-start", "bitcast", "copy-start",
+    "set-dimension-size", "dynamic-reshape", "stochastic-convert",
+})  # fmt: skip
+"""What XLA:CPU leaves open, or has not."""
+
+
+class Participants(Oracle):
+    """Collectives give every participant what its group makes, by a model and on two backends."""
+
+    name, share = "participants", 0.12
+
+    def check(self, case: Case) -> str:
+        from . import participants
+
+        return participants.check(case.draw)

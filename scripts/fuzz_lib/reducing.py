@@ -1,0 +1,89 @@
+"""Makes failures small: `axla reduce` as a library, with an oracle as the question."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from axla.comparison import parameter_leaves
+from axla.ir.graph import Module
+from axla.tools.apart import Apart, Ended
+from axla.tools.reduce import reduce
+
+SECONDS = 60.0
+TRIES = 3
+"""Draws of an oracle that a candidate gets: one may take what the fault is not in."""
+
+Given = Sequence[tuple[str, np.ndarray]]
+"""Arguments by the names of parameters, those of what is reduced."""
+
+
+def reduced(
+    module: Module, inputs: Sequence[np.ndarray], oracle: str, seed: str, family: str, why: str
+) -> Module:
+    """The smallest module on which an oracle still says the like, as far as found in SECONDS."""
+    given = [(name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True)]
+    with Apart(seconds=40.0) as child:
+
+        def fails(candidate: Module) -> bool:
+            text = candidate.to_string(print_large_constants=True)
+            try:
+                found = child.call(asked, text, given, oracle, seed, family, why)
+            except Ended as error:
+                found = f"Traceback {error.how}"
+            return kind_of(found) == kind_of(why)
+
+        return reduce(module, fails, seconds=SECONDS)
+
+
+def kind_of(why: str) -> str:
+    """What failures of one program have in common: nothing, an error's class, or that results differ."""
+    if not why.startswith("Traceback"):
+        return "differs" if why else ""
+    return why.strip().splitlines()[-1].partition(":")[0]
+
+
+def asked(text: str, given: Given, oracle: str, seed: str, family: str, why: str) -> str:
+    """What an oracle says of a text, in this process; nothing where it cannot be asked."""
+    import axla
+
+    from .cases import Case, Skip
+    from .oracles import ORACLES
+
+    module = axla.parse(text)
+    case = Case(seed, module, arguments(module, given), family, text)
+    question: Any = ORACLES[oracle]
+    found = ""
+    for attempt in range(TRIES):
+        case.draw = random.Random(f"{seed} {oracle}" + (f" {attempt}" if attempt else ""))
+        try:
+            if not question.fits(case):
+                return ""
+            found = question.check(case)
+        except Skip:
+            continue
+        except Exception:  # noqa: BLE001  (may be what is looked for)
+            found = traceback.format_exc(limit=-8)
+        if kind_of(found) == kind_of(why):
+            return found
+    return found
+
+
+def arguments(module: Module, given: Given) -> list[np.ndarray]:
+    """Arrays of the same names, cut to what a parameter is now; random ones for others."""
+    from verify_lib import operands
+
+    known, found = dict(given), []
+    for name, shape in parameter_leaves(module):
+        array = known.get(name)
+        if array is not None and array.dtype == shape.dtype.numpy and array.ndim == shape.rank:
+            array = array[tuple(slice(0, n) for n in shape.dims)]
+            if array.shape == shape.dims:
+                found.append(array)
+                continue
+        found.append(operands.argument(shape.logical, random.Random(name)).array)
+    return found

@@ -1,0 +1,238 @@
+"""Processes that make cases and ask oracles. One that crashes or hangs is replaced, and its case is named."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import resource
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_SPAWN = multiprocessing.get_context("spawn")  # never fork: LLVM's state is not to be shared
+BATCH = 8
+"""Cases that a process is given at once."""
+CPU_SECONDS = 60.0
+"""Of one oracle on one case: more is a hang. One that waits and computes nothing has WALL_SECONDS."""
+WALL_SECONDS = 400.0
+
+
+@dataclass(frozen=True)
+class Task:
+    seeds: tuple[str, ...]
+    oracles: tuple[str, ...]  # asked of every case; none: all there are, each as often as it says
+    coverage: bool = False
+
+
+@dataclass
+class Failure:
+    """`inputs` are those of `text`; a crash has neither."""
+
+    seed: str
+    oracle: str
+    why: str
+    family: str = ""
+    text: str = ""
+    inputs: list[np.ndarray] = field(default_factory=list)
+
+    @property
+    def signature(self) -> str:
+        """Equal for failures that are likely the same."""
+        import re
+
+        lines = self.why.strip().splitlines() or [""]
+        line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+        return f"{self.oracle} {re.sub(r'%?[-a-z_.A-Z0-9]*[0-9][-a-z_.A-Z0-9]*', '#', line)[:80]}"
+
+
+@dataclass
+class Report:
+    """What came of a batch. `asked`, `skipped`, `seconds`: by oracle."""
+
+    cases: int = 0
+    made: Counter[str] = field(default_factory=Counter)
+    asked: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    coverage: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, other: Report) -> None:
+        self.cases += other.cases
+        for name in ("made", "asked", "skipped", "seconds"):
+            getattr(self, name).update(getattr(other, name))
+        self.failures += other.failures
+        for kind, counter in other.coverage.items():
+            self.coverage.setdefault(kind, Counter()).update(counter)
+
+
+def serve(pipe: Connection) -> None:
+    """What a process does: it says where it is, and gives reports, until the pipe closes."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.environ["AXLA_CACHE_DIR"] = ""
+    import axla  # noqa: F401
+
+    from . import coverage
+
+    watching = False
+    pipe.send(("ready", "", ""))
+    while True:
+        try:
+            task: Task = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        if task.coverage and not watching:
+            coverage.watch()
+            watching = True
+        report = Report()
+        try:
+            for seed in task.seeds:
+                one(seed, task, report, lambda *at: pipe.send(("at", *at)))
+        except KeyboardInterrupt:
+            return
+        report.coverage = coverage.taken() if watching else {}
+        pipe.send(("done", report, ""))
+
+
+def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: None) -> None:
+    """Makes a case, and asks the oracles about it."""
+    from . import cases, coverage
+    from .oracles import ORACLES
+
+    tell(seed, "making")
+    begin = time.process_time()
+    try:
+        case = cases.case_of(seed)
+        tell(seed, "interpreter")
+        case.wanted  # noqa: B018  (computed once)
+    except cases.Skip:
+        report.skipped["interpreter"] += 1
+        return
+    except Exception:  # noqa: BLE001  (a failure like others)
+        report.failures.append(Failure(seed, "interpreter", traceback.format_exc(limit=-6)))
+        return
+    finally:
+        report.seconds["making and interpreter"] += time.process_time() - begin  # type: ignore[assignment]
+    report.cases += 1
+    report.made[case.family] += 1
+    if task.coverage:
+        coverage.counts["ops"].update(case.opcodes)
+        coverage.counts["families"][case.family] += 1
+    for name in task.oracles or ORACLES:
+        oracle, draw = ORACLES[name], random.Random(f"{seed} {name}")
+        if (
+            (not task.oracles and draw.random() >= oracle.share)
+            or not oracle.is_there
+            or not oracle.fits(case)
+        ):
+            continue
+        tell(seed, name)
+        case.draw = draw
+        begin = time.process_time()
+        report.asked[name] += 1
+        try:
+            why = oracle.check(case)
+        except cases.Skip:
+            report.skipped[name] += 1
+            continue
+        except Exception:  # noqa: BLE001  (what oracles do not expect is a failure)
+            why = traceback.format_exc(limit=-8)
+        finally:
+            report.seconds[name] += time.process_time() - begin  # type: ignore[assignment]
+        if why:
+            report.failures.append(Failure(seed, name, why, case.family, case.text, case.inputs))
+
+
+def used(pid: int) -> float:
+    """Seconds of processor time of a process."""
+    try:
+        numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(numbers[11]) + int(numbers[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.pipe, theirs = _SPAWN.Pipe()
+        self.process = _SPAWN.Process(target=serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.task: Task | None = None
+        self.at = ("", "starting")
+        self.since, self.cpu = time.monotonic(), 0.0
+
+    def give(self, task: Task) -> None:
+        self.task = task
+        self.pipe.send(task)
+
+    def moved(self, at: tuple[str, str]) -> None:
+        self.at, self.since, self.cpu = at, time.monotonic(), used(self.process.pid or 0)
+
+    def is_hanging(self) -> bool:
+        if used(self.process.pid or 0) - self.cpu > CPU_SECONDS:
+            return True
+        return time.monotonic() - self.since > WALL_SECONDS
+
+    def stop(self) -> None:
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
+
+
+def reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
+    """The reports of tasks, as long as there are any; of a process that ends, one with a failure."""
+    from .oracles import ORACLES
+
+    workers = [Worker() for _ in range(jobs)]
+    try:
+        while True:
+            for worker in workers:
+                if worker.task is None and worker.at[1] != "starting" and (task := next(tasks, None)):
+                    worker.give(task)
+            busy = [w for w in workers if w.task is not None or w.at[1] == "starting"]
+            if not busy:
+                return
+            ready = wait([w.pipe for w in busy], timeout=1)
+            for number, worker in enumerate(workers):
+                if worker not in busy:
+                    continue
+                dead = ""
+                if worker.pipe in ready:
+                    try:
+                        kind, first, second = worker.pipe.recv()
+                        worker.moved((first, second) if kind == "at" else ("", "idle"))
+                        if kind == "done":
+                            worker.task = None
+                            yield first
+                        continue
+                    except (EOFError, OSError):
+                        worker.process.join(5)
+                        dead = f"the process ended with exit code {worker.process.exitcode}"
+                elif worker.is_hanging():
+                    dead = "no end"
+                if dead:
+                    task, (seed, oracle) = worker.task, worker.at
+                    worker.stop()
+                    workers[number] = Worker()
+                    yield _lost(task, seed, oracle, dead, ORACLES)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def _lost(task: Task | None, seed: str, oracle: str, why: str, known: Any) -> Report:
+    report = Report(cases=0)
+    if oracle in known and known[oracle].peer:
+        report.skipped[f"{oracle} (crashed)"] += 1
+    else:
+        report.failures.append(Failure(seed, oracle, why))
+    return report
