@@ -379,6 +379,7 @@ _CHANGES = (
     (r"= \S+ (negate|abs|sign|floor|tanh|sine)\(", ("negate", "abs", "sign", "floor", "tanh", "sine")),
     (r"\{(\d+(?:, \d+)+)\}\)", ()),
     (r"dimensions=\{(0|1)\}", ("0", "1")),
+    (r"\{(1,0|0,1)\} (?:parameter|transpose|add|multiply|copy)\(", ("1,0", "0,1")),
     (r"\[(0:\d+)\]", ()),
     (r"padding=(\d)", ("0", "1", "2")),
     (r"index=(\d)", ("0", "1", "2")),
