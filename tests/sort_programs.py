@@ -8,6 +8,7 @@ NOT_GREATER = "ROOT c = pred[] compare(a0, b0), direction=LE"
 NOT_EQUAL = "ROOT c = pred[] compare(a0, b0), direction=NE"
 TOTAL = "ROOT c = pred[] compare(a0, b0), direction=LT, type=TOTALORDER"
 TOTAL_GREATER = "ROOT c = pred[] compare(a0, b0), direction=GT, type=TOTALORDER"
+OF_MAGNITUDE = "n = f32[] abs(a0)\n  m = f32[] abs(b0)\n  ROOT c = pred[] compare(n, m), direction=LT"
 OF_NEGATED = "n = s32[] negate(a0)\n  m = s32[] negate(b0)\n  ROOT c = pred[] compare(n, m), direction=LT"
 OF_SECOND = "ROOT c = pred[] compare(a1, b1), direction=GT"
 TWO_KEYS = """l = pred[] compare(a0, b0), direction=LT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -12,17 +13,24 @@ import numpy as np
 from bench_lib import peers
 
 FMA = """
-typedef TYPE V __attribute__((vector_size(64)));
+#if defined(__AVX512F__)
+#define BYTES 64
+#elif defined(__AVX__)
+#define BYTES 32
+#else
+#define BYTES 16
+#endif
+typedef TYPE V __attribute__((vector_size(BYTES)));
 double run(long trips) {
-  V x[16], a, b;
-  for (int i = 0; i < 16; i++) x[i] = (V){0} + (TYPE)i;
+  V x[12], a, b;
+  for (int i = 0; i < 12; i++) x[i] = (V){0} + (TYPE)i;
   a = (V){0} + (TYPE)0.5; b = (V){0} + (TYPE)0.25;
   for (long n = 0; n < trips; n++)
-    _Pragma("GCC unroll 16")
-    for (int i = 0; i < 16; i++) x[i] = x[i] * a + b;
+    _Pragma("GCC unroll 12")
+    for (int i = 0; i < 12; i++) x[i] = x[i] * a + b;
   TYPE total = 0;
-  for (int i = 0; i < 16; i++) total += x[i][0];
-  return total;
+  for (int i = 0; i < 12; i++) total += x[i][0];
+  return total < 0 ? 0 : 12 * 2 * (double)(BYTES / sizeof(TYPE));  // operations of a trip
 }
 """
 
@@ -48,8 +56,9 @@ def multiplied(double: bool, threads: int) -> float | None:
     run = peers.c_function(f"#define TYPE {kind}\n{FMA}", "run", "-O3", "-march=native", "-ffp-contract=fast")
     if run is None:
         return None
+    run.restype = ctypes.c_double
     trips = 1 << 20
-    return threads * trips * 16 * (16 if double else 32) / _fastest(run, [trips] * threads)
+    return threads * trips * run(1) / _fastest(run, [trips] * threads)
 
 
 def _fastest(call: Callable, arguments: Sequence) -> float:

@@ -93,3 +93,23 @@ def test_polynomials_round_once_per_step():
     once, twice = (step * x - 4).astype(np.float32), (step * x).astype(np.float32) - np.float32(4)
     assert not np.array_equal(once, twice)
     np.testing.assert_array_equal(found, once if host_target().has_fma else twice)
+
+
+NESTED = """HloModule m
+add { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT r = f32[] add(x, y) }
+max { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT r = f32[] maximum(x, y) }
+ENTRY e {
+  p = f32[30,8,7] parameter(0)
+  zero = f32[] constant(0)
+  a = f32[30,8,7] abs(p)
+  s = f32[30,8] reduce(a, zero), dimensions={2}, to_apply=add
+  ROOT m = f32[30] reduce(s, zero), dimensions={1}, to_apply=max
+}"""
+
+
+def test_small_reductions_in_each_other_are_written_out_once():
+    """Each is of at most 16 elements: written out both, they would be 56 sums."""
+    program = axla.compile(axla.parse(NESTED))
+    assert 7 <= program.as_text("llvm").count(" fadd ") <= 4 * 7
+    x = np.random.default_rng(0).standard_normal((30, 8, 7)).astype(np.float32)
+    np.testing.assert_allclose(np.asarray(program(x)), np.abs(x).sum(2).max(1), rtol=1e-6)

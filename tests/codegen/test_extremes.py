@@ -46,3 +46,31 @@ ENTRY e {{ a = {kind}[{size}] parameter(0)
     got = got.astype(np.float64)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(np.signbit(got) | np.isnan(got), np.signbit(want) | np.isnan(want))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("opcode", ["maximum", "minimum"])
+@pytest.mark.parametrize("dims", [(3, 100), (1, 300_000)])
+def test_of_rows(kind, opcode, dims):
+    """The sign of a zero, NaN at any place, an initial value that wins; long rows are reduced in pieces."""
+    dtype, lowest = np.dtype(kind.replace("f", "float")), -np.inf if opcode == "maximum" else np.inf
+    text = f"""HloModule m
+extreme {{ a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT r = {kind}[] {opcode}(a, b) }}
+ENTRY e {{ x = {kind}[{dims[0]},{dims[1]}] parameter(0)
+  i = {kind}[] parameter(1)
+  ROOT r = {kind}[{dims[0]}] reduce(x, i), dimensions={{1}}, to_apply=extreme }}"""
+    run = axla.compile(axla.parse(text))
+    zeros = np.full(dims, -0.0, dtype)
+    for place in (0, 7, dims[1] - 1):
+        x = zeros.copy()
+        assert np.signbit(np.asarray(run(x, dtype.type(lowest)))).all()
+        x[:, place] = 0.0
+        found = np.asarray(run(x, dtype.type(lowest)))
+        assert not found.any() and (np.signbit(found) == (opcode == "minimum")).all()
+        x[:, place] = -np.nan
+        assert np.isnan(np.asarray(run(x, dtype.type(lowest)))).all()
+        x[:, place] = 5 if opcode == "maximum" else -5
+        np.testing.assert_array_equal(np.asarray(run(x, dtype.type(lowest))), x[:, place])
+        assert (np.asarray(run(x, dtype.type(-lowest))) == -lowest).all()

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 import axla
+from axla.codegen.host import host_target
+from axla.core.dtypes import F32
+from axla.kernels.reduce import RowPlan
+from axla.lowering.pipeline import optimize, program_of
 
 CHAIN = 30
 """Expensive operations per element: enough that short rows are cut into many pieces."""
@@ -39,3 +43,24 @@ def test_the_last_piece_of_a_row_is_whole(extra):
     got = axla.compile(axla.parse(text), backend="cpu").execute([x])[0]
     # One column too many would be off by 1 / size = 2.6e-5.
     np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=4e-6)
+
+
+def test_numbers_of_rows_do_not_take_lanes_from_the_columns():
+    text = """HloModule rows
+add { x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y) }
+ENTRY e {
+  p = f32[40,1024] parameter(0)
+  z = f32[] constant(0)
+  sums = f32[40] reduce(p, z), dimensions={1}, to_apply=add
+  ROOT wide = s64[40] convert(sums)
+}"""
+    target = host_target()
+    module = axla.parse(text)
+    optimize(module, target)
+    [kernel] = program_of(module, target).kernels
+    assert isinstance(kernel.plan, RowPlan)
+    assert kernel.plan.lanes == target.lanes(F32)
+    x = np.arange(40 * 1024, dtype=np.float32).reshape(40, 1024)
+    np.testing.assert_array_equal(np.asarray(axla.compile(axla.parse(text))(x)), x.sum(1).astype(np.int64))

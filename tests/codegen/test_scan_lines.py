@@ -21,11 +21,16 @@ EXACT = [  # type, sizes, dimension, combiner, initial value, from the end
     ("pred", (300,), 0, "or", "false", False),
     ("f32", (1000, 2), 0, "maximum", "-inf", False),
     ("f32", (3, 16387), 1, "minimum", "inf", True),
+    ("f32", (2, 1003), 1, "maximum", "-inf", False),
+    ("f64", (4, 1001), 1, "maximum", "-3", True),
+    ("u8", (70, 300), 1, "and", "255", False),
     ("bf16", (64, 33), 1, "maximum", "-inf", False),
 ]
 NEAR = [  # and how far results may be from the interpreter's, which rounds each of its steps
     ("f32", (5, 1003), 1, "add", "0", False, 1e-4),
     ("f64", (16400,), 0, "add", "0.5", True, 1e-11),
+    ("f32", (9, 1003), 1, "multiply", "1", False, 1e-4),
+    ("f64", (2, 1003), 1, "multiply", "2", True, 1e-11),
     ("c64", (40, 6), 0, "add", "0", True, 1e-4),
     ("bf16", (64, 65), 0, "add", "0", False, 0.1),
 ]
@@ -110,6 +115,31 @@ def test_long_lines_in_pieces(dims, at, reverse):
     sums = 3 + np.cumsum(turned, at)
     wanted = (np.flip(sums, at) if reverse else sums) * x
     np.testing.assert_allclose(np.frombuffer(found[0], np.float32), wanted.reshape(-1), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_maxima_of_long_lines_in_pieces(reverse):
+    """The maximum of zeros is +0 from the first of them on, that of NaN is NaN."""
+    text = scan_text("f32", (3, 20003), 1, "maximum", "-inf", reverse)
+    assert len(plan_of(text).phases) == 3
+    x = np.random.default_rng(0).standard_normal((3, 20003)).astype(np.float32)
+    x[1] = -0.0
+    x[1, 9000] = 0.0
+    x[2, 12345] = -np.nan
+    found = np.asarray(axla.compile(axla.parse(text))(x))
+    turn = slice(None, None, -1 if reverse else 1)
+    np.testing.assert_array_equal(found[:, turn], np.maximum.accumulate(x[:, turn], 1))
+    behind = np.arange(20003) <= 9000 if reverse else np.arange(20003) >= 9000
+    np.testing.assert_array_equal(np.signbit(found[1]), ~behind)
+
+
+@pytest.mark.parametrize(("dims", "most"), [((1 << 20,), 3), ((3, 90_001), 4)])
+def test_roundings_of_long_sums(dims, most):
+    """At most what XLA's own order of additions has, in units of the last place of the largest sum."""
+    x = np.random.default_rng(1).random(dims).astype(np.float32)
+    found = np.asarray(axla.compile(axla.parse(scan_text("f32", dims, len(dims) - 1, "add", "0", False)))(x))
+    wanted = np.cumsum(x.astype(np.float64), -1)
+    assert np.abs(found - wanted).max() < most * 2.0**-24 * wanted.max()
 
 
 def test_zeros_keep_their_sign():

@@ -12,9 +12,11 @@ from sort_programs import (
     LESS,
     NOT_EQUAL,
     NOT_GREATER,
+    OF_MAGNITUDE,
     OF_NEGATED,
     OF_SECOND,
     TOTAL,
+    TOTAL_GREATER,
     TWO_KEYS,
     sort_text,
 )
@@ -76,6 +78,23 @@ def test_total_order_places_every_nan():
     x[8:16] *= -1
     check(sort_text(("f32",), TOTAL, (560,), 0), [x])
     check(sort_text(("f32",), TOTAL, (56, 10), 1), [x.reshape(56, 10)])
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("comparator", [LESS, GREATER, TOTAL, TOTAL_GREATER, OF_MAGNITUDE])
+@pytest.mark.parametrize("length", [600, 1027])
+def test_long_lines_of_floats(name, comparator, length):
+    """Of three lines one has zeros of both signs, whose key is one, and one has NaN with several bits."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, length)).astype(TYPES[name])
+    x[1] = np.where(rng.random(length) < 0.3, np.copysign(0, x[1]), x[1])
+    if comparator in (TOTAL, TOTAL_GREATER):
+        bits = x.view(f"u{x.itemsize}")
+        bits[2, ::50] = np.array(np.nan, x.dtype).view(bits.dtype) + np.arange(length)[::50].astype(
+            bits.dtype
+        )
+        x[2, ::70] *= -1
+    check(sort_text((name,), comparator, x.shape, 1).replace("f32[] abs", f"{name}[] abs"), [x])
 
 
 def test_a_comparator_that_orders_nothing_loses_nothing():

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from axla.codegen import elf, llvm
+from axla.codegen import elf, host, llvm
 from axla.codegen.function import Function, Module
 from axla.codegen.host import _x86_level, host_target, one_lane_target
 from axla.codegen.object_files import symbols
@@ -130,3 +130,19 @@ def test_flag_cpu_max_isa(isa, level):
     with flags.override(cpu_max_isa=isa):
         found = host_target()
     assert names.index(found.name) == min(names.index(level), names.index(host_target().name))
+
+
+@pytest.mark.parametrize("isa, without", [
+    ("AVX512", {"avx512vnni", "avx512bf16", "amx-tile", "amx-fp16"}),
+    ("AVX512_VNNI", {"avx512bf16", "amx-tile", "amx-fp16"}),
+    ("AVX512_BF16", {"amx-tile", "amx-fp16"}),
+    ("AMX", {"amx-fp16"}),
+    ("AMX_FP16", set()),
+])  # fmt: skip
+def test_what_is_above_an_isa_is_what_xla_takes_for_it(isa, without, monkeypatch):
+    every = {"avx512fp16", "avx512vnni", "avx512bf16", "amx-tile", "amx-fp16"}
+    level = {name for names in host._LEVEL_FEATURES.values() for name in names}
+    monkeypatch.setattr(host, "_description", lambda: ("sapphirerapids", dict.fromkeys(every | level, True)))
+    monkeypatch.setattr(host.systems, "machine", lambda: "x86_64")
+    found = host._host_target.__wrapped__(isa).features
+    assert {name for name in every if f"+{name}" not in found} == without

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 import axla
+from axla.backends import prepare
+from axla.backends.cpu import CpuBackend
 from axla.core import cache, flags, trace
 from axla.target.machine import cpu_target
 
@@ -127,6 +130,38 @@ def test_custom_calls_are_known_by_their_convention():
             compiled(source)
     finally:
         cache.clear()
+
+
+def test_shapes_are_inferred_before_passes_only(monkeypatch):
+    """A text that was compiled was verified: no copy for the passes is made, nothing is inferred again."""
+    compiled(text())
+    for owner, name in ((prepare, "verify_meaning"), (CpuBackend, "work")):
+        monkeypatch.setattr(owner, name, lambda *given: pytest.fail("this is for what is compiled"))
+    assert not compiled(text())[0]
+
+
+def _wrong_shape(module):
+    [tanh] = [i for i in module.entry.instructions if i.opcode == "tanh"]
+    tanh.operands[0].op = dataclasses.replace(tanh.operands[0].op, lhs_contracting_dims=(0,))
+
+
+def _foreign_operand(module):
+    other = axla.parse(text()).entry
+    module.entry.root.operands = (*module.entry.root.operands[:2], other.root.operands[2])
+
+
+def _no_attributes(module):
+    [dot] = [i for i in module.entry.instructions if i.opcode == "dot"]
+    dot.op = dataclasses.replace(dot.op, lhs_contracting_dims=None)
+
+
+@pytest.mark.parametrize("damage", [_wrong_shape, _foreign_operand, _no_attributes])
+def test_what_is_wrong_is_not_taken_for_what_was_compiled(damage):
+    compiled(text())
+    module = axla.parse(text())
+    damage(module)
+    with pytest.raises(axla.VerifyError):
+        axla.compile(module)
 
 
 def test_large_constants_are_not_kept(monkeypatch, folder):

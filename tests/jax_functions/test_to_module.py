@@ -169,6 +169,17 @@ def test_constants_of_the_function_are_in_the_module():
     same(lambda x: x @ weights, values(2, 64), tolerance=1e-4)
 
 
+def test_constants_are_what_they_were_when_the_function_was_read():
+    """Large ones are taken where they are: a view that is read only is no promise about its memory."""
+    weights = np.arange(1 << 18, dtype=np.float32)
+    view = weights[:].view()
+    view.flags.writeable = False
+    module = axla.jax.to_module(lambda x: x + view, np.float32(0))
+    weights[:] = 7
+    [constant] = [i for i in module.entry.instructions if i.opcode == "constant"]
+    assert constant.op.literal.array[-1] == len(weights) - 1
+
+
 def test_wide_types():
     x = np.linspace(0, 1, 4)
     narrow, wide = (axla.jax.to_module(jnp.sin, x, x64=on) for on in (False, True))

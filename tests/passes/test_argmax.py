@@ -11,9 +11,9 @@ from axla.passes.expand.argmax import argmax_rewriter
 TEXT = """
 combine {{
   a = {t}[] parameter(0)
-  ai = s32[] parameter(1)
+  ai = {i}[] parameter(1)
   b = {t}[] parameter(2)
-  bi = s32[] parameter(3)
+  bi = {i}[] parameter(3)
   gt = pred[] compare(a, b), direction={direction}
   ne = pred[] compare(a, a), direction=NE
   p = pred[] or(gt, ne)
@@ -22,16 +22,16 @@ combine {{
   lt = pred[] compare(ai, bi), direction=LT
   t = pred[] and(eq, lt)
   q = pred[] or(p, t)
-  i = s32[] select(q, ai, bi)
-  ROOT o = ({t}[], s32[]) tuple(v, i)
+  i = {i}[] select(q, ai, bi)
+  ROOT o = ({t}[], {i}[]) tuple(v, i)
 }}
 ENTRY main {{
   x = {t}[6,300] parameter(0)
-  i = s32[6,300] iota(), iota_dimension={dimension}
+  i = {i}[6,300] iota(), iota_dimension={dimension}
   m = {t}[] constant({init})
-  z = s32[] constant(0)
-  w = ({t}[{rest}], s32[{rest}]) reduce(x, i, m, z), dimensions={{{dimension}}}, to_apply=combine
-  ROOT r = s32[{rest}] get-tuple-element(w), index=1
+  z = {i}[] constant(0)
+  w = ({t}[{rest}], {i}[{rest}]) reduce(x, i, m, z), dimensions={{{dimension}}}, to_apply=combine
+  ROOT r = {i}[{rest}] get-tuple-element(w), index=1
 }}
 """
 
@@ -49,6 +49,7 @@ def data(dtype) -> np.ndarray:
 
 @pytest.mark.parametrize("backend", ["interpreter", "cpu", "one-lane"])
 @pytest.mark.parametrize("dimension", [0, 1])
+@pytest.mark.parametrize("index", ["s32", "s64"])
 @pytest.mark.parametrize(
     ("name", "dtype", "direction", "init"),
     [
@@ -57,12 +58,22 @@ def data(dtype) -> np.ndarray:
         ("s32", np.int32, "GT", "-2147483648"),
     ],
 )
-def test_like_numpy(backend, dimension, name, dtype, direction, init):
+def test_like_numpy(backend, index, dimension, name, dtype, direction, init):
     rest = 6 if dimension else 300
-    module = axla.parse(TEXT.format(t=name, direction=direction, dimension=dimension, rest=rest, init=init))
+    text = TEXT.format(t=name, i=index, direction=direction, dimension=dimension, rest=rest, init=init)
+    module = axla.parse(text)
     x = data(dtype)
     wanted = x.argmax(dimension) if direction == "GT" else x.argmin(dimension)
     assert (np.asarray(axla.compile(module, backend=backend)(x)) == wanted).all()
+
+
+def test_without_a_hit_the_first_index_remains():
+    text = TEXT.format(t="f32", i="s64", direction="GT", dimension=1, rest=6, init="9")
+    module = axla.parse(text.replace("z = s64[] constant(0)", "z = s64[] constant(-7)"))
+    x = np.tile(np.arange(300, dtype=np.float32) % 9, (6, 1))
+    x[1, 17] = 9
+    x[2, 20] = 10
+    assert np.asarray(axla.compile(module)(x)).tolist() == [-7, -7, 20, -7, -7, -7]
 
 
 def reduces(module) -> int:
@@ -70,7 +81,7 @@ def reduces(module) -> int:
 
 
 def test_is_rewritten_unless_the_value_is_read():
-    text = TEXT.format(t="f32", direction="GT", dimension=1, rest=6, init="-inf")
+    text = TEXT.format(t="f32", i="s32", direction="GT", dimension=1, rest=6, init="-inf")
     module = axla.parse(text)
     argmax_rewriter(module)
     assert {len(i.operands) for i in module.entry.instructions if i.opcode == "reduce"} == {2}
@@ -79,11 +90,20 @@ def test_is_rewritten_unless_the_value_is_read():
     assert reduces(both) == 1
 
 
+@pytest.mark.parametrize(("size", "dtype"), [(2**31 - 1, "s32"), (2**31, "s64")])
+def test_long_indices_are_short_where_32_bits_hold_them(size, dtype):
+    text = TEXT.format(t="f32", i="s64", direction="GT", dimension=1, rest=6, init="-inf")
+    module = axla.parse(text.replace("[6,300]", f"[6,{size}]"))
+    argmax_rewriter(module)
+    (iota,) = [i for i in module.entry.instructions if i.opcode == "iota" and i.users]
+    assert iota.shape.dtype.name == dtype
+
+
 @pytest.mark.parametrize(
     "change", [("direction=LT\n  t", "direction=GT\n  t"), ("select(q, ai, bi)", "select(q, bi, ai)")]
 )
 def test_other_combiners_stay(change):
-    text = TEXT.format(t="f32", direction="GT", dimension=1, rest=6, init="-inf")
+    text = TEXT.format(t="f32", i="s32", direction="GT", dimension=1, rest=6, init="-inf")
     assert change[0] in text
     module = axla.parse(text.replace(*change))
     argmax_rewriter(module)

@@ -162,11 +162,29 @@ def test_verify_finds_what_is_changed_without_a_mutator(module, name):
 
 def test_a_module_that_stays_as_it_is_is_verified_once(module, monkeypatch):
     seen = []
-    monkeypatch.setattr(ir_verify, "verify", seen.append)
+    monkeypatch.setattr(ir_verify, "verify", lambda module, inferred: seen.append(module))
     again, renamed = Pass("again", lambda m: None), Pass("renamed", lambda m: m.set_config(replica_count=1))
     with flags.override(verify=True):
         driver.run(module, [again, again, renamed, again])
     assert seen == [module, module]
+
+
+def test_shapes_are_inferred_again_where_something_changed(module, monkeypatch):
+    seen, rename = [], Pass("rename", lambda m: m.set_config(replica_count=1))
+    monkeypatch.setattr(ir_verify, "verify_shape", lambda inst: seen.append(inst.name))
+
+    def negate(m):
+        root = m.entry.root
+        m.entry.set_root(m.entry.add(OPS["negate"](), [root], name="last"))
+
+    with flags.override(verify=True):
+        driver.run(module, [rename])
+        first = list(seen)
+        seen.clear()
+        driver.run(module, [rename, Pass("negate", negate), rename])
+    assert first == seen[: len(first)] and "last" in seen
+    called = [i.name for i in module.entry.instructions if i.op.computations()]
+    assert sorted(seen[len(first) :]) == sorted(["last", *called])
 
 
 def test_the_state_that_is_verified_has_all_fields(module):

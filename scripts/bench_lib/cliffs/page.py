@@ -50,7 +50,7 @@ def page(rows: Sequence[Row], old: Path, flags: str = "") -> str:
     measured = [p for p in PROGRAMS if any((t, row_name(p, p.sizes[0])) in table for t in threads)]
     measured.sort(key=lambda p: _worst(p, table, threads), reverse=True)
     head = HEAD.format(
-        count=len(measured), flags=flags, notes=NOTES, machine=_machine(), date=datetime.date.today(),
+        count=len(measured), flags=flags, notes=NOTES, machine=machine_line(), date=datetime.date.today(),
         load=", ".join(f"{x:.1f}" for x in os.getloadavg()), goal=GOAL, faster=FASTER,
     )  # fmt: skip
     lines = [head, "## Summary", "", *_summary(rows, threads), "", "## Programs", ""]
@@ -149,7 +149,8 @@ def _summary(rows: Sequence[Row], threads: Sequence[int]) -> list[str]:
     ]
 
 
-def _machine() -> str:
+def machine_line() -> str:
+    """The machine, and the versions of what was measured on it."""
     versions = ", ".join(
         f"{p} {importlib.metadata.version(p)}" for p in ("jax", "jaxlib", "numpy", "llvmlite")
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from axla.core.errors import AxlaError, InvalidArgument, did_you_mean
-from axla.core.literal import Literal
+from axla.core.literal import Literal, unwritable
 from axla.core.shape import ProgramShape, Shape
 from axla.ir.clone import clone_module
 from axla.ir.graph import Instruction, Module
@@ -114,6 +114,4 @@ def _literal(parameter: Instruction, key: Any, value: Any) -> Literal:
     if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
         found = f"{array.dtype}{list(array.shape)}"
         raise InvalidArgument(f"{where}: wanted {shape.to_string(layout=False)}, found {found}")
-    if isinstance(array.base, np.ndarray) and array.base.flags.writeable:
-        array = array.copy()  # a view that is read only, of what may be written
-    return Literal(shape.logical, array)
+    return Literal(shape.logical, unwritable(array))

@@ -11,6 +11,7 @@ from axla.backends.interface import Backend, Capabilities, Client
 from axla.backends.native import NativeExecutable
 from axla.backends.options import CompileOptions
 from axla.backends.parallel import Programs, run_parallel
+from axla.backends.prepare import has_whole_arrays
 from axla.core import flags
 from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
 from axla.core.literal import Literal
@@ -51,19 +52,41 @@ class CpuBackend(Backend):
             raise UnsupportedError(f"compile: target_cpu={cpu!r}, but this machine is of level {host.name}")
         return _with_features(cpu_target(cpu, host.triple), options)
 
+    def made(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        """Its text comes first: where code is found by it, the same text was verified before."""
+        from axla.cpu import programs
+
+        if has_whole_arrays(module):
+            return super().made(client, module, options)
+        key = self._key(module, options)
+        found = programs.found(key)
+        if found is None:
+            module = self.verified(module, options)
+            found = self._new(module, options, key)
+        return _executable(found, client, options, module)
+
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        made = self.compiled(module, options)
-        return CpuExecutable(
-            made.images, made.interface, made.constants, client=client, module=module, options=options
-        )
+        return _executable(self.compiled(module, options), client, options, module)
 
     def compiled(self, module: Module, options: CompileOptions) -> Packed:
         """The machine code of a module."""
-        from axla.cpu.programs import compiled
+        from axla.cpu import programs
+
+        key = self._key(module, options)
+        return programs.found(key) or self._new(module, options, key)
+
+    def _key(self, module: Module, options: CompileOptions) -> str | None:
+        from axla.cpu import programs
+
+        donate, counts = tuple(options.donate or ()), options.participants(module)
+        return programs.program_key(module, self.target(options), donate, counts)
+
+    def _new(self, module: Module, options: CompileOptions, key: str | None) -> Packed:
+        from axla.cpu import programs
 
         work, target = self.work(module, options), self.target(options)
         with located(module.file, module):
-            return compiled(work, target)
+            return programs.compiled(work, target, key)
 
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
@@ -77,7 +100,7 @@ class CpuBackend(Backend):
         except ValueError as error:
             raise InvalidArgument(f"load: these are no programs as axla writes them ({error})") from error
         client.check(made.interface.name, made.interface.participants, options)
-        return CpuExecutable(made.images, made.interface, made.constants, client=client, options=options)
+        return _executable(made, client, options)
 
     def work(self, module: Module, options: CompileOptions) -> Module:
         """A copy for the passes, as the compiler takes it."""
@@ -168,6 +191,14 @@ class CpuExecutable(NativeExecutable):
     def _backend(self) -> CpuBackend:
         assert isinstance(self.client, Client) and isinstance(self.client.backend, CpuBackend)
         return self.client.backend
+
+
+def _executable(
+    code: Packed, client: Client, options: CompileOptions, module: Module | None = None
+) -> CpuExecutable:
+    return CpuExecutable(
+        code.images, code.interface, code.constants, client=client, module=module, options=options
+    )
 
 
 def text_of(

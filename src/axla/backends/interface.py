@@ -15,7 +15,7 @@ from typing import Any
 from axla.backends.devices import Device, Devices
 from axla.backends.executable import Executable
 from axla.backends.options import CompileOptions, options_of
-from axla.backends.prepare import prepared
+from axla.backends.prepare import sized, verified
 from axla.backends.registry import Registry
 from axla.core import dtypes, flags
 from axla.core.dataclass import dataclass
@@ -59,12 +59,10 @@ class Client(Devices):
         """
         told = options_of(options, keywords)
         with flags.override(**dict(told.flags)), shown():
-            module = prepared(module, told)
-            self.backend.check(module, told)
+            module = sized(module, told)
             self.check(module.name, told.participants(module), told)
             self._check_order(module, told)
-            verify_waits(module, *told.participants(module))
-            made = self.backend.compile(self, module, told)
+            made = self.backend.made(self, module, told)
         watch(made)
         return made
 
@@ -131,6 +129,17 @@ class Backend:
     def client(self) -> Client:
         """The client that `axla.compile` takes."""
         return Client(self)
+
+    def made(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        """An executable of a module of known sizes whose graph alone is verified (`verify_graph`)."""
+        return self.compile(client, self.verified(module, options), options)
+
+    def verified(self, module: Module, options: CompileOptions) -> Module:
+        """What `compile` takes; UnsupportedError for what the capabilities exclude."""
+        module = verified(module, options)
+        self.check(module, options)
+        verify_waits(module, *options.participants(module))
+        return module
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
         """An executable. The module is verified, of known sizes, and not to be changed."""

@@ -1,4 +1,7 @@
-"""What every backend gets: a verified module of known sizes, for the participants that the options say."""
+"""What every backend gets: a verified module of known sizes, for the participants that the options say.
+
+`sized`, then `verified`. A backend that finds the code of an equal text needs the first only.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from axla.core.errors import InvalidArgument
 from axla.hlo import CustomCall
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
-from axla.ir.verify import verify
+from axla.ir.verify import verify, verify_graph, verify_meaning
 from axla.passes.simplify.annotations import marker_removal
 
 
-def prepared(module: Module, options: CompileOptions) -> Module:
+def sized(module: Module, options: CompileOptions) -> Module:
     """The module itself, or a copy where options change it. InvalidArgument for what is no module,
-    VerifyError for an invalid one.
+    VerifyError for one that does not hold together.
     """
     if not isinstance(module, Module):
         raise InvalidArgument(
@@ -26,8 +29,14 @@ def prepared(module: Module, options: CompileOptions) -> Module:
         counts = options.participants(module)
         module = clone_module(module)
         module.set_config(replica_count=counts[0], num_partitions=counts[1])
-    verify(module)
-    if _has_whole_arrays(module):
+    verify_graph(module)
+    return module
+
+
+def verified(module: Module, options: CompileOptions) -> Module:
+    """What `sized` gave, or a copy without arrays that are whole. VerifyError for an invalid module."""
+    verify_meaning(module)
+    if has_whole_arrays(module):
         if options.participants(module)[1] > 1:
             from axla.passes.expand.partition import of_one_partition
 
@@ -39,14 +48,14 @@ def prepared(module: Module, options: CompileOptions) -> Module:
     return module
 
 
-def _has_whole_arrays(module: Module) -> bool:
+def has_whole_arrays(module: Module) -> bool:
     """Whether it is for a partitioner, which is imported for modules that may be."""
     every = (inst.op for computation in module.computations for inst in computation.instructions)
     if not module.config.frontend_attributes and not any(isinstance(op, CustomCall) for op in every):
         return False
-    from axla.passes.expand.manual import has_whole_arrays
+    from axla.passes.expand import manual
 
-    return has_whole_arrays(module)
+    return manual.has_whole_arrays(module)
 
 
 def specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:

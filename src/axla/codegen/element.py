@@ -313,7 +313,7 @@ def _reduce(e: Elements, inst: Instruction[hlo.Reduce], index: Indices) -> tuple
         return e.apply(inst.op.to_apply, (*accumulators, *arguments))
 
     first = tuple(e(x, ()) for x in inits)
-    return accumulate(e, [dims[d] for d in reduced], first, step, e.lanes_at(index))
+    return accumulate(e, inst, [dims[d] for d in reduced], first, step, e.lanes_at(index))
 
 
 def _dot(e: Elements, inst: Instruction[hlo.Dot], index: Indices) -> Value:
@@ -338,7 +338,7 @@ def _dot(e: Elements, inst: Instruction[hlo.Dot], index: Indices) -> Value:
         return (e.values.binary("add", accumulators[0], e.values.binary("multiply", a, b)),)
 
     sizes = [lhs.shape.dims[d] for d in op.lhs_contracting_dims]
-    (total,) = accumulate(e, sizes, (e.values.constant(accumulator, 0),), step, e.lanes_at(index))
+    (total,) = accumulate(e, inst, sizes, (e.values.constant(accumulator, 0),), step, e.lanes_at(index))
     return e.values.convert(total, out)
 
 

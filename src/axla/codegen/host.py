@@ -22,7 +22,13 @@ _LEVEL_FEATURES = {
 
 # The x86-64 level that the flag `cpu_max_isa` allows; there is no level for AVX alone.
 _LEVEL_OF_ISA = {"SSE4_2": "x86-64-v2", "AVX": "x86-64-v2", "AVX2": "x86-64-v3"}
-_BEYOND_ISA = {"AVX512": ("avx512vnni", "avx512bf16"), "AVX512_VNNI": ("avx512bf16",)}
+# What begins with these names is above an ISA, as XLA has it: avx512fp16 is not above AVX512.
+_BEYOND_ISA = {
+    "AVX512": ("avx512vnni", "avx512bf16", "amx"),
+    "AVX512_VNNI": ("avx512bf16", "amx"),
+    "AVX512_BF16": ("amx",),
+    "AMX": ("amx-fp16",),
+}
 
 
 def host_target() -> CpuTarget:
@@ -49,7 +55,8 @@ def _host_target(limit: str) -> CpuTarget:
         return replace(X86_LEVELS[most], triple=triple)
     exact = {("+" if on else "-") + name for name, on in features.items()}
     host = replace(level, triple=triple, cpu=cpu)
-    beyond = [f"-{name}" for name in _BEYOND_ISA.get(limit, ()) if features.get(name)]
+    above = _BEYOND_ISA.get(limit, ())
+    beyond = [f"-{name}" for name, on in features.items() if on and name.startswith(above)]
     return with_features(host, [*sorted(exact), *beyond, *level.features])
 
 

@@ -23,22 +23,32 @@ from axla.target.machine import aligned
 
 
 class Reduction(Reducing):
-    """One reduce instruction in a kernel, as code."""
+    """One reduce instruction in a kernel, as code.
 
-    def __init__(self, inst: Instruction):
+    `mirrored`: a maximum of floats is accumulated as the minimum of negated values. Where the machine's own
+    instructions do not keep NaN, a minimum takes fewer of them.
+    """
+
+    def __init__(self, inst: Instruction, *, mirrored: bool = False):
         super().__init__(inst)
         self.started = False  # what is accumulated has the initial value in it
+        dtypes, is_maximum = {d.name for d in self.accumulators}, self.plain == "maximum"
+        self.mirrored = mirrored and is_maximum and dtypes <= {"f32", "f64"}
 
     def lift(self, values: Sequence[Value], emit: Values) -> tuple[Value, ...]:
         """Values in the types that are accumulated."""
-        return tuple(emit.convert(v, d) for v, d in zip(values, self.accumulators, strict=True))
+        found = tuple(emit.convert(v, d) for v, d in zip(values, self.accumulators, strict=True))
+        return tuple(emit.unary("negate", v) for v in found) if self.mirrored else found
 
     def combine(self, e: Elements, a: Sequence[Value], b: Sequence[Value]) -> tuple[Value, ...]:
+        if self.mirrored:
+            return (e.values.binary("minimum", *a, *b),)
         return e.apply(self.computation, (*a, *b))
 
     def finish(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:
         """The result: the initial values combined with what was accumulated, in the types of the result."""
         found = accumulated if self.started else self.combine(e, self.initial(e), accumulated)
+        found = tuple(e.values.unary("negate", v) for v in found) if self.mirrored else found
         return tuple(e.values.convert(v, d) for v, d in zip(found, self.results, strict=True))
 
     def initial(self, e: Elements) -> tuple[Value, ...]:

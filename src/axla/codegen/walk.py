@@ -26,9 +26,11 @@ from axla.core import plugins
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
-from axla.hlo import Add, Broadcast, Constant, Multiply
+from axla.hlo import Add, Broadcast, Constant, Dot, Multiply, Reduce, ReduceWindow
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op, is_own
+from axla.ir.traverse import post_order
+from axla.ir.typed import shape_of
 
 Indices = tuple[AnyIndex, ...]
 Leaf = Callable[[Indices], Value | tuple[Value, ...]]
@@ -335,13 +337,16 @@ def widest(index: Indices) -> int:
 
 
 def accumulate(
-    e: Elements, sizes: Sequence[int], first: tuple[Value, ...],
+    e: Elements, inst: Instruction, sizes: Sequence[int], first: tuple[Value, ...],
     step: Callable[[tuple[Value, ...], Sequence[AnyIndex]], tuple[Value, ...]], lanes: int,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Folds `step` over an index space, written out when it is small, as loops otherwise."""
+    """Folds `step` over the index space of a reduction, written out where it is small together with all that
+    are computed in each step, as loops otherwise.
+    """
     if 0 in sizes:
         return first
-    if prod(sizes) <= UNROLL_REDUCTION:
+    below = 1 if e.scalar else inst.computation.fact("reductions", _reductions)[inst]
+    if prod(sizes) * below <= UNROLL_REDUCTION:
         return fold(e.f, sizes, 0, first, step)
     values = e.values
 
@@ -349,6 +354,25 @@ def accumulate(
         return tuple(values.splat(v, lanes) for v in step(tuple(found), at))
 
     return fold(e.f, sizes, len(sizes), tuple(values.splat(v, lanes) for v in first), splatted)
+
+
+def _reductions(computation: Computation) -> dict[Instruction, int]:
+    """Steps of the reductions that an element of each instruction's operands takes, one in the other."""
+    steps: dict[Instruction, int] = {}
+    below: dict[Instruction, int] = {}
+    for inst in post_order(computation):
+        below[inst] = max((steps[operand] for operand in inst.operands), default=1)
+        steps[inst] = below[inst] * _steps(inst)
+    return below
+
+
+def _steps(inst: Instruction) -> int:
+    """Elements that one of a reduction, product or window is made of."""
+    op = inst.op
+    if isinstance(op, Reduce | Dot):
+        dims = op.dimensions if isinstance(op, Reduce) else op.lhs_contracting_dims
+        return prod(shape_of(inst.operands[0]).dims[d] for d in dims)
+    return prod(op.window.size) if isinstance(op, ReduceWindow) else 1
 
 
 def fold(

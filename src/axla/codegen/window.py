@@ -49,8 +49,10 @@ def reduce_window(e: Elements, inst: Instruction[ReduceWindow], index: Indices) 
         return first
     sizes = [window.size[d] for d in moving]
     inside = _all_inside(e, op, shape.dims, places, index)
-    case = (inside, lambda: accumulate(e, sizes, first, partial(step, True), lanes))
-    return where_inside(e, [case], lanes, lambda: accumulate(e, sizes, first, partial(step, False), lanes))
+    case = (inside, lambda: accumulate(e, inst, sizes, first, partial(step, True), lanes))
+    return where_inside(
+        e, [case], lanes, lambda: accumulate(e, inst, sizes, first, partial(step, False), lanes)
+    )
 
 
 def _all_inside(

@@ -53,14 +53,16 @@ class Literal:
 
     @classmethod
     def of(cls, value: object, dtype: DType | None = None) -> Literal:
-        """The literal of a NumPy array or anything NumPy takes; tuples become tuple literals."""
+        """The literal of a NumPy array or anything NumPy takes; tuples become tuple literals. Memory that may
+        be written is copied.
+        """
         if isinstance(value, Literal):
             return value
         if isinstance(value, tuple):
             parts = [cls.of(v) for v in value]
             return cls(TupleShape([p.shape for p in parts]), elements=parts)
         array = np.asarray(value, None if dtype is None else dtype.numpy)
-        return cls(Shape(from_numpy(array.dtype), array.shape), array)
+        return cls(Shape(from_numpy(array.dtype), array.shape), unwritable(array))
 
     @classmethod
     def scalar(cls, dtype: DType, value: object) -> Literal:
@@ -121,6 +123,16 @@ class Literal:
 
     def __repr__(self) -> str:
         return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"
+
+
+def unwritable(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy where it is a view of memory that may be written by another one."""
+    memory = array.base
+    while isinstance(memory, np.ndarray):
+        if memory.flags.writeable:
+            return array.copy()
+        memory = memory.base
+    return array
 
 
 def _raw(array: np.ndarray) -> np.ndarray:

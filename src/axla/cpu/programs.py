@@ -10,7 +10,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from axla.core import cache, flags, plugins, trace
-from axla.core.errors import InvalidArgument
+from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.literal import ElidedLiteral
 from axla.custom.lapack import is_installed
 from axla.custom.registry import in_libraries, registered
@@ -31,13 +31,17 @@ _ELSEWHERE = ("cache_dir", "progress", "num_threads", "host_device_count")
 """Flags that no code depends on."""
 
 
-def compiled(module: Module, target: CpuTarget) -> Packed:
-    """The code of a module, which is changed on the way (pass a clone to keep it)."""
-    key = program_key(module, target)
-    found = cache.get("program", key, decode) if key else None
-    if found is not None:
+def found(key: str | None) -> Packed | None:
+    """The code that was kept under a key."""
+    code = cache.get("program", key, decode) if key else None
+    if code is not None:
         with trace.span("cached program"):
-            return found
+            return code
+    return None
+
+
+def compiled(module: Module, target: CpuTarget, key: str | None) -> Packed:
+    """The code of a module, which is changed on the way (pass a clone to keep it), kept under a key."""
     from axla.cpu.compiler import compile_module
 
     made = compile_module(module, target)
@@ -47,10 +51,18 @@ def compiled(module: Module, target: CpuTarget) -> Packed:
     return made
 
 
-def program_key(module: Module, target: CpuTarget) -> str | None:
+def program_key(module: Module, target: CpuTarget, *facts: object) -> str | None:
     """The key of a module's code: its whole text, with names and source lines, which messages show; constants
-    by digest; target, flags, compiler and machine. None where it is to be compiled.
+    by digest; target, flags, compiler and machine, and facts that the caller adds. None where it is to be
+    compiled. Of the module, its graph has to be verified (`verify_graph`), no more.
     """
+    try:
+        return _key(module, target, facts)
+    except (AxlaError, ValueError, IndexError, TypeError, ArithmeticError, AttributeError):
+        return None  # attributes that mean nothing: the verifier tells
+
+
+def _key(module: Module, target: CpuTarget, facts: tuple[object, ...]) -> str | None:
     options = not ADDED and _options(flags.current())
     constants = _constants(module) if options and cache.machine() else None
     packages = _packages(module)
@@ -59,7 +71,7 @@ def program_key(module: Module, target: CpuTarget) -> str | None:
     text = print_module(module, print_program_shape=False, print_operand_shape=False)  # as its lines say
     return cache.key_of(
         cache.compiler(), cache.machine(), identity(target), options, text, constants, _functions(module),
-        packages,
+        packages, *facts,
     )  # fmt: skip
 
 

@@ -121,13 +121,14 @@ def loop_space(
     return space, task.phase(space.count, work, target.limits, space.threads)
 
 
-def in_a_row(computation: Computation, target: Target, reduces: int = 0) -> int:
+def in_a_row(computation: Computation, target: Target, reduces: int = 0, single: int = 0) -> int:
     """How many elements beside each other a thread takes at once: more than lanes only where it finds all
-    that it reads beside each other too. `reduces`: how many are not computed element by element.
+    that it reads beside each other too. `reduces`: how many are not computed element by element; `single`:
+    up to how many elements are computed one by one.
     """
     plain = all(_keeps_rows(inst) for inst in computation.instructions)
     apart = sum(isinstance(inst.op, hlo.Reduce) for inst in computation.instructions)
-    kind = widest(computation)
+    kind = widest(computation, single)
     return target.stretch(kind) if plain and apart == reduces else target.lanes(kind)
 
 

@@ -106,10 +106,14 @@ class KernelTask:
         return Phase(symbol or self.name, count, grain, parallel, threads)
 
 
-def widest(computation: Computation) -> DType:
-    """The widest element type that the instructions of a kernel compute with, the first of equal ones."""
-    shapes = (shape for inst in computation.instructions for shape in inst.shape.leaves())
-    return max((shape.dtype for shape in shapes if isinstance(shape, Shape)), key=_width)
+def widest(computation: Computation, single: int = 0) -> DType:
+    """The widest element type that the instructions of a kernel compute with, the first of equal ones. Of
+    arrays with at most `single` elements only where all have no more.
+    """
+    leaves = (shape for inst in computation.instructions for shape in inst.shape.leaves())
+    shapes = [shape for shape in leaves if isinstance(shape, Shape)]
+    long = [shape for shape in shapes if shape.size > single]
+    return max((shape.dtype for shape in long or shapes), key=_width)
 
 
 def _width(dtype: DType) -> tuple[int, bool]:

@@ -34,6 +34,9 @@ class Reducing:
         self.inits = inst.operands[self.count :]
         (self.computation,) = inst.op.computations()
         self.any_order = _any_order(self.computation)
+        root = self.computation.root
+        self.plain = root.op.opcode if self.any_order and len(root.operands) == 2 else ""
+        """The op of a combiner that is nothing else, without order."""
         wide = self.count == 1 and self.computation.root.op.opcode in _SUMS
         self.results: tuple[DType, ...] = tuple(x.shape.dtype for x in self.inits)
         self.accumulators = tuple(accumulation_type(d) if wide else d for d in self.results)
@@ -228,7 +231,7 @@ class RowKind(ReduceKind):
     def plan(self, task: KernelTask, target: Target) -> RowPlan:
         """Rows in parallel, or pieces of the rows and then their combination."""
         reductions = self.reductions
-        most = in_a_row(task.computation, target, len(reductions))
+        most = in_a_row(task.computation, target, len(reductions), self.row_count)
         lanes = gcd(most, self.row_size) if target.threads > 1 else fitting(most, self.row_size)
         cost = task.cost(target) * self.row_size
         pieces, piece = self._pieces(reductions, cost, most, target)

@@ -38,7 +38,8 @@ class ScanGeometry:
 
 def scan_geometry(inst: Instruction) -> ScanGeometry | None:
     """The space of a reduce-window that is a scan: its window reaches from each element of a line to one of
-    its ends, and its combiner is elementwise. As XLA does, it is taken as associative. None for others.
+    its ends, and its combiner is elementwise. None for others. Any combiner is taken as associative, and none
+    is looked at, as in XLA (`TryOptimizeCumSumOrProd` of reduce-window-rewriter, lines of more than 16).
     """
     window_op, shape = op_of(inst, ReduceWindow), inst.shape
     window = window_op.window

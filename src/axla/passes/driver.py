@@ -111,6 +111,7 @@ class _Runner:
     observer: Observer | None = None
     opcodes: tuple[int, set[str]] = (-1, set())  # of a version of the module
     verified: list[object] = field(default_factory=list)  # the state that the verifier accepted
+    inferred: dict = field(default_factory=dict, repr=False)  # instructions whose shapes it inferred
 
     def __post_init__(self) -> None:
         flags = self.flags
@@ -225,7 +226,7 @@ class _Runner:
 
         found = state(self.module)
         if len(found) != len(self.verified) or not all(map(operator.is_, found, self.verified)):
-            verify(self.module)
+            verify(self.module, self.inferred)
             self.verified = found
 
     def failed(self, step: Pass, number: int, text: str, error: Exception) -> typing.NoReturn:

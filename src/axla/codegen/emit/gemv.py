@@ -11,8 +11,10 @@ The strip of finished sums then goes to the store, in vectors along l.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
+from axla.codegen.array import element_address
 from axla.codegen.emit.pack import pieces
 from axla.codegen.emit.product import Product
 from axla.codegen.function import Ssa
@@ -52,10 +54,6 @@ class Gemv(Product):
             (self.columns if cut.method == "columns" else self.rows)(first, end)
             self.finish(batch, first, end)
 
-    def matrix_at(self, k: Ssa, l: Ssa, lanes: int) -> Value:  # noqa: E741
-        """`lanes` elements of the matrix, along its contiguous index."""
-        return self.matrix.load(*((k, l) if self.cut.method == "columns" else (l, k)), lanes)
-
     # -- l contiguous ---------------------------------------------------------------------------------------
 
     def columns(self, first: Ssa, end: Ssa) -> None:
@@ -75,17 +73,21 @@ class Gemv(Product):
 
     def steps(self, k: Ssa, count: int, first: Ssa, end: Ssa, *, fresh: bool) -> None:
         """Adds `count` steps of k to the strip, or begins it with them."""
-        f, width = self.f, self.width
+        f, spec, width = self.f, self.spec, self.width
         places = (f.mul(f.add(k, step), self.step) for step in range(count))
         factors = [self.values.splat(self.read(self.vector, place, 1), width) for place in places]
+        matrix, rows = self.matrix, [f.add(k, step) for step in range(count)]
+        if spec.word == 1:  # rows from k on are a constant distance apart
+            start = element_address(f, matrix.start, spec.dtype, matrix.at(k, 0))
+            matrix, rows = replace(matrix, start=start), [f.index(step) for step in range(count)]
         with f.loop(first, end, width, nonempty=True) as loop:
             column = least(f, loop.index, self.length - width, needed=self.length % width != 0)
             slot = f.sub(loop.index, first)
             chains = [self.zero(width)] * 2
             if not fresh:
                 chains[0] = self.load(self.strip, slot, width, self.planes)
-            for step, factor in enumerate(factors):
-                element = self.matrix_at(f.add(k, step), column, width)
+            for step, (factor, row) in enumerate(zip(factors, rows, strict=True)):
+                element = matrix.load(row, column, width)
                 chains[step % 2] = self.multiply_add(factor, element, chains[step % 2])
             self.store(self.add(*chains) if count > 1 else chains[0], self.strip, slot, self.planes)
 
@@ -116,7 +118,7 @@ class Gemv(Product):
             at = f.add(k, chain * self.width)
             factor = self.vector_at(at)
             for number in range(chain, len(found), chains):
-                element = self.matrix_at(at, f.add(row, number // chains), self.width)
+                element = self.matrix.load(f.add(row, number // chains), at, self.width)
                 found[number] = self.multiply_add(element, factor, found[number])
         return found
 
@@ -137,7 +139,7 @@ class Gemv(Product):
             at = min(start, self.spec.k - width)
             factor = self.clear(self.vector_at(f.index(at)), start - at)
             for r, total in enumerate(totals):
-                element = self.clear(self.matrix_at(f.index(at), f.add(row, r), width), start - at)
+                element = self.clear(self.matrix.load(f.add(row, r), f.index(at), width), start - at)
                 totals[r] = self.multiply_add(element, factor, total)
         return [self.values.across_lanes((v,), lambda a, b: (self.add(*a, *b),))[0] for v in totals]
 

@@ -43,9 +43,13 @@ def emit(k: KernelWriter, plan: RowPlan) -> None:
     with _rows(k, plan) as number:
         row = _Row(k, plan, number, plan.lanes)
         for number, stage in enumerate(row.stages):
-            row.reduce([Reduction(inst) for inst in stage], f.index(0), plan.row_size, row.stash_plan(number))
+            row.reduce(_reductions(k, stage), f.index(0), plan.row_size, row.stash_plan(number))
         row.write_rows()
         row.write_full()
+
+
+def _reductions(k: KernelWriter, stage: Sequence[Instruction]) -> list[Reduction]:
+    return [Reduction(inst, mirrored=k.target.has_ordered_maximum) for inst in stage]
 
 
 @contextmanager
@@ -374,7 +378,7 @@ def _below(roots: Sequence[Instruction], known: Mapping[Instruction, object]) ->
 def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
     """Phase 0: step s reduces piece s % pieces of row s // pieces. All pieces but the last have one size."""
     f, pieces, size = k.f, plan.pieces, plan.piece
-    reductions = [Reduction(k.named[name]) for name in plan.stages[0]]
+    reductions = _reductions(k, [k.named[name] for name in plan.stages[0]])
     arrays = scratch_arrays(k, reductions, (pieces * plan.row_count,))
     with k.share.steps() as step:
         here = Index(f, step, limit=pieces * plan.row_count)
@@ -404,7 +408,7 @@ def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
 def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
     """Phase 1: the pieces of each row in order, then what follows the reduction."""
     f, pieces = k.f, plan.pieces
-    reductions = [Reduction(k.named[name]) for name in plan.stages[0]]
+    reductions = _reductions(k, [k.named[name] for name in plan.stages[0]])
     arrays = scratch_arrays(k, reductions, (pieces * plan.row_count,))
     with k.share.steps() as step:
         row = Index(f, step, limit=plan.row_count)

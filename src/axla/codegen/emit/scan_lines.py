@@ -1,9 +1,9 @@
 """Scans by threads that run alone.
 
-Along a line: a vector is scanned in registers, lanes joined with those 1, 2, 4, ... before them. What all
-vectors of a group before it have in common comes in front, and what all groups before have: no chain of
-roundings is as long as the line. Few long lines are cut into pieces: one phase takes their totals, one scans
-these, and one the pieces.
+Along a line: a vector is scanned in registers, in blocks of 2, 4, ... lanes. What all vectors of a group
+before it have in common comes in front, and what all groups before have: no chain of roundings is as long as
+the line. Few long lines are cut into pieces: one phase takes their totals, one scans these, and one the
+pieces. Totals of groups and pieces are joined among themselves first: they are small against what is before.
 Across lines, lanes have a line each. Totals of the group, and of all before it, stay in the nearest cache.
 Scans from the end count positions from the end; lanes stay in the order of memory.
 """
@@ -20,10 +20,17 @@ from axla.codegen.index import AnyIndex, Index, base_of
 from axla.codegen.kernel import KernelWriter, span_of
 from axla.codegen.reduction import Reduction, scratch_arrays
 from axla.codegen.value import Value, rebuilt
+from axla.core.dtypes import PRED
 from axla.kernels.scan import ScanPlan
 
+PIECES = 8
+"""Pieces of a line whose totals are summed apart."""
 ROWS = 4
 """Rows taken at once across lines."""
+
+
+_TWICE = ("maximum", "minimum", "and", "or")
+"""What gives the same when a value takes part twice."""
 
 
 def _as(like: Value, parts: Sequence[Ssa]) -> Value:
@@ -38,8 +45,9 @@ class LineScan:
         assert plan.space is not None
         self.k, self.f, self.plan, self.space = k, k.f, plan, plan.space
         self.g, self.lanes = plan.geometry, plan.space.lanes
-        self.reduction = Reduction(k.named[plan.hero])
+        self.reduction = Reduction(k.named[plan.hero], mirrored=k.target.has_ordered_maximum)
         self.reduction.started = True
+        self.twice = self.reduction.plain in _TWICE
         self.totals: Array | None = None
         if plan.pieces > 1:
             [[self.totals]] = scratch_arrays(k, [self.reduction], (self.g.outer, plan.pieces))
@@ -78,16 +86,31 @@ class LineScan:
     # -- along lines ---------------------------------------------------------------------------------------
 
     def starts(self, totals: Array) -> None:
-        """Puts in place of the totals of pieces what each begins with."""
-        f, pieces = self.f, self.plan.pieces
+        """Puts in place of the totals of pieces what each begins with: the total of the groups of pieces
+        before its own, and behind that the one of the pieces before it in its group.
+        """
+        f, pieces, initial = self.f, self.plan.pieces, self.initial()
+        pair = [initial, initial]
         with f.loop(0, self.g.outer) as lines:
             line = Index(f, lines.index, limit=self.g.outer)
-            with f.loop(0, pieces, 1, self.initial().parts) as loop:
-                at = (line, Index(f, loop.index, limit=pieces))
-                start = _as(self.initial(), loop.carried)
-                own = totals.load(at, 1)
-                totals.store(at, start)
-                loop.yield_(self.join(1, start, own).parts)
+            with f.loop(0, pieces, PIECES, [*initial.parts, *initial.parts]) as groups:
+                before, total = rebuilt(pair, groups.carried)
+                end = f.smin(f.add(groups.index, PIECES), pieces)
+                with f.loop(groups.index, end, 1, [*before.parts, *before.parts]) as loop:
+                    start, within = rebuilt(pair, loop.carried)
+                    at = (line, Index(f, loop.index, limit=pieces))
+                    own = totals.load(at, 1)
+                    totals.store(at, start)
+                    within = self.behind(f.icmp("eq", loop.index, groups.index), within, own)
+                    loop.yield_([*self.join(1, before, within).parts, *within.parts])
+                _, within = rebuilt(pair, loop.results)
+                total = self.behind(f.icmp("eq", groups.index, 0), total, within)
+                groups.yield_([*self.join(1, initial, total).parts, *total.parts])
+
+    def behind(self, is_first: Ssa, before: Value, own: Value) -> Value:
+        """`own` behind what is before it, where there is something."""
+        joined = self.join(own.lanes, before, own)
+        return self.k.values.select(Value(PRED, 1, (is_first,)), own, joined)
 
     def along(self) -> None:
         f, length, (outer,), pieces = self.f, self.g.length, self.space.outer, self.plan.pieces
@@ -111,16 +134,28 @@ class LineScan:
         return line, Index(f, position, 1, lanes, multiple=multiple, limit=length), 0
 
     def prefixes(self, x: Value) -> Value:
-        """Every lane with those before it."""
+        """Every lane with those before it: the upper half of each block joined with the end of the lower one,
+        in blocks of 2, 4, ... lanes. Short blocks do not leave the 128 bits in which shuffles are fast.
+        """
         values, lanes, distance = self.k.values, self.lanes, 1
+        neutral = None
+        if self.reduction.plain == "multiply" and x.dtype.is_float:
+            # Lower halves are multiplied too: by what LLVM finds, which may be denormal, and slow.
+            neutral = values.constant(x.dtype, 1, lanes)
         while distance < lanes:
             order = list(range(lanes))
-            moved = [max(n - distance, 0) for n in order]
-            kept = [n + lanes if n < distance else n for n in order]
+            ends = [n // (2 * distance) * 2 * distance + distance - 1 for n in order]
+            upper = [n % (2 * distance) >= distance for n in order]
             if self.g.reverse:
-                moved = [min(n + distance, lanes - 1) for n in order]
-                kept = [n + lanes if n >= lanes - distance else n for n in order]
-            x = values.shuffle(self.join(lanes, values.shuffle(x, x, moved), x), x, kept)
+                ends, upper = [lanes - 1 - n for n in ends[::-1]], upper[::-1]
+            if neutral is not None:
+                before = [end if up else n + lanes for n, end, up in zip(order, ends, upper, strict=True)]
+                x = self.join(lanes, values.shuffle(x, neutral, before), x)
+            else:
+                before = [end if up else n for n, end, up in zip(order, ends, upper, strict=True)]
+                found = self.join(lanes, values.shuffle(x, x, before), x)
+                kept = [n if up else n + lanes for n, up in zip(order, upper, strict=True)]
+                x = found if self.twice else values.shuffle(found, x, kept)
             distance *= 2
         return x
 
@@ -135,26 +170,36 @@ class LineScan:
         f, lanes = self.f, self.lanes
         e, single = self.k.elements(lanes), self.k.elements(1)
 
-        def vector(position: Ssa, start: Value, before: Value | None) -> Value:
-            """Scans a vector, which comes behind `before` in its group; the total up to its end."""
+        def vector(position: Ssa, start: Value | None, before: Value | None) -> Value:
+            """Scans a vector, which comes behind `before` in its group, and that behind `start`; the total of
+            the group up to its end.
+            """
             at = self.at(line, position, lanes)
             found = self.prefixes(self.read(e, at))
             last = self.last(found)
             if before is not None:
                 found, last = self.join(lanes, before, found), self.join(lanes, before, last)
-            self.write(at, self.join(lanes, start, found))
+            self.write(at, found if start is None else self.join(lanes, start, found))
             return last
 
         start = self.k.values.splat(start, lanes)
         whole = f.add(low, f.mul(f.udiv(f.sub(high, low), lanes), lanes))
-        with f.loop(low, whole, self.plan.group * lanes, start.parts) as groups:
-            start = _as(start, groups.carried)
-            total = vector(groups.index, start, None)
-            end = f.smin(f.add(groups.index, self.plan.group * lanes), whole)
-            with f.loop(f.add(groups.index, lanes), end, lanes, total.parts) as loop:
-                loop.yield_(vector(loop.index, start, _as(total, loop.carried)).parts)
-            groups.yield_(self.join(lanes, start, _as(total, loop.results)).parts)
-        start = _as(start, groups.results)
+        if self.twice:  # and nothing is rounded: one group
+            with f.loop(low, whole, lanes, start.parts) as loop:
+                loop.yield_(vector(loop.index, None, _as(start, loop.carried)).parts)
+            start = _as(start, loop.results)
+        else:
+            state = [*start.parts, *start.parts]
+            with f.loop(low, whole, self.plan.group * lanes, state) as groups:
+                before, within = rebuilt([start, start], groups.carried)
+                total = vector(groups.index, before, None)
+                end = f.smin(f.add(groups.index, self.plan.group * lanes), whole)
+                with f.loop(f.add(groups.index, lanes), end, lanes, total.parts) as loop:
+                    loop.yield_(vector(loop.index, before, _as(total, loop.carried)).parts)
+                is_first = f.icmp("eq", groups.index, low)
+                within = self.behind(is_first, within, _as(total, loop.results))
+                groups.yield_([*self.join(lanes, start, within).parts, *within.parts])
+            start, _ = rebuilt([start, start], groups.results)
         if self.g.length % lanes:
             with f.loop(whole, high, 1, self.k.values.lane(start, 0).parts) as rest:
                 at = self.at(line, rest.index, 1)

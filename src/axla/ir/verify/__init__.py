@@ -36,9 +36,10 @@ All of it takes time linear in the size of the module.
 from __future__ import annotations
 
 import contextlib
+import operator
 
 from axla.core.errors import InternalError
-from axla.ir.graph import Computation, Module
+from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.places import located
 from axla.ir.traverse import callers
 from axla.ir.verify import calls, channels, groups, pairs, placement
@@ -56,13 +57,29 @@ from axla.ir.verify.graph import (
 )
 from axla.ir.verify.header import verify_aliases, verify_entry_layout, verify_schedule
 
+Inferred = dict[Instruction, tuple[object, ...]]
+"""Instructions whose shapes were found right: the op, the shape and those of the operands, as they were."""
 
-def verify(module: Module) -> None:
+
+def verify(module: Module, inferred: Inferred | None = None) -> None:
     """Raises VerifyError for the first thing that is wrong, naming the instruction, what was found and what
-    was wanted, and its line.
+    was wanted, and its line. What `inferred` has need not be inferred again; it is brought up to date.
     """
     with located(module.file, module):
-        _verify(module)
+        _verify_graph(module)
+        _verify_meaning(module, {} if inferred is None else inferred)
+
+
+def verify_graph(module: Module) -> None:
+    """Raises what `verify` does, for what no text says: graphs that pass and have one text are equal."""
+    with located(module.file, module):
+        _verify_graph(module)
+
+
+def verify_meaning(module: Module) -> None:
+    """Raises what `verify` does, of a module that `verify_graph` takes."""
+    with located(module.file, module):
+        _verify_meaning(module, {})
 
 
 def state(module: Module) -> list[object]:
@@ -77,7 +94,7 @@ def state(module: Module) -> list[object]:
     return found
 
 
-def _verify(module: Module) -> None:
+def _verify_graph(module: Module) -> None:
     if not module.has_entry:
         with contextlib.suppress(InternalError):
             _ = module.entry  # a program that waits for its sizes says so
@@ -91,6 +108,18 @@ def _verify(module: Module) -> None:
         names.add(computation.name)
         _verify_computation(computation)
     verify_calls(module)
+    verify_schedule(module)
+
+
+def _verify_meaning(module: Module, inferred: Inferred) -> None:
+    for computation in module.computations:
+        for inst in computation.instructions:
+            facts = (inst.op, inst.shape, *[operand.shape for operand in inst.operands])
+            before = inferred.get(inst, ())
+            if len(before) != len(facts) or not all(map(operator.is_, before, facts)):
+                verify_shape(inst)
+                if not inst.op.computations():
+                    inferred[inst] = facts
     called_by = callers(module)
     for computation in module.computations:
         for inst in computation.instructions:
@@ -108,7 +137,6 @@ def _verify(module: Module) -> None:
     verify_buffers(module)
     verify_entry_layout(module)
     verify_aliases(module)
-    verify_schedule(module)
     channels.verify_order(module)
 
 
@@ -118,7 +146,7 @@ _RULES = {opcode: [t[opcode] for t in _TABLES if opcode in t] for table in _TABL
 
 
 def _verify_computation(computation: Computation) -> None:
-    """The invariants of one computation and its instructions."""
+    """What holds one computation together."""
     instructions = computation.instructions
     if not computation.has_root or computation.root not in instructions:
         fail("computation_root", f"computation {computation.name} has no root of its own")
@@ -137,5 +165,3 @@ def _verify_computation(computation: Computation) -> None:
         fail("instruction_operands", f"computation {computation.name}: {wrong_user(computation)}")
     verify_parameters(computation)
     verify_acyclic(computation)
-    for inst in instructions:
-        verify_shape(inst)

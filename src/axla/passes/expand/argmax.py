@@ -12,7 +12,9 @@ from collections.abc import Sequence
 
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
-from axla.hlo import And, Compare, GetTupleElement, Or, Parameter, Reduce, Select, Tuple
+from axla.core.dtypes import S32
+from axla.core.shape import Shape
+from axla.hlo import And, Compare, GetTupleElement, Iota, Or, Parameter, Reduce, Select, Tuple
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.typed import op_of, shape_of
@@ -36,21 +38,34 @@ def _rewrite(inst: Instruction) -> Instruction | None:
     start = uniform(inst.operands[2])
     if start is None or start != start or not shape_of(inst.operands[1]).dtype.is_integer:
         return None  # an initial NaN would be what is chosen, whatever its index
-    return written(inst, _reductions, op.dimensions, "Max" if found is Direction.GT else "Min")
+    better = "Max" if found is Direction.GT else "Min"
+    return written(inst, _reductions, op.dimensions, better, _short_iota(*inst.operands[1::2]))
+
+
+def _short_iota(indices: Instruction, first: Instruction) -> int | None:
+    """The dimension of 64-bit indices that are an iota which 32 bits hold, like the first index."""
+    shape, start = shape_of(indices), uniform(first)
+    if not isinstance(indices.op, Iota) or shape.dtype.bits <= S32.bits or start is None:
+        return None
+    most, dimension = limits(S32)[1], indices.op.iota_dimension
+    return dimension if shape.dims[dimension] <= most and start <= most else None
 
 
 def _reductions(
-    _: Instruction, dimensions: Sequence[int], better: str,
+    _: Instruction, dimensions: Sequence[int], better: str, short_iota: int | None,
     values: XlaOp, indices: XlaOp, first_value: XlaOp, first_index: XlaOp,
 ) -> Sequence[XlaOp]:  # fmt: skip
     extreme = ops.Reduce(values, first_value, combiner(better, values.dtype), dimensions)
     kept = [d for d in range(len(values.dims)) if d not in dimensions]
     hit = _hit(values, ops.BroadcastInDim(extreme, values.dims, kept))
-    none = number(indices, limits(indices.dtype)[1])
-    lowest = ops.Reduce(ops.Select(hit, indices, none), none, combiner("Min", indices.dtype), dimensions)
-    # The initial pair takes part like any other.
-    start = ops.Select(_hit(first_value, extreme), first_index, none)
-    return [extreme, ops.Min(start, lowest)]
+    places = indices
+    if short_iota is not None:  # twice as many lanes
+        places = ops.Iota(values.builder, Shape(S32, tuple(values.dims)), short_iota)
+    none = number(places, limits(places.dtype)[1])
+    lowest = ops.Reduce(ops.Select(hit, places, none), none, combiner("Min", places.dtype), dimensions)
+    # The initial pair takes part like any other. Without a hit there is one here.
+    start = ops.Select(_hit(first_value, extreme), first_index, number(indices, limits(indices.dtype)[1]))
+    return [extreme, ops.Min(start, ops.ConvertElementType(lowest, indices.dtype))]
 
 
 def _hit(values: XlaOp, extreme: XlaOp) -> XlaOp:
