@@ -23,6 +23,13 @@ EMPTY = {
     "pieces": """ENTRY e { x = f32[0,50] parameter(0)
   y = f32[0,50] parameter(1)
   ROOT z = f32[0,100] concatenate(x, y), dimensions={1} }""",
+    "an update of nothing": """ENTRY e { x = f32[5] parameter(0)
+  i = s32[] parameter(1)
+  u = f32[0] dynamic-slice(x, i), dynamic_slice_sizes={0}
+  ROOT y = f32[5] dynamic-update-slice(x, u, i) }""",
+    "nothing with padding": """ENTRY e { x = f32[0] parameter(0)
+  z = f32[] constant(3)
+  ROOT y = f32[5] pad(x, z), padding=2_3 }""",
     "rows of nothing": """
 largest { a = f32[] parameter(0)
   b = f32[] parameter(1)
