@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .work import Failure
+from axla.comparison import parameter_leaves
+
+from .work import Failure, headline
 
 SCRIPT = Path(__file__).resolve().parents[1] / "fuzz"
 KEPT = 2
@@ -49,17 +51,19 @@ class Files:
                 print(f"{where}: not reduced: {type(error).__name__}: {error}"[:300], flush=True)
 
     def _reduce(self, where: Path, failure: Failure) -> None:
-        import axla
+        from .cases import case_of
+        from .reducing import arguments, bisected, reduced
 
-        from .reducing import reduced
-
-        module = axla.parse(failure.text)
+        module = case_of(failure.seed).module
         small = reduced(module, failure.inputs, failure.oracle, failure.seed, failure.family, failure.why)
         before, after = (sum(len(c.instructions) for c in m.computations) for m in (module, small))
         text = small.to_string(print_large_constants=True)
-        first = failure.why.strip().splitlines()[-1 if failure.why.startswith("Traceback") else 0]
-        (where / "reduced.hlo").write_text(f"// {failure.oracle}: {first}\n{text}")
+        (where / "reduced.hlo").write_text(f"// {failure.oracle}: {headline(failure.why)}\n{text}")
         print(f"{where}/reduced.hlo: {after} instructions of {before}", flush=True)
+        given = [(name, a) for (name, _), a in zip(parameter_leaves(module), failure.inputs, strict=True)]
+        found = bisected(small, arguments(small, given), failure.oracle)
+        (where / "bisect.txt").write_text(f"{found}\n")
+        print(found.splitlines()[0], flush=True)
 
     def close(self) -> None:
         for signature, count in self.kept.most_common():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import re
 import resource
 import time
 import traceback
@@ -46,11 +47,18 @@ class Failure:
     @property
     def signature(self) -> str:
         """Equal for failures that are likely the same."""
-        import re
+        return f"{self.oracle} {_PARTICULAR.sub('#', headline(self.why))[:80]}"
 
-        lines = self.why.strip().splitlines() or [""]
-        line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-        return f"{self.oracle} {re.sub(r'%?[-a-z_.A-Z0-9]*[0-9][-a-z_.A-Z0-9]*', '#', line)[:80]}"
+
+_PARTICULAR = re.compile(r"%?[-a-z_.A-Z0-9]*[0-9][-a-z_.A-Z0-9]*")
+
+
+def headline(why: str) -> str:
+    """The line that says what went wrong: of a traceback, that of the exception."""
+    lines = why.strip().splitlines() or [""]
+    if not lines[0].startswith("Traceback"):
+        return lines[0]
+    return next((line for line in reversed(lines) if re.match(r"[A-Za-z_][\w.]*(:|$)", line)), lines[-1])
 
 
 @dataclass
