@@ -25,6 +25,7 @@ from axla.custom.registry import register_custom_call
 from axla.hlo.casting import convert
 from axla.ir.graph import Alias, Module
 from axla.ir.verify import verify
+from axla.text import parse_hlo
 
 from . import motifs
 from .draft import ANY, INDEX, REFUSALS, Draft
@@ -403,7 +404,7 @@ def twin(case: Case) -> Module | None:
         if new == match[1]:
             continue
         try:
-            made = axla.parse(case.text[: match.start(1)] + new + case.text[match.end(1) :])
+            made = parse_hlo(case.text[: match.start(1)] + new + case.text[match.end(1) :], exact=True)
             verify(made)
         except REFUSALS:
             continue

@@ -25,6 +25,7 @@ from axla.passes import driver, rewrite
 from axla.passes.pipelines import CPU, PASSES
 from axla.passes.steps import flat
 from axla.target.machine import X86_LEVELS, CpuTarget, Limits
+from axla.text import parse_hlo
 
 from . import cases
 from .cases import Case, Skip
@@ -253,7 +254,10 @@ class Texts(Oracle):
         from axla import proto
 
         text = case.module.to_string(print_large_constants=True)
-        for form, made in (("text", axla.parse(text)), ("proto", proto.read(proto.to_proto(case.module)))):
+        for form, made in (
+            ("text", parse_hlo(text, exact=True)),
+            ("proto", proto.read(proto.to_proto(case.module))),
+        ):
             if why := unequal(case.module, made):
                 return f"read again from {form}: {why}"
             if made.to_string(print_large_constants=True) != text:
