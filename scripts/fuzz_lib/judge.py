@@ -156,11 +156,11 @@ def _factor(computation: Any, value: Any, rng: Any, draw: random.Random) -> Any:
     if not isinstance(shape, Shape) or not shape.dtype.is_inexact or shape.is_dynamic:
         return None
     real = shape.dtype.real
-    eps = float(real.finfo.eps) if real.bits >= 16 else 0.0  # a unit of the small ones is an eighth
+    eps, near = float(real.finfo.eps), (-3, 4) if real.bits >= 16 else (0, 2)
     if shape.size <= 4096:
-        steps = 1 + eps * rng.integers(-3, 4, shape.dims)
+        steps = 1 + eps * rng.integers(*near, shape.dims)
         return computation.add(Constant.of(steps.astype(shape.dtype.numpy), shape.dtype), (), shape)
     one = computation.add(
-        Constant.of(np.asarray(1 + eps * draw.choice((-3, 2))).astype(shape.dtype.numpy), shape.dtype)
+        Constant.of(np.asarray(1 + eps * draw.choice((near[0], 1))).astype(shape.dtype.numpy), shape.dtype)
     )
     return computation.add(Broadcast(shape, ()), [one], shape)
