@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 Call = Callable[[], object]
+_SETTLED = 0.03
+"""Seconds after which the threads of another library, which wait awake for more work, have gone to sleep."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ def compare(sides: Mapping[str, Call], rounds: int, seconds: float) -> Times:
     order = list(sides)
     for _ in range(rounds):
         for name in order:
+            time.sleep(_SETTLED)
             found[name].append(_round(sides[name], counts[name], seconds))
         order.reverse()
     return Times(found)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import axla
+from axla.codegen.host import host_target
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.shape import Shape
 from axla.hlo import Convolution
 from axla.ir.attributes import ConvDims, Window
 from axla.ir.graph import Module
 from axla.ir.structure import Parameter
+from axla.kernels.convolution import panel_width
 
 TYPES = ("f32", "f32", "bf16", "s32", "f64", "c64", "s8", "f16")
 
@@ -118,17 +120,20 @@ def test_narrow_operands_of_a_wide_result():
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "s8"])
-@pytest.mark.parametrize("bytes_of_outputs", [1200, 2400])
-def test_kernels_that_no_cache_holds(kind, bytes_of_outputs):
-    """Tiles of the same features come one after the other; still bigger ones are dots of what windows see."""
+@pytest.mark.parametrize("share", [1200, 2400])
+def test_kernels_that_no_cache_holds(kind, share):
+    """Tiles of the same features come one after the other; still bigger ones are dots of what windows see.
+    `share`: bytes of output features by MiB of the machine's L2.
+    """
     rng, dtype = np.random.default_rng(1), BY_NAME[kind]
+    bytes_of_outputs = share * host_target().caches.l2 >> 20
     lhs = Shape(dtype, (2, 9, 5, 300))
     rhs = Shape(dtype, (3, 2, 300, bytes_of_outputs // dtype.numpy.itemsize))
     window = Window((3, 2), (2, 1), (1, 0), (1, 2), window_dilation=(2, 3), reversal=(False, True))
     labels = ConvDims("b01f", "01io", "b01f")
     module = convolution_module(lhs, rhs, window=window, dim_labels=labels)
     check(module, [numbers(rng, s.dtype, s.dims) for s in (lhs, rhs)])
-    assert (" dot(" in axla.compile(module).as_text()) == (bytes_of_outputs == 2400)
+    assert (" dot(" in axla.compile(module).as_text()) == (share == 2400)
 
 
 # Image, kernel, window and groups of convolutions whose kernels see to their edges and to what follows them.
@@ -211,3 +216,21 @@ def test_edges_are_multiplied(groups):
     found = np.asarray(axla.compile(axla.parse(text)).execute([x, w])[0])
     assert np.isnan(found[0, 0, :, 3]).all() and np.isnan(found[0, :, -1, 3]).all()
     assert np.isnan(found).sum() == 20 + 5 - 1
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("stride", "pad"), [(1, 1), (2, 0)])
+def test_a_kernel_that_is_a_constant_lies_in_panels_and_gives_the_same_bits(groups, stride, pad):
+    """Lanes of 3 x 3 x 48 x 128 features; `panel_width` says how many a tile has."""
+    rng = np.random.default_rng(groups)
+    window = Window((3, 3), (stride,) * 2, (pad,) * 2, (pad,) * 2)
+    shapes = Shape(BY_NAME["f32"], (2, 9, 9, 48 * groups)), Shape(BY_NAME["f32"], (3, 3, 48, 128 * groups))
+    module = convolution_module(
+        *shapes, window=window, dim_labels=ConvDims("b01f", "01io", "b01f"), feature_group_count=groups
+    )
+    width = panel_width(module.entry.root, host_target())
+    assert width is None or 128 % width == 0
+    x, kernel = (rng.standard_normal(shape.dims, dtype=np.float32) for shape in shapes)
+    wanted = axla.compile(module).execute([x, kernel])[0]
+    found = axla.compile(module, constant=[(1, kernel)]).execute([x])[0]
+    np.testing.assert_array_equal(found, wanted)

@@ -225,6 +225,15 @@ def test_units_cut_large_products_for_threads():
     assert 8 <= batch.calls <= 256
 
 
+@pytest.mark.parametrize("k", [1024, 2048, 1040])
+def test_rows_that_fall_on_the_same_sets_of_a_cache_are_few(k):
+    """Rows of 4,096 bytes and multiples: a set of L1 has room for eight lines."""
+    for target in TARGETS.values():
+        for m in (49, 196, 784):
+            cut = plan_product(product(F32, F32, (m, 256, k)).spec, target)
+            assert k == 1040 or cut.tile.rows <= 6 or cut.pack_lhs
+
+
 def test_equal_specs_make_equal_code():
     one, two = (module_of([product(F32, F32, (77, 99, 300))], HOST).text() for _ in range(2))
     assert one == two

@@ -10,7 +10,7 @@ from typing import TypeVar
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
-from axla.hlo import Convolution
+from axla.hlo import Bitcast, Convolution, Reshape, Transpose
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
@@ -33,7 +33,8 @@ class ConvolutionPlan(Plan):
     """The sizes of a convolution and of its tiles. `mode`: features, pixels or channels (see the emitter).
 
     `low`: how far windows begin before the image. `padded_rows`: some reach beyond it in another dimension
-    than the last. `kernel_first`: steps of a part of the kernel come one after the other.
+    than the last. `kernel_first`: steps of a part of the kernel come one after the other. `panels`: the
+    kernel lies as tiles read it (see `unpacked`).
     """
 
     hero: str
@@ -53,6 +54,7 @@ class ConvolutionPlan(Plan):
     vectors: int
     singles: int
     kernel_first: bool
+    panels: bool = False
     blocks: DotPlan | None = None  # done as a product by blocks of threads
 
     @property
@@ -112,7 +114,9 @@ class ConvolutionKind(Kind):
         return (cls, inst.id)
 
     @classmethod
-    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str:
+    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
+        if numbers == [1] and panels_under(inst) is not None:
+            return None
         return "operands of a convolution are read many times"
 
     @classmethod
@@ -121,12 +125,24 @@ class ConvolutionKind(Kind):
         hero = found[0]
         if len(found) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):
             return None
-        if any(o in inside for o in hero.operands) or not accesses(body, found).heroes:
+        image, kernel = hero.operands
+        kernel = panels_under(kernel) or kernel
+        if image in inside or kernel in inside or not accesses(body, found).heroes:
             return None
         return cls(hero)
 
     def plan(self, task: KernelTask, target: Target) -> ConvolutionPlan:
         """A step per row of places and stretch of features."""
+        found = self.tiled(target)
+        blocks = self._by_blocks(found, task.name, target)
+        if blocks is not None:
+            return replace(found, blocks=blocks, phases=blocks.phases)
+        width = found.vectors * found.lanes
+        cost = max(1, found.single_axis * width * prod(found.window) * found.inputs // 4)
+        return replace(found, phases=(task.phase(prod(found.outer), cost, target.limits),))
+
+    def tiled(self, target: Target) -> ConvolutionPlan:
+        """The sizes of the convolution, and how it is cut into tiles of registers."""
         op, shape = op_of(self.hero, Convolution), shape_of(self.hero)
         rhs = shape_of(self.hero.operands[1])
         labels, window = op.dim_labels, op.window
@@ -153,15 +169,14 @@ class ConvolutionKind(Kind):
             if prod(window.size) > MOST_WRITTEN and inputs == 1:
                 vectors = max(1, min(4, along // lanes, target.registers // 2 // singles))
         edges = any(window.low[:-1] + window.high[:-1])
-        found = ConvolutionPlan(
+        panels = panels_under(self.hero.operands[1])
+        if panels is not None:
+            vectors = shape_of(panels).dims[-1] // lanes
+        return ConvolutionPlan(
             self.hero.name, mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
-            window.window_dilation, window.low, edges, total, lanes, vectors, singles, first, phases=(),
+            window.window_dilation, window.low, edges, total, lanes, vectors, singles, first,
+            panels is not None, phases=(),
         )  # fmt: skip
-        blocks = self._by_blocks(found, task.name, target)
-        if blocks is not None:
-            return replace(found, blocks=blocks, phases=blocks.phases)
-        cost = max(1, found.single_axis * vectors * lanes * prod(window.size) * inputs // 4)
-        return replace(found, phases=(task.phase(prod(found.outer), cost, target.limits),))
 
     def _by_blocks(self, form: ConvolutionPlan, name: str, target: Target) -> DotPlan | None:
         """The plan as a product of the image, its places by window and features, and the kernel."""
@@ -182,6 +197,41 @@ class ConvolutionKind(Kind):
                 cut = replace(cut, lhs=replace(cut.lhs, lanes=1))
         phase = Phase(name, cut.units, 1, cut.units > 1, cut.threads)
         return DotPlan(self.hero.name, spec, cut, phases=(phase,))
+
+
+def panel_width(hero: Instruction, target: Target) -> int | None:
+    """Output features of a tile, where the kernel of a convolution is best stored in panels of so many: its
+    rows lie far apart, often on few sets of a cache, and a tile reads a piece of each.
+    """
+    form = ConvolutionKind(hero).tiled(target)
+    width = form.vectors * form.lanes
+    whole = form.lanes > 1 and form.outputs % width == 0 and form.outputs > width
+    return width if form.mode == "features" and whole and not target.local_bytes else None
+
+
+def unpacked(panels: Instruction) -> Instruction:
+    """A kernel [window..., inputs, features] that is stored as [features / panel, window..., inputs, panel].
+    The convolution that reads it reads the panels.
+    """
+    count, *rest, panel = shape_of(panels).dims
+    order = (*range(1, len(rest) + 1), 0, len(rest) + 1)
+    turned = Transpose(order)(panels)
+    shape = shape_of(panels).with_dims((*rest, count * panel)).logical
+    return panels.computation.add(Reshape(shape), [turned], extra=panels.extra)
+
+
+def panels_under(kernel: Instruction) -> Instruction | None:
+    """The panels of a kernel that is `unpacked`."""
+    if not isinstance(kernel.op, Reshape | Bitcast):
+        return None
+    turned = kernel.operands[0]
+    if not isinstance(turned.op, Transpose):
+        return None
+    rank = turned.shape.rank
+    order = (*range(1, rank - 1), 0, rank - 1)
+    dims = shape_of(turned).dims
+    fits = rank > 2 and op_of(turned, Transpose).dimensions == order
+    return turned.operands[0] if fits and shape_of(kernel).dims == (*dims[:-2], dims[-2] * dims[-1]) else None
 
 
 def by_channels(target: Target | None, dtype: DType, groups: int, inputs: int, outputs: int) -> bool:

@@ -83,6 +83,21 @@ def ceil_to(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
+WAY = 4096
+"""Bytes of a way of L1: addresses so far apart fall on one set. It holds `WAYS` lines."""
+WAYS = 8
+
+
+def _share_sets(spec: GemmSpec, tile: Tile) -> bool:
+    """Whether the rows of lhs that a tile reads push each other out of L1: they are a multiple of a large
+    power of two apart.
+    """
+    if spec.lhs_transposed or spec.dtype is not spec.accumulator:  # contiguous, or packed
+        return False
+    distance = spec.lhs_row * spec.dtype.itemsize
+    return tile.rows > (WAYS - 2) * (WAY // math.gcd(distance, WAY))
+
+
 def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
     """Estimated cycles of the whole product by such tiles, memory aside."""
     sums = tile.rows * tile.vectors * parts
@@ -90,6 +105,7 @@ def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
     # from L1.
     step = max(sums * parts * (1 if fused else 2), (tile.rows + tile.vectors) * parts / 2, 4)
     step += 0.5 + tile.rows * parts / 32 + tile.vectors * parts / 8
+    step *= 1 + _share_sets(spec, tile)
     last = 20 + 2 * sums
     # Code grows with the tile: of equally good ones the small one.
     return (

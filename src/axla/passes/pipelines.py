@@ -5,7 +5,7 @@ from __future__ import annotations
 from axla.passes.expand import effects
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
-from axla.passes.layout import concatenates, constants, dots, merged_dots, normalize, reductions
+from axla.passes.layout import assignment, concatenates, constants, dots, merged_dots, normalize, reductions
 from axla.passes.schedule import copies, double_buffer, order
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import (
@@ -107,6 +107,7 @@ dce = Pass("dce", dce_file.dce)
 layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )
+layout_assignment = Pass("layout-assignment", assignment.layout_assignment, ops=frozenset({"transpose"}))
 dot_canonicalize = Pass(
     "dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form", ops=_DOTS,
     allows=_ORDER,
@@ -134,8 +135,8 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding, constant_layout,
     copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, double_buffer_loop_unrolling,
     effect_order, expand_barriers,
-    flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
-    marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
+    flatten_call_graph, float_normalization, fusion, lapack_expander, layout_assignment, layout_normalization,
+    map_inliner, marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
     tuple_simplifier, while_loop_dot_batching, while_loop_dot_layout, while_loop_dot_sinking,
     while_loop_fusible_sinking, while_loop_invariant_code_motion, while_loop_simplifier,
     while_loop_unroller, *EXPANDERS,
@@ -151,6 +152,7 @@ PREPARE: tuple[Step, ...] = (
 
 IMPORT: tuple[Step, ...] = (
     *PREPARE, marker_removal, layout_normalization, defuse, *EXPAND, call_inliner, map_inliner,
+    layout_assignment,
 )  # fmt: skip
 
 SIMPLIFY: tuple[Step, ...] = (
@@ -193,6 +195,8 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (algsimp, expand_barriers, "barriers hold until nothing is simplified any more"),
     (cse, expand_barriers, "barriers keep equal values apart until then"),
     (call_inliner, flatten_call_graph, "calls that are inlined need no computation of their own"),
+    (call_inliner, layout_assignment, "regions do not reach into calls"),
+    (layout_assignment, algsimp, "transposes of broadcasts and dots are still there"),
     (layout_normalization, algsimp, "rules need not keep layouts"),
     (algsimp, dot_merger, "rules of slices would take products apart again"),
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),

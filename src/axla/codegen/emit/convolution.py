@@ -29,7 +29,7 @@ from axla.codegen.index import AnyIndex, Index, base_of, index_key, linear
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Group, Value
 from axla.codegen.walk import fold
-from axla.kernels.convolution import MOST_WRITTEN, ConvolutionPlan
+from axla.kernels.convolution import MOST_WRITTEN, ConvolutionPlan, panels_under
 
 UNROLL = 8
 """Steps of the sum that are written out, at most."""
@@ -57,9 +57,12 @@ class _Convolution:
         self.pixels, self.channels = form.mode == "pixels", form.mode == "channels"
         self.hero = k.named[form.hero]
         parameters = k.kernel.computation.parameters
-        self.lhs, self.rhs = (k.inputs[parameters.index(o)] for o in self.hero.operands)
+        image, kernel = self.hero.operands
+        kernel = panels_under(kernel) or kernel
+        self.lhs, self.rhs = (k.inputs[parameters.index(o)] for o in (image, kernel))
         self.sizes = self.lhs.dims[2:] if self.pixels else self.lhs.dims[1:-1]
         self.row: Array | None = None
+        self.in_panel: dict[tuple, tuple[AnyIndex, AnyIndex]] = {}
 
     def emit(self) -> None:
         form = self.form
@@ -67,6 +70,11 @@ class _Convolution:
             self.batch, *self.rows, self.group, tile = form.ordered(at)
             first = self.first(tile, form.vectors * form.lanes, form.vector_axis)
             vectors = [self.lanes_from(first, n) for n in range(form.vectors)]
+            if form.panels:
+                panel = self.group * (form.outputs // (form.vectors * form.lanes)) + tile
+                self.in_panel = {
+                    index_key((v,)): (panel, self.lanes_from(0, n)) for n, v in enumerate(vectors)
+                }
             inside = [n for n in range(form.tiles) if not self.reaches_over(n)]
             for n in range(form.tiles):
                 if n not in inside or len(inside) == 1:
@@ -208,6 +216,9 @@ class _Convolution:
 
     def kernel(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
         """At a place in the window and an input feature, as `image`."""
+        if self.form.panels:
+            panel, lanes = self.in_panel[index_key((vector,))]
+            return self.load(self.rhs, (panel, *at, lanes))
         return self.load(self.rhs, (*at, self.output(vector, single)))
 
     def image(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:

@@ -6,16 +6,18 @@ long. A matrix that products read in panels, and nothing else reads, is stored a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import Shape
-from axla.hlo import Bitcast, Concatenate, Constant, Dot, Reshape, Reverse, Slice, Transpose
+from axla.hlo import Bitcast, Concatenate, Constant, Convolution, Dot, Reshape, Reverse, Slice, Transpose
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.convolution import panel_width, unpacked
 from axla.kernels.dot import dot_sizes, plan_product
 from axla.kernels.plan import accumulation_type
 from axla.kernels.product import GemmSpec
@@ -37,7 +39,13 @@ def constant_layout(module: Module, target: Target) -> None:
         for inst in post_order(computation):
             if inst not in bound and _is_moved(inst) and session.may_fire("constant-layout", inst):
                 _replace(inst, _moved(inst))
-        if target.local_bytes or not target.blocks_products:
+        if target.local_bytes:
+            continue
+        for inst in post_order(computation):
+            width = _of_kernel(inst, target) if inst not in bound else None
+            if width is not None and session.may_fire("constant-layout", inst):
+                _store_kernel(inst, width)
+        if not target.blocks_products:
             continue
         for inst in post_order(computation):
             panel = _in_panels(inst, target) if inst not in bound else None
@@ -92,8 +100,35 @@ def _in_panels(inst: Instruction, target: Target) -> int | None:
         or inst is inst.computation.root
     ):
         return None
-    found = {_panel(user, inst, target) for user in inst.users}
-    return found.pop() if len(found) == 1 else None
+    return _agreed(_panel(user, inst, target) for user in inst.users)
+
+
+def _agreed(found: Iterable[int | None]) -> int | None:
+    """What all say; None where they do not agree."""
+    values = set(found)
+    return values.pop() if len(values) == 1 else None
+
+
+def _of_kernel(inst: Instruction, target: Target) -> int | None:
+    """The panel in which all convolutions that read a constant want it."""
+    if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
+        return None
+    if shape_of(inst).byte_size < LEAST or any(type(user.op) is not Convolution for user in inst.users):
+        return None
+    return _agreed(
+        panel_width(user, target) if user.operands[1] is inst is not user.operands[0] else None
+        for user in inst.users
+    )
+
+
+def _store_kernel(inst: Instruction, width: int) -> None:
+    values, computation = _array(inst), inst.computation
+    assert values is not None
+    *rest, features = values.shape
+    literal = _literal(np.moveaxis(values.reshape(*rest, features // width, width), -2, 0), inst)
+    stored = computation.add(Constant(literal.shape, literal), name=f"{inst.name}.panels", extra=inst.extra)
+    computation.replace(inst, unpacked(stored))
+    computation.remove(inst)
 
 
 def _panel(dot: Instruction, rhs: Instruction, target: Target) -> int | None:

@@ -1,0 +1,199 @@
+"""Layout assignment: what lies between transposes is computed in their order of dimensions.
+
+Convolutions have features last, and stand between transposes where a program has them first. Elementwise
+work, windows, pads and concatenations do not care: a region of them takes the order of the arrays that it
+reads and gives, if fewer bytes are turned at its borders than before.
+
+    transpose(f(transpose(x), broadcast(c)))  =>  f'(x, broadcast'(c))
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from typing import TypeVar
+
+import axla.hlo as hlo
+from axla.core.shape import Shape
+from axla.ir.attributes import PaddingConfig, SliceDims, Window
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.op import Op
+from axla.ir.traverse import post_order
+from axla.ir.typed import op_of, shape_of
+from axla.kernels.geometry import collapsed_transpose
+from axla.passes import rewrite
+
+Item = TypeVar("Item")
+Order = tuple[int, ...]
+"""Dimension k of an array is dimension order[k] of the array in the region's order."""
+
+LEAST_RANK = 3
+
+
+def layout_assignment(module: Module) -> None:
+    """Leaves transposes where regions of ops that do without have their borders."""
+    session = rewrite.current_session()
+    for computation in module.computations:
+        if not any(_turns(inst) for inst in computation.instructions):
+            continue
+        for region in _regions(computation):
+            order = _best_order(region)
+            if order is not None and session.may_fire("layout-assignment", region[0]):
+                _Turned(region, order).replace()
+
+
+def _turns(inst: Instruction) -> bool:
+    """Whether it is a transpose that moves elements of an array of some dimensions."""
+    if not isinstance(inst.op, hlo.Transpose) or inst.shape.rank < LEAST_RANK:
+        return False
+    return len(collapsed_transpose(inst)[0]) > 1
+
+
+def _regions(computation: Computation) -> list[list[Instruction]]:
+    """Ops that can be computed in any order of dimensions, as far as they read each other, operands first."""
+    bound = rewrite.control_bound(computation)
+    order = [i for i in post_order(computation) if i not in bound and _is_free(i)]
+    number = {inst: n for n, inst in enumerate(order)}
+    first = list(range(len(order)))
+
+    def root(n: int) -> int:
+        while first[n] != n:
+            first[n] = n = first[first[n]]
+        return n
+
+    for n, inst in enumerate(order):
+        for operand in inst.operands:
+            if operand in number:
+                first[root(n)] = root(number[operand])
+    found: dict[int, list[Instruction]] = {}
+    for n, inst in enumerate(order):
+        found.setdefault(root(n), []).append(inst)
+    return [*found.values()]
+
+
+def _is_free(inst: Instruction) -> bool:
+    """Whether the op does the same to an array whose dimensions have another order."""
+    op, shape = inst.op, inst.shape
+    if not isinstance(shape, Shape) or shape.rank < LEAST_RANK or shape.is_dynamic or op.side_effect:
+        return False
+    if op.elementwise:
+        return all(o.shape.is_array and shape_of(o).dims in (shape.dims, ()) for o in inst.operands)
+    if isinstance(op, hlo.ReduceWindow):
+        return len(inst.operands) == 2 and sum(n > 1 for n in op.window.size) <= 2
+    return isinstance(op, hlo.Pad | hlo.Slice | hlo.Concatenate | hlo.Reverse)
+
+
+def _arrays(inst: Instruction) -> Sequence[Instruction]:
+    """The operands that have the dimensions of the result."""
+    return [o for o in inst.operands if o.shape.rank == inst.shape.rank]
+
+
+def _best_order(region: Sequence[Instruction]) -> Order | None:
+    """The order in which fewer bytes are turned at the borders; None if there is none."""
+    members = set(region)
+    read = dict.fromkeys(o for inst in region for o in _arrays(inst) if o not in members)
+    users = {inst: [u for u in inst.users if u not in members] for inst in region}
+    wanted: Counter[Order] = Counter()
+    whole = 0
+    for inst in read:
+        if _turns(inst):
+            wanted[op_of(inst, hlo.Transpose).dimensions] += shape_of(inst).byte_size
+        if not isinstance(inst.op, hlo.Broadcast | hlo.Constant):
+            whole += shape_of(inst).byte_size
+    for inst, outside in users.items():
+        for order in {_inverse(op_of(u, hlo.Transpose).dimensions) for u in outside if _turns(u)}:
+            wanted[order] += shape_of(inst).byte_size
+        # `algsimp` reduces other dimensions of what is not turned.
+        if inst is inst.computation.root or any(not isinstance(u.op, hlo.Reduce) for u in outside):
+            whole += shape_of(inst).byte_size
+    if not wanted:
+        return None
+    ((order, saved),) = wanted.most_common(1)
+    rank = len(order)
+    fits = all(inst.shape.rank == rank and _keeps_windows(inst, order) for inst in region)
+    return order if fits and 2 * saved > whole else None
+
+
+def _keeps_windows(inst: Instruction, order: Order) -> bool:
+    """Whether the elements of a window keep their order."""
+    if not isinstance(inst.op, hlo.ReduceWindow):
+        return True
+    long = [order[d] for d, n in enumerate(inst.op.window.size) if n > 1]
+    return long == sorted(long)
+
+
+def _inverse(order: Order) -> Order:
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+class _Turned:
+    """A region computed in another order of dimensions."""
+
+    def __init__(self, region: Sequence[Instruction], order: Order):
+        self.region, self.order, self.inverse = region, order, _inverse(order)
+        self.computation = region[0].computation
+        self.made: dict[Instruction, Instruction] = {}
+
+    def replace(self) -> None:
+        members = set(self.region)
+        for inst in self.region:
+            operands = [self.operand(o) if o.shape.rank == inst.shape.rank else o for o in inst.operands]
+            self.made[inst] = self.add(self.op(inst), operands, inst)
+        for inst in self.region:
+            outside = [u for u in dict.fromkeys(inst.users) if u not in members]
+            if outside or inst is self.computation.root:
+                self.leave(inst, outside)
+        for inst in reversed(self.region):
+            self.computation.remove(inst)
+
+    def leave(self, inst: Instruction, users: Iterable[Instruction]) -> None:
+        """Gives what reads a member its value; transposes back to the region's order go."""
+        new, computation, rest = self.made[inst], self.computation, []
+        for user in users:
+            if isinstance(user.op, hlo.Transpose) and user.op.dimensions == self.inverse:
+                computation.replace(user, new)
+                computation.remove(user)
+            else:
+                rest.append(user)
+        if rest or inst is computation.root:
+            computation.replace(inst, self.add(hlo.Transpose(self.order), [new], inst))
+
+    def operand(self, inst: Instruction) -> Instruction:
+        """What a member reads, in the region's order."""
+        if inst not in self.made:
+            if isinstance(inst.op, hlo.Transpose) and inst.op.dimensions == self.order:
+                self.made[inst] = inst.operands[0]
+            elif isinstance(inst.op, hlo.Broadcast):
+                dims = tuple(self.order[d] for d in inst.op.dimensions)
+                op = hlo.Broadcast(self.shape(shape_of(inst)), dims)
+                self.made[inst] = self.add(op, inst.operands, inst)
+            else:
+                self.made[inst] = self.add(hlo.Transpose(self.inverse), [inst], inst)
+        return self.made[inst]
+
+    def add(self, op: Op, operands: Sequence[Instruction], of: Instruction) -> Instruction:
+        extra = of.extra if of.extra is NO_EXTRA else Extra(location=of.extra.location)
+        return self.computation.add(op, operands, extra=extra)
+
+    def shape(self, shape: Shape) -> Shape:
+        return shape.with_dims(self.moved(shape.dims)).logical
+
+    def moved(self, values: Sequence[Item]) -> tuple[Item, ...]:
+        """Values of dimensions in the region's order."""
+        return tuple(values[d] for d in self.inverse)
+
+    def op(self, inst: Instruction) -> Op:
+        """The op in the region's order."""
+        op, moved = inst.op, self.moved
+        if isinstance(op, hlo.ReduceWindow):
+            return replace(op, window=Window(*(moved(getattr(op.window, f.name)) for f in fields(Window))))
+        if isinstance(op, hlo.Pad):
+            config = op.padding
+            return hlo.Pad(PaddingConfig(moved(config.low), moved(config.high), moved(config.interior)))
+        if isinstance(op, hlo.Slice):
+            cut = op.slice
+            return hlo.Slice(SliceDims(moved(cut.starts), moved(cut.limits), moved(cut.strides)))
+        if isinstance(op, hlo.Concatenate | hlo.Reverse):
+            return replace(op, dimensions=tuple(self.order[d] for d in op.dimensions))
+        return replace(op, shape=self.shape(shape_of(inst))) if op.holds_shape else op  # type: ignore[call-arg]
