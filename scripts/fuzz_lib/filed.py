@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from axla.comparison import parameter_leaves
+from axla.tools.reduce import test_text
 
+from .oracles import ORACLES
 from .work import Failure, headline
 
 SCRIPT = Path(__file__).resolve().parents[1] / "fuzz"
@@ -35,7 +37,7 @@ class Files:
         if failure.text:
             (where / "original.hlo").write_text(failure.text)
             np.savez(where / "inputs.npz", *failure.inputs)
-            if self.kept[failure.signature] == 1:
+            if self.kept[failure.signature] == 1 and ORACLES[failure.oracle].reduces:
                 self.waiting.append((where, failure))
         print(f"\n--- {where}: {failure.oracle}, case {failure.seed}, {failure.family}", flush=True)
         print("\n".join(failure.why.strip().splitlines()[-4:])[:1200], flush=True)
@@ -52,16 +54,22 @@ class Files:
 
     def _reduce(self, where: Path, failure: Failure) -> None:
         from .cases import case_of
-        from .reducing import arguments, bisected, reduced
+        from .reducing import arguments, backend_of, bisected, reduced
 
         module = case_of(failure.seed).module
         small = reduced(module, failure.inputs, failure.oracle, failure.seed, failure.family, failure.why)
         before, after = (sum(len(c.instructions) for c in m.computations) for m in (module, small))
-        text = small.to_string(print_large_constants=True)
-        (where / "reduced.hlo").write_text(f"// {failure.oracle}: {headline(failure.why)}\n{text}")
+        names = [name for name, _ in parameter_leaves(module)]
+        left = arguments(small, list(zip(names, failure.inputs, strict=True)))
+        np.savez(
+            where / "reduced.npz", **dict(zip((n for n, _ in parameter_leaves(small)), left, strict=True))
+        )
+        run = f"axla check --backend {backend_of(failure.oracle)} --inputs reduced.npz"
+        (where / "reduced.hlo").write_text(
+            test_text(small, run, f"{failure.oracle}: {headline(failure.why)}")
+        )
         print(f"{where}/reduced.hlo: {after} instructions of {before}", flush=True)
-        given = [(name, a) for (name, _), a in zip(parameter_leaves(module), failure.inputs, strict=True)]
-        found = bisected(small, arguments(small, given), failure.oracle)
+        found = bisected(small, left, failure.oracle)
         (where / "bisect.txt").write_text(f"{found}\n")
         print(found.splitlines()[0], flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import tempfile
@@ -41,6 +42,8 @@ class Oracle:
     share: ClassVar[float] = 1.0
     peer: ClassVar[bool] = False
     """Whether it calls a compiler that is not ours, whose crashes are not ours either."""
+    reduces: ClassVar[bool] = True
+    """Whether the case's module is what it asks about."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -387,7 +390,9 @@ class Cache(Oracle):
 
     @cached_property
     def folder(self) -> str:
-        return tempfile.mkdtemp(prefix="axla-fuzz-", dir="/tmp")
+        made = cache_folder(os.getpid())
+        made.mkdir(mode=0o700, exist_ok=True)
+        return str(made)
 
     def fits(self, case: Case) -> bool:
         return sum(i.size for i in case.inputs) < 20_000
@@ -420,6 +425,11 @@ class Cache(Oracle):
             if what != "fast math" and (why := differs(one, found)):
                 return f"{what}, compiled with a cache: {why}"
         return ""
+
+
+def cache_folder(process: int) -> Path:
+    """Where a process keeps its cache; whoever started it removes that."""
+    return Path(tempfile.gettempdir()) / f"axla-fuzz-{process}"
 
 
 def forget() -> None:
@@ -702,7 +712,7 @@ PECULIAR = frozenset({
 class Participants(Oracle):
     """Collectives give every participant what its group makes, by a model and on two backends."""
 
-    name, share = "participants", 0.12
+    name, share, reduces = "participants", 0.12, False
 
     def check(self, case: Case) -> str:
         from . import participants

@@ -41,6 +41,11 @@ def reduced(
         return reduce(module, fails, seconds=SECONDS)
 
 
+def backend_of(oracle: str) -> str:
+    """The backend that is to blame."""
+    return oracle if oracle in ("one-lane", "opencl") else "cpu"
+
+
 def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
     """What `axla bisect` says of a module: the pass, kernel... that makes it differ from the interpreter."""
     from axla.tools.bisect import bisect
@@ -52,7 +57,7 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
 
     given = tuple((name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True))
     question = Question(
-        backend=oracle if oracle in ("one-lane", "opencl") else "cpu", inputs=given,
+        backend=backend_of(oracle), inputs=given,
         tolerance=DEFAULT_TOLERANCE if is_rough(module) else Tolerance(signed_zeros=True),
         caching=oracle == "cache",
     )  # fmt: skip
