@@ -46,6 +46,12 @@ def entry_costs(module: Module) -> dict[Instruction, Cost]:
     return {inst: _of(inst, known) for inst in module.entry.instructions}
 
 
+def instruction_costs(module: Module) -> dict[Instruction, Cost]:
+    """The cost of one run of each instruction of a module."""
+    known = _costs(module)
+    return {inst: _of(inst, known) for c in module.computations for inst in c.instructions}
+
+
 def _costs(module: Module) -> dict[Computation, Cost]:
     found: dict[Computation, Cost] = {}
     for computation in computations_callees_first(module):

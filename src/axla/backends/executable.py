@@ -12,6 +12,7 @@ from axla.backends.devices import Device, Devices
 from axla.backends.nesting import flatten, nest
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.backends.whole import cuts_of
+from axla.core import notebook
 from axla.core.dataclass import dataclass
 from axla.core.errors import DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
 from axla.core.profile import Profile, Run
@@ -288,6 +289,9 @@ class Executable:
 
     def __reduce__(self) -> tuple:
         return Executable.load, (self.serialize(),)
+
+    def _repr_html_(self) -> str | None:
+        return notebook.html(self)
 
     def __repr__(self) -> str:
         interface = self.interface

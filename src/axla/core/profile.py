@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from axla.core import flags, limits, locks, trace
+from axla.core import flags, limits, locks, notebook, trace
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 
@@ -66,6 +66,7 @@ class Run:
     program: str
     backend: str
     counts: Counts
+    devices: tuple[Counts, ...] = ()  # of one participant each, where there are several
     calls: int = 0
     ns: int = 0
     threads: set[str] = field(default_factory=set)
@@ -104,9 +105,11 @@ class Profile:
         self._runs: list[Run] = []
         self.events: list[dict[str, Any]] = []  # spans of compilation, transfers and calls; there at the end
 
-    def run(self, program: str, backend: str, counts: Counts = tuple) -> Run:
+    def run(
+        self, program: str, backend: str, counts: Counts = tuple, devices: tuple[Counts, ...] = ()
+    ) -> Run:  # fmt: skip
         """Where the calls of an executable are counted."""
-        made = Run(program, backend, counts)
+        made = Run(program, backend, counts, devices)
         with _lock:
             self._runs.append(made)
         return made
@@ -153,6 +156,9 @@ class Profile:
                 found.append({**span, **place})
                 at += length
         return found
+
+    def _repr_html_(self) -> str | None:
+        return notebook.html(self)
 
     def write(self, path: str) -> None:
         """Writes a trace for chrome://tracing and Perfetto."""

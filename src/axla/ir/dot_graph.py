@@ -27,6 +27,11 @@ def dot_graph(module: Module) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
+def color(inst: Instruction) -> str:
+    """The color of an instruction's box."""
+    return _COLORS.get(inst.op.opcode, "#ededf7")
+
+
 def _cluster(computation: Computation) -> list[str]:
     is_entry = computation is computation.module.entry
     title = f"ENTRY {computation.name}" if is_entry else computation.name
@@ -34,8 +39,7 @@ def _cluster(computation: Computation) -> list[str]:
     for inst in computation.instructions:
         label = f"{inst.name}\n{inst.op.opcode} {inst.shape}"
         border = ", penwidth=3" if inst is computation.root else ""
-        color = _COLORS.get(inst.op.opcode, "#ededf7")
-        lines.append(f"    i{inst.id} [label={_quote(label)}, fillcolor={_quote(color)}{border}];")
+        lines.append(f"    i{inst.id} [label={_quote(label)}, fillcolor={_quote(color(inst))}{border}];")
     return [*lines, "  }"]
 
 

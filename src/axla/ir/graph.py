@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
+from axla.core import notebook
 from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, ShapeError
 from axla.core.shape import AnyShape, ProgramShape
@@ -516,6 +517,9 @@ class Module:
     def to_string(self, **options: Any) -> str:
         """HLO text, as XLA prints it."""
         return Module.printer(self, **options)
+
+    def _repr_html_(self) -> str | None:
+        return notebook.html(self)
 
     def _new_id(self) -> int:
         self._ids += 1

@@ -7,7 +7,7 @@ holds all values and reads back as the same module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Any
 
@@ -45,6 +45,11 @@ DEFAULT = PrintOptions()
 def print_module(module: Module, **options: Any) -> str:
     """The text of a module; the keywords are fields of PrintOptions."""
     return "".join(_Printer(_options(options)).module(module))
+
+
+def instruction_printer(**options: Any) -> Callable[[Instruction], str]:
+    """What gives the text of an instruction, one after the other; the keywords are fields of PrintOptions."""
+    return _Printer(_options(options)).instruction
 
 
 def _options(options: dict[str, Any]) -> PrintOptions:

@@ -113,6 +113,7 @@ class Session:
     exhausted: bool = False
     last: str = ""
     firings: Counter[str] = field(default_factory=Counter)
+    fired: list[tuple[str, int]] | None = None  # rules and ids of instructions, where somebody watches
     _callers: dict[Computation, list[Instruction]] | None = None  # while rules are applied
 
     def callers_of(self, computation: Computation) -> list[Instruction]:
@@ -133,6 +134,8 @@ class Session:
             self.fuel -= 1
             self.last = f"{name} at {inst!r} in {inst.computation.name}"
         self.firings[name] += 1
+        if self.fired is not None:
+            self.fired.append((name, inst.id))
         return True
 
 

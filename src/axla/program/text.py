@@ -59,6 +59,11 @@ def print_program(program: Program) -> str:
     return f"{FORMAT} {VERSION}\n{_codec(kinds()).print(program)}"
 
 
+def print_kernel(kernel: Kernel) -> str:
+    """The text of a kernel, as that of its program has it: its computation and its plan."""
+    return _codec(kinds()).print(kernel)
+
+
 def program_digest(program: Program) -> str:
     """40 digits that tell what a program does, and for which target: without names, metadata, and the bytes
     of constants.

@@ -57,11 +57,11 @@ class ProfiledCall:
         with self._lock:
             if self._run is None:
                 found, self._call = self._timed(), self.plain
-                counts = tuple if found is None else self._load(*found)
-                self._run = self._profile.run(self.name, self.backend, counts)
+                counts, devices = (tuple, ()) if found is None else self._load(*found)
+                self._run = self._profile.run(self.name, self.backend, counts, devices)
             return self._call, self._run
 
-    def _load(self, program: Packed, rows: Sequence[Row]) -> Counts:
+    def _load(self, program: Packed, rows: Sequence[Row]) -> tuple[Counts, tuple[Counts, ...]]:
         counters = np.zeros((len(self._places), len(rows) + 2, 2), np.int64)
         clock = native().glue.addresses["now"]
         face = program.interface
@@ -73,7 +73,9 @@ class ProfiledCall:
         self._call = native().callable_new(self.loaded[0].address, self.loaded[0])
         if face.is_dynamic:
             self._call = DynamicCall(self._call, face)
-        return partial(without_readings, rows, counters[:, 1:])
+        counters = counters[:, 1:]
+        each = [partial(without_readings, rows, mine[None]) for mine in counters]
+        return partial(without_readings, rows, counters), tuple(each) if len(each) > 1 else ()
 
 
 def without_readings(rows: Sequence[Row], counters: np.ndarray) -> Iterator[tuple[Row, int, int]]:

@@ -17,6 +17,7 @@ from axla.core.errors import AxlaError, choices, did_you_mean
 VERBS = {
     "run": "run a program, and compare backends",
     "opt": "print a program after passes or at a stage of the compiler",
+    "graph": "write a page that shows a program: graph, passes, kernels, times, memory",
     "compile": "compile a program to a C library",
     "targets": "list the machines that programs are compiled for",
     "check": "run programs and check their results",

@@ -1,0 +1,103 @@
+"""axla graph: a page about a program, for a browser: passes, kernels, code, memory, and what a run takes.
+
+axla graph f.hlo -o page.html                what the compiler does to it, pass by pass, down to assembly
+axla graph f.hlo -o page.html --profile      ... and times: of calls with random inputs, or of --input's
+axla graph f.hlo -o page.html --passes=dce   these passes or pipelines alone; --plain: the module as it is
+axla graph f.hlo -o graph.dot                for Graphviz; .svg: a picture (after --passes, where given)
+
+The page is one file, which needs no network. docs/graph.md shows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from axla.comparison import random_inputs
+from axla.core.errors import InvalidArgument
+from axla.core.progress import shown
+from axla.ir.graph import Module
+from axla.tools.run import load_inputs
+from axla.tools.source import add_file, add_target, feed, read_module, target_of
+
+SUFFIXES = (".html", ".dot", ".svg")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help=".html, .dot or .svg")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--passes", metavar="P,Q{x=1},...", help="show these passes or pipelines alone")
+    what.add_argument("--plain", action="store_true", help="show the module as it is")
+    what.add_argument("--profile", action="store_true", help="run it, and show times")
+    inputs = parser.add_mutually_exclusive_group()
+    inputs.add_argument(
+        "--input",
+        metavar="X.npy",
+        action="append",
+        default=[],
+        help="with --profile: an array; once per parameter",
+    )
+    inputs.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
+    parser.add_argument("--repeat", metavar="N", type=int, default=10, help="calls to measure (10)")
+    parser.add_argument("--no-code", action="store_true", help="leave LLVM and assembly out: a smaller page")
+    add_target(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    path = Path(options.output)
+    if path.suffix not in SUFFIXES:
+        raise InvalidArgument(f"--output={path}: wanted a file {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    if options.input and not options.profile:
+        raise InvalidArgument("--input is for a run: --profile is missing")
+    if options.repeat < 1:
+        raise InvalidArgument(f"--repeat={options.repeat}: wanted at least 1")
+    module = read_module(options)
+    with shown():
+        text = page_of(module, options) if path.suffix == ".html" else picture_of(module, options)
+    path.write_text(text, encoding="utf-8")
+    print(f"{path}: {path.stat().st_size} bytes")
+    return 0
+
+
+def page_of(module: Module, options: argparse.Namespace) -> str:
+    """The page that the options ask for."""
+    from axla.tools.page import compiled, stages
+    from axla.tools.page.html import page
+
+    if options.plain:
+        return page(stages.of_module(module))
+    target = target_of(options.target_cpu)
+    if options.passes is not None:
+        return page(stages.of_passes(module, _steps(options.passes), target))
+    data = compiled.of_module(module, target, code=not options.no_code)
+    if options.profile:
+        inputs = (
+            load_inputs(module, options.input) if options.input else random_inputs(module, options.random)
+        )
+        data["profile"] = compiled.of_run(module, inputs, options.repeat, feed)
+    return page(data)
+
+
+def picture_of(module: Module, options: argparse.Namespace) -> str:
+    """The module as a graph of Graphviz's, or drawn."""
+    if options.profile:
+        raise InvalidArgument("--profile: its figures are shown by .html alone")
+    if options.passes is not None:
+        from axla.passes import driver
+
+        driver.run(module, _steps(options.passes), target_of(options.target_cpu), name="graph")
+    if options.output.endswith(".dot"):
+        from axla.ir.dot_graph import dot_graph
+
+        return dot_graph(module)
+    from axla.tools.page.svg import drawing
+
+    return drawing(module)
+
+
+def _steps(passes: str) -> list:
+    from axla.passes.pipelines import PASSES, PIPELINES
+    from axla.passes.steps import parse_passes
+
+    return list(parse_passes(passes, PASSES, PIPELINES))

@@ -1,0 +1,59 @@
+"""Everything about one compilation, and a run of it, as data of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from axla.backends import CompileOptions, Executable, get
+from axla.core import flags
+from axla.core.errors import CompileError, UnsupportedError
+from axla.core.profile import profile
+from axla.ir.graph import Module
+from axla.target.machine import CpuTarget
+from axla.tools.page import runs, stages
+
+
+def of_executable(executable: Executable, *, code: bool = False) -> dict[str, Any]:
+    """The data of a program of the backends `cpu` and `one-lane`, compiled again."""
+    target: Any = executable._target()
+    work: Module = executable._work()  # type: ignore[attr-defined]
+    with flags.override(**dict(executable.options.flags)):
+        return of_work(work, target, code=code)
+
+
+def of_module(module: Module, target: CpuTarget, *, code: bool = True) -> dict[str, Any]:
+    """The data of a module and what the backend `cpu` makes of it for a target. Where it refuses, what it did
+    up to then, with a note.
+    """
+    backend: Any = get("cpu")
+    return of_work(backend.work(module, CompileOptions()), target, code=code)
+
+
+def of_work(work: Module, target: CpuTarget, *, code: bool = True) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    try:
+        data = stages.of_passes(work, None, target)
+        return data | stages.of_program(work, target, code=code)
+    except (UnsupportedError, CompileError) as error:
+        found = data or stages.of_module(work)
+        return {**found, "notes": [f"not compiled: {error.message}"]}
+
+
+def of_run(
+    module: Module, inputs: list[Any], repeat: int, feed: Callable[[Module], object]
+) -> dict[str, Any]:
+    """A profile of so many calls of a module on the backend `cpu`; several devices have the same inputs."""
+    from axla.api import compile
+
+    with profile() as taken:
+        program = compile(module)
+        rows = [inputs] * len(program.local_participants)
+        for _ in range(repeat):
+            feed(module)
+            for row in program.execute_replicated(rows):
+                for array in row:
+                    np.asarray(array)
+    return runs.of_profile(taken)

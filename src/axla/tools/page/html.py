@@ -1,0 +1,53 @@
+"""The page: data and templates in one file of HTML, which needs nothing else.
+
+Data is JSON, deflated, in base64: no text of a module can end an element or start a script.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from axla.core.templates import fill
+
+SCRIPTS = ("data", "graph", "charts", "views", "main")
+"""The parts of the page's script, in order."""
+
+
+def packed(data: Any) -> str:
+    """Data as the page unpacks it."""
+    text = json.dumps(data, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+
+def page(data: dict[str, Any]) -> str:
+    """The page that shows data as `stages` and `runs` give it."""
+    data = dict(data)
+    code = data.pop("code", {})
+    library = files("axla").joinpath("tools", "page", "dagre")
+    return fill(
+        "tools/page.html", TITLE=escape(f"{data['title']} - axla"), STYLE=[fill("tools/page.css")],
+        LICENCE=[library.joinpath("LICENSE").read_text("utf-8").strip()],
+        LIBRARY=[library.joinpath("dagre.min.js").read_text("utf-8").strip()],
+        SCRIPT=[fill(f"tools/page_{name}.js") for name in SCRIPTS],
+        DATA=[
+            _element("data", packed({**data, "codes": list(code)})),
+            *(_element(f"code-{number}", packed(found)) for number, found in enumerate(code.values())),
+        ],
+    )  # fmt: skip
+
+
+def _element(name: str, content: str) -> str:
+    return f'<script type="application/octet-stream" id="{name}">{content}</script>'
+
+
+def frame(data: dict[str, Any], height: int = 640) -> str:
+    """The page as an element of a notebook: a frame of its own, without the rights of the notebook."""
+    return (
+        f'<iframe sandbox="allow-scripts" style="width: 100%; height: {height}px; border: 1px solid #ccc" '
+        f'srcdoc="{escape(page(data))}"></iframe>'
+    )

@@ -1,0 +1,153 @@
+"""Memory over time: which bytes of a program are in use from which step to which.
+
+Time is the number of the step, those inside of loops and branches counted in their place, once. A value is
+alive from the step that makes it to the last one that reads it; what a loop reads from outside, and what it
+carries, as long as the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from axla.core.dataclass import dataclass
+from axla.program.memory import AllocationKind, BufferSlice
+from axla.program.program import Program, nested_steps
+from axla.program.steps import (
+    BranchStep,
+    CopyStep,
+    CustomCallStep,
+    KernelStep,
+    LoopStep,
+    Step,
+    StoreStep,
+    TransferStep,
+    Value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A step; `first` is its number and `last` that of the last step inside of it, `depth` the loops and
+    branches around it.
+    """
+
+    step: Step
+    first: int
+    last: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        return self.step.source.name if isinstance(self.step, CopyStep) else self.step.name
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bytes in use, from the step `first` to the step `last`."""
+
+    name: str
+    place: BufferSlice
+    first: int
+    last: int
+
+
+def timed_steps(program: Program) -> list[Timed]:
+    """All steps of a program in order, with their times."""
+    found: list[Timed | None] = []
+    open_: list[tuple[Step, int, int]] = []  # step, number, depth
+    stack: list[tuple[Step | None, int]] = [(step, 0) for step in reversed(program.steps)]
+    while stack:
+        step, depth = stack.pop()
+        if step is None:  # the end of the step that was opened last
+            begun, number, level = open_.pop()
+            found[number] = Timed(begun, number, len(found) - 1, level)
+            continue
+        open_.append((step, len(found), depth))
+        found.append(None)
+        stack.append((None, depth))
+        stack.extend((inner, depth + 1) for inner in reversed(tuple(nested_steps(step))))
+    return [step for step in found if step is not None]
+
+
+def blocks(program: Program, steps: list[Timed] | None = None) -> list[Block]:
+    """What lies in the memory of a program, but for arguments and constants, in the order of its beginning.
+
+    Results are there to the end of the run.
+    """
+    steps = timed_steps(program) if steps is None else steps
+    end = max(len(steps) - 1, 0)
+    lives: dict[tuple[str, str], list[int]] = {}  # value and place: first and last step
+    slices: dict[tuple[str, str], BufferSlice] = {}
+    around: list[Timed] = []  # loops and branches that are open, outermost first
+
+    def alive(name: str, place: BufferSlice | None, first: int, last: int) -> None:
+        if place is None or place.allocation.kind in (AllocationKind.PARAMETER, AllocationKind.CONSTANTS):
+            return
+        key = name, str(place)
+        slices[key] = place
+        life = lives.setdefault(key, [first, last])
+        life[1] = max(life[1], last)
+        for outer in around:  # what is made before a loop is read by each of its trips
+            if life[0] < outer.first <= last:
+                life[1] = max(life[1], outer.last)
+                break
+
+    for timed in steps:
+        while around and around[-1].last < timed.first:
+            around.pop()
+        step = timed.step
+        for value, first, last in _uses(timed):
+            alive(value.name, value.place, first, last)
+        if isinstance(step, KernelStep | CustomCallStep) and step.scratch is not None:
+            alive(f"{step.name}, scratch", step.scratch, timed.first, timed.first)
+        if isinstance(step, LoopStep | BranchStep):
+            around.append(timed)
+    around.clear()
+    for result in program.results:
+        if result is not None:
+            alive(result.name, result.place, end, end)
+    made = [Block(key[0], slices[key], first, last) for key, (first, last) in lives.items()]
+    return sorted(made, key=lambda block: (block.first, block.place.offset))
+
+
+def _uses(timed: Timed) -> Iterator[tuple[Value, int, int]]:
+    """The values that a step itself reads and writes, and when."""
+    step, first, last = timed.step, timed.first, timed.last
+    if isinstance(step, LoopStep):
+        for carried in step.carried:
+            for value in (carried.initial, carried.parameter):
+                yield value, first, first if value is carried.initial else last
+            yield carried.next, last, last
+            yield carried.result, last, last
+    elif isinstance(step, BranchStep):
+        for value in (step.selector, *(v for branch in step.branches for v in branch.values)):
+            yield value, first, first if value is step.selector else last
+        for value in step.results:
+            yield value, first, last
+    elif isinstance(step, CopyStep | TransferStep):
+        yield step.source, first, first
+        yield step.target, first, first
+    elif isinstance(step, StoreStep):
+        for value in (step.operand, step.update, *step.starts, step.result):
+            yield value, first, first
+    else:
+        for value in (*step.operands, *step.results):
+            if value is not None:
+                yield value, first, first
+
+
+def live_bytes(found: list[Block], ticks: int) -> list[int]:
+    """The bytes in use at each of so many steps. What several values have, one after the other or in place,
+    counts once.
+    """
+    changes = [0] * (ticks + 1)
+    ends: dict[str, int] = {}  # of the last value at a place
+    for block in found:
+        place = str(block.place)
+        first = max(block.first, ends.get(place, -1) + 1)
+        if first <= block.last:
+            changes[first] += block.place.size
+            changes[block.last + 1] -= block.place.size
+            ends[place] = block.last
+    return list(accumulate(changes))[:ticks]
