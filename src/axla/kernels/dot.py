@@ -372,7 +372,7 @@ class DotKind(Kind):
         return cls(sizes, hero)
 
     def served(self, computation: Computation, target: Target) -> Kind:
-        """The multiplication generator takes numbers of one type; others are loops."""
+        """The multiplication generator takes numbers of one type; others, and what is empty, are loops."""
         left, right, result = (shape_of(i).dtype for i in (*self.hero.operands, self.hero))
         small_integer = result.is_integer and result.bits < 8
         known = left is right and not left.is_pred and not small_integer and not result.is_pred
@@ -380,7 +380,7 @@ class DotKind(Kind):
         if dot_sizes(self.hero) is None:  # panels, which are read as they lie
             plain = left is result is accumulation_type(result) and result.is_float
             known = known and plain and not target.local_bytes
-        if known and (target.blocks_products or by_blocks):
+        if known and elements(self.hero.shape) and (target.blocks_products or by_blocks):
             return self
         return LoopKind(shape_of(self.hero).dims, (self.hero,))
 
