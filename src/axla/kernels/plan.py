@@ -164,7 +164,7 @@ def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], t
         inner *= prod(groups)
         groups = []
     lanes = fitting(lanes, inner)
-    block = inner
+    block = max(1, inner)  # there may be no elements
     least = lanes * threads * 4 if threads == 1 else max(lanes, 4) * threads
     step = max(least, target.limits.step_cost // max(cost, 1) // least * least)
     if inner > 2 * step:

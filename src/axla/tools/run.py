@@ -1,11 +1,11 @@
 """axla run: runs a program and prints its results.
 
 Parameters are taken from .npy files, one --input per array in the order of the parameters (tuples taken
-apart), or from an .npz file, by their names or numbers; without them they are random, and what the entry
-reads from its infeed always is. A text whose constants are left out, {...}, runs with --fill-elided only.
-With --reference the program runs there too, and the first output that differs is an error, which
---compare-every-instruction follows to the first value inside of the program. A program for several replicas
-runs on as many devices, with random inputs of their own.
+apart, those of --constant left out), or from an .npz file, by their names or numbers; without them they are
+random, and what the entry reads from its infeed always is. A text whose constants are left out, {...}, runs
+with --fill-elided only. With --reference the program runs there too, and the first output that differs is an
+error, which --compare-every-instruction follows to the first value inside of the program. A program for
+several replicas runs on as many devices, with random inputs of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from axla.distributed.launch import LAUNCHER, launch
 from axla.ir.graph import Module
 from axla.tools.arrays import as_parameter, read_array
 from axla.tools.plugins import load_files
-from axla.tools.source import add_backend, add_file, add_replicas, feed, read_module
+from axla.tools.source import add_backend, add_constants, add_file, add_replicas, feed, read_module
 from axla.tools.trial_options import add_inputs, add_load, add_tolerance, archive_of, tolerance_of
 
 
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_inputs(parser)
     parser.add_argument("--output", metavar="Y.npz", help="write the results there, instead of printing them")
+    add_constants(parser)
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", None, "compare with what this backend gives")
     add_tolerance(parser)
