@@ -25,9 +25,10 @@ from axla.custom.registry import register_custom_call
 from axla.hlo.casting import convert
 from axla.ir.graph import Alias, Module
 from axla.ir.verify import verify
+from axla.text import parse_hlo
 
 from . import motifs
-from .draft import ANY, INDEX, REFUSALS, Draft
+from .draft import ANY, COUNTER, INDEX, REFUSALS, SIZES_OF_GROUPS, Draft
 
 SECONDS = 4.0
 """That the interpreter may take for a case, and every backend for one run."""
@@ -117,12 +118,24 @@ def case_of(seed: str) -> Case:
             FAMILIES[family][0](draft)
             _boundary(draft)
             verify(draft.module)
+            _groups(draft)
             text = draft.module.to_string(print_large_constants=True)
         except REFUSALS:
             continue
         inputs = inputs_of(draft.module, draw, draft.kinds)
         return Case(seed, draft.module, inputs, family, text, draw=draw)
     raise Skip("no module")
+
+
+def _groups(draft: Draft) -> None:
+    """Sizes of groups are small numbers of the caller; ValueError where they are anything else."""
+    for computation in draft.module.computations:
+        for inst in computation.instructions:
+            if isinstance(inst.op, hlo.RaggedDot):
+                sizes = inst.operands[2]
+                if computation is not draft.module.entry or not isinstance(sizes.op, hlo.Parameter):
+                    raise ValueError("sizes of groups may be negative")
+                draft.kinds[sizes.op.parameter_number] = SIZES_OF_GROUPS
 
 
 def _mixed(draft: Draft) -> None:
@@ -244,12 +257,15 @@ def inputs_of(module: Module, draw: random.Random, kinds: dict[int, str]) -> lis
 
 def _argument(shape: Shape, draw: random.Random, kind: str, allows: str) -> np.ndarray:
     dtype = shape.dtype
-    if kind in (INDEX, "counter") and dtype.is_integer:
+    if kind in (INDEX, COUNTER) and dtype.is_integer:
         low, high = motifs.operands.limits(dtype)
         near = [-2, -1, 0, 0, 1, 1, 2, 3, 4, 5] if kind == INDEX else [-1, 0, 1, 2, 3, 4, 6]
         far = [7, 15, 40, 100, -7, int(low), int(high)] if kind == INDEX and draw.random() < 0.5 else []
         values = [max(int(low), min(int(high), draw.choice((*near, *far)))) for _ in range(shape.size)]
         return np.array(values, object).astype(dtype.numpy).reshape(shape.dims)
+    if kind == SIZES_OF_GROUPS:
+        values = np.array([draw.choice((0, 0, 1, 2)) for _ in range(shape.size)])
+        return values.astype(dtype.numpy).reshape(shape.dims)
     if shape.size > 5000:
         return _many(shape, draw, allows)
     if allows == "finite" and dtype.is_float and draw.random() < 0.8:
@@ -379,6 +395,7 @@ _CHANGES = (
     (r"= \S+ (negate|abs|sign|floor|tanh|sine)\(", ("negate", "abs", "sign", "floor", "tanh", "sine")),
     (r"\{(\d+(?:, \d+)+)\}\)", ()),
     (r"dimensions=\{(0|1)\}", ("0", "1")),
+    (r"\{(1,0|0,1)\} (?:parameter|transpose|add|multiply|copy)\(", ("1,0", "0,1")),
     (r"\[(0:\d+)\]", ()),
     (r"padding=(\d)", ("0", "1", "2")),
     (r"index=(\d)", ("0", "1", "2")),
@@ -402,7 +419,7 @@ def twin(case: Case) -> Module | None:
         if new == match[1]:
             continue
         try:
-            made = axla.parse(case.text[: match.start(1)] + new + case.text[match.end(1) :])
+            made = parse_hlo(case.text[: match.start(1)] + new + case.text[match.end(1) :], exact=True)
             verify(made)
         except REFUSALS:
             continue

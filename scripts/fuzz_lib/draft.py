@@ -10,7 +10,7 @@ import numpy as np
 from verify_lib import operands
 
 import axla.hlo as hlo
-from axla.core.dtypes import BY_NAME, F32, PRED, S32, DType
+from axla.core.dtypes import BY_NAME, PRED, S32, DType
 from axla.core.errors import AxlaError
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import SliceDims
@@ -26,8 +26,8 @@ SIZES = (0, 1, 1, 2, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 40, 63
 REFUSALS = (AxlaError, ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, KeyError)
 """What an op may say to attributes and operands that are not for it."""
 
-INDEX, ANY, FLAG, SMALL = "index", "any", "flag", "small"
-"""What a parameter is filled with: places around those of an array, anything, one of two, small numbers."""
+INDEX, ANY, COUNTER, SIZES_OF_GROUPS = "index", "any", "counter", "sizes of groups"
+"""What a parameter is filled with: places in and around an array, anything, where a loop begins..."""
 
 
 class Draft:
@@ -240,19 +240,3 @@ class Scope:
 
 def tupled(scope: Scope, values: Sequence[Instruction]) -> Instruction:
     return scope.computation.add(Tuple(), values)
-
-
-__all__ = [
-    "ANY",
-    "F32",
-    "FLAG",
-    "INDEX",
-    "PRED",
-    "REFUSALS",
-    "S32",
-    "SIZES",
-    "SMALL",
-    "Draft",
-    "Scope",
-    "tupled",
-]

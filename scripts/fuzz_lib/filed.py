@@ -7,7 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from .work import Failure
+from axla.comparison import parameter_leaves
+from axla.tools.reduce import test_text
+
+from .oracles import ORACLES
+from .work import Failure, headline
 
 SCRIPT = Path(__file__).resolve().parents[1] / "fuzz"
 KEPT = 2
@@ -33,7 +37,7 @@ class Files:
         if failure.text:
             (where / "original.hlo").write_text(failure.text)
             np.savez(where / "inputs.npz", *failure.inputs)
-            if self.kept[failure.signature] == 1:
+            if self.kept[failure.signature] == 1 and ORACLES[failure.oracle].reduces:
                 self.waiting.append((where, failure))
         print(f"\n--- {where}: {failure.oracle}, case {failure.seed}, {failure.family}", flush=True)
         print("\n".join(failure.why.strip().splitlines()[-4:])[:1200], flush=True)
@@ -49,17 +53,25 @@ class Files:
                 print(f"{where}: not reduced: {type(error).__name__}: {error}"[:300], flush=True)
 
     def _reduce(self, where: Path, failure: Failure) -> None:
-        import axla
+        from .cases import case_of
+        from .reducing import arguments, backend_of, bisected, reduced
 
-        from .reducing import reduced
-
-        module = axla.parse(failure.text)
+        module = case_of(failure.seed).module
         small = reduced(module, failure.inputs, failure.oracle, failure.seed, failure.family, failure.why)
         before, after = (sum(len(c.instructions) for c in m.computations) for m in (module, small))
-        text = small.to_string(print_large_constants=True)
-        first = failure.why.strip().splitlines()[-1 if failure.why.startswith("Traceback") else 0]
-        (where / "reduced.hlo").write_text(f"// {failure.oracle}: {first}\n{text}")
+        names = [name for name, _ in parameter_leaves(module)]
+        left = arguments(small, list(zip(names, failure.inputs, strict=True)))
+        np.savez(
+            where / "reduced.npz", **dict(zip((n for n, _ in parameter_leaves(small)), left, strict=True))
+        )
+        run = f"axla check --backend {backend_of(failure.oracle)} --inputs reduced.npz"
+        (where / "reduced.hlo").write_text(
+            test_text(small, run, f"{failure.oracle}: {headline(failure.why)}")
+        )
         print(f"{where}/reduced.hlo: {after} instructions of {before}", flush=True)
+        found = bisected(small, left, failure.oracle)
+        (where / "bisect.txt").write_text(f"{found}\n")
+        print(found.splitlines()[0], flush=True)
 
     def close(self) -> None:
         for signature, count in self.kept.most_common():

@@ -29,7 +29,7 @@ from axla.ir.graph import Extra, Instruction
 from axla.ir.op import OPS
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 
-from .draft import ANY, INDEX, Draft, Scope, tupled
+from .draft import ANY, COUNTER, INDEX, Draft, Scope, tupled
 
 Motif = Callable[[Scope], None]
 
@@ -537,7 +537,7 @@ def loop(s: Scope) -> None:
     if draw.random() < 0.25 and s.is_entry and direction is Direction.LT and dtype is S32:
         init = s.index(4)  # not known when compiling; it may lie behind the end
         if isinstance(init.op, Parameter):
-            s.draft.kinds[init.op.parameter_number] = "counter"
+            s.draft.kinds[init.op.parameter_number] = COUNTER
         else:
             init = s.scalar(start, dtype)
     s.parts(s.add(hlo.While(test.computation, body.computation), tupled(s, [init, *carried]), keep=False))

@@ -14,6 +14,8 @@ from axla.ir.graph import Module
 from axla.tools.apart import Apart, Ended
 from axla.tools.reduce import reduce
 
+from .work import headline
+
 SECONDS = 60.0
 TRIES = 3
 """Draws of an oracle that a candidate gets: one may take what the fault is not in."""
@@ -30,9 +32,8 @@ def reduced(
     with Apart(seconds=40.0) as child:
 
         def fails(candidate: Module) -> bool:
-            text = candidate.to_string(print_large_constants=True)
             try:
-                found = child.call(asked, text, given, oracle, seed, family, why)
+                found = child.call(asked, candidate, given, oracle, seed, family, why)
             except Ended as error:
                 found = f"Traceback {error.how}"
             return kind_of(found) == kind_of(why)
@@ -40,21 +41,43 @@ def reduced(
         return reduce(module, fails, seconds=SECONDS)
 
 
+def backend_of(oracle: str) -> str:
+    """The backend that is to blame."""
+    return oracle if oracle in ("one-lane", "opencl") else "cpu"
+
+
+def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
+    """What `axla bisect` says of a module: the pass, kernel... that makes it differ from the interpreter."""
+    from axla.tools.bisect import bisect
+
+    from axla.comparison import DEFAULT_TOLERANCE, Tolerance
+    from axla.tools.trial import Question, Trials
+
+    from .cases import is_rough
+
+    given = tuple((name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True))
+    question = Question(
+        backend=backend_of(oracle), inputs=given,
+        tolerance=DEFAULT_TOLERANCE if is_rough(module) else Tolerance(signed_zeros=True),
+        caching=oracle == "cache",
+    )  # fmt: skip
+    with Trials(seconds=SECONDS) as trials:
+        return str(bisect(module, trials, question))
+
+
 def kind_of(why: str) -> str:
     """What failures of one program have in common: nothing, an error's class, or that results differ."""
     if not why.startswith("Traceback"):
         return "differs" if why else ""
-    return why.strip().splitlines()[-1].partition(":")[0]
+    return headline(why).partition(":")[0]
 
 
-def asked(text: str, given: Given, oracle: str, seed: str, family: str, why: str) -> str:
-    """What an oracle says of a text, in this process; nothing where it cannot be asked."""
-    import axla
-
+def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why: str) -> str:
+    """What an oracle says of a module, in this process; nothing where it cannot be asked."""
     from .cases import Case, Skip
     from .oracles import ORACLES
 
-    module = axla.parse(text)
+    text = module.to_string(print_large_constants=True)
     case = Case(seed, module, arguments(module, given), family, text)
     question: Any = ORACLES[oracle]
     found = ""

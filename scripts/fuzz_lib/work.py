@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import re
 import resource
+import shutil
 import time
 import traceback
 from collections import Counter
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from . import oracles
 
 _SPAWN = multiprocessing.get_context("spawn")  # never fork: LLVM's state is not to be shared
 BATCH = 8
@@ -46,11 +50,18 @@ class Failure:
     @property
     def signature(self) -> str:
         """Equal for failures that are likely the same."""
-        import re
+        return f"{self.oracle} {_PARTICULAR.sub('#', headline(self.why))[:80]}"
 
-        lines = self.why.strip().splitlines() or [""]
-        line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-        return f"{self.oracle} {re.sub(r'%?[-a-z_.A-Z0-9]*[0-9][-a-z_.A-Z0-9]*', '#', line)[:80]}"
+
+_PARTICULAR = re.compile(r"%?[-a-z_.A-Z0-9]*[0-9][-a-z_.A-Z0-9]*")
+
+
+def headline(why: str) -> str:
+    """The line that says what went wrong: of a traceback, that of the exception."""
+    lines = why.strip().splitlines() or [""]
+    if not lines[0].startswith("Traceback"):
+        return lines[0]
+    return next((line for line in reversed(lines) if re.match(r"[A-Za-z_][\w.]*(:|$)", line)), lines[-1])
 
 
 @dataclass
@@ -105,7 +116,6 @@ def serve(pipe: Connection) -> None:
 def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: None) -> None:
     """Makes a case, and asks the oracles about it."""
     from . import cases, coverage
-    from .oracles import ORACLES
 
     tell(seed, "making")
     begin = time.process_time()
@@ -126,8 +136,8 @@ def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: 
     if task.coverage:
         coverage.counts["ops"].update(case.opcodes)
         coverage.counts["families"][case.family] += 1
-    for name in task.oracles or ORACLES:
-        oracle, draw = ORACLES[name], random.Random(f"{seed} {name}")
+    for name in task.oracles or oracles.ORACLES:
+        oracle, draw = oracles.ORACLES[name], random.Random(f"{seed} {name}")
         if (
             (not task.oracles and draw.random() >= oracle.share)
             or not oracle.is_there
@@ -186,12 +196,11 @@ class Worker:
         self.pipe.close()
         self.process.kill()
         self.process.join()
+        shutil.rmtree(oracles.cache_folder(self.process.pid or 0), ignore_errors=True)
 
 
 def reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
     """The reports of tasks, as long as there are any; of a process that ends, one with a failure."""
-    from .oracles import ORACLES
-
     workers = [Worker() for _ in range(jobs)]
     try:
         while True:
@@ -220,18 +229,18 @@ def reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
                 elif worker.is_hanging():
                     dead = "no end"
                 if dead:
-                    task, (seed, oracle) = worker.task, worker.at
+                    seed, oracle = worker.at
                     worker.stop()
                     workers[number] = Worker()
-                    yield _lost(task, seed, oracle, dead, ORACLES)
+                    yield _lost(seed, oracle, dead)
     finally:
         for worker in workers:
             worker.stop()
 
 
-def _lost(task: Task | None, seed: str, oracle: str, why: str, known: Any) -> Report:
+def _lost(seed: str, oracle: str, why: str) -> Report:
     report = Report(cases=0)
-    if oracle in known and known[oracle].peer:
+    if oracle in oracles.ORACLES and oracles.ORACLES[oracle].peer:
         report.skipped[f"{oracle} (crashed)"] += 1
     else:
         report.failures.append(Failure(seed, oracle, why))

@@ -27,10 +27,10 @@ def test_a_sample(block):
     """Cases of fixed seeds, by all oracles that need nothing but axla."""
     names = tuple(n for n in ORACLES if n not in SLOW)
     report = work.Report()
-    for number in range(block * 6, block * 6 + 6):
-        asked = random.Random(number).sample(names, 6)
+    for number in range(block * 4, block * 4 + 4):
+        asked = random.Random(number).sample(names, 4)
         work.one(f"ci:{number}", work.Task((), ("cpu", *asked)), report)
-    assert report.cases >= 3
+    assert report.cases >= 2
     assert not report.failures, report.failures[0].why + report.failures[0].text
 
 
@@ -47,7 +47,7 @@ def test_a_seed_makes_the_same_case():
 
 def test_modules_are_of_many_kinds():
     opcodes, families = set(), set()
-    for number in range(80):
+    for number in range(60):
         try:
             case = cases.case_of(f"kinds:{number}")
         except cases.Skip:

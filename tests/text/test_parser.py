@@ -326,3 +326,13 @@ def test_attributes_that_xla_prints_its_own_way():
     assert wanted in printed
     assert "custom-call(%a), window={}, dim_labels=bf_io->bf" in printed
     assert parse_hlo(printed, exact=True).to_string() == printed
+
+
+@pytest.mark.parametrize("end", ["\n}", ', metadata={op_name="p"}\n}', " }"])
+def test_a_scalar_that_is_padded(end):
+    """XLA writes no padding of a scalar, and does not read that; what is written here is read."""
+    module = parse_hlo(
+        "HloModule m\nENTRY e {\n  x = f32[] parameter(0)\n  ROOT y = f32[] pad(x, x), padding=" + end
+    )
+    text = module.to_string()
+    assert parse_hlo(text).to_string() == text

@@ -27,8 +27,9 @@ class Distribution:
     threads = 1
     """Threads that run a step together: a power of two."""
 
-    def __init__(self, f: Function):
-        self.f = f
+    def __init__(self, f: Function, one_step: bool = False):
+        """`one_step`: there is no step but step 0."""
+        self.f, self.one_step = f, one_step
 
     @property
     def begin(self) -> Ssa:
@@ -46,6 +47,9 @@ class Distribution:
     @contextlib.contextmanager
     def steps(self) -> Iterator[Ssa]:
         """Code for every step of this call; gives the step's number."""
+        if self.one_step:
+            yield self.f.index(0)
+            return
         with self.f.loop(self.begin, self.end, 1, nonempty=True) as loop:
             yield loop.index
 
@@ -60,7 +64,7 @@ class Distribution:
 
     def inside(self, f: Function) -> Distribution:
         """In a function that is handed them."""
-        return Distribution(f)
+        return Distribution(f, self.one_step)
 
     def start(self, low: Ssa, step: int) -> Ssa:
         """Where this thread begins in indices from `low` on of which each thread takes `step` in turn."""

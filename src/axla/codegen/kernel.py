@@ -176,7 +176,7 @@ def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
         elif target.launched:
             share = Block(module, phase.symbol, [*_read_only(kernel), *written], phase.threads)
         else:
-            share = Distribution(kernel_function(module, phase.symbol, target))
+            share = Distribution(kernel_function(module, phase.symbol, target), phase.count == 1)
             share.f.polls = kernel.polls
         kind.emit(KernelWriter(share, kernel, target, number), plan)
         share.finish()

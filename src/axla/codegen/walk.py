@@ -259,6 +259,8 @@ class Elements:
         known = index if isinstance(index, int) else index.constant
         if known is not None:
             return low <= known < high
+        if low >= high:  # nothing is inside, and nothing there can be read
+            return False
         assert isinstance(index, Index)
         f, lanes = self.f, 1 if index.uniform else index.lanes
         position = index.base if lanes == 1 else index.vector(lanes)

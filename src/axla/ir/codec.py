@@ -206,7 +206,8 @@ def _read_padding(reader: Reader) -> attributes.PaddingConfig:
     return attributes.PaddingConfig(tuple(p[0] for p in pads), tuple(p[1] for p in pads), interior)
 
 
-_NO_PADS = pattern(_BLANK + r'(?:""|\{\})')
+_NO_PADS = pattern(r"[ \t]*+(?=[,}\r\n]|\Z)|" + _BLANK + r'(?:""|\{\})')
+"""What pads a scalar. XLA writes nothing, which its own parser does not take."""
 
 
 def _write_padding(padding: attributes.PaddingConfig) -> str:

@@ -9,13 +9,13 @@ Below is what the planners of the kinds share: costs, and how index spaces are c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd, prod
 
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, DType
 from axla.core.shape import Shape
-from axla.ir.graph import Computation
+from axla.ir.graph import Computation, Instruction
 from axla.target.machine import Limits, Target
 
 SHORT_ROW = 8
@@ -110,7 +110,12 @@ def widest(computation: Computation, single: int = 0) -> DType:
     """The widest element type that the instructions of a kernel compute with, the first of equal ones. Of
     arrays with at most `single` elements only where all have no more.
     """
-    leaves = (shape for inst in computation.instructions for shape in inst.shape.leaves())
+    return widest_of(computation.instructions, single)
+
+
+def widest_of(instructions: Iterable[Instruction], single: int = 0) -> DType:
+    """The same of some of its instructions."""
+    leaves = (shape for inst in instructions for shape in inst.shape.leaves())
     shapes = [shape for shape in leaves if isinstance(shape, Shape)]
     long = [shape for shape in shapes if shape.size > single]
     return max((shape.dtype for shape in long or shapes), key=_width)
@@ -159,7 +164,7 @@ def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], t
         inner *= prod(groups)
         groups = []
     lanes = fitting(lanes, inner)
-    block = inner
+    block = max(1, inner)  # there may be no elements
     least = lanes * threads * 4 if threads == 1 else max(lanes, 4) * threads
     step = max(least, target.limits.step_cost // max(cost, 1) // least * least)
     if inner > 2 * step:

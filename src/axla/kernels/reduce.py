@@ -4,7 +4,7 @@ over leading or middle ones, column by column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import gcd, prod
 from typing import ClassVar
@@ -18,7 +18,7 @@ from axla.kernels.access import AccessKeys, KernelBody, accesses, elements, kern
 from axla.kernels.geometry import ReduceGeometry, reduce_geometry
 from axla.kernels.kind import Form, Kind
 from axla.kernels.loop import LoopKind, in_a_row
-from axla.kernels.plan import KernelTask, Phase, Plan, Space, accumulation_type, fitting, widest
+from axla.kernels.plan import KernelTask, Phase, Plan, Space, accumulation_type, fitting, widest, widest_of
 from axla.target.machine import Limits, Target, aligned
 
 _SUMS = frozenset({"add", "multiply"})
@@ -307,6 +307,7 @@ class Teams:
 class ColumnPlan(Plan):
     """Reductions of [outer, reduced, inner] over the middle: `space` is that of [outer, inner].
 
+    `lanes`: how many columns at a time have their results computed, which may be wider than what is reduced.
     `kept_in`: for each reduce the root whose outputs hold its partial results, -1 for scratch memory.
     `teams`: where threads share a step, how they do in each phase. A second one reduces what the pieces of
     the first have left in scratch memory.
@@ -317,6 +318,7 @@ class ColumnPlan(Plan):
     inner: int
     reduces: tuple[str, ...]
     space: Space
+    lanes: int
     kept_in: tuple[int, ...]
     teams: tuple[Teams, ...] = ()
 
@@ -375,16 +377,41 @@ class ColumnKind(ReduceKind):
         """Blocks of columns in parallel."""
         if target.threads > 1:
             return self._shared(task, target)
-        space = self._space(widest(task.computation), target)
+        return self._cut(task, target, self._space(self._reduced_type(), target))
+
+    def variants(self, task: KernelTask, target: Target) -> Iterator[ColumnPlan]:
+        """Other blocks of columns: each column has its sum to itself."""
+        space = self._space(self._reduced_type(), target)
+        for size in (space.block // 4, space.block // 2, 2 * space.block, 4 * space.block, self.inner):
+            block = min(self.inner, size // space.lanes * space.lanes)
+            if block and target.threads == 1:
+                yield self._cut(task, target, replace(space, block=block))
+
+    def _cut(self, task: KernelTask, target: Target, space: Space) -> ColumnPlan:
+        while 0 < self.inner % space.block < space.lanes:  # its vector would begin in the block before it
+            space = replace(space, block=min(self.inner, space.block + space.lanes))
+        lanes = min(space.lanes, target.lanes(widest(task.computation)))
         cost = (task.cost(target) + 1) * self.reduced * space.block
         reductions = list(map(Reducing, self.columns))
         kept_in = tuple(_root_of(task, r) for r in reductions)
         apart = [r for r, root in zip(reductions, kept_in, strict=True) if root < 0]
         return ColumnPlan(
-            self.outer, self.reduced, self.inner, tuple(inst.name for inst in self.columns), space, kept_in,
+            self.outer, self.reduced, self.inner, tuple(inst.name for inst in self.columns), space, lanes,
+            kept_in,
             phases=(task.phase(space.count, cost, target.limits),),
             scratch_bytes=_scratch(apart, self.outer * self.inner),
         )  # fmt: skip
+
+    def _reduced_type(self) -> DType:
+        """The widest type of what is computed for every row."""
+        below: dict[Instruction, None] = {}
+        stack = list(self.columns)
+        while stack:
+            inst = stack.pop()
+            if inst not in below:
+                below[inst] = None
+                stack += inst.operands
+        return widest_of(below)
 
     def _shared(self, task: KernelTask, target: Target) -> ColumnPlan:
         """Threads share columns and rows; few columns are cut into pieces."""
@@ -403,7 +430,7 @@ class ColumnKind(ReduceKind):
         kept = first.pieces * self.outer * self.inner if first.pieces > 1 else 0
         space = Space((self.outer,), self.inner, self.inner, 1)
         return ColumnPlan(
-            self.outer, self.reduced, self.inner, names, space, (-1,) * len(names), tuple(teams),
+            self.outer, self.reduced, self.inner, names, space, 1, (-1,) * len(names), tuple(teams),
             phases=phases, scratch_bytes=_scratch(reductions, kept),
         )  # fmt: skip
 

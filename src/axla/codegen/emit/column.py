@@ -11,6 +11,7 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, reshape_index
@@ -114,7 +115,8 @@ def _write(
             bound.bind(r.inst, found)
         k.write(bound, (outer, column), (plan.outer, plan.inner), todo)
 
-    vectors(k, plan.space, span[0], span[1], body, once=bool(k.kernel.in_place))
+    space = replace(plan.space, lanes=plan.lanes)
+    vectors(k, space, span[0], span[1], body, once=bool(k.kernel.in_place))
 
 
 class _Shared:

@@ -23,6 +23,9 @@ from axla.kernels.plan import Space
 SMALL_BODY = 12
 """Instructions up to which a loop body is written twice per iteration."""
 
+MOST_VECTORS, MOST_WRITTEN = 8, 96
+"""Vectors of a loop, and instructions in all of them, up to which there is no loop."""
+
 Indices = tuple[AnyIndex, ...]
 
 
@@ -97,6 +100,12 @@ def vectors(
         return
     if inner == lanes and threads == 1:
         body(e, Index(f, f.index(0), 1, lanes, limit=inner))
+        return
+    count, written = inner // lanes, len(k.kernel.computation.instructions)
+    known = low.constant == 0 and high.constant == inner and not rest and threads == 1
+    if known and count <= MOST_VECTORS and count * written <= MOST_WRITTEN:
+        for number in range(count):
+            body(e, Index(f, f.index(number * lanes), 1, lanes, multiple=lanes, limit=inner))
         return
     unroll = 1 if rest else min(copies, _unroll(k.kernel.computation, space, threads, once))
     beyond = rest != 0 or unroll > 1 and inner % (lanes * threads * unroll) != 0

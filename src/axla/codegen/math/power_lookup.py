@@ -43,10 +43,11 @@ def usual_power(x: Reg, y: Reg) -> tuple[Reg, Reg]:
     square = r * r
     total, low2 = m.fast_two_sum(total, half * r)
     low3 = m.fma(half, r, -(half * r))
-    tail = m.fma(square, m.fma(square, m.fma(square, 1 / 9, m.fma(r, -1 / 8, 1 / 7)), m.fma(r, -1 / 6, 0.2)),
-                 m.fma(r, -0.25, 1 / 3))  # fmt: skip
-    low = (m.fma(k, _LN2[1], log_c_low) + low) + (low2 + low3)
-    high, low = m.fast_two_sum(total, m.fma(r * square, tail, low))
+    # Sums of what is ready first: the chain is what a loop waits for.
+    tail = m.fma(square * square, m.fma(square, 1 / 9, m.fma(r, -1 / 8, 1 / 7)),
+                 m.fma(square, m.fma(r, -1 / 6, 0.2), m.fma(r, -0.25, 1 / 3)))  # fmt: skip
+    low = m.fma(r * square, tail, m.fma(k, _LN2[1], log_c_low) + low) + (low2 + low3)
+    high, low = m.fast_two_sum(total, low)
     product, error = m.two_product(y, high)
     return _exp(product, m.fma(y, low, error), order), _is_normal(bits) & (m.abs(product) < _USUAL)
 
@@ -62,7 +63,7 @@ def _exp(x: Reg, low: Reg, order: Literal["little", "big"]) -> Reg:
     m = x.m
     shifted = m.fma(x, 1 / sum(_STEP), m.magic(x))
     n, count = shifted - m.magic(x), shifted.bits()
-    r = m.fma(n, -_STEP[1], m.fma(n, -_STEP[0], x)) + low
+    r = m.fma(n, -_STEP[0], x) + m.fma(n, -_STEP[1], low)
     root, root_low = _row(x, _roots(order), count & 127, 2)
     size = (root.bits() + ((count >> _BITS) << 52)).floats()
     square = r * r
