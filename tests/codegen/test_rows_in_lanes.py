@@ -91,3 +91,20 @@ ENTRY e { p = f32[1003,3] parameter(0)
     executable = axla.compile(axla.parse(text), donate=[0])
     given = axla.device_put(x)
     np.testing.assert_array_equal(np.asarray(executable(given)), want)
+
+
+@pytest.mark.parametrize("dims", ["12,1,4", "6,2,4", "3,1,1,4", "1,48,4", "7,3,5"])
+def test_outer_products_of_many_vectors(dims):
+    """Rows whose numbers have digits, with dimensions of size 1 between them."""
+    sizes = dims.split(",")
+    rank, last = len(sizes), sizes[-1]
+    before = ",".join(map(str, range(rank - 1)))
+    text = f"""HloModule m
+ENTRY e {{ p = f32[{dims}] parameter(0)
+  a = f32[{dims},{last}] broadcast(p), dimensions={{{before},{rank - 1}}}
+  b = f32[{dims},{last}] broadcast(p), dimensions={{{before},{rank}}}
+  ROOT m = f32[{dims},{last}] multiply(a, b) }}"""
+    x = np.arange(np.prod(list(map(int, sizes))), dtype=np.float32).reshape(list(map(int, sizes)))
+    np.testing.assert_array_equal(
+        np.asarray(axla.compile(axla.parse(text))(x)), x[..., None] * x[..., None, :]
+    )

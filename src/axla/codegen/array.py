@@ -125,6 +125,10 @@ class Array:
     def store_rows(self, index: Sequence[AnyIndex], columns: Sequence[Value]) -> None:
         """Writes a whole row for each lane of `columns`; `index` is that of the first column."""
         offset, count, lanes = self._offset(index), len(columns), columns[0].lanes
+        if lanes > 1 and (offset.vec is not None or offset.stride != count):  # rows that are not neighbours
+            for number, column in enumerate(columns):
+                self.store((*index[:-1], index[-1] + number), column)
+            return
         for first in range(0, count * lanes, lanes):
             places = [divmod(place, count) for place in range(first, first + lanes)]
             here, *others = dict.fromkeys(column for _, column in places)
