@@ -99,7 +99,9 @@ def _options(chosen: flags.Flags) -> str:
 
 
 def _constants(module: Module) -> str | None:
-    """A digest of all constants in the order of `_order`; None where some are unknown, or they are too large to keep."""
+    """A digest of all constants in the order of `_order`; None where some are unknown, or they are too large
+    to keep.
+    """
     found: list[Literal] = []
     for computation in module.computations:
         for inst in computation.instructions:
