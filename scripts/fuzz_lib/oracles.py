@@ -679,6 +679,10 @@ class Xla(Oracle):
         module = clone_module(case.module)
         if any(not s.layout.is_default for _, s in parameter_leaves(module)):
             raise Skip("layouts")
+        if any(
+            i.opcode == "reduce" and not i.op.dimensions for c in module.computations for i in c.instructions
+        ):
+            raise Skip("XLA forgets where a reduction of nothing begins")
         module.set_config(aliases=(), entry_layout=None)
         try:
             executable = peers.xla_compile(
