@@ -123,8 +123,12 @@ class Array:
                 values.store(one, self._address(place))
 
     def store_rows(self, index: Sequence[AnyIndex], columns: Sequence[Value]) -> None:
-        """Writes a whole row for each lane of `columns`; `index` is that of the first column."""
+        """Writes a whole row for each lane of `columns`; `index` is that of the first column. Lanes are rows
+        one behind the other, whatever form their numbers have.
+        """
         offset, count, lanes = self._offset(index), len(columns), columns[0].lanes
+        if offset.vec is not None:
+            offset = Index(self.values.f, self.values.f.extract(offset.vec, 0))
         for first in range(0, count * lanes, lanes):
             places = [divmod(place, count) for place in range(first, first + lanes)]
             here, *others = dict.fromkeys(column for _, column in places)
