@@ -18,6 +18,7 @@ import axla
 from axla.backends.native import NativeExecutable
 from axla.core import flags
 from axla.cpu.compiler import compile_text
+from axla.runtime.safetensors import write_safetensors
 from axla.tools import archives, opt
 from axla.tools import main as command
 
@@ -408,3 +409,75 @@ def test_ops_shows_one(capsys):
     assert "package     axla\n" in shown and "facts       expensive, updates\n" in shown
     assert command.main(["ops", "scater"]) == 1
     assert "'scater' is no opcode; did you mean scatter?" in capsys.readouterr().err
+
+
+BOUND = """HloModule bound
+ENTRY main {
+  x = f32[2,3] parameter(0)
+  w = f32[3,4] parameter(1)
+  b = bf16[4] parameter(2)
+  p = f32[2,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[4] convert(b)
+  d = f32[2,4] broadcast(c), dimensions={1}
+  ROOT s = f32[2,4] add(p, d)
+}
+"""
+
+
+@pytest.fixture
+def bound(tmp_path):
+    """A program, its arrays, and options that make constants of the last two, in each kind of files."""
+    path, rng = tmp_path / "bound.hlo", np.random.default_rng(0)
+    path.write_text(BOUND)
+    x, w = (rng.integers(-4, 4, shape).astype(np.float32) for shape in ((2, 3), (3, 4)))
+    b = np.arange(4).astype(ml_dtypes.bfloat16)
+    names = {name: str(tmp_path / name) for name in ("x.npy", "w.npy", "b.npy", "a.npz", "a.safetensors")}
+    for name, array in (("x.npy", x), ("w.npy", w), ("b.npy", b)):
+        np.save(names[name], array)
+    np.savez(names["a.npz"], **{"w": w, "2": b})
+    write_safetensors(names["a.safetensors"], {"w": w, "b": b})
+    wanted = x @ w + b.astype(np.float32)
+    given = [
+        ["--constant", names["a.npz"]], ["--constant", names["a.safetensors"]],
+        ["--constant", f"w={names['w.npy']}", "--constant", f"2={names['b.npy']}"],
+    ]  # fmt: skip
+    return str(path), names, wanted, given
+
+
+def test_run_makes_constants_of_parameters(bound, capsys):
+    path, names, wanted, given = bound
+    for options in given:
+        assert command.main(["run", path, "--input", names["x.npy"], *options]) == 0
+        assert np.array2string(wanted, separator=", ") in capsys.readouterr().out
+
+
+def test_compile_makes_constants_of_parameters(bound, tmp_path, capsys):
+    path, names, wanted, given = bound
+    for number, options in enumerate(given):
+        out = str(tmp_path / f"out{number}")
+        assert command.main(["compile", path, *options, "-o", out, "--target", "native"]) == 0
+        np.testing.assert_array_equal(axla.aot.load(out)(np.load(names["x.npy"])), wanted)
+    assert command.main(["compile", path, *given[0], "--emit-object", str(tmp_path / "f.o")]) == 0
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("missing.npz", "No such file"), ("w={x}", r"constant 'w': wanted f32\[3,4\], found float32\[2, 3\]"),
+    ("v={w}", "'v', which is no number or name of a parameter"), ("7={w}", "parameter 7; there are 3"),
+    ("{w}", "wanted FILE.npz"), ("{text}", "wanted FILE.npz"), ("w={a}", "found an archive"),
+])  # fmt: skip
+def test_constants_that_do_not_fit_are_errors(bound, tmp_path, capsys, text, message):
+    path, names, _, _ = bound
+    files = {"x": names["x.npy"], "w": names["w.npy"], "text": path, "a": names["a.npz"]}
+    for verb in (["run"], ["compile", "-o", str(tmp_path / "out")]):
+        assert command.main([*verb, path, "--constant", text.format(**files)]) == 1
+        assert re.search(message, capsys.readouterr().err)
+
+
+def test_compile_tells_what_was_tuned(tmp_path, capsys):
+    path = tmp_path / "f.hlo"
+    path.write_text("ENTRY e { x = f32[100,1000] parameter(0)  ROOT y = f32[100,1000] tanh(x) }")
+    with flags.override(autotune=True):
+        for target, told in (("native", True), ("aarch64", False)):
+            options = ["-o", str(tmp_path / target), "--target", target]
+            assert command.main(["compile", str(path), *options]) == 0
+            assert ("tuning: 1 kernels" in capsys.readouterr().out) == told

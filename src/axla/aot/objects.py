@@ -23,6 +23,7 @@ from axla.core.literal import Literal
 from axla.core.shape import Shape, array
 from axla.cpu.compiler import checked_text, llvm_module
 from axla.cpu.entry import emit_entry
+from axla.cpu.tuning import tuner
 from axla.hlo import Constant
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
@@ -176,7 +177,7 @@ def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_
     if double is not None and double_arithmetic(module) is not None:  # it is not folded away
         message = f"{double}: target {target.name} has no f64 arithmetic; use f32, or allow_libgcc"
         raise UnsupportedError(message)
-    return program_of(module, target, pool)
+    return program_of(module, target, pool, tuner(module, target))
 
 
 def stand_alone(module: Module) -> None:

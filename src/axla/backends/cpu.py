@@ -209,13 +209,14 @@ def text_of(
     """
     from axla.codegen.llvm import emit_assembly
     from axla.cpu.compiler import llvm_modules
+    from axla.cpu.tuning import tuner
     from axla.lowering.pipeline import optimize, program_of
     from axla.program.text import print_program
 
     optimize(module, target)
     if stage == "optimized":
         return module.to_string(print_large_constants=True)
-    program = program_of(module, target, constants)
+    program = program_of(module, target, constants, tuner(module, target))
     if stage == "program":
         return print_program(program)
     [text] = llvm_modules(program, target, parts=1)

@@ -30,7 +30,7 @@ import numpy as np
 from axla.core import flags, locks
 from axla.core.files import replace_file
 
-KINDS = ("program", "kernel", "glue", "host")
+KINDS = ("program", "kernel", "glue", "host", "tuning")
 MEMORY_BYTES = 64 << 20
 ENTRY_BYTES = 1 << 10
 """What an entry takes in memory besides its value: its key, and the objects of a program's interface."""

@@ -114,6 +114,14 @@ class Flags:
         3, "xla_backend_optimization_level", check=_at_least(0, 3),
         doc="Effort of code generation, from 0 to 3.",
     )  # fmt: skip
+    autotune: bool = flag(
+        False, "xla_cpu_autotune",
+        doc="`on`: try several tiles, blocks and layouts of the kernels of products, convolutions, sums of "
+        "columns and loops on this machine, and keep the fastest. Results are the same bits.",
+    )  # fmt: skip
+    autotune_budget: int = flag(
+        60, check=_at_least(1), doc="Seconds that trying kernels may add to the compilation of a program."
+    )
     host_device_count: int = flag(
         1, "xla_force_host_platform_device_count", check=_at_least(1, 4096),
         doc="Devices of a client that is not told how many it has.",
@@ -282,7 +290,8 @@ def convert(field: str, text: str | None, spelling: str) -> Any:
     wanted = _TYPES[field]
     value: Any = text
     if wanted is bool:
-        known = {None: True, "true": True, "1": True, "false": False, "0": False, "": False}
+        known = {None: True, "true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
+        known[""] = False
         key = text.lower() if text is not None else None
         if key not in known:
             raise InvalidArgument(f"{spelling}={text}: wanted true or false")

@@ -136,7 +136,7 @@ class Profile:
                 "      ms      %    calls   us/call    GB/s  GFLOP/s  step",
             ]
             lines += [_line(step, total) for step in steps]
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, *tuning_lines(self.events)]) + "\n"
 
     __str__ = to_text
 
@@ -163,6 +163,23 @@ class Profile:
     def write(self, path: str) -> None:
         """Writes a trace for chrome://tracing and Perfetto."""
         trace.save(self.trace_events(), path)
+
+
+def tuning_lines(events: Iterable[dict[str, Any]]) -> list[str]:
+    """A table of the kernels that spans of the compiler say were tuned; nothing where there are none."""
+    found = {event["name"]: event["args"] for event in events if event["cat"] == "tuning"}
+    if not found:
+        return []
+    changed = sum(bool(facts["changes"]) for facts in found.values())
+    lines = [f"\ntuning: {len(found)} kernels, {changed} with another plan than the estimated one"]
+    lines.append("  planned us        us   plans  kernel")
+    for facts in sorted(found.values(), key=lambda facts: facts["us"] - facts["planned_us"]):
+        source = ", remembered" if facts["remembered"] else ""
+        lines.append(
+            f"{facts['planned_us']:12.1f} {facts['us']:9.1f} {facts['variants']:7}  {facts['kernel']}: "
+            f"{facts['changes'] or 'as planned'}{source}"
+        )
+    return lines
 
 
 def _line(step: Step, total: int) -> str:

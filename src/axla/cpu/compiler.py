@@ -22,6 +22,7 @@ from axla.core.literal import Literal
 from axla.cpu.entry import emit_entry
 from axla.ir.graph import Module
 from axla.lowering.loading import load_program
+from axla.lowering.lower import Choose
 from axla.lowering.pipeline import compile_program, constants_memory
 from axla.passes import dump
 from axla.program.kernels import Kernel
@@ -115,11 +116,15 @@ def dump_code(
 
 
 @collector_paused()
-def compile_module(module: Module, target: Target | None = None, *, parts: int = 0) -> Packed:
-    """Object code for a module, which is changed on the way (pass a clone to keep it)."""
+def compile_module(
+    module: Module, target: Target | None = None, *, parts: int = 0, choose: Choose | None = None
+) -> Packed:  # fmt: skip
+    """Object code for a module, which is changed on the way (pass a clone to keep it); `choose` as for
+    `program_of`.
+    """
     target = target or host_target()
     constants: dict[Literal, int] = {}
-    program = compile_program(module, target, constants)
+    program = compile_program(module, target, constants, choose)
     dumped = module if dump.wanted(module) else None
     return code_of(program, constants_memory(constants), target, parts=parts, dumped=dumped)
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from axla.core import cache, flags, plugins, trace
 from axla.core.errors import AxlaError, InvalidArgument
-from axla.core.literal import ElidedLiteral
+from axla.core.literal import ElidedLiteral, Literal
 from axla.custom.lapack import is_installed
 from axla.custom.registry import in_libraries, registered
 from axla.custom.routines import TARGETS
@@ -27,7 +27,7 @@ from axla.target.machine import CpuTarget
 
 _WATCHED = ("dump_to", "verify", "timings", "trace", "shuffle", "fuel")
 """Flags that look at the compiler at work: with them it works."""
-_ELSEWHERE = ("cache_dir", "progress", "num_threads", "host_device_count")
+_ELSEWHERE = ("cache_dir", "progress", "num_threads", "host_device_count", "autotune_budget")
 """Flags that no code depends on."""
 
 
@@ -44,8 +44,13 @@ def compiled(module: Module, target: CpuTarget, key: str | None) -> Packed:
     """The code of a module, which is changed on the way (pass a clone to keep it), kept under a key."""
     from axla.cpu.compiler import compile_module
 
-    made = compile_module(module, target)
-    if key:
+    choose = None
+    if flags.current().autotune:
+        from axla.cpu.tuning import tuner
+
+        choose = tuner(module, target)
+    made = compile_module(module, target, choose=choose)
+    if key and (choose is None or choose.complete):
         with suppress(InvalidArgument):  # nested too deeply to be written
             cache.put("program", key, made, encode, byte_size)
     return made
@@ -84,18 +89,19 @@ def _options(chosen: flags.Flags) -> str:
 
 def _constants(module: Module) -> str | None:
     """A digest of all constants; None where some are unknown, or they are too large to keep."""
-    digest, total = blake2b(digest_size=20), 0
+    found: list[Literal] = []
     for computation in module.computations:
         for inst in computation.instructions:
             if type(inst.op) is not Constant:
                 continue
             if isinstance(inst.op.literal, ElidedLiteral):
                 return None
-            for leaf in inst.op.literal.leaves():
-                total += leaf.array.nbytes
-                if total > cache.LARGEST:
-                    return None
-                digest.update(leaf.digest.encode())
+            found += inst.op.literal.leaves()
+    if sum(leaf.array.nbytes for leaf in found) > cache.LARGEST:  # before any of them is read
+        return None
+    digest = blake2b(digest_size=20)
+    for leaf in found:
+        digest.update(leaf.digest.encode())
     return digest.hexdigest()
 
 

@@ -18,6 +18,7 @@ from axla.core.literal import Literal
 from axla.core.profile import Row
 from axla.cpu.compiler import code_of
 from axla.cpu.entry import ENTRY, Entry
+from axla.cpu.tuning import tuner
 from axla.custom.site import Function
 from axla.ir.graph import Module as HloModule
 from axla.lowering.pipeline import compile_program, constants_memory
@@ -73,7 +74,7 @@ def timed_program(module: HloModule, target: Target) -> tuple[Packed, list[Row]]
         rows.extend(row_of(step, kernels) for _, step in entry.rows.values())
 
     constants: dict[Literal, int] = {}
-    program = compile_program(module, target, constants)
+    program = compile_program(module, target, constants, tuner(module, target))
     made = code_of(program, constants_memory(constants), target, emit=emit)
     functions = (*made.interface.functions, *FUNCTIONS)
     return replace(made, interface=replace(made.interface, functions=functions)), rows

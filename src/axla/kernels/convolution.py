@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TypeVar
@@ -137,9 +137,7 @@ class ConvolutionKind(Kind):
         blocks = self._by_blocks(found, task.name, target)
         if blocks is not None:
             return replace(found, blocks=blocks, phases=blocks.phases)
-        width = found.vectors * found.lanes
-        cost = max(1, found.single_axis * width * prod(found.window) * found.inputs // 4)
-        return replace(found, phases=(task.phase(prod(found.outer), cost, target.limits),))
+        return self._called(found, task, target)
 
     def tiled(self, target: Target) -> ConvolutionPlan:
         """The sizes of the convolution, and how it is cut into tiles of registers."""
@@ -177,6 +175,28 @@ class ConvolutionKind(Kind):
             window.window_dilation, window.low, edges, total, lanes, vectors, singles, first,
             panels is not None, phases=(),
         )  # fmt: skip
+
+    def _called(self, form: ConvolutionPlan, task: KernelTask, target: Target) -> ConvolutionPlan:
+        steps = form.single_axis * form.vectors * form.lanes * prod(form.window) * form.inputs
+        return replace(form, phases=(task.phase(prod(form.outer), max(1, steps // 4), target.limits),))
+
+    def variants(self, task: KernelTask, target: Target) -> Iterator[ConvolutionPlan]:
+        """Other tiles, and the other order of image and kernel. A sum goes along the window and its features
+        in all of them.
+        """
+        plan = self.plan(task, target)
+        if plan.blocks is not None or plan.mode == "channels":
+            return
+        room = target.registers // (1 + plan.accumulator.is_complex)
+        orders = {plan.kernel_first, not plan.kernel_first} if plan.mode == "features" else {False}
+        widths = range(1, min(plan.vector_axis // plan.lanes, 6) + 1)
+        for width in (plan.vectors,) if plan.panels else widths:  # panels are as wide as a tile
+            most = max(1, (room - width - 1) // width)
+            even = [-(-plan.single_axis // -(-plan.single_axis // n)) for n in (most, -(-most * 3 // 4))]
+            for singles in {*even, min(most, plan.single_axis)}:
+                for first in orders:
+                    form = replace(plan, vectors=width, singles=singles, kernel_first=first)
+                    yield self._called(form, task, target)
 
     def _by_blocks(self, form: ConvolutionPlan, name: str, target: Target) -> DotPlan | None:
         """The plan as a product of the image, its places by window and features, and the kernel."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from axla.core.dataclass import dataclass
@@ -17,7 +17,7 @@ from axla.hlo import Dot
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import shape_of
-from axla.kernels.access import KernelBody, accesses, elements
+from axla.kernels.access import KernelBody, accesses, elements, kernel_roots
 from axla.kernels.blocks import BlockCut, plan_blocks
 from axla.kernels.kind import Form, Kind, is_costly
 from axla.kernels.loop import LoopKind
@@ -119,12 +119,16 @@ def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
 @functools.lru_cache(maxsize=1024)
 def choose_tile(spec: GemmSpec, target: Target) -> Tile:
     """The register tile with the least estimated time: it fits the registers and wastes little of m and n."""
+    return min(_tiles(spec, target), key=lambda found: found[0])[1]
+
+
+def _tiles(spec: GemmSpec, target: Target) -> Iterator[tuple[float, Tile]]:
+    """The tiles that fit the registers, each with its estimated time."""
     parts = part_count(spec.accumulator)
     biased = spec.is_biased(target)
     widest = max(1, target.lanes(spec.accumulator))
     # Scalars on integer or vector registers: more than a handful of sums is code size without speed.
     registers = target.registers if widest > 1 else 12
-    best: tuple[float, Tile] | None = None
     lanes = widest
     while lanes >= 1:
         for vectors in range(1, 7):
@@ -139,16 +143,11 @@ def choose_tile(spec: GemmSpec, target: Target) -> Tile:
                 most = min(most, 8 // vectors)
             for rows in range(1, min(most, 14, spec.m) + 1):
                 tile = Tile(rows, vectors, lanes, 1 if rows * vectors * parts >= 12 else 2)
-                if spec.panel % tile.columns:
-                    continue
-                cost = _tile_cost(spec, tile, parts, target.has_fma or spec.accumulator.is_integer)
-                if best is None or cost < best[0]:
-                    best = (cost, tile)
+                if spec.panel % tile.columns == 0:
+                    yield _tile_cost(spec, tile, parts, target.has_fma or spec.accumulator.is_integer), tile
         if lanes == 1 or spec.n >= 4 * lanes:
             break
         lanes //= 2
-    assert best is not None
-    return best[1]
 
 
 def _blocks(total: int, most: int, multiple: int) -> int:
@@ -240,13 +239,19 @@ def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
     )
 
 
-def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
-    tile = choose_tile(spec, target)
+def _plan_tiles(
+    spec: GemmSpec, target: Target, tile: Tile | None = None, packs: bool | None = None, wider: float = 1
+) -> GemmPlan:
+    """The plan by tiles: of a shape, with rhs packed or as it lies, and so many times as wide blocks, instead
+    of what is estimated to be best.
+    """
+    tile = tile or choose_tile(spec, target)
     size = spec.accumulator.itemsize
     converts = spec.dtype is not spec.accumulator
     small = spec.m * spec.n * spec.k <= 128**3
     reused = spec.m >= 4 * tile.rows
-    pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns or (reused and not small)
+    pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns
+    pack_rhs = pack_rhs or (packs if packs is not None else reused and not small)
     # Rows of lhs are read as they lie, transposed or not: copying a tile costs more than it saves.
     pack_lhs = converts
     # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows
@@ -260,7 +265,7 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
         # Blocks of few rows of rhs, which lie far apart: prefetchers follow them, and few pages are in use.
         depth = _blocks(spec.k, 16, 8)
         fitting = max(1, 512 // tile.columns)
-    columns = max(1, min(fitting, -(-spec.n // tile.columns)))
+    columns = max(1, min(int(fitting * wider), -(-spec.n // tile.columns)))
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs, target.limits)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
     group = _group(units, unit_rows * unit_columns * spec.k, target.limits.unit_work, target.limits)
@@ -394,8 +399,48 @@ class DotKind(Kind):
         cut = plan_product(spec, target)
         if spec.missing and (cut.method != "tile" or cut.least_depth(spec) == 1):  # only packing fills words
             spec, cut = plain, plan_product(plain, target)
+        return self._planned(task, spec, cut)
+
+    def _planned(self, task: KernelTask, spec: GemmSpec, cut: GemmPlan) -> DotPlan:
         phase = Phase(task.name, cut.calls, 1, cut.calls > 1)
         return DotPlan(self.hero.name, spec, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
+
+    def variants(self, task: KernelTask, target: Target) -> Iterator[DotPlan]:
+        """Products by tiles: other tiles, steps of k in an iteration, packing and blocks.
+
+        A sum is taken along k, and begins anew with every block of k, except for whole tiles that go straight
+        to the result: then the tiles' edges matter, too.
+        """
+        plan = self.plan(task, target)
+        spec, cut = plan.product, plan.cut
+        if not isinstance(cut, GemmPlan) or cut.method != "tile":
+            return
+        best = [tile for _, tile in sorted(_tiles(spec, target), key=lambda found: found[0])[:MOST_TILES]]
+        own = cut.tile
+        unrolled = [replace(own, unroll=n) for n in (1, 2, 4)]
+        asked = [(tile, packs, 1) for tile in (*best, *unrolled) for packs in (None, not cut.pack_rhs)]
+        asked += [(own, None, wider) for wider in (0.25, 0.5, 2, 4)]
+        straight = kernel_roots(task.computation) == (self.hero,)
+        for tile, packs, wider in asked:
+            found = _plan_tiles(spec, target, tile, packs, wider)
+            missing = spec.missing and found.least_depth(spec) == 1
+            if not missing and _sums_alike(spec, cut, found, straight):
+                yield self._planned(task, spec, found)
+
+
+MOST_TILES = 6
+"""Of the tiles that a machine may try."""
+
+
+def _sums_alike(spec: GemmSpec, one: GemmPlan, other: GemmPlan, straight: bool) -> bool:
+    """Whether two plans by tiles give the same bits; `straight`: nothing follows the product."""
+    if spec.accumulator.is_integer:
+        return True
+    if one.depth != other.depth:
+        return False
+    tiles = [(plan.tile.rows, plan.tile.columns) for plan in (one, other)]
+    whole = all(spec.m % rows == 0 and spec.n % columns == 0 for rows, columns in tiles)
+    return one.depth >= spec.k or not straight or whole or tiles[0] == tiles[1]
 
 
 def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:

@@ -6,7 +6,7 @@ identity; sizes are those of the heroes. What the class says of an instruction h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
@@ -123,6 +123,12 @@ class Kind:
     def plan(self, task: KernelTask, target: Target) -> Plan:
         """How the kernel is called and cut."""
         raise NotImplementedError
+
+    def variants(self, task: KernelTask, target: Target) -> Iterator[Plan]:
+        """Other plans than `plan`'s, by which every element of the results is computed by the same operations
+        in the same order: a machine that can try them may take any. A plan may come twice.
+        """
+        return iter(())
 
     @classmethod
     def emit(cls, k: Any, plan: Any) -> None:

@@ -7,8 +7,8 @@ stretch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
 from math import prod
 from typing import Any
 
@@ -88,6 +88,15 @@ class LoopKind(Kind):
         space = cut([rows], target.lanes(widest(task.computation)), cost, [], target)
         phase = task.phase(space.count, cost * space.block, target.limits)
         return LoopPlan((rows, columns), space, by_rows=True, phases=(phase,))
+
+    def variants(self, task: KernelTask, target: Target) -> Iterator[LoopPlan]:
+        """More or fewer lanes: twice those of a register are two chains of work."""
+        plan = self.plan(task, target)
+        space = plan.space
+        for lanes in (space.lanes // 2, 2 * space.lanes):
+            whole = space.block % lanes == 0 if lanes > 1 else False
+            if whole and not plan.by_rows and target.threads == 1 and lanes <= target.max_lanes:
+                yield replace(plan, space=replace(space, lanes=lanes))
 
     def _columns(self, task: KernelTask, limits: Limits) -> int:
         """The length of rows that are short enough for a lane to compute them whole, where something has one

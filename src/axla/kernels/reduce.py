@@ -4,7 +4,7 @@ over leading or middle ones, column by column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import gcd, prod
 from typing import ClassVar
@@ -377,7 +377,19 @@ class ColumnKind(ReduceKind):
         """Blocks of columns in parallel."""
         if target.threads > 1:
             return self._shared(task, target)
+        return self._cut(task, target, self._space(self._reduced_type(), target))
+
+    def variants(self, task: KernelTask, target: Target) -> Iterator[ColumnPlan]:
+        """Other blocks of columns: each column has its sum to itself."""
         space = self._space(self._reduced_type(), target)
+        for size in (space.block // 4, space.block // 2, 2 * space.block, 4 * space.block, self.inner):
+            block = min(self.inner, size // space.lanes * space.lanes)
+            if block and target.threads == 1:
+                yield self._cut(task, target, replace(space, block=block))
+
+    def _cut(self, task: KernelTask, target: Target, space: Space) -> ColumnPlan:
+        while 0 < self.inner % space.block < space.lanes:  # its vector would begin in the block before it
+            space = replace(space, block=min(self.inner, space.block + space.lanes))
         lanes = min(space.lanes, target.lanes(widest(task.computation)))
         cost = (task.cost(target) + 1) * self.reduced * space.block
         reductions = list(map(Reducing, self.columns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -42,6 +42,9 @@ from axla.program.steps import Branch, Carried, Step, Value
 from axla.target.identity import identity
 from axla.target.machine import Target
 
+Choose = Callable[[Kernel], Kernel]
+"""Gives a kernel, or the same one by another plan."""
+
 MOST_NESTED = 100
 """Computations that call each other: writing code for them recurses. The interpreter has the same limit."""
 
@@ -52,10 +55,12 @@ def is_computed(op: Op) -> bool:
     return not (op.passes_on or op.structural)
 
 
-def lower(module: Module, buffers: Buffers, target: Target) -> Program:
-    """The program of a module after the CPU pipeline."""
+def lower(
+    module: Module, buffers: Buffers, target: Target, choose: Choose = lambda kernel: kernel
+) -> Program:
+    """The program of a module after the CPU pipeline. `choose` may give kernels other plans."""
     _check_nesting(module)
-    return _Lowering(module, buffers, target).program()
+    return _Lowering(module, buffers, target, choose).program()
 
 
 def _check_nesting(module: Module) -> None:
@@ -118,8 +123,8 @@ def _takes_long(step: Step) -> bool:
 
 
 class _Lowering:
-    def __init__(self, module: Module, buffers: Buffers, target: Target):
-        self.module = module
+    def __init__(self, module: Module, buffers: Buffers, target: Target, choose: Choose):
+        self.module, self.choose = module, choose
         self.buffers = buffers
         self.target, self.limits = target, target.limits
         self.values = Values(buffers)
@@ -395,6 +400,6 @@ class _Lowering:
         name = kernel_name(computation, shared)
         found = self.kernels.get(name)
         if found is None:
-            found = plan_kernel(name, stand_alone(computation, name), shared, self.target)
+            found = self.choose(plan_kernel(name, stand_alone(computation, name), shared, self.target))
             self.kernels[name] = found
         return found

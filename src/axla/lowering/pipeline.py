@@ -10,17 +10,19 @@ from axla.codegen.host import host_target
 from axla.core import trace
 from axla.core.literal import Literal, aligned_memory, bytes_in
 from axla.ir.graph import Module
-from axla.lowering.lower import lower
+from axla.lowering.lower import Choose, lower
 from axla.passes.driver import run_cpu
 from axla.program.program import Program
 from axla.target.machine import Target, aligned
 
 
-def compile_program(module: Module, target: Target, constants: dict[Literal, int] | None = None) -> Program:
-    """The program of a module, which is changed on the way; `constants` as for `program_of`."""
+def compile_program(
+    module: Module, target: Target, constants: dict[Literal, int] | None = None, choose: Choose | None = None
+) -> Program:  # fmt: skip
+    """The program of a module, which is changed on the way; `constants` and `choose` as for `program_of`."""
     with trace.span("passes"):
         optimize(module, target)
-    return program_of(module, target, constants)
+    return program_of(module, target, constants, choose)
 
 
 def optimize(module: Module, target: Target) -> None:
@@ -29,16 +31,17 @@ def optimize(module: Module, target: Target) -> None:
 
 
 def program_of(
-    module: Module, target: Target | None = None, constants: dict[Literal, int] | None = None
-) -> Program:
+    module: Module, target: Target | None = None, constants: dict[Literal, int] | None = None,
+    choose: Choose | None = None,
+) -> Program:  # fmt: skip
     """The program of a module that `optimize` has been run on. `constants`: those of the programs before it,
-    with their offsets, whose segment it shares; its own join them.
+    with their offsets, whose segment it shares; its own join them. `choose` may give kernels other plans.
     """
     target = target or host_target()
     with trace.span("assign-buffers"):
         buffers = assign_buffers(module, target.limits, constants)
     with trace.span("lower"):
-        return lower(module, buffers, target)
+        return lower(module, buffers, target, *([] if choose is None else [choose]))
 
 
 def constants_segment(constants: Mapping[Literal, int], byte_order: str = sys.byteorder) -> bytes:

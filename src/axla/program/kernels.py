@@ -6,7 +6,7 @@ its root) and, where the plan asks for it, scratch memory.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from math import prod
 
 from axla.core.dataclass import dataclass
@@ -72,3 +72,11 @@ def plan_kernel(
     kind = kernel_kind(computation, target.limits)
     task = KernelTask(name, computation, in_place)
     return Kernel(name, str(kind), computation, in_place, kind.served(computation, target).plan(task, target))
+
+
+def variants_of(kernel: Kernel, target: Target) -> list[Kernel]:
+    """The same kernel by other plans, which give the same bits; none twice."""
+    task = KernelTask(kernel.name, kernel.computation, kernel.in_place)
+    kind = kernel_kind(kernel.computation, target.limits).served(kernel.computation, target)
+    plans = dict.fromkeys(kind.variants(task, target))
+    return [replace(kernel, plan=plan) for plan in plans if plan != kernel.plan]

@@ -18,11 +18,14 @@ from typing import Any
 
 from axla.aot.options import DEFAULT, FIELDS, Options, flags, words
 from axla.core.errors import InvalidArgument
-from axla.tools.source import add_file, integers
+from axla.core.profile import tuning_lines
+from axla.core.trace import recording
+from axla.tools.source import add_constants, add_file, integers, read_module
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
+    add_constants(parser)
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("-o", "--out", metavar="DIR", help="the folder to write")
     place.add_argument("--emit-object", metavar="FILE.o", help="write the object file alone")
@@ -38,7 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _program(options: argparse.Namespace) -> bytes | Path:
+def _program(options: argparse.Namespace, given: dict[str, Any]) -> Any:
+    if options.constant:
+        if options.rows is not None:
+            raise InvalidArgument("--constant: wanted a program of one size, found --rows")
+        given["arg_types"] = given["dim_args"] = None  # the module has its sizes
+        return read_module(options)
     return sys.stdin.buffer.read() if options.file == "-" else Path(options.file)
 
 
@@ -65,8 +73,10 @@ def execute(options: argparse.Namespace) -> int:
     from axla.aot import compile
 
     given["name"] = options.name or DEFAULT.name
-    package = compile(_program(options), args, out=options.out, **given)
-    print(package)
+    program = _program(options, given)
+    with recording() as events:
+        package = compile(program, args, out=options.out, **given)
+    print("\n".join([str(package), *tuning_lines(events)]))
     return 0
 
 
@@ -77,7 +87,8 @@ def _emit_object(options: argparse.Namespace, args: Any, given: dict[str, Any]) 
 
     path = Path(options.emit_object)
     given["name"] = options.name or re.sub(r"[^A-Za-z0-9]+", "_", path.stem).strip("_") or "model"
-    library, _ = library_of(_program(options), args, Options(**given))
+    program = _program(options, given)
+    library, _ = library_of(program, args, Options(**given))
     contents: dict[str, str | bytes] = {
         path.name if file == f"{library.prefix}.o" else file: d for file, d in objects(library).items()
     }

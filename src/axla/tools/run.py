@@ -1,9 +1,9 @@
 """axla run: runs a program and prints its results.
 
 Parameters are taken from .npy files, one --input per array in the order of the parameters (tuples taken
-apart); without --input they are random, and what the entry reads from its infeed always is. A text whose
-constants are left out, {...}, runs with --fill-elided only. With --reference the program runs there too, and
-the first output that differs is an error.
+apart, those of --constant left out); without --input they are random, and what the entry reads from its
+infeed always is. A text whose constants are left out, {...}, runs with --fill-elided only. With --reference
+the program runs there too, and the first output that differs is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from axla.core.shape import Shape, show
 from axla.distributed import initialize
 from axla.distributed.launch import LAUNCHER, launch
 from axla.ir.graph import Module
-from axla.tools.source import add_backend, add_file, add_replicas, feed, read_module
+from axla.tools.source import add_backend, add_constants, add_file, add_replicas, feed, read_module
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input", metavar="X.npy", action="append", default=[], help="an array; once per parameter"
     )
     inputs.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
+    add_constants(parser)
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", None, "compare with what this backend gives")
     add_replicas(parser)

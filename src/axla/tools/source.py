@@ -7,14 +7,19 @@ import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
 
 from axla.api import parse
+from axla.backends.binding import with_constants
 from axla.comparison import array_leaves, random_array
-from axla.core.errors import AxlaError
+from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.shape import AnyShape
 from axla.custom.feeds import feeds
 from axla.custom.site import nest
 from axla.ir.graph import Module
+from axla.runtime.safetensors import read_safetensors
 from axla.text.shapes import parse_shape
 
 if TYPE_CHECKING:
@@ -68,6 +73,38 @@ def integers(text: str) -> list[int]:
     return [int(item) for item in text.split(",")]
 
 
+def add_constants(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--constant", metavar="FILE", action="append", default=[],
+        help="make constants of parameters: an .npz or .safetensors file with arrays by the names or numbers "
+        "of parameters, or PARAMETER=FILE.npy; may stand again",
+    )  # fmt: skip
+
+
+def constants_of(options: argparse.Namespace) -> list[tuple[int | str, np.ndarray]]:
+    """The parameters that the options make constants of, and their arrays."""
+    found: list[tuple[int | str, np.ndarray]] = []
+    for text in options.constant:
+        name, equals, path = text.rpartition("=")
+        try:
+            if equals:
+                arrays = {name: np.load(path, allow_pickle=False)}
+            elif text.endswith(".safetensors"):
+                arrays = read_safetensors(text)
+            else:
+                with np.load(text, allow_pickle=False) as archive:
+                    arrays = {key: archive[key] for key in archive.files}
+        except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as error:
+            wanted = "FILE.npz, FILE.safetensors or PARAMETER=FILE.npy"
+            raise InvalidArgument(f"--constant {text}: wanted {wanted} that can be read: {error}") from None
+        for key, array in arrays.items():
+            if not isinstance(array, np.ndarray):
+                raise InvalidArgument(f"--constant {text}: wanted one array (.npy), found an archive")
+            array.flags.writeable = False  # nobody else has it
+            found.append((int(key) if key.isdecimal() else key, array))
+    return found
+
+
 def add_backend(parser: argparse.ArgumentParser, name: str, default: str | None, text: str) -> None:
     parser.add_argument(name, metavar="BACKEND", type=_backend, default=default, help=text)
 
@@ -108,7 +145,8 @@ def read_module(options: argparse.Namespace) -> Module:
     module = parse(source, elided=elided, **sizes_of(options))
     _ = module.entry  # sizes that are not given are said here
     verify(module)
-    return module
+    constants = constants_of(options) if getattr(options, "constant", None) else []
+    return with_constants(module, constants) if constants else module
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,232 @@
+"""Kernels by the plans that this machine is fastest with: the flag `autotune`.
+
+A kernel's kind knows plans that give the same bits (`Kind.variants`). They are compiled, run in turn on one
+thread and timed; the fastest is kept in the cache, under all that the times depend on. No kernel is begun
+once the budget is used up. Ctrl-C ends the compilation between two runs, and what was found stays in the
+cache.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from axla.codegen import llvm
+from axla.codegen.host import host_target
+from axla.codegen.native.image import Image
+from axla.core import cache, flags, progress, trace
+from axla.core.dataclass import dataclass
+from axla.core.literal import aligned_memory
+from axla.core.shape import Shape
+from axla.cpu.compiler import KERNEL_LEVEL, checked_text, llvm_module, publish_kernel
+from axla.ir.graph import Module
+from axla.ir.typed import shape_of
+from axla.program import abi
+from axla.program.kernels import Kernel, output_shapes, variants_of
+from axla.target.identity import identity
+from axla.target.machine import Target
+
+GAIN = 0.97
+"""Of the planned kernel's time, what another one takes at most to be preferred."""
+MOST_BYTES = 1 << 30
+"""Of the arrays of a kernel that is tried."""
+LONG, ROUNDS, SHORT = 0.5, 7, 2e-4
+"""Seconds after which a kernel is measured no more, turns that it gets at most, and seconds of a turn."""
+
+Call = Callable[[], object]
+Measure = Callable[[Sequence[Call]], list[float]]
+Clock = Callable[[], float]
+
+
+def seconds_of(calls: Sequence[Call]) -> list[float]:
+    """The seconds of this thread that each of these takes: the least of several turns, in which all of them
+    are called one after the other.
+    """
+    now = time.thread_time
+    best, counts, begin = [float("inf")] * len(calls), [1] * len(calls), now()
+    for number, call in enumerate(calls):
+        call()  # pages and caches are ready after it
+        start = now()
+        call()
+        counts[number] = max(1, min(1000, int(SHORT / max(now() - start, 1e-7))))
+    for turn in range(ROUNDS):
+        for number, call in enumerate(calls):
+            start = now()
+            for _ in range(counts[number]):
+                call()
+            best[number] = min(best[number], (now() - start) / counts[number])
+        if turn and now() - begin > LONG:
+            break
+    return best
+
+
+_means: ContextVar[tuple[Measure, Clock]] = ContextVar("means", default=(seconds_of, time.monotonic))
+
+
+@contextmanager
+def measured_by(measure: Measure, clock: Clock = time.monotonic) -> Iterator[None]:
+    """Within the block, kernels are timed by `measure`, and `clock` says when the budget is used up."""
+    before = _means.set((measure, clock))
+    try:
+        yield
+    finally:
+        _means.reset(before)
+
+
+def tuner(module: Module, target: Target) -> Tuner | None:
+    """What chooses among plans of a module's kernels: with the flag, for this machine."""
+    if not flags.current().autotune or identity(target) != identity(host_target()):
+        return None
+    kernels = sum(inst.op.opcode in _KERNELS for c in module.computations for inst in c.instructions)
+    return Tuner(target, kernels)
+
+
+_KERNELS = frozenset({"fusion", "dot", "convolution", "reduce"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the cache keeps: the text of a plan, the seconds of the estimated one, and its own."""
+
+    plan: str
+    planned: float
+    seconds: float
+
+    def encode(self) -> bytes:
+        return json.dumps([self.plan, self.planned, self.seconds]).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> _Found:
+        """ValueError for what `encode` does not write."""
+        match json.loads(data):
+            case [str(plan), float(planned), float(seconds)]:
+                return _Found(plan, planned, seconds)
+        raise ValueError("not what tuning found")
+
+
+class Tuner:
+    """Gives a kernel by its fastest plan. `complete`: all kernels were tried, or known from before."""
+
+    def __init__(self, target: Target, kernels: int) -> None:
+        self.target, self.complete = target, True
+        self._measure, self._clock = _means.get()
+        self._end = self._clock() + flags.current().autotune_budget
+        self._done, self._kernels = 0, kernels
+
+    def __call__(self, kernel: Kernel) -> Kernel:
+        start = time.perf_counter_ns()
+        self._done += 1
+        progress.report("tuning", self._done, max(self._done, self._kernels))
+        variants = variants_of(kernel, self.target) if _is_tried(kernel) else []
+        if not variants:
+            return kernel
+        known = {repr(v.plan): v for v in (kernel, *variants)}
+        level = flags.current().optimization_level
+        key = cache.key_of(
+            cache.compiler(), cache.machine(), identity(self.target), level, kernel.name, *known
+        )
+        found = cache.get("tuning", key, _Found.decode)
+        remembered = found is not None and found.plan in known
+        if found is None or not remembered:
+            if self._clock() >= self._end:
+                self.complete = False
+                return kernel
+            found = self._try([*known.values()])
+            cache.put("tuning", key, found, _Found.encode, lambda found: len(found.plan))
+        best = known[found.plan]
+        trace.add(
+            kernel.name, start, time.perf_counter_ns(), "tuning", kernel=kernel.kind, variants=len(known),
+            changes=", ".join(_changes(kernel.plan, best.plan)), planned_us=1e6 * found.planned,
+            us=1e6 * found.seconds, remembered=remembered,
+        )  # fmt: skip
+        return best
+
+    def _try(self, kernels: Sequence[Kernel]) -> _Found:
+        """The fastest of these; the first is the one that was planned."""
+        memory = _memory(kernels)
+        images = []
+        for kernel in kernels:
+            code = llvm_module(self.target)
+            publish_kernel(code, kernel, self.target)
+            text = checked_text(code, self.target)
+            level = min(KERNEL_LEVEL, flags.current().optimization_level)
+            object_ = llvm.emit_object(text, self.target, level=level)
+            images.append(Image([(kernel.name, object_)], kernel.symbols))
+        calls = [_call(k, i, memory) for k, i in zip(kernels, images, strict=True)]
+        times = self._measure(calls)
+        best = min(range(len(times)), key=times.__getitem__)
+        if best:  # it may have been lucky
+            planned, again = self._measure([calls[0], calls[best]])
+            best = best if max(times[best] / times[0], again / planned) <= GAIN else 0
+        return _Found(repr(kernels[best].plan), float(times[0]), float(times[best]))
+
+
+def _shapes(kernel: Kernel) -> list[Shape]:
+    """Those of its inputs, then of its outputs."""
+    return [*map(shape_of, kernel.computation.parameters), *output_shapes(kernel.computation)]
+
+
+def _is_tried(kernel: Kernel) -> bool:
+    shapes = _shapes(kernel)
+    plain = all(not s.is_dynamic and s.dtype.bits >= 8 or s.dtype.is_pred for s in shapes)
+    return plain and sum(s.byte_size for s in shapes) <= MOST_BYTES
+
+
+def _memory(kernels: Sequence[Kernel]) -> list[memoryview]:
+    """Memory of inputs, filled with small numbers, of outputs, and scratch memory for any of the kernels."""
+    kernel, rng = kernels[0], np.random.default_rng(0)
+    shapes = _shapes(kernel)
+    found = [aligned_memory(max(1, shape.byte_size)) for shape in shapes]
+    for view, parameter in zip(found, kernel.computation.parameters, strict=False):
+        shape = shape_of(parameter)
+        numbers = rng.uniform(0.5, 2, shape.size).astype(shape.dtype.numpy)
+        np.frombuffer(view, np.uint8)[: numbers.nbytes] = numbers.view(np.uint8)
+    first = len(kernel.computation.parameters)
+    for output, given in kernel.in_place:
+        found[first + output] = found[given]
+    return [*found, aligned_memory(max(1, *(k.plan.scratch_bytes for k in kernels)))]
+
+
+def _call(kernel: Kernel, image: Image, memory: Sequence[memoryview]) -> Call:
+    """A run of a kernel by this thread, as a program's: piece by piece."""
+    cancel, frame = c.c_int64(0), abi.FRAME.ctypes()()
+    frame.version, frame.cancel = abi.FRAME_VERSION, c.addressof(cancel)
+    places = [np.frombuffer(view, np.uint8).ctypes.data for view in memory]
+    arguments = (c.c_void_p * len(places))(*places)
+    kind = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
+    pieces = []
+    for phase in kernel.plan.phases:
+        run = kind(image.addresses[phase.symbol])
+        grain = max(phase.grain, -(-phase.count // MOST_PIECES)) if phase.parallel else phase.count
+        ranges = range(0, phase.count, max(1, grain))
+        pieces += [(run, low, min(low + grain, phase.count)) for low in ranges]
+
+    def call() -> None:
+        _ = image, memory, cancel
+        for run, low, high in pieces:
+            run(c.byref(frame), arguments, low, high)
+
+    return call
+
+
+MOST_PIECES = 64
+"""Calls of a phase: each costs Python a microsecond."""
+
+
+def _changes(old: Any, new: Any, name: str = "") -> Iterator[str]:
+    """In which fields a plan differs from another, but for what follows from the others."""
+    if type(old) is type(new) and is_dataclass(old):
+        for field in fields(old):
+            if field.name != "phases" and not field.name.endswith("_bytes"):
+                inner = f"{name}.{field.name}" if name else field.name
+                yield from _changes(getattr(old, field.name), getattr(new, field.name), inner)
+    elif old != new:
+        yield f"{name} {old} -> {new}"
