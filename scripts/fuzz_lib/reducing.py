@@ -48,9 +48,8 @@ def backend_of(oracle: str) -> str:
 
 def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
     """What `axla bisect` says of a module: the pass, kernel... that makes it differ from the interpreter."""
-    from axla.tools.bisect import bisect
-
     from axla.comparison import DEFAULT_TOLERANCE, Tolerance
+    from axla.tools.bisect import bisect
     from axla.tools.trial import Question, Trials
 
     from .cases import is_rough

@@ -23,6 +23,7 @@ _MLIR = pattern(
     r"""(?:\s|//[^\n]*+)*+(?:module\b|func\.func\b|sdy\.mesh\b|"[\w.]+"[ ]*\(|[#!][\w$.]+[ ]*=)"""
 )
 _GRAPH_DEF = regex(r"\s*node\s*\{\s*name\s*:|\n[\s\S]{1,3}\n[\s\S][\w./\-]+\x12[\s\S][A-Z]\w+")
+_PATH = regex(r"[^\n\s{}()=]*\.(?:hlo|mlir|mlirbc|vhlo\.bc|pb|pbtxt|txt|hlo\.txt)")
 _BYTECODE = b"ML\xefR"
 _MACHINE_CODE = (b"axla-executable ", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
@@ -71,6 +72,7 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
         raise InvalidArgument("parse: arg_types and dim_args belong to StableHLO, this is none")
     if is_proto:
         return proto.read(content)
+    _refuse_path(content)
     if is_graph_def(content):
         raise ParseError(
             "parse: this is a TensorFlow GraphDef, wanted HLO: axla.tensorflow.load(source, feeds=[...], "
@@ -83,6 +85,16 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
             message = f"parse: the content is no UTF-8 text, no StableHLO bytecode, and {error.message}"
         raise ParseError(message)
     return parse_hlo(content, elided=elided, file=file)
+
+
+def _refuse_path(content: str | bytes) -> None:
+    """ParseError for what is the name of a file: a text is content."""
+    if isinstance(content, str) and len(content) < 4096 and _PATH.fullmatch(content):
+        there = "" if os.path.exists(content) else ", which is not there"
+        raise ParseError(
+            f"parse: {content!r} is a text, and looks like the name of a file{there}; a text is read as a "
+            f"program: parse(pathlib.Path({content!r})) opens a file"
+        )
 
 
 def is_graph_def(content: str | bytes) -> bool:

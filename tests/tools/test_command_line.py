@@ -251,6 +251,7 @@ def test_a_terminal_shows_progress_unless_told_otherwise(file, monkeypatch, show
 
 def test_a_wrong_flag_is_one_error_on_a_terminal_too(file, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("AXLA_NUM_THREADS", "many")
     assert command.main(["opt", str(file)]) == command.FAILED
     assert capsys.readouterr().err == "axla: error: AXLA_NUM_THREADS=many: wanted an integer\n"

@@ -346,6 +346,20 @@ def test_data_flows_downwards_in_a_picture():
     assert tops == sorted(tops) and len(set(tops)) == 3
 
 
+def test_a_box_of_a_picture_stands_right_above_its_first_user():
+    from axla.tools.page.svg import drawing
+
+    text = (
+        "a = f32[] negate(x)\n b = f32[] negate(a)\n late = f32[] parameter(1)\n ROOT c = f32[] add(b, late)"
+    )
+    svg = drawing(axla.parse("HloModule m\nENTRY e { x = f32[] parameter(0)\n" + text + " }"))
+    names = [one.text for one in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")][1::2]
+    tops = dict(
+        zip([name.split()[-1] for name in names if name], [y for _, y, _, _ in boxes_of(svg)], strict=True)
+    )
+    assert tops["x"] < tops["a"] < tops["b"] == tops["late"] < tops["c"]
+
+
 def test_pictures_escape_what_a_module_says():
     from axla.tools.page.svg import drawing
 

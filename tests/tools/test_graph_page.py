@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,10 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH: apt-get install chromium"),
 ]
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+sys.path.insert(0, str(ROOT / "scripts"))
+from conformance_lib.corpora import corpus  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +52,14 @@ def shown(browser, tmp_path):
     assert set(browser.requests) == {path.as_uri()}
 
 
-def whole(text: str, *, runs: int = 0, seed: int = 0):
+def whole(text: str, *, runs: int = 0, code: bool = True):
     """The data of a program of the backend `cpu`, with a profile of so many runs."""
     module = axla.parse(text)
-    data = compiled.of_module(module, host_target())
+    data = compiled.of_module(module, host_target(), code=code)
     if runs:
         from axla.comparison import random_inputs
 
-        data["profile"] = compiled.of_run(module, random_inputs(module, seed), runs, lambda _: None)
+        data["profile"] = compiled.of_run(module, random_inputs(module), runs, lambda _: None)
     return data
 
 
@@ -71,7 +76,7 @@ def instruction(name: str) -> str:
 
 def boxes(browser: Browser, selector: str) -> list[list[float]]:
     """Left, top, right and bottom of elements, in pixels."""
-    found = f"[...document.querySelectorAll('{selector}')].map((e) => e.getBoundingClientRect())"
+    found = f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.getBoundingClientRect())"
     return browser.run(f"{found}.map((b) => [b.left, b.top, b.right, b.bottom])")
 
 
@@ -280,6 +285,8 @@ def test_memory_shows_who_has_which_bytes_when(shown):
         "[...document.querySelectorAll('#view-memory rect')].map((r) => r.dataset.label).filter(Boolean)"
     )
     assert sorted(drawn) == sorted(browser.run("data.memory.blocks.map((block) => block[0])"))
+    loops = [box for box in boxes(browser, ".chart:first-of-type rect[data-label='']")]
+    assert len(loops) == 1 and loops[0][3] - loops[0][1] > 200  # grey, as high as all of the workspace
     assert "most in use at a time" in browser.text("#peak") and browser.count("#view-memory polyline") == 1
 
 
@@ -344,23 +351,56 @@ def test_of_ten_thousand_instructions_a_neighbourhood_is_shown(shown):
     assert browser.count("#scene .node") > 0
 
 
-@pytest.mark.parametrize("example", ["digits"])
-def test_the_pages_of_examples_work(shown, example):
-    spec = importlib.util.spec_from_file_location(example, EXAMPLES / f"{example}.py")
+def epoch() -> str:
+    """A training epoch of the example: a loop over mini-batches."""
+    spec = importlib.util.spec_from_file_location("digits", EXAMPLES / "digits.py")
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
+    digits = sys.modules["digits"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(digits)
+    return digits.build_epoch((64, 16, 10), 100).module.to_string(print_large_constants=True)
 
-    sys.modules[example] = module
-    spec.loader.exec_module(module)
-    built = module.build_epoch((64, 16, 10), 100).module
-    browser = shown(whole(built.to_string(print_large_constants=True), runs=2))
+
+def gpt() -> str:
+    """The GPT of the conformance corpora."""
+    models = corpus("models-open")
+    if models is None:
+        pytest.skip("the corpus models-open is not at hand")
+    return (models / "gpt_forward" / "module.hlo.txt").read_text()
+
+
+def layers() -> str:
+    """A program of 10,000 instructions: a product and 19 more in each of 500 layers."""
+    lines = ["x0 = f32[8,8] parameter(0)"]
+    for k in range(500):
+        x = f"x{k}"
+        lines.append(f"d{k} = f32[8,8] dot({x}, x0), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}")
+        lines.append(f"s{k}x0 = f32[8,8] add(d{k}, {x})")
+        for n in range(17):
+            lines.append(f"s{k}x{n + 1} = f32[8,8] {('cosine', 'tanh')[n % 2]}(s{k}x{n})")
+        lines.append(f"x{k + 1} = f32[8,8] tanh(s{k}x17)")
+    lines = lines[:-2] + [f"x500 = f32[8,8] tanh(s{k}x16)"]
+    assert len(lines) == 10_000
+    lines[-1] = f"ROOT {lines[-1]}"
+    return "HloModule layers\nENTRY main {\n" + "\n".join(lines) + "\n}"
+
+
+@pytest.mark.parametrize("program", [epoch, pytest.param(gpt, marks=pytest.mark.corpus), layers])
+def test_slider_search_profile_and_memory_of_whole_programs(shown, program):
+    browser = shown(whole(program(), runs=2, code=program is not layers))
     last = browser.run("data.stages.length - 1")
+    assert last >= 2
     for stage in range(last + 1):
         browser.slide("#slider", stage)
-        assert browser.count("#scene .node") > 1
-    browser.type("#search", "dot")
-    assert browser.count("#results .link") >= 3
-    for tab, wanted in (("profile", "2 calls"), ("memory", "workspace"), ("source", "digits.py:")):
-        browser.click(f"nav [data-tab={tab}]")
-        assert wanted in browser.text(f"#view-{tab}")
+        assert browser.text("#pass").startswith(f"{stage}/{last} ") and browser.count("#scene .node") > 1
+    browser.type("#search", "dot(")
+    found = browser.count("#results .link")
+    assert found >= 3
+    browser.click("#results .link", found - 1)
+    assert browser.text("#right h3")[1:] in names(browser, ".selected") & names(browser, ".found")
+    browser.click("nav [data-tab=profile]")
+    steps = browser.texts("#view-profile tbody td:nth-child(6)")
+    assert "2 calls" in browser.text("#view-profile") and len(steps) > 10
+    browser.click("nav [data-tab=memory]")
+    browser.settle()
+    drawn = {name for name in browser.values("#view-memory rect", "data-label") if name}
+    assert drawn & {name.strip() for name in steps} and browser.count("#view-memory polyline") == 1

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import sys
+from itertools import islice
 from os.path import dirname
+from types import FrameType
 
 from axla.core.dataclass import dataclass
+from axla.core.errors import excerpt
 from axla.ir.graph import SourceLocation
 
 _PACKAGE = dirname(dirname(__file__))
@@ -24,14 +28,32 @@ class OpMetadata:
 
 def user_line() -> tuple[str, int]:
     """File and line of the nearest caller outside this package."""
+    frame = _user_frame()
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+
+
+def user_place() -> str:
+    """The same for reading: `file:line, column 5`, and the line with a caret; "" where nobody called."""
+    frame = _user_frame()
+    if frame is None:
+        return ""
+    code, line = frame.f_code, frame.f_lineno
+    column = next(islice(code.co_positions(), frame.f_lasti // 2, None))[2] or 0  # in bytes
+    text = linecache.getline(code.co_filename, line).rstrip("\n")
+    column = len(text.encode()[:column].decode("utf-8", "replace")) + 1
+    shown = excerpt(text, 1, column)
+    return f"{code.co_filename}:{line}, column {column}\n{shown}" if shown else f"{code.co_filename}:{line}"
+
+
+def _user_frame() -> FrameType | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         # Between a `with builder.checking(...)` and its error is contextlib, which is no user either.
         if not code.co_filename.startswith((_PACKAGE, contextlib.__file__)):
-            return code.co_filename, frame.f_lineno
+            return frame
         frame = frame.f_back
-    return "", 0
+    return None
 
 
 def location(metadata: OpMetadata | None, file: str, line: int) -> SourceLocation:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from axla.builder.computation import XlaComputation, computation_of
-from axla.builder.metadata import OpMetadata, location, user_line
+from axla.builder.metadata import OpMetadata, location, user_line, user_place
 from axla.builder.operators import Operators
 from axla.builder.subgraph import constant_module, why_not_constant
 from axla.builder.values import element_type, instance, integer, integers, items, text
@@ -141,9 +141,8 @@ class XlaBuilder:
     def fail(self, what: str, operands: Sequence[XlaOp], message: str) -> NoReturn:
         """Raises ShapeError for an op, with its operands and the user's line."""
         listed = ", ".join(f"{show(o.shape)} %{o.instruction.name}" for o in operands)
-        file, line = user_line()
-        place = f"\n  at {file}:{line}" if file else ""
-        raise ShapeError(f"{what}({listed})\n  {message}{place}") from None
+        place = user_place()
+        raise ShapeError(f"{what}({listed})\n  {message}" + (f"\n  at {place}" if place else "")) from None
 
     @contextmanager
     def keeping_result(self) -> Iterator[None]:

@@ -63,7 +63,7 @@ class ParseError(AxlaError):
         super().__init__(message)
         self.line = line
         self.column = column
-        self.excerpt = _excerpt(source, line, column)
+        self.excerpt = excerpt(source, line, column)
 
     @classmethod
     def at(cls, message: str, source: str, offset: int) -> ParseError:
@@ -90,7 +90,7 @@ def _restored_parse_error(message: str, line: int, column: int, excerpt: str) ->
     return error
 
 
-def _excerpt(source: str, line: int, column: int, width: int = 100) -> str:
+def excerpt(source: str, line: int, column: int, width: int = 100) -> str:
     """The line of the source with a caret under the column; of a long line only a window around it."""
     if not source or line < 1:
         return ""

@@ -25,7 +25,8 @@ from axla.core.dataclass import dataclass
 from axla.core.flags import Flags
 from axla.ir.graph import Instruction, Module
 from axla.passes import dump, rewrite
-from axla.passes.pipelines import CPU, PASSES
+from axla.passes.added import pipeline
+from axla.passes.pipelines import PASSES
 from axla.passes.steps import Fixpoint, Pass, Step, asks_for_target, flat, needs_target
 from axla.target.machine import Target
 
@@ -84,7 +85,7 @@ def run(
 def run_cpu(module: Module, target: Target) -> None:
     """Runs the CPU pipeline, with the dumps before and after it that XLA makes."""
     dump.write_module(module, "before_optimizations")
-    run(module, CPU, target, name="cpu")
+    run(module, pipeline(), target, name="cpu")
     dump.write_module(module, "cpu_after_optimizations")
 
 

@@ -77,6 +77,9 @@ RulesOf = Callable[[type[Op]], tuple[Rule, ...]]
 RULES: dict[str, Rules] = {}
 """Pass name -> op class -> rules, in the order tried. Filled by `@rule`; class `Op` stands for every op."""
 
+FOREIGN: list[Rule] = []
+"""Rules that are not axla's own: what is compiled depends on them."""
+
 
 def rule(
     *classes: type[Op], group: str = "algsimp", family: Callable[[type[Op]], bool] | None = None,
@@ -90,6 +93,8 @@ def rule(
         equation = (function.__doc__ or "").strip().split("\n")[0]
         made = Rule(function.__name__, function, equation, family, of, where, allows)
         table = RULES.setdefault(group, {})
+        if not function.__module__.startswith("axla."):
+            FOREIGN.append(made)
         for cls in classes if family is None else [c for c in OPS.values() if is_own(c) and family(c)]:
             table[cls] = (*table.get(cls, ()), made)
         return function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from axla.ir.graph import Module
 from axla.runtime.array import Array
 from axla.tensorflow.graph import Graph, Output, graph_of
 from axla.tensorflow.importer import Imported, import_graph, output_named, restored
-from axla.tensorflow.reading import Saved, Source, read
+from axla.tensorflow.reading import Saved, Source, placed, read
 from axla.tensorflow.types import DTYPES, Proto, dims_of, dtype_of, entries, fits, without_ref
 from axla.tensorflow.values import VARIABLES
 
@@ -54,6 +54,7 @@ class Entry:
     named: bool
     values: dict[str, np.ndarray] = field(default_factory=dict)
     declared: dict[str, Argument] = field(default_factory=dict)
+    source: Any = None  # where errors look for the lines of nodes
 
     def imported(
         self, shapes: Sequence[Shape], variables: Mapping[str, Shape | np.ndarray] | None = None
@@ -64,7 +65,8 @@ class Entry:
         feeds = [(argument.output, shape) for argument, shape in zip(self.arguments, shapes, strict=True)]
         held = self.values if variables is None else variables
         fetches = [output for _, output in self.results]
-        return import_graph(self.graph, feeds, fetches, variables=held, name=self.name)
+        with placed(self.source):
+            return import_graph(self.graph, feeds, fetches, variables=held, name=self.name)
 
 
 def entry(
@@ -72,6 +74,15 @@ def entry(
     fetches: Sequence[str] | None = None, tags: Sequence[str] | None = None,
 ) -> Entry:  # fmt: skip
     """A signature of a model, or feeds and fetches of a graph, as `load` takes them."""
+    with placed(source):
+        made = _entry(source, signature, feeds, fetches, tags)
+    return replace(made, source=source)
+
+
+def _entry(
+    source: Source | Saved, signature: str | None, feeds: Sequence[str] | None, fetches: Sequence[str] | None,
+    tags: Sequence[str] | None,
+) -> Entry:  # fmt: skip
     saved = source if isinstance(source, Saved) else read(source, tags)
     graph = graph_of(saved.graph, saved.name)
     values = restored(graph, saved.saver, saved.checkpoint)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from axla.core.dataclass import dataclass
-from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, choices
+from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, VerifyError, choices
 from axla.tensorflow.checkpoints import checkpoint_at, inside, mapped
 from axla.tensorflow.messages import decode, from_text
 from axla.tensorflow.types import Proto, entries
@@ -82,6 +83,34 @@ def read(source: Source, tags: Sequence[str] | None = None) -> Saved:
         with suppress(InvalidArgument):
             found.checkpoint = checkpoint_at(path.with_suffix(""))
     return found
+
+
+@contextmanager
+def placed(source: Any) -> Iterator[None]:
+    """Errors about a node of a graph that is a text begin with its file, and end with the node's line, its
+    column and a caret.
+    """
+    try:
+        yield
+    except (VerifyError, UnsupportedError) as error:
+        found, named = (
+            re.search(r"node '([^'\n]+)'", error.message),
+            isinstance(source, str) and "\n" in source,
+        )
+        text, file = source if named else "", ""
+        if (
+            not named
+            and isinstance(source, str | os.PathLike)
+            and str(source).endswith((".pbtxt", ".textproto"))
+        ):
+            file = os.fsdecode(source)
+            text = _text(bytes(mapped(Path(file))))
+        at = re.search(rf'\bname\s*:\s*"{re.escape(found[1])}"', text) if found and text else None
+        if at is not None:
+            where = ParseError.at(f"{file}: {error.message}" if file else error.message, text, at.start())
+            error.message = str(where)
+            error.args = (error.message,)
+        raise
 
 
 def _saved_model(folder: Path, tags: Sequence[str] | None) -> Saved:

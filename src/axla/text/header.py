@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from axla.core.errors import did_you_mean
 from axla.ir.graph import Alias, ModuleConfig
 from axla.text.instructions import InstructionCursor
 from axla.text.lexer import BLANK, NAME, STRING, pattern
@@ -34,7 +35,8 @@ def read_header(cursor: InstructionCursor) -> tuple[str, ModuleConfig] | None:
         elif key in OTHER_ATTRIBUTES:
             more[key] = OTHER_ATTRIBUTES[key](cursor)
         else:
-            cursor.fail(f"a module has no attribute '{key}'", at)
+            hint = did_you_mean(key, [*_FIELDS, *OTHER_ATTRIBUTES])
+            cursor.fail(f"a module has no attribute '{key}'{hint}", at)
     more |= _read_tables(cursor)
     cursor.has_stack_frames = "StackFrames" in more
     return name, replace(ModuleConfig(), **fields, more=tuple(more.items()))

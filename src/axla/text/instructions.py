@@ -14,7 +14,7 @@ from typing import Any
 
 import axla.hlo  # noqa: F401  fills OPS
 from axla.core.dataclass import dataclass
-from axla.core.errors import InvalidArgument, ShapeError
+from axla.core.errors import InvalidArgument, ShapeError, did_you_mean
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import show
 from axla.ir.attributes import Window
@@ -323,7 +323,8 @@ class InstructionCursor(ShapeCursor):
             elif text in TEXT_ATTRIBUTES or (opcode, text) in PRINTED_ATTRIBUTES:
                 field, read, into = text, InstructionCursor.plain_text, more
             else:
-                self.fail(f"{opcode} has no attribute '{text}'", found.start(1))
+                hint = did_you_mean(text, [*schema.readers, *COMMON, *TEXT_ATTRIBUTES])
+                self.fail(f"{opcode} has no attribute '{text}'{hint}", found.start(1))
             if field in into:
                 self.fail(f"{opcode} has two attributes {text}", found.start(1))
             into[field] = read(self)

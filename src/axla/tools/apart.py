@@ -55,6 +55,11 @@ class Apart:
         self._stage = ""
         atexit.register(self.close)
 
+    @property
+    def last_stage(self) -> str:
+        """What the last call told with `stage` last."""
+        return self._stage
+
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function that can be imported gives, or raises, there. Ended where the child died, or was
         stopped after the time.
@@ -178,12 +183,19 @@ def _end_with_parent() -> None:
 def _serve(requests: BinaryIO, load: Sequence[str]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     faulthandler.enable()
+    wrong: Exception | None = None
     if load:
         from axla.tools.plugins import load_files
 
-        load_files(load)
+        try:
+            load_files(load)
+        except Exception as error:
+            wrong = error
     while head := requests.read(8):
         function, arguments, seconds = pickle.loads(requests.read(*struct.unpack("<Q", head)))
+        if wrong is not None:
+            _send(_ERROR, _pickled(wrong))
+            continue
         faulthandler.dump_traceback_later(seconds, exit=True)
         try:
             kind, data = _VALUE, pickle.dumps(function(*arguments))

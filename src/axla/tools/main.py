@@ -13,6 +13,7 @@ from typing import Any
 
 import axla
 from axla.core.errors import AxlaError, choices, did_you_mean
+from axla.tools.colours import CYAN, RED, YELLOW, painted
 
 VERBS = {
     "run": "run a program, and compare backends",
@@ -21,13 +22,18 @@ VERBS = {
     "compile": "compile a program to a C library",
     "targets": "list the machines that programs are compiled for",
     "check": "run programs and check their results",
-    "reduce": "shrink a program that fails",
+    "bisect": "name the pass or kernel that makes a program fail",
+    "reduce": "shrink a program that fails to a test",
+    "stats": "instructions, cost, and memory over time",
     "convert": "write a program in another format",
     "cache": "size of the cache of compiled programs, and clear it",
     "backends": "list the backends, what they take and what they refuse",
     "new-backend": "write a package with a backend of your own",
     "ops": "list the ops and the kinds of kernels, those of installed packages too",
     "serve": "run programs for other processes",
+    "doctor": "say what is installed here, and check that it works",
+    "completion": "print what a shell needs to complete the words of axla",
+    "help": "say what verbs do",
     "tfcompile": "compile a TensorFlow graph to an object file and a C++ class",
 }
 """What each verb does. Its module, of the same name, is imported when it is asked for."""
@@ -119,9 +125,9 @@ def _complain(error: Exception) -> int:
         text = f"{error.filename}: {error.strerror}"
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    print(f"axla: error: {text or type(error).__name__}", file=sys.stderr)
+    print(f"axla: {painted('error', RED, sys.stderr)}: {text or type(error).__name__}", file=sys.stderr)
     for note in getattr(error, "__notes__", ()):
-        print(f"axla: note: {note}", file=sys.stderr)
+        print(f"axla: {painted('note', CYAN, sys.stderr)}: {note}", file=sys.stderr)
     return FAILED
 
 
@@ -131,4 +137,4 @@ def _discard_output() -> None:
 
 
 def _show_warning(message: Warning | str, *rest: object, **more: object) -> None:
-    print(f"axla: warning: {message}", file=sys.stderr)
+    print(f"axla: {painted('warning', YELLOW, sys.stderr)}: {message}", file=sys.stderr)

@@ -3,6 +3,8 @@
 axla opt f.hlo --passes=algsimp,dce          the module after these passes
 axla opt f.hlo --stage=hlo                   ... after the CPU pipeline (what is printed by default)
 axla opt f.hlo --stage=llvm --target-cpu=x86-64-v3
+axla opt f.hlo --passes=algsimp --diff       what changed
+axla opt f.hlo --load my_passes.py --time    with passes of your own, and what took how long
 
 HLO is printed with all values of constants, so that it can be run. A program's text is for reading, and for
 `axla.cpu.compiler.compile_text`; with -o, its constants are in FILE.constants. `axla run` takes modules only.
@@ -12,52 +14,80 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+from axla.api import parse
+from axla.core import flags
 from axla.core.literal import Literal
 from axla.core.progress import shown
 from axla.ir.graph import Module
+from axla.tools.colours import painted_diff
+from axla.tools.diffs import diff
+from axla.tools.plugins import load_files
 from axla.tools.source import add_file, add_target, read_module, target_of
+from axla.tools.trial_options import add_load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser, nargs="?")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--passes", metavar="P,Q{x=1},...", help="run these passes or pipelines, in order")
-    what.add_argument("--stage", choices=STAGES, help="compile up to this stage")
+    what.add_argument("--stage", choices=[*STAGES, *XLA_STAGES], help="compile up to this stage")
     what.add_argument("--list-passes", action="store_true", help="name all passes and pipelines")
     what.add_argument(
         "--list-rules", action="store_true", help="name all rewrite rules: equations, and an example each"
     )
     what.add_argument("--list-stages", action="store_true", help="name all stages")
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of standard output")
+    parser.add_argument("--diff", action="store_true", help="print what changed, as a unified diff")
+    parser.add_argument(
+        "--time",
+        action="store_true",
+        help="print time, instructions and firings of every pass, to standard error",
+    )
+    add_load(parser)
     add_target(parser)
     parser.set_defaults(usage_error=parser.error)
 
 
 def execute(options: argparse.Namespace) -> int:
+    load_files(options.load)
+    with flags.override(timings=True) if options.time else nullcontext():
+        return _execute(options)
+
+
+def _execute(options: argparse.Namespace) -> int:
     constants: dict[Literal, int] = {}
+    before = ""
     if options.list_passes:
         text = pass_list()
     elif options.list_rules:
         text = rule_list()
     elif options.list_stages:
         text = "".join(f"{name:8} {about}\n" for name, (_, about) in STAGES.items())
+        text += "".join(f"{name}: XLA's name of {own}\n" for name, own in XLA_STAGES.items())
     elif options.file is None:
         return options.usage_error("a FILE is wanted (`-` is standard input)")
     elif options.passes is not None:
         module = read_module(options)
+        before = module.to_string() if options.diff else ""
         with shown():
             text = after_passes(module, options.passes, options.target_cpu)
     else:
         from axla.backends.cpu import text_of
 
         module = read_module(options)
-        stage = STAGES[options.stage or "hlo"][0]
+        before = module.to_string() if options.diff else ""
+        stage = STAGES[XLA_STAGES.get(options.stage, options.stage or "hlo")][0]
         with shown():
             text = text_of(module, stage, target_of(options.target_cpu), constants)
+    if options.diff:
+        text = diff(before, parse(text).to_string() if text.startswith("HloModule") else text)
     if options.output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        if options.diff:
+            text = painted_diff(text, sys.stdout)
+        sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
     else:
         Path(options.output).write_text(text, encoding="utf-8")
         if constants and options.stage == "program":
@@ -112,3 +142,9 @@ STAGES = {
     "asm": ("asm", "The assembly of the LLVM module."),
 }
 """What the compiler calls a stage, and what it is."""
+
+XLA_STAGES = {
+    "hlo-backend": "hlo", "buffer-assignment": "program", "llvm-before-optimizations": "llvm",
+    "llvm-after-optimizations": "llvm",
+}  # fmt: skip
+"""Names of `hlo-opt`. No pass of LLVM's runs, so that its two stages are one."""

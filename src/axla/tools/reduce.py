@@ -212,6 +212,10 @@ def execute(options: argparse.Namespace) -> int:
             first = trials.ask(module, question)
             if not first.failed or (options.crash and first.kind == "differs"):
                 raise InvalidArgument(f"reduce: {module.name} does not fail as it is: {first}")
+            second = trials.ask(shrink.copy_of(module)[0], question)
+            if not (second.failed if options.any else second.is_like(first)):
+                message = f"reduce: {module.name} does not fail in the same way twice: {first}; then {second}"
+                raise InvalidArgument(message)
             predicate = fails_like(trials, question, first, any_failure=options.any)
             found, run = str(first), run_line(options)
         reducer = Reducer(module, predicate, seconds=options.seconds, show=_shown(time.monotonic()))

@@ -1,15 +1,18 @@
 """axla run: runs a program and prints its results.
 
 Parameters are taken from .npy files, one --input per array in the order of the parameters (tuples taken
-apart, those of --constant left out); without --input they are random, and what the entry reads from its
-infeed always is. A text whose constants are left out, {...}, runs with --fill-elided only. With --reference
-the program runs there too, and the first output that differs is an error.
+apart, those of --constant left out), or from an .npz file, by their names or numbers; without them they are
+random, and what the entry reads from its infeed always is. A text whose constants are left out, {...}, runs
+with --fill-elided only. With --reference the program runs there too, and the first output that differs is an
+error, which --compare-every-instruction follows to the first value inside of the program. A program for
+several replicas runs on as many devices, with random inputs of their own.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import time
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,25 +20,40 @@ import numpy as np
 
 from axla.api import compile
 from axla.comparison import compare, parameter_leaves, random_inputs, run_flat
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, Mismatch
 from axla.core.profile import profile
 from axla.core.shape import Shape, show
 from axla.distributed import initialize
 from axla.distributed.launch import LAUNCHER, launch
 from axla.ir.graph import Module
+from axla.tools.arrays import as_parameter, read_array
+from axla.tools.plugins import load_files
 from axla.tools.source import add_backend, add_constants, add_file, add_replicas, feed, read_module
+from axla.tools.trial_options import add_inputs, add_load, add_tolerance, archive_of, tolerance_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
-    inputs = parser.add_mutually_exclusive_group()
-    inputs.add_argument(
+    parser.add_argument(
         "--input", metavar="X.npy", action="append", default=[], help="an array; once per parameter"
     )
-    inputs.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
+    add_inputs(parser)
+    parser.add_argument("--output", metavar="Y.npz", help="write the results there, instead of printing them")
     add_constants(parser)
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", None, "compare with what this backend gives")
+    add_tolerance(parser)
+    parser.add_argument(
+        "--compare-every-instruction", action="store_true",
+        help="name the first instruction whose value differs from that of --reference",
+    )  # fmt: skip
+    parser.add_argument(
+        "--repeat", metavar="N", type=int, default=1,
+        help="run N times, and print how long the runs took: the first, the shortest, the median",
+    )  # fmt: skip
+    parser.add_argument(
+        "--num-replicas", metavar="N", type=int, help="run so many replicas, instead of those of its header"
+    )
     add_replicas(parser)
     parser.add_argument(
         "--fill-elided", action="store_true",
@@ -48,44 +66,145 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes", metavar="N", type=int, default=0, help="run on devices of so many processes, over MPI"
     )
+    add_load(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
+    _check(options)
+    load_files(options.load)
     module = read_module(options)
+    if options.num_replicas is not None:
+        module.set_config(replica_count=options.num_replicas)
     if options.processes and LAUNCHER not in os.environ:
         return launch(options.processes, ["-m", "axla", *options.given])
-    inputs = load_inputs(module, options.input) if options.input else random_inputs(module, options.random)
-    with profile() if options.profile else nullcontext() as taken:
-        rows = _rows(module, inputs, options)
+    saved: dict[str, np.ndarray] = {}
+    for kind in options.input_kinds:
+        inputs = _inputs(module, kind, options)
+        head = f"{kind} inputs: " if len(options.input_kinds) > 1 else ""
+        with profile() if options.profile else nullcontext() as taken:
+            rows = _rows(module, inputs, options)
+        if options.output:
+            saved |= {f"{head}{where}{k}": a for where, found in rows.items() for k, a in enumerate(found)}
+        else:
+            _print(rows, head)
+        if taken is not None:
+            print(taken)
+        if options.reference is not None:
+            _compare(module, rows, inputs, head, options)
+    if options.output:
+        np.savez(options.output, **saved)  # type: ignore[arg-type]
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.input and options.inputs:
+        raise InvalidArgument("--input and --inputs: wanted one of them")
+    if options.repeat < 1:
+        raise InvalidArgument(f"--repeat={options.repeat}: wanted at least 1")
+    if options.compare_every_instruction and options.reference is None:
+        raise InvalidArgument("--compare-every-instruction: wanted a --reference to compare with")
+    if options.num_replicas is not None and options.num_replicas < 1:
+        raise InvalidArgument(f"--num-replicas={options.num_replicas}: wanted at least 1")
+
+
+def _inputs(module: Module, kind: str, options: argparse.Namespace) -> list[np.ndarray]:
+    if options.input:
+        return load_inputs(module, options.input)
+    if options.inputs:
+        return list(archive_of(options.inputs, module).values())
+    return random_inputs(module, options.seed, kind)
+
+
+def _print(rows: dict[str, list[np.ndarray]], head: str) -> None:
     texts = [
-        f"{where}output {number}: {array.dtype}{list(array.shape)}\n"
+        f"{head}{where}output {number}: {array.dtype}{list(array.shape)}\n"
         + f"{np.array2string(array, threshold=100, separator=', ')}\n"
         for where, found in rows.items()
         for number, array in enumerate(found)
     ]
     print("".join(texts), end="")  # at once: other processes print too
-    if taken is not None:
-        print(taken)
-    if options.reference is not None:
-        found = rows.get("", [])
-        wanted = run_flat(module, inputs, options.reference, options.deadline, options.replicas, feed)
-        report = compare(module, found, wanted, options.backend, options.reference)
+
+
+def _compare(
+    module: Module, rows: dict[str, list[np.ndarray]], inputs: list[np.ndarray], head: str,
+    options: argparse.Namespace,
+) -> None:  # fmt: skip
+    """Mismatch for the first output that differs, or the first instruction."""
+    tolerance = tolerance_of(options)
+    if options.compare_every_instruction:
+        from axla.tools.intermediates import first_difference
+
+        if len(rows) > 1:
+            raise InvalidArgument("--compare-every-instruction: the program is for several devices")
+        found = first_difference(module, inputs, options.backend, options.reference, tolerance, feed)
+        if found:
+            raise Mismatch(
+                f"{head}{module.name}: {options.backend} and {options.reference} differ at {found}"
+            )
+    wanted = _rows(module, inputs, options, options.reference)
+    for where, results in rows.items():
+        report = compare(module, results, wanted[where], options.backend, options.reference, tolerance)
         report.raise_if_different()
-        print(report)
-    return 0
+        print(f"{head}{where}{report}")
 
 
-def _rows(module: Module, inputs: list[Any], options: argparse.Namespace) -> dict[str, list[np.ndarray]]:
-    """The results, or in one of several processes those of its devices, which all have the same inputs."""
-    if not options.processes:
-        return {"": run_flat(module, inputs, options.backend, options.deadline, options.replicas, feed)}
-    count = module.config.replica_count * module.config.num_partitions
-    if count % options.processes:
-        raise InvalidArgument(f"--processes={options.processes}: wanted a divisor of {count} participants")
-    job = initialize(count // options.processes)
-    program = compile(module, backend=options.backend)
-    found = program.execute_replicated([inputs] * job.local, deadline=options.deadline)
-    return {f"device {n}, ": [*map(np.asarray, row)] for n, row in enumerate(found, job.index * job.local)}
+def _rows(
+    module: Module, inputs: list[Any], options: argparse.Namespace, backend: str = ""
+) -> dict[str, list[np.ndarray]]:  # fmt: skip
+    """The results; of several devices by their names, of one of several processes those of its devices."""
+    replicas = module.config.replica_count
+    if not options.processes and (replicas == 1 or options.replicas == "first" or _is_partitioned(module)):
+        if options.repeat > 1 and not backend:
+            _measure(module, [inputs], options)
+        return {
+            "": run_flat(module, inputs, backend or options.backend, options.deadline, options.replicas, feed)
+        }
+    count = replicas * module.config.num_partitions
+    first, local = 0, count
+    if options.processes and not backend:
+        if count % options.processes:
+            raise InvalidArgument(
+                f"--processes={options.processes}: wanted a divisor of {count} participants"
+            )
+        job = initialize(count // options.processes)
+        first, local = job.index * job.local, job.local
+    given = [inputs] * local
+    if not options.processes and not options.input and not options.inputs:
+        given = [random_inputs(module, options.seed + 1000 * n, options.input_kinds[0]) for n in range(count)]
+    if options.repeat > 1 and not backend and not options.processes:
+        _measure(module, given, options)
+    program = compile(module, backend=backend or options.backend)
+    found = program.execute_replicated(given, deadline=options.deadline)
+    return {f"device {n}, ": [*map(np.asarray, row)] for n, row in enumerate(found, first)}
+
+
+def _is_partitioned(module: Module) -> bool:
+    """Whether whole arrays are cut for partitions: then one set of inputs is for all of them."""
+    return module.config.num_partitions > 1
+
+
+def _measure(module: Module, rows: list[list[Any]], options: argparse.Namespace) -> None:
+    """Prints how long runs take."""
+    program = compile(module, backend=options.backend, replicas=options.replicas)
+    seconds: list[float] = []
+    for _ in range(options.repeat):
+        feed(module)
+        start = time.perf_counter()
+        if len(rows) == 1:
+            for result in program.execute(rows[0], deadline=options.deadline):
+                np.asarray(result)
+        else:
+            program.execute_replicated(rows, deadline=options.deadline)
+        seconds.append(time.perf_counter() - start)
+    first, least, middle = seconds[0], min(seconds), sorted(seconds)[len(seconds) // 2]
+    print(f"{options.repeat} runs: first {_shown(first)}, shortest {_shown(least)}, median {_shown(middle)}")
+
+
+def _shown(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
 
 
 def load_inputs(module: Module, paths: list[str]) -> list[np.ndarray]:
@@ -98,21 +217,5 @@ def load_inputs(module: Module, paths: list[str]) -> list[np.ndarray]:
 
 
 def load_input(path: str, shape: Shape, name: str) -> np.ndarray:
-    """The array of an .npy file, as the parameter leaf `name` wants it.
-
-    Types that NumPy itself does not have (bf16, f8...) come as raw items of the same size.
-    """
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InvalidArgument(f"--input {path}: not an .npy file that can be read: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise InvalidArgument(f"--input {path}: wanted one array (.npy), found an archive")
-    wanted = shape.dtype.numpy
-    if array.dtype != wanted and array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
-        array = array.view(wanted)
-    if array.dtype != wanted or not shape.admits(array.shape):
-        raise InvalidArgument(
-            f"--input {path}: found {array.dtype}{list(array.shape)}, parameter {name} wants {show(shape)}"
-        )
-    return array
+    """The array of an .npy file, as the parameter leaf `name` wants it."""
+    return as_parameter(read_array(path), shape, f"--input {path}", name)

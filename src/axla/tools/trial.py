@@ -139,7 +139,7 @@ def answer(text: str, question: Question) -> Outcome:
     if not question.caching:
         changes.setdefault("cache_dir", "")
     cache.clear()
-    with flags.override(**changes), _threads(question.threads):
+    with flags.override(**changes), threads(question.threads):
         from axla.api import parse
 
         for other in question.before:
@@ -149,7 +149,8 @@ def answer(text: str, question: Question) -> Outcome:
 
 
 @contextlib.contextmanager
-def _threads(count: int | None) -> Iterator[None]:
+def threads(count: int | None) -> Iterator[None]:
+    """Within the block, parallel loops use so many threads; None: as many as before."""
     if count is None:
         yield
         return

@@ -1,6 +1,6 @@
 """A module as a picture, drawn without a browser: one computation below the other, data flows downwards.
 
-Layers by the longest way from what has no operands; within a layer, the order that crosses little is found by
+Layers by the longest way to what nobody uses; within a layer, the order that crosses little is found by
 moving each box to the middle of its neighbours, above and below in turn (Sugiyama's method). Long edges have
 a point in each layer that they cross.
 """
@@ -94,10 +94,8 @@ def _boxes(computation: Computation) -> dict[Instruction, _Box]:
         lines = (f"{inst.opcode} {_cut(inst.name)}", _cut(shape, 40))
         layer = max((boxes[o].layer + 1 for o in inst.operands), default=0)
         boxes[inst] = _Box(lines, inst, layer=layer)
-    for inst, box in boxes.items():  # what has no operands stands above its first user
-        users = [boxes[user].layer for user in inst.users if user in boxes]
-        if not inst.operands and users:
-            box.layer = max(min(users) - 1, 0)
+    for inst, box in reversed(boxes.items()):  # each right above its first user
+        box.layer = min((boxes[user].layer - 1 for user in inst.users), default=box.layer)
     for inst, box in boxes.items():
         for operand in dict.fromkeys(inst.operands):
             boxes[operand].below.append(box)

@@ -238,14 +238,14 @@ function drawMemory() {
     data.steps.length ? link(`%${data.steps[at][0]}`, () => goToName(data.steps[at][0])) : "")];
   const selected = data.stages.length ? shownState().instructions.get(view.selected)?.record.name : "";
   const loops = data.steps.filter(([, , , , first, last]) => last > first).map(([name, kind, , , first, last]) => ({
-    x0: first, x1: last + 1, y0: 0, y1: 0, colour: "#f5f5f5", label: "", note: `${name}, ${kind}: steps ${first} to ${last}`, click: () => goToName(name),
+    x0: first, x1: last + 1, y0: 0, colour: "#f5f5f5", label: "", note: `${name}, ${kind}: steps ${first} to ${last}`, click: () => goToName(name),
   }));
   // Of a loop the steps of one trip are shown.
   for (const allocation of [...new Set(blocks.map((block) => block[1]))].sort((a, b) => (b === "workspace") - (a === "workspace")).slice(0, 20)) {
     const mine = blocks.filter((block) => block[1] === allocation);
-    for (const loop of loops) loop.y1 = Math.max(...mine.map(([, , offset, size]) => offset + size));
+    const y1 = Math.max(...mine.map(([, , offset, size]) => offset + size));
     parts.push(element("p", {}, element("b", {}, allocation), ": bytes upwards, steps to the right; loops and branches are grey"));
-    parts.push(chart(loops.concat(mine.map(([name, , offset, size, first, last]) => ({
+    parts.push(chart(loops.map((loop) => ({...loop, y1})).concat(mine.map(([name, , offset, size, first, last]) => ({
       x0: first, x1: last + 1, y0: offset, y1: offset + size, colour: hue(name.length * 7 + offset / 64), label: name, lit: name === selected,
       note: `${name}: ${quantity(size, "B")} at ${offset}, steps ${first} to ${last}`, click: () => goToName(name),
     }))), {height: allocation === "workspace" ? 320 : 110, unit: (value) => `${Math.round(value)}`, end: live.length}));

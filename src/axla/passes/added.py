@@ -1,0 +1,130 @@
+"""Passes of users and of installed packages, and their places in the CPU pipeline.
+
+    from axla.passes.added import add_pass, add_rules
+
+    add_pass(negate_removal, before="cse")          a function (module, **options) -> None
+    add_rules("my-rules", after="algsimp")          rules declared by @rule(..., group="my-rules")
+
+A package names, as entry points of the group `axla.passes`, functions without arguments that do this. They
+are called when the first module is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from axla.core import locks, plugins
+from axla.core.dataclass import dataclass
+from axla.core.errors import InvalidArgument, choices
+from axla.ir.graph import Module
+from axla.passes import rewrite
+from axla.passes.pipelines import CPU, PASSES
+from axla.passes.steps import Fixpoint, Pass, Step, flat
+
+ENTRY_POINTS = "axla.passes"
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A pass and its place: before the first run of a pass, or behind the last one of another."""
+
+    step: Pass
+    before: str
+    after: str
+
+
+ADDED: list[Added] = []
+_called: set[str] = set()
+_lock = locks.new_lock()
+
+
+def add_pass(
+    function: Callable[..., None], *, before: str = "", after: str = "", name: str = "", required: str = ""
+) -> Pass:
+    """Puts a function of a module into the CPU pipeline, before or after a pass that is there; inside of the
+    group that repeats, if that pass is there. `name` is its own with hyphens by default; `required` says why
+    it cannot be disabled. `axla.compile` runs it from then on, and no program compiled so is cached.
+
+    InvalidArgument for a name that there is, and a place that there is not.
+    """
+    step = Pass(name or function.__name__.replace("_", "-"), function, required)
+    if step.name in PASSES:
+        raise InvalidArgument(f"add_pass: there is a pass {step.name!r} already")
+    if bool(before) == bool(after):
+        raise InvalidArgument(f"add_pass: {step.name}: wanted before= or after=")
+    known = [p.name for _, p in flat(pipeline(load=False))]
+    if (before or after) not in known:
+        place = before or after
+        raise InvalidArgument(
+            f"add_pass: {step.name}: no pass {place!r} is in the pipeline; {choices(known, place)}"
+        )
+    PASSES[step.name] = step
+    ADDED.append(Added(step, before, after))
+    return step
+
+
+def add_rules(group: str, *, before: str = "", after: str = "") -> Pass:
+    """Puts a pass into the CPU pipeline, of the name `group`, that applies the rules of that group.
+    InvalidArgument where there are none, and as for `add_pass`.
+    """
+    if group not in rewrite.RULES:
+        raise InvalidArgument(
+            f"add_rules: no rules are of the group {group!r}; {choices(rewrite.RULES, group)}"
+        )
+    return add_pass(partial(_apply, group), before=before, after=after, name=group)
+
+
+def _apply(group: str, module: Module) -> None:
+    rewrite.rewrite(module, rewrite.RULES[group])
+
+
+def remove_pass(name: str) -> None:
+    """Takes away what `add_pass` or `add_rules` added; InvalidArgument for what they did not."""
+    found = next((added for added in ADDED if added.step.name == name), None)
+    if found is None:
+        raise InvalidArgument(f"remove_pass: {name!r} was not added")
+    ADDED.remove(found)
+    del PASSES[name]
+
+
+def pipeline(*, load: bool = True) -> tuple[Step, ...]:
+    """The CPU pipeline with what was added; with `load`, by installed packages, too."""
+    if load:
+        load_installed()
+    steps = CPU
+    for added in ADDED:
+        steps = _placed(steps, added)
+    return steps
+
+
+def _placed(steps: tuple[Step, ...], added: Added) -> tuple[Step, ...]:
+    """Steps with one more."""
+    place = added.before or added.after
+    at = [n for n, step in enumerate(steps) if place in _names(step)]
+    if not at:
+        return steps
+    number = at[0] if added.before else at[-1]
+    step = steps[number]
+    if isinstance(step, Fixpoint):
+        inside = [n for n, p in enumerate(step.passes) if p.name == place]
+        n = inside[0] if added.before else inside[-1] + 1
+        new = Fixpoint(step.name, (*step.passes[:n], added.step, *step.passes[n:]))
+        return (*steps[:number], new, *steps[number + 1 :])
+    number += not added.before
+    return (*steps[:number], added.step, *steps[number:])
+
+
+def _names(step: Step) -> list[str]:
+    return [p.name for p in step.passes] if isinstance(step, Fixpoint) else [step.name]
+
+
+def load_installed() -> None:
+    """Calls what packages named, each once. UnsupportedError for one that cannot be loaded."""
+    for name, entry in plugins.installed(ENTRY_POINTS).items():
+        with _lock:
+            if name in _called:
+                continue
+            _called.add(name)
+        with plugins.blamed(f"the passes {name!r} of {entry.value} cannot be loaded", passed=()):
+            entry.load()()

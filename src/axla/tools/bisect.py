@@ -1,0 +1,447 @@
+"""axla bisect: names what makes a program wrong, crash, or slow.
+
+axla bisect f.hlo                         results differ from the interpreter's, or it crashes or hangs
+axla bisect f.hlo --slower-than 0.01      a run takes more seconds than that
+
+It tells passes (which one, at which firing of which rule, on which instruction) from code generation (which
+kernel, the file that writes it, the first wrong instruction in it), the plan of memory, the cache (an entry
+that does not belong to the program), threads (results that depend on their number) and collectives. Programs
+run in a child process, for a limited time; exit code 1: there is a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from axla.core.dataclass import dataclass
+from axla.core.errors import AxlaError
+from axla.ir.graph import Module
+from axla.ir.verify import verify
+from axla.tools import pieces as work
+from axla.tools.apart import Ended
+from axla.tools.diffs import diff
+from axla.tools.pieces import KernelName, Piece, Run
+from axla.tools.source import add_file, read_module
+from axla.tools.trial import Outcome, Question, Trials, ended, text_of
+from axla.tools.trial_options import add_trial, question_of, trials_of
+
+OWN = ("cpu", "one-lane", "interpreter")
+"""Backends whose kernels can be run alone."""
+THREADS = (1, 2, 4)
+AGAIN = 5
+"""Runs that show whether results depend on chance."""
+COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "all-to-all",
+    "collective",
+    "reduce-scatter",
+    "ragged",
+    "recv",
+    "send",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What makes a program fail. `culprit`: "pass", "kernel", "memory", "cache", "threads", "collective",
+    "runtime", or "none" where it does not fail. `name` is the pass, the kernel, the kind of cache entry...;
+    `rule` with the number of the firing, `instruction` and `change` (a diff of the module) are of passes;
+    `emitter` of kernels. `outcome` is the failure, `evidence` how it was found.
+    """
+
+    culprit: str
+    name: str = ""
+    rule: str = ""
+    firing: int = 0
+    instruction: str = ""
+    emitter: str = ""
+    change: str = ""
+    outcome: Outcome = Outcome("agrees")
+    evidence: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.culprit == "none":
+            return "\n".join(("it does not fail", *(f"  {line}" for line in self.evidence)))
+        lines = [f"{self.culprit}: {self.name}" if self.name else self.culprit]
+        lines += [f"  rule: {self.rule}, firing {self.firing} of this run"] if self.rule else []
+        lines += [f"  instruction: {self.instruction}"] if self.instruction else []
+        lines += [f"  code: {self.emitter}"] if self.emitter else []
+        lines += [f"  {self.outcome}", *(f"  {line}" for line in self.evidence)]
+        lines += ["", self.change] if self.change else []
+        return "\n".join(lines)
+
+
+def bisect(
+    module: Module, trials: Trials, question: Question | None = None, *,
+    show: Callable[[str], object] = lambda _: None,
+) -> Verdict:  # fmt: skip
+    """What makes a module fail, as a question asks. `show` is told what is tried."""
+    verify(module)
+    return _Search(text_of(module), trials, question or Question(), show).verdict()
+
+
+class _Search:
+    def __init__(self, text: str, trials: Trials, question: Question, show: Callable[[str], object]) -> None:
+        self.text, self.trials, self.question, self.show = text, trials, question, show
+        self.evidence: list[str] = []
+        self.failure = Outcome("agrees")
+
+    def ask(self, what: str, question: Question) -> Outcome:
+        self.show(what)
+        return self.trials.ask(self.text, question)
+
+    def call(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        self.show(what)
+        return self.trials.call(function, *arguments)
+
+    def found(self, culprit: str, name: str = "", **more: Any) -> Verdict:
+        return Verdict(culprit, name, outcome=self.failure, evidence=tuple(self.evidence), **more)
+
+    # -- in which part ------------------------------------------------------------------------------------
+
+    def verdict(self) -> Verdict:
+        question = self.question
+        self.failure = self.ask("as it is", question)
+        if not self.failure.failed:
+            return self.only_sometimes()
+        if self.failure.kind == "slow":
+            return self.slow()
+        elsewhere = self.elsewhere()
+        if elsewhere is not None:
+            return elsewhere
+        alone = self.ask("one thread", question.but(threads=1))
+        if not alone.failed:
+            self.evidence.append("with one thread it does not fail")
+            return self.threads("threads")
+        return self.passes() or self.code()
+
+    def elsewhere(self) -> Verdict | None:
+        """Whether only the backend that is asked about fails, one of a device or of another package."""
+        backend = self.question.backend
+        if backend in OWN:
+            return None
+        if self.ask("on cpu", self.question.but(backend="cpu")).failed:
+            self.evidence.append(f"cpu fails as {backend} does")
+            return None
+        self.evidence.append("on cpu it is right: passes, and the plan of memory, are the same there")
+        again = self.question.but(reference=None, repeat=AGAIN)
+        if self.ask(f"{AGAIN} runs", again).failed:
+            self.evidence.append("its runs give different bits: something is not waited for")
+            return self.found("runtime", f"the driver of {backend}")
+        return self.found("runtime", f"code for {backend}, or its driver")
+
+    def only_sometimes(self) -> Verdict:
+        """What fails with the caches on, or depends on chance, or does not fail."""
+        question, right = self.question, self.failure
+        cached = self.ask("with caches", question.but(caching=True))
+        if cached.failed:
+            self.failure = cached
+            self.evidence.append("without caches it does not fail")
+            flags = (*question.flags, ("verify", True))  # programs are compiled then, kernels are not
+            kernels = self.ask("with the cache of kernels", question.but(caching=True, flags=flags))
+            kind = "kernel" if kernels.failed else "program"
+            return self.found("cache", f"an entry of kind {kind}", emitter=_key(self.text, kind))
+        if right.kind == "refused":
+            return Verdict("none", outcome=right, evidence=(str(right),))
+        try:
+            bits = [
+                self.call(f"{n} threads", work.bits_of, self.text, question.but(threads=n, repeat=AGAIN))
+                for n in THREADS
+            ]
+        except (Ended, AxlaError) as error:
+            self.failure = ended(error) if isinstance(error, Ended) else Outcome("error", str(error))
+            return self.threads("threads")
+        rows = [{b for found in bits for b in found[k]} for k in range(len(question.kinds))]
+        if any(len(row) > 1 for row in rows):
+            each = all(len(set(found[k])) == 1 for found in bits for k in range(len(question.kinds)))
+            how = "the number of threads" if each else "chance: runs differ"
+            self.failure = Outcome("differs", f"the bits of results depend on {how}")
+            return self.threads("threads" if each else "runs")
+        return Verdict("none", outcome=right, evidence=(f"{right}; with caches, and {THREADS} threads, too",))
+
+    def threads(self, what: str) -> Verdict:
+        """Which kernel depends on the number of threads, or on chance."""
+        for piece in self.pieces():
+            try:
+                question = self.question.but(repeat=AGAIN)
+                names = self.call(f"%{piece.name}", work.differs_by_threads, piece, question, THREADS)
+            except (Ended, AxlaError) as error:
+                self.evidence.append(f"%{piece.name}: {error}")
+                continue
+            if names is not None:
+                return self.kernel(piece, names, Outcome("differs", f"bits depend on {what}"), "threads")
+        self.evidence.append("every kernel alone gives equal bits: what they run in is at fault")
+        return self.found("threads")
+
+    # -- passes -------------------------------------------------------------------------------------------
+
+    def passes(self) -> Verdict | None:
+        """The pass that changes values, breaks the module, or does not end; None where all are right."""
+        question = self.question
+        full = self.passes_fail("all passes", question)
+        if not full.failed:
+            strict = question.but(flags=(*question.flags, ("verify", True)))
+            checked = self.passes_fail("all passes, verified", strict)
+            if not checked.failed:
+                self.evidence.append("the interpreter gives the same for the module after all passes")
+                return None
+            question, full = strict, checked
+        self.evidence.append(f"the interpreter, after passes: {full}")
+        if (
+            full.kind in ("crash", "hang", "error")
+            and full.stage.startswith("pass ")
+            or "pass '" in full.text
+        ):
+            name = full.stage.removeprefix("pass ") if full.stage.startswith("pass ") else _quoted(full.text)
+            return self.rule_of(name, None, question, full)
+        try:
+            runs: list[Run] = self.call("passes", work.runs_of, self.text, question)
+        except (Ended, AxlaError) as error:
+            return self.found("pass", _quoted(str(error)))
+        low, high = 0, len(runs)  # right after `low` runs, wrong after `high`
+        if self.passes_fail("required passes", question.but(limit=0)).failed:
+            return self.required(question, runs)
+        while high - low > 1:
+            middle = (low + high) // 2
+            wrong = self.passes_fail(f"{middle} of {len(runs)} passes", question.but(limit=middle)).failed
+            low, high = (low, middle) if wrong else (middle, high)
+        return self.rule_of(runs[high - 1].name, high, question, full)
+
+    def passes_fail(self, what: str, question: Question) -> Outcome:
+        try:
+            return self.call(what, work.passes_outcome, self.text, question)
+        except Ended as error:
+            return ended(error)
+        except AxlaError as error:
+            return Outcome("error", str(error), stage=self.trials.last_stage)
+
+    def required(self, question: Question, runs: list[Run]) -> Verdict:
+        """Which of the passes that always run is wrong: the first after which the module is."""
+        names = list(dict.fromkeys(run.name for run in runs if run.required))
+        for number, name in enumerate(names):
+            outcome = self.call(
+                f"up to {name}", work.prefix_outcome, self.text, question, tuple(names[: number + 1])
+            )
+            if outcome.failed:
+                return self.found("pass", name)
+        return self.found("pass", "one that is required")
+
+    def rule_of(self, name: str, limit: int | None, question: Question, full: Outcome) -> Verdict:
+        """The firing that is wrong, in the run of a pass after `limit` runs."""
+        if limit is None:
+            limit = self.first_run(name, question)
+            if limit is None:
+                return self.found("pass", name, instruction=_innermost(full))
+
+        def fails(fuel: int) -> bool:
+            asked = question.but(limit=limit, fuel=fuel)
+            return self.passes_fail(f"{name}, {fuel} firings", asked).failed
+
+        right, wrong = 0, 1
+        while wrong < 1 << 20 and not fails(wrong):
+            right, wrong = wrong, wrong * 2
+        if wrong >= 1 << 20 or fails(0):  # no firing changes anything: what it does besides is wrong
+            return self.found("pass", name, change=self.change(question, limit, None, None))
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            right, wrong = (right, middle) if fails(middle) else (middle, wrong)
+        asked = question.but(limit=limit, fuel=wrong)
+        try:
+            last = self.call("the firing", work.runs_of, self.text, asked)[limit - 1].last
+        except (Ended, AxlaError):
+            last = ""
+        rule, _, instruction = last.partition(" at ")
+        return self.found(
+            "pass", name, rule=rule or "unknown", firing=wrong, instruction=instruction,
+            change=self.change(question, limit, right, wrong),
+        )  # fmt: skip
+
+    def first_run(self, name: str, question: Question) -> int | None:
+        """After how many runs of passes a pass fails: a number that includes its run."""
+        low, high = 0, 1
+        while high < 1 << 12 and not self.passes_fail(f"{high} passes", question.but(limit=high)).failed:
+            low, high = high, high * 2
+        if high >= 1 << 12 or self.passes_fail("required passes", question.but(limit=0)).failed:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            wrong = self.passes_fail(f"{middle} passes", question.but(limit=middle)).failed
+            low, high = (low, middle) if wrong else (middle, high)
+        return high
+
+    def change(self, question: Question, limit: int, right: int | None, wrong: int | None) -> str:
+        """What the wrong firing, or run, changed: a diff of modules."""
+        before = question.but(limit=limit - 1) if right is None else question.but(limit=limit, fuel=right)
+        after = question.but(limit=limit, fuel=wrong)
+        try:
+            one, other = (
+                self.call("the change", work.text_before_required, self.text, q, limit)
+                for q in (before, after)
+            )
+        except (Ended, AxlaError):
+            return ""
+        return diff(one, other)
+
+    # -- code ---------------------------------------------------------------------------------------------
+
+    def pieces(self) -> list[Piece]:
+        try:
+            return self.call("the interpreter records values", work.pieces_of, self.text, self.question)
+        except (Ended, AxlaError) as error:
+            self.evidence.append(f"its kernels could not be run alone: {error}")
+            return []
+
+    def code(self) -> Verdict:
+        """The kernel whose code is wrong; or what they run in."""
+        for piece in self.pieces():
+            try:
+                outcome, names = self.call(f"%{piece.name}", work.piece_outcome, piece, self.question)
+            except Ended as error:
+                outcome, names = ended(error), ()
+            except AxlaError as error:
+                outcome, names = Outcome("error", str(error)), ()
+            if outcome.failed:
+                return self.kernel(piece, names, outcome, "kernel")
+        self.evidence.append("every kernel alone is right")
+        problem = self.asked("the plan of memory", work.program_problem)
+        if problem:
+            self.evidence.append(f"the verifier of programs: {problem}")
+            return self.found("memory", problem.partition("\n")[0])
+        try:
+            copied = self.call("copies everywhere", work.copied_outcome, self.text, self.question)
+        except (Ended, AxlaError):
+            copied = self.failure
+        suspect, run = self.suspect()
+        if not copied.failed:
+            self.evidence.append("where every value is copied before it may be overwritten, it is right")
+            return self.found("memory", "copy-insertion, or the plan of buffers", instruction=suspect)
+        if self.failure.kind in ("crash", "hang"):
+            return self.found(
+                "runtime", self.failure.stage or "run", instruction=suspect or _innermost(self.failure)
+            )
+        return self.found("memory" if run else "runtime", run, instruction=suspect)
+
+    def asked(self, what: str, function: Callable[[str, Question], str]) -> str:
+        try:
+            return self.call(what, function, self.text, self.question)
+        except (Ended, AxlaError) as error:
+            return str(error)
+
+    def suspect(self) -> tuple[str, str]:
+        """The optional pass from which on it fails: its last firing, and its name."""
+        question = self.question
+        try:
+            runs: list[Run] = self.call("passes", work.runs_of, self.text, question)
+        except (Ended, AxlaError):
+            return "", ""
+        if self.ask("required passes", question.but(limit=0)).failed:
+            self.evidence.append("it fails without optional passes, too")
+            return "", ""
+        low, high = 0, len(runs)
+        while high - low > 1:
+            middle = (low + high) // 2
+            wrong = self.ask(f"{middle} of {len(runs)} passes", question.but(limit=middle)).failed
+            low, high = (low, middle) if wrong else (middle, high)
+        last = runs[high - 1]
+        self.evidence.append(f"it fails from run {high} of passes on, of {last.name}")
+        return last.last.partition(" at ")[2], last.name
+
+    def kernel(self, piece: Piece, names: tuple[KernelName, ...], outcome: Outcome, culprit: str) -> Verdict:
+        self.evidence.append(f"alone, {piece.opcode} %{piece.name} of {piece.computation}: {outcome}")
+        if piece.opcode.startswith(COLLECTIVES):
+            return self.found("collective", piece.opcode, instruction=_line(piece))
+        inside = ""
+        if outcome.kind == "differs" and culprit == "kernel":
+            try:
+                inside = self.call(f"inside of %{piece.name}", work.inner_outcomes, piece, self.question)
+            except (Ended, AxlaError):
+                inside = ""
+        name = ", ".join(f"{k.name}, a {k.kind} kernel" for k in names) or "code in registers"
+        return self.found(
+            culprit, name, instruction=inside or _line(piece), change=piece.text,
+            emitter=", ".join(dict.fromkeys(k.emitter for k in names)),
+        )  # fmt: skip
+
+    # -- time ---------------------------------------------------------------------------------------------
+
+    def slow(self) -> Verdict:
+        """The optional pass from which on it is slow; without one, the step that takes longest."""
+        question = self.question
+        rows = self.asked_rows()
+        self.evidence += rows
+        if self.ask("required passes", question.but(limit=0)).kind == "slow":
+            self.evidence.append("without optional passes it is slow, too")
+            return self.found("kernel", rows[0] if rows else "")
+        runs: list[Run] = self.call("passes", work.runs_of, self.text, question)
+        low, high = 0, len(runs)
+        while high - low > 1:
+            middle = (low + high) // 2
+            wrong = self.ask(f"{middle} of {len(runs)} passes", question.but(limit=middle)).kind == "slow"
+            low, high = (low, middle) if wrong else (middle, high)
+        last = runs[high - 1]
+        return self.found("pass", last.name, instruction=last.last.partition(" at ")[2])
+
+    def asked_rows(self) -> list[str]:
+        try:
+            return self.call("the profile", work.slowest, self.text, self.question)
+        except (Ended, AxlaError):
+            return []
+
+
+def _line(piece: Piece) -> str:
+    """The root of a piece as its text has it."""
+    lines = [line.strip() for line in piece.text.splitlines() if line.strip().startswith("ROOT ")]
+    return lines[-1].removeprefix("ROOT ") if lines else piece.name
+
+
+def _quoted(text: str) -> str:
+    """The pass that a message names."""
+    _, _, rest = text.partition("pass '")
+    return rest.partition("'")[0]
+
+
+def _innermost(outcome: Outcome) -> str:
+    return next((f"in {frame}" for frame in outcome.frames), "")
+
+
+def _key(text: str, kind: str) -> str:
+    """Where the entry of a program in the cache is."""
+    from axla.api import parse
+    from axla.core import cache
+    from axla.cpu.programs import program_key
+
+    if kind != "program":
+        return ""
+    backend, options = work.backend_of("cpu"), work.CompileOptions()
+    module = parse(text)
+    key = program_key(backend.work(module, options), backend.target(options))
+    folder = cache.directory(kind)
+    return f"{folder / key[:2] / key}" if folder and key else ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    parser.add_argument(
+        "--slower-than", metavar="SECONDS", type=float, help="a run that takes longer is a fault"
+    )
+    add_trial(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    module = read_module(options)
+    with trials_of(options) as trials:
+        question = question_of(options, module).but(slower_than=options.slower_than)
+        verdict = bisect(module, trials, question, show=_shown)
+    _shown("")
+    print(verdict)
+    return 0 if verdict.culprit == "none" else 1
+
+
+def _shown(what: str) -> None:
+    """What is tried, on a terminal; nothing wipes it."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{what[:78]}", end="", file=sys.stderr, flush=True)

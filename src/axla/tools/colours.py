@@ -1,0 +1,29 @@
+"""Colours of a terminal, where there is one and nobody has said NO_COLOR (https://no-color.org)."""
+
+from __future__ import annotations
+
+import os
+from typing import TextIO
+
+RED, GREEN, YELLOW, CYAN, BOLD = "31", "32", "33", "36", "1"
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether colours are to be written to a stream."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
+
+
+def painted(text: str, colour: str, stream: TextIO) -> str:
+    """A text in a colour, for a stream that takes some."""
+    return f"\x1b[1;{colour}m{text}\x1b[0m" if coloured(stream) else text
+
+
+def painted_diff(text: str, stream: TextIO) -> str:
+    """A unified diff, with what came and what went in colours."""
+    if not coloured(stream):
+        return text
+    colours = {"+": GREEN, "-": RED, "@": CYAN}
+    lines = (f"\x1b[{colours[x[:1]]}m{x}\x1b[0m" if x[:1] in colours else x for x in text.split("\n"))
+    return "\n".join(lines)

@@ -1,0 +1,11 @@
+"""Texts side by side."""
+
+from __future__ import annotations
+
+import difflib
+
+
+def diff(before: str, after: str) -> str:
+    """The lines that differ, as a unified diff with little around them."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=1)
+    return "\n".join(lines)

@@ -1,0 +1,23 @@
+"""axla help: says what verbs do, and what options one takes."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="VERB", nargs="?", help="a verb; all by default")
+
+
+def execute(options: argparse.Namespace) -> int:
+    from axla.core.errors import InvalidArgument, choices
+    from axla.tools.main import VERBS, parser
+
+    if options.topic is None:
+        parser("").print_help()
+        return 0
+    if options.topic not in VERBS:
+        raise InvalidArgument(f"help: there is no verb {options.topic!r}; {choices(VERBS, options.topic)}")
+    whole = parser(options.topic)
+    whole.parse_args([options.topic, "--help"])
+    return 0

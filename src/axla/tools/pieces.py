@@ -1,0 +1,585 @@
+"""What `bisect` does in a child process: passes alone, single kernels, and the plan of memory.
+
+All functions take the text of a module and a `Question`; names are those of the module after passes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from axla.backends.cpu import CpuBackend, CpuExecutable
+from axla.backends.options import CompileOptions
+from axla.core import cache, flags
+from axla.core.dataclass import dataclass
+from axla.core.errors import AxlaError, InternalError
+from axla.core.literal import Literal
+from axla.core.shape import Shape, TupleShape
+from axla.interpreter.evaluate import Interpreter, Value
+from axla.interpreter.parallel import run_replicated
+from axla.ir.clone import clone_computation, clone_module
+from axla.ir.graph import Instruction, Module
+from axla.ir.structure import Constant, Parameter
+from axla.ir.traverse import post_order, schedule_of
+from axla.ir.verify import verify
+from axla.passes import driver, pipelines, rewrite
+from axla.passes.schedule.order import running_computations
+from axla.passes.steps import Pass
+from axla.tools.apart import stage
+from axla.tools.trial import (
+    Limit,
+    Outcome,
+    Question,
+    difference,
+    inputs_of,
+    participants_of,
+    reason_of,
+    results_of,
+    text_of,
+)
+
+MOST_CALLS = 4
+"""Calls of a piece that are recorded: the first ones."""
+MOST_BYTES = 1 << 26
+"""Bytes of the values of one call that are recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a pass: how often something fired in it, and what fired last."""
+
+    name: str
+    required: bool
+    changed: bool
+    firings: int
+    last: str
+
+
+class Recorder(Limit):
+    """Notes every run of a pass."""
+
+    def __init__(self, limit: int | None = None, fuel: int | None = None) -> None:
+        super().__init__(limit, fuel)
+        self.found: list[Run] = []
+        self._before = 0
+
+    def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
+        stage(f"pass {step.name}")
+        self._before = sum(session.firings.values())
+        return super().wants(step, module, session)
+
+    def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
+        super().ran(step, module, session, changed)
+        fired = sum(session.firings.values()) - self._before
+        self.found.append(Run(step.name, bool(step.required), changed, fired, session.last))
+
+
+def backend_of(name: str) -> CpuBackend:
+    from axla.backends import get
+
+    found = get(name)
+    return found if isinstance(found, CpuBackend) else CpuBackend()
+
+
+def _optimized(text: str, question: Question) -> tuple[Module, Module, list[Run]]:
+    """The module, a copy after the passes that the question allows, and the runs of passes."""
+    from axla.api import parse
+    from axla.lowering.pipeline import optimize
+
+    module = parse(text)
+    verify(module)
+    backend, options = backend_of(question.backend), CompileOptions()
+    work, recorder = backend.work(module, options), Recorder(question.limit, question.fuel)
+    with flags.override(cache_dir="", **dict(question.flags)), driver.observed(recorder):
+        cache.clear()
+        optimize(work, backend.target(options))
+    stage("passes done")
+    return module, work, recorder.found
+
+
+def runs_of(text: str, question: Question) -> list[Run]:
+    """The runs of passes that a compilation makes."""
+    return _optimized(text, question)[2]
+
+
+class _Snapshot(Recorder):
+    """Keeps the text of the module after a number of runs of passes."""
+
+    def __init__(self, limit: int | None, fuel: int | None, at: int) -> None:
+        super().__init__(limit, fuel)
+        self.at, self.text = at, ""
+
+    def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
+        if self.runs == self.at and not self.text:
+            self.text = module.to_string()
+        return super().wants(step, module, session)
+
+    def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
+        super().ran(step, module, session, changed)
+        if self.runs == self.at:
+            self.text = module.to_string()
+
+
+def text_before_required(text: str, question: Question, runs: int) -> str:
+    """The module after `runs` runs of passes, of those that a question allows."""
+    from axla.api import parse
+    from axla.lowering.pipeline import optimize
+
+    backend, options = backend_of(question.backend), CompileOptions()
+    limit = question.limit
+    snapshot = _Snapshot(limit, question.fuel, min(runs, runs if limit is None else limit))
+    with flags.override(**dict(question.flags)), driver.observed(snapshot):
+        optimize(backend.work(parse(text), options), backend.target(options))
+    return snapshot.text
+
+
+def prefix_outcome(text: str, question: Question, names: tuple[str, ...]) -> Outcome:
+    """Whether the interpreter gives the same after some passes as before."""
+    from axla.api import parse
+
+    module = parse(text)
+    backend, options = backend_of(question.backend), CompileOptions()
+    work = backend.work(module, options)
+    try:
+        steps = tuple(pipelines.PASSES[name] for name in names)
+        driver.run(work, steps, backend.target(options), name="prefix")
+        verify(work)
+    except AxlaError as error:
+        return Outcome("error", str(error), reason_of(error))
+    return _compared(module, work, question)
+
+
+def passes_outcome(text: str, question: Question) -> Outcome:
+    """Whether the interpreter gives the same for the module before and after passes."""
+    try:
+        module, work, _ = _optimized(text, question)
+        verify(work)
+    except InternalError as error:
+        return Outcome("error", str(error), reason_of(error))
+    return _compared(module, work, question)
+
+
+def _compared(module: Module, work: Module, question: Question) -> Outcome:
+    """Whether the interpreter gives the same for a module, and for what passes made of it."""
+    before = _prepared(module)
+    for kind in question.kinds:
+        rows = inputs_of(module, question, kind)
+        wanted = _interpreted(before, rows, Interpreter(deadline=question.deadline))
+        try:
+            found = _interpreted(work, rows, Interpreter(deadline=question.deadline))
+        except AxlaError as error:
+            return Outcome("error", str(error), reason_of(error))
+        for participant, (a, b) in enumerate(zip(found, wanted, strict=True)):
+            wrong = difference(module, a, b, question)
+            if wrong:
+                who = f", participant {participant}" if len(rows) > 1 else ""
+                return Outcome("differs", f"{wrong} ({kind} inputs, seed {question.seed}{who})")
+    return Outcome("agrees")
+
+
+def _prepared(module: Module) -> Module:
+    """A copy after what every backend does."""
+    work = clone_module(module)
+    driver.run(work, pipelines.PREPARE, name="prepare")
+    return work
+
+
+def _interpreted(
+    module: Module, rows: list[list[np.ndarray]], interpreter: Interpreter
+) -> list[list[np.ndarray]]:
+    """The result leaves of each participant, and what it put into its outfeed."""
+
+    class Interpreted:
+        """As `results_of` wants a program."""
+
+        def execute(self, row: list[np.ndarray], deadline: float) -> list[np.ndarray]:
+            return self.execute_replicated([row], deadline)[0]
+
+        def execute_replicated(self, rows: list[list[np.ndarray]], deadline: float) -> list[list[np.ndarray]]:
+            from axla.custom.site import flatten, nest
+
+            values = []
+            for row in rows:
+                leaves = iter(row)
+                values.append([nest(p.shape, leaves) for p in module.entry.parameters])
+            with np.errstate(all="ignore"):
+                if len(rows) == 1:
+                    found = [interpreter.run(module.entry, values[0])]
+                else:
+                    counts = module.config.replica_count, module.config.num_partitions
+                    found = run_replicated(interpreter, module.entry, values, *counts, range(len(rows)))
+            return [[x for x in flatten(module.entry.root.shape, v) if x is not None] for v in found]
+
+    return results_of(module, Interpreted(), rows, interpreter.deadline or 60.0)
+
+
+# -- pieces: the kernels of a program, each as a program of its own ---------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An instruction of a module after passes, as a module that takes its operands: `calls` has, of each
+    recorded call, the operands and the results of every participant, as arrays.
+    """
+
+    name: str
+    computation: str
+    text: str
+    opcode: str
+    calls: tuple[tuple[list[list[np.ndarray]], list[list[np.ndarray]]], ...]
+
+
+class _Calls(Interpreter):
+    """An interpreter that notes the operands and the value of instructions."""
+
+    def __init__(self, wanted: frozenset[Instruction], **limits: Any) -> None:
+        super().__init__(**limits)
+        self.wanted = wanted
+        self.noted: dict[tuple[Instruction, int], list[tuple[tuple[Value, ...], Value]]] = {}
+
+    def beside(self, process: Any = None) -> Interpreter:
+        made = _Calls(self.wanted, memory_limit=self.memory_limit, seed=self.seed, process=process)
+        made.step_limit, made.steps = self.step_limit, self.steps
+        made.stop_at, made.deadline, made.cancelled = self.stop_at, self.deadline, self.cancelled
+        made.noted = self.noted
+        return made
+
+    def evaluator(self, inst: Instruction) -> Callable[..., Value]:
+        function = super().evaluator(inst)
+        return self._noting(inst, function) if inst in self.wanted else function
+
+    def _noting(self, inst: Instruction, function: Callable[..., Value]) -> Callable[..., Value]:
+        who = 0 if self.process is None else self.process.number
+        calls = self.noted.setdefault((inst, who), [])
+
+        def run(*operands: Value) -> Value:
+            kept = _copied(operands) if len(calls) < MOST_CALLS else None
+            value = function(*operands)
+            if kept is not None:
+                calls.append((kept, _copied(value)))
+            return value
+
+        return run
+
+
+def _copied(value: Value) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_copied(v) for v in value)
+    return None if value is None else np.array(value)
+
+
+def pieces_of(text: str, question: Question) -> list[Piece]:
+    """What the program of a module is made of, in the order in which it runs, with what the interpreter
+    computes there: kernels, small values, collectives. Loops and branches are taken apart; what has effects
+    or asynchronous parts is left out.
+    """
+    module, work, _ = _optimized(text, question)
+    homes = running_computations(work)
+    wanted = [inst for home in reversed(homes) for inst in schedule_of(home) if _is_piece(inst)]
+    found: list[Piece] = []
+    recorded: list[_Calls] = []
+    for kind in question.kinds:
+        interpreter = _Calls(frozenset((*wanted, *map(_begin, wanted))), deadline=question.deadline)
+        recorded.append(interpreter)
+        _interpreted(work, inputs_of(module, question, kind), interpreter)
+    count = participants_of(module)
+    for inst in wanted:
+        calls: list[tuple[list[list[np.ndarray]], list[list[np.ndarray]]]] = []
+        for interpreter in recorded:
+            begin = _begin(inst)
+            rows = [interpreter.noted.get((begin, who), []) for who in range(count)]
+            ends = [interpreter.noted.get((inst, who), []) for who in range(count)]
+            for turn in range(min(map(len, (*rows, *ends)))):
+                first = [k for k, o in enumerate(begin.operands) if o not in begin.operands[:k]]
+                given = [_leaves(tuple(row[turn][0][k] for k in first)) for row in rows]
+                results = [_leaves(end[turn][1]) for end in ends]
+                if sum(a.nbytes for row in (*given, *results) for a in row) <= MOST_BYTES:
+                    calls.append((given, results))
+        if calls:
+            made = _alone(inst)
+            found.append(Piece(inst.name, inst.computation.name, text_of(made), inst.opcode, tuple(calls)))
+    return found
+
+
+def _begin(inst: Instruction) -> Instruction:
+    """What begins the work that an instruction ends; most are both."""
+    return inst.operands[0] if inst.op.ends is not None else inst
+
+
+def _is_piece(inst: Instruction) -> bool:
+    op = inst.op
+    effect = op.side_effect and op.collective is None
+    if op.structural or op.control or effect or op.passes_on or isinstance(op, Constant):
+        return False
+    if op.ended_by is not None or (op.ends is not None and not isinstance(inst.operands[0].op, op.ends)):
+        return False
+    leaves = [leaf for value in (inst, *_begin(inst).operands) for leaf in value.shape.leaves()]
+    return all(isinstance(leaf, Shape) and not leaf.is_dynamic for leaf in leaves)
+
+
+def _leaves(value: Any) -> list[np.ndarray]:
+    if isinstance(value, tuple):
+        return [array for part in value for array in _leaves(part)]
+    return [] if value is None else [np.asarray(value)]
+
+
+def _alone(inst: Instruction) -> Module:
+    """A module of an instruction that takes its operands, constants as they are."""
+    source = inst.computation.module
+    config = source.config
+    made = Module(f"piece_{inst.name}")
+    made.set_config(replica_count=config.replica_count, num_partitions=config.num_partitions)
+    begin = _begin(inst)
+    every = (*begin.op.computations(), *inst.op.computations())
+    called = {c: clone_computation(c, made) for c in dict.fromkeys(every)}
+    home = made.add_computation("main", entry=True)
+    values: dict[Instruction, Instruction] = {}
+    for operand in begin.operands:
+        if operand not in values:
+            values[operand] = home.add(Parameter(operand.shape, len(values)), name=operand.name)
+    for one in dict.fromkeys((begin, inst)):
+        op = one.op.with_computations(lambda c: called[c]) if one.op.computation_fields else one.op
+        extra = replace(one.extra, control_predecessors=())
+        values[one] = home.add(op, [values[o] for o in one.operands], one.shape, name=one.name, extra=extra)
+    home.set_root(values[inst])
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class KernelName:
+    """A kernel of a piece: its name, its kind in words, and the function that writes its code."""
+
+    name: str
+    kind: str
+    emitter: str
+
+
+_AS_IT_IS = (pipelines.flatten_call_graph, pipelines.schedule, pipelines.copy_insertion)
+
+
+def piece_outcome(piece: Piece, question: Question) -> tuple[Outcome, tuple[KernelName, ...]]:
+    """Whether the code of a piece, compiled as it is, gives what the interpreter gave."""
+    from axla.api import parse
+
+    module = parse(piece.text)
+    stage(f"code of {piece.name}")
+    with flags.override(cache_dir=""):
+        cache.clear()
+        program, names = _program(module, question)
+    stage(f"run of {piece.name}")
+    bits: list[bytes] | None = None
+    try:
+        for given, wanted in piece.calls:
+            for turn in range(question.repeat):
+                _spoil(module, program, given, question)
+                found = results_of(module, program, given, question.deadline)
+                now = [a.tobytes() for row in found for a in row]
+                if turn and now != bits:
+                    return Outcome("differs", "its runs give different bits", "runs"), names
+                bits = now
+                for a, b in zip(found, wanted, strict=True):
+                    wrong = difference(module, a, b, question)
+                    if wrong:
+                        return Outcome("differs", wrong), names
+    except AxlaError as error:
+        return Outcome("error", str(error), reason_of(error)), names
+    return Outcome("agrees"), names
+
+
+def _spoil(module: Module, program: Any, given: list[list[np.ndarray]], question: Question) -> None:
+    """Leaves memory behind that the next results will most likely have, with nothing right in it: so elements
+    that nobody writes show.
+    """
+    dropped = [results_of(module, program, given, question.deadline) for _ in range(3)]
+    for array in [array for rows in dropped for row in rows for array in row]:
+        ctypes.memset(array.ctypes.data, 0xA5, array.nbytes)
+
+
+def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName, ...]]:
+    """An executable of a module whose kernels are decided, and the names of these."""
+    from axla.cpu.compiler import code_of
+    from axla.kernels.kinds import kind_planned_as
+    from axla.lowering.pipeline import constants_memory, program_of
+
+    backend, options = backend_of(question.backend), CompileOptions()
+    target = backend.target(options)
+    work = backend.work(module, options)
+    driver.run(work, _AS_IT_IS, target, name="pieces")
+    constants: dict[Literal, int] = {}
+    program = program_of(work, target, constants)
+    names = tuple(
+        KernelName(k.name, k.kind, kind_planned_as(type(k.plan)).emission or str(type(k.plan)))
+        for k in program.kernels
+    )
+    made = code_of(program, constants_memory(constants), target)
+    backend.client.check(module.name, options.participants(module), options)
+    loaded = CpuExecutable(
+        made.images, made.interface, made.constants, client=backend.client, module=module, options=options
+    )
+    return loaded, names
+
+
+def inner_outcomes(piece: Piece, question: Question) -> str:
+    """The first instruction inside of a fusion whose value is wrong when the kernel gives it, as text; ""
+    where the whole alone is wrong.
+    """
+    from axla.api import parse
+
+    module = parse(piece.text)
+    root = module.entry.root
+    if root.opcode != "fusion" or participants_of(module) > 1:
+        return ""
+    [body] = root.op.computations()
+    names = [i.name for i in post_order(body) if not isinstance(i.op, Parameter | Constant)]
+    for name in names:
+        part = parse(piece.text)
+        fusion = part.entry.root
+        [inside] = fusion.op.computations()
+        value = next(i for i in inside.instructions if i.name == name)
+        if value is inside.root or isinstance(value.shape, TupleShape):
+            continue
+        inside.set_root(value)
+        for other in reversed(post_order(inside)):
+            if not other.users and other is not value and not isinstance(other.op, Parameter):
+                inside.remove(other)
+        part.entry.set_op(fusion, fusion.op, value.shape)
+        part.set_config(entry_layout=None)
+        try:
+            verify(part)
+            with flags.override(cache_dir=""):
+                program, _ = _program(part, question)
+            for given, _ in piece.calls:
+                wanted = _interpreted(part, given, Interpreter(deadline=question.deadline))
+                found = results_of(part, program, given, question.deadline)
+                if difference(part, found[0], wanted[0], question):
+                    return repr(value)
+        except AxlaError:
+            continue
+    return ""
+
+
+# -- memory -----------------------------------------------------------------------------------------------
+
+
+class _Copies(driver.Observer):
+    """Copies every value before it may be overwritten, before the pass that decides which are copied."""
+
+    def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
+        if step.name == "copy-insertion":
+            copy_all(module)
+        return True
+
+
+def copy_all(module: Module) -> None:
+    """Gives each instruction that overwrites operands, and each loop, copies of them, and results copies."""
+    from axla.hlo import Copy
+    from axla.ir.structure import GetTupleElement, Tuple
+
+    orders = {c: list(schedule_of(c)) for c in running_computations(module)}
+    for home, order in orders.items():
+        new: list[Instruction] = []
+
+        def copied(value: Instruction, made: list[Instruction] = new) -> Instruction:
+            if isinstance(value.shape, TupleShape):
+                parts = []
+                for index in range(len(value.shape.elements)):
+                    part = value.computation.add(GetTupleElement(index), (value,))
+                    made.append(part)
+                    parts.append(copied(part))
+                made.append(value.computation.add(Tuple(), parts))
+            elif isinstance(value.shape, Shape):
+                made.append(value.computation.add(Copy(), (value,), value.shape))
+            else:
+                return value
+            return made[-1]
+
+        for inst in order:
+            if inst.op.updates or inst.opcode in ("while", "fusion"):
+                for number, operand in enumerate(inst.operands):
+                    home.set_operand(inst, number, copied(operand))
+            new.append(inst)
+        orders[home] = new
+    module.set_schedule({c: tuple(order) for c, order in orders.items()})
+
+
+def copied_outcome(text: str, question: Question) -> Outcome:
+    """What comes of a run in which every value is copied before it may be overwritten."""
+    from axla.tools.trial import answer
+
+    with driver.observed(_Copies()):
+        return answer(text, question.but(limit=None, fuel=None))
+
+
+def program_problem(text: str, question: Question) -> str:
+    """What the verifier of programs says of the plan of memory; "" where it has nothing against it."""
+    from axla.lowering.pipeline import program_of
+    from axla.program.verify import verify_program
+
+    _, work, _ = _optimized(text, question)
+    backend = backend_of(question.backend)
+    try:
+        verify_program(program_of(work, backend.target(CompileOptions()), {}))
+    except AxlaError as error:
+        return str(error)
+    return ""
+
+
+def differs_by_threads(
+    piece: Piece, question: Question, counts: Sequence[int]
+) -> tuple[KernelName, ...] | None:
+    """The kernels of a piece whose code gives different bits with different numbers of threads, or in
+    different runs; None where all are equal.
+    """
+    from axla.api import parse
+    from axla.tools.trial import threads
+
+    module = parse(piece.text)
+    with flags.override(cache_dir=""):
+        program, names = _program(module, question)
+    for given, _ in piece.calls:
+        seen: set[bytes] = set()
+        for count in counts:
+            with threads(count):
+                for _ in range(question.repeat):
+                    found = results_of(module, program, given, question.deadline)
+                    seen.add(b"".join(a.tobytes() for row in found for a in row))
+        if len(seen) > 1:
+            return names
+    return None
+
+
+def bits_of(text: str, question: Question) -> list[list[bytes]]:
+    """The bits of the results, for each kind of inputs, of `repeat` runs."""
+    from axla.api import compile, parse
+    from axla.tools.trial import threads
+
+    with flags.override(cache_dir="", **dict(question.flags)), threads(question.threads):
+        cache.clear()
+        module = parse(text)
+        program = compile(module, backend=question.backend)
+        rows = [inputs_of(module, question, kind) for kind in question.kinds]
+        return [
+            [
+                b"".join(a.tobytes() for r in results_of(module, program, row, question.deadline) for a in r)
+                for _ in range(question.repeat)
+            ]
+            for row in rows
+        ]
+
+
+def slowest(text: str, question: Question) -> list[str]:
+    """The steps that take longest, three of them, as a profile names them."""
+    from axla.api import compile, parse
+    from axla.core.profile import profile
+
+    module = parse(text)
+    program = compile(module, backend=question.backend)
+    row = inputs_of(module, question, question.kinds[0])
+    with profile() as taken:
+        results_of(module, program, row, question.deadline)
+    lines = [line.rstrip() for line in str(taken).splitlines() if line.strip()]
+    return lines[:5]

@@ -1,0 +1,190 @@
+"""axla stats: what a program is made of: instructions, cost, and the memory of a run over time.
+
+The cost has XLA's keys (`flops`, `transcendentals`, `bytes accessed`). Memory is that of the compiled
+program: parameters, results, constants, and the workspace as it fills and empties from step to step. With -o
+picture.svg the picture is written as a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from html import escape
+from pathlib import Path
+
+from axla.analysis.cost import Cost, cost
+from axla.core.dataclass import dataclass
+from axla.ir.graph import Computation, Module
+from axla.tools.source import add_file, add_target, read_module, target_of
+
+HEIGHT, WIDTH = 10, 72  # of a picture of characters
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of a program: those that last, and those of the workspace in use at each step of the entry, with
+    the name of the step.
+    """
+
+    parameters: int
+    results: int
+    constants: int
+    workspace: int
+    steps: tuple[tuple[str, int], ...]
+
+    @property
+    def peak(self) -> int:
+        """The index of the step where most of the workspace is in use."""
+        return max(range(len(self.steps)), key=lambda n: self.steps[n][1], default=0)
+
+
+def cost_analysis(module: Module) -> dict[str, float]:
+    """The cost of a run by XLA's keys."""
+    found: Cost = cost(module)
+    return {
+        "flops": float(found.operations), "transcendentals": float(found.transcendentals),
+        "bytes accessed": float(found.bytes),
+    }  # fmt: skip
+
+
+def memory_of(module: Module, target_name: str | None = None) -> Memory:
+    """The memory of the program of a module, which stays as it is."""
+    from axla.analysis.buffers import assign_buffers
+    from axla.ir.clone import clone_module
+    from axla.ir.traverse import schedule_of
+    from axla.lowering.pipeline import optimize
+    from axla.program.memory import AllocationKind
+
+    target = target_of(target_name)
+    work = clone_module(module)
+    optimize(work, target)
+    buffers = assign_buffers(work, target.limits)
+
+    def slices(computation: Computation) -> dict:
+        """The workspace that each instruction of a computation writes, with that of what it calls."""
+        found = {}
+        for inst in computation.instructions:
+            own = [] if inst.op.structural else [s for s in buffers.slices(inst) if s is not None]
+            for called in inst.op.computations() if inst.op.control else ():
+                own += [s for inner in slices(called).values() for s in inner]
+            found[inst] = [s for s in own if s.allocation.kind is AllocationKind.WORKSPACE]
+        return found
+
+    order = schedule_of(work.entry)
+    written, last = slices(work.entry), {inst: n for n, inst in enumerate(order)}
+    for number, inst in enumerate(order):
+        for below in _read(inst):
+            last[below] = number
+    last[work.entry.root] = len(order)
+    steps = []
+    for number, inst in enumerate(order):
+        if inst.op.structural:
+            continue
+        live = [s for n, one in enumerate(order[: number + 1]) if last[one] >= number for s in written[one]]
+        steps.append((f"{inst.opcode} %{inst.name}", _union((s.offset, s.offset + s.size) for s in live)))
+    sizes = [sum(s.array_bytes for s in shapes) for shapes in (
+        [p.shape for p in work.entry.parameters], [work.entry.root.shape])]  # fmt: skip
+    workspace = max((size for _, size in steps), default=0)
+    return Memory(sizes[0], sizes[1], buffers.constants_bytes, workspace, tuple(steps))
+
+
+def _read(inst) -> list:  # noqa: ANN001
+    """What an instruction reads, through tuples."""
+    found, work = [], list(inst.operands)
+    while work:
+        one = work.pop()
+        found.append(one)
+        if one.op.structural:
+            work += one.operands
+    return found
+
+
+def _union(ranges) -> int:  # noqa: ANN001
+    """The bytes that ranges cover together."""
+    total = end = 0
+    for low, high in sorted(ranges):
+        total += max(0, high - max(low, end))
+        end = max(end, high)
+    return total
+
+
+def picture(memory: Memory) -> str:
+    """The workspace in use over the steps, as characters."""
+    values = [size for _, size in memory.steps]
+    most = max(values, default=0)
+    if not most:
+        return "no workspace is in use at any step\n"
+    columns = min(WIDTH, len(values))
+    groups = [values[n * len(values) // columns : (n + 1) * len(values) // columns] for n in range(columns)]
+    tops = [max(group) / most * HEIGHT for group in groups]
+    lines = []
+    for row in range(HEIGHT, 0, -1):
+        label = size_text(most) if row == HEIGHT else ""
+        lines.append(f"{label:>10} |" + "".join(_block(top - row + 1) for top in tops))
+    name, size = memory.steps[memory.peak]
+    lines.append(f"{'0':>10} +" + "-" * columns)
+    lines.append(f"{'':12}{len(values)} steps; most at step {memory.peak + 1}, {name}: {size_text(size)}")
+    return "\n".join(lines) + "\n"
+
+
+def _block(share: float) -> str:
+    return " ▁▂▃▄▅▆▇█"[max(0, min(8, round(share * 8)))]
+
+
+def svg(memory: Memory, title: str) -> str:
+    """The same as a picture for a browser; steps are named under the pointer."""
+    width, height = 960.0, 320.0
+    most, count = max([size for _, size in memory.steps] + [1]), max(1, len(memory.steps))
+    bars = "".join(
+        f'<rect x="{n * width / count:.2f}" y="{height * (1 - size / most):.2f}" width="{width / count:.2f}" '
+        f'height="{height * size / most:.2f}"><title>{escape(name)}: {size_text(size)}</title></rect>'
+        for n, (name, size) in enumerate(memory.steps)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -30 980 380" font-family="sans-serif">'
+        f'<text y="-10">{escape(title)}: workspace, at most {size_text(most)}, over {count} steps</text>'
+        f'<g fill="#4477aa">{bars}</g><line x2="960" y1="320" y2="320" stroke="black"/></svg>\n'
+    )
+
+
+def size_text(size: int) -> str:
+    """Bytes as people read them."""
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            break
+        amount /= 1024
+    return f"{amount:.4g} {unit}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    parser.add_argument("-o", "--output", metavar="FILE.svg", help="write the picture of the memory there")
+    parser.add_argument("--json", action="store_true", help="print numbers as JSON")
+    add_target(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    module = read_module(options)
+    opcodes = Counter(inst.opcode for c in module.computations for inst in c.instructions)
+    costs, memory = cost_analysis(module), memory_of(module, options.target_cpu)
+    if options.output:
+        Path(options.output).write_text(svg(memory, module.name), encoding="utf-8")
+    if options.json:
+        facts = {"name": module.name, "instructions": dict(opcodes), "cost": costs, "memory": {
+            "parameters": memory.parameters, "results": memory.results, "constants": memory.constants,
+            "workspace": memory.workspace, "steps": memory.steps}}  # fmt: skip
+        print(json.dumps(facts, indent=2))
+        return 0
+    total = sum(opcodes.values())
+    print(f"{module.name}: {total} instructions in {len(module.computations)} computations")
+    print("".join(f"{count:8} {opcode}\n" for opcode, count in opcodes.most_common()), end="")
+    print(f"cost{'' if cost(module).exact else ', at least: the trips of a loop are not known'}")
+    print("".join(f"{value:16,.0f} {key}\n" for key, value in costs.items()), end="")
+    names = ("parameters", "results", "constants", "workspace")
+    print("memory")
+    print("".join(f"{size_text(getattr(memory, name)):>16} {name}\n" for name in names), end="")
+    sys.stdout.write(picture(memory))
+    return 0

@@ -1,0 +1,270 @@
+"""`axla bisect` names what is wrong: faults are planted by files that the child process loads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import axla
+from axla.tools import main as command
+from axla.tools.apart import Apart, Ended
+from axla.tools.bisect import Verdict, bisect
+from axla.tools.trial import Outcome, Question, Trials
+
+PROGRAM = """HloModule suspect
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY main {
+  x = f32[40,30] parameter(0)
+  y = f32[40,30] parameter(1)
+  one = f32[] constant(1)
+  ones = f32[40,30] broadcast(one), dimensions={}
+  a = f32[40,30] multiply(x, ones)
+  b = f32[40,30] negate(y)
+  c = f32[40,30] negate(b)
+  d = f32[40,30] subtract(a, c)
+  t = f32[30,40] transpose(d), dimensions={1,0}
+  m = f32[30,40] tanh(t)
+  z = f32[] constant(0)
+  ROOT r = f32[30] reduce(m, z), dimensions={1}, to_apply=sum
+}
+"""
+
+RULE = """
+from axla.hlo.elementwise import Add, Subtract
+from axla.passes.rewrite import rule
+
+@rule(Subtract)
+def wrong_on_purpose(root, x, y):
+    '''x - y => x + y'''
+    return Add()(x, y)
+"""
+PASS = """
+from axla.hlo.elementwise import Negate, Abs
+from axla.passes.added import add_pass
+
+def negations_to_absolutes(module):
+    for computation in module.computations:
+        for inst in list(computation.instructions):
+            if inst.opcode == "tanh":
+                computation.set_op(inst, Abs())
+
+add_pass(negations_to_absolutes, after="cse")
+"""
+REQUIRED = PASS.replace('after="cse")', 'before="dot-canonicalize", required="a test")')
+KERNEL = """
+from axla.codegen.math import hyperbolic
+
+hyperbolic._P = tuple(2 * c for c in hyperbolic._P)
+"""
+BROKEN = """
+from axla.passes.simplify import cse as home
+from axla.passes import pipelines
+
+def broken(module):
+    for computation in module.computations:
+        for inst in computation.instructions:
+            if inst.opcode == "tanh":
+                raise ValueError("a bug")
+
+object.__setattr__(pipelines.cse, "home", broken)
+"""
+STALE = """
+from axla.cpu import programs
+
+programs._constants = lambda module: "the same for all"
+"""
+
+
+@pytest.fixture
+def verdict(tmp_path):
+    def ask(planted: str, text: str = PROGRAM, **changes) -> Verdict:
+        path = tmp_path / "planted.py"
+        path.write_text(planted)
+        with Trials(120.0, load=[str(path)]) as trials:
+            return bisect(axla.parse(text), trials, Question(**changes))
+
+    return ask
+
+
+def test_a_rule_is_named_with_its_firing(verdict):
+    found = verdict(RULE)
+    assert (found.culprit, found.name, found.rule) == ("pass", "algsimp", "wrong_on_purpose")
+    assert "subtract(" in found.instruction and found.outcome.kind == "differs"
+    assert "-  %d = f32[40,30]{1,0} subtract(" in found.change and "add(" in found.change
+
+
+def test_a_pass_without_rules_is_named(verdict):
+    found = verdict(PASS)
+    assert (found.culprit, found.name) == ("pass", "negations-to-absolutes")
+    assert "tanh(" in found.change and "abs(" in found.change
+
+
+def test_a_pass_that_always_runs_is_named(verdict):
+    found = verdict(REQUIRED)
+    assert (found.culprit, found.name) == ("pass", "negations-to-absolutes")
+
+
+def test_a_pass_that_raises_is_named(verdict):
+    found = verdict(BROKEN)
+    assert (found.culprit, found.name) == ("pass", "cse")
+    assert found.outcome.kind == "error" and "a bug" in found.outcome.text
+
+
+def test_a_kernel_is_named_with_its_emitter(verdict):
+    found = verdict(KERNEL)
+    assert found.culprit == "kernel" and "kernel" in found.name
+    assert "tanh(" in found.instruction
+    assert found.emitter.startswith("axla.codegen.emit.")
+
+
+def test_a_stale_entry_is_named(tmp_path):
+    path = tmp_path / "planted.py"
+    path.write_text(STALE)
+    text = """HloModule m
+ENTRY e {
+  p = f32[24] parameter(0)
+  c = f32[24] constant({1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,%d})
+  ROOT r = f32[24] add(p, c)
+}"""
+    environment = {"AXLA_CACHE_DIR": str(tmp_path / "cache"), "AXLA_VERIFY": "0"}
+    with Trials(120.0, environment, load=[str(path)]) as trials:
+        assert trials.ask(text % 1, Question(caching=True)).kind == "agrees"
+        found = bisect(axla.parse(text % 7), trials, Question())
+    assert found.culprit == "cache" and "program" in found.name
+
+
+FAULTY = """
+from axla import backends
+from axla.backends.cpu import CpuBackend
+from axla.hlo.elementwise import Abs
+
+class Faulty(CpuBackend):
+    name = "faulty"
+
+    def work(self, module, options):
+        work = super().work(module, options)
+        for computation in work.computations:
+            for inst in list(computation.instructions):
+                if inst.opcode == "tanh":
+                    computation.set_op(inst, Abs())
+        return work
+
+backends.register("faulty", Faulty)
+"""
+
+
+def test_a_backend_that_alone_is_wrong_is_named(verdict):
+    found = verdict(FAULTY, backend="faulty")
+    assert (found.culprit, found.name) == ("runtime", "code for faulty, or its driver")
+    assert any("on cpu it is right" in line for line in found.evidence)
+
+
+def test_what_does_not_fail(verdict):
+    found = verdict("")
+    assert found.culprit == "none" and str(found).startswith("it does not fail")
+
+
+def test_a_slow_program_is_told_what_takes_longest(verdict):
+    found = verdict("", slower_than=0.0)
+    assert found.outcome.kind == "slow" and found.culprit in ("kernel", "pass")
+
+
+def test_the_command_says_it(tmp_path, capsys):
+    program, load = tmp_path / "f.hlo", tmp_path / "wrong.py"
+    program.write_text(PROGRAM)
+    load.write_text(RULE)
+    assert command.main(["bisect", str(program), "--load", str(load)]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("pass: algsimp\n  rule: wrong_on_purpose, firing ")
+    assert command.main(["bisect", str(program)]) == 0
+    assert capsys.readouterr().out.startswith("it does not fail")
+
+
+def divided(a, b):
+    return a / b
+
+
+def ends(code):
+    import os
+
+    os._exit(code)
+
+
+def test_calls_in_a_child():
+    with Apart(60.0) as apart:
+        assert apart.call(divided, 6, 3) == 2
+        with pytest.raises(ZeroDivisionError):
+            apart.call(divided, 1, 0)
+        with pytest.raises(Ended, match="exit status 3"):
+            apart.call(ends, 3)
+        assert apart.call(divided, np.float32(1), np.float32(2)) == 0.5
+
+
+def test_a_file_that_cannot_be_loaded_is_an_error(tmp_path):
+    path = tmp_path / "bad.py"
+    path.write_text("raise ValueError('no')")
+    with (
+        Trials(60.0, load=[str(path)]) as trials,
+        pytest.raises(axla.InvalidArgument, match="bad.py:1: Value"),
+    ):
+        trials.ask(PROGRAM, Question())
+
+
+def test_outcomes_are_alike_by_their_reason():
+    one = Outcome("error", "x 1", "InternalError: N")
+    assert one.is_like(Outcome("error", "x 2", "InternalError: N"))
+    assert not one.is_like(Outcome("differs"))
+
+
+PARTICIPANTS = """HloModule several, replica_count=2
+sum { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[12] parameter(0)
+  s = f32[12] all-reduce(x), replica_groups={{0,1}}, to_apply=sum
+  ROOT r = f32[12] sine(s)
+}
+"""
+
+
+def test_every_piece_of_a_right_program_is_right():
+    from axla.tools.pieces import piece_outcome, pieces_of
+
+    for text in (PROGRAM, PARTICIPANTS):
+        found = pieces_of(axla.parse(text).to_string(print_large_constants=True), Question())
+        assert found and "all-reduce" in {p.opcode for p in found} or text is PROGRAM
+        for piece in found:
+            outcome, names = piece_outcome(piece, Question())
+            assert outcome.kind == "agrees", f"{piece.name}: {outcome}"
+            assert all(name.emitter for name in names)
+
+
+def test_copies_everywhere_change_no_value():
+    from axla.tools.pieces import copied_outcome
+
+    loop = """HloModule m
+cond { s = (s32[], f32[50]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ n = s32[] constant(5)
+ ROOT r = pred[] compare(i, n), direction=LT }
+body { s = (s32[], f32[50]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ x = f32[50] get-tuple-element(s), index=1
+ one = s32[] constant(1)
+ j = s32[] add(i, one)
+ u = f32[1] constant({7})
+ y = f32[50] dynamic-update-slice(x, u, j)
+ ROOT t = (s32[], f32[50]) tuple(j, y) }
+ENTRY e {
+  x = f32[50] parameter(0)
+  z = s32[] constant(0)
+  init = (s32[], f32[50]) tuple(z, x)
+  w = (s32[], f32[50]) while(init), condition=cond, body=body
+  ROOT r = f32[50] get-tuple-element(w), index=1
+}"""
+    assert copied_outcome(loop, Question()).kind == "agrees"
