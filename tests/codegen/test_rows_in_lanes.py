@@ -105,3 +105,20 @@ def test_rows_counted_by_several_numbers(dims, columns):
     x = np.arange(np.prod(dims), dtype=np.float32).reshape(dims)
     [found] = axla.compile(axla.parse(text)).execute([x])
     assert np.array_equal(np.asarray(found), np.broadcast_to(x[..., None], (*dims, columns)))
+
+
+@pytest.mark.parametrize("dims", ["12,1,4", "6,2,4", "3,1,1,4", "1,48,4", "7,3,5"])
+def test_outer_products_of_many_vectors(dims):
+    """Rows whose numbers have digits, with dimensions of size 1 between them."""
+    sizes = dims.split(",")
+    rank, last = len(sizes), sizes[-1]
+    before = ",".join(map(str, range(rank - 1)))
+    text = f"""HloModule m
+ENTRY e {{ p = f32[{dims}] parameter(0)
+  a = f32[{dims},{last}] broadcast(p), dimensions={{{before},{rank - 1}}}
+  b = f32[{dims},{last}] broadcast(p), dimensions={{{before},{rank}}}
+  ROOT m = f32[{dims},{last}] multiply(a, b) }}"""
+    x = np.arange(np.prod(list(map(int, sizes))), dtype=np.float32).reshape(list(map(int, sizes)))
+    np.testing.assert_array_equal(
+        np.asarray(axla.compile(axla.parse(text))(x)), x[..., None] * x[..., None, :]
+    )

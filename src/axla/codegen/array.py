@@ -123,12 +123,12 @@ class Array:
                 values.store(one, self._address(place))
 
     def store_rows(self, index: Sequence[AnyIndex], columns: Sequence[Value]) -> None:
-        """Writes a whole row for each lane of `columns`; `index` is that of the first column. Lanes are rows
-        one behind the other, whatever form their numbers have.
-        """
+        """Writes a whole row for each lane of `columns`; `index` is that of the first column."""
         offset, count, lanes = self._offset(index), len(columns), columns[0].lanes
-        if offset.vec is not None:
-            offset = Index(self.values.f, self.values.f.extract(offset.vec, 0))
+        if lanes > 1 and (offset.vec is not None or offset.stride != count):  # rows that are not neighbours
+            for number, column in enumerate(columns):
+                self.store((*index[:-1], index[-1] + number), column)
+            return
         for first in range(0, count * lanes, lanes):
             places = [divmod(place, count) for place in range(first, first + lanes)]
             here, *others = dict.fromkeys(column for _, column in places)

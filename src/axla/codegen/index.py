@@ -207,7 +207,7 @@ def linear(index: Sequence[AnyIndex], sizes: Sequence[int]) -> AnyIndex:
     tail: AnyIndex | None = None  # the digits of one x gathered so far, and the stride of the last
     tail_stride = 1
     for i, size in zip(reversed(index), reversed(sizes), strict=True):
-        if size == 1:  # its digit is 0, and keeps those beside it from being one number
+        if size == 1:  # the only index is 0, and digits on both sides of it still meet
             continue
         joined = _join(i, tail, stride // tail_stride) if tail is not None else None
         if joined is not None:
