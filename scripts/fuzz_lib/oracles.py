@@ -267,7 +267,7 @@ class Texts(Oracle):
             if made.to_string(print_large_constants=True) != text:
                 return f"read again from {form} it prints another text"
         made = case.draw.choice(list(ways.values()))
-        return differs(case, case.run(axla.compile(made, backend="interpreter"), case.inputs))
+        return differs(case, ran(case, axla.compile(made, backend="interpreter")))
 
 
 def unequal(a: Module, b: Module) -> str:
