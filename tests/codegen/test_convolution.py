@@ -234,3 +234,28 @@ def test_a_kernel_that_is_a_constant_lies_in_panels_and_gives_the_same_bits(grou
     wanted = axla.compile(module).execute([x, kernel])[0]
     found = axla.compile(module, constant=[(1, kernel)]).execute([x])[0]
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("panel", [3, 4, 12, 16, 24])
+@pytest.mark.parametrize("labels", ["b01f_01io->b01f", "bf01_01io->bf01"])
+def test_panels_of_a_program_may_have_any_width(labels, panel, groups):
+    """A kernel that the program itself turns as `unpacked` does: of a parameter, and of a constant."""
+    rng = np.random.default_rng(panel)
+    image, kernel = (2, 9, 9, 4 * groups), (2 * groups, 3, 3, 4, panel)
+    if labels.startswith("bf"):
+        image = (2, 4 * groups, 9, 9)
+    x, w = (rng.integers(-3, 4, dims).astype(np.float32) for dims in (image, kernel))
+    text = f"""HloModule m
+    ENTRY e {{ x = f32[{",".join(map(str, image))}] parameter(0)
+      p = f32[{",".join(map(str, kernel))}] parameter(1)
+      t = f32[3,3,4,{2 * groups},{panel}] transpose(p), dimensions={{1,2,3,0,4}}
+      k = f32[3,3,4,{2 * groups * panel}] reshape(t)
+      ROOT c = convolution(x, k), window={{size=3x3 pad=0_0x0_0}}, dim_labels={labels},
+        feature_group_count={groups} }}"""
+    module = axla.parse(text)
+    check(module, [x, w])
+    wanted = np.asarray(axla.compile(module, backend="interpreter")(x, w))
+    flags = {"xla_disable_hlo_passes": "constant-folding,constant-layout"}
+    found = axla.compile(axla.parse(text), constant=[(1, w)], flags=flags)(x)
+    np.testing.assert_array_equal(np.asarray(found), wanted)

@@ -135,7 +135,7 @@ def test_maxima_of_long_lines_in_pieces(reverse):
 
 @pytest.mark.parametrize(("dims", "most"), [((1 << 20,), 3), ((3, 90_001), 4)])
 def test_roundings_of_long_sums(dims, most):
-    """At most what XLA's own order of additions has, in units of the last place of the largest sum."""
+    """Of numbers in [0, 1), in units of the last place of the largest sum."""
     x = np.random.default_rng(1).random(dims).astype(np.float32)
     found = np.asarray(axla.compile(axla.parse(scan_text("f32", dims, len(dims) - 1, "add", "0", False)))(x))
     wanted = np.cumsum(x.astype(np.float64), -1)

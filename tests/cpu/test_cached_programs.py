@@ -81,6 +81,21 @@ def test_what_changes_the_result_changes_the_key(change):
     assert compiled(change(text()))[0] and not compiled(text())[0]
 
 
+def test_constants_in_another_order_change_the_key():
+    """The text that the key is made of has neither the order of the lines nor large constants."""
+    values = [",".join(str(float(scale * n)) for n in range(12)) for scale in (1, 2)]
+    found = []
+    for first, second in (("a", "b"), ("b", "a")):
+        lines = f"""{first} = f32[12] constant({{{values[0]}}})
+          {second} = f32[12] constant({{{values[1]}}})"""
+        source = f"HloModule m\nENTRY e {{ {lines}\n ROOT r = f32[12] subtract(a, b) }}"
+        passes, program = compiled(source)
+        assert passes
+        found.append(np.asarray(program()))
+    np.testing.assert_array_equal(found[0], -np.arange(12, dtype=np.float32))
+    np.testing.assert_array_equal(found[1], np.arange(12, dtype=np.float32))
+
+
 @pytest.mark.parametrize("options", [{"donate": (0,)}, {"target_cpu": "x86-64"}, {"backend": "one-lane"}])
 def test_options_are_part_of_the_key(options):
     compiled(text())

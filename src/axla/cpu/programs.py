@@ -79,9 +79,16 @@ def _key(module: Module, target: CpuTarget, facts: tuple[object, ...]) -> str | 
         return None
     text = print_module(module, print_program_shape=False, print_operand_shape=False)  # as its lines say
     return cache.key_of(
-        cache.compiler(), cache.machine(), identity(target), options, text, constants, _functions(module),
-        packages, *facts,
+        cache.compiler(), cache.machine(), identity(target), options, text, _order(module), constants,
+        _functions(module), packages, *facts,
     )  # fmt: skip
+
+
+def _order(module: Module) -> str:
+    """The order of computations and instructions, which the text does not tell: that of effects, and of what
+    `_constants` digests.
+    """
+    return "\n".join(" ".join((c.name, *[inst.name for inst in c.instructions])) for c in module.computations)
 
 
 @lru_cache
@@ -92,7 +99,9 @@ def _options(chosen: flags.Flags) -> str:
 
 
 def _constants(module: Module) -> str | None:
-    """A digest of all constants; None where some are unknown, or they are too large to keep."""
+    """A digest of all constants in the order of `_order`; None where some are unknown, or they are too large
+    to keep.
+    """
     found: list[Literal] = []
     for computation in module.computations:
         for inst in computation.instructions:

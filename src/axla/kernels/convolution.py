@@ -10,7 +10,7 @@ from typing import TypeVar
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
-from axla.hlo import Bitcast, Convolution, Reshape, Transpose
+from axla.hlo import Bitcast, Constant, Convolution, Reshape, Transpose
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
@@ -33,8 +33,8 @@ class ConvolutionPlan(Plan):
     """The sizes of a convolution and of its tiles. `mode`: features, pixels or channels (see the emitter).
 
     `low`: how far windows begin before the image. `padded_rows`: some reach beyond it in another dimension
-    than the last. `kernel_first`: steps of a part of the kernel come one after the other. `panels`: the
-    kernel lies as tiles read it (see `unpacked`).
+    than the last. `kernel_first`: steps of a part of the kernel come one after the other. `panels`:
+    features of a panel where the kernel lies in such (see `unpacked`), else 0.
     """
 
     hero: str
@@ -54,8 +54,14 @@ class ConvolutionPlan(Plan):
     vectors: int
     singles: int
     kernel_first: bool
-    panels: bool = False
+    panels: int = 0
     blocks: DotPlan | None = None  # done as a product by blocks of threads
+
+    @property
+    def reads_panels(self) -> bool:
+        """Whether each tile of features is a panel of the kernel."""
+        width = self.vectors * self.lanes
+        return self.mode == "features" and self.panels == width and self.outputs % width == 0
 
     @property
     def vector_axis(self) -> int:
@@ -115,7 +121,8 @@ class ConvolutionKind(Kind):
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        if numbers == [1] and panels_under(inst) is not None:
+        panels = panels_under(inst) if numbers == [1] else None
+        if panels is not None and type(panels.op) is Constant:
             return None
         return "operands of a convolution are read many times"
 
@@ -167,13 +174,14 @@ class ConvolutionKind(Kind):
             if prod(window.size) > MOST_WRITTEN and inputs == 1:
                 vectors = max(1, min(4, along // lanes, target.registers // 2 // singles))
         edges = any(window.low[:-1] + window.high[:-1])
-        panels = panels_under(self.hero.operands[1])
-        if panels is not None:
-            vectors = shape_of(panels).dims[-1] // lanes
+        stored = panels_under(self.hero.operands[1])
+        panels = shape_of(stored).dims[-1] if stored is not None else 0
+        if panels and mode == "features" and panels % lanes == 0:
+            vectors = panels // lanes
         return ConvolutionPlan(
             self.hero.name, mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
             window.window_dilation, window.low, edges, total, lanes, vectors, singles, first,
-            panels is not None, phases=(),
+            panels, phases=(),
         )  # fmt: skip
 
     def _called(self, form: ConvolutionPlan, task: KernelTask, target: Target) -> ConvolutionPlan:
@@ -251,6 +259,7 @@ def panels_under(kernel: Instruction) -> Instruction | None:
     order = (*range(1, rank - 1), 0, rank - 1)
     dims = shape_of(turned).dims
     fits = rank > 2 and op_of(turned, Transpose).dimensions == order
+    fits = fits and shape_of(kernel).dtype is shape_of(turned).dtype  # a bitcast may take it for another
     return turned.operands[0] if fits and shape_of(kernel).dims == (*dims[:-2], dims[-2] * dims[-1]) else None
 
 

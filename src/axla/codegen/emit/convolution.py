@@ -70,7 +70,7 @@ class _Convolution:
             self.batch, *self.rows, self.group, tile = form.ordered(at)
             first = self.first(tile, form.vectors * form.lanes, form.vector_axis)
             vectors = [self.lanes_from(first, n) for n in range(form.vectors)]
-            if form.panels:
+            if form.reads_panels:
                 panel = self.group * (form.outputs // (form.vectors * form.lanes)) + tile
                 self.in_panel = {
                     index_key((v,)): (panel, self.lanes_from(0, n)) for n, v in enumerate(vectors)
@@ -216,10 +216,14 @@ class _Convolution:
 
     def kernel(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
         """At a place in the window and an input feature, as `image`."""
-        if self.form.panels:
+        width = self.form.panels
+        if self.form.reads_panels:
             panel, lanes = self.in_panel[index_key((vector,))]
             return self.load(self.rhs, (panel, *at, lanes))
-        return self.load(self.rhs, (*at, self.output(vector, single)))
+        feature = self.output(vector, single)
+        if width:  # of others than the tiles
+            return self.load(self.rhs, (feature // width, *at, feature % width))
+        return self.load(self.rhs, (*at, feature))
 
     def image(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
         form, (*window, feature) = self.form, at
