@@ -296,7 +296,7 @@ def test_a_page_takes_the_inputs_of_run(file, tmp_path, capsys):
     given = ["graph", str(file), "-o", str(page), "--no-code", "--profile", "--repeat", "3"]
     assert command.main([*given, "--input-kinds=ordinary,zeros", "--seed=2"]) == 0
     profile = unpacked(page.read_text())["profile"]
-    assert [run["calls"] for run in profile["devices"]] == [6]
+    assert [run["calls"] for run in profile["runs"]] == [6]
     np.savez(tmp_path / "x.npz", nothing=np.zeros(1))
     assert command.main([*given, "--inputs", str(tmp_path / "x.npz")]) == 1
     assert "'nothing' is no parameter" in capsys.readouterr().err
