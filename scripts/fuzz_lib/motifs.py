@@ -7,6 +7,7 @@ another one is tried. `MOTIFS` has them with their weights.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from math import prod
 
 from verify_lib import mutate, operands, seeds
@@ -276,7 +277,7 @@ def _start(s: Scope, name: str, dtype: DType) -> Instruction:
 def reduced(s: Scope) -> None:
     x = s.pick(lambda h: h.rank > 0)
     dims = tuple(sorted(s.draw.sample(range(x.shape.rank), s.draw.randint(1, x.shape.rank))))
-    if s.draw.random() < 0.3:  # columns
+    if s.draw.random() < 0.4:  # columns
         dims = tuple(range(s.draw.randint(1, max(1, x.shape.rank - 1))))
     name = s.draw.choice(_combining(x.shape.dtype))
     found = s.add(hlo.Reduce(dims, s.draft.combiner(name, x.shape.dtype)), x, _start(s, name, x.shape.dtype))
@@ -311,7 +312,7 @@ def window(s: Scope) -> None:
     rank, draw = range(x.shape.rank), s.draw
     active = set(draw.sample(rank, draw.randint(1, min(2, x.shape.rank))))
     size = tuple(draw.choice((2, 3, 4)) if d in active else 1 for d in rank)
-    if draw.random() < 0.3:  # a sum of all before
+    if draw.random() < 0.5:  # a sum of all before
         at = draw.choice(sorted(active))
         n = x.shape.dims[at]
         size = tuple(n if d == at else 1 for d in rank)
@@ -722,11 +723,25 @@ def random_bits(s: Scope) -> None:
 
 def graft(s: Scope) -> None:
     """A mutant of a test of the passes or of a sample of an op, on values that there are."""
-    source = s.draw.choice(seeds.tests() if s.draw.random() < 0.65 else seeds.samples())
+    if s.draw.random() < 0.6:
+        source = s.draw.choice(seeds.tests())
+    else:  # every op as often
+        source = s.draw.choice(s.draw.choice(_samples()))
     made = mutate.mutant(
         source.module, s.draw, s.draw.choice((s.draft.dtype(), s.draw.choice(operands.DTYPES)))
     )
     planted(s, made)
+
+
+@cache
+def _samples() -> list[list[seeds.Seed]]:
+    """The samples of each op that one participant runs alone."""
+    found: dict[str, list[seeds.Seed]] = {}
+    for sample in seeds.samples():
+        opcode = next(name for n in (1, 2) if (name := sample.name[:-n]) in OPS)
+        if OPS[opcode].collective is None and not OPS[opcode].effect:
+            found.setdefault(opcode, []).append(sample)
+    return list(found.values())
 
 
 def planted(s: Scope, made) -> None:
@@ -788,7 +803,7 @@ MOTIFS: dict[Motif, float] = {
     pointwise: 5, compared: 2, converted: 2.5, identity: 2.5, broadcast: 1.5, reshaped: 1, transposed: 1.5,
     sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1.5, part: 1, updated: 1.5, gathered: 0.8,
     scattered: 1,
-    reduced: 2.5, largest: 0.6, window: 1.2, sorted_: 0.8, top: 0.6, rows: 0.6, product: 1.2,
+    reduced: 2.5, largest: 0.6, window: 1.5, sorted_: 0.8, top: 1, rows: 0.6, product: 1.2,
     any_product: 0.6, convolution: 0.7, fourier: 0.4, loop: 2, branches: 0.8, called: 0.6,
     mapped: 0.3, barrier: 0.4, effect: 0.3, random_bits: 0.3, graft: 7,
 }  # type: ignore[dict-item]  # fmt: skip

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import tempfile
+import warnings
 from dataclasses import fields, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -71,7 +72,9 @@ def compiled(case: Case, module: Module | None = None, **options: Any) -> Any:
         "optimization_level": case.draw.choice((0, 0, 1, 3)),
         **options.pop("flags", {}),
     }
-    with flags.override(**changes):
+    with flags.override(**changes), warnings.catch_warnings():
+        if "disable_hlo_passes" in changes:  # rules that undo each other may need a third one
+            warnings.simplefilter("ignore")
         try:
             return axla.compile(module or case.module, backend=backend, **options)
         except UnsupportedError as error:
@@ -131,7 +134,7 @@ def some_target(draw: random.Random) -> CpuTarget:
         "whole_row": draw.choice((8, 64, 500)),
     }
     others = {
-        "tiny": (0, 4, 16, 64), "line_kernel": (0, 256, 2000), "inner_row": (2, 8, 32),
+        "tiny": (0, 4, 16), "line_kernel": (0, 256, 2000), "inner_row": (2, 8, 32),
         "row_in_lane": (2, 8, 16), "inner_column": (4, 32), "hero_piece": (4, 64),
         "hero_transpose": (16, 64, 256), "hero_minor": (2, 4), "members": (3, 10, 200), "operands": (3, 24),
         "roots": (1, 3, 12), "parts": (2, 5, 64), "turned_block": (8, 32), "column_rows": (2, 8),
@@ -264,7 +267,7 @@ class Texts(Oracle):
             if made.to_string(print_large_constants=True) != text:
                 return f"read again from {form} it prints another text"
         made = case.draw.choice(list(ways.values()))
-        return differs(case, case.run(axla.compile(made, backend="interpreter"), case.inputs))
+        return differs(case, ran(case, axla.compile(made, backend="interpreter")))
 
 
 def unequal(a: Module, b: Module) -> str:
@@ -676,6 +679,10 @@ class Xla(Oracle):
         module = clone_module(case.module)
         if any(not s.layout.is_default for _, s in parameter_leaves(module)):
             raise Skip("layouts")
+        if any(
+            i.opcode == "reduce" and not i.op.dimensions for c in module.computations for i in c.instructions
+        ):
+            raise Skip("XLA forgets where a reduction of nothing begins")
         module.set_config(aliases=(), entry_layout=None)
         try:
             executable = peers.xla_compile(

@@ -48,7 +48,7 @@ def backend_of(oracle: str) -> str:
 
 def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
     """What `axla bisect` says of a module: the pass, kernel... that makes it differ from the interpreter."""
-    from axla.comparison import DEFAULT_TOLERANCE, Tolerance
+    from axla.comparison import BITS, DEFAULT_TOLERANCE
     from axla.tools.bisect import bisect
     from axla.tools.trial import Question, Trials
 
@@ -57,7 +57,7 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
     given = tuple((name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True))
     question = Question(
         backend=backend_of(oracle), inputs=given,
-        tolerance=DEFAULT_TOLERANCE if is_rough(module) else Tolerance(signed_zeros=True),
+        tolerance=DEFAULT_TOLERANCE if is_rough(module) else BITS,
         caching=oracle == "cache",
     )  # fmt: skip
     with Trials(seconds=SECONDS) as trials:

@@ -10,6 +10,7 @@ import resource
 import shutil
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -90,6 +91,8 @@ def serve(pipe: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.environ["AXLA_CACHE_DIR"] = ""
     import axla  # noqa: F401
+
+    warnings.filterwarnings("error", message="pipeline .* still changes")
 
     from . import coverage
 

@@ -93,6 +93,20 @@ ENTRY e { p = f32[1003,3] parameter(0)
     np.testing.assert_array_equal(np.asarray(executable(given)), want)
 
 
+@pytest.mark.parametrize("dims", [(3, 1, 3), (3, 3), (3, 1, 1, 5), (5, 1, 3, 1, 3), (2, 9), (7, 1, 11)])
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_rows_counted_by_several_numbers(dims, columns):
+    """The last vector begins within: the place of its first row is not that row's number."""
+    shape, wider = (",".join(map(str, d)) for d in (dims, (*dims, columns)))
+    text = f"""ENTRY e {{
+  x = f32[{shape}] parameter(0)
+  ROOT y = f32[{wider}] broadcast(x), dimensions={{{",".join(map(str, range(len(dims))))}}}
+}}"""
+    x = np.arange(np.prod(dims), dtype=np.float32).reshape(dims)
+    [found] = axla.compile(axla.parse(text)).execute([x])
+    assert np.array_equal(np.asarray(found), np.broadcast_to(x[..., None], (*dims, columns)))
+
+
 @pytest.mark.parametrize("dims", ["12,1,4", "6,2,4", "3,1,1,4", "1,48,4", "7,3,5"])
 def test_outer_products_of_many_vectors(dims):
     """Rows whose numbers have digits, with dimensions of size 1 between them."""

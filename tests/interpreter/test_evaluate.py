@@ -254,3 +254,14 @@ def test_an_element_of_a_tuple_does_not_need_the_others():
       bits = (f32[4], f32[4]) rng-bit-generator(s), algorithm=rng_default
       t = ((f32[4], f32[4]), f32[4]) tuple(bits, n)  ROOT r = f32[4] get-tuple-element(t), index=1 }"""
     assert run(text, np.ones(4, np.float32)).tolist() == [-1] * 4
+
+
+def test_a_product_of_floats_that_gives_integers():
+    """Operands are converted to the type of the result, as `convert` does it."""
+    text = """ENTRY e { x = f16[1,2] parameter(0)
+  y = u16[2,1] parameter(1)
+  ROOT z = u16[1,1] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+    x, y = np.array([[-1.5, 2.75]], np.float16), np.array([[3], [5]], np.uint16)
+    for backend in ("interpreter", "cpu", "one-lane"):
+        [found] = axla.compile(axla.parse(text), backend=backend).execute([x, y])
+        assert np.asarray(found).tolist() == [[10]], backend

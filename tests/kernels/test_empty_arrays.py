@@ -30,6 +30,13 @@ EMPTY = {
     "nothing with padding": """ENTRY e { x = f32[0] parameter(0)
   z = f32[] constant(3)
   ROOT y = f32[5] pad(x, z), padding=2_3 }""",
+    "a window that fits nowhere": """
+add { a = c64[] parameter(0)
+  b = c64[] parameter(1)
+  ROOT c = c64[] add(a, b) }
+ENTRY e { x = c64[2,8] parameter(0)
+  z = c64[] constant((0, 0))
+  ROOT y = c64[0,5] reduce-window(x, z), window={size=3x4}, to_apply=add }""",
     "rows of nothing": """
 largest { a = f32[] parameter(0)
   b = f32[] parameter(1)

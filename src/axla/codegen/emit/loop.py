@@ -75,6 +75,8 @@ def walk(
 ) -> None:
     """Runs `body` at every index of the kernel's range; `once`: no index twice."""
     sizes = (*space.outer, space.inner)
+    if not space.count:  # without elements, sizes need not even be those of each other
+        return
     with k.steps(*space.outer, space.blocks) as (*outer, block):
         low, high = span_of(k.f, space, block)
         vectors(k, space, low, high, lambda e, i: body(e, reshape_index((*outer, i), sizes, dims)), once)
