@@ -250,7 +250,7 @@ def test_a_script_that_is_no_command(tmp_path, capsys, script, message):
 
 def test_the_command_of_a_test_names_its_reference():
     options = command.parser("reduce").parse_args(["reduce", "f.hlo", "--reference", "one-lane"])
-    assert run_line(options).startswith("axla check %s --reference=one-lane ")
+    assert run_line(options).startswith("axla run %s --reference=one-lane ")
 
 
 def test_children_load_nothing_from_where_they_are(tmp_path, monkeypatch):
