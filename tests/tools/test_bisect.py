@@ -214,6 +214,13 @@ def test_a_file_that_cannot_be_loaded_is_an_error(tmp_path):
         trials.ask(PROGRAM, Question())
 
 
+def test_time_is_asked_without_a_comparison(verdict):
+    """A wrong result is not what `slower_than` asks for; the slowest step is named."""
+    found = verdict(RULE, slower_than=0.0)
+    assert found.outcome.kind == "slow" and not found.rule
+    assert not found.name.startswith("machine")
+
+
 def test_outcomes_are_alike_by_their_reason():
     one = Outcome("error", "x 1", "InternalError: N")
     assert one.is_like(Outcome("error", "x 2", "InternalError: N"))

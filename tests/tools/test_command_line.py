@@ -131,6 +131,44 @@ def test_run_refuses_files_that_are_no_arrays(file, capsys):
     assert "not an .npy file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--inputs", "--input"])
+def test_damaged_archives_are_errors(file, tmp_path, capsys, option):
+    np.savez_compressed(tmp_path / "x.npz", x=np.arange(600.0, dtype=np.float32).reshape(2, 300))
+    data = bytearray((tmp_path / "x.npz").read_bytes())
+    data[100] ^= 255
+    data[300] ^= 255
+    for text in (b"PK\x03\x04" + bytes(50), bytes(data)):
+        (tmp_path / "x.npz").write_bytes(text)
+        assert command.main(["run", file, option, str(tmp_path / "x.npz")]) == 1
+        assert "x.npz: " in capsys.readouterr().err
+
+
+SEVERAL = """HloModule several, replica_count=2
+sum { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT c = f32[] add(a, b) }
+ENTRY e { x = f32[4] parameter(0)
+ ROOT s = f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=sum }
+"""
+
+
+def test_each_kind_of_inputs_reaches_every_device(tmp_path, capsys):
+    (tmp_path / "f.hlo").write_text(SEVERAL)
+    given = ["run", str(tmp_path / "f.hlo"), "--input-kinds=ordinary,zeros"]
+    assert command.main([*given, "--output", str(tmp_path / "y.npz")]) == 0
+    found = np.load(tmp_path / "y.npz")
+    assert found["ordinary inputs: device 1, 0"].any()
+    assert not found["zeros inputs: device 0, 0"].any() and not found["zeros inputs: device 1, 0"].any()
+
+
+def test_every_instruction_of_one_device_only(tmp_path, capsys):
+    (tmp_path / "f.hlo").write_text(SEVERAL)
+    given = ["run", str(tmp_path / "f.hlo"), "--reference=interpreter", "--compare-every-instruction"]
+    assert command.main(given) == 1
+    out, err = capsys.readouterr()
+    assert "the program is for several devices" in err and not out
+
+
 def test_check_agrees(file, capsys):
     assert command.main(["check", file]) == 0
     assert capsys.readouterr().out.startswith("scaled: cpu agrees with interpreter\n  output 0, f32[2,3]")

@@ -221,7 +221,7 @@ def test_a_page_holds_everything_and_reaches_for_nothing(file, tmp_path, capsys)
 
 def test_rows_of_a_profile_are_in_the_order_of_the_program():
     module = axla.parse(LOOP)
-    found = compiled.of_run(module, [np.ones(4096, np.float32)], 2, lambda _: None)
+    found = compiled.of_run(module, [[np.ones(4096, np.float32)]], 2, lambda _: None)
     names = [row[0] for row in found["runs"][0]["rows"] if row[1] not in (*compiled.runs.APART, "loop")]
     order = [step[0] for step in cpu_data(LOOP, code=False)["steps"]]
     assert len(names) > 2 and names == [name for name in order if name in names]
@@ -234,7 +234,7 @@ def test_devices_have_times_of_their_own():
     ENTRY main { x = f32[256,256] parameter(0)
       t = f32[256,256] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
       ROOT r = f32[256,256] all-reduce(t), replica_groups={}, to_apply=add }"""
-    found = compiled.of_run(axla.parse(text), [np.ones((256, 256), np.float32)], 2, lambda _: None)
+    found = compiled.of_run(axla.parse(text), [[np.ones((256, 256), np.float32)]], 2, lambda _: None)
     [run] = found["runs"]
     assert len(run["devices"]) == 2
     product = next(k for k, row in enumerate(run["rows"]) if "dot" in row[1])
@@ -291,11 +291,23 @@ def test_pages_of_chosen_passes_and_of_none(file, tmp_path):
         assert [stage["pass"] for stage in data["stages"]] == passes and "kernels" not in data
 
 
+def test_a_page_takes_the_inputs_of_run(file, tmp_path, capsys):
+    page = tmp_path / "p.html"
+    given = ["graph", str(file), "-o", str(page), "--no-code", "--profile", "--repeat", "3"]
+    assert command.main([*given, "--input-kinds=ordinary,zeros", "--seed=2"]) == 0
+    profile = unpacked(page.read_text())["profile"]
+    assert [run["calls"] for run in profile["runs"]] == [6]
+    np.savez(tmp_path / "x.npz", nothing=np.zeros(1))
+    assert command.main([*given, "--inputs", str(tmp_path / "x.npz")]) == 1
+    assert "'nothing' is no parameter" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "more, message",
     [
         (["-o", "page.pdf"], "--output=page.pdf: wanted a file .html, .dot or .svg"),
         (["-o", "page.html", "--input", "x.npy"], "--input is for a run: --profile is missing"),
+        (["-o", "page.html", "--inputs", "x.npz"], "--inputs is for a run: --profile is missing"),
         (["-o", "page.html", "--profile", "--repeat=0"], "--repeat=0: wanted at least 1"),
         (["-o", "page.svg", "--profile"], "--profile: its figures are shown by .html alone"),
         (["-o", "page.html", "--passes=nosuch"], "nosuch"),

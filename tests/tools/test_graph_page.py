@@ -59,7 +59,7 @@ def whole(text: str, *, runs: int = 0, code: bool = True):
     if runs:
         from axla.comparison import random_inputs
 
-        data["profile"] = compiled.of_run(module, random_inputs(module), runs, lambda _: None)
+        data["profile"] = compiled.of_run(module, [random_inputs(module)], runs, lambda _: None)
     return data
 
 

@@ -13,6 +13,7 @@ from axla.tools import main as command
 from axla.tools import shrink
 from axla.tools.reduce import Reducer, fails_like, instruction_count, reduce
 from axla.tools.trial import Question, Trials
+from axla.tools.trial_options import run_line
 
 PROGRAM = """HloModule long
 sum {
@@ -236,6 +237,28 @@ def test_a_script_decides(tmp_path, capsys):
     assert command.main(["reduce", str(program), "--script", f"{sys.executable} {script}"]) == 0
     out = capsys.readouterr().out
     assert out.count(" = ") == 2 and "exponential(" in out
+    assert out.startswith(f"// RUN: {sys.executable} {script} %s\n")
+
+
+@pytest.mark.parametrize("script, message", [("'", "No closing quotation"), ("", "wanted a command")])
+def test_a_script_that_is_no_command(tmp_path, capsys, script, message):
+    program = tmp_path / "f.hlo"
+    program.write_text(PROGRAM)
+    assert command.main(["reduce", str(program), "--script", script]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_of_a_test_names_its_reference():
+    options = command.parser("reduce").parse_args(["reduce", "f.hlo", "--reference", "one-lane"])
+    assert run_line(options).startswith("axla run %s --reference=one-lane ")
+
+
+def test_children_load_nothing_from_where_they_are(tmp_path, monkeypatch):
+    for name in ("pickle", "llvmlite", "struct"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(9)\n")
+    monkeypatch.chdir(tmp_path)
+    with Trials(60.0) as trials:
+        assert trials.ask(PROGRAM, Question()).kind == "agrees"
 
 
 def test_what_agrees_is_not_reduced(tmp_path, capsys):

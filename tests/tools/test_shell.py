@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import axla
-from axla.tools import doctor
+from axla.tools import doctor, opt
 from axla.tools import main as command
 from axla.tools.colours import painted, painted_diff
 from axla.tools.completion import SCRIPTS, candidates
@@ -65,6 +65,7 @@ def loaded(tmp_path):
         ("redu", ["reduce"]), ("opt --sta", ["--stage"]), ("opt --stage as", ["asm"]),
         ("run --input-kinds=na", ["--input-kinds=nan"]), ("check f.hlo --backend one", ["one-lane"]),
         ("help bi", ["bisect"]), ("run f.hlo", []), ("nonsense x", []), ("completion fi", ["fish"]),
+        ("opt --stage = as", ["asm"]), ("opt f.hlo --stage =", list(opt.STAGES) + list(opt.XLA_STAGES)),
     ],
 )  # fmt: skip
 def test_words_are_completed(line, wanted):
@@ -74,6 +75,49 @@ def test_words_are_completed(line, wanted):
 def test_all_verbs_come_first():
     assert candidates([""]) == list(command.VERBS)
     assert "--help" in candidates(["--"])
+
+
+RULES = """
+from axla.hlo.elementwise import Negate
+from axla.passes.added import add_rules
+from axla.passes.rewrite import rule
+
+@rule(Negate, of=Negate, group="rules-of-a-test")
+def twice(root, inner):
+    "-(-x) => x"
+    return inner.operands[0]
+
+add_rules("rules-of-a-test", before="dce")
+"""
+
+
+def test_rules_of_users_are_a_pass(tmp_path, capsys):
+    from axla.passes import added, rewrite
+
+    program, rules = tmp_path / "f.hlo", tmp_path / "rules_of_a_test.py"
+    program.write_text(
+        "ENTRY e { x = f32[2] parameter(0)\n a = f32[2] negate(x)\n b = f32[2] negate(a)\n"
+        " ROOT r = f32[2] sine(b) }"
+    )
+    rules.write_text(RULES)
+    try:
+        load = ["--load", str(rules)]
+        assert command.main(["opt", str(program), *load, "--passes=rules-of-a-test,dce"]) == 0
+        assert "negate" not in capsys.readouterr().out
+        assert command.main(["opt", *load, "--list-passes"]) == 0
+        listed = capsys.readouterr().out
+        pipelines = [line for line in listed.splitlines() if line.startswith("cpu ")]
+        assert "The rules of the group" in listed and "rules-of-a-test" in pipelines[0]
+        assert command.main(["graph", str(program), *load, "-o", str(tmp_path / "p.html"), "--plain"]) == 0
+    finally:
+        added.remove_pass("rules-of-a-test")
+        del rewrite.RULES["rules-of-a-test"]
+
+
+def test_a_file_that_exits_is_an_error(file, tmp_path, capsys):
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(3)\n")
+    assert command.main(["opt", file, "--load", str(tmp_path / "exits.py")]) == 1
+    assert "exits.py:2: SystemExit: 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shell", list(SCRIPTS))

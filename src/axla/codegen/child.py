@@ -104,8 +104,9 @@ class Child:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         paths = os.pathsep.join(path for path in sys.path if path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "axla.codegen.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._said, env={**os.environ, "PYTHONPATH": paths},
+            [sys.executable, "-P", "-m", "axla.codegen.child"],  # -P: nothing from the working directory
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
+            env={**os.environ, "PYTHONPATH": paths},
         )  # fmt: skip
         self._owner = os.getpid()
         return self._process

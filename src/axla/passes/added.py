@@ -12,14 +12,13 @@ are called when the first module is compiled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from axla.core import locks, plugins
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, choices
 from axla.ir.graph import Module
 from axla.passes import rewrite
-from axla.passes.pipelines import CPU, PASSES
+from axla.passes.pipelines import CPU, PASSES, PIPELINES
 from axla.passes.steps import Fixpoint, Pass, Step, flat
 
 ENTRY_POINTS = "axla.passes"
@@ -72,11 +71,12 @@ def add_rules(group: str, *, before: str = "", after: str = "") -> Pass:
         raise InvalidArgument(
             f"add_rules: no rules are of the group {group!r}; {choices(rewrite.RULES, group)}"
         )
-    return add_pass(partial(_apply, group), before=before, after=after, name=group)
 
+    def apply(module: Module) -> None:
+        rewrite.rewrite(module, rewrite.RULES[group])
 
-def _apply(group: str, module: Module) -> None:
-    rewrite.rewrite(module, rewrite.RULES[group])
+    apply.__doc__ = f"The rules of the group {group}."
+    return add_pass(apply, before=before, after=after, name=group)
 
 
 def remove_pass(name: str) -> None:
@@ -96,6 +96,11 @@ def pipeline(*, load: bool = True) -> tuple[Step, ...]:
     for added in ADDED:
         steps = _placed(steps, added)
     return steps
+
+
+def pipelines() -> dict[str, tuple[Step, ...]]:
+    """The pipelines by their names; `cpu` has what was added, too."""
+    return {**PIPELINES, "cpu": pipeline()}
 
 
 def _placed(steps: tuple[Step, ...], added: Added) -> tuple[Step, ...]:

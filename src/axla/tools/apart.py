@@ -115,9 +115,9 @@ class Apart:
             return self._process
         self.close()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        paths = os.pathsep.join(path for path in sys.path if path)
+        paths = os.pathsep.join(path for path in sys.path if path)  # and, by -P, not where we are
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from axla.tools.apart import main; main()", *self._load],
+            [sys.executable, "-P", "-c", "from axla.tools.apart import main; main()", *self._load],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
             env={**os.environ, "PYTHONPATH": paths, **self._environment},
         )  # fmt: skip

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
+from zipfile import BadZipFile
+
 import numpy as np
 
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape, show
+
+_UNREADABLE = (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplementedError)
+"""What NumPy raises for files that are damaged, or something else."""
 
 
 def read_array(path: str) -> np.ndarray:
@@ -24,14 +30,14 @@ def read_archive(path: str) -> dict[str, np.ndarray]:
     with found:
         try:
             return {name: found[name] for name in found.files}
-        except (OSError, ValueError, EOFError) as error:
+        except _UNREADABLE as error:
             raise InvalidArgument(f"--inputs {path}: {error}") from None
 
 
 def _loaded(path: str, option: str, what: str):  # noqa: ANN202 - NumPy names no type
     try:
         return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except _UNREADABLE as error:
         raise InvalidArgument(f"{option} {path}: not {what} that can be read: {error}") from None
 
 

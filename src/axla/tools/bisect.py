@@ -105,6 +105,12 @@ class _Search:
 
     def verdict(self) -> Verdict:
         question = self.question
+        if question.slower_than is not None:  # asked alone: sums in another order are not what is meant
+            timed = question.but(reference=None)
+            self.failure = self.ask("how long it takes", timed)
+            if self.failure.kind == "slow":
+                self.question = timed
+                return self.slow()
         self.failure = self.ask("as it is", question)
         if not self.failure.failed:
             return self.only_sometimes()

@@ -52,6 +52,7 @@ def candidates(words: list[str]) -> list[str]:
     """What the last word may become: verbs, options, values of an option; none where it is a file."""
     from axla.tools.main import VERBS, parser
 
+    words = [word for word in words if word != "="] + [""] * (words[-1:] == ["="])  # bash parts --a=b
     *before, last = words or [""]
     verb = next((word for word in before if not word.startswith("-")), "")
     if not verb:

@@ -1,7 +1,7 @@
 """axla graph: a page about a program, for a browser: passes, kernels, code, memory, and what a run takes.
 
 axla graph f.hlo -o page.html                what the compiler does to it, pass by pass, down to assembly
-axla graph f.hlo -o page.html --profile      ... and times: of calls with random inputs, or of --input's
+axla graph f.hlo -o page.html --profile      ... and times: of calls with random inputs, or with yours
 axla graph f.hlo -o page.html --passes=dce   these passes or pipelines alone; --plain: the module as it is
 axla graph f.hlo -o graph.dot                for Graphviz; .svg: a picture (after --passes, where given)
 
@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from axla.comparison import random_inputs
 from axla.core.errors import InvalidArgument
 from axla.core.progress import shown
 from axla.ir.graph import Module
-from axla.tools.run import load_inputs
+from axla.tools.plugins import load_files
+from axla.tools.run import inputs_of
 from axla.tools.source import add_file, add_target, feed, read_module, target_of
+from axla.tools.trial_options import add_inputs, add_load
 
 SUFFIXES = (".html", ".dot", ".svg")
 
@@ -30,17 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--passes", metavar="P,Q{x=1},...", help="show these passes or pipelines alone")
     what.add_argument("--plain", action="store_true", help="show the module as it is")
     what.add_argument("--profile", action="store_true", help="run it, and show times")
-    inputs = parser.add_mutually_exclusive_group()
-    inputs.add_argument(
+    parser.add_argument(
         "--input",
         metavar="X.npy",
         action="append",
         default=[],
         help="with --profile: an array; once per parameter",
     )
-    inputs.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
-    parser.add_argument("--repeat", metavar="N", type=int, default=10, help="calls to measure (10)")
+    add_inputs(parser)
+    parser.add_argument(
+        "--repeat", metavar="N", type=int, default=10, help="calls to measure, of each kind of inputs (10)"
+    )
     parser.add_argument("--no-code", action="store_true", help="leave LLVM and assembly out: a smaller page")
+    add_load(parser)
     add_target(parser)
 
 
@@ -48,10 +51,12 @@ def execute(options: argparse.Namespace) -> int:
     path = Path(options.output)
     if path.suffix not in SUFFIXES:
         raise InvalidArgument(f"--output={path}: wanted a file {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
-    if options.input and not options.profile:
-        raise InvalidArgument("--input is for a run: --profile is missing")
+    for name in ("input", "inputs"):
+        if getattr(options, name) and not options.profile:
+            raise InvalidArgument(f"--{name} is for a run: --profile is missing")
     if options.repeat < 1:
         raise InvalidArgument(f"--repeat={options.repeat}: wanted at least 1")
+    load_files(options.load)
     module = read_module(options)
     with shown():
         text = page_of(module, options) if path.suffix == ".html" else picture_of(module, options)
@@ -72,9 +77,8 @@ def page_of(module: Module, options: argparse.Namespace) -> str:
         return page(stages.of_passes(module, _steps(options.passes), target))
     data = compiled.of_module(module, target, code=not options.no_code)
     if options.profile:
-        inputs = (
-            load_inputs(module, options.input) if options.input else random_inputs(module, options.random)
-        )
+        kinds = ("",) if options.input or options.inputs else options.input_kinds
+        inputs = [inputs_of(module, kind, options) for kind in kinds]
         data["profile"] = compiled.of_run(module, inputs, options.repeat, feed)
     return page(data)
 
@@ -97,7 +101,8 @@ def picture_of(module: Module, options: argparse.Namespace) -> str:
 
 
 def _steps(passes: str) -> list:
-    from axla.passes.pipelines import PASSES, PIPELINES
+    from axla.passes.added import pipelines
+    from axla.passes.pipelines import PASSES
     from axla.passes.steps import parse_passes
 
-    return list(parse_passes(passes, PASSES, PIPELINES))
+    return list(parse_passes(passes, PASSES, pipelines()))

@@ -99,15 +99,16 @@ def _execute(options: argparse.Namespace) -> int:
 
 def pass_list() -> str:
     """One line per pass (with its options) and per pipeline."""
-    from axla.passes.pipelines import PASSES, PIPELINES
+    from axla.passes.added import pipelines
+    from axla.passes.pipelines import PASSES
     from axla.passes.steps import flat, option_types
 
-    lines = []
+    lines, known = [], pipelines()
     for name, step in sorted(PASSES.items()):
         takes = ",".join(f"{k}={getattr(v, '__name__', v)}" for k, v in option_types(step).items())
         about = (step.function.__doc__ or "").strip().partition("\n")[0]
         lines.append(f"{name + (f'{{{takes}}}' if takes else ''):32} {about}".rstrip())
-    for name, steps in PIPELINES.items():
+    for name, steps in known.items():
         lines.append(f"{name:32} pipeline: {', '.join(step.name for _, step in flat(steps))}")
     return "\n".join(lines)
 
@@ -128,10 +129,11 @@ def rule_list() -> str:
 
 def after_passes(module: Module, passes: str, cpu: str | None) -> str:
     from axla.passes import driver
-    from axla.passes.pipelines import PASSES, PIPELINES
+    from axla.passes.added import pipelines
+    from axla.passes.pipelines import PASSES
     from axla.passes.steps import parse_passes
 
-    driver.run(module, parse_passes(passes, PASSES, PIPELINES), target_of(cpu), name="opt")
+    driver.run(module, parse_passes(passes, PASSES, pipelines()), target_of(cpu), name="opt")
     return module.to_string(print_large_constants=True)
 
 

@@ -26,7 +26,7 @@ def load_files(paths: Sequence[str]) -> None:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
             raise InvalidArgument(
                 f"--load {path}{_line(error, path)}: {type(error).__name__}: {error}"

@@ -202,9 +202,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     module = read_module(options)
     with trials_of(options) as trials:
-        if options.script:
-            predicate = script_succeeds(shlex.split(options.script), options.limit)
-            found, run = f"{options.script}: status 0", options.script
+        if options.script is not None:
+            command = _words(options.script)
+            predicate = script_succeeds(command, options.limit)
+            found, run = f"{shlex.join(command)}: status 0", f"{shlex.join(command)} %s"
         else:
             question = question_of(options, module)
             if options.crash:
@@ -233,6 +234,17 @@ def execute(options: argparse.Namespace) -> int:
     else:
         sys.stdout.write(text)
     return 130 if reducer.ended == "interrupted" else 0
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command, as a shell parts them; no shell runs it."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InvalidArgument(f"--script {command!r}: {error}") from None
+    if not words:
+        raise InvalidArgument("--script: wanted a command, found nothing")
+    return words
 
 
 def _shown(start: float) -> Callable[[Reducer], None]:

@@ -75,30 +75,29 @@ def execute(options: argparse.Namespace) -> int:
     module = read_module(options)
     if options.num_replicas is not None:
         module.set_config(replica_count=options.num_replicas)
+    if options.compare_every_instruction and _on_several_devices(module, options):
+        raise InvalidArgument("--compare-every-instruction: the program is for several devices")
     if options.processes and LAUNCHER not in os.environ:
         return launch(options.processes, ["-m", "axla", *options.given])
     saved: dict[str, np.ndarray] = {}
     for kind in options.input_kinds:
-        inputs = _inputs(module, kind, options)
+        inputs = inputs_of(module, kind, options)
         head = f"{kind} inputs: " if len(options.input_kinds) > 1 else ""
         with profile() if options.profile else nullcontext() as taken:
-            rows = _rows(module, inputs, options)
+            rows = _rows(module, inputs, kind, options)
         if options.output:
             saved |= {f"{head}{where}{k}": a for where, found in rows.items() for k, a in enumerate(found)}
+            np.savez(options.output, **saved)  # type: ignore[arg-type]
         else:
             _print(rows, head)
         if taken is not None:
             print(taken)
         if options.reference is not None:
-            _compare(module, rows, inputs, head, options)
-    if options.output:
-        np.savez(options.output, **saved)  # type: ignore[arg-type]
+            _compare(module, rows, inputs, kind, head, options)
     return 0
 
 
 def _check(options: argparse.Namespace) -> None:
-    if options.input and options.inputs:
-        raise InvalidArgument("--input and --inputs: wanted one of them")
     if options.repeat < 1:
         raise InvalidArgument(f"--repeat={options.repeat}: wanted at least 1")
     if options.compare_every_instruction and options.reference is None:
@@ -107,7 +106,10 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidArgument(f"--num-replicas={options.num_replicas}: wanted at least 1")
 
 
-def _inputs(module: Module, kind: str, options: argparse.Namespace) -> list[np.ndarray]:
+def inputs_of(module: Module, kind: str, options: argparse.Namespace) -> list[np.ndarray]:
+    """The inputs that the options give, or random ones of a kind."""
+    if options.input and options.inputs:
+        raise InvalidArgument("--input and --inputs: wanted one of them")
     if options.input:
         return load_inputs(module, options.input)
     if options.inputs:
@@ -126,7 +128,7 @@ def _print(rows: dict[str, list[np.ndarray]], head: str) -> None:
 
 
 def _compare(
-    module: Module, rows: dict[str, list[np.ndarray]], inputs: list[np.ndarray], head: str,
+    module: Module, rows: dict[str, list[np.ndarray]], inputs: list[np.ndarray], kind: str, head: str,
     options: argparse.Namespace,
 ) -> None:  # fmt: skip
     """Mismatch for the first output that differs, or the first instruction."""
@@ -134,14 +136,12 @@ def _compare(
     if options.compare_every_instruction:
         from axla.tools.intermediates import first_difference
 
-        if len(rows) > 1:
-            raise InvalidArgument("--compare-every-instruction: the program is for several devices")
         found = first_difference(module, inputs, options.backend, options.reference, tolerance, feed)
         if found:
             raise Mismatch(
                 f"{head}{module.name}: {options.backend} and {options.reference} differ at {found}"
             )
-    wanted = _rows(module, inputs, options, options.reference)
+    wanted = _rows(module, inputs, kind, options, options.reference)
     for where, results in rows.items():
         report = compare(module, results, wanted[where], options.backend, options.reference, tolerance)
         report.raise_if_different()
@@ -149,17 +149,16 @@ def _compare(
 
 
 def _rows(
-    module: Module, inputs: list[Any], options: argparse.Namespace, backend: str = ""
+    module: Module, inputs: list[Any], kind: str, options: argparse.Namespace, backend: str = ""
 ) -> dict[str, list[np.ndarray]]:  # fmt: skip
     """The results; of several devices by their names, of one of several processes those of its devices."""
-    replicas = module.config.replica_count
-    if not options.processes and (replicas == 1 or options.replicas == "first" or _is_partitioned(module)):
+    if not _on_several_devices(module, options):
         if options.repeat > 1 and not backend:
             _measure(module, [inputs], options)
         return {
             "": run_flat(module, inputs, backend or options.backend, options.deadline, options.replicas, feed)
         }
-    count = replicas * module.config.num_partitions
+    count = module.config.replica_count * module.config.num_partitions
     first, local = 0, count
     if options.processes and not backend:
         if count % options.processes:
@@ -170,7 +169,7 @@ def _rows(
         first, local = job.index * job.local, job.local
     given = [inputs] * local
     if not options.processes and not options.input and not options.inputs:
-        given = [random_inputs(module, options.seed + 1000 * n, options.input_kinds[0]) for n in range(count)]
+        given = [random_inputs(module, options.seed + 1000 * n, kind) for n in range(count)]
     if options.repeat > 1 and not backend and not options.processes:
         _measure(module, given, options)
     program = compile(module, backend=backend or options.backend)
@@ -178,9 +177,14 @@ def _rows(
     return {f"device {n}, ": [*map(np.asarray, row)] for n, row in enumerate(found, first)}
 
 
-def _is_partitioned(module: Module) -> bool:
-    """Whether whole arrays are cut for partitions: then one set of inputs is for all of them."""
-    return module.config.num_partitions > 1
+def _on_several_devices(module: Module, options: argparse.Namespace) -> bool:
+    """Whether there are inputs and results for each device. Whole arrays that are cut for partitions are one
+    set for all of them.
+    """
+    if options.processes:
+        return True
+    config = module.config
+    return config.replica_count > 1 and options.replicas != "first" and config.num_partitions == 1
 
 
 def _measure(module: Module, rows: list[list[Any]], options: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -94,7 +95,7 @@ def constants_of(options: argparse.Namespace) -> list[tuple[int | str, np.ndarra
             else:
                 with np.load(text, allow_pickle=False) as archive:
                     arrays = {key: archive[key] for key in archive.files}
-        except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as error:
+        except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile, zlib.error) as error:
             wanted = "FILE.npz, FILE.safetensors or PARAMETER=FILE.npy"
             raise InvalidArgument(f"--constant {text}: wanted {wanted} that can be read: {error}") from None
         for key, array in arrays.items():

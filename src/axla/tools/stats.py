@@ -16,16 +16,19 @@ from pathlib import Path
 
 from axla.analysis.cost import Cost, cost
 from axla.core.dataclass import dataclass
-from axla.ir.graph import Computation, Module
+from axla.ir.graph import Module
+from axla.tools.page.memory import blocks, live_bytes, timed_steps
+from axla.tools.plugins import load_files
 from axla.tools.source import add_file, add_target, read_module, target_of
+from axla.tools.trial_options import add_load
 
 HEIGHT, WIDTH = 10, 72  # of a picture of characters
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes of a program: those that last, and those of the workspace in use at each step of the entry, with
-    the name of the step.
+    """Bytes of a program: those that last, and those of the workspace in use at each step, with the name
+    of the step.
     """
 
     parameters: int
@@ -51,63 +54,23 @@ def cost_analysis(module: Module) -> dict[str, float]:
 
 def memory_of(module: Module, target_name: str | None = None) -> Memory:
     """The memory of the program of a module, which stays as it is."""
-    from axla.analysis.buffers import assign_buffers
     from axla.ir.clone import clone_module
-    from axla.ir.traverse import schedule_of
-    from axla.lowering.pipeline import optimize
+    from axla.lowering.pipeline import optimize, program_of
     from axla.program.memory import AllocationKind
 
     target = target_of(target_name)
     work = clone_module(module)
     optimize(work, target)
-    buffers = assign_buffers(work, target.limits)
-
-    def slices(computation: Computation) -> dict:
-        """The workspace that each instruction of a computation writes, with that of what it calls."""
-        found = {}
-        for inst in computation.instructions:
-            own = [] if inst.op.structural else [s for s in buffers.slices(inst) if s is not None]
-            for called in inst.op.computations() if inst.op.control else ():
-                own += [s for inner in slices(called).values() for s in inner]
-            found[inst] = [s for s in own if s.allocation.kind is AllocationKind.WORKSPACE]
-        return found
-
-    order = schedule_of(work.entry)
-    written, last = slices(work.entry), {inst: n for n, inst in enumerate(order)}
-    for number, inst in enumerate(order):
-        for below in _read(inst):
-            last[below] = number
-    last[work.entry.root] = len(order)
-    steps = []
-    for number, inst in enumerate(order):
-        if inst.op.structural:
-            continue
-        live = [s for n, one in enumerate(order[: number + 1]) if last[one] >= number for s in written[one]]
-        steps.append((f"{inst.opcode} %{inst.name}", _union((s.offset, s.offset + s.size) for s in live)))
-    sizes = [sum(s.array_bytes for s in shapes) for shapes in (
-        [p.shape for p in work.entry.parameters], [work.entry.root.shape])]  # fmt: skip
-    workspace = max((size for _, size in steps), default=0)
-    return Memory(sizes[0], sizes[1], buffers.constants_bytes, workspace, tuple(steps))
-
-
-def _read(inst) -> list:  # noqa: ANN001
-    """What an instruction reads, through tuples."""
-    found, work = [], list(inst.operands)
-    while work:
-        one = work.pop()
-        found.append(one)
-        if one.op.structural:
-            work += one.operands
-    return found
-
-
-def _union(ranges) -> int:  # noqa: ANN001
-    """The bytes that ranges cover together."""
-    total = end = 0
-    for low, high in sorted(ranges):
-        total += max(0, high - max(low, end))
-        end = max(end, high)
-    return total
+    program = program_of(work, target, {})
+    timed = timed_steps(program)
+    found = [b for b in blocks(program, timed) if b.place.allocation.kind is AllocationKind.WORKSPACE]
+    names = [f"%{one.name}" for one in timed]
+    interface = program.interface
+    return Memory(
+        sum(spec.bytes for spec in interface.parameters), sum(spec.bytes for spec in interface.results),
+        interface.constants_bytes, interface.workspace_bytes,
+        tuple(zip(names, live_bytes(found, len(timed)), strict=True)),
+    )  # fmt: skip
 
 
 def picture(memory: Memory) -> str:
@@ -163,10 +126,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     parser.add_argument("-o", "--output", metavar="FILE.svg", help="write the picture of the memory there")
     parser.add_argument("--json", action="store_true", help="print numbers as JSON")
+    add_load(parser)
     add_target(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
+    load_files(options.load)
     module = read_module(options)
     opcodes = Counter(inst.opcode for c in module.computations for inst in c.instructions)
     costs, memory = cost_analysis(module), memory_of(module, options.target_cpu)

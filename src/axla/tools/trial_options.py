@@ -92,7 +92,9 @@ def trials_of(options: argparse.Namespace) -> Trials:
 
 def run_line(options: argparse.Namespace) -> str:
     """The command that repeats what the options ask."""
-    words = ["axla", "check" if options.reference else "run", "%s"]
+    words = ["axla", "check" if options.reference == "interpreter" else "run", "%s"]
+    if options.reference not in (None, "interpreter"):  # `axla check` asks the interpreter
+        words += [f"--reference={options.reference}"]
     words += [f"--backend={options.backend}"] if options.backend != "cpu" else []
     words += [f"--seed={options.seed}"] if options.seed else []
     words += [f"--input-kinds={','.join(options.input_kinds)}"]

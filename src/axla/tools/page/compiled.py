@@ -43,17 +43,18 @@ def of_work(work: Module, target: CpuTarget, *, code: bool = True) -> dict[str, 
 
 
 def of_run(
-    module: Module, inputs: list[Any], repeat: int, feed: Callable[[Module], object]
+    module: Module, inputs: list[list[Any]], repeat: int, feed: Callable[[Module], object]
 ) -> dict[str, Any]:
-    """A profile of so many calls of a module on the backend `cpu`; several devices have the same inputs."""
+    """A profile of so many calls of a module with each set of inputs on the backend `cpu`; several devices
+    have the same.
+    """
     from axla.api import compile
 
     with profile() as taken:
         program = compile(module)
-        rows = [inputs] * len(program.local_participants)
-        for _ in range(repeat):
+        for given in inputs * repeat:
             feed(module)
-            for row in program.execute_replicated(rows):
+            for row in program.execute_replicated([given] * len(program.local_participants)):
                 for array in row:
                     np.asarray(array)
     return runs.of_profile(taken)
