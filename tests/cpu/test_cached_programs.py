@@ -14,6 +14,7 @@ import axla
 from axla.backends import prepare
 from axla.backends.cpu import CpuBackend
 from axla.core import cache, flags, trace
+from axla.passes.driver import Observer, observed
 from axla.target.machine import cpu_target
 
 if platform.machine() != "x86_64":
@@ -94,6 +95,19 @@ def test_constants_in_another_order_change_the_key():
         found.append(np.asarray(program()))
     np.testing.assert_array_equal(found[0], -np.arange(12, dtype=np.float32))
     np.testing.assert_array_equal(found[1], np.arange(12, dtype=np.float32))
+
+
+def test_what_an_observer_changes_is_not_kept():
+    class Without(Observer):
+        pipeline = "cpu"
+
+        def wants(self, step, module, session):
+            return step.name != "algsimp"
+
+    with observed(Without()):
+        assert compiled(text())[0]
+        assert compiled(text())[0]
+    assert compiled(text())[0]
 
 
 @pytest.mark.parametrize("options", [{"donate": (0,)}, {"target_cpu": "x86-64"}, {"backend": "one-lane"}])

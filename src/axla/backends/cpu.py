@@ -79,7 +79,7 @@ class CpuBackend(Backend):
         from axla.cpu import programs
 
         donate, counts = tuple(options.donate or ()), options.participants(module)
-        return programs.program_key(module, self.target(options), donate, counts)
+        return programs.program_key(module, self.target(options), self.name, donate, counts)
 
     def _new(self, module: Module, options: CompileOptions, key: str | None) -> Packed:
         from axla.cpu import programs

@@ -23,6 +23,7 @@ from axla.ir.structure import Constant
 from axla.kernels import ADDED, ENTRY_POINTS
 from axla.passes.added import ADDED as PASSES_ADDED
 from axla.passes.added import load_installed
+from axla.passes.observer import OBSERVER
 from axla.passes.rewrite import FOREIGN
 from axla.program.packed import Packed, byte_size, decode, encode
 from axla.target.identity import identity
@@ -72,7 +73,8 @@ def program_key(module: Module, target: CpuTarget, *facts: object) -> str | None
 
 def _key(module: Module, target: CpuTarget, facts: tuple[object, ...]) -> str | None:
     load_installed()
-    options = not (ADDED or PASSES_ADDED or FOREIGN) and _options(flags.current())
+    own = ADDED or PASSES_ADDED or FOREIGN or OBSERVER.get()
+    options = not own and _options(flags.current())
     constants = _constants(module) if options and cache.machine() else None
     packages = _packages(module)
     if constants is None or None in packages:

@@ -15,7 +15,6 @@ import typing
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import field
 from graphlib import TopologicalSorter
 
@@ -26,6 +25,7 @@ from axla.core.flags import Flags
 from axla.ir.graph import Instruction, Module
 from axla.passes import dump, rewrite
 from axla.passes.added import pipeline
+from axla.passes.observer import OBSERVER
 from axla.passes.pipelines import PASSES
 from axla.passes.steps import Fixpoint, Pass, Step, asks_for_target, flat, needs_target
 from axla.target.machine import Target
@@ -48,17 +48,14 @@ class Observer:
         """Told after a pass."""
 
 
-_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
-
-
 @contextmanager
 def observed(observer: Observer) -> Iterator[None]:
     """Within the block, of this thread, pipelines are seen by `observer`."""
-    token = _OBSERVER.set(observer)
+    token = OBSERVER.set(observer)
     try:
         yield
     finally:
-        _OBSERVER.reset(token)
+        OBSERVER.reset(token)
 
 
 def run(
@@ -121,7 +118,7 @@ class _Runner:
             strict=flags.verify,
         )  # fmt: skip
         self.dumping = dump.wanted(self.module, flags)
-        found = _OBSERVER.get()
+        found = OBSERVER.get()
         self.observer = found if found is not None and found.pipeline == self.pipeline else None
         if flags.shuffle is not None:
             self.random = random.Random(flags.shuffle)

@@ -1,0 +1,9 @@
+"""Who looks at passes at work (`driver.Observer`): apart from the driver, for those who run no passes."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+OBSERVER: ContextVar[Any] = ContextVar("observer", default=None)
+"""Of this thread; None for nobody. It may leave passes out, so what is compiled meanwhile is not kept."""
