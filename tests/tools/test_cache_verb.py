@@ -12,7 +12,7 @@ def test_sizes_and_clear(tmp_path, monkeypatch, capsys):
     assert main(["cache"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}, at most 512 MiB", "programs: 0 entries, 0 bytes", "kernels: 1 entries, 100 bytes",
-        "glues: 0 entries, 0 bytes", "hosts: 0 entries, 0 bytes",
+        "glues: 0 entries, 0 bytes", "hosts: 0 entries, 0 bytes", "tunings: 0 entries, 0 bytes",
     ]  # fmt: skip
     assert main(["cache", "--clear"]) == 0
     assert "kernels: 1 entries, 100 bytes, dropped" in capsys.readouterr().out

@@ -24,7 +24,8 @@ from axla.kernels import ADDED, ENTRY_POINTS
 from axla.passes.added import ADDED as PASSES_ADDED
 from axla.passes.added import load_installed
 from axla.passes.observer import OBSERVER
-from axla.passes.rewrite import FOREIGN
+from axla.passes.pipelines import PASSES
+from axla.passes.rewrite import has_foreign
 from axla.program.packed import Packed, byte_size, decode, encode
 from axla.target.identity import identity
 from axla.target.machine import CpuTarget
@@ -73,7 +74,7 @@ def program_key(module: Module, target: CpuTarget, *facts: object) -> str | None
 
 def _key(module: Module, target: CpuTarget, facts: tuple[object, ...]) -> str | None:
     load_installed()
-    own = ADDED or PASSES_ADDED or FOREIGN or OBSERVER.get()
+    own = ADDED or PASSES_ADDED or has_foreign(PASSES) or OBSERVER.get()
     options = not own and _options(flags.current())
     constants = _constants(module) if options and cache.machine() else None
     packages = _packages(module)

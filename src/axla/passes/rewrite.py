@@ -77,8 +77,15 @@ RulesOf = Callable[[type[Op]], tuple[Rule, ...]]
 RULES: dict[str, Rules] = {}
 """Pass name -> op class -> rules, in the order tried. Filled by `@rule`; class `Op` stands for every op."""
 
-FOREIGN: list[Rule] = []
-"""Rules that are not axla's own: what is compiled depends on them."""
+FOREIGN: list[tuple[str, Rule]] = []
+"""Rules that were declared and are not axla's own, each with its pass."""
+
+
+def has_foreign(passes: Container[str]) -> bool:
+    """Whether one of these passes has rules that are not axla's own: what is compiled depends on them."""
+    return any(
+        made in rules for name, made in FOREIGN if name in passes for rules in RULES.get(name, {}).values()
+    )
 
 
 def rule(
@@ -94,7 +101,7 @@ def rule(
         made = Rule(function.__name__, function, equation, family, of, where, allows)
         table = RULES.setdefault(group, {})
         if not function.__module__.startswith("axla."):
-            FOREIGN.append(made)
+            FOREIGN.append((group, made))
         for cls in classes if family is None else [c for c in OPS.values() if is_own(c) and family(c)]:
             table[cls] = (*table.get(cls, ()), made)
         return function
