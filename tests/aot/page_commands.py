@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from axla.codegen.host import host_target
 from axla.tools import main as command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,6 +114,8 @@ def _compare(said: str, block: Block) -> None:
         assert said == block.text
         return
     assert _words(said) == _words(block.text)
+    if host_target().name != "x86-64-v4":  # sizes of native code on the machine that wrote the page
+        return
     numbers = [[int(n.replace(",", "")) for n in _NUMBER.findall(text)] for text in (said, block.text)]
     for found, wanted in zip(*numbers, strict=True):
         assert 4 * abs(found - wanted) <= wanted, f"the page says {wanted:,}, found {found:,}"
