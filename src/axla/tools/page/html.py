@@ -14,9 +14,6 @@ from typing import Any
 
 from axla.core.templates import fill
 
-SCRIPTS = ("data", "graph", "charts", "views", "main")
-"""The parts of the page's script, in order."""
-
 
 def packed(data: Any) -> str:
     """Data as the page unpacks it."""
@@ -33,7 +30,10 @@ def page(data: dict[str, Any]) -> str:
         "tools/page.html", TITLE=escape(f"{data['title']} - axla"), STYLE=[fill("tools/page.css")],
         LICENCE=[library.joinpath("LICENSE").read_text("utf-8").strip()],
         LIBRARY=[library.joinpath("dagre.min.js").read_text("utf-8").strip()],
-        SCRIPT=[fill(f"tools/page_{name}.js") for name in SCRIPTS],
+        SCRIPT=[
+            fill("tools/page_data.js"), fill("tools/page_graph.js"), fill("tools/page_charts.js"),
+            fill("tools/page_views.js"), fill("tools/page_main.js"),
+        ],
         DATA=[
             _element("data", packed({**data, "codes": list(code)})),
             *(_element(f"code-{number}", packed(found)) for number, found in enumerate(code.values())),
