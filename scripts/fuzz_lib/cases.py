@@ -24,6 +24,7 @@ from axla.custom.feeds import feeds
 from axla.custom.registry import register_custom_call
 from axla.hlo.casting import convert
 from axla.ir.graph import Alias, Module
+from axla.ir.traverse import below
 from axla.ir.verify import verify
 from axla.text import parse_hlo
 
@@ -356,27 +357,18 @@ def is_summing(module: Module) -> bool:
 def rough_leaves(module: Module) -> list[bool]:
     """Of every result leaf, whether something approximate is among what it is computed of."""
     known: dict[Any, bool] = {}
+    done: set[Any] = set()
 
     def rough_computation(c: Any) -> bool:
         return any(is_rough_op(i) or any(map(rough_computation, i.op.computations())) for i in c.instructions)
 
     def rough(inst: Any) -> bool:
-        stack = [inst]
-        while stack:
-            one = stack[-1]
-            if one in known:
-                stack.pop()
-                continue
-            later = [o for o in one.operands if o not in known]
-            if later:
-                stack += later
-                continue
+        for one in below(inst, done):
             known[one] = (
                 any(known[o] for o in one.operands)
                 or is_rough_op(one)
                 or any(rough_computation(c) for c in one.op.computations())
             )
-            stack.pop()
         return known[inst]
 
     root = module.entry.root

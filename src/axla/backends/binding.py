@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from axla.core.dtypes import of_raw_items
 from axla.core.errors import AxlaError, InvalidArgument, did_you_mean
 from axla.core.literal import Literal, unwritable
 from axla.core.shape import ProgramShape, Shape
@@ -111,9 +112,7 @@ def _literal(parameter: Instruction, key: Any, value: Any) -> Literal:
         array = value.array if isinstance(value, Literal) else np.asarray(value)
     except (AxlaError, TypeError, ValueError) as error:
         raise InvalidArgument(f"{where}: not an array that axla reads: {error}") from None
-    raw = array.dtype.kind == "V" and array.dtype.itemsize == shape.dtype.numpy.itemsize
-    if raw and array.dtype != shape.dtype.numpy:
-        array = array.view(shape.dtype.numpy)  # of a file of NumPy's, which does not know such types
+    array = of_raw_items(array, shape.dtype)
     if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
         found = f"{array.dtype}{list(array.shape)}"
         raise InvalidArgument(f"{where}: wanted {shape.to_string(layout=False)}, found {found}")

@@ -132,3 +132,11 @@ def from_numpy(numpy_type: Any) -> DType:
     if found not in _BY_NUMPY:
         raise TypeError(f"NumPy dtype {found} has no HLO element type")
     return _BY_NUMPY[found]
+
+
+def of_raw_items(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """An array from a file of NumPy's, which does not know bf16, f8...: raw items of the size of `dtype` are
+    numbers of it; others stay what they are.
+    """
+    raw = array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize
+    return array.view(dtype.numpy) if raw and array.dtype != dtype.numpy else array

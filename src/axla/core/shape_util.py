@@ -132,6 +132,11 @@ def unpack(memory: np.ndarray, shape: Shape, padding: Padding | None = None) -> 
     return Literal(shape, np.array(wide[tuple(slice(size) for size in shape.dims)], order="C"))
 
 
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that takes back what `order` does: place order[k] holds k."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
 def major_to_minor(shape: Shape) -> tuple[int, ...]:
     """The dimensions as they lie in memory."""
     return tuple(reversed(shape.layout.minor_to_major))

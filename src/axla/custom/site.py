@@ -7,7 +7,7 @@ from typing import Any
 
 from axla.core.dataclass import dataclass
 from axla.core.shape import AnyShape, Shape, TupleShape, show
-from axla.core.shape_util import major_to_minor
+from axla.core.shape_util import inverse, major_to_minor
 
 # Conventions by which a function is called. The first three are the versions of XLA's untyped interface.
 ORIGINAL = "original"  # void f(void *out, void **in)
@@ -77,8 +77,7 @@ def in_memory_order(array: Any, shape: Shape) -> Any:
 
 def from_memory_order(array: Any, shape: Shape) -> Any:
     """The inverse: an array of the sizes in which `shape` lies, as one of `shape.dims`."""
-    order = major_to_minor(shape)
-    return array.transpose(sorted(range(len(order)), key=order.__getitem__))
+    return array.transpose(inverse(major_to_minor(shape)))
 
 
 def nest(shape: AnyShape, leaves: Iterator[Any], tuple_of: Callable[[list[Any]], Any] = tuple) -> Any:

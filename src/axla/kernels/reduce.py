@@ -14,6 +14,7 @@ from axla.core.dtypes import DType
 from axla.hlo import Reduce
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Computation, Instruction
+from axla.ir.traverse import below
 from axla.kernels.access import AccessKeys, KernelBody, accesses, elements, kernel_roots
 from axla.kernels.geometry import ReduceGeometry, reduce_geometry
 from axla.kernels.kind import Form, Kind
@@ -404,14 +405,8 @@ class ColumnKind(ReduceKind):
 
     def _reduced_type(self) -> DType:
         """The widest type of what is computed for every row."""
-        below: dict[Instruction, None] = {}
-        stack = list(self.columns)
-        while stack:
-            inst = stack.pop()
-            if inst not in below:
-                below[inst] = None
-                stack += inst.operands
-        return widest_of(below)
+        done: set[Instruction] = set()
+        return widest_of([inst for root in self.columns for inst in below(root, done)])
 
     def _shared(self, task: KernelTask, target: Target) -> ColumnPlan:
         """Threads share columns and rows; few columns are cut into pieces."""

@@ -55,9 +55,7 @@ def is_computed(op: Op) -> bool:
     return not (op.passes_on or op.structural)
 
 
-def lower(
-    module: Module, buffers: Buffers, target: Target, choose: Choose = lambda kernel: kernel
-) -> Program:
+def lower(module: Module, buffers: Buffers, target: Target, choose: Choose | None = None) -> Program:
     """The program of a module after the CPU pipeline. `choose` may give kernels other plans."""
     _check_nesting(module)
     return _Lowering(module, buffers, target, choose).program()
@@ -123,7 +121,7 @@ def _takes_long(step: Step) -> bool:
 
 
 class _Lowering:
-    def __init__(self, module: Module, buffers: Buffers, target: Target, choose: Choose):
+    def __init__(self, module: Module, buffers: Buffers, target: Target, choose: Choose | None):
         self.module, self.choose = module, choose
         self.buffers = buffers
         self.target, self.limits = target, target.limits
@@ -400,6 +398,6 @@ class _Lowering:
         name = kernel_name(computation, shared)
         found = self.kernels.get(name)
         if found is None:
-            found = self.choose(plan_kernel(name, stand_alone(computation, name), shared, self.target))
-            self.kernels[name] = found
+            found = plan_kernel(name, stand_alone(computation, name), shared, self.target)
+            self.kernels[name] = found = self.choose(found) if self.choose else found
         return found

@@ -41,7 +41,7 @@ def program_of(
     with trace.span("assign-buffers"):
         buffers = assign_buffers(module, target.limits, constants)
     with trace.span("lower"):
-        return lower(module, buffers, target, *([] if choose is None else [choose]))
+        return lower(module, buffers, target, choose)
 
 
 def constants_segment(constants: Mapping[Literal, int], byte_order: str = sys.byteorder) -> bytes:

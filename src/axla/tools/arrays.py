@@ -7,10 +7,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from axla.core.dtypes import of_raw_items
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape, show
 
-_UNREADABLE = (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplementedError)
+UNREADABLE = (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplementedError)
 """What NumPy raises for files that are damaged, or something else."""
 
 
@@ -30,26 +31,21 @@ def read_archive(path: str) -> dict[str, np.ndarray]:
     with found:
         try:
             return {name: found[name] for name in found.files}
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise InvalidArgument(f"--inputs {path}: {error}") from None
 
 
 def _loaded(path: str, option: str, what: str):  # noqa: ANN202 - NumPy names no type
     try:
         return np.load(path, allow_pickle=False)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise InvalidArgument(f"{option} {path}: not {what} that can be read: {error}") from None
 
 
 def as_parameter(array: np.ndarray, shape: Shape, where: str, name: str) -> np.ndarray:
-    """The array as the parameter leaf `name` wants it; InvalidArgument, which begins with `where`.
-
-    Types that NumPy itself does not have (bf16, f8...) come as raw items of the same size.
-    """
-    wanted = shape.dtype.numpy
-    if array.dtype != wanted and array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
-        array = array.view(wanted)
-    if array.dtype != wanted or not shape.admits(array.shape):
+    """The array as the parameter leaf `name` wants it; InvalidArgument, which begins with `where`."""
+    array = of_raw_items(array, shape.dtype)
+    if array.dtype != shape.dtype.numpy or not shape.admits(array.shape):
         found = f"{array.dtype}{list(array.shape)}"
         raise InvalidArgument(f"{where}: found {found}, parameter {name} wants {show(shape)}")
     return array

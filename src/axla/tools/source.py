@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -22,6 +20,7 @@ from axla.custom.site import nest
 from axla.ir.graph import Module
 from axla.runtime.safetensors import read_safetensors
 from axla.text.shapes import parse_shape
+from axla.tools.arrays import UNREADABLE
 
 if TYPE_CHECKING:
     from axla.target.machine import CpuTarget
@@ -95,7 +94,7 @@ def constants_of(options: argparse.Namespace) -> list[tuple[int | str, np.ndarra
             else:
                 with np.load(text, allow_pickle=False) as archive:
                     arrays = {key: archive[key] for key in archive.files}
-        except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile, zlib.error) as error:
+        except (*UNREADABLE, TypeError, AttributeError) as error:
             wanted = "FILE.npz, FILE.safetensors or PARAMETER=FILE.npy"
             raise InvalidArgument(f"--constant {text}: wanted {wanted} that can be read: {error}") from None
         for key, array in arrays.items():

@@ -16,13 +16,15 @@ from typing import TypeVar
 
 import axla.hlo as hlo
 from axla.core.shape import Shape
+from axla.core.shape_util import inverse
 from axla.ir.attributes import PaddingConfig, SliceDims, Window
-from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.geometry import collapsed_transpose
 from axla.passes import rewrite
+from axla.passes.layout.normalize import location
 
 Item = TypeVar("Item")
 Order = tuple[int, ...]
@@ -102,7 +104,7 @@ def _best_order(region: Sequence[Instruction]) -> Order | None:
         if not isinstance(inst.op, hlo.Broadcast | hlo.Constant):
             whole += shape_of(inst).byte_size
     for inst, outside in users.items():
-        for order in {_inverse(op_of(u, hlo.Transpose).dimensions) for u in outside if _turns(u)}:
+        for order in {inverse(op_of(u, hlo.Transpose).dimensions) for u in outside if _turns(u)}:
             wanted[order] += shape_of(inst).byte_size
         # `algsimp` reduces other dimensions of what is not turned.
         if inst is inst.computation.root or any(not isinstance(u.op, hlo.Reduce) for u in outside):
@@ -123,15 +125,11 @@ def _keeps_windows(inst: Instruction, order: Order) -> bool:
     return long == sorted(long)
 
 
-def _inverse(order: Order) -> Order:
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
-
-
 class _Turned:
     """A region computed in another order of dimensions."""
 
     def __init__(self, region: Sequence[Instruction], order: Order):
-        self.region, self.order, self.inverse = region, order, _inverse(order)
+        self.region, self.order, self.inverse = region, order, inverse(order)
         self.computation = region[0].computation
         self.made: dict[Instruction, Instruction] = {}
 
@@ -173,8 +171,7 @@ class _Turned:
         return self.made[inst]
 
     def add(self, op: Op, operands: Sequence[Instruction], of: Instruction) -> Instruction:
-        extra = of.extra if of.extra is NO_EXTRA else Extra(location=of.extra.location)
-        return self.computation.add(op, operands, extra=extra)
+        return self.computation.add(op, operands, extra=location(of))
 
     def shape(self, shape: Shape) -> Shape:
         return shape.with_dims(self.moved(shape.dims)).logical

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
-from axla.core.shape_util import major_to_minor
+from axla.core.shape_util import inverse, major_to_minor
 from axla.hlo import Bitcast, BitcastConvert, Constant, Copy, CustomCall, Reshape, Transpose, Tuple, call_site
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.traverse import post_order
@@ -94,8 +94,7 @@ def to_logical(inst: Instruction, shape: Shape) -> Instruction:
     order = major_to_minor(shape)
     if order == tuple(range(shape.rank)):
         return inst
-    inverse = sorted(range(len(order)), key=order.__getitem__)
-    return inst.computation.add(Transpose(tuple(inverse)), [inst], extra=location(inst))
+    return inst.computation.add(Transpose(inverse(order)), [inst], extra=location(inst))
 
 
 def _normalize(computation: Computation) -> None:

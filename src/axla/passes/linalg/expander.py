@@ -9,7 +9,7 @@ from math import prod
 from axla.builder import ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.shape import AnyShape, Shape
-from axla.core.shape_util import major_to_minor
+from axla.core.shape_util import inverse, major_to_minor
 from axla.custom.lapack import is_installed
 from axla.custom.registry import registered
 from axla.custom.routines import TARGETS, Request, request_of
@@ -95,5 +95,4 @@ def _lying(x: XlaOp, shape: Shape, request: Request, in_memory: bool) -> XlaOp:
     if _is_matrix(shape, request):
         x = ops.Transpose(x, (0, 2, 1))
     x = ops.Reshape(x, physical_dims(shape))
-    order = major_to_minor(shape)
-    return x if in_memory else ops.Transpose(x, sorted(range(len(order)), key=order.__getitem__))
+    return x if in_memory else ops.Transpose(x, inverse(major_to_minor(shape)))
