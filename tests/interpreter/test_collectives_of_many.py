@@ -486,10 +486,13 @@ def test_the_first_participant_runs_alone_where_that_is_asked_for(backend):
 def test_the_command_line_runs_one_of_several_where_it_is_told_to(tmp_path, capsys):
     path = tmp_path / "sums.hlo"
     path.write_text(SUMS.format(more=""))
+    assert command.main(["run", str(path)]) == 0
+    assert "device 1, output 0" in capsys.readouterr().out
+    assert command.main(["check", str(path)]) == 1
+    assert "is for 2 replicas of 1 partitions" in capsys.readouterr().err
     for verb in ("run", "check"):
-        assert command.main([verb, str(path)]) == 1
-        assert "is for 2 replicas of 1 partitions" in capsys.readouterr().err
         assert command.main([verb, str(path), "--replicas=first"]) == 0
+        assert "device 1" not in capsys.readouterr().out
 
 
 def test_members_whose_arrays_are_of_different_actual_sizes():

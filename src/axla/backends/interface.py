@@ -60,7 +60,9 @@ class Client(Devices):
         told = options_of(options, keywords)
         with flags.override(**dict(told.flags)), shown():
             module = sized(module, told)
-            self.check(module.name, told.participants(module), told)
+            counts = told.participants(module)
+            self.backend.check_participants(module.name, counts)
+            self.check(module.name, counts, told)
             self._check_order(module, told)
             made = self.backend.made(self, module, told)
         watch(made)
@@ -161,14 +163,8 @@ class Backend:
 
     def check(self, module: Module, options: CompileOptions) -> None:
         """UnsupportedError for what the capabilities exclude; it names the op and says why."""
-        refused = self.capabilities.refused
-        counts = options.participants(module)
-        if counts[0] * counts[1] > self.capabilities.participants:
-            raise UnsupportedError(
-                f"compile: {module.name} is for {counts[0]} replicas of {counts[1]} partitions, {self.name} "
-                f"runs {self.capabilities.participants}: {refused.get('participants', 'no more')}"
-            )
-        reasons = {name: why for name, why in refused.items() if name != "participants"}
+        self.check_participants(module.name, options.participants(module))
+        reasons = {name: why for name, why in self.capabilities.refused.items() if name != "participants"}
         if not reasons:
             return
         known = effects()
@@ -178,6 +174,14 @@ class Backend:
             for name in names:
                 if name in ops:
                     raise UnsupportedError(f"{inst!r}: {self.name} does not run {name}: {ops[name]}")
+
+    def check_participants(self, name: str, counts: tuple[int, int]) -> None:
+        """UnsupportedError for more replicas of partitions than there may be."""
+        if counts[0] * counts[1] > self.capabilities.participants:
+            raise UnsupportedError(
+                f"compile: {name} is for {counts[0]} replicas of {counts[1]} partitions, {self.name} runs "
+                f"{self.capabilities.participants}: {self.capabilities.refused.get('participants', 'no more')}"
+            )
 
 
 BACKENDS: Registry[Backend] = Registry(

@@ -166,9 +166,14 @@ def _complex_atan2(y: Array, x: Array) -> Array:
     return joined(found.imag + found.real * 0, found.imag * 0 - found.real)
 
 
+def _atan2(y: Array, x: Array) -> Array:
+    """In f64: the function of single precision is some C libraries' second nearest."""
+    return np.arctan2(y.astype("f8"), x.astype("f8")).astype(y.dtype)
+
+
 Atan2 = binary(
     "atan2",
-    by_kind(complex=_complex_atan2, other=np.arctan2),
+    by_kind(complex=_complex_atan2, other=_atan2),
     INEXACT,
     "The angle of the point (rhs, lhs), -pi to pi.",
     expensive=True,
