@@ -181,3 +181,19 @@ ENTRY e {
     x = np.random.default_rng(0).integers(-9, 9, (64, 64)).astype(np.float32)
     wanted = np.cumsum(np.pad(x, ((1, 0), (1, 0))), 0)
     np.testing.assert_array_equal(np.asarray(axla.compile(axla.parse(text))(x)), wanted)
+
+
+def test_steps_across_lines_cover_long_stretches():
+    """Cores that write neighbouring stretches of a few lines of cache take these from each other."""
+    text = scan_text("f32", (1024, 1030), 0, "add", "0", False)
+    plan = plan_of(text)
+    assert plan.space and plan.space.block * 4 >= 2048 and plan.space.blocks > 1
+    x, program, before = drawn("f32", (1024, 1030)), axla.compile(axla.parse(text)), num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 5):
+            set_num_threads(threads)
+            found.append(np.asarray(program(x)).tobytes())
+    finally:
+        set_num_threads(before)
+    assert found[0] == found[1] == found[2]

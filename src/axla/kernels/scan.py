@@ -22,6 +22,10 @@ PIECE = 8192
 """Elements of a piece of a line at least, where a thread scans it alone."""
 BESIDE = 8
 """Steps that are enough for threads: with fewer lines, pieces of them are steps."""
+LEAST_BYTES = 2048
+"""Of a row that a step across lines covers: cores that write lines of cache closer to each other take them
+from each other, by what they fetch ahead.
+"""
 LEAST_GROUP = 16
 """Vectors of a group at least: a total of its own for a group costs one combination more."""
 
@@ -162,7 +166,8 @@ class ScanKind(Kind):
         if g.inner > 1:
             lanes = fitting(lanes, g.inner)
             few = -(-g.inner * g.outer // (BESIDE * lanes)) * lanes
-            block = max(4 * lanes, min(limits.column_bytes // size // lanes * lanes, few))
+            least, most = (bytes_ // size // lanes * lanes for bytes_ in (LEAST_BYTES, limits.column_bytes))
+            block = max(4 * lanes, least, min(most, few))
             space = Space((g.outer,), g.inner, block, lanes)
             phases = (task.phase(space.count, cost * g.length * block, limits),)
             return ScanPlan(self.hero.name, g, (), space, 1, piece, _group(g.length), phases=phases)
