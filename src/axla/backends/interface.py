@@ -177,10 +177,12 @@ class Backend:
 
     def check_participants(self, name: str, counts: tuple[int, int]) -> None:
         """UnsupportedError for more replicas of partitions than there may be."""
-        if counts[0] * counts[1] > self.capabilities.participants:
+        most = self.capabilities.participants
+        if counts[0] * counts[1] > most:
+            reason = self.capabilities.refused.get("participants", "no more")
             raise UnsupportedError(
                 f"compile: {name} is for {counts[0]} replicas of {counts[1]} partitions, {self.name} runs "
-                f"{self.capabilities.participants}: {self.capabilities.refused.get('participants', 'no more')}"
+                f"{most}: {reason}"
             )
 
 
