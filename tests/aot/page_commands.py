@@ -44,7 +44,9 @@ def lines(text: str) -> list[str]:
 
 
 def tools(found: list[Block]) -> list[str]:
-    """The programs that blocks run, but axla; `python -m NAME` is NAME."""
+    """The programs that blocks run, but axla; `python -m NAME` is NAME, and cmake runs a compiler and an
+    emulator.
+    """
     named: dict[str, None] = {}
     for block in found:
         for line in lines(block.text) if block.kind == "sh" else ():
@@ -52,6 +54,9 @@ def tools(found: list[Block]) -> list[str]:
                 words = shlex.split(part)
                 module = words[:2] == ["python", "-m"]
                 named[words[2] if module else words[0]] = None
+                named |= dict.fromkeys(
+                    re.findall(r"-DCMAKE_(?:C_COMPILER|CROSSCOMPILING_EMULATOR)=(\S+)", part)
+                )
     return [name for name in named if not name.startswith(("axla", "./", "cd", "echo", "python"))]
 
 

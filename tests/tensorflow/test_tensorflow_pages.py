@@ -47,7 +47,8 @@ def test_runs_as_written(name, tmp_path, monkeypatch):
     before = page_commands.blocks(PARTS[BEFORE[name]]) if name in BEFORE else []
     found = page_commands.blocks(PARTS[name])
     missing = [tool for tool in page_commands.tools([*before, *found]) if not shutil.which(tool)]
-    if "eigen" in PARTS[name].lower() and not Path("/usr/include/eigen3").is_dir():
+    parts = [PARTS[part].lower() for part in (BEFORE.get(name), name) if part is not None]
+    if any("eigen" in part for part in parts) and not Path("/usr/include/eigen3").is_dir():
         missing.append("Eigen (libeigen3-dev)")
     if missing:
         pytest.skip(f"{', '.join(missing)} is not there")
