@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the examples of a page in the current folder: python scripts/run_page.py README.md.
 
-The Python blocks are one program. A block with a file name (```text f.hlo) is written, and `sh` blocks are run
-in turn, by the `axla` and `python` of this Python.
+The Python blocks are one program. A block with a file name (```text f.hlo) is written, `sh` blocks are run in
+turn, by the `axla` and `python` of this Python.
 """
 
 from __future__ import annotations
