@@ -1,4 +1,4 @@
-"""The door to LLVM: text in, object code or assembly out.
+"""Calls LLVM: text in, object code or assembly out.
 
 Several threads emit objects at a time, each with a module, a context and a machine of its own; for all else
 there is one at a time.

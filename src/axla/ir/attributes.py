@@ -154,14 +154,14 @@ class Window:
 
     @property
     def dilated_size(self) -> tuple[int, ...]:
-        """How far the window reaches per dimension, holes included."""
+        """The extent of the window along each dimension, dilation included."""
         dilated = zip(self.size, self.window_dilation, strict=True)
         return tuple((size - 1) * by + 1 if size else 0 for size, by in dilated)
 
 
 @dataclass(frozen=True, slots=True)
 class PaddingConfig:
-    """Edge padding (negative: cut off) and holes between elements, per dimension: 1_2x0_0_3."""
+    """Edge padding (negative: elements are dropped) and interior padding, per dimension: 1_2x0_0_3."""
 
     low: tuple[int, ...]
     high: tuple[int, ...]

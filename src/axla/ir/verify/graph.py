@@ -62,7 +62,7 @@ def verify_parameters(computation: Computation) -> None:
     if set(found) != set(computation.parameters) or numbers != list(range(len(found))):
         pairs = zip(computation.parameters, numbers, strict=True)
         listed = ", ".join(f"{p.name}: {n}" for p, n in pairs)
-        message = f"parameters of {computation.name} must be numbered from 0 without holes, found {listed}"
+        message = f"parameters of {computation.name} must be numbered from 0 without gaps, found {listed}"
         fail("computation_parameters", message)
 
 
