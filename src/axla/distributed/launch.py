@@ -85,8 +85,9 @@ class _Launcher:
 
 
 def launch(count: int, command: Sequence[str], hosts: str = "") -> int:
-    """Runs a script, or -m and a module, with its arguments in `count` processes; -P before -m: nothing comes
-    from the working directory. Gives 0, or 1 after a message to standard error. `hosts`: names of machines with commas between; "" for this one alone.
+    """Runs a script, or -m and a module, with its arguments in `count` processes; by -P, -m imports nothing
+    from the working directory. Gives 0, or 1 after a message to standard error. `hosts`: names of machines
+    with commas between; "" for this one alone.
     """
     launcher = _Launcher(hosts)
     begin = [_mpiexec(), "-n", str(count), *(["-hosts", hosts] if hosts else []), sys.executable]
