@@ -125,6 +125,7 @@ def size_text(size: int) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla stats`."""
     add_file(parser)
     parser.add_argument("-o", "--output", metavar="FILE.svg", help="write the picture of the memory there")
     parser.add_argument("--json", action="store_true", help="print numbers as JSON")
@@ -133,6 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla stats`; returns its exit status."""
     load_files(options.load)
     module = read_module(options)
     opcodes = Counter(inst.opcode for c in module.computations for inst in c.instructions)
