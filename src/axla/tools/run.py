@@ -80,7 +80,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.compare_every_instruction and _on_several_devices(module, options):
         raise InvalidArgument("--compare-every-instruction: the program is for several devices")
     if options.processes and LAUNCHER not in os.environ:
-        return launch(options.processes, ["-m", "axla", *options.given])
+        return launch(options.processes, ["-P", "-m", "axla", *options.given])
     saved: dict[str, np.ndarray] = {}
     for kind in options.input_kinds:
         inputs = inputs_of(module, kind, options)
