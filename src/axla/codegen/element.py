@@ -253,6 +253,7 @@ def _dynamic_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
+    """Element of a `dynamic-update-slice`: of the update where the index is inside of its window."""
     operand, update, *starts = inst.operands
     dims, sizes = operand.shape.dims, update.shape.dims
     conditions: list[Value | bool] = []
