@@ -43,8 +43,8 @@ class Files:
         print(f"\n--- {where}: {failure.oracle}, case {failure.seed}, {failure.family}, {when}", flush=True)
         print("\n".join(failure.why.strip().splitlines()[-4:])[:1200], flush=True)
 
-    def reduce(self, most: int = 12) -> None:
-        """Reduces the first failure of every kind; Ctrl-C ends it."""
+    def reduce(self, most: int) -> None:
+        """Reduces the first failure of each of so many kinds; Ctrl-C ends it."""
         for where, failure in self.waiting[:most] if self.reduces else ():
             try:
                 self._reduce(where, failure)
