@@ -71,7 +71,8 @@ class Files:
         np.savez(
             where / "reduced.npz", **dict(zip((n for n, _ in parameter_leaves(small)), left, strict=True))
         )
-        run = f"axla check --backend {backend_of(failure.oracle)} --inputs reduced.npz"
+        run = f"axla check --backend {backend_of(failure.oracle)}"
+        run += " --inputs reduced.npz" if ORACLES[failure.oracle].reduces else ""
         (where / "reduced.hlo").write_text(
             test_text(small, run, f"{failure.oracle}: {headline(failure.why)}")
         )

@@ -63,10 +63,11 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
     from axla.tools.trial import Question, Trials
 
     from .cases import is_rough
+    from .oracles import ORACLES
 
     given = tuple((name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True))
     question = Question(
-        backend=backend_of(oracle), inputs=given,
+        backend=backend_of(oracle), inputs=given if ORACLES[oracle].reduces else (),
         tolerance=DEFAULT_TOLERANCE if is_rough(module) else BITS,
         caching=oracle == "cache",
     )  # fmt: skip
