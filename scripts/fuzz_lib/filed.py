@@ -26,7 +26,7 @@ class Files:
         self.kept: Counter[str] = Counter()
         self.waiting: list[tuple[Path, Failure]] = []
 
-    def add(self, failure: Failure) -> None:
+    def add(self, failure: Failure, when: str) -> None:
         self.kept[failure.signature] += 1
         if self.kept[failure.signature] > KEPT:
             return
@@ -39,7 +39,7 @@ class Files:
             np.savez(where / "inputs.npz", *failure.inputs)
             if self.kept[failure.signature] == 1 and ORACLES[failure.oracle].reduces:
                 self.waiting.append((where, failure))
-        print(f"\n--- {where}: {failure.oracle}, case {failure.seed}, {failure.family}", flush=True)
+        print(f"\n--- {where}: {failure.oracle}, case {failure.seed}, {failure.family}, {when}", flush=True)
         print("\n".join(failure.why.strip().splitlines()[-4:])[:1200], flush=True)
 
     def reduce(self, most: int = 12) -> None:

@@ -77,6 +77,10 @@ class Report:
     failures: list[Failure] = field(default_factory=list)
     coverage: dict[str, Counter[str]] = field(default_factory=dict)
 
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(self.seconds.values())
+
     def add(self, other: Report) -> None:
         self.cases += other.cases
         for name in ("made", "asked", "skipped", "seconds"):

@@ -165,6 +165,7 @@ class CpuClient:
 
 
 def make_cpu_client(backend: str = "cpu") -> CpuClient:
+    """A client of a CPU backend, with the methods of jaxlib's."""
     return CpuClient(backend)
 
 

@@ -64,7 +64,7 @@ def aligned(size: int) -> np.ndarray:
 
 
 def run_here(code, inputs, folder) -> list[np.ndarray]:
-    """The results of an object for this machine, linked with the C compiler and called by its door."""
+    """The results of an object for this machine, linked by the C compiler, called as C would."""
     (folder / "program.o").write_bytes(code.image)
     command = ["cc", "-shared", "-nostdlib", "-o", "program.so", "program.o"]
     subprocess.run(command, check=True, cwd=folder)

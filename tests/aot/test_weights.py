@@ -141,8 +141,10 @@ def test_the_interface_does_not_depend_on_values(tmp_path, where):
     full, empty = (package.library for package in packages)
     assert full.tensors and not empty.tensors
     assert [f.name for f in packages[0].files] == [f.name for f in packages[1].files]
-    doors = [re.findall(r"int32_t Net_run\w*\(.*?\);", header.text(lib), re.DOTALL) for lib in (full, empty)]
-    assert doors[0] == doors[1] and len(doors[0]) == 2
+    exported = [
+        re.findall(r"int32_t Net_run\w*\(.*?\);", header.text(lib), re.DOTALL) for lib in (full, empty)
+    ]
+    assert exported[0] == exported[1] and len(exported[0]) == 2
     x, w = np.ones(100, np.float32), np.ones((2, 50), ml_dtypes.bfloat16)
     found = axla.aot.load(tmp_path / "zeros")(x, w)
     assert not np.any(np.asarray(found[0] if isinstance(found, tuple) else found))

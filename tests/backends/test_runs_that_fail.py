@@ -11,7 +11,7 @@ import pytest
 import axla
 from axla.core.errors import AxlaError, CustomCallFailure, DeadlineExceeded, OutOfMemory
 from axla.custom.feeds import current
-from axla.custom.mail import Mail
+from axla.custom.mailbox import Mailbox
 from axla.program import abi
 from axla.runtime.grid import Grid
 from axla.runtime.queue import Task
@@ -160,15 +160,15 @@ def test_who_has_taken_a_letter_does_not_wait():
     """Two looks in the moment after a participant has received, before it goes on."""
     grid = Grid(1, 1, [0])
 
-    class Slow(Mail):
+    class Slow(Mailbox):
         def take(self, *arguments):
             value = super().take(*arguments)
             grid.look()
             grid.look()
             return value
 
-    grid.mail = Slow()
-    grid.mail.send("here", 5)
+    grid.mailbox = Slow()
+    grid.mailbox.send("here", 5)
     assert grid.receive(0, "here", "in recv", current.check) == 5
     assert grid.failure is None and not grid.struct.stop
 

@@ -55,7 +55,7 @@ def test_operands_of_another_builder_are_refused(b):
         b.build(y)
 
 
-def test_parameters_are_numbered_without_holes(b):
+def test_parameters_are_numbered_without_gaps(b):
     ops.Parameter(b, 1, VECTOR)
     with pytest.raises(InvalidArgument, match="but not 0"):
         b.build()

@@ -1,4 +1,4 @@
-"""Padding with one hole between elements: rows of holes, edges, cuts, and what is computed in it."""
+"""Padding with an interior padding of 1: rows of padding, edges, cuts, and what is computed in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CASES = [  # type, sizes, padding
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
-def test_holes(case):
+def test_interior_padding(case):
     kind, dims, padding = case
     text = f"""HloModule pads
     ENTRY e {{ p = {kind}[{",".join(map(str, dims))}] parameter(0)
@@ -34,4 +34,7 @@ def test_holes(case):
 
 def _padded(dims, padding) -> list[int]:
     edges = [(*map(int, one.split("_")), 0)[:3] for one in padding.split("x")]
-    return [low + n + max(n - 1, 0) * holes + high for n, (low, high, holes) in zip(dims, edges, strict=True)]
+    return [
+        low + n + max(n - 1, 0) * interior + high
+        for n, (low, high, interior) in zip(dims, edges, strict=True)
+    ]

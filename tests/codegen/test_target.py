@@ -1,4 +1,4 @@
-"""Targets, the door to LLVM and the reader of its objects."""
+"""Targets, calls of LLVM and the reader of its objects."""
 
 from __future__ import annotations
 

@@ -42,7 +42,10 @@ def test_padded_rows(padding: str) -> None:
 @pytest.mark.parametrize("padding", ["1_1_1x1_2_1x0_0", "0_0x2_3x0_0", "0_0x-1_4_2x0_0", "3_0x0_0x0_1"])
 def test_pads_beside_a_dimension_that_is_kept(padding: str) -> None:
     edges = [[int(n) for n in (*part.split("_"), "0")[:3]] for part in padding.split("x")]
-    dims = [n + low + high + (n - 1) * hole for n, (low, high, hole) in zip((3, 4, 37), edges, strict=True)]
+    dims = [
+        n + low + high + (n - 1) * interior
+        for n, (low, high, interior) in zip((3, 4, 37), edges, strict=True)
+    ]
     shape = f"f32[{','.join(map(str, dims))}]"
     run(
         ["f32[3,4,37]", "f32[]"],

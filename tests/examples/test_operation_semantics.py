@@ -338,18 +338,20 @@ def dilated(doc, x, kernel, lhs=1, rhs=1, **groups):
     )
 
 
-def test_conv_lhs_dilation_puts_holes_into_the_input(doc):
+def test_conv_lhs_dilation_puts_zeros_into_the_input(doc):
     x, kernel = image(1, 1, 4), image(1, 1, 3)
-    holes = np.zeros((1, 1, 10), np.float32)
-    holes[..., ::3] = x
-    assert doc.value(dilated(doc, x, kernel, lhs=3))[0][0] == np.correlate(holes[0, 0], kernel[0, 0]).tolist()
+    spread = np.zeros((1, 1, 10), np.float32)
+    spread[..., ::3] = x
+    assert (
+        doc.value(dilated(doc, x, kernel, lhs=3))[0][0] == np.correlate(spread[0, 0], kernel[0, 0]).tolist()
+    )
 
 
-def test_conv_rhs_dilation_puts_holes_into_the_kernel(doc):
+def test_conv_rhs_dilation_puts_zeros_into_the_kernel(doc):
     x, kernel = image(1, 1, 9), image(1, 1, 3)
-    holes = np.zeros(5, np.float32)
-    holes[::2] = kernel[0, 0]
-    assert doc.value(dilated(doc, x, kernel, rhs=2))[0][0] == np.correlate(x[0, 0], holes).tolist()
+    spread = np.zeros(5, np.float32)
+    spread[::2] = kernel[0, 0]
+    assert doc.value(dilated(doc, x, kernel, rhs=2))[0][0] == np.correlate(x[0, 0], spread).tolist()
 
 
 def test_conv_feature_groups_are_separate_convolutions(doc):

@@ -98,7 +98,7 @@ def test_computation_root(module):
 
 def test_computation_parameters(module):
     module.entry.add(hlo.Parameter(VECTOR, 3))
-    rejected(module, "computation_parameters", "without holes")
+    rejected(module, "computation_parameters", "without gaps")
 
 
 def test_computation_acyclic(module):

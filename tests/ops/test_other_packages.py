@@ -18,6 +18,7 @@ from axla import proto
 from axla.codegen.host import host_target
 from axla.core import cache
 from axla.core.dtypes import F32, F64
+from axla.core.plugins import installed
 from axla.cpu import programs
 from axla.cpu.programs import program_key
 from axla.hlo.family import Elementwise
@@ -236,6 +237,17 @@ def test_of_two_packages_with_one_name_the_first_is_taken(site, tmp_path_factory
     monkeypatch.setattr(sys, "path", [*sys.path, str(other.parent)])
     with pytest.warns(RuntimeWarning, match="is ops_of_a_test:Cut, and elsewhere:Cut as well"):
         assert declared("cut").__module__ == "ops_of_a_test"
+
+
+def test_a_package_that_is_installed_later_is_found(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("later")
+    monkeypatch.syspath_prepend(str(folder))
+    assert "one" not in installed("axla.later")
+    info = folder / "late-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: late\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[axla.later]\none = late:One\n")
+    assert "one" in installed("axla.later")
 
 
 def test_names_that_are_not_installed_load_nothing(site):

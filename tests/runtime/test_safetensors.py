@@ -75,7 +75,7 @@ WRONG = {
     "wrong length": (entry(offsets=(0, 8)), "are not those of"),
     "backwards": (entry(offsets=(4, 0)), "are not those of"),
     "one offset": (entry(offsets=(0,)), "are not two offsets"),
-    "a hole": (entry(offsets=(1, 5)), "begins at 1, wanted 0"),
+    "a gap": (entry(offsets=(1, 5)), "begins at 1, wanted 0"),
     "past the end": (entry(shape=(2,), offsets=(0, 8)), "the arrays have 8 bytes, the file 4"),
     "overlap": ({**entry(), "b": entry()["a"]}, "begins at 0, wanted 4"),
     "metadata": ({"__metadata__": {"x": 1}, **entry()}, "not a table of texts"),

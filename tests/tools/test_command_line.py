@@ -394,9 +394,9 @@ def test_check_refuses_an_archive_that_unpacks_to_more_than_it_should(
     assert error.startswith("axla: error: ") and "bomb.tar.gz" in error and re.search(message, error), error
 
 
-def test_check_refuses_files_with_large_holes(tmp_path, capsys):
+def test_check_refuses_files_that_are_sparse(tmp_path, capsys):
     """Of a sparse file the archive has the parts, and the size in words."""
-    path = tmp_path / "holes.tar"
+    path = tmp_path / "sparse.tar"
     member = tarfile.TarInfo("a.hlo")
     member.pax_headers = {
         "GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.name": "a.hlo",

@@ -279,6 +279,22 @@ def test_stats_count_and_draw(file, tmp_path, capsys):
     assert found["memory"]["parameters"] == 24
 
 
+def test_stats_of_what_is_refused(tmp_path, capsys):
+    path = tmp_path / "foreign.hlo"
+    path.write_text("""HloModule m
+ENTRY e {
+  x = f32[40] parameter(0)
+  ROOT r = f32[40] custom-call(x), custom_call_target="who_knows"
+}""")
+    assert command.main(["stats", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "1 custom-call" in printed and "memory: unknown" in printed and "'who_knows'" in printed
+    assert command.main(["stats", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["memory"] is None and "who_knows" in found["refused"]
+    assert command.main(["stats", str(path), "-o", str(tmp_path / "memory.svg")]) == 1
+
+
 def test_memory_fills_and_empties():
     text = """HloModule m
 ENTRY e {

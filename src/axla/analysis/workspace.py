@@ -42,29 +42,29 @@ def _peak(intervals: Sequence[Interval]) -> int:
 
 
 def _by_time(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """First come, first served, into the smallest hole that fits."""
+    """First come, first served, into the smallest gap that fits."""
     offsets = [0] * len(intervals)
     free: list[tuple[int, int]] = []  # (offset, size), sorted, never adjacent
-    holes: list[tuple[int, int]] = []  # (size, offset), sorted
+    gaps: list[tuple[int, int]] = []  # (size, offset), sorted
     ends: list[tuple[int, int]] = []  # heap of (end, number)
     top = 0
     for number in sorted(range(len(intervals)), key=lambda n: (intervals[n].start, -intervals[n].size, n)):
         one = intervals[number]
         while ends and ends[0][0] < one.start:
             _, done = heapq.heappop(ends)
-            _release(free, holes, offsets[done], intervals[done].size)
+            _release(free, gaps, offsets[done], intervals[done].size)
         if not one.size:
             continue
-        at = bisect_left(holes, (one.size, -1))
-        if at < len(holes):
-            size, offset = holes.pop(at)
+        at = bisect_left(gaps, (one.size, -1))
+        if at < len(gaps):
+            size, offset = gaps.pop(at)
             del free[bisect_left(free, (offset, size))]
             if size > one.size:
                 insort(free, (offset + one.size, size - one.size))
-                insort(holes, (size - one.size, offset + one.size))
-        elif free and sum(free[-1]) == top:  # the last hole reaches the top: grow it
+                insort(gaps, (size - one.size, offset + one.size))
+        elif free and sum(free[-1]) == top:  # the last gap reaches the top: grow it
             offset, size = free.pop()
-            del holes[bisect_left(holes, (size, offset))]
+            del gaps[bisect_left(gaps, (size, offset))]
             top = offset + one.size
         else:
             offset, top = top, top + one.size
@@ -73,20 +73,20 @@ def _by_time(intervals: Sequence[Interval]) -> tuple[list[int], int]:
     return offsets, top
 
 
-def _release(free: list[tuple[int, int]], holes: list[tuple[int, int]], offset: int, size: int) -> None:
+def _release(free: list[tuple[int, int]], gaps: list[tuple[int, int]], offset: int, size: int) -> None:
     if not size:
         return
     at = bisect_left(free, (offset, 0))
     if at < len(free) and free[at][0] == offset + size:
         _, more = free.pop(at)
-        del holes[bisect_left(holes, (more, offset + size))]
+        del gaps[bisect_left(gaps, (more, offset + size))]
         size += more
     if at > 0 and sum(free[at - 1]) == offset:
         before, more = free.pop(at - 1)
-        del holes[bisect_left(holes, (more, before))]
+        del gaps[bisect_left(gaps, (more, before))]
         offset, size = before, size + more
     insort(free, (offset, size))
-    insort(holes, (size, offset))
+    insort(gaps, (size, offset))
 
 
 def _by_size(intervals: Sequence[Interval]) -> tuple[list[int], int]:

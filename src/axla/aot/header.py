@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from axla.aot.c_types import c_type, comment, literal, shared_block
-from axla.aot.door import ALIGNMENT
+from axla.aot.exported_functions import ALIGNMENT
 from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.core.status import FIRST_MESSAGE
 from axla.core.templates import fill

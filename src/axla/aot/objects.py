@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 
-from axla.aot.door import ALIGNMENT, add_constants, add_doors, add_frame, constants_module
+from axla.aot.exported_functions import (
+    ALIGNMENT,
+    add_constants,
+    add_exported_functions,
+    add_frame,
+    constants_module,
+)
 from axla.aot.library import Tensor, Weights
 from axla.aot.refusals import refuse_dynamic, where
 from axla.aot.room import emit_with_constants
@@ -116,7 +122,7 @@ def object_of(
     segment = None if weights is Weights.FILE or not constants else f"{prefix}_weights"
     for symbol, program in programs.items():
         given = segment if constants else _EMPTY
-        add_doors(code, symbol, f"{symbol}_entry", program.interface, given)
+        add_exported_functions(code, symbol, f"{symbol}_entry", program.interface, given)
     if not constants:
         code.globals[_EMPTY] = f"@{_EMPTY} = internal constant i8 0"
     elif segment is not None:
@@ -133,7 +139,7 @@ def object_of(
         outside |= {segment}
         room = constants_module(segment, len(constants), target.form)
         constants_image = emit_with_constants(room, target, segment, constants)
-    wanted = {f"{symbol}_{door}" for symbol in programs for door in ("run", "run_frame")}
+    wanted = {f"{symbol}_{suffix}" for symbol in programs for suffix in ("run", "run_frame")}
     check_alone(image, target, wanted, outside)
     interfaces = tuple(program.interface for program in programs.values())
     return ObjectCode(target, image, interfaces, constants, constants_image, tensors)

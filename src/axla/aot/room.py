@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from axla.aot.door import ROOM, mark_of
+from axla.aot.exported_functions import ROOM, mark_of
 from axla.codegen.child import CHILD
 from axla.codegen.elf import Elf
 from axla.core.errors import CompileError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from axla.aot import cpp
-from axla.aot.door import ROOM, constants_module
+from axla.aot.exported_functions import ROOM, constants_module
 from axla.aot.graphs import message_of
 from axla.aot.library import Library
 from axla.aot.room import emit_with_constants

@@ -1,7 +1,7 @@
 """Weights outside of the object: `P.weights`, and the C that loads it and the values of variables.
 
 `P.weights` is a safetensors file whose data is the constants segment, so that it is mapped and used where it
-is, and that other tools read. The format allows no holes: what lies between tensors is an entry of bytes.
+is, and that other tools read. The format allows no gaps: what lies between tensors is an entry of bytes.
 `P_loader.c` and `.h` open it, and set the variables of arguments from any safetensors file, by name.
 """
 

@@ -55,7 +55,7 @@ def run_together(
         watch(grid, tasks)
     else:
         grid.wait(tasks)
-        grid.mail.finish()
+        grid.mailbox.finish()
     return results
 
 

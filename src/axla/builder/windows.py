@@ -67,7 +67,7 @@ def ConvGeneralDilated(
     feature_group_count: int = 1, batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None, window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:  # fmt: skip
-    """The convolution of `lhs` with the kernel `rhs`, both of which may have holes between their elements."""
+    """The convolution of `lhs` with the kernel `rhs`, both of which may be dilated."""
 
     def window(spatial: Sequence[int], kernel: Sequence[int]) -> Window:
         return _window(kernel, window_strides, padding, lhs_dilation, rhs_dilation, window_reversal)
@@ -81,7 +81,7 @@ def ConvGeneral(
     dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
     precision_config: PrecisionConfig | None = None, preferred_element_type: Any = None,
 ) -> XlaOp:  # fmt: skip
-    """A convolution without holes."""
+    """A convolution whose operands are not dilated."""
     return ConvGeneralDilated(
         lhs, rhs, window_strides, padding, (), (), dimension_numbers, feature_group_count, batch_group_count,
         precision_config, preferred_element_type,

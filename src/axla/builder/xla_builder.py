@@ -332,7 +332,7 @@ class XlaBuilder:
         if missing:
             raise InvalidArgument(
                 f"build: builder '{self.name}' has parameters {sorted(self._parameters)}, "
-                f"but not {', '.join(missing)}; parameters are numbered from 0 without holes"
+                f"but not {', '.join(missing)}; parameters are numbered from 0 without gaps"
             )
         return [self._parameters[n] for n in range(count)]
 

@@ -145,8 +145,8 @@ def _pad(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
 def _every_other(
     e: Elements, inst: Instruction[hlo.Pad], index: Indices
 ) -> list[tuple[Value | None, Making]]:
-    """Cases of lanes along a dimension that has one hole between elements: they are in a row of holes, or
-    every other one of them is a hole.
+    """Cases of lanes along a dimension with an interior padding of 1: they all read padding, or
+    every other one of them does.
     """
     (operand, padding), f, values = inst.operands, e.f, e.values
     *outer, last = index
@@ -162,23 +162,23 @@ def _every_other(
     first = f.binary("ashr", f.add(base, 1), f.index(1))
     inside = f.binary("and", f.icmp("sge", first, 0), f.icmp("sle", f.add(first, lanes), size))
 
-    def hole() -> Value:
+    def blank() -> Value:
         return values.splat(e(padding, ()), lanes)
 
     def spread() -> tuple[Value, ...]:
         x = values.splat(
             e(operand, (*(at for _, at in places), Index(f, first, 1, lanes, limit=size))), lanes
         )
-        begins, filled = Value(PRED, 1, (f.icmp("eq", f.binary("and", base, f.index(1)), 0),)), hole()
+        begins, filled = Value(PRED, 1, (f.icmp("eq", f.binary("and", base, f.index(1)), 0),)), blank()
         orders = ([n // 2 if n % 2 == odd else lanes for n in range(lanes)] for odd in (0, 1))
         return (values.select(begins, *(values.shuffle(x, filled, order) for order in orders)),)
 
-    rows = [] if here is True else [(values.unary("not", here), lambda: (hole(),))]
+    rows = [] if here is True else [(values.unary("not", here), lambda: (blank(),))]
     return [*rows, (Value(PRED, 1, (inside,)), spread)]
 
 
 def _padded(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
-    """The general case: edges, and holes between elements."""
+    """The general case: edge padding and interior padding."""
     operand, padding = inst.operands
     dims = zip(index, operand.shape.dims, pad_dims(inst), strict=True)
     places = [_place(e, i, size, edges) for i, size, edges in dims]
@@ -253,6 +253,7 @@ def _dynamic_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
+    """Element of a `dynamic-update-slice`: of the update where the index is inside of its window."""
     operand, update, *starts = inst.operands
     dims, sizes = operand.shape.dims, update.shape.dims
     conditions: list[Value | bool] = []

@@ -79,10 +79,12 @@ def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 def maximum(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """The larger of two integers, compared as signed or unsigned by their type."""
     return a.m.intrinsic("smax" if dtype.is_signed else "umax", a, b)
 
 
 def minimum(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """The smaller of two integers, compared as signed or unsigned by their type."""
     return a.m.intrinsic("smin" if dtype.is_signed else "umin", a, b)
 
 
@@ -104,10 +106,12 @@ def _in_range(amount: Reg, dtype: DType) -> Reg:
 
 
 def shift_left(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """`a << b`; 0 where b is not below the width."""
     return a.m.select(_in_range(b, dtype), wrap(a << b, dtype), 0)
 
 
 def shift_right_logical(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """`a >> b` with zeros shifted in; 0 where b is not below the width."""
     return a.m.select(_in_range(b, dtype), wrap(_magnitude(a, dtype).lshr(b), dtype), 0)
 
 
@@ -120,10 +124,12 @@ def shift_right_arithmetic(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 def absolute(x: Reg, dtype: DType) -> Reg:
+    """The magnitude; that of the smallest signed integer is itself."""
     return x if dtype.is_unsigned else wrap(x.m.select(x < 0, -x, x), dtype)
 
 
 def sign(x: Reg, dtype: DType) -> Reg:
+    """-1, 0 or 1."""
     m = x.m
     if dtype.is_unsigned:
         return m.select(x.eq(0), m.number(x, 0), 1)
@@ -131,11 +137,13 @@ def sign(x: Reg, dtype: DType) -> Reg:
 
 
 def population_count(x: Reg, dtype: DType) -> Reg:
+    """The number of bits that are set."""
     # XLA counts the sign-extended bits of s2 and s4: -1 has eight.
     return wrap(x.m.intrinsic("ctpop", x), dtype)
 
 
 def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
+    """The number of zeros above the highest bit that is set."""
     count = x.m.leading_zeros(_magnitude(x, dtype))
     return wrap(count - (8 - dtype.bits), dtype) if dtype.bits < 8 else count
 

@@ -1,4 +1,4 @@
-"""The door to LLVM: text in, object code or assembly out.
+"""Calls LLVM: text in, object code or assembly out.
 
 Several threads emit objects at a time, each with a module, a context and a machine of its own; for all else
 there is one at a time.
@@ -46,6 +46,7 @@ def initialise() -> None:
 
 @functools.cache
 def host_cpu() -> str:
+    """LLVM's name of the CPU of this machine."""
     with LOCK:
         return binding.get_host_cpu_name()
 

@@ -311,6 +311,7 @@ def where_inside(
 
 
 def dims_of(inst: Instruction) -> tuple[int, ...] | None:
+    """The sizes of an instruction's array; None for tuples and tokens."""
     shape = inst.shape
     return shape.dims if isinstance(shape, Shape) else None
 
@@ -335,6 +336,7 @@ def choose(values: Values, condition: Value | bool, a: Callable[[], Value], b: C
 
 
 def widest(index: Indices) -> int:
+    """The largest number of lanes of an index in which lanes differ."""
     return max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
 
 

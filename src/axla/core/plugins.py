@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from glob import glob
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
@@ -48,11 +49,22 @@ def _mentioned(group: str) -> bool:
     for folder in dict.fromkeys(str(path or ".") for path in sys.path):
         if os.path.isfile(folder) or folder.endswith(".egg"):
             return True
-        for name in glob("*-info/entry_points.txt", root_dir=folder):
-            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:
-                if word in file.read():
-                    return True
+        with suppress(OSError):
+            if word in _entry_points(os.path.abspath(folder), os.stat(folder).st_mtime_ns):
+                return True
     return False
+
+
+@lru_cache(maxsize=64)
+def _entry_points(folder: str, changed: int) -> bytes:
+    """The entry points of all packages in a folder, as their files have them. To install or remove a package
+    changes the folder, and so `changed`, the time of its last change: each file is read once.
+    """
+    texts = []
+    for name in glob("*-info/entry_points.txt", root_dir=folder):
+        with suppress(OSError), open(os.path.join(folder, name), "rb") as file:
+            texts.append(file.read())
+    return b"\n".join(texts)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 `Status` are the codes of XLA (absl's), of PJRT and of gRPC, which are the same numbers. `STATUS` gives the
 code of each class, `CLASSES` the class that a bare code is raised as, `FRAME_ERRORS` what the return codes of
-compiled programs mean. C headers, C++ and Rust of libraries, the runtime and every door to other processes
+compiled programs mean. C headers, C++ and Rust of libraries, the runtime and interfaces to other processes
 read this table.
 """
 

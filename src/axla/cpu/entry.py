@@ -34,6 +34,8 @@ def emit_entry(module: Module, program: Program, target: Target, name: str = ENT
 
 
 class Entry(Places):
+    """Writes the entry function of a program: its steps in order, on the CPU."""
+
     @property
     def writers(self) -> Mapping[type, Callable]:
         """What writes each kind of steps."""

@@ -262,6 +262,7 @@ def indices(shape: Shape) -> list[tuple[int, ...]]:
 
 
 def registers_of(elements: Sequence[Element]) -> list[Ssa]:
+    """The LLVM values of elements in order; a complex element has two."""
     return [part for element in elements for part in element.parts]
 
 

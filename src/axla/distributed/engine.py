@@ -19,7 +19,7 @@ from axla.codegen.native.collectives import COLLECTIVE, MEETING, MOVED, SEAT, SL
 from axla.codegen.native.structs import ENDED, RUNS
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, Cancelled, CollectiveFailure
-from axla.distributed.messages import Post, wait
+from axla.distributed.messages import MpiMailbox, wait
 from axla.program import abi
 from axla.program.interface import Interface
 from axla.runtime.callbacks import raised
@@ -260,7 +260,7 @@ class MpiEngine:
     def join(self, grid: Any) -> None:
         """Lets the participants of the next run know the others; all processes make as many."""
         self._runs += 1
-        grid.mail = Post(self, self._runs)
+        grid.mailbox = MpiMailbox(self, self._runs)
         ranks = [place // self.job.local for place in self.places]
         # Of those elsewhere nobody is in a meeting of this process.
         grid.states[:] = [RUNS if rank == self.job.index else ENDED for rank in ranks]

@@ -11,7 +11,7 @@ from typing import Any
 
 from axla.core import flags
 from axla.core.errors import Cancelled, DeadlineExceeded, UnsupportedError
-from axla.custom.mail import Mail
+from axla.custom.mailbox import Mailbox
 from axla.program import abi
 
 PAUSE = 50e-6
@@ -42,8 +42,8 @@ def wait(pending: Pending, about: str, size: int = 0, stops: Sequence[int] = ())
             time.sleep(PAUSE)
 
 
-class Post(Mail):
-    """The mail of one run, also with other processes. An address is a channel and a participant."""
+class MpiMailbox(Mailbox):
+    """The mailbox of one run, also with other processes. An address is a channel and a participant."""
 
     def __init__(self, engine: Any, run: int) -> None:
         super().__init__()

@@ -74,7 +74,7 @@ def meetings(window: Window, k: int, size: int, made: int) -> int:
 
 
 def padded(x: np.ndarray, window: Window, fill: Any) -> np.ndarray:
-    """The array with its padding and the holes of its dilation."""
+    """The array with edge padding, and with the interior padding of its base dilation."""
     config = PaddingConfig(window.low, window.high, tuple(d - 1 for d in window.base_dilation))
     return Pad(config).evaluate(x, np.asarray(fill, x.dtype))
 

@@ -137,7 +137,7 @@ class Interpreter:
         self.seed = seed
         self.random = np.random.Generator(np.random.Philox(seed))
         self.state = seed  # of rng-get-and-update-state
-        self.mail: dict[int | None, deque[Value]] = {}  # what was sent on a channel, and not received so far
+        self.mailbox: dict[int | None, deque[Value]] = {}  # by channel: sent and not yet received
         self.steps = 0
         self.depth = 0
         self._effects: dict[Computation, bool] = {}

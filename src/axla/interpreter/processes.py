@@ -91,16 +91,16 @@ class Process:
         self.grid.wake(meeting)
         return meeting.taken[self.number]
 
-    # Mail: one sends, another receives, in order.
+    # Mailbox: one sends, another receives, in order.
 
     def send(self, address: Hashable, value: Value) -> None:
-        self.grid.mail.setdefault(address, deque()).append(value)
+        self.grid.mailbox.setdefault(address, deque()).append(value)
         self.grid.wake(address)
 
     def receive(self, address: Hashable, name: str) -> Value:
-        while not self.grid.mail.get(address):
+        while not self.grid.mailbox.get(address):
             self.wait(address, f"in {name} for what nobody sent")
-        return self.grid.mail[address].popleft()
+        return self.grid.mailbox[address].popleft()
 
 
 class Meeting:
@@ -131,7 +131,7 @@ class Grid:
         self.ready: deque[Process] = deque()
         self.parked: dict[Hashable, list[Process]] = {}
         self.meetings: dict[Hashable, Meeting] = {}
-        self.mail: dict[Hashable, deque[Value]] = {}
+        self.mailbox: dict[Hashable, deque[Value]] = {}
         self._ended = threading.Event()
 
     def run(self, programs: Sequence[Callable[[Process], Value]]) -> list[Value]:

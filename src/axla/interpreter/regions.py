@@ -125,6 +125,7 @@ def _map(interpreter: Interpreter, inst: Instruction[hlo.Map], *operands: Value)
 
 
 def result_types(inst: Instruction) -> list[DType]:
+    """The element types of the arrays that an instruction gives."""
     return [s.dtype for s in inst.shape.parts]
 
 

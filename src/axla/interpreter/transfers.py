@@ -45,7 +45,7 @@ def _send(interpreter: Interpreter, inst: Instruction[Send], data: Value, token:
     if inst.op.is_host_transfer:
         give(feeds(process.device if process else 0).to_host(channel), data)
     elif process is None:
-        interpreter.mail.setdefault(channel, deque()).append(data)
+        interpreter.mailbox.setdefault(channel, deque()).append(data)
     else:
         pairs = _pairs(inst, process)
         targets = [None] if pairs is None else [t for s, t in pairs if s == process.number]
@@ -85,7 +85,7 @@ def _recv_done(interpreter: Interpreter, inst: Instruction[RecvDone], begun: Val
         if not begun[0]:
             return _nothing(inst.shape.elements[0]), None
         return _received(inst, process.receive(begun[0], repr(inst))), None
-    waiting = interpreter.mail.get(channel)
+    waiting = interpreter.mailbox.get(channel)
     if not waiting:
         message = f"{inst!r}: nothing was sent on channel {channel}, and the only replica waits here for it"
         raise RuntimeFailure(message)

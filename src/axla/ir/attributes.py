@@ -63,6 +63,8 @@ class CompareType(enum.StrEnum):
 
 
 class FusionKind(enum.StrEnum):
+    """XLA's kinds of fusions, by their spelling in HLO text."""
+
     LOOP = "kLoop"
     INPUT = "kInput"
     OUTPUT = "kOutput"
@@ -79,6 +81,8 @@ class Precision(enum.StrEnum):
 
 
 class FftType(enum.StrEnum):
+    """Forward or inverse, complex to complex or between real and complex."""
+
     FFT = "FFT"
     IFFT = "IFFT"
     RFFT = "RFFT"
@@ -94,11 +98,15 @@ class TransposeA(enum.StrEnum):
 
 
 class RandomDistribution(enum.StrEnum):
+    """The distribution of `rng`: uniform over [a, b), or normal with mean and deviation."""
+
     UNIFORM = "rng_uniform"
     NORMAL = "rng_normal"
 
 
 class RandomAlgorithm(enum.StrEnum):
+    """The generator of `rng-bit-generator`."""
+
     DEFAULT = "rng_default"
     THREE_FRY = "rng_three_fry"
     PHILOX = "rng_philox"
@@ -115,12 +123,16 @@ class ApiVersion(enum.StrEnum):
 
 
 class CustomCallSchedule(enum.StrEnum):
+    """How early a custom call may be scheduled, as XLA names it."""
+
     NONE = "SCHEDULE_NONE"
     LATEST = "SCHEDULE_LATEST"
     EARLIEST = "SCHEDULE_EARLIEST"
 
 
 class PaddingType(enum.StrEnum):
+    """How a window is padded: not at all, or so that sizes stay the same."""
+
     INVALID = "PADDING_INVALID"
     VALID = "PADDING_VALID"
     SAME = "PADDING_SAME"
@@ -154,14 +166,14 @@ class Window:
 
     @property
     def dilated_size(self) -> tuple[int, ...]:
-        """How far the window reaches per dimension, holes included."""
+        """The extent of the window along each dimension, dilation included."""
         dilated = zip(self.size, self.window_dilation, strict=True)
         return tuple((size - 1) * by + 1 if size else 0 for size, by in dilated)
 
 
 @dataclass(frozen=True, slots=True)
 class PaddingConfig:
-    """Edge padding (negative: cut off) and holes between elements, per dimension: 1_2x0_0_3."""
+    """Edge padding (negative: elements are dropped) and interior padding, per dimension: 1_2x0_0_3."""
 
     low: tuple[int, ...]
     high: tuple[int, ...]

@@ -271,7 +271,7 @@ class Computation:
             operand.users[inst] = None
         self.instructions[inst] = None
         if getattr(op, "parameter_number", None) is not None:
-            # Parameters may come in any order in a text; holes are an error that the verifier reports.
+            # Parameters may come in any order in a text; gaps are an error that the verifier reports.
             insort(self.parameters, inst, key=lambda p: p.op.parameter_number)  # type: ignore[attr-defined]
         self._changed(structure=True)
         return inst

@@ -80,6 +80,7 @@ def piece_count(count: int, lanes: int) -> int:
 
 
 def ceil_to(value: int, multiple: int) -> int:
+    """The smallest multiple that is not below `value`."""
     return -(-value // multiple) * multiple
 
 

@@ -21,7 +21,7 @@ from axla.custom.built_in import BUILT_IN
 from axla.custom.callables import PythonCall
 from axla.custom.feeds import current
 from axla.custom.lapack import routine_address
-from axla.custom.mail import Mail, mail_of
+from axla.custom.mailbox import Mailbox, mailbox_of
 from axla.custom.registry import Target, find_target, in_libraries, registered
 from axla.custom.site import (
     COLLECTIVE,
@@ -137,21 +137,21 @@ def _enter(frame: int) -> None:
 
     current.check = check
     if grid is None:
-        mail = mail_of(head.run_id)
+        mailbox = mailbox_of(head.run_id)
         current.participant, current.device = 0, device_of.get(head.run_id, 0)
-        current.send, current.receive = mail.send, partial(_taken, mail)
+        current.send, current.receive = mailbox.send, partial(_taken, mailbox)
         return
     number = current.participant = head.replica * grid.partitions + head.partition
     current.device = grid.devices[number]
-    current.send = grid.mail.send
+    current.send = grid.mailbox.send
     current.receive = lambda address, where: grid.receive(number, address, where, check)
 
 
-def _taken(mail: Mail, address: Any, where: str) -> Any:
+def _taken(mailbox: Mailbox, address: Any, where: str) -> Any:
     """What the only participant has sent to itself."""
-    if not mail.has(address):
+    if not mailbox.has(address):
         raise RuntimeFailure(f"the only replica waits {where}")
-    return mail.take(address, current.check)
+    return mailbox.take(address, current.check)
 
 
 def _array(address: int | None, shape: AnyShape) -> np.ndarray:

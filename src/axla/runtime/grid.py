@@ -14,7 +14,7 @@ from axla.codegen.native.collectives import COLLECTIVE, MEETING, SLOT
 from axla.codegen.native.structs import ENDED, GRID, NOT_BEGUN, PEERS, QUEUE, RUNS, WAITS
 from axla.core import locks
 from axla.core.errors import CollectiveFailure, DeadlineExceeded
-from axla.custom.mail import Mail
+from axla.custom.mailbox import Mailbox
 from axla.program import abi
 from axla.program.interface import Meeting
 from axla.runtime.callbacks import grids
@@ -40,12 +40,12 @@ class Grid:
         self.partitions = partitions
         self.devices = devices
         self.number = next(_runs)
-        self.mail = Mail()
+        self.mailbox = Mailbox()
         self.failure: BaseException | None = None
         self.told: list[Failure] = []
         """The one failure that the results of all hold."""
         self._meetings: dict[Meeting, tuple[Any, Any]] = {}
-        self._waits: dict[int, tuple[Any, str]] = {}  # participant -> (address of its mail, where it waits)
+        self._waits: dict[int, tuple[Any, str]] = {}  # participant -> (address in the mailbox, where)
         self._here: list[Any] = []  # of each participant in this process: its tables and its program
         self._seen: Any = None  # at the last look
         self.states = (c.c_int64 * (replicas * partitions))()
@@ -80,7 +80,7 @@ class Grid:
         """What a participant fails with: the first failure of the run."""
         if self.failure is None:
             self.failure = self._clash() if self.struct.clash else error
-            self.mail.failed(self.failure)
+            self.mailbox.failed(self.failure)
         self.struct.culprit = -1
         return self.failure
 
@@ -129,7 +129,7 @@ class Grid:
     def _moves(self) -> tuple[tuple[int, ...], list[int], int]:
         """What changes when a participant moves."""
         visits = [slot.visits for _, slots in self._meetings.values() for slot in slots]
-        return tuple(self.states), visits, self.mail.moved
+        return tuple(self.states), visits, self.mailbox.moved
 
     def expire(self, name: str) -> None:
         """Before a run, by its name, is stopped by its deadline: its failure says what everybody does."""
@@ -146,7 +146,7 @@ class Grid:
             return f"{name} {_PLAIN[state]}", False
         if state == WAITS:
             address, where = self._waits[participant]
-            return f"{name} {where}", not self.mail.has(address)
+            return f"{name} {where}", not self.mailbox.has(address)
         meeting, (_, slots) = list(self._meetings.items())[state - 1]
         visits = {m: slot.visits for m, slot in zip(meeting.members, slots, strict=True)}
         absent = [m for m in visits if visits[m] < visits[participant]]
@@ -166,7 +166,7 @@ class Grid:
         def found() -> None:
             self.states[participant] = RUNS
 
-        return self.mail.take(address, check, found)
+        return self.mailbox.take(address, check, found)
 
 
 def _text(slot: Any) -> str:

@@ -55,7 +55,7 @@ def stored(dtype: DType, dims: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
 
 
 def header(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> bytes:
-    """Length and JSON of a file whose entries follow each other without holes; data then begins at a
+    """Length and JSON of a file whose entries follow each other without gaps; data then begins at a
     multiple of 64.
     """
     notes = dict(metadata)

@@ -28,7 +28,7 @@ def archived(path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]
             while (member := archive.next()) is not None:
                 archive.members.clear()  # type: ignore[attr-defined]  # else it keeps all headers
                 if member.isfile() and member.name.endswith(suffixes):
-                    if member.size > MEMBER_BYTES:  # files with holes are larger than what is read of them
+                    if member.size > MEMBER_BYTES:  # sparse files are larger than what is read of them
                         raise _too_large(path, f"{member.name} has {member.size} bytes", MEMBER_BYTES)
                     found = archive.extractfile(member)
                     assert found is not None

@@ -12,7 +12,7 @@ Module
 
 Computation
   computation_root        there is a root, and it is in the computation
-  computation_parameters  parameters are numbered from 0 without holes, and listed in order
+  computation_parameters  parameters are numbered from 0 without gaps, and listed in order
   computation_acyclic     operands and control edges make no cycle
 
 Instruction

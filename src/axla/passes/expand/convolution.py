@@ -80,10 +80,10 @@ class _Parts:
     def padded(self) -> _Parts:
         """The same with a window that has no edges."""
         window = self.window
-        holes = tuple(d - 1 for d in window.base_dilation)
-        if not any((*window.low, *window.high, *holes)):
+        interior = tuple(d - 1 for d in window.base_dilation)
+        if not any((*window.low, *window.high, *interior)):
             return self
-        config = PaddingConfig((0, *window.low, 0), (0, *window.high, 0), (0, *holes, 0))
+        config = PaddingConfig((0, *window.low, 0), (0, *window.high, 0), (0, *interior, 0))
         x = Pad(config)(self.x, scalar(self.x.computation, shape_of(self.x).dtype, 0))
         inside = Window(window.size, window.stride, window_dilation=window.window_dilation)
         return replace(self, x=x, window=inside)

@@ -128,9 +128,9 @@ def _pad(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     sizes: list[Instruction | None] = []
     for d, size in enumerate(x.sizes):
         if size is not None:
-            low, high, holes = config.low[d], config.high[d], config.interior[d]
+            low, high, interior = config.low[d], config.high[d], config.interior[d]
             between = hlo.Maximum()(hlo.Subtract()(size, number(size, 1)), number(size, 0))
-            size = hlo.Add()(size, hlo.Multiply()(between, number(size, holes)))
+            size = hlo.Add()(size, hlo.Multiply()(between, number(size, interior)))
             size = hlo.Maximum()(hlo.Add()(size, number(size, low + high)), number(size, 0))
         sizes.append(size)
     data = x.masked(range(len(x.sizes)), value.data)

@@ -53,8 +53,8 @@ def _reduce_window(inst: Instruction, operands: Sequence[Sized]) -> Result:
 def _places(window: Window, d: int, size: Instruction) -> Instruction:
     """How many places a window has along its dimension d of so many elements."""
     one, zero = number(size, 1), number(size, 0)
-    holes = number(size, window.base_dilation[d])
-    reach = hlo.Add()(hlo.Multiply()(hlo.Subtract()(size, one), holes), one)
+    dilation = number(size, window.base_dilation[d])
+    reach = hlo.Add()(hlo.Multiply()(hlo.Subtract()(size, one), dilation), one)
     reach = hlo.Select()(hlo.Compare(Direction.GT)(size, zero), reach, zero)
     more = window.low[d] + window.high[d] - window.dilated_size[d]
     steps = hlo.Add()(reach, number(size, more))

@@ -26,7 +26,7 @@ def _is_single(root: Instruction) -> TypeGuard[Instruction[ReduceWindow]]:
 
 
 def _is_plain(window: Window) -> bool:
-    """Whether a window has no padding and no holes."""
+    """Whether a window has neither padding nor dilation."""
     edges = (*window.low, *window.high)
     return not any(edges) and {*window.base_dilation, *window.window_dilation} <= {1}
 

@@ -16,6 +16,7 @@ from math import prod
 
 import axla.hlo as hlo
 from axla.analysis.trip_count import trip_count
+from axla.core.shape import Shape
 from axla.ir.attributes import SliceDims
 from axla.ir.clone import clone_computation
 from axla.ir.graph import Computation, Instruction, Module
@@ -29,6 +30,10 @@ from axla.passes.simplify.loop_slices import MOST_BYTES, Slices, Taken
 
 MOST_ROWS = 128
 """Of a product that waits for its matrix: with more of them it is as fast as a large one."""
+NEAR = 8 << 10
+"""Bytes of a matrix that stays in L1: one product instead of many gains little, and may take no more memory
+than the loop carries.
+"""
 FEW = 4
 """Trips, pieces of a concatenation."""
 CONTIGUOUS = 64
@@ -156,6 +161,8 @@ class _Batching:
     slices: Slices
     invariant: set[Instruction]
     bound: Container[Instruction]
+    held: int
+    """Bytes that the loop carries."""
     session: rewrite.Session | None
     moved: list[Instruction] = field(default_factory=list)
     """What is to be computed before the loop."""
@@ -166,7 +173,8 @@ class _Batching:
     ) -> _Batching:
         known = set(invariants(loop, effectful).work)
         bound = rewrite.control_bound(loop.body)
-        return cls(loop.body, Slices(loop.body, known, 2 * trips), known, bound, session)
+        held = sum(shape.byte_size for shape in loop.inst.shape.leaves() if isinstance(shape, Shape))
+        return cls(loop.body, Slices(loop.body, known, 2 * trips), known, bound, held, session)
 
     def run(self) -> bool:
         for inst in list(post_order(self.body)):
@@ -181,13 +189,19 @@ class _Batching:
     def _fires(self, product: Instruction) -> bool:
         return self.session is not None and self.session.may_fire("while-loop-dot-batching", product)
 
+    def _pays(self, product: Instruction, side: int, size: int) -> bool:
+        """Whether one product for all slices is faster, and not too large. `size`: how many slices."""
+        is_near = shape_of(product.operands[1 - side]).byte_size <= NEAR
+        most = self.held if is_near else MOST_BYTES
+        return rows_of(product, side) <= MOST_ROWS and shape_of(product).byte_size * size <= most
+
     def _batched(self, product: Instruction) -> bool:
         """Replaces a product of a slice by a slice of the product of all slices."""
         for side, operand in enumerate(product.operands):
             taken = self.slices.taken.get(operand)
             if taken is None or product.operands[1 - side] not in self.invariant:
                 continue
-            if not _pays(product, side, taken.size):
+            if not self._pays(product, side, taken.size):
                 return False
             if not self._fires(product):
                 return self.session is None
@@ -215,7 +229,7 @@ class _Batching:
             sizes = [kind.size if isinstance(kind, Taken) else 1 for kind, _ in runs if kind]
             if not pairs or not 0 < len(sizes) < len(runs) <= FEW or shape_of(product).dtype.bits < 32:
                 continue
-            if not _pays(product, side, max(sizes)):
+            if not self._pays(product, side, max(sizes)):
                 continue
             if not self._fires(product):
                 return self.session is None
@@ -253,11 +267,6 @@ class _Batching:
             found.append(self.body.add(product.op, operands, product.shape, extra=product.extra))
             start = limit
         return found
-
-
-def _pays(product: Instruction, side: int, size: int) -> bool:
-    """Whether one product for all slices is faster, and not too large. `size`: how many slices."""
-    return rows_of(product, side) <= MOST_ROWS and shape_of(product).byte_size * size <= MOST_BYTES
 
 
 def rows_of(product: Instruction, side: int) -> int:

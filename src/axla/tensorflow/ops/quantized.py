@@ -314,16 +314,16 @@ def _uniform_convolution(call: Call, x: XlaOp, kernel: XlaOp, *codes: XlaOp) -> 
     numbers = _convolution_numbers(call, len(x.dims))
     count = len(x.dims) - 2
     ones = (1,) * count
-    strides, holes, dilation = (
+    strides, lhs_dilation, rhs_dilation = (
         call[name] or ones for name in ("window_strides", "lhs_dilation", "rhs_dilation")
     )
     sides = _centred(call, x, kernel, codes, numbers.kernel_output_feature_dimension)
-    sizes = [(x.dims[d] - 1) * n + 1 for d, n in zip(numbers.input_spatial_dimensions, holes, strict=True)]
-    windows = [
-        (kernel.dims[d] - 1) * n + 1 for d, n in zip(numbers.kernel_spatial_dimensions, dilation, strict=True)
-    ]
+    spatial = zip(numbers.input_spatial_dimensions, lhs_dilation, strict=True)
+    sizes = [(x.dims[d] - 1) * n + 1 for d, n in spatial]
+    spatial = zip(numbers.kernel_spatial_dimensions, rhs_dilation, strict=True)
+    windows = [(kernel.dims[d] - 1) * n + 1 for d, n in spatial]
     total = ops.ConvGeneralDilated(
-        sides[0], sides[1], strides, _pads(call, sizes, windows, strides), holes, dilation, numbers,
-        call["feature_group_count"], call["batch_group_count"],
+        sides[0], sides[1], strides, _pads(call, sizes, windows, strides), lhs_dilation, rhs_dilation,
+        numbers, call["feature_group_count"], call["batch_group_count"],
     )  # fmt: skip
     return _requantized(call, total, codes, numbers.output_feature_dimension)

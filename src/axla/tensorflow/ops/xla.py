@@ -79,15 +79,15 @@ def _result_type(call: Call) -> object:
 
 @lowering("XlaConv", "XlaConvV2")
 def _conv(
-    call: Call, left: XlaOp, right: XlaOp, strides: XlaOp, padding: XlaOp, holes: XlaOp, kernel_holes: XlaOp,
-    groups: XlaOp,
+    call: Call, left: XlaOp, right: XlaOp, strides: XlaOp, padding: XlaOp, lhs_dilation: XlaOp,
+    rhs_dilation: XlaOp, groups: XlaOp,
 ) -> XlaOp:  # fmt: skip
     found = message(call, "dimension_numbers", "ConvolutionDimensionNumbers")
     names = records.ConvolutionDimensionNumbers.__dataclass_fields__
     numbers = {name: found.get(name, [] if name.endswith("dimensions") else 0) for name in names}
     return ops.ConvGeneralDilated(
         left, right, call.integers(strides, "window_strides"), pairs(call, padding),
-        call.integers(holes, "lhs_dilation"), call.integers(kernel_holes, "rhs_dilation"),
+        call.integers(lhs_dilation, "lhs_dilation"), call.integers(rhs_dilation, "rhs_dilation"),
         records.ConvolutionDimensionNumbers(**numbers), call.integer(groups, "feature_group_count"),
         call.attributes.get("batch_group_count", 1), _precision(call), _result_type(call),
     )  # fmt: skip

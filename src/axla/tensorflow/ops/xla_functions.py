@@ -66,13 +66,13 @@ def _variadic_reduce(call: Call, values: list[XlaOp], initial: list[XlaOp]) -> X
 
 @lowering("XlaReduceWindow")
 def _reduce_window(
-    call: Call, value: XlaOp, initial: XlaOp, sizes: XlaOp, strides: XlaOp, holes: XlaOp,
-    window_holes: XlaOp, padding: XlaOp,
+    call: Call, value: XlaOp, initial: XlaOp, sizes: XlaOp, strides: XlaOp, base_dilations: XlaOp,
+    window_dilations: XlaOp, padding: XlaOp,
 ) -> XlaOp:  # fmt: skip
     return ops.ReduceWindowWithGeneralPadding(
         value, initial, computation(call, "computation", [value.dtype] * 2),
         call.integers(sizes, "window_dimensions"), call.integers(strides, "window_strides"),
-        call.integers(holes, "base_dilations"), call.integers(window_holes, "window_dilations"),
+        call.integers(base_dilations, "base_dilations"), call.integers(window_dilations, "window_dilations"),
         pairs(call, padding),
     )  # fmt: skip
 

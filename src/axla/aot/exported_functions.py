@@ -24,7 +24,7 @@ _SERIAL, _NEVER = "axla_serial", "axla_never"
 
 
 def add_frame(module: Module) -> None:
-    """What every door needs: the serial parallel_for, the flag that is never set."""
+    """What every exported function needs: the serial parallel_for, the flag that is never set."""
     module.globals[_NEVER] = f"@{_NEVER} = internal constant i32 0"
     numbers = [("i64", "count"), ("i64", "grain")]
     params = [("ptr", "frame"), ("ptr", "kernel"), ("ptr", "args"), *numbers]
@@ -44,7 +44,9 @@ def add_frame(module: Module) -> None:
     f.ret(f.const("i32", 0))
 
 
-def add_doors(module: Module, symbol: str, entry: str, interface: Interface, constants: str | None) -> None:
+def add_exported_functions(
+    module: Module, symbol: str, entry: str, interface: Interface, constants: str | None
+) -> None:
     """The two functions of a program. `constants`: the symbol of the segment; None: the caller passes it."""
     _run(module, symbol, constants is None)
     _run_frame(module, symbol, entry, interface, constants)

@@ -13,8 +13,8 @@ _MOST = 1024  # runs; the oldest have ended
 _POLL = 0.01
 
 
-class Mail:
-    """The mail of a run. `moved` counts what was sent and received."""
+class Mailbox:
+    """The mailbox of a run. `moved` counts what was sent and received."""
 
     def __init__(self) -> None:
         self.moved = 0
@@ -52,14 +52,14 @@ class Mail:
         """At the end of the run: waits until what was sent has left this process."""
 
 
-_runs: OrderedDict[int, Mail] = OrderedDict()
+_runs: OrderedDict[int, Mailbox] = OrderedDict()
 _lock = locks.new_lock()
 
 
-def mail_of(run: int) -> Mail:
-    """The mail of a run of one participant."""
+def mailbox_of(run: int) -> Mailbox:
+    """The mailbox of a run of one participant."""
     with _lock:
-        found = _runs.setdefault(run, Mail())
+        found = _runs.setdefault(run, Mailbox())
         while len(_runs) > _MOST:
             _runs.popitem(last=False)
         return found
