@@ -15,7 +15,7 @@ from axla.tools import main as command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    ROOT / "README.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSES/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs").glob("targets/*.md")),
 ]
