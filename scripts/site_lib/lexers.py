@@ -12,6 +12,7 @@ _COMMON = [
     (r"\s+", Text),
     (r"[=:<>+*/-]+", Operator),
     (r"[^\w\s]", Punctuation),
+    (r"\w", Number),  # of sizes such as 3x3 and 1_1
 ]
 
 

@@ -1,4 +1,4 @@
-"""Looks for links within a built site that lead nowhere: to a page, a file or a place in a page that is not there."""
+"""Links within a built site that lead nowhere: to a page, a file or a place in a page that is not there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Links from pages to files of the repository lead to pages with their text, one for each file that is named.
 
-`[x](../src/axla/api.py#compile)` is a link that a host of repositories shows as well. On the site it leads to the
-line where `compile` begins. A link to a folder leads to the list of its files, which then have pages too.
+`[x](../src/axla/api.py#compile)` is a link that a host of repositories shows as well. On the site it leads to
+the line where `compile` begins. A link to a folder leads to the list of its files, which then have pages too.
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ def target_of(app: Sphinx, page: str, node: nodes.Element) -> tuple[Path, str] |
     if node.get("refdomain") == "doc":
         written += ".md"  # MyST cuts it off
     target, _, name = written.partition("#")
-    path = (Path(app.srcdir) / page).parent.joinpath(target).resolve()
-    if not target or not path.exists() or not path.is_relative_to(ROOT):
+    places = [(Path(app.srcdir) / page).parent, ROOT]  # ROOT: of a text that a page includes
+    found = (place.joinpath(target).resolve() for place in places)
+    path = next((path for path in found if path.exists() and path.is_relative_to(ROOT)), None)
+    if not target or path is None:
         return None
     is_page = path.is_relative_to(app.srcdir) and path.suffix == ".md"
     return None if is_page else (path, name or node.get("reftargetid") or "")
@@ -70,7 +72,9 @@ def link(app: Sphinx, doctree: nodes.document) -> None:
         if found is None:
             continue  # another page, or missing: Sphinx says so
         path, name = found
-        if name and name not in lines_of_names(path):
+        if path.suffix != ".py":
+            name = ""
+        elif name and name not in lines_of_names(path):
             log.warning("%s has no %s", path, name, location=node)
         inside = path.relative_to(ROOT).as_posix()
         app.env.axla_sources.setdefault(page, set()).add(inside)  # type: ignore[attr-defined]
@@ -96,7 +100,7 @@ def text_of(path: Path) -> str:
 def list_of(folder: Path, files: list[Path]) -> str:
     """The body of a folder's page."""
     links = (path.relative_to(folder.parent).as_posix() for path in files)
-    rows = (f'<li><a class="reference internal" href="{link}.html">{html.escape(link)}</a></li>' for link in links)
+    rows = (f'<li><a href="{link}.html">{html.escape(link)}</a></li>' for link in links)
     return "<ul>" + "\n".join(rows) + "</ul>"
 
 
