@@ -110,7 +110,7 @@ class _Shared:
             f.effect(value.type, f'atomicrmw {g.atomic} {pointer!r}, {value!r} syncscope("device") monotonic')
             return
         old = [array.load(at, 1) for array in arrays]
-        for array, value in zip(arrays, e.apply(g.op.to_apply, (*old, *new)), strict=True):
+        for array, value in zip(arrays, g.combined(e, old, new), strict=True):
             array.store(at, value)
 
 
@@ -135,7 +135,7 @@ def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
                 at = g.operand_index(start, window)
                 old = [array.load(at, e.lanes) for array in arrays]
                 new = [e(update, g.update_index(batch, window)) for update in g.updates]
-                for array, value in zip(arrays, e.apply(g.op.to_apply, (*old, *new)), strict=True):
+                for array, value in zip(arrays, g.combined(e, old, new), strict=True):
                     array.store(at, value)
 
             with _when(f, inside):
@@ -167,7 +167,7 @@ def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
             with _when(f, inside):
                 place = g.operand_index(start, window)
                 old = [array.load(place, 1) for array in arrays]
-                found = one.apply(g.op.to_apply, (*old, *(values.lane(value, lane) for value in new)))
+                found = g.combined(one, old, [values.lane(value, lane) for value in new])
                 for array, value in zip(arrays, found, strict=True):
                     array.store(place, value)
 
