@@ -52,7 +52,7 @@ def started(
     `within`: a command that becomes the one behind it.
     """
     path, log = folder / "axla.sock", folder / "log"
-    command = [*within, sys.executable, "-m", "axla", "serve", "--socket", str(path), *options]
+    command = [*within, sys.executable, "-P", "-m", "axla", "serve", "--socket", str(path), *options]
     command += ["--listen", listen] if listen else []
     with open(log, "wb") as file:
         process = Server(command, stderr=file, env=ENVIRONMENT | environment, stdin=subprocess.DEVNULL)

@@ -108,13 +108,13 @@ def onnxruntime_call(path: Path, arrays: Sequence[np.ndarray], threads: int) -> 
     return lambda: session.run(None, given)
 
 
-def openvino_call(path: Path, arrays: Sequence[np.ndarray], threads: int) -> Call:
-    """A run of a file in OpenVINO."""
+def openvino_call(path: Path, arrays: Sequence[np.ndarray], threads: int, precision: str = "f32") -> Call:
+    """A run of a file in OpenVINO, which computes its floats in `precision`."""
     import openvino
 
     settings = {
-        "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY",
-        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": precision,
+        "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1,
     }  # fmt: skip
     request = openvino.Core().compile_model(path, "CPU", settings).create_infer_request()
     inputs = list(arrays)

@@ -220,6 +220,7 @@ def parameter_leaves(module: Module) -> list[tuple[str, Shape]]:
 
 
 def array_leaves(shape: AnyShape) -> list[Shape]:
+    """The arrays of a shape, depth first, without tokens."""
     return list(shape.arrays())
 
 

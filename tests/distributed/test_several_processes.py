@@ -99,6 +99,9 @@ def test_the_command_line_runs_a_program_in_processes(job, tmp_path):
     shown = re.findall(r"device (\d), output 0: uint32\[2\]\n\[(.*)\]", ended.out)
     wanted = [("0", "0, 2"), ("1", "1, 3"), ("2", "0, 2"), ("3", "1, 3")]
     assert (ended.status, sorted(shown)) == (0, wanted), ended.error
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the working directory is not to be imported from')")
+    at = ["env", "-C", str(tmp_path), sys.executable, "-P", *command[1:]]
+    assert job(path, 2, "--processes=2", begin=at).status == 0
     ended = job(path, 3, "--processes=3", begin=command)
     assert ended.status == 1 and "--processes=3: wanted a divisor of 4" in ended.error
 

@@ -356,3 +356,9 @@ def test_a_line_for_each_request(client, process):
     until(lambda: len(lines(process, session=session, request="Compile")) == 2)
     (line,) = [line for line in lines(process, session=session, request="Execute") if "status" not in line]
     assert line["program"] == "square" and line["ms"] >= 0
+
+
+def test_nothing_comes_from_the_working_directory(tmp_path):
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the working directory is not to be imported from')")
+    with started(tmp_path, within=("env", "-C", str(tmp_path))) as server:
+        assert compiled(axla.connect(server.address))(X).tolist() == [1, 4, 9]

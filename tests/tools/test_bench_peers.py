@@ -41,6 +41,22 @@ def test_a_model_takes_the_weights_that_it_drew() -> None:
     assert nets[0]._place == len(drawn) > 8 * 9
 
 
+def test_a_model_of_8_bits_draws_scales_of_what_flows() -> None:
+    pytest.importorskip("jax")
+    from bench_lib.engines.net import JaxNet
+
+    drawn: list[np.ndarray] = []
+    net = JaxNet((), drawn)
+    x = net.short(np.linspace(-2, 2, 64, dtype=np.float32).reshape(1, 4, 4, 4))
+    found = np.asarray(net.short_convolution(x, 8, (3, 3)))
+    assert (np.asarray(x.values).min(), np.asarray(x.values).max()) == (-127, 127)
+    assert [w.dtype.name for w in drawn] == ["float32", "int8", "int32", "float32"]
+    kernel = drawn[1].astype(float) * drawn[3]
+    seen = np.asarray(net.long(x))[0, :3, :3]
+    wanted = np.einsum("hwi,hwio->o", seen, kernel) + drawn[2] * drawn[0] * drawn[3]
+    np.testing.assert_allclose(found[0, 1, 1], wanted, rtol=1e-4)
+
+
 def test_peers_that_fail_or_differ_are_left_out_with_a_reason() -> None:
     def missing() -> Callable[[], object]:
         raise ImportError("No module named 'x'")

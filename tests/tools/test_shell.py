@@ -237,6 +237,43 @@ def test_run_names_the_first_instruction_that_differs(file, capsys, loaded):
     assert "differ at %r = f32[2,3] sine(%m): " in capsys.readouterr().err
 
 
+NESTED = """HloModule nested
+wave { a = f32[2,3] parameter(0)
+  h = f32[2,3] negate(a)
+  ROOT w = f32[2,3] sine(h) }
+same { b = f32[2,3] parameter(0)
+  ROOT n = f32[2,3] negate(b) }
+body { c = (s32[], f32[2,3]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  x = f32[2,3] get-tuple-element(c), index=1
+  two = s32[] constant(2)
+  one = s32[] constant(1)
+  late = pred[] compare(i, two), direction=EQ
+  y = f32[2,3] conditional(late, x, x), true_computation=wave, false_computation=same
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[2,3]) tuple(j, y) }
+goes { d = (s32[], f32[2,3]) parameter(0)
+  k = s32[] get-tuple-element(d), index=0
+  four = s32[] constant(4)
+  ROOT l = pred[] compare(k, four), direction=LT }
+ENTRY main { p = f32[2,3] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[2,3]) tuple(zero, p)
+  ROOT loop = (s32[], f32[2,3]) while(s), condition=goes, body=body }
+"""
+
+
+def test_run_looks_into_loops_and_branches(tmp_path, capsys, loaded):
+    path = tmp_path / "nested.hlo"
+    path.write_text(NESTED)
+    given = ["run", str(path), "--reference", "interpreter", "--compare-every-instruction", "--load", loaded]
+    assert command.main(given) == 1
+    said = capsys.readouterr().err.splitlines()
+    start = next(n for n, line in enumerate(said) if "while(%s)" in line)
+    found = [line.strip().partition(" = ")[0] for line in said[start:]]
+    assert found[1:] == ["in turn 2: %y", "in wave: %w"]
+
+
 def test_tolerances_are_those_given(file, capsys):
     given = ["run", file, "--reference", "interpreter"]
     assert command.main([*given, "--bitwise"]) in (0, 1)
@@ -277,6 +314,22 @@ def test_stats_count_and_draw(file, tmp_path, capsys):
         "bytes accessed": found["cost"]["bytes accessed"],
     }
     assert found["memory"]["parameters"] == 24
+
+
+def test_stats_of_what_is_refused(tmp_path, capsys):
+    path = tmp_path / "foreign.hlo"
+    path.write_text("""HloModule m
+ENTRY e {
+  x = f32[40] parameter(0)
+  ROOT r = f32[40] custom-call(x), custom_call_target="who_knows"
+}""")
+    assert command.main(["stats", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "1 custom-call" in printed and "memory: unknown" in printed and "'who_knows'" in printed
+    assert command.main(["stats", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["memory"] is None and "who_knows" in found["refused"]
+    assert command.main(["stats", str(path), "-o", str(tmp_path / "memory.svg")]) == 1
 
 
 def test_memory_fills_and_empties():

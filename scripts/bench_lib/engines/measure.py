@@ -1,11 +1,16 @@
 """The section `engines`: each model by axla, by torch, by onnxruntime and by OpenVINO. Weights are constants
 for all of them.
+
+In models of bf16 all may take denormals for zero, as the engines do anyway; OpenVINO reads them as f32 and
+is told to compute in bf16. Models of 8 bits are files with nodes that quantize and dequantize, and operations
+of that kind that torch.compile knows: one by one torch would compute them in f32.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +41,21 @@ def axla_model(model: Model) -> tuple[Any, list[np.ndarray]]:
 
     inputs = model.inputs()
     weights: list[np.ndarray] = []
-    jax.eval_shape(lambda *given: model.make(JaxNet((), weights), *given), *inputs)
+
+    def made(net: JaxNet, given: Sequence[Any]) -> Any:
+        given = [x.astype(model.dtype) if x.dtype == np.float32 else x for x in given]
+        return jax.tree.map(lambda x: x.astype(np.float32), model.make(net, *given))
+
+    def draw(*given: Any) -> Any:
+        return made(JaxNet((), weights, model.dtype), given)
+
+    if model.short == "s8":  # scales are those of what flows
+        draw(*inputs)
+    else:
+        jax.eval_shape(draw, *inputs)
 
     def function(given: list[Any], kept: list[Any]) -> Any:
-        return model.make(JaxNet(kept), *given)
+        return made(JaxNet(kept), given)
 
     return axla.jax.to_module(function, inputs, weights), [*inputs, *weights]
 
@@ -49,7 +65,8 @@ def _row(model: Model, effort: Effort) -> Row:
 
     module, arrays = axla_model(model)
     inputs, weights = arrays[: len(model.shapes)], arrays[len(model.shapes) :]
-    compiled = axla.compile(module, constant=enumerate(weights, len(inputs)))
+    flags = {"xla_cpu_ftz": model.short == "bf16"}
+    compiled = axla.compile(module, constant=enumerate(weights, len(inputs)), flags=flags)
     placed = [axla.device_put(x) for x in inputs]
     wanted = rivals.leaves(compiled(*placed))
     with tempfile.TemporaryDirectory(prefix="axla-bench-") as folder:
@@ -86,16 +103,20 @@ def _makers(
 
     def file() -> Path:
         if not path.exists():
-            module, tensors = _torch(model, weights, plain, threads)
+            wide = [x.astype(np.float32) if x.dtype == model.dtype else x for x in weights]
+            module, tensors = _torch(replace(model, short=""), wide, plain, threads)
             rivals.exported(module, tensors, path, new=not model.recurrent)
         return path
 
-    return {
+    precision = "bf16" if model.short == "bf16" else "f32"
+    makers = {
         "torch": by_torch,
         "torch.compile": compiled,
         "onnxruntime": lambda: rivals.onnxruntime_call(file(), plain, threads),
-        "OpenVINO": lambda: rivals.openvino_call(file(), plain, threads),
+        "OpenVINO": lambda: rivals.openvino_call(file(), plain, threads, precision),
     }
+    without = {"bf16": "onnxruntime", "s8": "torch"}.get(model.short)  # which have no such kernels
+    return {name: make for name, make in makers.items() if name != without}
 
 
 def _quiet(call: Call) -> Call:
@@ -117,11 +138,25 @@ def _torch(
     class Module(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.kept = torch.nn.ParameterList(
-                torch.nn.Parameter(torch.from_numpy(x), requires_grad=False) for x in weights
-            )
+            # Scales of tensors are numbers of the program.
+            self.weights = [float(x) if not x.ndim else _parameter(x) for x in weights]
+            self.kept = torch.nn.ParameterList(x for x in self.weights if not isinstance(x, float))
 
         def forward(self, *given: Any) -> Any:
-            return model.make(TorchNet(list(self.kept)), *given)
+            kept = iter(self.kept)
+            found = [x if isinstance(x, float) else next(kept) for x in self.weights]
+            if model.short == "bf16":
+                given = tuple(x.bfloat16() if x.is_floating_point() else x for x in given)
+            made = model.make(TorchNet(found), *given)
+            return tuple(x.float() for x in made) if isinstance(made, tuple) else made.float()
 
     return Module().eval(), tuple(torch.from_numpy(x) for x in arrays)
+
+
+def _parameter(x: np.ndarray) -> Any:
+    import torch
+
+    bits = torch.from_numpy(x if x.dtype.kind in "if" else x.view(np.int16))  # it does not know NumPy's bf16
+    return torch.nn.Parameter(
+        bits if x.dtype.kind in "if" else bits.view(torch.bfloat16), requires_grad=False
+    )

@@ -26,6 +26,22 @@ def resnet(n: Any, x: Any) -> Any:
     return n.linear(n.mean(x), 1000)
 
 
+def short_resnet(n: Any, x: Any) -> Any:
+    """`resnet` of 8 bits, with the batch norms in scales and biases."""
+    x = n.short(n.relu(n.short_convolution(n.short(x), 64, (7, 7), 2)), True)
+    x = n.short_highest(x, 3, 2, 1)
+    for wide, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for number in range(count):
+            step = 1 if number else stride
+            y = n.short(n.relu(n.short_convolution(x, wide, (1, 1))), True)
+            y = n.short(n.relu(n.short_convolution(y, wide, (3, 3), step)), True)
+            y = n.short(n.short_convolution(y, 4 * wide, (1, 1)))
+            if not number:
+                x = n.short(n.short_convolution(x, 4 * wide, (1, 1), step))
+            x = n.short(n.relu(n.long(x) + n.long(y)), True)
+    return n.short_linear(n.short(n.mean(n.long(x)), True), 1000)
+
+
 def mobilenet(n: Any, x: Any) -> Any:
     """MobileNetV2."""
     x = n.relu6(n.batch_norm(n.convolution(x, 32, (3, 3), 2)))
@@ -163,7 +179,8 @@ def llama(n: Any, places: Any, cache: Any) -> Any:
 class Model:
     """A model of the list: its name, what makes it of a `Net` and inputs, the shapes of the inputs, images as
     height x width x channels. `words`: the first input has numbers of words below it. `recurrent`: ONNX has
-    the layer, which only torch's older exporter writes.
+    the layer, which only torch's older exporter writes. `short`: bf16 where all but the inputs and results is
+    of that type, s8 where kernels and what flows between layers is.
     """
 
     name: str
@@ -172,6 +189,14 @@ class Model:
     words: int = 0
     recurrent: bool = False
     tolerance: float = 1e-3
+    short: str = ""
+
+    @property
+    def dtype(self) -> Any:
+        """Of the weights that are floats."""
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16 if self.short == "bf16" else np.float32
 
     def inputs(self) -> list[np.ndarray]:
         rng = np.random.default_rng(0)
@@ -196,4 +221,15 @@ MODELS = (
     Model("TCN, batch 1", tcn, ((1, 1024, 64),)),
     Model("GRU, 128x512", lambda n, x: n.recurrent(x, "gru", 512), ((1, 128, 512),), recurrent=True),
     Model("Llama-shaped decoder, a step with cache", llama, ((1, 1), (8, 2, 1, 4, 128, 64)), 32000),
+    Model("ResNet-50 s8, batch 1", short_resnet, IMAGE, tolerance=0.1, short="s8"),
+    Model("ResNet-50 bf16, batch 1", resnet, IMAGE, tolerance=0.1, short="bf16"),
+    Model("BERT-base bf16, 1x128", bert, ((1, 128),), 30522, tolerance=0.1, short="bf16"),
+    Model(
+        "GPT-2 small bf16, a decode step with cache",
+        gpt2,
+        ((1, 1), (12, 2, 1, 12, 128, 64)),
+        50257,
+        tolerance=0.1,
+        short="bf16",
+    ),
 )

@@ -1,6 +1,9 @@
 """What models are written in: layers that exist twice, in JAX and (see `torch_net`) in torch, over the same
 random weights.
 
+Short layers compute with numbers of 8 bits: kernels have a scale per feature, what flows between layers one
+of its own, and biases are integers in units of both.
+
 Images are NHWC for JAX and NCHW for torch, and steps NWC and NCW. Weights are in the order of their use.
 """
 
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -18,18 +22,32 @@ from jax import lax
 Pads = tuple[tuple[int, int], ...]
 
 
-class Net:
-    """One pass through a model. Layers take weights in order, or draw them where there are none yet."""
+@dataclass(frozen=True)
+class Short:
+    """Numbers of 8 bits in units of `scale`; `positive`: none is negative."""
 
-    def __init__(self, weights: Sequence[Any], drawn: list[np.ndarray] | None = None):
-        self._weights, self._drawn, self._place = weights, drawn, 0
+    values: Any
+    scale: Any
+    positive: bool
+
+
+class Net:
+    """One pass through a model. Layers take weights in order, or draw them where there are none yet, floats
+    as `dtype`.
+    """
+
+    def __init__(
+        self, weights: Sequence[Any], drawn: list[np.ndarray] | None = None, dtype: Any = np.float32
+    ):
+        self._weights, self._drawn, self._dtype, self._place = weights, drawn, dtype, 0
 
     def weight(self, *shape: int, scale: float = 1.0, mean: float = 0.0) -> Any:
         return self.table(lambda rng: mean + scale * rng.standard_normal(shape))
 
     def table(self, make: Callable[[np.random.Generator], np.ndarray]) -> Any:
         if self._drawn is not None:
-            self._drawn.append(make(np.random.default_rng(len(self._drawn))).astype(np.float32))
+            found = np.asarray(make(np.random.default_rng(len(self._drawn))))
+            self._drawn.append(found.astype(self._dtype) if found.dtype.kind == "f" else found)
             return jnp.asarray(self._drawn[-1])
         self._place += 1
         return self._weights[self._place - 1]
@@ -68,6 +86,26 @@ class Net:
     def merged(self, x: Any) -> Any:
         return self.transposed(x).reshape(x.shape[0], x.shape[2], -1)
 
+    def short(self, x: Any, positive: bool = False) -> Short:
+        """Rounded; the largest number that the model's own inputs give is 127."""
+        scale = self.table(lambda _: np.max(np.abs(x), initial=1e-6) / 127)
+        return Short(self.rounded(x, scale, positive), scale, positive)
+
+    def short_convolution(self, x: Short, wide: int, kernel: tuple[int, ...], stride: int = 1) -> Any:
+        weights, shift, scale = self.short_weights(*kernel, self.channels(x.values), wide)
+        pads = tuple((k // 2, k // 2) for k in kernel)
+        return self.short_convolved(x, weights, shift, scale, stride, pads)
+
+    def short_linear(self, x: Short, wide: int) -> Any:
+        return self.short_product(x, *self.short_weights(x.values.shape[-1], wide))
+
+    def short_weights(self, *shape: int) -> tuple[Any, Any, Any]:
+        """A kernel, a bias and the features' scales."""
+        kernel = self.table(lambda rng: rng.integers(-127, 128, shape, np.int8))
+        shift = self.table(lambda rng: rng.integers(-3000, 3000, shape[-1:], np.int32))
+        size = (2 / math.prod(shape[:-1])) ** 0.5 / 73
+        return kernel, shift, self.weight(*shape[-1:], scale=0.1 * size, mean=size)
+
     # Below: what differs between the two.
 
 
@@ -88,21 +126,44 @@ class JaxNet(Net):
     def shifted(self, x: Any, b: Any) -> Any:
         return x + b
 
+    def short_convolved(self, x: Short, w: Any, shift: Any, scale: Any, stride: int, pads: Pads) -> Any:
+        found = lax.conv_general_dilated(
+            x.values, w, (stride,) * 2, pads, dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            preferred_element_type=jnp.int32,
+        )  # fmt: skip
+        return (found + shift).astype(jnp.float32) * (x.scale * scale)
+
+    def short_product(self, x: Short, w: Any, shift: Any, scale: Any) -> Any:
+        found = jnp.matmul(x.values, w, preferred_element_type=jnp.int32)
+        return (found + shift).astype(jnp.float32) * (x.scale * scale)
+
+    def rounded(self, x: Any, scale: Any, positive: bool) -> Any:
+        return jnp.clip(jnp.round(x * (1 / scale)), -128, 127).astype(jnp.int8)
+
+    def short_highest(self, x: Short, size: int, stride: int, pad: int) -> Short:
+        return replace(x, values=self.highest(x.values, size, stride, pad))
+
+    def long(self, x: Short) -> Any:
+        return x.values.astype(jnp.float32) * x.scale
+
     def normalized(self, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
-        return (x - mean) * (lax.rsqrt(variance + 1e-5) * scale) + shift
+        wide = x.astype(jnp.float32)
+        return ((wide - mean) * (lax.rsqrt(variance + 1e-5) * scale) + shift).astype(x.dtype)
 
     def layer_normalized(self, x: Any, scale: Any, shift: Any) -> Any:
-        mean = jnp.mean(x, -1, keepdims=True)
-        variance = jnp.mean(jnp.square(x - mean), -1, keepdims=True)
-        return (x - mean) * lax.rsqrt(variance + 1e-5) * scale + shift
+        wide = x.astype(jnp.float32)
+        mean = jnp.mean(wide, -1, keepdims=True)
+        variance = jnp.mean(jnp.square(wide - mean), -1, keepdims=True)
+        return ((wide - mean) * lax.rsqrt(variance + 1e-5) * scale + shift).astype(x.dtype)
 
     def rms_norm(self, x: Any) -> Any:
         scale = self.weight(x.shape[-1], scale=0.1, mean=1)
         return x * lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-5) * scale
 
     def attention(self, q: Any, k: Any, v: Any) -> Any:
-        scores = q @ k.swapaxes(-1, -2) * np.float32(q.shape[-1] ** -0.5)
-        return jax.nn.softmax(scores, -1) @ v
+        scores = jnp.matmul(q, k.swapaxes(-1, -2), preferred_element_type=jnp.float32)
+        scores = jax.nn.softmax(scores * np.float32(q.shape[-1] ** -0.5), -1)
+        return scores.astype(q.dtype) @ v
 
     def doubled(self, x: Any, wide: int) -> Any:
         """A transposed convolution of 2x2 with stride 2."""
@@ -111,7 +172,10 @@ class JaxNet(Net):
 
     def highest(self, x: Any, size: int, stride: int, pad: int) -> Any:
         edge = ((0, 0), (pad, pad), (pad, pad), (0, 0))
-        return lax.reduce_window(x, -jnp.inf, lax.max, (1, size, size, 1), (1, stride, stride, 1), edge)
+        least = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+        return lax.reduce_window(
+            x, x.dtype.type(least), lax.max, (1, size, size, 1), (1, stride, stride, 1), edge
+        )
 
     def mean(self, x: Any, keep: bool = False) -> Any:
         return jnp.mean(x, (1, 2), keepdims=keep)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # which registers the operations
 import torch.nn.functional as F
 
-from bench_lib.engines.net import Net, Pads
+from bench_lib.engines.net import Net, Pads, Short
+
+_SHORT = torch.ops.quantized_decomposed
+"""Operations that torch.compile and torch's exporter to ONNX know."""
 
 
 class TorchNet(Net):
@@ -28,6 +33,30 @@ class TorchNet(Net):
 
     def shifted(self, x: Any, b: Any) -> Any:
         return x + b.reshape(1, -1, *[1] * (x.ndim - 2))
+
+    def short_convolved(self, x: Short, w: Any, shift: Any, scale: Any, stride: int, pads: Pads) -> Any:
+        kernel, bias = self._long(w.permute(3, 2, 0, 1), scale), self._long(shift, scale * x.scale)
+        return F.conv2d(self.long(x), kernel, bias, stride, tuple(low for low, _ in pads))
+
+    def short_product(self, x: Short, w: Any, shift: Any, scale: Any) -> Any:
+        return F.linear(self.long(x), self._long(w.T, scale), self._long(shift, scale * x.scale))
+
+    def _long(self, values: Any, scale: Any) -> Any:
+        """The numbers of weights whose features, their first dimension, have scales."""
+        limits, zero = torch.iinfo(values.dtype), torch.zeros(len(scale), dtype=torch.int64)
+        return _SHORT.dequantize_per_channel(values, scale, zero, 0, limits.min, limits.max, values.dtype)
+
+    def rounded(self, x: Any, scale: Any, positive: bool) -> Any:
+        # Bytes without a sign are what engines multiply with kernels that have one.
+        return _SHORT.quantize_per_tensor(x, scale, 0 if positive else 128, 0, 255, torch.uint8)
+
+    def short_highest(self, x: Short, size: int, stride: int, pad: int) -> Short:
+        found = self.highest(self.long(x), size, stride, pad)
+        return replace(x, values=self.rounded(found, x.scale, x.positive))
+
+    def long(self, x: Short) -> Any:
+        zero = 0 if x.positive else 128
+        return _SHORT.dequantize_per_tensor(x.values, x.scale, zero, 0, 255, torch.uint8)
 
     def normalized(self, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
         return F.batch_norm(x, mean, variance, scale, shift, False, 0.0, 1e-5)

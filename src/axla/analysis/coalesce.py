@@ -52,6 +52,8 @@ class PlaceOf:
 
 @dataclass(slots=True)
 class Coalesced:
+    """The memory places that values share, and the edges that need a copy."""
+
     flow: Dataflow
     of: dict[Value, PlaceOf]
     failed: list[Edge] = field(default_factory=list)
@@ -72,6 +74,7 @@ def element_alignment(shape: Shape) -> int:
 
 
 def root_of(place: PlaceOf) -> PlaceOf:
+    """The place that a place was merged into, found with path compression (union-find)."""
     while place.merged is not None:
         if place.merged.merged is not None:
             place.merged = place.merged.merged

@@ -84,6 +84,8 @@ class Edge:
 
 @dataclass(slots=True)
 class Dataflow:
+    """Array values of a module with live intervals, and the edges on which one may take another's memory."""
+
     module: Module
     limits: Limits
     values: list[Value] = field(default_factory=list)

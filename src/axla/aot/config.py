@@ -71,6 +71,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Config:
+    """A configuration of tfcompile: what is fed, what is fetched, and the variables."""
+
     feeds: tuple[Entry, ...]
     fetches: tuple[Entry, ...]
     variables: tuple[Entry, ...]

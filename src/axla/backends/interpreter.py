@@ -34,6 +34,8 @@ Handlers.make = HandlerCall
 
 
 class InterpreterBackend(Backend):
+    """The reference backend: NumPy evaluates a module op by op; one thread per participant."""
+
     name = "interpreter"
     about = "the reference: NumPy evaluates op by op, on as many devices as wanted"
     any_devices = True

@@ -55,6 +55,7 @@ def several(what: str, builder: object, values: object) -> list[XlaOp]:
 
 
 def builder_in(what: str, builder: object) -> XlaBuilder:
+    """The argument `builder` of the function `what`; InvalidArgument when it is no XlaBuilder."""
     return instance(XlaBuilder, builder, f"{what}: builder")
 
 

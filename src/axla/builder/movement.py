@@ -236,15 +236,18 @@ def Iota(builder: XlaBuilder, *arguments: Any, **named: Any) -> XlaOp:
 
 
 def ZerosLike(operand: object) -> XlaOp:
+    """Zeros with the element type and the sizes of the operand."""
     value, shape = array("ZerosLike", operand)
     return Broadcast(Zero(value.builder, shape.dtype), shape.dims)
 
 
 def Zero(builder: XlaBuilder, dtype: Any) -> XlaOp:
+    """The scalar 0 of an element type, as a constant."""
     return builder_in("Zero", builder).constant(np.zeros((), element_type(dtype).numpy))
 
 
 def One(builder: XlaBuilder, dtype: Any) -> XlaOp:
+    """The scalar 1 of an element type, as a constant."""
     return builder_in("One", builder).constant(np.ones((), element_type(dtype).numpy))
 
 

@@ -14,6 +14,8 @@ from axla.ir import attributes
 
 @dataclass(slots=True)
 class PaddingConfigDimension:
+    """Padding of one dimension: before it, behind it, and between its elements."""
+
     edge_padding_low: int = 0
     edge_padding_high: int = 0
     interior_padding: int = 0
@@ -21,6 +23,8 @@ class PaddingConfigDimension:
 
 @dataclass(slots=True)
 class PaddingConfig:
+    """Padding of every dimension, as XLA's proto of this name has it."""
+
     dimensions: list[PaddingConfigDimension] = field(default_factory=list)
 
 
@@ -46,6 +50,8 @@ def padding_config(value: Any) -> attributes.PaddingConfig:
 
 @dataclass(slots=True)
 class DotDimensionNumbers:
+    """Which dimensions of `dot_general` are contracted and which are batch dimensions."""
+
     lhs_contracting_dimensions: list[int] = field(default_factory=list)
     rhs_contracting_dimensions: list[int] = field(default_factory=list)
     lhs_batch_dimensions: list[int] = field(default_factory=list)
@@ -65,6 +71,8 @@ def make_dot_dimension_numbers(numbers: Any) -> DotDimensionNumbers:
 
 @dataclass(slots=True)
 class GatherDimensionNumbers:
+    """How the indices of `gather` select slices, with the names of XLA's proto."""
+
     offset_dims: Sequence[int] = ()
     collapsed_slice_dims: Sequence[int] = ()
     start_index_map: Sequence[int] = ()
@@ -75,6 +83,8 @@ class GatherDimensionNumbers:
 
 @dataclass(slots=True)
 class ScatterDimensionNumbers:
+    """How the indices of `scatter` place updates, with the names of XLA's proto."""
+
     update_window_dims: Sequence[int] = ()
     inserted_window_dims: Sequence[int] = ()
     scatter_dims_to_operand_dims: Sequence[int] = ()
@@ -85,6 +95,8 @@ class ScatterDimensionNumbers:
 
 @dataclass(slots=True)
 class ConvolutionDimensionNumbers:
+    """Which dimensions of input, kernel and output are batch, feature and spatial."""
+
     input_batch_dimension: int = 0
     input_feature_dimension: int = 1
     input_spatial_dimensions: list[int] = field(default_factory=list)
@@ -98,11 +110,15 @@ class ConvolutionDimensionNumbers:
 
 @dataclass(slots=True)
 class ReplicaGroup:
+    """The participants of one group of a collective."""
+
     replica_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ChannelHandle:
+    """The number of a channel and its type, with the numbers of XLA's proto."""
+
     handle: int = 0
     type: int = 0
 
@@ -117,6 +133,8 @@ class PrecisionConfig_Precision(enum.Enum):
 
 @dataclass(slots=True)
 class PrecisionConfig:
+    """The precision of each operand of a dot or convolution."""
+
     Precision = PrecisionConfig_Precision
     operand_precision: list[PrecisionConfig_Precision] = field(default_factory=list)
 
@@ -140,6 +158,8 @@ class ResultAccuracy_Mode(enum.Enum):
 
 @dataclass(slots=True)
 class ResultAccuracy:
+    """The accuracy wanted of a transcendental function: a mode, or a tolerance."""
+
     mode: ResultAccuracy_Mode | str = "DEFAULT"
 
 

@@ -25,6 +25,7 @@ _LIMIT = 1 << 63  # XLA's integers have 64 bits
 
 
 def refuse(what: str, found: object, wanted: str) -> NoReturn:
+    """Raises InvalidArgument: the function or argument, what was found, what was wanted."""
     raise InvalidArgument(f"{what}: found {reprlib.repr(found)}, wanted {wanted}") from None
 
 

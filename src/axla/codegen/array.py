@@ -163,4 +163,5 @@ def element_address(
 
 
 def reverse_lanes(values: Values, value: Value) -> Value:
+    """The same lanes in reverse order."""
     return values.shuffle(value, value, range(value.lanes - 1, -1, -1))

@@ -22,6 +22,7 @@ Indices = tuple[AnyIndex, ...]
 
 
 def bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
+    """Element of a `bitcast-convert`: whole elements, bits picked from one, or several joined into one."""
     operand = inst.operands[0]
     source, target = operand.shape.dtype, inst.shape.dtype
     if source.bits == target.bits:

@@ -109,7 +109,14 @@ def _compare(e: Elements, inst: Instruction[hlo.Compare], index: Indices) -> Val
 def _select(e: Elements, inst: Instruction, index: Indices) -> Value:
     condition, a, b = inst.operands
     at = () if condition.shape.dims == () else index
-    return e.values.select(e(condition, at), e(a, index), e(b, index))
+    return e.values.select(e(condition, at), e(a, index), e(b, index), is_rare=_corrects_sign(a, b))
+
+
+def _corrects_sign(a: Instruction, b: Instruction) -> bool:
+    """Whether a is the remainder b plus its divisor: remainders with the sign of the divisor, as Python's."""
+    if type(b.op) is not hlo.Remainder or type(a.op) is not hlo.Add or not a.shape.dtype.is_integer:
+        return False
+    return set(a.operands) == {b, b.operands[1]}
 
 
 def _clamp(e: Elements, inst: Instruction, index: Indices) -> Value:
@@ -253,6 +260,7 @@ def _dynamic_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
+    """Element of a `dynamic-update-slice`: of the update where the index is inside of its window."""
     operand, update, *starts = inst.operands
     dims, sizes = operand.shape.dims, update.shape.dims
     conditions: list[Value | bool] = []

@@ -258,4 +258,5 @@ def base_of(f: Function, index: AnyIndex) -> Ssa:
 
 
 def index_key(index: Sequence[AnyIndex]) -> tuple:
+    """A hashable form of an index, equal for equal indices."""
     return tuple(i if isinstance(i, int) else i.key for i in index)

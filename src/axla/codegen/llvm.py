@@ -46,6 +46,7 @@ def initialise() -> None:
 
 @functools.cache
 def host_cpu() -> str:
+    """LLVM's name of the CPU of this machine."""
     with LOCK:
         return binding.get_host_cpu_name()
 

@@ -15,11 +15,13 @@ def vector(element: str, lanes: int) -> str:
 
 @functools.cache
 def element_type(type_: str) -> str:
+    """The LLVM type of an element of a vector type, or the scalar type itself."""
     return type_[type_.index("x") + 2 : -1] if type_[0] == "<" else type_
 
 
 @functools.cache
 def lane_count(type_: str) -> int:
+    """The number of elements of an LLVM vector type; 1 for scalar types."""
     return int(type_[1 : type_.index("x") - 1]) if type_[0] == "<" else 1
 
 

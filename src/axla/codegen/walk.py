@@ -14,7 +14,7 @@ targets.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -67,6 +67,12 @@ class Elements:
             self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
         else:
             self.leaves[inst] = leaf if callable(leaf) else lambda index: leaf
+
+    def forget(self, numbers: Iterable[Instruction]) -> None:
+        """Instructions that are single numbers are computed again."""
+        for inst in numbers:
+            self.leaves.pop(inst, None)
+            self._memo.pop((inst, index_key(())), None)
 
     def __call__(self, inst: Instruction, index: Indices) -> Value:
         """The value of an array instruction at an index; uniform indices give one-lane values."""
@@ -311,6 +317,7 @@ def where_inside(
 
 
 def dims_of(inst: Instruction) -> tuple[int, ...] | None:
+    """The sizes of an instruction's array; None for tuples and tokens."""
     shape = inst.shape
     return shape.dims if isinstance(shape, Shape) else None
 
@@ -335,6 +342,7 @@ def choose(values: Values, condition: Value | bool, a: Callable[[], Value], b: C
 
 
 def widest(index: Indices) -> int:
+    """The largest number of lanes of an index in which lanes differ."""
     return max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
 
 

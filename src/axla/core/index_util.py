@@ -47,6 +47,7 @@ def linear_index_to_multidimensional_index(
 
 
 def index_in_bounds(shape: Shape, index: Sequence[int]) -> bool:
+    """Whether an index names an element of an array of this shape."""
     return len(index) == shape.rank and all(0 <= i < d for i, d in zip(index, shape.dims, strict=True))
 
 

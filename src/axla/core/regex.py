@@ -19,4 +19,5 @@ class _Late:
 
 
 def regex(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern that is compiled when it is first used: imports stay fast."""
     return cast(Any, _Late(pattern, flags))

@@ -36,6 +36,7 @@ def make_shape(dtype: DType, dims: Sequence[int] = ()) -> Shape:
 
 
 def make_tuple_shape(elements: Sequence[AnyShape]) -> TupleShape:
+    """The shape of a tuple with elements of these shapes."""
     return TupleShape(tuple(elements))
 
 

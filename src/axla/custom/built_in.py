@@ -66,6 +66,7 @@ def _recv(token: None, *, site: CallSite) -> tuple[Any, None]:
 
 
 def zeros(leaf: AnyShape) -> Any:
+    """Zeros in the shape of a leaf; None for a token."""
     return np.zeros(leaf.dims, leaf.dtype.numpy) if isinstance(leaf, Shape) else None
 
 

@@ -30,6 +30,8 @@ def emit_device_entry(module: Module, program: Program, target: Target, symbols:
 
 
 class DeviceEntry(Entry):
+    """The entry function of a program for a device: kernels are launched by calls of its driver."""
+
     numbers: Mapping[str, int]
 
     @property

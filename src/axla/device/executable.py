@@ -365,6 +365,8 @@ class QueueBackend(DeviceBackend):
 
 
 class OpenCLBackend(QueueBackend):
+    """Compiles to SPIR-V and runs on the OpenCL devices of this machine."""
+
     name = "opencl"
     about = "OpenCL devices that take SPIR-V"
 
@@ -376,6 +378,8 @@ class OpenCLBackend(QueueBackend):
 
 
 class CudaBackend(QueueBackend):
+    """Compiles to PTX and runs on the NVIDIA GPUs of this machine."""
+
     name = "cuda"
     about = "NVIDIA GPUs"
 

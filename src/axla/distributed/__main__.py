@@ -1,3 +1,5 @@
+"""Starts a worker of a job: `python -m axla.distributed`."""
+
 import sys
 
 from axla.distributed.launch import main

@@ -85,12 +85,13 @@ class _Launcher:
 
 
 def launch(count: int, command: Sequence[str], hosts: str = "") -> int:
-    """Runs a script, or -m and a module, with its arguments in `count` processes. Gives 0, or 1 after a
-    message to standard error. `hosts`: names of machines with commas between; "" for this one alone.
+    """Runs a script, or -m and a module, with its arguments in `count` processes; by -P, -m imports nothing
+    from the working directory. Gives 0, or 1 after a message to standard error. `hosts`: names of machines
+    with commas between; "" for this one alone.
     """
     launcher = _Launcher(hosts)
     begin = [_mpiexec(), "-n", str(count), *(["-hosts", hosts] if hosts else []), sys.executable]
-    worker = [*begin, "-c", "from axla.distributed.worker import main; main()", *command]
+    worker = [*begin, "-P", "-c", "from axla.distributed.worker import main; main()", *command]
     process = subprocess.Popen(worker, env=launcher.environment, start_new_session=True)
     try:
         while process.poll() is None and not launcher.causes:

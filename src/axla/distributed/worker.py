@@ -32,7 +32,7 @@ def report(cause: str) -> None:
 
 
 def main() -> None:
-    """Runs `sys.argv[1:]`, a script or -m and a module, with its arguments."""
+    """Runs `sys.argv[1:]`, a script or -m and a module, with its arguments. This process has -P."""
     global _line
     key, _, where = os.environ[LAUNCHER].partition("@")
     host, _, port = where.rpartition(":")
@@ -56,11 +56,13 @@ def _run() -> None:
     """Runs the script. A failure is reported, and ends this process at once: MPI would wait for others."""
     sys.argv = sys.argv[1:]
     try:
-        if sys.argv[0] == "-m":
-            sys.argv = sys.argv[1:]
+        if sys.argv[0] in ("-m", "-P"):
+            if sys.argv[0] == "-m":
+                sys.path.insert(0, os.getcwd())
+            sys.argv = sys.argv[sys.argv.index("-m") + 1 :]
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
-            sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+            sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
             runpy.run_path(sys.argv[0], run_name="__main__")
         return
     except SystemExit as end:

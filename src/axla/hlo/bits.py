@@ -10,6 +10,7 @@ Array = np.ndarray
 
 
 def width(x: Array) -> int:
+    """The bits of an element of an array: 4 for s4, though NumPy stores a byte."""
     return from_numpy(x.dtype).bits
 
 
@@ -46,6 +47,7 @@ def as_type(bits: Array, dtype: np.dtype) -> Array:
 
 
 def shift_left(x: Array, y: Array) -> Array:
+    """`x << y`; 0 where y is not below the width."""
     # NumPy gives 0 for amounts of at least the width of the array's type; of narrower types the result wraps.
     amount = unsigned(y)
     result = np.left_shift(unsigned(x), amount)
@@ -53,6 +55,7 @@ def shift_left(x: Array, y: Array) -> Array:
 
 
 def shift_right_logical(x: Array, y: Array) -> Array:
+    """`x >> y` with zeros shifted in; 0 where y is not below the width."""
     return as_type(np.asarray(np.right_shift(unsigned(x), unsigned(y))), x.dtype)
 
 
@@ -64,12 +67,14 @@ def shift_right_arithmetic(x: Array, y: Array) -> Array:
 
 
 def population_count(x: Array) -> Array:
+    """The number of bits of each element that are set."""
     # Signed elements of less than a byte are counted as the byte that they are extended to, as XLA:CPU does.
     small = width(x) < 8 and from_numpy(x.dtype).is_signed
     return np.bitwise_count(signed(x).view(np.uint8) if small else unsigned(x)).astype(x.dtype)
 
 
 def count_leading_zeros(x: Array) -> Array:
+    """The number of zeros above the highest bit of each element that is set."""
     smeared = unsigned(x)
     step = 1
     while step < width(x):

@@ -79,6 +79,7 @@ def by_kind(**functions: Callable[..., Array]) -> Kernel:
 
 
 def absolute(x: Array) -> Array:
+    """The magnitude of each element; of complex elements a real number."""
     return np.abs(x) if kind(x) == "complex" else rounded(np.abs)(x)
 
 
@@ -150,18 +151,22 @@ minimum = by_kind(float=_minimum_float, other=np.minimum)
 
 
 def clamp(low: Array, x: Array, high: Array) -> Array:
+    """`x` limited to [low, high]; NaN stays NaN."""
     return minimum(maximum(low, x), high)
 
 
 def is_finite(x: Array) -> Array:
+    """Whether each element is neither infinite nor NaN."""
     return np.isfinite(x.astype(_wide(x.dtype) or x.dtype))
 
 
 def real(x: Array) -> Array:
+    """The real part of each element; a real array itself."""
     return x.real.copy() if kind(x) == "complex" else x
 
 
 def imag(x: Array) -> Array:
+    """The imaginary part of each element; zeros for a real array."""
     return x.imag.copy() if kind(x) == "complex" else np.zeros(x.shape).astype(x.dtype)
 
 

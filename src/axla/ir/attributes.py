@@ -63,6 +63,8 @@ class CompareType(enum.StrEnum):
 
 
 class FusionKind(enum.StrEnum):
+    """XLA's kinds of fusions, by their spelling in HLO text."""
+
     LOOP = "kLoop"
     INPUT = "kInput"
     OUTPUT = "kOutput"
@@ -79,6 +81,8 @@ class Precision(enum.StrEnum):
 
 
 class FftType(enum.StrEnum):
+    """Forward or inverse, complex to complex or between real and complex."""
+
     FFT = "FFT"
     IFFT = "IFFT"
     RFFT = "RFFT"
@@ -94,11 +98,15 @@ class TransposeA(enum.StrEnum):
 
 
 class RandomDistribution(enum.StrEnum):
+    """The distribution of `rng`: uniform over [a, b), or normal with mean and deviation."""
+
     UNIFORM = "rng_uniform"
     NORMAL = "rng_normal"
 
 
 class RandomAlgorithm(enum.StrEnum):
+    """The generator of `rng-bit-generator`."""
+
     DEFAULT = "rng_default"
     THREE_FRY = "rng_three_fry"
     PHILOX = "rng_philox"
@@ -115,12 +123,16 @@ class ApiVersion(enum.StrEnum):
 
 
 class CustomCallSchedule(enum.StrEnum):
+    """How early a custom call may be scheduled, as XLA names it."""
+
     NONE = "SCHEDULE_NONE"
     LATEST = "SCHEDULE_LATEST"
     EARLIEST = "SCHEDULE_EARLIEST"
 
 
 class PaddingType(enum.StrEnum):
+    """How a window is padded: not at all, or so that sizes stay the same."""
+
     INVALID = "PADDING_INVALID"
     VALID = "PADDING_VALID"
     SAME = "PADDING_SAME"

@@ -55,6 +55,8 @@ class Reader(Marks, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Codec:
+    """Reads and writes one type of attributes as HLO text."""
+
     decode: Callable[[Any], Any]
     encode: Callable[[Any], str]
 
@@ -90,6 +92,7 @@ def _read_choice(reader: Reader, choices: type[enum.StrEnum]) -> enum.StrEnum:
 
 
 def write_integers(values: tuple[int, ...]) -> str:
+    """`{1,2,3}`, as HLO text writes lists of dimensions."""
     return "{" + ",".join(map(str, values)) + "}"
 
 

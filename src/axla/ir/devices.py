@@ -19,6 +19,7 @@ MOST_LISTED = 1 << 20
 
 
 def brackets(numbers: Iterable[int]) -> str:
+    """`[2,4]`, as HLO text writes sizes of meshes and tiles."""
     return "[" + ",".join(map(str, numbers)) + "]"
 
 

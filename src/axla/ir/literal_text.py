@@ -38,6 +38,7 @@ def constant_text(literal: Literal, *, values: bool) -> str:
 
 
 def literal_text(literal: Literal) -> str:
+    """A literal as HLO text has it; `{...}` for one that was elided."""
     if isinstance(literal, ElidedLiteral):
         return "{...}"
     shape = literal.shape

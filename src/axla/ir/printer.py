@@ -267,6 +267,7 @@ def _alias_text(alias: Alias) -> str:
 
 
 def location_text(location: SourceLocation) -> str:
+    """The `metadata={...}` of an instruction, without the braces."""
     parts = []
     for name in ("op_type", "op_name", "source_file"):
         value = getattr(location, name)

@@ -37,6 +37,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def quote(text: str) -> str:
+    """A string in quotes, with the escapes of HLO text."""
     return f'"{escape(text)}"'
 
 
@@ -60,6 +61,7 @@ def is_braced(text: str) -> bool:
 
 
 def quote_unless_braced(text: str) -> str:
+    """A string in quotes, but text in braces as it is (`{mode=default}`)."""
     return text if is_braced(text) else quote(text)
 
 

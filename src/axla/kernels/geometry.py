@@ -38,6 +38,7 @@ class ReduceGeometry:
 
 
 def reduce_geometry(reduce: Instruction) -> ReduceGeometry | None:
+    """Sizes outside, within and inside of the reduced dimensions; None where these are not adjacent."""
     shape = shape_of(reduce.operands[0])
     reduced = frozenset(op_of(reduce, Reduce).dimensions)
     sizes = [1, 1, 1]

@@ -98,4 +98,5 @@ class Tile:
 
 
 def part_count(dtype: DType) -> int:
+    """Real numbers per element: 2 for complex types."""
     return 2 if dtype.is_complex else 1

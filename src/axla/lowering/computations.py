@@ -13,6 +13,7 @@ from axla.ir.traverse import text_order
 
 
 def new_computation(name: str) -> Computation:
+    """An empty computation, the entry of a module of its own."""
     return Module(name).add_computation(name, entry=True)
 
 

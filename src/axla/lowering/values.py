@@ -109,4 +109,5 @@ class Values:
 
 @lru_cache
 def leaf_shapes(shape: AnyShape) -> tuple[AnyShape, ...]:
+    """The arrays and tokens of a shape, depth first."""
     return tuple(shape.leaves())

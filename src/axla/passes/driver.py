@@ -286,6 +286,7 @@ class _Runner:
 
 
 def instruction_count(module: Module) -> int:
+    """The instructions of all computations of a module."""
     return sum(len(c.instructions) for c in module.computations)
 
 

@@ -20,14 +20,17 @@ from axla.hlo import Gather
 
 
 def real(x: XlaOp) -> XlaOp:
+    """The real part; the matrix itself when it is real."""
     return ops.Real(x) if x.dtype.is_complex else x
 
 
 def imaginary(x: XlaOp) -> XlaOp:
+    """The imaginary part; zeros when the matrix is real."""
     return ops.Imag(x) if x.dtype.is_complex else ops.ZerosLike(x)
 
 
 def conjugate(x: XlaOp) -> XlaOp:
+    """The complex conjugate; the matrix itself when it is real."""
     return ops.Conj(x) if x.dtype.is_complex else x
 
 
@@ -57,6 +60,7 @@ def epsilon(dtype: DType) -> float:
 
 
 def minimum_normal(dtype: DType) -> float:
+    """The smallest normal number of a type."""
     return float(np.finfo(dtype.real.numpy).tiny)
 
 
@@ -74,6 +78,7 @@ def where(condition: XlaOp, yes: Any, no: Any) -> XlaOp:
 
 
 def stretched(x: XlaOp, dims: Sequence[int]) -> XlaOp:
+    """The matrices broadcast to `dims`: leading dimensions are added."""
     if x.dims == tuple(dims):
         return x
     return ops.BroadcastInDim(x, dims, range(len(dims) - len(x.dims), len(dims)))
@@ -85,6 +90,7 @@ def number(like: XlaOp, value: Any) -> XlaOp:
 
 
 def zeros(builder: XlaBuilder, dtype: DType, dims: Sequence[int]) -> XlaOp:
+    """An array of zeros."""
     return ops.Broadcast(ops.Zero(builder, dtype), dims)
 
 
@@ -97,10 +103,12 @@ def product(a: XlaOp, b: XlaOp) -> XlaOp:
 
 
 def transposed(x: XlaOp) -> XlaOp:
+    """Each matrix of the batch transposed."""
     return ops.Transpose(x, (0, 2, 1))
 
 
 def adjoint(x: XlaOp) -> XlaOp:
+    """The conjugate transpose of each matrix."""
     return conjugate(transposed(x))
 
 
@@ -131,10 +139,12 @@ def indices(x: XlaOp, axis: int) -> XlaOp:
 
 
 def row(x: XlaOp, at: XlaOp, count: int = 1) -> XlaOp:
+    """`count` rows of each matrix from row `at` on."""
     return ops.DynamicSliceInDim(x, at, count, 1)
 
 
 def column(x: XlaOp, at: XlaOp, count: int = 1) -> XlaOp:
+    """`count` columns of each matrix from column `at` on."""
     return ops.DynamicSliceInDim(x, at, count, 2)
 
 
@@ -155,6 +165,7 @@ def padded(x: XlaOp, rows: int, columns: int) -> XlaOp:
 
 
 def joined(parts: Sequence[XlaOp], axis: int) -> XlaOp:
+    """The parts concatenated along an axis."""
     return ops.ConcatInDim(parts[0].builder, parts, axis)
 
 
@@ -169,10 +180,12 @@ def hermitian(a: XlaOp, lower: bool) -> XlaOp:
 
 
 def total(x: XlaOp, axis: int) -> XlaOp:
+    """The sum along an axis, which stays with size 1."""
     return _reduced(x, "Add", 0, axis)
 
 
 def product_of(x: XlaOp, axis: int) -> XlaOp:
+    """The product along an axis, which stays with size 1."""
     return _reduced(x, "Mul", 1, axis)
 
 
@@ -182,6 +195,7 @@ def largest(x: XlaOp, axis: int) -> XlaOp:
 
 
 def largest_of_matrix(x: XlaOp) -> XlaOp:
+    """The largest element of each matrix, [batch, 1, 1]."""
     return largest(largest(x, 2), 1)
 
 

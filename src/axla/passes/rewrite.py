@@ -156,6 +156,7 @@ _SESSION: ContextVar[Session | None] = ContextVar("rewrite session", default=Non
 
 @contextmanager
 def session(new: Session) -> Iterator[None]:
+    """Makes `new` the session of the rewrites inside of the `with` block."""
     token = _SESSION.set(new)
     try:
         yield

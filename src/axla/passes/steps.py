@@ -69,6 +69,7 @@ Step = Pass | Fixpoint
 
 
 def fixpoint(name: str, *passes: Pass) -> Fixpoint:
+    """Passes that are repeated until none of them changes the module."""
     return Fixpoint(name, passes)
 
 
@@ -122,6 +123,7 @@ def option_types(step: Pass) -> dict[str, Any]:
 
 @functools.cache
 def asks_for_target(function: Callable[..., None]) -> bool:
+    """Whether a pass has a parameter `target`."""
     return "target" in inspect.signature(function).parameters
 
 

@@ -44,6 +44,7 @@ def handed_out(array: Array) -> int:
 
 
 def shape_of(number: int, dims: int | None, rank: int) -> Shape:
+    """The shape for an element type of PJRT and an array of sizes in C."""
     dtype = _TYPES.get(number)
     if dtype is None:
         raise UnsupportedError(f"arrays of the PJRT element type {number}")

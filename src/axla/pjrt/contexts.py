@@ -29,4 +29,5 @@ def type_register(args: Any) -> None:
 
 
 def register_handler(args: Any) -> None:
+    """PJRT_FFI_Register_Handler; axla takes handlers through `axla.jax` only."""
     raise NotImplementedError("PJRT_FFI_Register_Handler")

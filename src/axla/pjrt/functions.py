@@ -52,6 +52,8 @@ def callback(body: Callable[[Any], None], struct: Struct) -> int:
 
 
 def unimplemented(name: str) -> Callable[[Any], None]:
+    """A function of the API table that refuses with UNIMPLEMENTED and its name."""
+
     def refuse(arguments: Any) -> None:
         raise NotImplementedError(f"PJRT_{name}")
 

@@ -140,6 +140,7 @@ def emit(m: Module) -> None:
 
 
 def getter(f: Function, args: Arguments, handle: str, struct: Struct) -> None:
+    """Writes a native function that copies fields of an object into the caller's arguments."""
     found = args[handle]
     for field in args.struct.fields:
         if field.name not in ("struct_size", "extension_start", handle):

@@ -292,6 +292,7 @@ def _memory_kinds(source: mlir.Source, count: int) -> list[int]:
 
 
 def program_at(handle: int) -> Program:
+    """The Python object of a loaded executable, by the address that C holds."""
     owner = EXECUTABLE.ctypes().from_address(handle).owner
     return c.cast(owner, c.py_object).value
 

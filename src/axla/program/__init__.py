@@ -1,1 +1,1 @@
-""""""
+"""Programs as data: what passes make, and code generation and the runtime read. Read `steps.py` first."""

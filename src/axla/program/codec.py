@@ -107,10 +107,12 @@ Made = Callable[[Reader, Any], None]
 
 
 def write_text(value: str) -> str:
+    """A string, without quotes where it is a plain word."""
     return value if _BARE.match(value) else quote(value)
 
 
 def read_text(reader: Reader) -> str:
+    """A string in quotes, or a plain word."""
     return reader.quoted() if reader.peek('"') else reader.word("a name or a string")
 
 
@@ -129,6 +131,7 @@ def _choice(names: Mapping[str, Any], what: str) -> Form:
 
 
 def read_array(reader: Reader) -> Shape:
+    """The shape of an array; ParseError for a tuple."""
     at = reader.skip()
     shape = reader.shape()
     if not isinstance(shape, Shape):

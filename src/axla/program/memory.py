@@ -12,11 +12,15 @@ from axla.core.dataclass import dataclass
 
 
 class MemorySpace(enum.StrEnum):
+    """The memory in which an allocation lies."""
+
     DEVICE = "device"  # of whoever runs the program: on a CPU, its memory
     HOST = "host"  # of the process that calls
 
 
 class AllocationKind(enum.StrEnum):
+    """What an allocation holds."""
+
     PARAMETER = "parameter"  # leaf `number` of the parameters
     RESULT = "result"  # leaf `number` of the results
     CONSTANTS = "constants"  # the constants segment, read only

@@ -40,6 +40,7 @@ _PROFILES = ("INVALID", "WINDOW", "FLAG", "INTEGER")
 
 
 def location_message(location: SourceLocation) -> Proto:
+    """A source location as the message OpMetadata."""
     message = {key: getattr(location, key) for key in _PLAIN if getattr(location, key)}
     for key, text in location.more:
         if key == "profile_type":
@@ -55,6 +56,7 @@ ENTRY = pattern(BLANK + rf"\{{\s*+(?:({STRING})\s*+(?:\{{([\d,\s]*+)\}})?+)?+\s*
 
 
 def origin_text(message: Proto, shape: AnyShape) -> str:
+    """The message OriginalValueProto in the form of HLO text."""
     if message.get("is_synthetic_call"):
         return "{[synthetic_call]}"
     arrays = {tuple(e.get("shape_index", ())): e.get("original_array") for e in message.get("elements", ())}
@@ -77,11 +79,13 @@ def array_text(array: Proto | None) -> str:
 
 
 def array_message(entry: re.Match[str]) -> Proto:
+    """One array of an original value, `"name" {0,1}`, as a message."""
     index = [int(n) for n in (entry[2] or "").split(",") if n.strip()]
     return {"instruction_name": unescape(entry[1][1:-1]), "shape_index": index}
 
 
 def origin_message(text: str) -> Proto:
+    """The text of an original value as the message OriginalValueProto."""
     if "synthetic_call" in text:
         return {"is_synthetic_call": True}
     cursor, elements, index = Cursor(text[1:-1]), [], []
@@ -160,6 +164,7 @@ _TEXTS = {*TEXT_ATTRIBUTES, *(name for _, name in PRINTED_ATTRIBUTES)}
 
 
 def read_more(message: Proto, shape: AnyShape) -> tuple[tuple[str, str], ...]:
+    """The attributes of a message that the graph keeps as text, with their text."""
     found = []
     for name, (field, text_of, _) in EXTRAS.items():
         if field in message and (text := text_of(message[field], shape)):
@@ -168,6 +173,7 @@ def read_more(message: Proto, shape: AnyShape) -> tuple[tuple[str, str], ...]:
 
 
 def write_more(more: tuple[tuple[str, str], ...], message: Proto) -> None:
+    """Writes attributes that the graph keeps as text into a message."""
     for name, text in more:
         if name in EXTRAS:
             field, _, made = EXTRAS[name]
@@ -205,6 +211,7 @@ def frame_tables(message: Proto) -> list[tuple[str, str]]:
 
 
 def frames_message(tables: dict[str, str]) -> Proto:
+    """The tables of source locations (`FileNames`...) as the message StackFrameIndexProto."""
     message: Proto = {}
     for title, key in _NAME_TABLES:
         lines = [line.split(" ", 1)[1] for line in tables.get(title, "").split("\n") if line]

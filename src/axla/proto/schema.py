@@ -17,6 +17,8 @@ SCALARS = ("i32", "i64", "u32", "u64", "bool", "f32", "f64", "str", "bytes")
 
 @dataclass(slots=True)
 class Enum:
+    """An enumeration: numbers by name and names by number."""
+
     name: str
     numbers: dict[str, int]
     names: dict[int, str]
@@ -24,6 +26,8 @@ class Enum:
 
 @dataclass(slots=True, eq=False)
 class Field:
+    """A field of a message, as its `.proto` declares it."""
+
     number: int
     name: str
     scalar: str  # one of SCALARS, "enum" or "message"
@@ -36,6 +40,8 @@ class Field:
 
 @dataclass(slots=True, eq=False)
 class Message:
+    """A message type: its fields by name and by number."""
+
     name: str
     fields: dict[str, Field] = field(default_factory=dict)
     by_number: dict[int, Field] = field(default_factory=dict)

@@ -209,6 +209,7 @@ def write_groups(groups: ReplicaGroups, message: Proto, around: object) -> None:
 
 
 def read_groups(message: Proto, around: object) -> ReplicaGroups:
+    """The replica groups of an instruction, in whichever of the three forms the message has."""
     try:
         if "iota_collective_device_list" in message:
             found = message["iota_collective_device_list"]
@@ -226,6 +227,7 @@ def read_groups(message: Proto, around: object) -> ReplicaGroups:
 
 
 def write_pairs(pairs: SourceTargetPairs, message: Proto, around: object) -> None:
+    """Writes the source-target pairs of a `collective-permute`."""
     found = pairs.pairs
     if pairs.text:
         raise InvalidArgument(f"source_target_pairs={pairs.text} cannot be written as a proto")
@@ -233,6 +235,7 @@ def write_pairs(pairs: SourceTargetPairs, message: Proto, around: object) -> Non
 
 
 def read_pairs(message: Proto, around: object) -> SourceTargetPairs:
+    """The source-target pairs of a `collective-permute`."""
     found = message.get("source_target_pairs", ())
     return SourceTargetPairs(tuple((p.get("source", 0), p.get("target", 0)) for p in found))
 
@@ -247,5 +250,6 @@ def write_domain(text: str, message: Proto, around: object) -> None:
 
 
 def read_domain(message: Proto, around: object) -> RawText:
+    """The text of a `domain`'s shardings."""
     entry, exit_ = (sharding_of(message.get(f"domain_{s}_sharding", {})) or "" for s in ("exit", "entry"))
     return RawText(f'{{kind="sharding", entry={{{entry}}}, exit={{{exit_}}}}}')

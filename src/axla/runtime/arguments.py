@@ -79,6 +79,7 @@ def converted(
 
 
 def check_count(interface: Interface, count: int) -> None:
+    """InvalidArgument, which names the parameter, unless there are as many arguments as parameters."""
     wanted = len(interface.parameters)
     if count == wanted:
         return

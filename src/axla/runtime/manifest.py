@@ -59,6 +59,8 @@ class ValueFacts:
 
 @dataclass(frozen=True, slots=True)
 class FunctionFacts:
+    """A function of a compiled library: its symbol, arguments, results and error messages."""
+
     name: str
     symbol: _Symbol
     workspace_bytes: int
@@ -69,6 +71,8 @@ class FunctionFacts:
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
+    """The machine that a library was compiled for."""
+
     alias: str
     triple: str
     cpu: str
@@ -80,6 +84,8 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
+    """The object file of a library, with its digest."""
+
     file: Annotated[str, re.compile(r"[A-Za-z0-9_]+\.o")]
     bytes: int
     sha256: Annotated[str, re.compile("[0-9a-f]{64}")]
@@ -87,6 +93,8 @@ class ObjectFacts:
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
+    """A tensor in the constants of a library."""
+
     name: str
     offset: int
     dtype: DType
@@ -95,6 +103,8 @@ class TensorFacts:
 
 @dataclass(frozen=True, slots=True)
 class ConstantsFacts:
+    """The constants of a library that lie in a file of their own."""
+
     bytes: int
     digest: str
     tensors: tuple[TensorFacts, ...]

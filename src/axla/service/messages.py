@@ -50,6 +50,7 @@ def table(entries: Any) -> dict[str, str]:
 
 
 def entries(values: Mapping[str, str]) -> list[Message]:
+    """A mapping in the form in which protos transport maps."""
     return [{"key": key, "value": value} for key, value in values.items()]
 
 

@@ -80,11 +80,12 @@ class Worker:
         self.said = b""
         files = {"control": theirs.fileno(), "page": self.page.file, "log_file": log_file}
         told = {**files, "backend": backend, "limits": asdict(settings.limits), "log": settings.log}
-        command = [sys.executable, "-m", "axla.service.worker", json.dumps(told)]
+        command = [sys.executable, "-P", "-m", "axla.service.worker", json.dumps(told)]
+        paths = os.pathsep.join(path for path in sys.path if path)  # and, by -P, not where we are
         with theirs, prints, contextlib.closing(self.page):
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=prints.fileno(), stderr=prints.fileno(),
-                pass_fds=files.values(), start_new_session=True,
+                pass_fds=files.values(), start_new_session=True, env={**os.environ, "PYTHONPATH": paths},
             )  # fmt: skip
         self.ended = os.pidfd_open(self.process.pid)
 

@@ -13,10 +13,12 @@ I1, I32, I64, INDEX = mlir.IntegerType(1), mlir.IntegerType(32), mlir.IntegerTyp
 
 
 def number(value: int, kind: mlir.Type = I64) -> mlir.IntegerAttr:
+    """An integer attribute, i64 by default."""
     return mlir.IntegerAttr(value, kind)
 
 
 def numbers(values: Iterable[Any], kind: mlir.Type = I64) -> mlir.DenseArray:
+    """A dense array attribute (`array<i64: 1, 2>`)."""
     return mlir.DenseArray(kind, tuple(values))
 
 
@@ -29,6 +31,7 @@ def matrix(rows: Sequence[Sequence[int]], columns: int = 0) -> mlir.DenseElement
 
 
 def vector(values: Sequence[int], kind: mlir.Type = I64) -> mlir.DenseElements:
+    """A dense attribute of one dimension (`dense<[1, 2]> : tensor<2xi64>`)."""
     return mlir.DenseElements(mlir.TensorType((len(values),), kind), np.array(values, np.int64))
 
 

@@ -89,6 +89,7 @@ def cases(source: mlir.Source) -> list[Case]:
 
 
 def has_checks(source: mlir.Source) -> bool:
+    """Whether a module has operations of the `check` dialect."""
     functions = [f for part in source.parts() for f in functions_of(part).values()]
     return any(_is_check(op) for f in functions if (block := f.body) for op in block.operations)
 

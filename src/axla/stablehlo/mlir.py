@@ -55,6 +55,8 @@ class NoneType:
 
 @dataclass(frozen=True, slots=True)
 class ComplexType:
+    """`complex<f32>`."""
+
     element: Type
 
 
@@ -99,17 +101,23 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class MemRefType:
+    """`memref<2x?xf32>`; a size of None is `?`."""
+
     shape: tuple[int | None, ...]
     element: Type
 
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
+    """`tuple<...>`."""
+
     elements: tuple[Type, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionType:
+    """`(inputs) -> results`."""
+
     inputs: tuple[Type, ...]
     results: tuple[Type, ...]
 
@@ -179,6 +187,8 @@ OP = "axla.op."
 
 
 class Unit(Enum):
+    """The attribute without a value: `unit`."""
+
     UNIT = "unit"
 
 
@@ -187,6 +197,8 @@ UNIT = Unit.UNIT
 
 @dataclass(frozen=True, slots=True)
 class IntegerAttr:
+    """An integer with its type: `1 : i64`."""
+
     value: int
     type: Type  # IntegerType or IndexType
 
@@ -285,6 +297,8 @@ Attribute = Any  # one of the above, bool, str, tuple, dict or a Type
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
+    """`loc("file":line:column)`."""
+
     file: str
     line: int
     column: int
@@ -292,18 +306,24 @@ class FileLocation:
 
 @dataclass(frozen=True, slots=True)
 class NameLocation:
+    """`loc("name"(child))`."""
+
     name: str
     child: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallSiteLocation:
+    """`loc(callsite(callee at caller))`."""
+
     callee: Location
     caller: Location
 
 
 @dataclass(frozen=True, slots=True)
 class FusedLocation:
+    """`loc(fused<metadata>[parts])`."""
+
     parts: tuple[Location, ...]
     metadata: Any = None
 
@@ -379,6 +399,8 @@ class Operation:
 
 
 class Block:
+    """A list of operations with arguments."""
+
     __slots__ = ("arguments", "operations", "locations")
 
     def __init__(
@@ -399,6 +421,8 @@ class Block:
 
 @dataclass(slots=True)
 class Region:
+    """The blocks that belong to an operation."""
+
     blocks: list[Block] = field(default_factory=list)
 
 

@@ -34,6 +34,7 @@ Sizes = tuple[int | None, ...]
 
 
 def bounds_of(type_: mlir.TensorType) -> tuple[int | None, ...]:
+    """The upper bounds of a type's dynamic sizes; empty without bounds."""
     encoding = type_.encoding
     found = encoding.fields.get("bounds", ()) if isinstance(encoding, mlir.StructAttr) else ()
     return found if isinstance(found, tuple) and len(found) == len(type_.shape or ()) else ()

@@ -41,6 +41,7 @@ def shape_of(type_: mlir.Type) -> AnyShape:
 
 
 def tensor_shape(type_: mlir.TensorType) -> Shape:
+    """The HLO shape of a tensor type; UnsupportedError where a size is unknown."""
     sizes = sizes_of(type_)
     known = [int(size) for size in sizes if size is not None]
     if len(known) != len(sizes):

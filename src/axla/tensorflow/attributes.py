@@ -59,6 +59,7 @@ class Kind:
 
 @cache
 def kind_of(text: str) -> Kind:
+    """The kind of an attribute from the text of a record."""
     found = _KIND.match(text)
     assert found is not None and found[2] in _FIELDS, text
     allowed = tuple(found[4].split(",")) if found[4] else ()

@@ -39,6 +39,7 @@ def identity(node: Node, source: Output | None = None) -> Node:
 
 
 def argument(name: str, number: int, type_: str) -> Node:
+    """The node that stands for argument `number` of a function."""
     return made(name, ARGUMENT, [], [type_], index=number, T=type_)
 
 

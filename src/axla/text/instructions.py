@@ -62,6 +62,7 @@ class Schema:
 
 @cache
 def schema_of(op: type[Op]) -> Schema:
+    """What the parser reads of an op: operand count, readers of attributes, which ones must be there."""
     readers = {a.text: (a.name, codec_of(a.type).decode) for a in op.attributes if op is not Constant}
     for name in readers.keys() & {*COMMON, *TEXT_ATTRIBUTES}:
         raise InvalidArgument(f"op {op.opcode}: every op has the attribute {name}, no op one of its own")

@@ -183,6 +183,7 @@ def _truth(text: str) -> bool:
 
 
 def integer_limits(dtype: DType) -> tuple[int, int]:
+    """The smallest and the largest integer of a type."""
     if dtype.is_signed:
         return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
     return 0, (1 << dtype.bits) - 1

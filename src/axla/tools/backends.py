@@ -16,11 +16,13 @@ from axla.tools.source import add_backend
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla backends`."""
     parser.add_argument("backend", metavar="NAME", nargs="?", help="a backend")
     add_backend(parser, "--coverage", None, "run every op alone, and say who does it, and why")
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla backends`; returns its exit status."""
     if options.coverage is not None:
         print(coverage(options.coverage))
         return 0

@@ -430,6 +430,7 @@ def _key(text: str, kind: str) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla bisect`."""
     add_file(parser)
     parser.add_argument(
         "--slower-than", metavar="SECONDS", type=float, help="a run that takes longer is a fault"
@@ -438,6 +439,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla bisect`; returns its exit status."""
     module = read_module(options)
     with trials_of(options) as trials:
         question = question_of(options, module).but(slower_than=options.slower_than)

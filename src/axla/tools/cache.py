@@ -15,10 +15,12 @@ from axla.core import cache
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla cache`."""
     parser.add_argument("--clear", action="store_true", help="drop all entries")
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla cache`; returns its exit status."""
     folders = {kind: cache.directory(kind) for kind in cache.KINDS}
     used = next((folder.parent for folder in folders.values() if folder), None)
     if used is None:

@@ -34,6 +34,7 @@ SHOWN = 3  # programs named for each reason
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla check`."""
     parser.add_argument(
         "paths",
         metavar="PATH",
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla check`; returns its exit status."""
     if options.all == bool(options.paths) or (not options.all and (options.level or options.report)):
         raise InvalidArgument("check: wanted a PATH or --all; --level and --report go with --all")
     try:

@@ -24,6 +24,7 @@ from axla.tools.source import add_constants, add_file, integers, read_module
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla compile`."""
     add_file(parser)
     add_constants(parser)
     place = parser.add_mutually_exclusive_group(required=True)
@@ -62,6 +63,7 @@ def _args(options: argparse.Namespace, given: dict[str, Any]) -> dict[int, list]
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla compile`; returns its exit status."""
     given = {name: value for name, value in vars(options).items() if name in FIELDS}
     if options.arg_names is not None or options.result_names is not None:
         given["names"] = (options.arg_names, options.result_names)

@@ -33,6 +33,7 @@ complete -c axla -a '(__axla_words)'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla completion`."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("shell", nargs="?", choices=list(SCRIPTS), help="print the script for a shell")
     what.add_argument(
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla completion`; returns its exit status."""
     if options.words is None:
         print(SCRIPTS[options.shell], end="")
     else:

@@ -60,6 +60,7 @@ class Case:
 
 
 def level_of(opcode: str) -> str:
+    """The level of the conformance suite that an op belongs to."""
     found = {word: level for level, words in LEVELS.items() for word in words.split()}
     return found.get(opcode) or found.get(OPS[opcode].__module__.rpartition(".")[2], "everything")
 

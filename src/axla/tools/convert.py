@@ -70,6 +70,7 @@ EXTENSIONS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla convert`."""
     parser.add_argument("source", metavar="A", help="the file to read; `-` is standard input")
     parser.add_argument("target", metavar="B", help="the file to write; `-` is standard output")
     parser.add_argument("--from", dest="source_format", choices=WRITERS, help="the format of A")
@@ -78,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla convert`; returns its exit status."""
     name = options.target_format or format_of(options.target)
     if name is None:
         raise InvalidArgument(

@@ -38,10 +38,12 @@ GROUPS = ("axla.backends", "axla.ops", "axla.kernels", "axla.passes", "jax_plugi
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla doctor`."""
     parser.add_argument("--no-check", action="store_true", help="run nothing")
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla doctor`; returns its exit status."""
     for title, lines in (("machine", machine()), ("versions", versions()), ("flags", flags()),
                          ("entry points", entry_points()), ("cache", cache())):  # fmt: skip
         print(title)

@@ -25,6 +25,7 @@ SUFFIXES = (".html", ".dot", ".svg")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla graph`."""
     add_file(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help=".html, .dot or .svg")
     what = parser.add_mutually_exclusive_group()
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla graph`; returns its exit status."""
     path = Path(options.output)
     if path.suffix not in SUFFIXES:
         raise InvalidArgument(f"--output={path}: wanted a file {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")

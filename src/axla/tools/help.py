@@ -6,10 +6,12 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla help`."""
     parser.add_argument("topic", metavar="VERB", nargs="?", help="a verb; all by default")
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla help`; returns its exit status."""
     from axla.core.errors import InvalidArgument, choices
     from axla.tools.main import VERBS, parser
 

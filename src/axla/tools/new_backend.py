@@ -18,6 +18,7 @@ from axla.core.templates import fill
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla new-backend`."""
     parser.add_argument(
         "name", metavar="NAME", help="what `--backend` will take: lower case, digits, hyphens"
     )
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla new-backend`; returns its exit status."""
     folder = options.folder or Path(f"axla-{options.name}")
     made = package(options.name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

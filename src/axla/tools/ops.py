@@ -13,10 +13,12 @@ import re
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla ops`."""
     parser.add_argument("op", metavar="NAME", nargs="?", help="an opcode")
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla ops`; returns its exit status."""
     print(table() if options.op is None else detail(options.op))
     return 0
 

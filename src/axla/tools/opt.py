@@ -30,6 +30,7 @@ from axla.tools.trial_options import add_load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla opt`."""
     add_file(parser, nargs="?")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--passes", metavar="P,Q{x=1},...", help="run these passes or pipelines, in order")
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla opt`; returns its exit status."""
     load_files(options.load)
     with flags.override(timings=True) if options.time else nullcontext():
         return _execute(options)
@@ -128,6 +130,7 @@ def rule_list() -> str:
 
 
 def after_passes(module: Module, passes: str, cpu: str | None) -> str:
+    """The text of a module after these passes have run."""
     from axla.passes import driver
     from axla.passes.added import pipelines
     from axla.passes.pipelines import PASSES

@@ -79,6 +79,7 @@ class Recorder(Limit):
 
 
 def backend_of(name: str) -> CpuBackend:
+    """The CPU backend of this name; `cpu` for backends that are not CPUs."""
     from axla.backends import get
 
     found = get(name)

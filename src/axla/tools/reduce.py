@@ -180,10 +180,12 @@ def test_text(module: Module, run: str, found: str) -> str:
 
 
 def instruction_count(module: Module) -> int:
+    """The instructions of all computations of a module."""
     return sum(len(c.instructions) for c in module.computations)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla reduce`."""
     add_file(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -200,6 +202,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla reduce`; returns its exit status."""
     module = read_module(options)
     with trials_of(options) as trials:
         if options.script is not None:

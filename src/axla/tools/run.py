@@ -33,6 +33,7 @@ from axla.tools.trial_options import add_inputs, add_load, add_tolerance, archiv
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla run`."""
     add_file(parser)
     parser.add_argument(
         "--input", metavar="X.npy", action="append", default=[], help="an array; once per parameter"
@@ -70,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla run`; returns its exit status."""
     _check(options)
     load_files(options.load)
     module = read_module(options)
@@ -78,7 +80,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.compare_every_instruction and _on_several_devices(module, options):
         raise InvalidArgument("--compare-every-instruction: the program is for several devices")
     if options.processes and LAUNCHER not in os.environ:
-        return launch(options.processes, ["-m", "axla", *options.given])
+        return launch(options.processes, ["-P", "-m", "axla", *options.given])
     saved: dict[str, np.ndarray] = {}
     for kind in options.input_kinds:
         inputs = inputs_of(module, kind, options)

@@ -82,6 +82,7 @@ def _companions(main: DType, to: DType) -> dict[DType, DType]:
 
 
 def retyped(shape: AnyShape, change: dict[DType, DType]) -> AnyShape:
+    """The shape with other element types."""
     if isinstance(shape, TupleShape):
         return TupleShape([retyped(e, change) for e in shape.elements])
     return shape.with_dtype(change.get(shape.dtype, shape.dtype)) if isinstance(shape, Shape) else shape

@@ -28,6 +28,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla serve`."""
     from axla.service.limits import Limits
 
     add = parser.add_argument
@@ -62,6 +63,7 @@ def text(value: float) -> str:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla serve`; returns its exit status."""
     from axla.service.limits import Limits
     from axla.service.supervisor import Settings, Supervisor
 

@@ -29,6 +29,7 @@ _HLO = re.compile(r"(?!.*\brows)\w+\[|\(")  # a shape, but for one with sizes th
 
 
 def add_file(parser: argparse.ArgumentParser, **options: object) -> None:
+    """Adds FILE and the options of dynamic sizes."""
     parser.add_argument("file", metavar="FILE", help="HLO or StableHLO; `-` is standard input", **options)  # type: ignore[arg-type]
     add_sizes(parser)
 
@@ -68,12 +69,14 @@ def _types(text: str) -> list[AnyShape | str | None]:
 
 
 def integers(text: str) -> list[int]:
+    """The numbers of `1,2,3`; an error of argparse otherwise."""
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(f"wanted integers with commas between them, found {text!r}")
     return [int(item) for item in text.split(",")]
 
 
 def add_constants(parser: argparse.ArgumentParser) -> None:
+    """Adds `--constant`."""
     parser.add_argument(
         "--constant", metavar="FILE", action="append", default=[],
         help="make constants of parameters: an .npz or .safetensors file with arrays by the names or numbers "
@@ -106,6 +109,7 @@ def constants_of(options: argparse.Namespace) -> list[tuple[int | str, np.ndarra
 
 
 def add_backend(parser: argparse.ArgumentParser, name: str, default: str | None, text: str) -> None:
+    """Adds an option whose value is the name of a backend."""
     parser.add_argument(name, metavar="BACKEND", type=_backend, default=default, help=text)
 
 
@@ -130,6 +134,7 @@ def feed(module: Module) -> None:
 
 
 def add_replicas(parser: argparse.ArgumentParser) -> None:
+    """Adds `--replicas`."""
     parser.add_argument(
         "--replicas", choices=["first"], help="of a program for several participants run the first alone"
     )
@@ -150,6 +155,7 @@ def read_module(options: argparse.Namespace) -> Module:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
+    """Adds `--target-cpu`."""
     parser.add_argument(
         "--target-cpu",
         metavar="ALIAS",

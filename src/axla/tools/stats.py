@@ -2,7 +2,7 @@
 
 The cost has XLA's keys (`flops`, `transcendentals`, `bytes accessed`). Memory is that of the compiled
 program: parameters, results, constants, and the workspace as it fills and empties from step to step. With -o
-picture.svg the picture is written as a file.
+picture.svg the picture is written as a file. Of what the CPU backend refuses, memory is not known.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import argparse
 import json
 import sys
 from collections import Counter
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
 from axla.analysis.cost import Cost, cost
 from axla.core.dataclass import dataclass
+from axla.core.errors import UnsupportedError
 from axla.ir.graph import Module
 from axla.tools.page.memory import blocks, live_bytes, timed_steps
 from axla.tools.plugins import load_files
@@ -123,6 +125,7 @@ def size_text(size: int) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla stats`."""
     add_file(parser)
     parser.add_argument("-o", "--output", metavar="FILE.svg", help="write the picture of the memory there")
     parser.add_argument("--json", action="store_true", help="print numbers as JSON")
@@ -131,16 +134,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla stats`; returns its exit status."""
     load_files(options.load)
     module = read_module(options)
     opcodes = Counter(inst.opcode for c in module.computations for inst in c.instructions)
-    costs, memory = cost_analysis(module), memory_of(module, options.target_cpu)
-    if options.output:
+    costs, memory, refused = cost_analysis(module), None, ""
+    try:
+        memory = memory_of(module, options.target_cpu)
+    except UnsupportedError as error:
+        if options.output:
+            raise
+        refused = str(error)
+    if memory and options.output:
         Path(options.output).write_text(svg(memory, module.name), encoding="utf-8")
     if options.json:
-        facts = {"name": module.name, "instructions": dict(opcodes), "cost": costs, "memory": {
-            "parameters": memory.parameters, "results": memory.results, "constants": memory.constants,
-            "workspace": memory.workspace, "steps": memory.steps}}  # fmt: skip
+        facts = {"name": module.name, "instructions": dict(opcodes), "cost": costs}
+        facts |= {"memory": asdict(memory)} if memory else {"memory": None, "refused": refused}
         print(json.dumps(facts, indent=2))
         return 0
     total = sum(opcodes.values())
@@ -148,6 +157,9 @@ def execute(options: argparse.Namespace) -> int:
     print("".join(f"{count:8} {opcode}\n" for opcode, count in opcodes.most_common()), end="")
     print(f"cost{'' if cost(module).exact else ', at least: the trips of a loop are not known'}")
     print("".join(f"{value:16,.0f} {key}\n" for key, value in costs.items()), end="")
+    if memory is None:
+        print(f"memory: unknown, as it cannot be compiled: {refused}")
+        return 0
     names = ("parameters", "results", "constants", "workspace")
     print("memory")
     print("".join(f"{size_text(getattr(memory, name)):>16} {name}\n" for name in names), end="")

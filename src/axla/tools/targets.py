@@ -21,10 +21,12 @@ _FORMATS = {"elf": "ELF", "coff": "COFF", "macho": "Mach-O", "wasm": "WebAssembl
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla targets`."""
     parser.add_argument("target", metavar="ALIAS", nargs="?", help="an alias or a triple, or `native`")
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla targets`; returns its exit status."""
     print(table() if options.target is None else detail(options.target))
     return 0
 

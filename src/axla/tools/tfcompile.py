@@ -45,6 +45,7 @@ _SWITCHES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line of `axla tfcompile`."""
     for name, about in _TEXTS.items():
         parser.add_argument(f"--{name}", metavar="VALUE", default="", help=about)
     for name, about in _SWITCHES.items():
@@ -64,6 +65,7 @@ def _truth(text: str) -> bool:
 
 
 def execute(options: argparse.Namespace) -> int:
+    """Runs `axla tfcompile`; returns its exit status."""
     if options.cmake_dir:
         print(Path(__file__).with_name("cmake"))
         return 0

@@ -269,6 +269,7 @@ class Limit(driver.Observer):
 
 
 def participants_of(module: Module) -> int:
+    """Replicas times partitions of a module."""
     return module.config.replica_count * module.config.num_partitions
 
 

@@ -56,6 +56,7 @@ def add_trial(parser: argparse.ArgumentParser) -> None:
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
+    """Adds `--load`."""
     parser.add_argument(
         "--load", metavar="FILE.py", action="append", default=[], help="Python to run first: passes and rules"
     )
@@ -70,6 +71,7 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def tolerance_of(options: argparse.Namespace) -> Tolerance:
+    """The tolerance that the options ask for; bitwise is 0 with signed zeros."""
     bits = options.bitwise
     rtol, atol = (0.0 if bits and t is None else t for t in (options.rtol, options.atol))
     return Tolerance(rtol, atol, options.signed_zeros or bits)
@@ -87,6 +89,7 @@ def question_of(options: argparse.Namespace, module: Module) -> Question:
 
 
 def trials_of(options: argparse.Namespace) -> Trials:
+    """Runs in processes of their own, with the limits of the options."""
     return Trials(options.limit, load=options.load)
 
 

@@ -31,10 +31,12 @@ def times(m: Arithmetic, a: Complex, b: Complex) -> Complex:
 
 
 def plus(a: Complex, b: Complex) -> Complex:
+    """The sum of two complex numbers in registers."""
     return a[0] + b[0], a[1] + b[1]
 
 
 def minus(a: Complex, b: Complex) -> Complex:
+    """The difference of two complex numbers in registers."""
     return a[0] - b[0], a[1] - b[1]
 
 

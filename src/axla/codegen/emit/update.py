@@ -111,7 +111,7 @@ class _Shared:
             f.effect(value.type, f'atomicrmw {g.atomic} {pointer!r}, {value!r} syncscope("device") monotonic')
             return
         old = [array.load(at, 1) for array in arrays]
-        for array, value in zip(arrays, e.apply(g.op.to_apply, (*old, *new)), strict=True):
+        for array, value in zip(arrays, g.combined(e, old, new), strict=True):
             array.store(at, value)
 
 
@@ -136,7 +136,7 @@ def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
                 at = g.operand_index(start, window)
                 old = [array.load(at, e.lanes) for array in arrays]
                 new = [e(update, g.update_index(batch, window)) for update in g.updates]
-                for array, value in zip(arrays, e.apply(g.op.to_apply, (*old, *new)), strict=True):
+                for array, value in zip(arrays, g.combined(e, old, new), strict=True):
                     array.store(at, value)
 
             with _when(f, inside):
@@ -174,7 +174,7 @@ def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
             with f.if_(f.icmp("sge", at, 0)):
                 offset = delinearize(Index(f, at, limit=prod(g.dims)), g.dims)
                 old = [array.load(offset, 1) for array in arrays]
-                found = one.apply(g.op.to_apply, (*old, *(values.lane(value, lane) for value in new)))
+                found = g.combined(one, old, [values.lane(value, lane) for value in new])
                 for array, value in zip(arrays, found, strict=True):
                     array.store(offset, value)
 

@@ -35,6 +35,7 @@ def unless_nan(re: Reg, im: Reg, result: Reg) -> Reg:
 
 
 def multiply(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
+    """The product (a + bi)(c + di)."""
     return a * c - b * d, a * d + b * c
 
 

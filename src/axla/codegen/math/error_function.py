@@ -29,6 +29,7 @@ _FAR = (
 
 @on_floats("erf")
 def erf(x: Reg) -> Reg:
+    """The error function: an odd rational approximation for f32; a polynomial and exp(-x^2) for f64."""
     m = x.m
     if x.element == "float":
         return odd_rational(x, _P, _Q, 3.7)

@@ -112,6 +112,7 @@ def logistic(x: Reg) -> Reg:
 
 @on_complex("exponential")
 def complex_exp(re: Reg, im: Reg) -> Pair:
+    """exp(re) (cos(im) + i sin(im)), without overflow before the product."""
     m = re.m
     sine, cosine = sincos(im)
     # Far out in two halves: exp(re) may overflow where the product with a small cosine does not.
@@ -138,6 +139,7 @@ def complex_expm1(re: Reg, im: Reg) -> Pair:
 
 @on_complex("logistic")
 def complex_logistic(re: Reg, im: Reg) -> Pair:
+    """1 / (1 + exp(-z)) of a complex number."""
     a, b = complex_exp(-re, -im)
     one = re.m.number(re, 1.0)
     return divide(one, re.m.number(re, 0.0), a + 1.0, b)

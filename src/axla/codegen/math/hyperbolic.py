@@ -19,6 +19,7 @@ _Q = (1.665805e-06, 0.0006667707, 0.051140837, 0.91431504, 1.9545904)
 
 @on_floats("tanh")
 def tanh(x: Reg) -> Reg:
+    """The hyperbolic tangent: an odd rational approximation for f32, `expm1` for f64."""
     if x.element == "float":
         return odd_rational(x, _P, _Q, 8.0)
     # expm1(2 |x|) / (expm1(2 |x|) + 2); from 20 on it is 1.
@@ -29,6 +30,7 @@ def tanh(x: Reg) -> Reg:
 
 @on_floats("sinh")
 def sinh(x: Reg) -> Reg:
+    """The hyperbolic sine: with `expm1` near 0, else from half of exp(|x|)."""
     m = x.m
     size = m.abs(x)
     e = expm1(m.least(size, 1.0))
@@ -39,6 +41,7 @@ def sinh(x: Reg) -> Reg:
 
 @on_floats("cosh")
 def cosh(x: Reg) -> Reg:
+    """The hyperbolic cosine, from half of exp(|x|)."""
     half = half_exp(x.m.abs(x))
     return half + 0.25 / half
 
@@ -52,6 +55,7 @@ def _log1p_far(x: Reg, near: Reg) -> Reg:
 
 @on_floats("asinh")
 def asinh(x: Reg) -> Reg:
+    """The inverse hyperbolic sine, by `log1p`."""
     m = x.m
     size = m.abs(x)
     square = size * size
@@ -60,6 +64,7 @@ def asinh(x: Reg) -> Reg:
 
 @on_floats("acosh")
 def acosh(x: Reg) -> Reg:
+    """The inverse hyperbolic cosine; NaN below 1."""
     m = x.m
     t = x - 1.0
     result = _log1p_far(x, t + m.sqrt(t * (t + 2.0)))
@@ -68,6 +73,7 @@ def acosh(x: Reg) -> Reg:
 
 @on_floats("atanh")
 def atanh(x: Reg) -> Reg:
+    """The inverse hyperbolic tangent, by `log1p`."""
     m = x.m
     size = m.abs(x)
     return m.copysign(log1p((size + size) / (1.0 - size)) * 0.5, x)
@@ -75,6 +81,7 @@ def atanh(x: Reg) -> Reg:
 
 @on_complex("sine")
 def complex_sin(re: Reg, im: Reg) -> Pair:
+    """sin(re) cosh(im) + i cos(re) sinh(im), with exact zeros on the axes."""
     m = re.m
     s, c = sincos(re)
     b = c * sinh(im)
@@ -85,6 +92,7 @@ def complex_sin(re: Reg, im: Reg) -> Pair:
 
 @on_complex("cosine")
 def complex_cos(re: Reg, im: Reg) -> Pair:
+    """cos(re) cosh(im) - i sin(re) sinh(im), with the signs of zeros on the axes."""
     m = re.m
     s, c = sincos(re)
     a = c * cosh(im)

@@ -57,6 +57,7 @@ def atan2(y: Reg, x: Reg) -> Reg:
 
 
 def atan(x: Reg) -> Reg:
+    """The inverse tangent, as `atan2(x, 1)`."""
     return atan2(x, x.m.number(x, 1.0))
 
 
@@ -67,9 +68,11 @@ def _cosine_of(sine: Reg) -> Reg:
 
 @on_floats("asin")
 def asin(x: Reg) -> Reg:
+    """The inverse sine, as `atan2(x, sqrt(1 - x^2))`."""
     return atan2(x, _cosine_of(x))
 
 
 @on_floats("acos")
 def acos(x: Reg) -> Reg:
+    """The inverse cosine, as `atan2(sqrt(1 - x^2), x)`."""
     return atan2(_cosine_of(x), x)

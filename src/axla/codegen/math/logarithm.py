@@ -47,6 +47,7 @@ def log_of_parts(e: Reg, f: Reg) -> Reg:
 
 @on_floats("log")
 def log(x: Reg) -> Reg:
+    """The natural logarithm, from exponent and fraction; -inf of 0, NaN of negative numbers."""
     e, fraction = split_exponent(x)
     result = log_of_parts(e, fraction - 1.0)
     return result if avx512.applies(x) else _with_ends(x, 0.0, result)
@@ -100,6 +101,7 @@ def _log_modulus(re: Reg, im: Reg) -> Reg:
 
 @on_complex("log")
 def complex_log(re: Reg, im: Reg) -> Pair:
+    """The logarithm of the modulus, and the angle as imaginary part."""
     return unless_nan(re, im, _log_modulus(re, im)), atan2(im, re)
 
 

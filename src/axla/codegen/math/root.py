@@ -12,6 +12,7 @@ from axla.codegen.math.trigonometry import sincos
 
 @on_floats("rsqrt")
 def rsqrt(x: Reg) -> Reg:
+    """1 / sqrt(x); with AVX-512, `vrsqrt14` and one Newton step for f32."""
     m = x.m
     if x.element != "float" or not avx512.applies(x):
         return 1.0 / m.sqrt(x)
@@ -106,6 +107,7 @@ def complex_rsqrt(re: Reg, im: Reg) -> Pair:
 
 @on_complex("cbrt")
 def complex_cbrt(re: Reg, im: Reg) -> Pair:
+    """The principal cube root: that of the modulus, at a third of the angle."""
     m = re.m
     size = cbrt(absolute(re, im))
     sine, cosine = sincos(atan2(im, re) * (1.0 / 3.0))

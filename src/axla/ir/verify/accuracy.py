@@ -21,6 +21,7 @@ _ACCURACY = pattern(
 
 
 def verify_accuracy(inst: Instruction) -> None:
+    """`result_accuracy` stands at unary transcendental ops only, and has a known form."""
     text = dict(inst.extra.more).get("result_accuracy")
     if text is None:
         return

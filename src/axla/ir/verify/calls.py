@@ -30,6 +30,7 @@ MAIN = "main"
 
 
 def thread_of(computation: Computation) -> str:
+    """The execution thread of a computation; the main thread where none is named."""
     return dict(computation.extra.more).get("execution_thread", MAIN) if computation.extra.more else MAIN
 
 

@@ -13,6 +13,7 @@ from axla.ir.verify.failure import fail
 
 
 def verify_operands(inst: Instruction) -> None:
+    """Operands and control predecessors are in the same computation, and operands list their users."""
     computation = inst.computation
     for operand in inst.operands:
         if operand.computation is not computation or operand not in computation.instructions:
@@ -49,6 +50,7 @@ def _fail_unbounded(what: str) -> None:
 
 
 def wrong_user(computation: Computation) -> str:
+    """A sentence about an instruction whose users do not use it."""
     for inst in computation.instructions:
         for user in inst.users:
             if user not in computation.instructions or inst not in user.operands:
@@ -57,6 +59,7 @@ def wrong_user(computation: Computation) -> str:
 
 
 def verify_parameters(computation: Computation) -> None:
+    """Parameters are numbered from 0 without gaps, and `Computation.parameters` has them in order."""
     found = [i for i in computation.instructions if getattr(i.op, "parameter_number", None) is not None]
     numbers = [op_of(p, Parameter).parameter_number for p in computation.parameters]
     if set(found) != set(computation.parameters) or numbers != list(range(len(found))):
@@ -67,11 +70,13 @@ def verify_parameters(computation: Computation) -> None:
 
 
 def predecessors(inst: Instruction) -> set[Instruction]:
+    """Operands and control predecessors of an instruction."""
     control = inst.extra.control_predecessors
     return {*inst.operands, *control} if control else set(inst.operands)
 
 
 def verify_acyclic(computation: Computation) -> None:
+    """The edges of operands and control predecessors form no cycle."""
     missing = {inst: len(predecessors(inst)) for inst in computation.instructions}
     ready = [inst for inst, count in missing.items() if not count]
     successors: dict[Instruction, list[Instruction]] = {}
@@ -109,6 +114,7 @@ def _verify_precision(inst: Instruction) -> None:
 
 
 def verify_shape(inst: Instruction) -> None:
+    """The shape of an instruction is the one that its op infers from its operands."""
     try:
         inferred = inst.op.infer(*[o.shape for o in inst.operands])
     except ShapeError as error:

@@ -28,6 +28,7 @@ def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
 
 
 def verify_entry_layout(module: Module) -> None:
+    """`entry_computation_layout` has the shapes of the entry's parameters and result."""
     layout, entry = module.config.entry_layout, module.entry
     if layout is None:
         return
@@ -44,6 +45,7 @@ def verify_entry_layout(module: Module) -> None:
 
 
 def leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:
+    """The part of a shape at an index of tuple elements; None where there is none."""
     for i in index:
         if not isinstance(shape, TupleShape) or not 0 <= i < len(shape.elements):
             return None
@@ -86,6 +88,7 @@ def _verify_alias(entry: Computation, alias: Alias) -> None:
 
 
 def verify_schedule(module: Module) -> None:
+    """A schedule has every instruction of a computation once, operands before their users."""
     for computation, order in (module.schedule or {}).items():
         if computation not in module.computations:
             fail("module_schedule", f"the schedule has {computation.name}, which is not in the module")

@@ -80,6 +80,7 @@ def _put(x: XlaOp, value: XlaOp, place: XlaOp) -> XlaOp:
 
 
 def flat(x: XlaOp) -> XlaOp:
+    """The elements as one dimension."""
     return ops.Reshape(x, [prod(x.dims)])
 
 

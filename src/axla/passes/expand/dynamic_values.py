@@ -87,6 +87,7 @@ def _below(shape: Shape, dimension: int, size: Instruction) -> Instruction:
 
 
 def number(like: Instruction, value: int) -> Instruction:
+    """An s32 constant in the computation of `like`."""
     return scalar(like.computation, S32, value)
 
 
@@ -106,6 +107,7 @@ def together(arrays: Sequence[Sized]) -> list[Sized]:
 
 
 def several(inst: Instruction, sizes: tuple[Instruction | None, ...]) -> Result:
+    """The results of an instruction, each with the dynamic sizes."""
     if isinstance(inst.shape, Shape):
         return Sized(inst, sizes)
     return [Sized(GetTupleElement(n)(inst), sizes) for n, _ in enumerate(inst.shape.leaves())]

@@ -56,6 +56,8 @@ class Decision:
 
 @dataclass(slots=True)
 class Plan:
+    """Which instructions of a computation form kernels, with the decisions that led there."""
+
     computation: Computation
     clusters: list[Cluster] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)

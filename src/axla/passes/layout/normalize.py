@@ -229,6 +229,7 @@ def reinterpret(value: Instruction, to: Shape) -> Instruction:
 
 
 def reshaped(value: Instruction, dims: Sequence[int]) -> Instruction:
+    """The value with other sizes; the value itself where it has these."""
     shape = shape_of(value)
     if shape.dims == tuple(dims):
         return value

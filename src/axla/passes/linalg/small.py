@@ -31,6 +31,7 @@ Numbers = list[XlaOp]
 
 
 def is_small(a: XlaOp) -> bool:
+    """Whether a batch has so many and such small matrices that unrolled code over the batch pays."""
     batch, m, n = a.dims
     return batch >= MANY and 0 < max(m, n) <= MOST
 

@@ -23,6 +23,7 @@ from axla.passes.simplify.match import same_shape, spread, values_of
 
 
 def ranges_of(inst: Instruction) -> SliceDims:
+    """The ranges [start:limit:stride] of a `slice`."""
     return op_of(inst, Slice).slice
 
 
@@ -87,6 +88,7 @@ def slice_of_concatenate(root: Instruction, inner: Instruction[Concatenate]) -> 
 
 
 def same_type(x: Instruction, root: Instruction) -> bool:
+    """Whether both arrays have the same element type."""
     return shape_of(x).dtype is shape_of(root).dtype
 
 

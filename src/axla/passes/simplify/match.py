@@ -98,10 +98,12 @@ def neutral(op: type[Op] | None, dtype: DType) -> Any:
 
 
 def dtype_of(inst: Instruction) -> DType:
+    """The element type of an instruction's array."""
     return shape_of(inst).dtype
 
 
 def is_float(inst: Instruction) -> bool:
+    """Whether an instruction gives an array of real floating-point numbers."""
     shape = inst.shape
     return isinstance(shape, Shape) and shape.dtype.is_float
 
@@ -118,6 +120,7 @@ def is_exact(inst: Instruction) -> bool:
 
 
 def constant(computation: Computation, literal: Literal) -> Instruction:
+    """Adds a constant to a computation."""
     return computation.add(Constant(literal.shape, literal))
 
 

@@ -18,20 +18,24 @@ _NOWHERE = mlir.NameLocation("unknown")  # an unknown location as a part of anot
 
 
 def wrong(attribute: Any, wanted: str) -> Malformed:
+    """The error for an attribute of another kind than the one wanted here."""
     return Malformed(f"an attribute of the kind {type(attribute).__name__} instead of {wanted}")
 
 
 def text(value: Any, what: str = "a string") -> str:
+    """The attribute as a string; Malformed for any other kind."""
     if not isinstance(value, str):
         raise wrong(value, what)
     return value
 
 
 def dictionary(pairs: tuple[Any, ...]) -> dict[str, Any]:
+    """A dictionary from keys and values in turn."""
     return {text(pairs[i], "a key"): pairs[i + 1] for i in range(0, len(pairs), 2)}
 
 
 def location(value: Any) -> Any:
+    """The attribute as a location; Malformed for any other kind."""
     if not isinstance(value, LOCATIONS):
         raise wrong(value, "a location")
     return value

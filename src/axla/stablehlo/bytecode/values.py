@@ -52,6 +52,7 @@ def _enumeration(mnemonic: str, dialect: str) -> Encoding:
 
 
 def bounds(sizes: tuple[int, ...]) -> mlir.StructAttr:
+    """The encoding that gives upper bounds of dynamic sizes."""
     return mlir.StructAttr("bounds", {"bounds": shape(sizes)})
 
 
@@ -68,6 +69,7 @@ _ELEMENTS = (
 
 
 def tensor(sizes: tuple[int, ...], element: mlir.Type, encoding: Any = None) -> mlir.TensorType:
+    """A ranked tensor type."""
     if not isinstance(element, _ELEMENTS):
         raise Malformed(f"a tensor of elements of the type {element}")
     return mlir.TensorType(shape(sizes), element, encoding)
@@ -92,6 +94,7 @@ def dense(kind: mlir.Type, data: bytes) -> mlir.DenseElements:
 
 
 def dense_array(element: mlir.Type, count: int, data: bytes) -> mlir.DenseArray:
+    """A dense array attribute from its bytes."""
     held = storage(element)
     if len(data) != count * held.itemsize:
         raise Malformed(f"{len(data)} bytes for {count} elements of {element}")
@@ -123,6 +126,7 @@ def integer(kind: mlir.Type, data: bytes) -> Any:
 
 
 def floating(kind: mlir.Type, data: bytes) -> mlir.FloatAttr:
+    """A float attribute from its bits."""
     if not isinstance(kind, mlir.FloatType):
         raise Malformed(f"a float of the type {kind}")
     if kind.name == "tf32":  # the upper bits of f32; NumPy has no such type

@@ -50,6 +50,7 @@ def parsed(text: str) -> Any:
 
 
 def location_of(place: SourceLocation | None) -> mlir.Location | None:
+    """A source location in the form of MLIR: a name, with a file and line inside."""
     if place is None:
         return None
     file = mlir.FileLocation(place.source_file, place.source_line, 0) if place.source_file else None

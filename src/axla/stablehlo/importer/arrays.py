@@ -41,6 +41,7 @@ def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> Rule:
 
 
 def converted(scope: Scope, operand: Instruction, shape: Shape) -> Instruction:
+    """The operand converted to the element type of `shape`; of complex numbers the real part."""
     if array(operand.shape).dtype.is_complex and not shape.dtype.is_complex:
         operand = scope.add(hlo.Real(), (operand,))
     return scope.add(hlo.Convert(shape), (operand,))

@@ -22,6 +22,7 @@ def quantized_type(type_: mlir.Type) -> mlir.QuantizedType | None:
 
 
 def is_quantized(type_: mlir.Type) -> bool:
+    """Whether the elements of a type are quantized."""
     return quantized_type(type_) is not None
 
 

@@ -36,6 +36,7 @@ Step = Callable[[Operations, Draft], None]
 
 
 def operand(parser: Operations, draft: Draft) -> None:
+    """Reads one operand, `%name`."""
     draft.uses.append((parser.token, parser.start))
     parser.take("value", "an operand")
 

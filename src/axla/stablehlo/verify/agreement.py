@@ -19,6 +19,7 @@ from axla.stablehlo.verify.subject import Subject
 
 
 def check_declared(subject: Subject, declaration: Record) -> None:
+    """Checks operands, results and attributes against the record of the operation."""
     subject.declared = _values(subject, "operand", subject.operands, declaration.operands)
     _values(subject, "result", subject.results, declaration.results)
     for wanted in declaration.attributes:

@@ -61,6 +61,7 @@ def _one_dimension(s: Subject, rule: str, at: int, operand: Facts, result: Facts
 
 
 def all_gather(s: Subject) -> None:
+    """The result grows along one dimension by the size of a group."""
     _groups(s, "c2", "c4")
     _channel(s, "c5", 0)
     at = s.known("all_gather_dim")
@@ -69,6 +70,7 @@ def all_gather(s: Subject) -> None:
 
 
 def all_to_all(s: Subject) -> None:
+    """The split dimension shrinks, and the concatenated one grows, by `split_count`."""
     count = s.known("split_count")
     _groups(s, "c5", "c7", size=count, sized="c8")
     split, concat = s.known("split_dimension"), s.known("concat_dimension")
@@ -94,6 +96,7 @@ def _follow(s: Subject, rules: str, operands: list[Facts]) -> None:
 
 
 def all_reduce(s: Subject) -> None:
+    """Results have the shapes of the operands; the reducer takes two scalars."""
     _groups(s, "c1", "c3", even=False)
     _channel(s, "c4", 1)
     _reduced(s, "c5", s.operands)
@@ -101,6 +104,7 @@ def all_reduce(s: Subject) -> None:
 
 
 def reduce_scatter(s: Subject) -> None:
+    """The result shrinks along one dimension by the size of a group."""
     _groups(s, "c3", "c5")
     _reduced(s, "c7", s.operands)
     _channel(s, "c6", 1)
@@ -125,6 +129,7 @@ def _data(s: Subject, few_rule: str, root_rule: str, count_rule: str) -> list[Fa
 
 
 def collective_broadcast(s: Subject) -> None:
+    """Results are as the operands; groups are distinct and not negative."""
     held = s.attribute("replica_groups")
     if isinstance(held, mlir.DenseElements):
         members = _distinct(s, "c1", held)
@@ -137,6 +142,7 @@ def collective_broadcast(s: Subject) -> None:
 
 
 def collective_reduce(s: Subject) -> None:
+    """Results are as the operands; the reducer takes two scalars."""
     _groups(s, "c1", "c2", even=False)
     _channel(s, "i4", 1)
     data = _data(s, "c3", "c3", "c3")
@@ -172,6 +178,7 @@ def send(s: Subject) -> None:
 
 
 def infeed(s: Subject) -> None:
+    """Results end in a token; there is a layout for each of the others."""
     _received(s, "c2", "c3")
     layouts = s.attribute("layout")
     if layouts is None:

@@ -39,6 +39,7 @@ if_ = case
 
 
 def while_(s: Subject) -> None:
+    """Operands, arguments of both regions, results of the body and results agree; `cond` returns i1."""
     _match(s, "c1", "cond takes {}, found {}", s.operands, s.parameters(0))
     _match(s, "c2", "body takes {}, found {}", s.operands, s.parameters(1))
     _match(s, "c2", "body returns {}, found {}", s.operands, s.returned(1))
@@ -47,10 +48,12 @@ def while_(s: Subject) -> None:
 
 
 def tuple_(s: Subject) -> None:
+    """The elements of the result have the types of the operands."""
     s.types_are("c1", "elements", s.operands, s.result.type.elements)
 
 
 def get_tuple_element(s: Subject) -> None:
+    """The index is inside of the tuple, and the result has the type of that element."""
     held, at = s.operand.type.elements, s.known("index")
     s.need(at < len(held), "c1", "an index below {}, found {}", len(held), at)
     fit = types_fit(s.types.of(held[at]), s.result)
@@ -58,12 +61,14 @@ def get_tuple_element(s: Subject) -> None:
 
 
 def composite(s: Subject) -> None:
+    """The name has a namespace, and the decomposition takes and returns what the operation does."""
     name = s.attribute("name")
     s.need(_NAMESPACED.fullmatch(name), "c1", "a name with a namespace, found {!r}", name)
     _calls(s, "c2", "c3", "c4", s.attribute("decomposition"))
 
 
 def call(s: Subject) -> None:
+    """The function takes and returns what the operation does."""
     _calls(s, "", "operands", "results", s.attribute("callee"))
 
 
@@ -83,6 +88,7 @@ def _calls(s: Subject, there: str, operands: str, results: str, symbol: Any) -> 
 
 
 def custom_call(s: Subject) -> None:
+    """Layouts, aliases and the form of `backend_config` fit operands, results and API version."""
     version = s.known("api_version")
     _layouts(s)
     aliases = [_alias(s, alias.fields) for alias in s.attribute("output_operand_aliases", ())]
@@ -184,6 +190,7 @@ def _aliased_buffers(s: Subject, aliases: list[tuple[Path, Path, mlir.Type]]) ->
 
 
 def async_start(s: Subject) -> None:
+    """The region holds one collective or slice; the result is a future of what it returns."""
     operations = s.block(0).operations
     s.need(len(operations) == 2, "c1", "one operation and a return, found {} operations", len(operations))
     dialect, _, inner = operations[0].name.partition(".")
@@ -196,6 +203,7 @@ def async_start(s: Subject) -> None:
 
 
 def async_done(s: Subject) -> None:
+    """The operand is a future of the results."""
     _is_future(s, "c1", s.operand, s.result)
 
 

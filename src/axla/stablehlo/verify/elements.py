@@ -33,6 +33,7 @@ def add(s: Subject) -> None:
 
 
 def constant_(s: Subject) -> None:
+    """The value has the type of the result."""
     held, written = s.attribute("value").type, s.result
     fit = isinstance(held, mlir.TensorType) and types_fit(s.types.of(held), written)
     if not fit and isinstance(held, mlir.TensorType) and written.quantized is not None:
@@ -41,11 +42,13 @@ def constant_(s: Subject) -> None:
 
 
 def rng(s: Subject) -> None:
+    """A normal distribution has parameters of floating point."""
     fit = s.known("rng_distribution") != "NORMAL" or isinstance(s.operand.element, mlir.FloatType)
     s.need(fit, "c2", "mu and sigma are floats, found {}", s.operand)
 
 
 def bitcast_convert(s: Subject) -> None:
+    """Both types have as many bits; a last dimension of the ratio is added or dropped."""
     operand, result = s.operand, s.result
     kinds = [isinstance(facts.element, mlir.ComplexType) for facts in (operand, result)]
     s.need(kinds[0] == kinds[1], "c2", "both are complex or none, found {} and {}", operand, result)
@@ -89,6 +92,7 @@ def broadcast_in_dim(s: Subject) -> None:
 
 
 def reshape(s: Subject) -> None:
+    """Both shapes have as many elements, also on either side of a quantized dimension."""
     operand, result, given = s.operand, s.result, s.known("output_shape")
     fit = fits(product(operand.shape), product(result.shape if given is None else given))
     s.need(fit, "c2", "as many elements as {}, found {}", result if given is None else given, operand)
@@ -103,12 +107,14 @@ def reshape(s: Subject) -> None:
 
 
 def transpose(s: Subject) -> None:
+    """The quantized dimension moves as the permutation says."""
     if s.result.axes and s.operand.quantized is not None:
         fit = s.operand.axes[:1] == (s.known("permutation")[s.result.axes[0]],)
         s.need(fit, "c4", "the axis of quantization moves along, found {} and {}", s.operand, s.result)
 
 
 def concatenate(s: Subject) -> None:
+    """Shapes agree outside of the dimension, along which sizes add up."""
     first, at = s.operand, s.known("dimension")
     shape: list[int | None] = list(first.dims)
     for other in s.operands[1:]:
@@ -124,6 +130,7 @@ def concatenate(s: Subject) -> None:
 
 
 def slice_(s: Subject) -> None:
+    """Each size is the number of steps of `stride` from start to limit."""
     rows = zip(*[s.known(name) for name in ("start_indices", "limit_indices", "strides")], strict=True)
     s.follows("c5", tuple([-(-(limit - start) // stride) for start, limit, stride in rows]))
 
@@ -143,6 +150,7 @@ def pad(s: Subject) -> None:
 
 
 def set_dimension_size(s: Subject) -> None:
+    """The result has the operand's shape with a bounded size in the dimension."""
     shape, at = list(s.operand.dims), s.known("dimension")
     known = shape[at]
     if known is not None:  # as large as it was, or smaller
@@ -173,6 +181,7 @@ def gather(s: Subject) -> None:
 
 
 def scatter(s: Subject) -> None:
+    """Updates have batch and window dimensions as the numbers say; the reducer combines scalars."""
     inputs, updates = s.values("inputs"), s.values("updates")
     check_reducer(s, "c23", 0, inputs, updates, scalars=True)
     outer = _batch(s, "c19", s.values("scatter_indices")[0], "scatter_dims_to_operand_dims")

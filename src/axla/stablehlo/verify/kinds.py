@@ -136,6 +136,7 @@ class Facts:
 
 
 def require(true: object, rule: str, message: str) -> None:
+    """Raises Broken with the label of the constraint unless it holds."""
     if not true:
         raise Broken(rule, message)
 
@@ -180,6 +181,8 @@ def check_quantized(element: mlir.QuantizedType) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
+    """A class of types that a record names: element types as bits, and what is wanted of the rank."""
+
     bits: int
     text: str
     rank: int | None = None
@@ -244,6 +247,7 @@ def elements_fit(a: Any, b: Any) -> bool:
 
 
 def types_fit(a: Facts, b: Facts) -> bool:
+    """Whether two types are the same as far as both are known."""
     if a.type is b.type or a.type == b.type:
         return True
     if a.element is None or b.element is None or type(a.type) is not type(b.type):

@@ -11,11 +11,13 @@ from axla.stablehlo.verify.subject import Subject
 
 
 def dot(s: Subject) -> None:
+    """The result has the sizes of lhs but the last, then those of rhs but the first."""
     lhs, rhs = s.operands
     s.follows("c2", lhs.dims[:-1] + rhs.dims[1:])
 
 
 def dot_general(s: Subject) -> None:
+    """The result has batch, lhs and rhs dimensions; quantized operands obey C13 to C20."""
     s.follows("c12", _product(s, ()))
     precise = any(p.value != "DEFAULT" for p in s.attribute("precision_config", ()))
     fit = s.attribute("algorithm") is None or not precise
@@ -127,6 +129,7 @@ def convolution(s: Subject) -> None:
 
 
 def fft(s: Subject) -> None:
+    """The transformed sizes agree with `fft_length`; those of real transforms are halved."""
     operand, length = s.operand, s.known("fft_length")
     kind, element = s.known("fft_type"), operand.element
     real = isinstance(element, mlir.FloatType) and element.name in ("f32", "f64")
@@ -149,6 +152,7 @@ def fft(s: Subject) -> None:
 
 
 def triangular_solve(s: Subject) -> None:
+    """`a` is a batch of square matrices that fits `b`."""
     a, b = s.operands
     shared = fits(a.sizes[-1], b.sizes[-2 if s.flag("left_side") else -1])
     s.need(shared, "c3", "a shared dimension of one size, found {} and {}", a, b)
@@ -161,6 +165,7 @@ def triangular_solve(s: Subject) -> None:
 
 
 def top_k(s: Subject) -> None:
+    """The last dimension becomes `k`; the second result has i32 elements."""
     operand, k = s.operand, s.known("k")
     if operand.shape is None:
         return
@@ -173,6 +178,7 @@ def top_k(s: Subject) -> None:
 
 
 def constant_like(s: Subject) -> None:
+    """The value has the element type of the result."""
     value, result = s.attribute("value"), s.result
     kind = getattr(value, "type", None)
     known = kind is None or kind == result.element

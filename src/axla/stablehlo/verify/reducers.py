@@ -55,6 +55,7 @@ def _within(shape: Sizes, allowed: Sizes) -> bool:
 
 
 def reduce(s: Subject) -> None:
+    """Results lack the reduced dimensions; the reducer takes and returns scalars."""
     inputs, dropped = s.values("inputs"), set(s.known("dimensions"))
     kept = [dim for dim in range(inputs[0].rank) if dim not in dropped]
     shape = tuple([inputs[0].sizes[dim] for dim in kept])
@@ -116,6 +117,7 @@ def _counted(found: list[Window], sizes: Sizes) -> Sizes:
 
 
 def reduce_window(s: Subject) -> None:
+    """Results count the positions of the window; the reducer takes and returns scalars."""
     inputs, sizes = s.values("inputs"), s.known("window_dimensions")
     names = ("window_strides", "base_dilations", "window_dilations")
     found = windows(s, "c5 c12 - c6 c7 c8 c9 c10 c11", sizes, names)
@@ -125,6 +127,7 @@ def reduce_window(s: Subject) -> None:
 
 
 def select_and_scatter(s: Subject) -> None:
+    """The source has a value for each position of the window; `select` returns i1."""
     operand, source, initial = s.operands
     parameters = s.parameters(0)
     s.need(len(parameters) == 2, "c9", "select takes 2 values, found {}", len(parameters))
@@ -155,6 +158,7 @@ def _takes(s: Subject, rule: str, what: str, wanted: Sequence[Facts]) -> None:
 
 
 def map_(s: Subject) -> None:
+    """The computation takes a scalar of each operand and returns one."""
     _takes(s, "c4", "the computation", s.operands)
     returned = s.returned(0)
     fit = len(returned) == 1 and returned[0].shape == () and returned[0].is_tensor
@@ -163,6 +167,7 @@ def map_(s: Subject) -> None:
 
 
 def sort(s: Subject) -> None:
+    """The comparator takes two scalars of each operand and returns i1."""
     _takes(s, "c5", "the comparator", [facts for facts in s.operands for _ in range(2)])
     s.returns_boolean(0, "c5", "the comparator")
 

@@ -57,6 +57,7 @@ def whole() -> Iterator[None]:
 
 
 def is_whole() -> bool:
+    """Whether this thread is tracing a function that becomes one cluster."""
     return getattr(_thread, "whole", False)
 
 

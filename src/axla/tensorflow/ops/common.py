@@ -96,5 +96,6 @@ def of_dims(call: Call, value: XlaOp, dims: Sequence[int], what: str) -> None:
 
 
 def check_same_dims(call: Call, *values: XlaOp) -> None:
+    """Fails unless all values have the same sizes."""
     if len({value.dims for value in values}) > 1:
         call.fail(f"operands of one shape are wanted, found {', '.join(str(list(v.dims)) for v in values)}")

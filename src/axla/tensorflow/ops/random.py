@@ -88,6 +88,7 @@ def seeded(call: Call, seed: XlaOp, signed: bool = False) -> Source:
 
 
 def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> Source:
+    """The generator with this key and counter; fails where their shapes do not fit the algorithm."""
     chosen = algorithm_of(call, algorithm)
     size = _counter_size(chosen)
     if key.dims != (1,) or len(counter.dims) != 1 or counter.dims[0] < size:

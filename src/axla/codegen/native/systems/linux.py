@@ -29,12 +29,14 @@ _FUNCTIONS = Functions()
 
 
 def flush(start: int, size: int) -> None:
+    """Makes code visible to the instruction cache, with `__clear_cache` of libgcc."""
     clear = c.CDLL("libgcc_s.so.1")["__clear_cache"]
     clear.argtypes, clear.restype = [c.c_void_p, c.c_void_p], None
     clear(start, start + size)
 
 
 def emit(m: Module) -> None:
+    """Emits what the glue needs of Linux: futex, clock, signal mask, pages."""
     posix.emit(m, clock=_MONOTONIC, set_mask=_SET_MASK)
     posix.map_pages(m, "pages_map", _ANONYMOUS)
     m.variable("pages_small", "i64")

@@ -26,10 +26,12 @@ _FUNCTIONS = Functions()
 
 
 def flush(start: int, size: int) -> None:
+    """Makes code visible to the instruction cache, with `sys_icache_invalidate`."""
     library().sys_icache_invalidate(c.c_void_p(start), c.c_size_t(size))
 
 
 def emit(m: Module) -> None:
+    """Emits what the glue needs of macOS: waiting on addresses, clock, signal mask, pages."""
     posix.emit(m, clock=_MONOTONIC, set_mask=_SET_MASK)
     posix.map_pages(m, "pages_new", _ANONYMOUS)
     _FUNCTIONS.emit(m)

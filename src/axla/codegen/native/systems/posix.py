@@ -16,10 +16,12 @@ _READ, _WRITE, _EXECUTE, _PRIVATE = 1, 2, 4, 2
 
 @functools.cache
 def library() -> Any:
+    """The C library of this process."""
     return c.CDLL(None, use_errno=True)
 
 
 def address(name: str) -> int:
+    """The address of a function of the C library."""
     return c.cast(library()[name], c.c_void_p).value or 0
 
 
@@ -43,6 +45,7 @@ class Pages:
 
 
 def at_fork(addresses: Sequence[int]) -> None:
+    """Registers handlers: before a fork, behind it in the parent, and in the child."""
     # glibc has the former in its static part only.
     register = getattr(library(), "pthread_atfork", None) or library()["__register_atfork"]
     register(*map(c.c_void_p, addresses), None)

@@ -23,6 +23,7 @@ _FUNCTIONS = Functions()
 
 @functools.cache
 def library() -> Any:
+    """The C library of Windows."""
     return c.CDLL("ucrtbase")
 
 
@@ -32,6 +33,7 @@ def _libraries() -> list[Any]:
 
 
 def address(name: str) -> int:
+    """The address of a function of the C library or of Windows; AttributeError without one."""
     for one in _libraries():
         found = getattr(one, name, None)
         if found is not None:
@@ -69,6 +71,7 @@ class Pages:
 
 
 def flush(start: int, size: int) -> None:
+    """Makes code visible to the instruction cache, with `FlushInstructionCache`."""
     own = c.c_void_p(-1)  # the process
     _call("FlushInstructionCache", c.c_int, own, c.c_void_p(start), c.c_size_t(size))
 
@@ -78,6 +81,7 @@ def at_fork(addresses: Sequence[int]) -> None:
 
 
 def emit(m: Module) -> None:
+    """Emits what the glue needs of Windows: waiting on addresses, threads, clock, pages."""
     _FUNCTIONS.emit(m)
 
 
