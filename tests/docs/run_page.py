@@ -3,10 +3,10 @@
     python tests/docs/run_page.py docs/start/jax.md            with this Python's axla
     python tests/docs/run_page.py --fresh docs/start/jax.md    as the page says, from its `pip install` on
 
-A block `python NAME`, `hlo NAME`... is the file NAME. A block `sh` is run, and what it prints is compared with the block
-`text` that follows it, where `...` stands for anything.
-A block `sh install` makes an environment. Without --fresh there is one, and of these blocks only `pip install -e FOLDER`
-counts, for a package that the page wrote.
+A block `python NAME`, `hlo NAME`... is the file NAME. A block `sh` is run, and what it prints is compared with
+the block `text` that follows it, where `...` stands for anything. A block `sh install` makes an environment.
+Without --fresh there is one, and of these blocks only `pip install -e FOLDER` counts, for a package that the
+page wrote.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def installed_without_pip(text: str) -> str:
 
 
 def enter(project: Path) -> None:
-    """Writes into the folder `.site` what `pip install -e` would: the metadata of a package, with its entry points."""
+    """Writes into `.site` what `pip install -e` would: the metadata of a package, with its entry points."""
     told = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     package = told["name"].replace("-", "_")
     facts = Path(".site") / f"{package}-{told['version']}.dist-info"
@@ -64,8 +64,8 @@ def enter(project: Path) -> None:
 
 
 def pattern_of(wanted: str) -> str:
-    """A regular expression for what a block prints: `...` stands for anything in a line, or for any lines where it
-    is one. Spaces at the ends of lines do not matter.
+    """A regular expression for what a block prints: `...` stands for anything in a line, or for any lines
+    where it is one. Spaces at the ends of lines do not matter.
     """
     lines = [line.rstrip() for line in wanted.splitlines()]
     inner = (re.escape(line).replace(r"\.\.\.", "[^\n]*") for line in lines)
