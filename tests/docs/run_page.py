@@ -3,7 +3,7 @@
     python tests/docs/run_page.py docs/start/jax.md            with this Python's axla
     python tests/docs/run_page.py --fresh docs/start/jax.md    as the page says, from its `pip install` on
 
-A block `python NAME`, `hlo NAME`... is the file NAME. A block `sh` is run; what it prints is compared with
+A block `python NAME`, `hlo NAME`... is the file NAME. A block `sh` is run, and its output is compared with
 the block `text` that follows it, where `...` stands for anything. A block `sh install` makes an environment.
 Without --fresh there is one, and of these blocks only `pip install -e FOLDER` counts, for a package that the
 page wrote.
