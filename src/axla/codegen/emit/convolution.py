@@ -27,7 +27,7 @@ from axla.codegen.array import Array, element_address
 from axla.codegen.emit import image
 from axla.codegen.index import AnyIndex, Index, base_of, index_key, linear
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import Group, Value
+from axla.codegen.value import Value, ValueGroup
 from axla.codegen.walk import fold
 from axla.kernels.convolution import MOST_WRITTEN, ConvolutionPlan, panels_under
 
@@ -122,7 +122,7 @@ class _Convolution:
         *outer, last = form.window
         swept = self.channels and (written or last <= UNROLL)
 
-        def row(sums: Group, at: Places) -> Group:
+        def row(sums: ValueGroup, at: Places) -> ValueGroup:
             self.enter_row(at)
             if swept:
                 return self.sweep(sums, at, vectors, start)
@@ -137,15 +137,15 @@ class _Convolution:
         self.give(fold(self.f, outer, cut, sums, row), vectors, start)
 
     def accumulate(
-        self, sums: Group, sizes: Sequence[int], at: Places, vectors: Sequence[AnyIndex], start: AnyIndex
-    ) -> Group:
+        self, sums: ValueGroup, sizes: Sequence[int], at: Places, vectors: Sequence[AnyIndex], start: AnyIndex
+    ) -> ValueGroup:
         """Adds what the places in the window from `at` on say; the innermost steps are written out."""
         form, values = self.form, self.k.values
         places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]
         # Loaded once per vector, and once per single (and vector, of channels).
         wide, narrow = (self.image, self.kernel) if self.pixels else (self.kernel, self.image)
 
-        def step(sums: Group, here: Places) -> Group:
+        def step(sums: ValueGroup, here: Places) -> ValueGroup:
             columns = [wide(v, 0, (*at, *here)) for v in vectors]
             return tuple(
                 values.multiply_add(columns[column], narrow(v, single, (*at, *here)), total, fused=False)
@@ -161,7 +161,7 @@ class _Convolution:
         unroll = next((u for u in (4, 2) if sizes[-1] % u == 0), 1)
         return fold(self.f, sizes, cut, sums, step, unroll)
 
-    def sweep(self, sums: Group, at: Places, vectors: Sequence[AnyIndex], start: AnyIndex) -> Group:
+    def sweep(self, sums: ValueGroup, at: Places, vectors: Sequence[AnyIndex], start: AnyIndex) -> ValueGroup:
         """Adds a row of the window of channels: elements of the image are read in order, each once."""
         form, totals = self.form, list(sums)
         pairs = product(range(form.window[-1]), range(form.singles))
@@ -173,7 +173,7 @@ class _Convolution:
                 totals[number] = self.k.values.multiply_add(factor, element, totals[number], fused=False)
         return tuple(totals)
 
-    def give(self, sums: Group, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
+    def give(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
         """Writes the kernel's results for a tile of sums."""
         k, f, form = self.k, self.f, self.form
         dtype = self.hero.shape.dtype
@@ -191,7 +191,7 @@ class _Convolution:
             found = tuple(k.values.load(dtype, place, form.lanes) for place in places)
             self.write(found, vectors, Index(f, loop.index, limit=form.singles) + start, 1)
 
-    def write(self, sums: Group, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
+    def write(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
         """Writes the kernel's results for sums of `singles` from `start` on."""
         form, e = self.form, self.k.elements(self.form.lanes)
         known: dict[tuple, tuple[Places, Value]] = {}
