@@ -462,16 +462,9 @@ class Values:
         width = int(bits.element[1:])
         return bits ^ (bits >> (width - 1)).lshr(1)
 
-    def select(self, pred: Value, a: Value, b: Value, *, is_rare: bool = False) -> Value:
-        """a where pred, else b. A pred of one lane chooses whole values; of one that rarely holds, b is used
-        before it is known.
-        """
+    def select(self, pred: Value, a: Value, b: Value) -> Value:
+        """a where pred, else b. A pred of one lane chooses whole values."""
         a, b = self.together(a, b)
-        if is_rare and a.lanes == pred.lanes == 1 and integer.jumps(self.m.reg(pred.ssa)):
-            branch = self.f.branch(pred.ssa, likely=False)
-            with branch.then():
-                pass
-            return Value(a.dtype, 1, tuple(branch.merge(list(zip(a.parts, b.parts, strict=True)))))
         if pred.lanes > a.lanes:
             a, b = self.splat(a, pred.lanes), self.splat(b, pred.lanes)
         pairs = zip(a.parts, b.parts, strict=True)
