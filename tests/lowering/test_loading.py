@@ -95,11 +95,11 @@ def test_a_loaded_program_gives_the_same_bits(number):
 
 def test_panels_of_one_target_are_read_on_another():
     """A matrix that was stored in panels for this machine's tiles, by narrower ones."""
-    ones, rng = np.ones((64, 256), np.float32), np.random.default_rng(5)
-    weights = rng.integers(-9, 9, (256, 192)).astype(np.float32)
+    ones, rng = np.ones((64, 512), np.float32), np.random.default_rng(5)
+    weights = rng.integers(-9, 9, (512, 192)).astype(np.float32)
     module = with_constants(axla.parse(PRODUCT), {"w": weights})
     text, segment = text_of(module)
-    assert "f32[256,192]" not in text
+    assert "f32[512,192]" not in text
     for target in (None, one_lane_target(), with_features(host_target(), ("-avx512f",))):
         found = loaded(text, segment, target).execute([ones])[0]
         np.testing.assert_array_equal(np.asarray(found), ones @ weights)
@@ -107,8 +107,8 @@ def test_panels_of_one_target_are_read_on_another():
 
 PRODUCT = """
 ENTRY e {
-  x = f32[64,256] parameter(0)
-  w = f32[256,192] parameter(1)
+  x = f32[64,512] parameter(0)
+  w = f32[512,192] parameter(1)
   ROOT d = f32[64,192] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """

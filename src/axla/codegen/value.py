@@ -341,14 +341,7 @@ class Values:
         return self._from_memory(dtype, bits.cast("bitcast", memory_element(dtype)).ssa)
 
     def reduce_precision(self, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
-        form = small_float.FORMATS[x.dtype.name] if x.dtype.bits < 32 else None
-        # Numbers of a type with as few exponents stay, those below its smallest normal one too.
-        kept = form is not None and exponent_bits >= form.exponent
-        exponents = 8 if kept else exponent_bits
-        reduced = small_float.reduce_precision(self.m.reg(x.ssa), exponents, mantissa_bits)
-        if form is not None:
-            wider = mantissa_bits > form.fraction or exponent_bits > form.exponent
-            reduced = small_float.round_to(reduced, x.dtype) if wider else reduced
+        reduced = small_float.reduce_precision(self.m.reg(x.ssa), x.dtype, exponent_bits, mantissa_bits)
         return Value(x.dtype, x.lanes, (reduced.ssa,))
 
     # -- operations --------------------------------------------------------------------------------------
@@ -462,16 +455,9 @@ class Values:
         width = int(bits.element[1:])
         return bits ^ (bits >> (width - 1)).lshr(1)
 
-    def select(self, pred: Value, a: Value, b: Value, *, is_rare: bool = False) -> Value:
-        """a where pred, else b. A pred of one lane chooses whole values; of one that rarely holds, b is used
-        before it is known.
-        """
+    def select(self, pred: Value, a: Value, b: Value) -> Value:
+        """a where pred, else b. A pred of one lane chooses whole values."""
         a, b = self.together(a, b)
-        if is_rare and a.lanes == pred.lanes == 1 and integer.jumps(self.m.reg(pred.ssa)):
-            branch = self.f.branch(pred.ssa, likely=False)
-            with branch.then():
-                pass
-            return Value(a.dtype, 1, tuple(branch.merge(list(zip(a.parts, b.parts, strict=True)))))
         if pred.lanes > a.lanes:
             a, b = self.splat(a, pred.lanes), self.splat(b, pred.lanes)
         pairs = zip(a.parts, b.parts, strict=True)
