@@ -91,6 +91,10 @@ def find(module: str, name: str) -> tuple[str, Definition | None]:
     if path_of(f"{module}.{name}"):
         return f"{module}.{name}", None
     for statement in reversed(body_of(module)):
+        if "_COMPATIBILITY" in defined(statement) and isinstance(getattr(statement, "value", None), ast.Dict):
+            homes = ast.literal_eval(statement.value)  # type: ignore[attr-defined]  (names that `__getattr__` imports)
+            if name in homes:
+                return find(homes[name], name)
         if name in defined(statement):
             assert isinstance(statement, Definition)
             if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
@@ -112,6 +116,8 @@ def names_of(module: str) -> list[str]:
     for statement in body_of(module):
         if "__all__" in defined(statement) and isinstance(statement, ast.Assign):
             return sorted(ast.literal_eval(statement.value))
+        if isinstance(statement, ast.ImportFrom) and any(a.name == "__all__" for a in statement.names):
+            return names_of(str(statement.module))
     names = {name for statement in body_of(module) for name in defined(statement)}
     return sorted(name for name in names if not name.startswith("_"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from axla.tools import main as command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    ROOT / "README.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSES/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs").glob("targets/*.md")),
 ]
@@ -23,6 +24,7 @@ RUN_ELSEWHERE = {"adding-an-op", "new-backend"}  # they need installed packages:
 RUN_ELSEWHERE |= {"tensorflow", "from-tfcompile"}  # they need graphs: tests/tensorflow
 RUN_ELSEWHERE |= {"tensorflow-jit"}  # it needs TensorFlow: tests/tensorflow_jit
 RUN_ELSEWHERE |= {"service"}  # it needs a server: tests/docs
+RUN_ELSEWHERE |= {"README"}  # its blocks of all kinds are run, below
 WITH_PYTHON = [p for p in PAGES if "```python" in p.read_text() and p.stem not in RUN_ELSEWHERE]
 
 
@@ -39,6 +41,27 @@ def test_python_runs(page, tmp_path):
     assert done.returncode == 0, done.stderr
     if page.stem == "debugging-a-miscompile":
         assert "last: wrong_on_purpose" in done.stderr
+
+
+@pytest.mark.cc
+def test_the_readme_runs(tmp_path):
+    """As `scripts/wheel` runs it from the wheel."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    pytest.importorskip("jax", reason="JAX is not installed")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "AXLA_CACHE_DIR": ""}
+    command = [sys.executable, str(ROOT / "scripts" / "run_page.py"), str(ROOT / "README.md")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "axpy: cpu agrees with interpreter" in done.stdout and "predict: result0 f32[2,3]" in done.stdout
+    assert (tmp_path / "page.html").stat().st_size > 50_000
+
+
+def test_the_picture_is_what_its_script_draws():
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import picture
+
+    assert picture.PICTURE.read_text(encoding="utf-8") == picture.picture()
 
 
 def commands() -> list[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from axla.comparison import parameter_leaves
+from axla.comparison import parameter_leaves, random_inputs
+from axla.text import parse_hlo
 from axla.tools.reduce import test_text
 
 from .oracles import ORACLES
@@ -37,8 +38,8 @@ class Files:
         if failure.text:
             (where / "original.hlo").write_text(failure.text)
             np.savez(where / "inputs.npz", *failure.inputs)
-            if self.kept[failure.signature] == 1 and ORACLES[failure.oracle].reduces:
-                self.waiting.append((where, failure))
+        if self.kept[failure.signature] == 1 and failure.oracle in ORACLES:
+            self.waiting.append((where, failure))
         print(f"\n--- {where}: {failure.oracle}, case {failure.seed}, {failure.family}, {when}", flush=True)
         print("\n".join(failure.why.strip().splitlines()[-4:])[:1200], flush=True)
 
@@ -54,13 +55,19 @@ class Files:
 
     def _reduce(self, where: Path, failure: Failure) -> None:
         from .cases import case_of
-        from .reducing import arguments, backend_of, bisected, reduced
+        from .reducing import arguments, backend_of, bisected, reduced, smallest_apart
 
-        module = case_of(failure.seed).module
-        small = reduced(module, failure.inputs, failure.oracle, failure.seed, failure.family, failure.why)
+        if ORACLES[failure.oracle].reduces:
+            case = case_of(failure.seed)
+            module, inputs = case.module, case.inputs
+            small = reduced(module, inputs, failure.oracle, failure.seed, case.family, failure.why)
+        else:
+            module = parse_hlo(failure.text)
+            inputs = random_inputs(module)
+            small = smallest_apart(module)
         before, after = (sum(len(c.instructions) for c in m.computations) for m in (module, small))
         names = [name for name, _ in parameter_leaves(module)]
-        left = arguments(small, list(zip(names, failure.inputs, strict=True)))
+        left = arguments(small, list(zip(names, inputs, strict=True)))
         np.savez(
             where / "reduced.npz", **dict(zip((n for n, _ in parameter_leaves(small)), left, strict=True))
         )

@@ -44,7 +44,7 @@ class Oracle:
     peer: ClassVar[bool] = False
     """Whether it calls a compiler that is not ours, whose crashes are not ours either."""
     reduces: ClassVar[bool] = True
-    """Whether the case's module is what it asks about."""
+    """Whether the case's module is what it asks about. Of others, what they say ends with the program."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

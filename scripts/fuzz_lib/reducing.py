@@ -14,9 +14,9 @@ from axla.ir.graph import Module
 from axla.tools.apart import Apart, Ended
 from axla.tools.reduce import reduce
 
-from .work import headline
+from .work import ENDED, headline
 
-SECONDS = 60.0
+SECONDS = 180.0
 TRIES = 3
 """Draws of an oracle that a candidate gets: one may take what the fault is not in."""
 
@@ -35,10 +35,18 @@ def reduced(
             try:
                 found = child.call(asked, candidate, given, oracle, seed, family, why)
             except Ended as error:
-                found = f"Traceback {error.how}"
+                found = f"{ENDED}: {error.how}"
             return kind_of(found) == kind_of(why)
 
         return reduce(module, fails, seconds=SECONDS)
+
+
+def smallest_apart(module: Module) -> Module:
+    """The smallest module for which `cpu` differs from the interpreter on random arguments."""
+    from axla.tools.trial import Question, Trials, text_of
+
+    with Trials(seconds=40.0) as trials:
+        return reduce(module, lambda m: trials.ask(text_of(m), Question()).failed, seconds=SECONDS)
 
 
 def backend_of(oracle: str) -> str:
@@ -65,7 +73,11 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
 
 
 def kind_of(why: str) -> str:
-    """What failures of one program have in common: nothing, an error's class, or that results differ."""
+    """What failures of one program have in common: nothing, an error's class, that results differ, or that
+    the process ended.
+    """
+    if why.startswith(ENDED):
+        return ENDED
     if not why.startswith("Traceback"):
         return "differs" if why else ""
     return headline(why).partition(":")[0]

@@ -29,6 +29,9 @@ CPU_SECONDS = 60.0
 """Of one oracle on one case: more is a hang. One that waits and computes nothing has WALL_SECONDS."""
 WALL_SECONDS = 400.0
 
+ENDED = "the process ended"
+"""How failures begin that have no message."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -164,8 +167,10 @@ def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: 
             why = traceback.format_exc(limit=-8)
         finally:
             report.seconds[name] += time.process_time() - begin  # type: ignore[assignment]
-        if why:
+        if why and oracle.reduces:
             report.failures.append(Failure(seed, name, why, case.family, case.text, case.inputs))
+        elif why:
+            report.failures.append(Failure(seed, name, why, text=why[max(why.find("HloModule"), 0) :]))
 
 
 def used(pid: int) -> float:
@@ -232,9 +237,9 @@ def reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
                         continue
                     except (EOFError, OSError):
                         worker.process.join(5)
-                        dead = f"the process ended with exit code {worker.process.exitcode}"
+                        dead = f"{ENDED} with exit code {worker.process.exitcode}"
                 elif worker.is_hanging():
-                    dead = "no end"
+                    dead = f"{ENDED} by force: it did not end itself"
                 if dead:
                     seed, oracle = worker.at
                     worker.stop()

@@ -16,8 +16,9 @@ if _typing.TYPE_CHECKING:
     from axla import backends, ops
     from axla.api import compile, device_put, parse
     from axla.backends import Client, CompileOptions, Executable
-    from axla.builder import ComputationBuilder, XlaBuilder, XlaComputation, XlaOp
+    from axla.builder import XlaBuilder, XlaComputation, XlaOp
     from axla.comparison import CheckReport, check
+    from axla.compatibility.computation_builder import ComputationBuilder
     from axla.core import dtypes
     from axla.core.errors import (
         AxlaError,
@@ -63,7 +64,8 @@ _HOMES = {
     for module, names in {
         "axla.api": "compile device_put parse",
         "axla.backends": "Client CompileOptions Executable",
-        "axla.builder": "ComputationBuilder XlaBuilder XlaComputation XlaOp",
+        "axla.builder": "XlaBuilder XlaComputation XlaOp",
+        "axla.compatibility.computation_builder": "ComputationBuilder",
         "axla.comparison": "CheckReport check",
         "axla.core.errors": (
             "AxlaError Cancelled CollectiveFailure CompileError CustomCallFailure DeadlineExceeded "

@@ -7,6 +7,7 @@ import pytest
 
 import axla
 from axla.core import flags
+from axla.core.dtypes import dtype
 from axla.cpu.compiler import llvm_modules
 from axla.kernels.update import ScatterPlan
 from axla.lowering.pipeline import compile_program
@@ -65,3 +66,38 @@ def test_nothing_is_written_to_an_array_without_elements():
     assert "store float" not in text
     with flags.override(disable_hlo_passes=("algsimp",)):
         assert "store float" in plan_and_text(scatter(count=32))[1]
+
+
+def test_places_are_read_one_by_one():
+    """They are not taken out of a vector, and one comparison says whether they are inside."""
+    plan, text = plan_and_text(scatter())
+    assert plan.beside == 4
+    assert "extractelement <4 x i64>" not in text
+    assert text.count("icmp ule i32") == 5  # of four at once, and of one that is left
+
+
+MIXED = """HloModule m
+c { a = NARROW[] parameter(0)
+  b = NARROW[] parameter(1)
+  ROOT r = NARROW[] COMBINED }
+ENTRY e { p = f32[9] parameter(0)
+  i = s32[COUNT,1] parameter(1)
+  u = f32[COUNT] parameter(2)
+  h = f32[COUNT] negate(u)
+  ROOT r = f32[9] scatter(p, i, h), update_window_dims={}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=c }"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "one-lane"])
+@pytest.mark.parametrize("narrow", ["bf16", "f8e5m2"])
+@pytest.mark.parametrize("combined", ["convert(b)", "add(a, b)"])
+@pytest.mark.parametrize("count", [1, 50])
+def test_elements_are_combined_in_the_type_of_the_combiner(backend, narrow, combined, count):
+    """Those that no update meets keep all their bits."""
+    text = MIXED.replace("NARROW", narrow).replace("COMBINED", combined).replace("COUNT", str(count))
+    module, rng = axla.parse(text), np.random.default_rng(4)
+    given = [rng.random(9, np.float32), np.full((count, 1), 7, np.int32), rng.random(count, np.float32)]
+    want = np.asarray(axla.compile(module, backend="interpreter")(*given))
+    assert want[7] == want[7].astype(dtype(narrow).numpy)
+    np.testing.assert_array_equal(want[:7], given[0][:7])
+    np.testing.assert_array_equal(np.asarray(axla.compile(module, backend=backend)(*given)), want)

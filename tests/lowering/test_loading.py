@@ -122,8 +122,8 @@ def test_panels_of_one_target_are_read_on_another(name, dtype, result, word):
 
 PRODUCT = """
 ENTRY e {
-  x = T[64,256] parameter(0)
-  w = T[256,192] parameter(1)
+  x = T[64,512] parameter(0)
+  w = T[512,192] parameter(1)
   ROOT d = RESULT[64,192] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """

@@ -237,6 +237,43 @@ def test_run_names_the_first_instruction_that_differs(file, capsys, loaded):
     assert "differ at %r = f32[2,3] sine(%m): " in capsys.readouterr().err
 
 
+NESTED = """HloModule nested
+wave { a = f32[2,3] parameter(0)
+  h = f32[2,3] negate(a)
+  ROOT w = f32[2,3] sine(h) }
+same { b = f32[2,3] parameter(0)
+  ROOT n = f32[2,3] negate(b) }
+body { c = (s32[], f32[2,3]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  x = f32[2,3] get-tuple-element(c), index=1
+  two = s32[] constant(2)
+  one = s32[] constant(1)
+  late = pred[] compare(i, two), direction=EQ
+  y = f32[2,3] conditional(late, x, x), true_computation=wave, false_computation=same
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[2,3]) tuple(j, y) }
+goes { d = (s32[], f32[2,3]) parameter(0)
+  k = s32[] get-tuple-element(d), index=0
+  four = s32[] constant(4)
+  ROOT l = pred[] compare(k, four), direction=LT }
+ENTRY main { p = f32[2,3] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[2,3]) tuple(zero, p)
+  ROOT loop = (s32[], f32[2,3]) while(s), condition=goes, body=body }
+"""
+
+
+def test_run_looks_into_loops_and_branches(tmp_path, capsys, loaded):
+    path = tmp_path / "nested.hlo"
+    path.write_text(NESTED)
+    given = ["run", str(path), "--reference", "interpreter", "--compare-every-instruction", "--load", loaded]
+    assert command.main(given) == 1
+    said = capsys.readouterr().err.splitlines()
+    start = next(n for n, line in enumerate(said) if "while(%s)" in line)
+    found = [line.strip().partition(" = ")[0] for line in said[start:]]
+    assert found[1:] == ["in turn 2: %y", "in wave: %w"]
+
+
 def test_tolerances_are_those_given(file, capsys):
     given = ["run", file, "--reference", "interpreter"]
     assert command.main([*given, "--bitwise"]) in (0, 1)

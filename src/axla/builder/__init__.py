@@ -7,13 +7,14 @@
 
 `ops` has XLA's functions; read `xla_builder.py` first, then `elementwise.py` and `broadcasting.py`. What
 Python values their arguments may be stands in `values.py`, and for operands in `coerce.py`.
-`ComputationBuilder` is the class of XLA's first documents, with methods for ops and errors that wait until
-Build.
+`ComputationBuilder`, the class of XLA's first documents, is in `axla.compatibility`; it is found here too.
 """
+
+import importlib as _importlib
+from typing import Any as _Any
 
 from axla.builder import ops
 from axla.builder.computation import XlaComputation
-from axla.builder.computation_builder import ComputationBuilder, ComputationDataHandle
 from axla.builder.metadata import OpMetadata
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 
@@ -26,3 +27,15 @@ __all__ = [
     "XlaOp",
     "ops",
 ]
+
+_COMPATIBILITY = {
+    "ComputationBuilder": "axla.compatibility.computation_builder",
+    "ComputationDataHandle": "axla.compatibility.computation_builder",
+}
+
+
+def __getattr__(name: str) -> _Any:
+    """A public name of a layer above, imported when it is first used."""
+    if name not in _COMPATIBILITY:
+        raise AttributeError(f"module {__name__} has no attribute {name!r}")
+    return getattr(_importlib.import_module(_COMPATIBILITY[name]), name)

@@ -21,7 +21,7 @@ from axla.codegen.module import Module
 from axla.codegen.straight import Code, Region, Ssa
 from axla.program import abi
 
-__all__ = ["Branch", "Function", "Loop", "Module", "Ssa", "WhileLoop"]
+__all__ = ["Branch", "Function", "GuardedLoop", "Loop", "Module", "Ssa", "WhileLoop"]
 
 UNPOLLED_WORK = 1 << 22
 """Lines of a loop that may run, some milliseconds, until it looks whether the run is cancelled."""
@@ -147,10 +147,15 @@ class Function(Code):
         out.append(f"  {again} = icmp slt {begin.type} {following.text}, {end.text}")
         out.append(f"  br i1 {again}, label %{head}, label %{done}")
         parent.begin(done)
+        self._results(loop, carry, "" if nonempty else entry, latch)
+
+    def _results(self, loop: Carrying, carry: Sequence[Ssa], entry: str, latch: str) -> None:
+        """What is carried, behind a loop that ends at `latch`, or is skipped from `entry`."""
+        parent = self.region
         for first, later in zip(carry, loop.next, strict=True):
-            skipped = "" if nonempty else f"[ {first.text}, %{entry} ], "
+            skipped = f"[ {first.text}, %{entry} ], " if entry else ""
             result = Ssa(self.fresh(), later.type, parent)
-            out.append(f"  {result.text} = phi {later.type} {skipped}[ {later.text}, %{latch} ]")
+            parent.lines.append(f"  {result.text} = phi {later.type} {skipped}[ {later.text}, %{latch} ]")
             loop.results.append(result)
 
     def _phis(self, entry: str, latch: str, *values: Sequence[Ssa]) -> None:
@@ -192,6 +197,27 @@ class Function(Code):
         # The header dominates the exit and is its only predecessor: its phis are the results.
         loop.results = [Ssa(value.text, value.type, parent) for value in carried]
 
+    @contextlib.contextmanager
+    def guarded_loop(self, carry: Sequence[Ssa], first: Ssa) -> Iterator[GuardedLoop]:
+        """A loop that runs while a condition holds, which is `first` before it and tested at its end: a trip
+        has one jump less than in `while_loop`. Inside: the body, then `yield_`, then `test(condition)`.
+        """
+        head, done = self._labels("loop", "end")
+        parent = self.region
+        region = self._push(head, may_not_run=True)
+        loop = GuardedLoop([Ssa(self.fresh(), value.type, region) for value in carry])
+        yield loop
+        self._pop()
+        out = parent.lines
+        entry, latch = parent.label, region.label
+        out.append(f"  br i1 {first.text}, label %{head}, label %{done}")
+        out.append(f"{head}:")
+        self._phis(entry, latch, loop.carried, carry, loop.next)
+        out.extend(region.lines)
+        out.append(f"  br i1 {loop.again}, label %{head}, label %{done}")
+        parent.begin(done)
+        self._results(loop, carry, entry, latch)
+
     def branch(self, condition: Ssa, likely: bool | None = None) -> Branch:
         """`if condition`: use `with b.then(): ...` and `with b.otherwise(): ...`, then `b.merge(pairs)`."""
         return Branch(self, condition, likely)
@@ -227,7 +253,7 @@ class Function(Code):
         flags = self.effect(type_, f"load volatile {type_}, ptr {self.frame_field('cancel')}, align 4")
         stop = self.icmp("ne", flags, self.const(type_, 0))
         if self.module.in_process:
-            with self.if_(stop):
+            with self.if_(stop, likely=False):
                 ranges = self.null(), self.null(), self.const(type_, 0), self.const(type_, 1)
                 code = self.call_pointer("i32", self.frame_field("parallel_for"), frame, *ranges)
                 self.guard(self.icmp("ne", code, self.const("i32", 0)), code)
@@ -251,6 +277,16 @@ class Function(Code):
         head += "".join(f"  {a.text} = alloca [{size} x i8], align 8\n" for size, a in self._slots.values())
         head += "".join(self._spaces)
         self.module.functions[self.name] = head + "\n".join(self._top.lines) + "\n}"
+
+
+class GuardedLoop(Carrying):
+    """An open `guarded_loop`."""
+
+    __slots__ = ("again",)
+
+    def test(self, condition: Ssa) -> None:
+        """Whether the loop goes on."""
+        self.again = condition.text
 
 
 class WhileLoop(Carrying):

@@ -32,8 +32,11 @@ def divide(a: Reg, b: Reg, dtype: DType) -> Reg:
     m = a.m
     zero = b.eq(0)
     if _branches(a, b):
-        unusual = m.select(zero, wrap(m.number(a, -1), dtype), wrap(0 - a, dtype))
-        return _apart(b, dtype, unusual, lambda: _quotient(a, b, dtype))
+        return _apart(
+            b, dtype,
+            lambda: m.select(zero, wrap(m.number(a, -1), dtype), wrap(0 - a, dtype)),
+            lambda: _quotient(a, b, dtype),
+        )  # fmt: skip
     special = zero
     if dtype.is_signed:
         special = zero | (a.eq(-(1 << (dtype.bits - 1))) & b.eq(-1))
@@ -42,24 +45,30 @@ def divide(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 def _branches(a: Reg, b: Reg) -> bool:
-    """Whether a jump keeps what is unusual apart: of one number on a CPU, where one of both is made just
+    return a.lanes == b.lanes == 1 and not b.known and jumps(a, b)
+
+
+def jumps(*operands: Reg) -> bool:
+    """Whether a jump keeps what is unusual of single numbers apart: on a CPU, where one of them is made just
     here; what could be computed further out stays without jumps.
     """
-    m, here = a.m, a.m.f.region
-    one = a.lanes == b.lanes == 1 and not b.known
-    return one and m.lowering is None and not m.target.launched and here in (a.ssa.region, b.ssa.region)
+    m = operands[0].m
+    here = m.lowering is None and not m.target.launched
+    return here and any(x.ssa.region is m.f.region for x in operands)
 
 
-def _apart(b: Reg, dtype: DType, unusual: Reg, usual: Callable[[], Reg]) -> Reg:
+def _apart(b: Reg, dtype: DType, unusual: Callable[[], Reg], usual: Callable[[], Reg]) -> Reg:
     """`unusual` by 0 and, of signed numbers, by -1; `usual` by others. The jump is foreseen: unlike a choice
     of the divisor, the division does not wait for it.
     """
     m = b.m
     rare = (b + 1).ult(2) if dtype.is_signed else b.eq(0)
     branch = m.f.branch(rare.ssa, likely=False)
+    with branch.then():
+        other = unusual()
     with branch.otherwise():
         found = usual()
-    return m.reg(*branch.merge([(unusual.ssa, found.ssa)]))
+    return m.reg(*branch.merge([(other.ssa, found.ssa)]))
 
 
 def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
@@ -67,8 +76,9 @@ def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
     m = a.m
     zero = b.eq(0)
     if _branches(a, b):
-        unusual = m.select(zero, a, 0)
-        return _apart(b, dtype, unusual, lambda: a.srem(b) if dtype.is_signed else a.urem(b))
+        return _apart(
+            b, dtype, lambda: m.select(zero, a, 0), lambda: a.srem(b) if dtype.is_signed else a.urem(b)
+        )
     # Every number leaves 0 by 1 as by -1.
     divisor = m.select(zero | b.eq(-1) if dtype.is_signed else zero, 1, b)
     if a.lanes > 1:

@@ -11,14 +11,19 @@ from axla.codegen.element import Elements, all_of
 from axla.codegen.index import AnyIndex, linear, placed
 from axla.codegen.value import Value
 from axla.ir.graph import Instruction
+from axla.ir.typed import shape_of
 from axla.kernels.update import ScatterGeometry
 
 
 class Scattering(ScatterGeometry):
     """A scatter, as code."""
 
-    def start(self, e: Elements, batch: Sequence[AnyIndex]) -> tuple[dict[int, AnyIndex], Value | bool]:
-        """(start of a window per operand dimension, whether all of the window lies inside the operand)."""
+    def start(
+        self, e: Elements, batch: Sequence[AnyIndex], *, clamped: bool = True
+    ) -> tuple[dict[int, AnyIndex], Value | bool]:
+        """(start of a window per operand dimension, whether all of the window lies inside the operand). Not
+        clamped, it is used only where it does.
+        """
         op = self.op
         rank = self.indices.shape.rank
         found: dict[int, AnyIndex] = {}
@@ -27,7 +32,8 @@ class Scattering(ScatterGeometry):
             where = list(batch)
             if op.index_vector_dim < rank:
                 where.insert(op.index_vector_dim, number)
-            found[d], inside = e.checked_index(e(self.indices, tuple(where)), self.dims[d] - self.sizes[d])
+            limit = self.dims[d] - self.sizes[d]
+            found[d], inside = e.checked_index(e(self.indices, tuple(where)), limit, clamped=clamped)
             conditions.append(inside)
         pairs = zip(op.input_batching_dims, op.scatter_indices_batching_dims, strict=True)
         for d, of_indices in pairs:
@@ -37,6 +43,12 @@ class Scattering(ScatterGeometry):
     def update_index(self, batch: Sequence[AnyIndex], window: Sequence[AnyIndex]) -> tuple[AnyIndex, ...]:
         groups = (self.batch_dims, batch), (self.op.update_window_dims, window)
         return placed(len(self.update_dims), *groups)
+
+    def combined(self, e: Elements, old: Sequence[Value], new: Sequence[Value]) -> list[Value]:
+        """What the combiner makes of elements, which it may take in another floating-point type."""
+        taken = zip((*old, *new), self.op.to_apply.parameters, strict=True)
+        found = e.apply(self.op.to_apply, [e.values.convert(v, shape_of(p).dtype) for v, p in taken])
+        return [e.values.convert(v, before.dtype) for v, before in zip(found, old, strict=True)]
 
     def operand_index(self, start: dict[int, AnyIndex], window: Sequence[AnyIndex]) -> tuple[AnyIndex, ...]:
         inside = iter(window)
@@ -67,7 +79,7 @@ def scatter_elements(e: Elements, inst: Instruction) -> list[list[Value]]:
                 here = all_of(e.values, [inside, e.in_range(offset, position, position + 1)])
                 if here is False:
                     continue
-                found = e.apply(g.op.to_apply, [*(c[position] for c in current), *new])
+                found = g.combined(e, [c[position] for c in current], new)
                 for k, value in enumerate(found):
                     old = current[k][position]
                     current[k][position] = value if here is True else e.values.select(here, value, old)

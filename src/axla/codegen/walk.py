@@ -14,7 +14,7 @@ targets.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -67,6 +67,12 @@ class Elements:
             self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
         else:
             self.leaves[inst] = leaf if callable(leaf) else lambda index: leaf
+
+    def forget(self, numbers: Iterable[Instruction]) -> None:
+        """Instructions that are single numbers are computed again."""
+        for inst in numbers:
+            self.leaves.pop(inst, None)
+            self._memo.pop((inst, index_key(())), None)
 
     def __call__(self, inst: Instruction, index: Indices) -> Value:
         """The value of an array instruction at an index; uniform indices give one-lane values."""
@@ -242,17 +248,24 @@ class Elements:
             found = [self(s, ()) for s in starts]
         return [self.start_index(v, dim - size) for v, dim, size in zip(found, dims, sizes, strict=True)]
 
-    def checked_index(self, value: Value, limit: int) -> tuple[AnyIndex, Value | bool]:
-        """(an integer value clamped to [0, limit], whether it was inside already)."""
+    def checked_index(
+        self, value: Value, limit: int, *, clamped: bool = True
+    ) -> tuple[AnyIndex, Value | bool]:
+        """(an integer value clamped to [0, limit], whether it was inside already). Not clamped, it is an
+        index only where it is inside.
+        """
         if limit < 0:
             return 0, False
         values, dtype = self.values, value.dtype
-        conditions: list[Value | bool] = []
-        if dtype.is_signed:
-            conditions.append(values.compare("GE", value, values.constant(dtype, 0)))
+        inside: Value | bool = True
         if limit < 1 << (dtype.bits - (1 if dtype.is_signed else 0)):
-            conditions.append(values.compare("LE", value, values.constant(dtype, limit)))
-        return self.start_index(value, limit), all_of(values, conditions)
+            a, b = values.together(value, values.constant(dtype, limit))
+            inside = Value(PRED, a.lanes, (self.f.icmp("ule", a.ssa, b.ssa),))  # what is below 0 is large
+        elif dtype.is_signed:
+            inside = values.compare("GE", value, values.constant(dtype, 0))
+        if clamped or value.lanes > 1:
+            return self.start_index(value, limit), inside
+        return Index(self.f, values.to_index(value), limit=limit + 1), inside
 
     def in_range(self, index: AnyIndex, low: int, high: int) -> Value | bool:
         """Whether low <= index < high, as a pred value; a Python bool where everything is known."""
@@ -407,10 +420,11 @@ def fold(
 
 
 def either(
-    e: Elements, condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]]
-) -> tuple[Value, ...]:
+    e: Elements, condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]],
+    likely: bool | None = None,
+) -> tuple[Value, ...]:  # fmt: skip
     """Values of one of two sides, of which only the chosen one runs."""
-    branch = e.f.branch(condition.ssa)
+    branch = e.f.branch(condition.ssa, likely)
     with branch.then():
         x = a()
         lanes = [v.lanes for v in x]

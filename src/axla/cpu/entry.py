@@ -61,8 +61,10 @@ class Entry(Places):
     def loop_step(self, step: kinds.LoopStep) -> None:
         carried = [one for one in step.carried if one.parameter.place is None]
 
-        def condition(parts: Sequence[Ssa]) -> Element:
+        def enter(parts: Sequence[Ssa]) -> None:
             self.define_all([one.parameter for one in carried], parts)
+
+        def condition() -> Element:
             self.steps(step.condition)
             return self.scalar(step.test)
 
@@ -70,7 +72,7 @@ class Entry(Places):
             self.steps(step.body)
             return self.parts([one.next for one in carried])
 
-        parts = self.loop(self.parts([one.initial for one in carried]), condition, body)
+        parts = self.loop(self.parts([one.initial for one in carried]), enter, condition, body)
         self.define_all([one.result for one in carried], parts)
 
     def branch_step(self, step: kinds.BranchStep) -> None:

@@ -209,12 +209,24 @@ class Places:
     # -- control -----------------------------------------------------------------------------------------
 
     def loop(
-        self, initial: Sequence[Ssa], condition: Callable[[Sequence[Ssa]], Element],
-        body: Callable[[], list[Ssa]],
+        self, initial: Sequence[Ssa], enter: Callable[[Sequence[Ssa]], None],
+        condition: Callable[[], Element], body: Callable[[], list[Ssa]], is_short: bool = False,
     ) -> Sequence[Ssa]:  # fmt: skip
-        """A loop that carries registers; gives them as they are at its end."""
+        """A loop that carries registers, which condition and body have after `enter`; gives them as they are
+        at its end. A short condition is written twice, before the loop and at its end.
+        """
+        if is_short:
+            enter(initial)
+            with self.f.guarded_loop(initial, condition().ssa) as guarded:
+                enter(guarded.carried)
+                self.f.poll()
+                guarded.yield_(body())
+                enter(guarded.next)
+                guarded.test(condition().ssa)
+            return guarded.results
         with self.f.while_loop(initial) as loop:
-            loop.test(condition(loop.carried).ssa)
+            enter(loop.carried)
+            loop.test(condition().ssa)
             self.f.poll()
             loop.yield_(body())
         return loop.results

@@ -20,6 +20,8 @@ from axla.ir.typed import tuple_of
 from axla.program import abi
 from axla.program.steps import RegisterStep
 
+SHORT = 8
+"""Instructions of a condition that stands before the loop and at its end."""
 WIDE = (8, 16)
 """Elements of an array that a loop keeps in a vector."""
 
@@ -201,10 +203,13 @@ class _Registers:
                     leaves.append(entry.held(leaf.shape, *from_registers([leaf.shape], own)))
             return leaves
 
-        def condition(parts: Sequence[Ssa]) -> Element:
+        def enter(parts: Sequence[Ssa]) -> None:
             leaves = carried(parts)
+            self.e.forget(op.condition.instructions)
             self.bind(op.condition.parameters[0], leaves)
             self.bind(op.body.parameters[0], leaves)
+
+        def condition() -> Element:
             [leaf] = self.region(op.condition)
             assert leaf is not None
             return leaf.read(())
@@ -212,7 +217,7 @@ class _Registers:
         def body() -> list[Ssa]:
             return parts(self.region(op.body))
 
-        found = entry.loop(parts(first), condition, body)
+        found = entry.loop(parts(first), enter, condition, body, _is_short(op.condition))
         self.bind(inst, carried(found))
 
     def _kept(self, leaf: Leaf, is_wide: bool) -> Leaf:
@@ -281,6 +286,15 @@ def _passed(inst: Instruction[hlo.While]) -> list[bool]:
             if is_element and value.operands[0] is parameter:
                 found[start : start + value.shape.leaf_count] = [True] * value.shape.leaf_count
     return found
+
+
+def _is_short(condition: Computation) -> bool:
+    """Whether a condition is a few operations on numbers."""
+    short = len(condition.instructions) <= SHORT
+    return short and all(
+        not isinstance(inst.shape, Shape) or (inst.shape.dims == () and not inst.op.computations())
+        for inst in condition.instructions
+    )
 
 
 def _parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import TOKEN, AnyShape, BufferShape, Shape, TupleShape
 from axla.core.shape_util import subshape
@@ -74,6 +76,13 @@ class Conditional(Op):
     def branches(self) -> tuple[Computation, ...]:
         """In the order of operands: (true, false), or by index."""
         return self.computations()
+
+    def taken(self, index: np.ndarray) -> int:
+        """The number of the branch that runs."""
+        number, last = int(index), len(self.branches) - 1
+        if index.dtype == np.bool_:
+            return 0 if number else 1
+        return number if 0 <= number <= last else last
 
     def infer(self, index: AnyShape, *operands: AnyShape) -> AnyShape:
         branches = self.branches

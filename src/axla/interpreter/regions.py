@@ -66,14 +66,8 @@ def _same_bits(interpreter: Interpreter, a: Value, b: Value) -> bool:
 def _conditional(
     interpreter: Interpreter, inst: Instruction[hlo.Conditional], index: Value, *operands: Value
 ) -> Value:
-    branches = inst.op.branches
-    index = interpreter.host(index)
-    number = int(index)
-    if index.dtype == np.bool_:
-        number = 0 if number else 1
-    elif not 0 <= number < len(branches):
-        number = len(branches) - 1
-    return interpreter.run(branches[number], [operands[number]])
+    number = inst.op.taken(interpreter.host(index))
+    return interpreter.run(inst.op.branches[number], [operands[number]])
 
 
 def _call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:

@@ -276,7 +276,7 @@ def panel_sizes(kernel: Instruction) -> tuple[int, int]:
     if panels is None:
         return 0, 1
     dims = shape_of(panels).dims
-    return dims[-2:] if len(dims) > kernel.shape.rank + 1 else (dims[-1], 1)
+    return (dims[-2], dims[-1]) if len(dims) > kernel.shape.rank + 1 else (dims[-1], 1)
 
 
 def panels_under(kernel: Instruction) -> Instruction | None:

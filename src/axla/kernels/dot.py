@@ -250,16 +250,18 @@ def _plan_tiles(
     size = spec.accumulator.itemsize
     converts = spec.dtype is not spec.accumulator
     small = spec.m * spec.n * spec.k <= 128**3
+    # All of rhs stays in L2: read as it lies it is as fast as packed, and takes no scratch memory.
+    near = spec.n * spec.k * size <= target.caches.l2 // 4
     reused = spec.m >= 4 * tile.rows
     pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns
-    pack_rhs = pack_rhs or (packs if packs is not None else reused and not small)
+    pack_rhs = pack_rhs or (packs if packs is not None else reused and not (small or near))
     # Rows of lhs are read as they lie, transposed or not: copying a tile costs more than it saves.
     pack_lhs = converts
     # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows
     # want small blocks: one is packed, and its successor fetched, beside little arithmetic.
     most = 512 if spec.m >= 512 and not spec.lhs_transposed else 256
     # What is packed of a small product is at most a block as well: scratch memory counts.
-    whole = small and (spec.k <= 2 * most or not pack_rhs)
+    whole = small and spec.k <= 2 * most or (small or near) and not pack_rhs
     depth = spec.k if whole else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
     fitting = target.caches.l2 // 4 // (depth * size) // tile.columns
     if not (whole or pack_rhs or spec.panel or target.launched):

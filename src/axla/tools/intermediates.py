@@ -7,59 +7,110 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from axla.comparison import Tolerance, array_leaves, compare_output, run_flat
+from axla.core.dataclass import dataclass
 from axla.core.literal import why_no_array
 from axla.core.shape import Shape
-from axla.ir.clone import clone_module
+from axla.hlo.control import Call, Conditional, Fusion, While
+from axla.ir.clone import clone_module, stand_alone
 from axla.ir.graph import Instruction, Module
 from axla.ir.structure import Constant, Parameter, Tuple
 from axla.ir.traverse import post_order
 from axla.passes.simplify.dce import dce
 
-Runner = Callable[[Module, str], list[np.ndarray]]
-"""The result leaves of a module on a backend."""
+MOST_TURNS = 1000
+"""Turns of a loop that are looked into."""
 
 
 def first_difference(
     module: Module, inputs: Sequence[np.ndarray], backend: str, reference: str, tolerance: Tolerance,
     before_run: Callable[[Module], object] = lambda _: None,
 ) -> str:  # fmt: skip
-    """The first instruction of the entry whose value differs, with what differs and its operands, as text; ""
-    where all agree.
+    """The first instruction whose value differs, with what differs and its operands, as text; "" where all
+    agree. Of a loop, a branch or a call the lines below say which one inside differs, for the values that
+    the reference has there.
 
     All values are results of one program first. Where fusion takes another course then, and all agree, one
     program after the other has one of them as its result.
     """
+    return _Search(backend, reference, tolerance, before_run).first(module, inputs)
 
-    def run(work: Module, name: str) -> list[np.ndarray]:
-        return run_flat(work, inputs, name, None, None, before_run)
 
-    names = [inst.name for inst in post_order(module.entry) if _is_value(inst)]
-    work = with_results(module, names)
-    found, wanted = run(work, backend), run(work, reference)
-    at = 0
-    for name in names:
-        inst = _named(module, name)
-        text = _compared(inst, found[at:], wanted[at:], tolerance)
-        if text:
-            return text
-        at += len(array_leaves(inst.shape))
-    low, high = 0, len(names)  # right before `low`; wrong from `high` on, perhaps
-    if not names or not _alone(module, names[-1], run, backend, reference, tolerance):
+@dataclass(frozen=True)
+class _Search:
+    backend: str
+    reference: str
+    tolerance: Tolerance
+    before_run: Callable[[Module], object]
+
+    def run(self, module: Module, inputs: Sequence[np.ndarray], backend: str) -> list[np.ndarray]:
+        return run_flat(module, inputs, backend, before_run=self.before_run)
+
+    def both(self, module: Module, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        return self.run(module, inputs, self.backend), self.run(module, inputs, self.reference)
+
+    def first(self, module: Module, inputs: Sequence[np.ndarray]) -> str:
+        names = [inst.name for inst in post_order(module.entry) if _is_value(inst)]
+        found, wanted = self.both(with_results(module, names), inputs)
+        at = 0
+        for name in names:
+            inst = _named(module, name)
+            text = self.compared(inst, found[at:], wanted[at:])
+            if text:
+                return text + self.inside(module, inst, inputs)
+            at += len(array_leaves(inst.shape))
+        low, high = 0, len(names)  # right before `low`; wrong from `high` on, perhaps
+        if not names or not self.alone(module, names[-1], inputs):
+            return ""
+        while high - low > 1:
+            middle = (low + high) // 2
+            wrong = self.alone(module, names[middle - 1], inputs)
+            low, high = (low, middle) if wrong else (middle, high)
+        text = self.alone(module, names[high - 1], inputs)
+        return f"{text}\n  (with all values as results they agree: another fusion)" if text else ""
+
+    def alone(self, module: Module, name: str, inputs: Sequence[np.ndarray]) -> str:
+        """How a value differs when it is the only result."""
+        return self.compared(_named(module, name), *self.both(with_results(module, [name]), inputs))
+
+    def compared(
+        self, inst: Instruction, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]
+    ) -> str:  # fmt: skip
+        for number, shape in enumerate(array_leaves(inst.shape)):
+            report = compare_output(number, shape, found[number], wanted[number], self.tolerance)
+            if report.problem:
+                place = f"\n  from {inst.extra.location}" if inst.extra.location else ""
+                return f"{inst!r}: {report.problem}{place}"
         return ""
-    while high - low > 1:
-        middle = (low + high) // 2
-        wrong = _alone(module, names[middle - 1], run, backend, reference, tolerance)
-        low, high = (low, middle) if wrong else (middle, high)
-    text = _alone(module, names[high - 1], run, backend, reference, tolerance)
-    return f"{text}\n  (with all values as results they agree: another fusion)" if text else ""
 
+    def inside(self, module: Module, inst: Instruction, inputs: Sequence[np.ndarray]) -> str:
+        """Lines about the computations of an instruction whose value differs."""
+        op = inst.op
+        if not isinstance(op, While | Conditional | Call | Fusion):
+            return ""
+        given = [self.run(with_results(module, [o.name]), inputs, self.reference) for o in inst.operands]
+        if isinstance(op, While):
+            return self.turns(op, given[0])
+        called, arguments = op.computations()[0], [array for row in given for array in row]
+        if isinstance(op, Conditional):
+            number = op.taken(given[0][0])
+            called, arguments = op.branches[number], given[1 + number]
+        text = self.first(stand_alone(called, called.name).module, arguments)
+        return f"\n  in {called.name}: {text}" if text else ""
 
-def _alone(
-    module: Module, name: str, run: Runner, backend: str, reference: str, tolerance: Tolerance
-) -> str:  # fmt: skip
-    """How a value differs when it is the only result."""
-    work = with_results(module, [name])
-    return _compared(_named(module, name), run(work, backend), run(work, reference), tolerance)
+    def turns(self, loop: While, carried: list[np.ndarray]) -> str:
+        """The first turn of a loop that differs, for what the reference carries there."""
+        condition, body = (stand_alone(c, c.name).module for c in (loop.condition, loop.body))
+        for turn in range(MOST_TURNS):
+            found, wanted = self.both(condition, carried)
+            text = self.compared(condition.entry.root, found, wanted)
+            if not text and not wanted[0]:
+                return f"\n  each of its {turn} turns, alone, agrees"
+            found, wanted = self.both(body, carried)
+            if text or self.compared(body.entry.root, found, wanted):
+                text = text or self.first(body, carried)
+                return f"\n  in turn {turn}: {text}"
+            carried = wanted
+        return f"\n  each of its first {MOST_TURNS} turns, alone, agrees"
 
 
 def with_results(module: Module, names: Sequence[str]) -> Module:
@@ -82,14 +133,3 @@ def _is_value(inst: Instruction) -> bool:
 
 def _named(module: Module, name: str) -> Instruction:
     return next(inst for inst in module.entry.instructions if inst.name == name)
-
-
-def _compared(
-    inst: Instruction, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: Tolerance
-) -> str:  # fmt: skip
-    for number, shape in enumerate(array_leaves(inst.shape)):
-        report = compare_output(number, shape, found[number], wanted[number], tolerance)
-        if report.problem:
-            place = f"\n  from {inst.extra.location}" if inst.extra.location else ""
-            return f"{inst!r}: {report.problem}{place}"
-    return ""

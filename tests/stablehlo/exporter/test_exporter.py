@@ -240,12 +240,19 @@ LACKING = {
   b = f32[16,2] constant(0)
   m = u16[2,2] constant(0)
   ROOT d = f32[2,2] dot(a, b, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sparsity=L.1@2:4""",
+    "scatter %s: a combiner of narrower elements": """
+  p = f32[9] constant(0)
+  i = s32[1,1] constant(0)
+  u = f32[1] constant(0)
+  ROOT s = f32[9] scatter(p, i, u), update_window_dims={}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second""",
 }
+SECOND = "second { a = bf16[] parameter(0)  ROOT b = bf16[] parameter(1) }"
 
 
 @pytest.mark.parametrize("said, text", LACKING.items())
 def test_what_stablehlo_lacks_is_named(said, text):
-    module = axla.parse(f"ENTRY e {{ {text} }}")
+    module = axla.parse(f"{SECOND} ENTRY e {{ {text} }}")
     with pytest.raises(UnsupportedError, match=said):
         export_text(module)
 

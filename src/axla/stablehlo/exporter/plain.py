@@ -92,6 +92,9 @@ def written(
     if counterpart.combines:
         dtypes = computed_types(called[-1])
         for number, dtype in zip(combined(op, len(values)), cycle(dtypes)):  # noqa: B905
+            was = array(inst.operands[number].shape).dtype
+            if op.opcode == "scatter" and dtype is not was and dtype.bits <= was.bits:
+                raise UnsupportedError("a combiner of narrower elements than those that are only copied")
             values[number] = scope.converted(values[number], inst.operands[number].shape, dtype)
         inner = [array(shape).with_dtype(dtype) for shape, dtype in zip(results, cycle(dtypes))]  # noqa: B905
     single = not any(value.variadic for value in record.operands) and len(values) != len(record.operands)

@@ -43,7 +43,7 @@ X = np.float32([1, 2, 3])
 
 
 def test_methods_in_both_spellings():
-    from axla.builder.computation_builder import snake_case
+    from axla.compatibility.computation_builder import snake_case
 
     for name in METHODS:
         assert getattr(Client, name) is getattr(Client, snake_case(name))

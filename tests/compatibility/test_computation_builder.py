@@ -9,7 +9,8 @@ import pytest
 
 import axla
 from axla.builder import ComputationBuilder
-from axla.builder.computation_builder import snake_case
+from axla.client import Client
+from axla.compatibility.computation_builder import snake_case
 from axla.core.dtypes import C64, F32, F64, PRED, S32, S64, U32
 from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.literal import Literal
@@ -449,7 +450,7 @@ def test_concatenate_and_custom_call():
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_random_numbers_are_constants(backend):
-    c = ComputationBuilder(axla.client.Client(backend), "f")
+    c = ComputationBuilder(Client(backend), "f")
     drawn = c.RngUniform(c.ConstantR0(2.0), c.ConstantR0(3.0), Shape(F32, (100,)))
     largest = c.ReduceAll(drawn, c.ConstantR0(0.0), scalar_function(c, "Max"))
     assert c.IsConstant(largest)
@@ -461,7 +462,7 @@ def test_random_numbers_are_constants(backend):
 
 
 def test_constants_keep_the_layout_asked_for():
-    c = ComputationBuilder(axla.client.Client("cpu"), "f")
+    c = ComputationBuilder(Client("cpu"), "f")
     data = c.ComputeConstant(c.ConstantR2([[1, 2, 3], [4, 5, 6]]), Layout((0, 1)))
     literal = c.client().Transfer(data)
     assert str(c.client().GetShape(data)) == str(literal.shape) == "s32[2,3]{0,1}"
