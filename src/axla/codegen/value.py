@@ -341,14 +341,7 @@ class Values:
         return self._from_memory(dtype, bits.cast("bitcast", memory_element(dtype)).ssa)
 
     def reduce_precision(self, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
-        form = small_float.FORMATS[x.dtype.name] if x.dtype.bits < 32 else None
-        # Numbers of a type with as few exponents stay, those below its smallest normal one too.
-        kept = form is not None and exponent_bits >= form.exponent
-        exponents = 8 if kept else exponent_bits
-        reduced = small_float.reduce_precision(self.m.reg(x.ssa), exponents, mantissa_bits)
-        if form is not None:
-            wider = mantissa_bits > form.fraction or exponent_bits > form.exponent
-            reduced = small_float.round_to(reduced, x.dtype) if wider else reduced
+        reduced = small_float.reduce_precision(self.m.reg(x.ssa), x.dtype, exponent_bits, mantissa_bits)
         return Value(x.dtype, x.lanes, (reduced.ssa,))
 
     # -- operations --------------------------------------------------------------------------------------
