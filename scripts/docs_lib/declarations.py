@@ -5,11 +5,13 @@ from __future__ import annotations
 import enum
 import inspect
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import axla.hlo as hlo
@@ -30,6 +32,7 @@ KIND = {
     Word: "name", Literal: "value",
 }  # fmt: skip
 
+ROOT = Path(__file__).resolve().parents[2]
 
 GROUPS = {
     "pred": [d for d in ALL if d.is_pred],
@@ -185,3 +188,14 @@ def signature(name: str) -> str:
 
 def default(value: Any) -> str:
     return str(value) if isinstance(value, enum.Enum) else repr(value)
+
+
+def code(cls: type[Op]) -> str:
+    """A link from an op's page to its declaration; the site takes it to the line."""
+    module = sys.modules[cls.__module__]
+    name = next((name for name, value in vars(module).items() if value is cls), cls.__name__)
+    path = Path(inspect.getfile(module))
+    if not path.is_relative_to(ROOT):
+        return f"`{name}` of `{cls.__module__}`"  # of an installed package
+    inside = path.relative_to(ROOT).as_posix()
+    return f"[`{name}` in {inside}](../../{inside}#{name})"

@@ -28,6 +28,12 @@ INDEX = f"""\
 Every op has a page: what it does, its attributes, what is refused, the builder's functions, how it runs,
 and an example, which is a file of [examples](examples) that `axla run` takes as it is. Which op runs at which
 element type on which backend: [conformance](conformance.md).
+
+```{{toctree}}
+:glob:
+:hidden:
+ops/*
+```
 """
 
 
@@ -68,7 +74,7 @@ def page(cls: type[Op]) -> str:
     return "\n".join(
         [
             f"# {cls.opcode}\n\n{MADE}\n{declarations.documentation(cls)}\n",
-            f"```\n{declarations.form(cls)}\n```\n",
+            f"```hlo\n{declarations.form(cls)}\n```\n",
             *facts(cls),
             *attributes(cls),
             *shapes(cls),
@@ -90,7 +96,8 @@ def facts(cls: type[Op]) -> Iterable[str]:
     yield f"- Element types: {declarations.element_types(cls)}."
     if listed:
         yield f"- Facts: {', '.join(listed)}."
-    yield f"- Source: {source(cls.opcode)}\n"
+    yield f"- Source: {source(cls.opcode)}"
+    yield f"- Code: {declarations.code(cls)}\n"
 
 
 def attributes(cls: type[Op]) -> Iterable[str]:
@@ -127,7 +134,7 @@ def runs(cls: type[Op]) -> Iterable[str]:
 
 def example(cls: type[Op]) -> Iterable[str]:
     shown = Example.of(cls.opcode)
-    yield f"## Example\n\n{shown.what}\n\n```\n{shown.text}\n```\n"
+    yield f"## Example\n\n{shown.what}\n\n```hlo\n{shown.text}\n```\n"
     result = shown.result()
     if result.startswith("not run: "):
         yield f"It is parsed and verified, but {result}.\n"

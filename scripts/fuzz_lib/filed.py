@@ -43,8 +43,8 @@ class Files:
         print(f"\n--- {where}: {failure.oracle}, case {failure.seed}, {failure.family}, {when}", flush=True)
         print("\n".join(failure.why.strip().splitlines()[-4:])[:1200], flush=True)
 
-    def reduce(self, most: int = 12) -> None:
-        """Reduces the first failure of every kind; Ctrl-C ends it."""
+    def reduce(self, most: int) -> None:
+        """Reduces the first failure of each of so many kinds; Ctrl-C ends it."""
         for where, failure in self.waiting[:most] if self.reduces else ():
             try:
                 self._reduce(where, failure)
@@ -71,7 +71,8 @@ class Files:
         np.savez(
             where / "reduced.npz", **dict(zip((n for n, _ in parameter_leaves(small)), left, strict=True))
         )
-        run = f"axla check --backend {backend_of(failure.oracle)} --inputs reduced.npz"
+        run = f"axla check --backend {backend_of(failure.oracle)}"
+        run += " --inputs reduced.npz" if ORACLES[failure.oracle].reduces else ""
         (where / "reduced.hlo").write_text(
             test_text(small, run, f"{failure.oracle}: {headline(failure.why)}")
         )

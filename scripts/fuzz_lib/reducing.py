@@ -17,6 +17,8 @@ from axla.tools.reduce import reduce
 from .work import ENDED, headline
 
 SECONDS = 180.0
+CANDIDATE = 2.0
+"""Of a run of a candidate, which may be a loop without an end."""
 TRIES = 3
 """Draws of an oracle that a candidate gets: one may take what the fault is not in."""
 
@@ -61,10 +63,11 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
     from axla.tools.trial import Question, Trials
 
     from .cases import is_rough
+    from .oracles import ORACLES
 
     given = tuple((name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True))
     question = Question(
-        backend=backend_of(oracle), inputs=given,
+        backend=backend_of(oracle), inputs=given if ORACLES[oracle].reduces else (),
         tolerance=DEFAULT_TOLERANCE if is_rough(module) else BITS,
         caching=oracle == "cache",
     )  # fmt: skip
@@ -85,13 +88,19 @@ def kind_of(why: str) -> str:
 
 def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why: str) -> str:
     """What an oracle says of a module, in this process; nothing where it cannot be asked."""
+    from . import cases
     from .cases import Case, Skip
     from .oracles import ORACLES
 
+    cases.SECONDS = CANDIDATE
     text = module.to_string(print_large_constants=True)
     case = Case(seed, module, arguments(module, given), family, text)
     question: Any = ORACLES[oracle]
     found = ""
+    try:
+        case.wanted  # noqa: B018  (computed once)
+    except Skip:
+        return ""
     for attempt in range(TRIES):
         case.draw = random.Random(f"{seed} {oracle}" + (f" {attempt}" if attempt else ""))
         try:

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import axla
 from axla.codegen import small_float
 from axla.codegen.host import host_target, one_lane_target
 from axla.core import dtypes as D
@@ -221,3 +222,26 @@ def test_stores_that_only_move_data_keep_all_bits():
         x = every_bit_pattern(kind)
         raw = np.uint16 if kind.itemsize == 2 else np.uint8
         assert (compiled.run(f"copy_{kind}", [x]).view(raw) == x.view(raw)).all(), kind
+
+
+@pytest.mark.parametrize("backend", ["cpu", "one-lane"])
+@pytest.mark.parametrize("kind", SMALL, ids=lambda kind: kind.name)
+def test_reduced_precision_is_that_of_the_interpreter(kind, backend):
+    """For all values: NaN without a fraction, what is too small or large, denormals."""
+    x = every_bit_pattern(kind)
+    pairs = [(1, 0), (2, 1), (3, 0), (4, 3), (5, 2), (5, 5), (8, 0), (8, 4), (8, 10)]
+    lines = [
+        f"r{n} = {kind}[{x.size}] reduce-precision(x), exponent_bits={e}, mantissa_bits={m}"
+        for n, (e, m) in enumerate(pairs)
+    ]
+    names, shapes = (
+        ", ".join([text.format(n) for n in range(len(pairs))]) for text in ("r{}", f"{kind}[{x.size}]")
+    )
+    module = axla.parse("\n".join(
+        [f"ENTRY e {{ x = {kind}[{x.size}] parameter(0)", *lines, f"ROOT t = ({shapes}) tuple({names}) }}"]
+    ))  # fmt: skip
+    found, wanted = (axla.compile(module, backend=one)(x) for one in (backend, "interpreter"))
+    for pair, a, b in zip(pairs, found, wanted, strict=True):
+        a, b = (np.asarray(v).astype(np.float32) for v in (a, b))
+        np.testing.assert_array_equal(a, b, str(pair))
+        np.testing.assert_array_equal(np.signbit(a) | np.isnan(a), np.signbit(b) | np.isnan(b), str(pair))

@@ -68,6 +68,14 @@ def test_nothing_is_written_to_an_array_without_elements():
         assert "store float" in plan_and_text(scatter(count=32))[1]
 
 
+def test_places_are_read_one_by_one():
+    """They are not taken out of a vector, and one comparison says whether they are inside."""
+    plan, text = plan_and_text(scatter())
+    assert plan.beside == 4
+    assert "extractelement <4 x i64>" not in text
+    assert text.count("icmp ule i32") == 5  # of four at once, and of one that is left
+
+
 MIXED = """HloModule m
 c { a = NARROW[] parameter(0)
   b = NARROW[] parameter(1)

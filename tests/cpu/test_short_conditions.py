@@ -1,4 +1,6 @@
-"""Loops whose short condition stands before the loop and at its end, and Python's remainder in one."""
+"""Loops in registers: a short condition stands before the loop and at its end, Python's remainder jumps over
+what is rare, products start a sum.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,9 @@ import numpy as np
 import pytest
 
 import axla
+from axla.cpu.compiler import llvm_modules
+from axla.lowering.pipeline import compile_program
+from axla.target.machine import cpu_target
 
 COUNTED = """
 HloModule counted
@@ -113,3 +118,41 @@ def test_signs_of_remainders(remainders, a, b):
     while y and steps < 40:
         x, y, steps = y, x % y, steps + 1
     assert [int(part) for part in remainders(np.int32(a), np.int32(b))] == [x, steps]
+
+
+def llvm(text: str) -> str:
+    target = cpu_target("x86-64-v3")
+    return "\n".join(llvm_modules(compile_program(axla.parse(text), target), target, parts=1))
+
+
+def test_a_condition_is_tested_before_the_loop_and_at_its_end():
+    text = llvm(COUNTED)
+    assert text.count("icmp slt i32") == 2
+
+
+def test_the_correction_of_a_remainder_is_jumped_over():
+    other = llvm(REMAINDERS.replace("select(corrected, sum, r)", "subtract(r, b)"))
+    assert llvm(REMAINDERS).count("branch_weights") == other.count("branch_weights") + 1
+
+
+def test_addresses_of_the_frame_are_read_before_a_loop():
+    before, inside = llvm(COUNTED).split("phi", 1)
+    assert "load ptr" in before
+    assert "load ptr" not in inside.split("phi", 1)[0]
+
+
+DOT = """
+HloModule dot
+
+ENTRY main {
+  a = f32[2] parameter(0)
+  b = f32[2] parameter(1)
+  ROOT c = f32[] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+}
+"""
+
+
+def test_a_product_starts_a_sum():
+    assert llvm(DOT).count(" fadd ") == 1
+    found = axla.compile(axla.parse(DOT))(np.array([2, 3], np.float32), np.array([5, 7], np.float32))
+    assert float(found) == 31

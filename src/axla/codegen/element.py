@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import axla.hlo as hlo
+from axla.codegen import integer
 from axla.codegen.array import Array
 from axla.codegen.bitcast import bitcast_convert
 from axla.codegen.index import AnyIndex, Index, delinearize, linear, placed
@@ -109,14 +110,24 @@ def _compare(e: Elements, inst: Instruction[hlo.Compare], index: Indices) -> Val
 def _select(e: Elements, inst: Instruction, index: Indices) -> Value:
     condition, a, b = inst.operands
     at = () if condition.shape.dims == () else index
-    return e.values.select(e(condition, at), e(a, index), e(b, index), is_rare=_corrects_sign(a, b))
+    x, y = e(a, index), e(b, index)
+    tests = _sign_tests(condition, a, b)
+    if tests is not None and y.lanes == 1:
+        differ, is_some = (e(o, at) for o in tests)
+        if integer.jumps(e.values.m.reg(differ.ssa)):  # what follows goes on with y before it is known
+            return either(e, differ, lambda: (e.values.select(is_some, x, y),), lambda: (y,), likely=False)[0]
+    return e.values.select(e(condition, at), x, y)
 
 
-def _corrects_sign(a: Instruction, b: Instruction) -> bool:
-    """Whether a is the remainder b plus its divisor: remainders with the sign of the divisor, as Python's."""
-    if type(b.op) is not hlo.Remainder or type(a.op) is not hlo.Add or not a.shape.dtype.is_integer:
-        return False
-    return set(a.operands) == {b, b.operands[1]}
+def _sign_tests(condition: Instruction, a: Instruction, b: Instruction) -> list[Instruction] | None:
+    """The tests by which the remainder b gets the sign of its divisor, as Python's has it: whether the signs
+    differ, which is rare, and whether b is not 0. a is b plus the divisor.
+    """
+    if type(condition.op) is not hlo.And or type(b.op) is not hlo.Remainder or type(a.op) is not hlo.Add:
+        return None
+    tests = sorted(condition.operands, key=lambda test: b in test.operands)
+    corrects = set(a.operands) == {b, b.operands[1]} and b.shape.dtype.is_integer
+    return tests if corrects and b not in tests[0].operands and b in tests[1].operands else None
 
 
 def _clamp(e: Elements, inst: Instruction, index: Indices) -> Value:
@@ -343,7 +354,12 @@ def _dot(e: Elements, inst: Instruction[hlo.Dot], index: Indices) -> Value:
         b = operand(rhs, op.rhs_batch_dims, op.rhs_contracting_dims, rhs_free, free[len(lhs_free) :], at)
         if accumulator is PRED:
             return (e.values.binary("or", accumulators[0], e.values.binary("and", a, b)),)
-        return (e.values.binary("add", accumulators[0], e.values.binary("multiply", a, b)),)
+        product = e.values.binary("multiply", a, b)
+        return (product if is_first(at) else e.values.binary("add", accumulators[0], product),)
+
+    def is_first(at: Sequence[AnyIndex]) -> bool:
+        """Whether 0 is not added first: where all is written out. A sum of -0s is -0 then."""
+        return e.scalar and accumulator.is_float and not any(at)
 
     sizes = [lhs.shape.dims[d] for d in op.lhs_contracting_dims]
     (total,) = accumulate(e, inst, sizes, (e.values.constant(accumulator, 0),), step, e.lanes_at(index))

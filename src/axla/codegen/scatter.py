@@ -18,8 +18,12 @@ from axla.kernels.update import ScatterGeometry
 class Scattering(ScatterGeometry):
     """A scatter, as code."""
 
-    def start(self, e: Elements, batch: Sequence[AnyIndex]) -> tuple[dict[int, AnyIndex], Value | bool]:
-        """(start of a window per operand dimension, whether all of the window lies inside the operand)."""
+    def start(
+        self, e: Elements, batch: Sequence[AnyIndex], *, clamped: bool = True
+    ) -> tuple[dict[int, AnyIndex], Value | bool]:
+        """(start of a window per operand dimension, whether all of the window lies inside the operand). Not
+        clamped, it is used only where it does.
+        """
         op = self.op
         rank = self.indices.shape.rank
         found: dict[int, AnyIndex] = {}
@@ -28,7 +32,8 @@ class Scattering(ScatterGeometry):
             where = list(batch)
             if op.index_vector_dim < rank:
                 where.insert(op.index_vector_dim, number)
-            found[d], inside = e.checked_index(e(self.indices, tuple(where)), self.dims[d] - self.sizes[d])
+            limit = self.dims[d] - self.sizes[d]
+            found[d], inside = e.checked_index(e(self.indices, tuple(where)), limit, clamped=clamped)
             conditions.append(inside)
         pairs = zip(op.input_batching_dims, op.scatter_indices_batching_dims, strict=True)
         for d, of_indices in pairs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from axla.codegen.arithmetic import Reg
 from axla.core.dataclass import dataclass
-from axla.core.dtypes import DType
+from axla.core.dtypes import F32, DType
 
 IEEE, FINITE, UNSIGNED_ZERO, FINITE_ONLY, SCALE = "ieee", "fn", "fnuz", "no nan", "e8m0"
 
@@ -68,8 +68,10 @@ def _round_fraction(bits: Reg, drop: int) -> Reg:
     return (bits + (odd + ((1 << (drop - 1)) - 1))) & -(1 << drop)
 
 
-def round_to(x: Reg, dtype: DType) -> Reg:
-    """The value of the type nearest to the f32 x, ties to even; overflow and NaN as the type has them."""
+def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
+    """The value of the type nearest to the f32 x, ties to even; overflow and NaN as the type has them.
+    `plain`: x is what the machine's arithmetic makes of values of the type.
+    """
     m = x.m
     form = FORMATS[dtype.name]
     if dtype.name == "f16" and m.target.has_half_conversion:
@@ -78,6 +80,8 @@ def round_to(x: Reg, dtype: DType) -> Reg:
         return _round_scale(x)
     rounded = _round_fraction(x.bits(), 23 - form.fraction).floats()
     if form.exponent == 8:  # bf16: the exponents are f32's, overflow carries into infinity by itself
+        if plain and m.target.keeps_nan:  # the lower half of a NaN is 0: rounding does not change it
+            return rounded
         return m.select(x.is_nan(), (x.bits() | _QUIET).floats(), rounded)
     size = m.abs(x)
     # Below the least normal the spacing is fixed: an addition rounds to it.
@@ -195,24 +199,23 @@ def narrow_double(x: Reg) -> Reg:
     return m.select(back.ne(x) & ~x.is_nan(), toward_zero | 1, bits).floats()
 
 
-def reduce_precision(x: Reg, exponent_bits: int, fraction_bits: int) -> Reg:
-    """x (f32 or f64) with fewer exponent and fraction bits, as HLO's reduce-precision.
+def reduce_precision(x: Reg, dtype: DType, exponent_bits: int, fraction_bits: int) -> Reg:
+    """x with fewer exponent and fraction bits, as HLO's reduce-precision: by the bits of its type.
 
-    Small results become zero.
+    What is too small becomes zero; a NaN without bits of a fraction becomes infinity.
     """
-    m = x.m
-    full, bias = (23, 127) if x.element == "float" else (52, 1023)
-    width = 8 if full == 23 else 11
-    bits = x.bits()
+    m, form = x.m, FORMATS.get(dtype.name)
+    if form is not None and form.kind in (SCALE, FINITE_ONLY):  # no bits for what is too large
+        return round_to(reduce_precision(x, F32, exponent_bits, fraction_bits), dtype)
+    full, width = (form.fraction, form.exponent) if form else (23, 8) if dtype is F32 else (52, 11)
+    own = encode(x, dtype).cast("zext", "i32") if form else x.bits()
+    bits, bias = own, (1 << (width - 1)) - 1
+    sign, exponents = own & -(1 << (full + width)), ((1 << width) - 1) << full
     if fraction_bits < full:
-        # A fraction of no bits has no last bit to be even: XLA rounds half away from zero to the next
-        # exponent.
         bits = _round_fraction(bits, full - fraction_bits)
     if exponent_bits < width:
-        top = (1 << (exponent_bits - 1)) - 1
-        exponent = bits & (((1 << width) - 1) << full)
-        sign = x.bits() & -(1 << (full + width))
-        infinite = sign | (((1 << width) - 1) << full)
-        bits = m.select(exponent > ((bias + top) << full), infinite, bits)
+        top, exponent = (1 << (exponent_bits - 1)) - 1, bits & exponents
         bits = m.select(exponent <= ((bias - top) << full), sign, bits)
-    return m.select(x.is_nan(), x, bits.floats())
+        bits = m.select(exponent > ((bias + top) << full), sign | exponents, bits)
+    bits = m.select(x.is_nan(), own if fraction_bits > 0 else sign | exponents, bits)
+    return decode(bits.cast("trunc", f"i{8 * dtype.itemsize}"), dtype) if form else bits.floats()

@@ -21,7 +21,7 @@ from typing import Any
 from axla.codegen.array import Array
 from axla.codegen.function import Function
 from axla.codegen.index import AnyIndex, Index, index_key, linear
-from axla.codegen.value import Group, Value, Values, merged, parts_of, rebuilt
+from axla.codegen.value import Value, ValueGroup, Values, merged, parts_of, rebuilt
 from axla.core import plugins
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
@@ -61,7 +61,7 @@ class Elements:
         """The lanes that an element at `index` may have."""
         return max(self.least, widest(index))
 
-    def bind(self, inst: Instruction, leaf: Leaf | Array | Value | Group) -> None:
+    def bind(self, inst: Instruction, leaf: Leaf | Array | Value | ValueGroup) -> None:
         """Says where the value of `inst` (a parameter, mostly) comes from."""
         if isinstance(leaf, Array):
             self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
@@ -248,17 +248,24 @@ class Elements:
             found = [self(s, ()) for s in starts]
         return [self.start_index(v, dim - size) for v, dim, size in zip(found, dims, sizes, strict=True)]
 
-    def checked_index(self, value: Value, limit: int) -> tuple[AnyIndex, Value | bool]:
-        """(an integer value clamped to [0, limit], whether it was inside already)."""
+    def checked_index(
+        self, value: Value, limit: int, *, clamped: bool = True
+    ) -> tuple[AnyIndex, Value | bool]:
+        """(an integer value clamped to [0, limit], whether it was inside already). Not clamped, it is an
+        index only where it is inside.
+        """
         if limit < 0:
             return 0, False
         values, dtype = self.values, value.dtype
-        conditions: list[Value | bool] = []
-        if dtype.is_signed:
-            conditions.append(values.compare("GE", value, values.constant(dtype, 0)))
+        inside: Value | bool = True
         if limit < 1 << (dtype.bits - (1 if dtype.is_signed else 0)):
-            conditions.append(values.compare("LE", value, values.constant(dtype, limit)))
-        return self.start_index(value, limit), all_of(values, conditions)
+            a, b = values.together(value, values.constant(dtype, limit))
+            inside = Value(PRED, a.lanes, (self.f.icmp("ule", a.ssa, b.ssa),))  # what is below 0 is large
+        elif dtype.is_signed:
+            inside = values.compare("GE", value, values.constant(dtype, 0))
+        if clamped or value.lanes > 1:
+            return self.start_index(value, limit), inside
+        return Index(self.f, values.to_index(value), limit=limit + 1), inside
 
     def in_range(self, index: AnyIndex, low: int, high: int) -> Value | bool:
         """Whether low <= index < high, as a pred value; a Python bool where everything is known."""
@@ -360,7 +367,7 @@ def accumulate(
         return fold(e.f, sizes, 0, first, step)
     values = e.values
 
-    def splatted(found: Sequence[Value], at: Sequence[AnyIndex]) -> Group:
+    def splatted(found: Sequence[Value], at: Sequence[AnyIndex]) -> ValueGroup:
         return tuple(values.splat(v, lanes) for v in step(tuple(found), at))
 
     return fold(e.f, sizes, len(sizes), tuple(values.splat(v, lanes) for v in first), splatted)
@@ -386,14 +393,14 @@ def _steps(inst: Instruction) -> int:
 
 
 def fold(
-    f: Function, sizes: Sequence[int], cut: int, first: Group, step: Callable[[Group, Indices], Group],
-    unroll: int = 1,
-) -> Group:  # fmt: skip
+    f: Function, sizes: Sequence[int], cut: int, first: ValueGroup,
+    step: Callable[[ValueGroup, Indices], ValueGroup], unroll: int = 1,
+) -> ValueGroup:  # fmt: skip
     """Folds `step` over an index space by loops, of which dimensions from `cut` on are written out; the loop
     over the last has `unroll` steps in a turn.
     """
 
-    def nest(depth: int, at: Indices, values: Group) -> Group:
+    def nest(depth: int, at: Indices, values: ValueGroup) -> ValueGroup:
         if depth == len(sizes):
             return step(values, at)
         if depth >= cut:
@@ -413,10 +420,11 @@ def fold(
 
 
 def either(
-    e: Elements, condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]]
-) -> tuple[Value, ...]:
+    e: Elements, condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]],
+    likely: bool | None = None,
+) -> tuple[Value, ...]:  # fmt: skip
     """Values of one of two sides, of which only the chosen one runs."""
-    branch = e.f.branch(condition.ssa)
+    branch = e.f.branch(condition.ssa, likely)
     with branch.then():
         x = a()
         lanes = [v.lanes for v in x]

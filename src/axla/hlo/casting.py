@@ -103,9 +103,10 @@ def reinterpret(x: Array, shape: Shape) -> Array:
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     """Rounds to nearest even; too large gives infinity, too small a zero of the same sign; NaN stays."""
-    if not from_numpy(x.dtype).has_zero:  # nor a sign: what is too small or too large is NaN
-        return reduce_precision(x.astype(np.float32), exponent_bits, mantissa_bits).astype(x.dtype)
-    finfo = from_numpy(x.dtype).finfo
+    dtype = from_numpy(x.dtype)
+    if not dtype.has_zero or dtype.bits < 8:  # no bits for what is too small, or too large
+        return convert(reduce_precision(x.astype(np.float32), exponent_bits, mantissa_bits), dtype)
+    finfo = dtype.finfo
     mantissa, exponent = finfo.nmant, finfo.nexp
     kind = np.dtype(f"u{x.dtype.itemsize}")
     bits = np.ascontiguousarray(x).reshape(-1).view(kind).reshape(x.shape)

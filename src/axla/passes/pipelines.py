@@ -5,7 +5,16 @@ from __future__ import annotations
 from axla.passes.expand import effects
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
-from axla.passes.layout import assignment, concatenates, constants, dots, merged_dots, normalize, reductions
+from axla.passes.layout import (
+    assignment,
+    attention,
+    concatenates,
+    constants,
+    dots,
+    merged_dots,
+    normalize,
+    reductions,
+)
 from axla.passes.schedule import copies, double_buffer, order
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import (
@@ -112,6 +121,7 @@ dot_canonicalize = Pass(
     "dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form", ops=_DOTS,
     allows=_ORDER,
 )  # fmt: skip
+attention_blocking = Pass("attention-blocking", attention.attention_blocking, ops=_DOTS, allows=_ROUNDING)
 dot_merger = Pass("dot-merger", merged_dots.dot_merger, ops=_DOTS, allows=_ORDER)
 concatenate_canonicalize = Pass(
     "concatenate-canonicalize", concatenates.concatenate_canonicalize, ops=frozenset({"concatenate"})
@@ -131,10 +141,10 @@ copy_insertion = Pass(
 )
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
-    algsimp, approx_topk_decomposer, call_inliner, computation_deduplicator, concatenate_canonicalize,
-    conditional_code_motion, conditional_simplifier, conditional_to_select, constant_folding, constant_layout,
-    copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger, double_buffer_loop_unrolling,
-    effect_order, expand_barriers,
+    algsimp, approx_topk_decomposer, attention_blocking, call_inliner, computation_deduplicator,
+    concatenate_canonicalize, conditional_code_motion, conditional_simplifier, conditional_to_select,
+    constant_folding, constant_layout, copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger,
+    double_buffer_loop_unrolling, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_assignment, layout_normalization,
     map_inliner, marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
     tuple_simplifier, while_loop_dot_batching, while_loop_dot_layout, while_loop_dot_sinking,
@@ -167,8 +177,8 @@ SIMPLIFY: tuple[Step, ...] = (
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_generator_check)
 
 KERNELS: tuple[Step, ...] = (
-    dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize, concatenate_canonicalize, cse, dce,
-    fusion, schedule, double_buffer_loop_unrolling, copy_insertion,
+    attention_blocking, dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize,
+    concatenate_canonicalize, cse, dce, fusion, schedule, double_buffer_loop_unrolling, copy_insertion,
 )  # fmt: skip
 
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
@@ -198,6 +208,9 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (call_inliner, layout_assignment, "regions do not reach into calls"),
     (layout_assignment, algsimp, "transposes of broadcasts and dots are still there"),
     (layout_normalization, algsimp, "rules need not keep layouts"),
+    (algsimp, attention_blocking, "a loop of blocks is not put together again"),
+    (flatten_call_graph, attention_blocking, "a computation that runs has one caller"),
+    (attention_blocking, dot_canonicalize, "blocks of products are products"),
     (algsimp, dot_merger, "rules of slices would take products apart again"),
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),
     (dot_canonicalize, constant_layout, "products have their form, and are not brought to it again"),

@@ -133,6 +133,9 @@ class Target:
     has_double: bool = True  # f64 arithmetic
     has_maximum: bool = True  # of floats, also minimum, where NaN wins
     has_ordered_maximum: bool = False  # also minimum, where the second one wins over and under NaN
+    keeps_nan: bool = (
+        False  # arithmetic gives an operand's NaN, quiet, or one with no more than the highest bits
+    )
     has_square_root: bool = True  # of floats
     has_leading_zeros: bool = True  # counts them
     has_fast_gather: bool = False
@@ -182,7 +185,14 @@ class CpuTarget(Target):
 
 LINUX_X86 = "x86_64-unknown-linux-gnu"
 
-_SSE = CpuTarget("x86-64", LINUX_X86, "x86-64", caches=Caches(32 << 10, 256 << 10), has_ordered_maximum=True)
+_SSE = CpuTarget(
+    "x86-64",
+    LINUX_X86,
+    "x86-64",
+    caches=Caches(32 << 10, 256 << 10),
+    has_ordered_maximum=True,
+    keeps_nan=True,
+)
 _SSE4 = replace(_SSE, name="x86-64-v2", cpu="x86-64-v2", has_rounding=True)
 _AVX2 = replace(
     _SSE4, name="x86-64-v3", cpu="x86-64-v3", vector_bytes=32, has_fma=True, has_half_conversion=True,
@@ -197,7 +207,7 @@ X86_LEVELS = {target.cpu: target for target in (_SSE, _SSE4, _AVX2, _AVX512)}
 
 AARCH64 = CpuTarget(
     "aarch64", "aarch64-unknown-linux-gnu", "generic", has_fma=True, has_rounding=True,
-    has_half_conversion=True, unroll=(2, 8), registers=32, caches=Caches(64 << 10, 1 << 20),
+    has_half_conversion=True, keeps_nan=True, unroll=(2, 8), registers=32, caches=Caches(64 << 10, 1 << 20),
 )  # fmt: skip
 
 
@@ -229,7 +239,8 @@ _IMPLIED: dict[str, dict[str, dict[str, object]]] = {
     },
     "wasm": {"simd128": {"vector_bytes": 16, "max_lanes": 64}},
     "aarch64": {"fullfp16": {"has_half": True},
-                "dotprod": {"intrinsics": frozenset({"aarch64.neon.sdot", "aarch64.neon.udot"})}},
+                "dotprod": {"intrinsics": frozenset({"aarch64.neon.sdot", "aarch64.neon.udot"})},
+                "bf16": {"intrinsics": frozenset({"aarch64.neon.bfdot"})}},
 }  # fmt: skip
 # Feature: features that it contains, by which facts follow.
 _CONTAINS = {

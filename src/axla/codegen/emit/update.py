@@ -5,7 +5,6 @@ is written.
 from __future__ import annotations
 
 import contextlib
-from math import prod
 
 from axla.codegen.array import element_address
 from axla.codegen.element import Elements, Indices
@@ -129,7 +128,7 @@ def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
     if whole < g.batch_count and g.window_count:
         with f.loop(whole, g.batch_count, 1) as outer:
             batch = delinearize(Index(f, outer.index, limit=g.batch_count), g.batch_sizes)
-            start, inside = g.start(k.elements(1), batch)
+            start, inside = g.start(k.elements(1), batch, clamped=False)
 
             def combine(e: Elements, row: AnyIndex, column: AnyIndex) -> None:
                 window = delinearize(column + row * minor, g.window_sizes)
@@ -157,26 +156,20 @@ def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
     f, values, arrays = k.f, k.values, k.outputs
     with f.loop(0, whole, lanes, nonempty=True) as loop:
         number = Index(f, loop.index, 1, lanes, multiple=lanes, limit=g.batch_count)
-        batch = delinearize(number, g.batch_sizes)
-        e, one = k.elements(lanes), k.elements(1)
-        start, inside = g.start(e, batch)
-        if inside is False:  # of an array without elements
+        first = Index(f, loop.index, multiple=lanes, limit=g.batch_count)
+        e, one, window = k.elements(lanes), k.elements(1), (0,) * len(g.window_sizes)
+        starts = [g.start(one, delinearize(first + n, g.batch_sizes), clamped=False) for n in range(lanes)]
+        if starts[0][1] is False:  # of an array without elements
             return
-        window = (0,) * len(g.window_sizes)
-        new = [values.splat(e(update, g.update_index(batch, window)), lanes) for update in g.updates]
-        place = linear(g.operand_index(start, window), g.dims)
-        places = place.vector(lanes) if isinstance(place, Index) else f.splat(f.index(place), lanes)
-        if isinstance(inside, Value):  # a number that is no place is found in a register, not in a mask
-            wide = values.splat(inside, lanes)
-            places = f.select(wide.ssa, places, f.splat(f.index(-1), lanes))
-        for lane in range(lanes):
-            at = f.extract(places, lane)
-            with f.if_(f.icmp("sge", at, 0)):
-                offset = delinearize(Index(f, at, limit=prod(g.dims)), g.dims)
-                old = [array.load(offset, 1) for array in arrays]
+        at = g.update_index(delinearize(number, g.batch_sizes), window)
+        new = [values.splat(e(update, at), lanes) for update in g.updates]
+        for lane, (start, inside) in enumerate(starts):
+            with _when(f, inside):
+                place = g.operand_index(start, window)
+                old = [array.load(place, 1) for array in arrays]
                 found = g.combined(one, old, [values.lane(value, lane) for value in new])
                 for array, value in zip(arrays, found, strict=True):
-                    array.store(offset, value)
+                    array.store(place, value)
 
 
 def _when(f: Function, condition: Value | bool) -> contextlib.AbstractContextManager[None]:

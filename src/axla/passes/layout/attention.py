@@ -1,0 +1,224 @@
+"""Attention in blocks: what lies between two products, computed and used a block at a time.
+
+`softmax(q k^T) v` has between its products an array with a row for each query and a column for each key, for
+each matrix of the batch. Rows and matrices are independent of each other: a block of them is a loop's trip,
+which computes a part of the first product, what follows it, and a part of the second product. The array is
+never there as a whole, and its blocks stay in the caches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from math import prod
+
+import axla.hlo as hlo
+from axla.core.dataclass import dataclass
+from axla.core.dtypes import S32
+from axla.core.shape import Shape, TupleShape
+from axla.ir.attributes import Direction
+from axla.ir.graph import Computation, Extra, Instruction, Module
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import computations_callees_first, needed_first, post_order
+from axla.ir.typed import op_of, shape_of
+from axla.passes import rewrite
+from axla.passes.expand.expander import full, scalar
+from axla.target.machine import Target
+
+LARGE = 16 << 20
+"""Bytes of the array between two products from which on it is cut."""
+BLOCK = 4 << 20
+"""Bytes of a block, at most, where the dimension that is cut allows it."""
+LEAST_ROWS = 64
+"""Rows of a block of one matrix: fewer read the other operands too often."""
+READ_AGAIN = 2
+"""Bytes of other operands that each block reads again, per byte of the block, at most."""
+
+
+def attention_blocking(
+    module: Module, target: Target, large: int = LARGE, block: int = BLOCK, rows: int = LEAST_ROWS
+) -> None:
+    """Computes two products, and what lies between them, in a loop over blocks of the batch or of rows, where
+    the array between them has at least `large` bytes. A block has at most `block` bytes where it can, and at
+    least so many `rows` of one matrix.
+    """
+    if not target.blocks_products:
+        return
+    session = rewrite.current_session()
+    work = list(computations_callees_first(module))
+    while work:
+        computation = work.pop()
+        bound = rewrite.control_bound(computation)
+        for product in post_order(computation):
+            if type(product.op) is not hlo.Dot or product.op.sparsity or product in bound:
+                continue
+            if product not in computation.instructions or max(_bytes(o) for o in product.operands) < large:
+                continue
+            chain = _Chain.before(product, bound, _Sizes(large, block, rows))
+            if chain is not None and session.may_fire("attention-blocking", product):
+                work.append(chain.replace())
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The options of the pass."""
+
+    large: int
+    block: int
+    rows: int
+
+
+@dataclass(slots=True)
+class _Chain:
+    """Two products and what lies between them, cut along one dimension of the last one's result."""
+
+    product: Instruction
+    dim: int
+    sizes: _Sizes
+    cut: dict[Instruction, int | None] = field(default_factory=dict)
+    """Which dimension of a value is cut; None where each block needs all of it."""
+    inner: set[Instruction] = field(default_factory=set)
+    """What is computed in the loop; all else in `cut` is computed before it."""
+    block: int = 0
+    """Elements of the dimension in a block."""
+
+    @classmethod
+    def before(cls, product: Instruction, bound: frozenset[Instruction], sizes: _Sizes) -> _Chain | None:
+        """What is cut before a product, along the first dimension that can be: those of the batch come
+        first.
+        """
+        for dim, size in enumerate(shape_of(product).dims):
+            found = cls(product, dim, sizes)
+            if size > 1 and found._grow(bound) and found._pays():
+                return found
+        return None
+
+    def _grow(self, bound: frozenset[Instruction]) -> bool:
+        """Finds what is computed in blocks; whether another product is, and no value is cut in two ways."""
+        product, root = self.product, self.product.computation.root
+        sources = _cut_operands(product, self.dim)
+        if sources is None:
+            return False
+        ends = list(zip(product.operands, sources, strict=True))
+        stack = [ends.pop(max(range(2), key=lambda side: _bytes(product.operands[side])))]
+        while stack:
+            inst, dim = stack.pop()
+            if self.cut.setdefault(inst, dim) != dim:
+                return False
+            is_own = inst is not root and all(user is product or user in self.inner for user in inst.users)
+            if dim is None or inst in self.inner or inst in bound or not is_own:
+                continue
+            operands = _cut_operands(inst, dim)
+            if operands is not None:
+                self.inner.add(inst)
+                found = zip(inst.operands, operands, strict=True)
+                (ends if type(inst.op) is hlo.Dot else stack).extend(found)
+        for inst, dim in ends:
+            if inst in self.inner or self.cut.setdefault(inst, dim) != dim:
+                return False
+        return any(type(inst.op) is hlo.Dot for inst in self.inner)
+
+    def _pays(self) -> bool:
+        """Decides how large a block is; whether what blocks read again is little beside what they hold."""
+        product = self.product
+        size = shape_of(product).dims[self.dim]
+        each = max(_bytes(inst) for inst in self.inner) // size
+        least = 1 if self.dim < len(op_of(product, hlo.Dot).lhs_batch_dims) else self.sizes.rows
+        most = max(least, min(self.sizes.block // each, size // 2))
+        self.block = next((n for n in range(most, least - 1, -1) if size % n == 0), 0)
+        again = sum(_bytes(inst) for inst, dim in self.cut.items() if dim is None)
+        return 0 < self.block < size and again <= READ_AGAIN * self.block * each
+
+    def replace(self) -> Computation:
+        """Puts a loop in the place of the product; its body."""
+        product, computation = self.product, self.product.computation
+        module, extra = computation.module, Extra(location=product.extra.location)
+        made = [inst for inst in self.cut if inst not in self.inner and _is_made(inst)]
+        given = [inst for inst in self.cut if inst not in self.inner and inst not in made]
+        first = [scalar(computation, S32, 0), *given, full(computation, shape_of(product), 0)]
+        state = TupleShape([inst.shape for inst in first])
+
+        body = module.add_computation(f"{product.name}.block")
+        parameter = body.add(Parameter(state, 0))
+        counter, *values, result = (body.add(GetTupleElement(n), (parameter,)) for n in range(len(first)))
+        start = hlo.Multiply()(counter, scalar(body, S32, self.block))
+        copies = dict(zip(given, values, strict=True)) | {inst: body.add(inst.op) for inst in made}
+        for inst, copy in copies.items():
+            dim = self.cut[inst]
+            if dim is not None:
+                sizes = self._shape(inst, dim).dims
+                copies[inst] = hlo.DynamicSlice(sizes)(copy, *_starts(copy, dim, start))
+        for inst in needed_first((product,), lambda inst: () if inst in copies else inst.operands):
+            if inst not in copies:
+                dim = self.cut.get(inst, self.dim)
+                assert dim is not None
+                shape = self._shape(inst, dim)
+                op = replace(inst.op, shape=shape) if inst.op.holds_shape else inst.op  # type: ignore[call-arg]
+                copies[inst] = body.add(op, [copies[o] for o in inst.operands], shape, extra=inst.extra)
+        after = hlo.DynamicUpdateSlice()(result, copies[product], *_starts(result, self.dim, start))
+        body.set_root(body.add(Tuple(), (hlo.Add()(counter, scalar(body, S32, 1)), *values, after)))
+
+        condition = module.add_computation(f"{product.name}.block_condition")
+        counter = condition.add(GetTupleElement(0), (condition.add(Parameter(state, 0)),))
+        trips = scalar(condition, S32, shape_of(product).dims[self.dim] // self.block)
+        condition.set_root(hlo.Compare(Direction.LT)(counter, trips))
+
+        loop = computation.add(hlo.While(condition, body), (computation.add(Tuple(), first),), extra=extra)
+        computation.replace(
+            product, computation.add(GetTupleElement(len(first) - 1), (loop,), extra=product.extra)
+        )
+        rewrite.sweep(computation, (product,))
+        return body
+
+    def _shape(self, inst: Instruction, dim: int) -> Shape:
+        """The shape of a block of a value."""
+        shape = shape_of(inst)
+        return Shape(shape.dtype, (*shape.dims[:dim], self.block, *shape.dims[dim + 1 :]))
+
+
+def _starts(array: Instruction, dim: int, start: Instruction) -> list[Instruction]:
+    """The start indices of a block of an array."""
+    zero = scalar(array.computation, S32, 0)
+    return [start if d == dim else zero for d in range(shape_of(array).rank)]
+
+
+def _is_made(inst: Instruction) -> bool:
+    """Whether a value is made in the loop rather than handed to it."""
+    return type(inst.op) is hlo.Iota or (type(inst.op) is Constant and not shape_of(inst).rank)
+
+
+def _bytes(inst: Instruction) -> int:
+    return inst.shape.byte_size if isinstance(inst.shape, Shape) else 0
+
+
+def _cut_operands(inst: Instruction, dim: int) -> list[int | None] | None:
+    """Which dimension of each operand is cut where dimension `dim` of the result is, None for an operand of
+    which all is needed; None where blocks of the result cannot be computed alone.
+    """
+    op, operands = inst.op, inst.operands
+    if not isinstance(inst.shape, Shape) or any(inst.shape.dynamic):
+        return None
+    if op.elementwise:
+        ranks = {shape_of(o).rank for o in operands} - {0, inst.shape.rank}
+        return None if ranks else [dim if shape_of(o).rank else None for o in operands]
+    if isinstance(op, hlo.Broadcast):
+        return [op.dimensions.index(dim) if dim in op.dimensions else None]
+    if isinstance(op, hlo.Transpose):
+        return [op.dimensions[dim]]
+    if isinstance(op, hlo.Reduce):
+        kept = [d for d in range(shape_of(operands[0]).rank) if d not in op.dimensions]
+        return [kept[dim], None]
+    if isinstance(op, hlo.Reshape):
+        before, dims = shape_of(inst).dims, shape_of(operands[0]).dims
+        ahead, size = prod(before[:dim]), before[dim]
+        same = next((d for d, n in enumerate(dims) if n == size and prod(dims[:d]) == ahead), None)
+        return None if same is None else [same]
+    if type(op) is hlo.Dot and not op.sparsity:
+        left, right = (shape_of(o).rank for o in operands)
+        batch, rows, columns = op.lhs_batch_dims, op.lhs_free(left), op.rhs_free(right)
+        sides = [
+            *zip(batch, op.rhs_batch_dims, strict=True),
+            *((d, None) for d in rows),
+            *((None, d) for d in columns),
+        ]
+        return list(sides[dim])
+    return None

@@ -1,0 +1,148 @@
+"""Runs a page: its blocks in their order, in one shell and a folder of its own.
+
+    python tests/docs/run_page.py docs/start/jax.md            with this Python's axla
+    python tests/docs/run_page.py --fresh docs/start/jax.md    as the page says, from its `pip install` on
+
+A block `python NAME`, `hlo NAME`... is the file NAME. A block `sh` is run, and its output is compared with
+the block `text` that follows it, where `...` stands for anything. A block `sh install` makes an environment.
+Without --fresh there is one, and of these blocks only `pip install -e FOLDER` counts, for a package that the
+page wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Step:
+    command: str  # for bash
+    wanted: str | None  # what it prints, where the page shows it
+
+
+def steps_of(page: str, fresh: bool) -> Iterator[tuple[str, str] | Step]:
+    """Files (name, text) and commands."""
+    blocks = BLOCK.findall(page)
+    for (kind, name, text), following in zip(blocks, [*blocks[1:], ("", "", "")], strict=True):
+        if kind == "sh":
+            command = text if fresh or name != "install" else installed_without_pip(text)
+            yield Step(command, following[2] if following[0] == "text" else None)
+        elif name and kind != "sh":
+            yield name, text
+
+
+def installed_without_pip(text: str) -> str:
+    """What stands for a block `sh install` where nothing is installed."""
+    folders = re.findall(r"^pip install .*-e (\S+)$", text, re.M)
+    return "".join(f"python {Path(__file__).resolve()} --enter {folder}\n" for folder in folders) or ":\n"
+
+
+def enter(project: Path) -> None:
+    """Writes into `.site` what `pip install -e` would: the metadata of a package, with its entry points."""
+    told = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    package = told["name"].replace("-", "_")
+    facts = Path(".site") / f"{package}-{told['version']}.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {told['version']}\n")
+    lines = []
+    for group, names in told["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {place}" for name, place in names.items())]
+    (facts / "entry_points.txt").write_text("\n".join([*lines, ""]))
+    (Path(".site") / package).symlink_to((project / package).resolve())
+
+
+def pattern_of(wanted: str) -> str:
+    """A regular expression for what a block prints: `...` stands for anything in a line, or for any lines
+    where it is one. Spaces at the ends of lines do not matter.
+    """
+    lines = [line.rstrip() for line in wanted.splitlines()]
+    inner = (re.escape(line).replace(r"\.\.\.", "[^\n]*") for line in lines)
+    any_lines = r"([^\n]*\n)*"
+    return "".join(
+        any_lines if line == "..." else rf"{text}[ \t]*\n" for line, text in zip(lines, inner, strict=True)
+    )
+
+
+def run(page: Path, folder: Path, environment: dict[str, str], fresh: bool = False) -> None:
+    """Runs a page in a folder; an AssertionError names the block that fails or prints something else."""
+    steps = list(steps_of(page.read_text(encoding="utf-8"), fresh))
+    lines = ["set -eu", "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT"]
+    for number, step in enumerate(steps):
+        if isinstance(step, Step):
+            lines.append(f"{{\n{step.command}}} > .said.{number} 2>&1")
+        else:
+            name, text = step
+            lines += [f"mkdir -p {Path(name).parent}", f"cat > {name} <<'END-OF-FILE'\n{text}END-OF-FILE"]
+    done = subprocess.run(
+        ["bash"],
+        input="\n".join(lines),
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=900,
+        capture_output=True,
+    )
+    for number, step in enumerate(steps):
+        if not isinstance(step, Step):
+            continue
+        path = folder / f".said.{number}"
+        assert path.exists(), f"{page.name}: not run:\n{step.command}\n{done.stderr}"
+        said = path.read_text(encoding="utf-8")
+        last = not (folder / f".said.{number + 1}").exists() and done.returncode
+        assert not (last and number == ran(folder)), (
+            f"{page.name}: failed:\n{step.command}\nwhich said\n{said}"
+        )
+        if step.wanted is not None:
+            found = re.fullmatch(pattern_of(step.wanted), said.rstrip() + "\n")
+            assert found, f"{page.name}: printed by\n{step.command}\n{said}\nwanted\n{step.wanted}"
+    assert done.returncode == 0, f"{page.name}: {done.stderr}"
+
+
+def installed() -> dict[str, str]:
+    """The environment in which `axla` and `python` are those of this Python, with this repository's axla."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}.site"}
+
+
+def ran(folder: Path) -> int:
+    """The number of the last block that was begun."""
+    return max(int(path.suffix[1:]) for path in folder.glob(".said.*"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--enter", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.enter:
+        enter(options.page)
+        return 0
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AXLA_", "PYTHON"))
+    }
+    environment["CHECKOUT"] = str(ROOT)
+    with tempfile.TemporaryDirectory() as folder:
+        if not options.fresh:
+            environment |= installed()
+        run(options.page.resolve(), Path(folder), environment, options.fresh)
+    print(f"{options.page}: as it says")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
