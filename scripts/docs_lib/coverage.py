@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from axla.foreign.records import Attribute, Record
+from axla.foreign.records import AttributeRecord, Record
 from axla.ir.op import OPS, package_of
 from axla.stablehlo.bytecode.vhlo import versions
 from axla.stablehlo.counterparts import COUNTERPARTS
@@ -28,7 +28,7 @@ def attributes(record: Record) -> str:
     return ", ".join(map(_attribute, record.attributes))
 
 
-def _attribute(attribute: Attribute) -> str:
+def _attribute(attribute: AttributeRecord) -> str:
     name = attribute.name + (f"={attribute.default}" if attribute.default else "")
     return f"`[{name}]`" if attribute.optional else f"`{name}`"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from axla.codegen.function import Module
 from axla.codegen.host import host_target
 from axla.codegen.kernel import emit_kernel
 from axla.codegen.native import arm, systems
-from axla.core.dtypes import S8, S32, U8, U32
+from axla.core.dtypes import BF16, F32, S8, S32, U8, U32
 from axla.core.errors import UnsupportedError
 from axla.kernels.dot import GemmSpec
 from axla.program.kernels import plan_kernel
@@ -76,8 +77,8 @@ BYTES = [
 ]
 
 
-def assembly(products, features):
-    machine = target("aarch64", features=features)
+def assembly(products, features, **facts):
+    machine = replace(target("aarch64", features=features), **facts)
     return llvm.emit_assembly(module_of(products, machine).text(), machine)
 
 
@@ -99,6 +100,24 @@ def test_products_that_are_no_dots_of_four_bytes_are_as_before():
 @pytest.mark.skipif(systems.machine() != "aarch64", reason="runs on AArch64 machines")
 def test_products_of_bytes_are_right():
     compiled = Products([Product(spec) for spec in BYTES], host_target())
+    for product in compiled.products:
+        check(compiled, product)
+
+
+SHORT_FLOATS = [GemmSpec(BF16, result, *sizes) for sizes in SIZES for result in (BF16, F32)]
+
+
+@pytest.mark.parametrize("spec", SHORT_FLOATS, ids=str)
+def test_products_of_bf16_are_dot_products_where_denormals_may_go(spec):
+    assert "\tbfdot\t" in assembly([Product(spec)], ["+bf16"], flushes=True)
+    assert "bfdot" not in assembly([Product(spec)], ["+bf16"])
+    assert "bfdot" not in assembly([Product(spec)], ["+dotprod"], flushes=True)
+
+
+@pytest.mark.skipif(systems.machine() != "aarch64", reason="runs on AArch64 machines")
+def test_products_of_bf16_are_right():
+    machine = replace(host_target(), flushes=True)
+    compiled = Products([Product(spec) for spec in SHORT_FLOATS], machine)
     for product in compiled.products:
         check(compiled, product)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from axla.foreign.counterparts import counterparts
-from axla.foreign.records import Attribute, read_records
+from axla.foreign.records import AttributeRecord, read_records
 
 
 def test_a_table_is_read_as_it_says():
@@ -20,8 +20,8 @@ no: ; none there is none
         ("first", "x", "i1", False), ("rest", "y", "i2", True),
     ]  # fmt: skip
     assert record.attributes == (
-        Attribute("word", "text", "c3", True, "no", 2), Attribute("other", "#pair", "i5"),
-        Attribute("mask", "text", "i7"),
+        AttributeRecord("word", "text", "c3", True, "no", 2), AttributeRecord("other", "#pair", "i5"),
+        AttributeRecord("mask", "text", "i7"),
     )  # fmt: skip
     assert record.regions == ("body",) and record.filled and record.version == 2
     assert [(v.kind, v.variadic) for v in record.results] == [("z", False), ("w", True)]

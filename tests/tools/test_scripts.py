@@ -24,7 +24,7 @@ def loaded(name: str):
 
 
 @pytest.mark.skipif(SHELL is None, reason="needs a shell")
-@pytest.mark.parametrize("name", ["demo", "test", "check", "environment", "test-pythons", "wheel"])
+@pytest.mark.parametrize("name", ["demo", "test", "check", "environment", "extras", "test-pythons", "wheel"])
 def test_shell_scripts_parse(name):
     done = subprocess.run([str(SHELL), "-n", str(ROOT / "scripts" / name)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -23,10 +23,10 @@ from axla.core.dtypes import BF16, F16, F32, F64
 from axla.hlo.family import show
 from axla.ir.op import Op
 
-Function = Callable[..., XlaOp]
+OpFunction = Callable[..., XlaOp]
 
 
-def floats(function: Function) -> Function:
+def floats(function: OpFunction) -> OpFunction:
     """For f32 and f64; f16 and bf16 through f32; others are refused. Several operands must be of one type and
     size; scalars fit every size.
     """
@@ -82,7 +82,7 @@ def Atan(operand: object) -> XlaOp:
     return e.Atan2(value, 1)
 
 
-def _native(op: Op) -> Function:
+def _native(op: Op) -> OpFunction:
     name = type(op).__name__
 
     def function(operand: object, result_accuracy: object = None, expand: bool = False) -> XlaOp:

@@ -16,10 +16,10 @@ from axla.core.shape import Shape
 from axla.ir.attributes import CompareType, Direction
 from axla.ir.op import Op
 
-Function = Callable[..., XlaOp]
+OpFunction = Callable[..., XlaOp]
 
 
-def _unary(op: Op, name: str = "") -> Function:
+def _unary(op: Op, name: str = "") -> OpFunction:
     name = name or type(op).__name__
 
     def function(operand: object, result_accuracy: object = None) -> XlaOp:
@@ -40,7 +40,7 @@ def check_accuracy(name: str, accuracy: object) -> None:
         raise UnsupportedError(message)
 
 
-def _binary(op: Op, name: str = "") -> Function:
+def _binary(op: Op, name: str = "") -> OpFunction:
     name = name or type(op).__name__
 
     def function(lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
@@ -109,7 +109,7 @@ Le = _binary(hlo.Compare(Direction.LE), "Le")
 Lt = _binary(hlo.Compare(Direction.LT), "Lt")
 
 
-def _total_order(name: str, direction: Direction) -> Function:
+def _total_order(name: str, direction: Direction) -> OpFunction:
     floats = hlo.Compare(direction, CompareType.TOTAL_ORDER)
     others = hlo.Compare(direction)
 

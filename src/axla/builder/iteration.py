@@ -15,12 +15,12 @@ from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import PRED, DType
 from axla.core.shape import Shape
 
-Step = Callable[[XlaOp, Sequence[XlaOp], Sequence[XlaOp]], tuple[XlaOp, Sequence[XlaOp]]]
+LoopBody = Callable[[XlaOp, Sequence[XlaOp], Sequence[XlaOp]], tuple[XlaOp, Sequence[XlaOp]]]
 """(number of the step from 1 on, what stays, the state) -> (which elements go on, their next state)."""
 
 
 def iterated(
-    what: str, step: Step, active: XlaOp, fixed: Sequence[XlaOp], state: Sequence[XlaOp], most: int
+    what: str, step: LoopBody, active: XlaOp, fixed: Sequence[XlaOp], state: Sequence[XlaOp], most: int
 ) -> Sequence[XlaOp]:
     """The state after the steps of each element that is active, at most `most`. Elements do not see when
     others end: the result at one does not depend on the others.

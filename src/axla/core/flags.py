@@ -99,7 +99,7 @@ class Flags:
     fast_math: bool = flag(
         False, "xla_cpu_enable_fast_math",
         doc="Allow rewrites that are exact for real numbers only: NaN, infinities, signed zeros, rounding "
-        "may differ.",
+        "may differ. Convolutions of 3 by 3 take Winograd's products.",
     )  # fmt: skip
     flush_denormals: bool = flag(
         False, "xla_cpu_ftz",

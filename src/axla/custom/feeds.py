@@ -27,7 +27,7 @@ from axla.core.errors import DeadlineExceeded, InvalidArgument
 from axla.core.shape import AnyShape, Shape, show
 from axla.custom.site import flatten, nest
 
-Value = Any
+HostValue = Any
 """Nested tuples of NumPy arrays; None for a token."""
 
 TIMEOUT = 60.0
@@ -46,10 +46,10 @@ class Feed:
         self.timeout = TIMEOUT
         self.most: int | None = None
         """How many values may wait; None: as many as memory holds; 0: it is closed."""
-        self._values: deque[Value] = deque()
+        self._values: deque[HostValue] = deque()
         self._changed = threading.Condition(locks.new_lock())
 
-    def put(self, value: Value) -> None:
+    def put(self, value: HostValue) -> None:
         """Adds a copy of the value: nested tuples of what NumPy takes. A tuple without arrays adds nothing:
         programs read nothing for it.
         """
@@ -60,7 +60,7 @@ class Feed:
         except RecursionError:
             raise InvalidArgument(f"{self.name}: the tuples of the value are nested too deep") from None
 
-    def get(self, timeout: float | None = None) -> Value:
+    def get(self, timeout: float | None = None) -> HostValue:
         """The oldest value, as nested tuples of arrays; waits for one. DeadlineExceeded when none comes."""
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise InvalidArgument(f"{self.name}: timeout={timeout!r}, wanted seconds of at least 0")
@@ -82,7 +82,7 @@ class Feed:
     def __len__(self) -> int:
         return len(self._values)
 
-    def _add(self, value: Value) -> None:
+    def _add(self, value: HostValue) -> None:
         with self._changed:
             if self.most is not None and len(self._values) >= self.most:
                 found = f"{self.most} values wait, and no more may" if self.most else "it is closed"
@@ -90,7 +90,7 @@ class Feed:
             self._values.append(value)
             self._changed.notify()
 
-    def _take(self, timeout: float, check: Callable[[], None]) -> Value:
+    def _take(self, timeout: float, check: Callable[[], None]) -> HostValue:
         """The oldest value; `check` raises when waiting has no point any more."""
         end = time.monotonic() + timeout
         with self._changed:
@@ -182,7 +182,7 @@ class _Current(threading.local):
 current = _Current()
 
 
-def take(feed: Feed, shape: AnyShape, check: Callable[[], None]) -> Value:
+def take(feed: Feed, shape: AnyShape, check: Callable[[], None]) -> HostValue:
     """The next value of a queue, which must be of this shape; nothing is taken for one without arrays."""
     if next(shape.leaves(), None) is None:
         return nest(shape, iter(()))
@@ -190,7 +190,7 @@ def take(feed: Feed, shape: AnyShape, check: Callable[[], None]) -> Value:
     return nest(shape, iter(leaves_of(feed.name, shape, value)))
 
 
-def leaves_of(what: str, shape: AnyShape, value: Value) -> list[Any]:
+def leaves_of(what: str, shape: AnyShape, value: HostValue) -> list[Any]:
     """The arrays of a value, which must be of this shape."""
     wanted = show(shape)
     try:
@@ -206,16 +206,16 @@ def leaves_of(what: str, shape: AnyShape, value: Value) -> list[Any]:
     return leaves
 
 
-def give(feed: Feed, value: Value) -> None:
+def give(feed: Feed, value: HostValue) -> None:
     """Puts a value that nobody else has into a queue."""
     feed._add(value)
 
 
-def _holds_arrays(value: Value) -> bool:
+def _holds_arrays(value: HostValue) -> bool:
     return any(map(_holds_arrays, value)) if isinstance(value, tuple) else True
 
 
-def _copied(value: Value) -> Value:
+def _copied(value: HostValue) -> HostValue:
     if isinstance(value, tuple | list):
         return tuple(map(_copied, value))
     try:

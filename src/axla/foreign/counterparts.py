@@ -9,12 +9,12 @@ from typing import Any, get_args, get_type_hints
 
 import axla.hlo as hlo
 from axla.core.dataclass import dataclass
-from axla.foreign.records import Attribute, Record
+from axla.foreign.records import AttributeRecord, Record
 from axla.ir.op import Op
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class OpField:
     """A field of an op, or of a value that is one (`padding.low`): what it is by its type, its default or
     that of the whole value (MISSING without one), and the attribute that it is, or the number of the region.
 
@@ -26,7 +26,7 @@ class Field:
     inner: str
     type: Any
     default: Any
-    attribute: Attribute | None
+    attribute: AttributeRecord | None
     column: int
     region: int
 
@@ -39,7 +39,7 @@ class Counterpart:
 
     record: Record
     op: type[Op]
-    fields: tuple[Field, ...]
+    fields: tuple[OpField, ...]
     parts: dict[str, type]
     combines: bool
 
@@ -52,7 +52,7 @@ def counterpart(record: Record) -> Counterpart:
     op = getattr(hlo, name)
     outer_fields = {attribute.name: (attribute.type, attribute.default) for attribute in op.attributes}
     attributes = {attribute.name: attribute for attribute in record.attributes}
-    fields: list[Field] = []
+    fields: list[OpField] = []
     parts: dict[str, type] = {}
     for word in words:
         path, _, source = word.rstrip("+").partition("=")
@@ -67,7 +67,7 @@ def counterpart(record: Record) -> Counterpart:
             default = default if own is MISSING else own
         column = sum(field.attribute is attribute for field in fields)
         outer = "" if path[0] == "*" else outer
-        fields.append(Field(outer, inner, kind, default, attribute, column, region))
+        fields.append(OpField(outer, inner, kind, default, attribute, column, region))
     return Counterpart(record, op, tuple(fields), parts, any(word[-1] == "+" for word in words))
 
 

@@ -29,7 +29,7 @@ from axla.core.regex import regex
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ValueRecord:
     """An operand or result; a variadic one stands for any number."""
 
     name: str
@@ -39,7 +39,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class AttributeRecord:
     """`default` is what a missing one stands for, "" where that is said nowhere."""
 
     name: str
@@ -59,11 +59,11 @@ class Record:
 
     name: str
     known: bool
-    operands: tuple[Value, ...]
-    attributes: tuple[Attribute, ...]
+    operands: tuple[ValueRecord, ...]
+    attributes: tuple[AttributeRecord, ...]
     regions: tuple[str, ...] | None
     filled: bool
-    results: tuple[Value, ...]
+    results: tuple[ValueRecord, ...]
     rules: tuple[tuple[str, str], ...]
     form: str
     counterpart: tuple[str, ...] | None
@@ -101,8 +101,8 @@ def read_records(dialect: str, table: str, width: Callable[[str], int]) -> dict[
 def _record(
     name: str, version: int, types: str, sections: list[str], width: Callable[[str], int]
 ) -> Record:  # fmt: skip
-    operands: list[Value] = []
-    attributes: list[Attribute] = []
+    operands: list[ValueRecord] = []
+    attributes: list[AttributeRecord] = []
     regions: list[str] | None = []
     inputs, known, results = types.partition("->")
     filled, place = True, 1
@@ -112,18 +112,18 @@ def _record(
         label, rule = part["name"], part["rule"] or f"i{place}"
         place += width(part["attribute"]) if part["attribute"] else 1
         if part["operand"]:
-            operands.append(Value(label, part["operand"], rule, bool(part["variadic"])))
+            operands.append(ValueRecord(label, part["operand"], rule, bool(part["variadic"])))
         elif part["attribute"]:
             since, default = int(part["since"] or 1), part["default"] or ""
             attributes.append(
-                Attribute(label, part["attribute"], rule, part["optional"] is not None, default, since)
+                AttributeRecord(label, part["attribute"], rule, part["optional"] is not None, default, since)
             )
             version = max(version, since)
         else:
             regions = None if part["region"] or regions is None else [*regions, label]
             filled = part["region"] != "*"
     outputs = [
-        Value(f"result {i}", code.removeprefix("...:"), "result_type", code.startswith("...:"))
+        ValueRecord(f"result {i}", code.removeprefix("...:"), "result_type", code.startswith("...:"))
         for i, code in enumerate(results.split())
     ]
     said = {word: rest for word, _, rest in (section.partition(" ") for section in sections)}

@@ -11,7 +11,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import arrays, joined, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.attributes import SourceTargetPairs
-from axla.ir.collectives import Kind
+from axla.ir.collectives import CollectiveKind
 from axla.ir.devices import ReplicaGroups
 from axla.ir.families import Exchanging, Grouped, Paired, Resizing
 from axla.ir.graph import Computation, Instruction
@@ -105,7 +105,7 @@ class Reducing(_Collective, Grouped):
 class _AllReduce(Reducing, _InGroups):
     """At once, or its beginning."""
 
-    collective = Kind.SAME
+    collective = CollectiveKind.SAME
 
     constrain_layout: bool = False
     use_global_device_ids: bool = False
@@ -159,7 +159,7 @@ class AllReduceDone(_Collective):
 class _AllGather(_Collective, Resizing):
     """At once, or its beginning."""
 
-    collective = Kind.SCALED
+    collective = CollectiveKind.SCALED
 
     shape: AnyShape
     channel_id: int | None = None
@@ -224,7 +224,7 @@ def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
     return parts[at].logical
 
 
-@op("reduce-scatter", operands="*operands", collective=Kind.SCALED, reads_whole=True)
+@op("reduce-scatter", operands="*operands", collective=CollectiveKind.SCALED, reads_whole=True)
 class ReduceScatter(Reducing, Resizing):
     """The operands of all members combined by `to_apply`; each member gets its part along the dimension."""
 
@@ -248,7 +248,7 @@ class ReduceScatter(Reducing, Resizing):
                 (cls(Shape(F32, (3,)), to_apply=add), (Shape(F32, (3,)),))]  # fmt: skip
 
 
-@op("all-to-all", operands="*operands", collective=Kind.EXCHANGED)
+@op("all-to-all", operands="*operands", collective=CollectiveKind.EXCHANGED)
 class AllToAll(_InGroups, Exchanging):
     """Every member sends a part to every other: a part along the dimension, or one of the operands."""
 
@@ -286,7 +286,7 @@ def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
     return joined(data)
 
 
-@op("collective-broadcast", operands="*operands", collective=Kind.ROOTED)
+@op("collective-broadcast", operands="*operands", collective=CollectiveKind.ROOTED)
 class CollectiveBroadcast(_InGroups):
     """Every member of a group gets the operands of its root, the first one; who is in no group, zeros."""
 
@@ -299,7 +299,7 @@ class CollectiveBroadcast(_InGroups):
     examples = [example(Shape(F32, (4,)))]
 
 
-@op("collective-reduce", operands="*operands", collective=Kind.ROOTED)
+@op("collective-reduce", operands="*operands", collective=CollectiveKind.ROOTED)
 class CollectiveReduce(Reducing, _InGroups):
     """The operands of all members of a group, combined by `to_apply`, to its root; the others get zeros."""
 
@@ -325,7 +325,7 @@ def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -
             self.reject("c1", f"sources must be different and at least 0, targets too, found {pairs}")
 
 
-@op("collective-permute", operands="*operands", collective=Kind.PAIRED)
+@op("collective-permute", operands="*operands", collective=CollectiveKind.PAIRED)
 class CollectivePermute(_Collective, Paired):
     """Each source's operands go to its target; who is no target gets zeros.
 
@@ -399,7 +399,7 @@ def _within(sizes: Sequence[int], a: AnyShape, b: AnyShape) -> bool:
     return a.dtype is b.dtype and all(0 <= n <= min(d) for n, *d in zip(sizes, a.dims, b.dims, strict=True))
 
 
-@op("collective-permute-start", operands="*operands", collective=Kind.PAIRED)
+@op("collective-permute-start", operands="*operands", collective=CollectiveKind.PAIRED)
 class CollectivePermuteStart(_Collective, Paired):
     """Begins a collective-permute: the value is a tuple of operands, results and contexts."""
 
@@ -434,7 +434,7 @@ class CollectivePermuteDone(_Done):
 @op(
     "ragged-all-to-all",
     operands="input output input_offsets send_sizes output_offsets recv_sizes",
-    collective=Kind.SAME,
+    collective=CollectiveKind.SAME,
     mixes_floats=False,
     reads_whole=True,
 )

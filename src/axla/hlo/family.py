@@ -131,7 +131,7 @@ class Same(Op):
         return operand
 
 
-class Part(Op):
+class PartOfOperand(Op):
     """Reads of its first operand what it gives, and no more."""
 
     __slots__ = ()

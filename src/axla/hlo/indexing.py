@@ -10,7 +10,7 @@ import numpy as np
 
 from axla.core.dtypes import F32, S32
 from axla.core.shape import AnyShape, Shape
-from axla.hlo.family import Part, are_different, are_increasing, arrays, fits_in, joined, show
+from axla.hlo.family import PartOfOperand, are_different, are_increasing, arrays, fits_in, joined, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.graph import Computation
 from axla.ir.op import Op, attr, example, op
@@ -24,7 +24,7 @@ Places = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 @op("gather", operands="operand start_indices", moves=True, message="gather_dimension_numbers", in_line=True)
-class Gather(Part):
+class Gather(PartOfOperand):
     """Windows of `slice_sizes` of the operand, one for each index vector of `start_indices`.
 
     Dimension `index_vector_dim` of the indices holds vectors (at the rank of the indices: each number is a

@@ -9,13 +9,13 @@ import numpy as np
 
 from axla.core.dtypes import BF16, F32, S32
 from axla.core.shape import UNBOUNDED, AnyShape, Shape
-from axla.hlo.family import Part, arrays, fits_in, same_dtype, show
+from axla.hlo.family import PartOfOperand, arrays, fits_in, same_dtype, show
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.op import Op, attr, example, op
 
 
 @op("slice", operands="operand", moves=True)
-class Slice(Part):
+class Slice(PartOfOperand):
     """The elements from start up to limit (exclusive), every stride-th one, per dimension.
 
     Ranges must lie inside the operand; they are written `[start:limit:stride]`.
@@ -80,7 +80,7 @@ def clamped_starts(indices: Sequence[np.ndarray], dims: Sequence[int], sizes: Se
 
 
 @op("dynamic-slice", operands="operand *start_indices", moves=True, in_line=True)
-class DynamicSlice(Part):
+class DynamicSlice(PartOfOperand):
     """The window of `dynamic_slice_sizes` at `start_indices`.
 
     The starts are integer scalars, one per dimension. They are clamped so that the window lies inside:

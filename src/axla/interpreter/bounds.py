@@ -25,12 +25,12 @@ from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.typed import shape_of
 
-Value = Any
+HostValue = Any
 Groups = Iterable[Sequence[tuple[int, int]]]
 """Groups of (operand, dimension) that have one size: their least; the bound, where one stands alone."""
 
 
-def by_bounds(inst: Instruction, function: Callable[..., Value]) -> Callable[..., Value]:
+def by_bounds(inst: Instruction, function: Callable[..., HostValue]) -> Callable[..., HostValue]:
     """The function of an instruction, for operands in their actual sizes."""
     dynamic = any(isinstance(x.shape, Shape) and x.shape.is_dynamic for x in inst.operands)
     if not dynamic or inst.op.control or isinstance(inst.op, hlo.Fusion):
@@ -38,7 +38,7 @@ def by_bounds(inst: Instruction, function: Callable[..., Value]) -> Callable[...
     return partial(_sized, inst, function)
 
 
-def _sized(inst: Instruction, function: Callable[..., Value], *operands: Value) -> Value:
+def _sized(inst: Instruction, function: Callable[..., HostValue], *operands: HostValue) -> HostValue:
     op = inst.op
     groups = _GROUPS.get(type(op))
     if op.elementwise or op.reads_alike:
@@ -55,7 +55,7 @@ def _sized(inst: Instruction, function: Callable[..., Value], *operands: Value) 
     return _fitted(function(*operands), inst.shape)
 
 
-def _check(inst: Instruction, operands: Sequence[Value]) -> None:
+def _check(inst: Instruction, operands: Sequence[HostValue]) -> None:
     """Refuses what cannot be operands of the op, in their actual sizes."""
     given = zip((o.shape for o in inst.operands), operands, strict=True)
     try:
@@ -68,7 +68,7 @@ def _refusal(inst: Instruction) -> UnsupportedError:
     return UnsupportedError(f"{inst!r}: {inst.opcode} of arrays of dynamic size is not supported")
 
 
-def _fitted(value: Value, shape: AnyShape) -> Value:
+def _fitted(value: HostValue, shape: AnyShape) -> HostValue:
     """A value with the sizes that are fixed by its shape."""
     if isinstance(shape, TupleShape):
         return tuple(_fitted(v, s) for v, s in zip(value, shape.elements, strict=True))
@@ -155,13 +155,13 @@ _GROUPS: dict[type[Op], Callable[[Any, Sequence[np.ndarray]], Groups]] = {
 }  # fmt: skip
 
 
-def _bitcast(inst: Instruction, function: Callable[..., Value], x: np.ndarray) -> Value:
+def _bitcast(inst: Instruction, function: Callable[..., HostValue], x: np.ndarray) -> HostValue:
     if inst.shape is not inst.operands[0].shape:
         raise _refusal(inst)
     return x
 
 
-def _reshape(inst: Instruction[hlo.Reshape], function: Callable[..., Value], x: np.ndarray) -> Value:
+def _reshape(inst: Instruction[hlo.Reshape], function: Callable[..., HostValue], x: np.ndarray) -> HostValue:
     op = inst.op
     dims = list(op.shape.dims)
     sizes = carried_sizes(shape_of(inst.operands[0]), op.shape, op.inferred_dimension)
@@ -170,15 +170,21 @@ def _reshape(inst: Instruction[hlo.Reshape], function: Callable[..., Value], x: 
     return refilled(x, dims)
 
 
-def _slice(inst: Instruction, function: Callable[..., Value], x: np.ndarray, *starts: np.ndarray) -> Value:
+def _slice(
+    inst: Instruction, function: Callable[..., HostValue], x: np.ndarray, *starts: np.ndarray
+) -> HostValue:
     found = function(_whole(inst, 0, x), *starts)
     kept = zip(shape_of(inst).dynamic, found.shape, x.shape, strict=True)
     return found[_first([actual if dynamic else n for dynamic, n, actual in kept])]
 
 
 def _update(
-    inst: Instruction, function: Callable[..., Value], x: np.ndarray, update: np.ndarray, *starts: np.ndarray
-) -> Value:
+    inst: Instruction,
+    function: Callable[..., HostValue],
+    x: np.ndarray,
+    update: np.ndarray,
+    *starts: np.ndarray,
+) -> HostValue:
     """The update keeps its actual size, but lies where one of its bounds would."""
     shapes = [o.shape for o in inst.operands[:2]]
     (outer, inner) = (s.dims for s in shapes if isinstance(s, Shape))
@@ -187,8 +193,8 @@ def _update(
 
 
 def _gather(
-    inst: Instruction[hlo.Gather], function: Callable[..., Value], x: np.ndarray, indices: np.ndarray
-) -> Value:
+    inst: Instruction[hlo.Gather], function: Callable[..., HostValue], x: np.ndarray, indices: np.ndarray
+) -> HostValue:
     op = inst.op
     found = function(_whole(inst, 0, x), _whole(inst, 1, indices))
     inner = [n for d, n in enumerate(x.shape) if d not in op.dropped]
@@ -197,7 +203,7 @@ def _gather(
     return found[_first([n if dynamic else bound for dynamic, n, bound in sizes])]
 
 
-def _scatter(inst: Instruction, function: Callable[..., Value], *operands: np.ndarray) -> Value:
+def _scatter(inst: Instruction, function: Callable[..., HostValue], *operands: np.ndarray) -> HostValue:
     """Updates that are not there go outside."""
     count = len(operands) // 2
     outside = np.zeros((), operands[count].dtype) - np.ones((), operands[count].dtype)
@@ -207,7 +213,7 @@ def _scatter(inst: Instruction, function: Callable[..., Value], *operands: np.nd
     return tuple(y[_first(x.shape)] for x, y in zip(operands, found, strict=False))
 
 
-_RULES: dict[type[Op], Callable[..., Value]] = {
+_RULES: dict[type[Op], Callable[..., HostValue]] = {
     hlo.Bitcast: _bitcast, hlo.DynamicSlice: _slice, hlo.DynamicUpdateSlice: _update, hlo.Gather: _gather,
     hlo.Reshape: _reshape, hlo.Scatter: _scatter, hlo.Slice: _slice,
 }  # fmt: skip

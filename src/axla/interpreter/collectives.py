@@ -17,31 +17,31 @@ import axla.hlo as hlo
 from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.collective import Reducing, equal_addends, moved_slices
-from axla.interpreter.evaluate import Interpreter, Value
+from axla.interpreter.evaluate import HostValue, Interpreter
 from axla.interpreter.members import pairs_of
 from axla.interpreter.processes import Process
 from axla.ir.clone import fingerprint
-from axla.ir.collectives import Kind, group_mode, group_of
+from axla.ir.collectives import CollectiveKind, group_mode, group_of
 from axla.ir.families import Grouped, Paired
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.typed import tuple_of
 
-Values = Sequence[Value]
-Brought = Sequence[Values]
+GroupValues = Sequence[HostValue]
+Brought = Sequence[GroupValues]
 """The operands of every member, in the order of the group."""
-Meaning = Callable[[Interpreter, Instruction[Any], Brought], Values]
+Meaning = Callable[[Interpreter, Instruction[Any], Brought], GroupValues]
 """The values of the members."""
 Rooted = hlo.CollectiveReduce | hlo.CollectiveBroadcast
 Gathering = hlo.AllGather | hlo.AllGatherStart
 
 
-def joined(inst: Instruction, values: Values) -> Value:
+def joined(inst: Instruction, values: GroupValues) -> HostValue:
     """The values as the result of an instruction: a tuple of them, or the only one."""
     return tuple(values) if isinstance(inst.shape, TupleShape) else values[0]
 
 
-def _zeros(inst: Instruction) -> Value:
+def _zeros(inst: Instruction) -> HostValue:
     return joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.parts])
 
 
@@ -49,14 +49,14 @@ def _zeros(inst: Instruction) -> Value:
 
 
 def _together(
-    meaning: Meaning, interpreter: Interpreter, inst: Instruction[Grouped], *operands: Value
-) -> Value:
+    meaning: Meaning, interpreter: Interpreter, inst: Instruction[Grouped], *operands: HostValue
+) -> HostValue:
     """The value of a collective for this process."""
     process = interpreter.process
     if process is None:
         return meaning(interpreter, inst, [operands])[0]
     members = group_of(inst.op, process.number, process.grid.replicas, process.grid.partitions)
-    if members is None and inst.op.collective is Kind.ROOTED:
+    if members is None and inst.op.collective is CollectiveKind.ROOTED:
         return _zeros(inst)
     if members is None:
         raise CollectiveFailure(f"{inst!r}: {process} is in none of the groups")
@@ -64,9 +64,9 @@ def _together(
 
 
 def _met(
-    process: Process, members: Sequence[int], inst: Instruction[Grouped | Paired], brought: Values,
-    combine: Callable[[Brought], Values],
-) -> Value:  # fmt: skip
+    process: Process, members: Sequence[int], inst: Instruction[Grouped | Paired], brought: GroupValues,
+    combine: Callable[[Brought], GroupValues],
+) -> HostValue:  # fmt: skip
     op = inst.op
     shapes = (inst.shape.logical, *map(np.shape, brought))  # the actual sizes
     opcode = op.opcode.removesuffix("-start")
@@ -90,7 +90,7 @@ def _alone(inst: Instruction[Grouped], brought: Brought) -> bool:
 # Reductions
 
 
-def _total(interpreter: Interpreter, inst: Instruction[Reducing], brought: Brought) -> Values:
+def _total(interpreter: Interpreter, inst: Instruction[Reducing], brought: Brought) -> GroupValues:
     """The operands of all members, combined in order."""
     if interpreter.process is None:
         count = equal_addends(inst)
@@ -107,11 +107,13 @@ def _total(interpreter: Interpreter, inst: Instruction[Reducing], brought: Broug
     return total
 
 
-def _reduced(interpreter: Interpreter, inst: Instruction[Reducing], brought: Brought) -> Values:
+def _reduced(interpreter: Interpreter, inst: Instruction[Reducing], brought: Brought) -> GroupValues:
     return [joined(inst, _total(interpreter, inst, brought))] * len(brought)
 
 
-def _scattered(interpreter: Interpreter, inst: Instruction[hlo.ReduceScatter], brought: Brought) -> Values:
+def _scattered(
+    interpreter: Interpreter, inst: Instruction[hlo.ReduceScatter], brought: Brought
+) -> GroupValues:
     """To each member its part of the dimension."""
     at = inst.op.dimensions[0]
     sizes = [s.dims[at] for s in inst.shape.parts]
@@ -128,7 +130,7 @@ def _scattered(interpreter: Interpreter, inst: Instruction[hlo.ReduceScatter], b
 
 def _reduced_to_root(
     interpreter: Interpreter, inst: Instruction[hlo.CollectiveReduce], brought: Brought
-) -> Values:
+) -> GroupValues:
     """The total to the root, zeros to the others; each operand has a root."""
     dynamic = inst.op.has_dynamic_root
     _alone(inst, brought)
@@ -142,7 +144,7 @@ def _reduced_to_root(
     return found
 
 
-def _roots(inst: Instruction[Rooted], operands: Values, count: int) -> Sequence[int]:
+def _roots(inst: Instruction[Rooted], operands: GroupValues, count: int) -> Sequence[int]:
     """The place in the group of the root of every operand: what the last operand says, else the first."""
     if not inst.op.has_dynamic_root:
         return [0] * len(operands)
@@ -160,7 +162,7 @@ def _fits(inst: Instruction, found: int, wanted: int, members: int) -> None:
         raise CollectiveFailure(f"{inst!r}: for {members} members the size {wanted} is wanted, found {found}")
 
 
-def _gather(inst: Instruction[Gathering], brought: Brought, results: Sequence[Any]) -> list[Value]:
+def _gather(inst: Instruction[Gathering], brought: Brought, results: Sequence[Any]) -> list[HostValue]:
     at = inst.op.dimensions[0]
     found = [np.concatenate(column, at) for column in zip(*brought, strict=True)]
     for n, (x, shape) in enumerate(zip(found, results, strict=True)):
@@ -172,20 +174,20 @@ def _gather(inst: Instruction[Gathering], brought: Brought, results: Sequence[An
     return found
 
 
-def _gathered(interpreter: Interpreter, inst: Instruction[Gathering], brought: Brought) -> Values:
+def _gathered(interpreter: Interpreter, inst: Instruction[Gathering], brought: Brought) -> GroupValues:
     return [joined(inst, _gather(inst, brought, inst.shape.parts))] * len(brought)
 
 
 def _gather_begun(
     interpreter: Interpreter, inst: Instruction[hlo.AllGatherStart], brought: Brought
-) -> Values:
+) -> GroupValues:
     shape = inst.shape.elements[1]
-    found: Value = tuple(_gather(inst, brought, shape.parts))
+    found: HostValue = tuple(_gather(inst, brought, shape.parts))
     found = found if isinstance(shape, TupleShape) else found[0]
     return [(own[0] if len(own) == 1 else tuple(own), found) for own in brought]
 
 
-def _exchanged(interpreter: Interpreter, inst: Instruction[hlo.AllToAll], brought: Brought) -> Values:
+def _exchanged(interpreter: Interpreter, inst: Instruction[hlo.AllToAll], brought: Brought) -> GroupValues:
     """From each member a part along the dimension, or one of its operands."""
     count, dimensions = len(brought), inst.op.dimensions
     if _alone(inst, brought):
@@ -203,18 +205,18 @@ def _exchanged(interpreter: Interpreter, inst: Instruction[hlo.AllToAll], brough
     ]
 
 
-def _broadcast(interpreter: Interpreter, inst: Instruction[Rooted], brought: Brought) -> Values:
+def _broadcast(interpreter: Interpreter, inst: Instruction[Rooted], brought: Brought) -> GroupValues:
     _alone(inst, brought)
     roots = [_roots(inst, operands, len(brought)) for operands in brought]
     return [joined(inst, [brought[root][n] for n, root in enumerate(own)]) for own in roots]
 
 
-def _permuted(interpreter: Interpreter, inst: Instruction[Paired], operands: Values) -> Values:
+def _permuted(interpreter: Interpreter, inst: Instruction[Paired], operands: GroupValues) -> GroupValues:
     """What a permutation gives this process."""
     if not inst.op.slice_sizes:
         return _sent(interpreter, inst, inst.op.source_target_pairs.pairs, operands)
     data, output, *starts = operands
-    results: dict[tuple[int, ...], Value] = {}
+    results: dict[tuple[int, ...], HostValue] = {}
     for pairs, buffer, offset, sizes in moved_slices(inst):
         own, old = _at(data, buffer), results.get(buffer, _at(output, buffer))
         taken, place = (_window(x, _at(s, offset), sizes) for x, s in zip((own, old), starts, strict=True))
@@ -226,21 +228,24 @@ def _permuted(interpreter: Interpreter, inst: Instruction[Paired], operands: Val
     return found if not isinstance(inst.operands[1].shape, TupleShape) else [tuple(found)]
 
 
-def _at(value: Value, path: Sequence[int]) -> Value:
+def _at(value: HostValue, path: Sequence[int]) -> HostValue:
     for n in path:
         value = value[n]
     return value
 
 
-def _window(x: Value, start: Values, sizes: Sequence[int]) -> tuple[slice, ...]:
+def _window(x: HostValue, start: GroupValues, sizes: Sequence[int]) -> tuple[slice, ...]:
     """A slice, moved so that it lies inside."""
     first = [min(max(int(s), 0), n - size) for s, n, size in zip(start, x.shape, sizes, strict=True)]
     return tuple(slice(s, s + size) for s, size in zip(first, sizes, strict=True))
 
 
 def _sent(
-    interpreter: Interpreter, inst: Instruction[Paired], pairs: Sequence[tuple[int, int]], operands: Values
-) -> Values:
+    interpreter: Interpreter,
+    inst: Instruction[Paired],
+    pairs: Sequence[tuple[int, int]],
+    operands: GroupValues,
+) -> GroupValues:
     """The operands of the member that sends here, or zeros."""
     process, own = interpreter.process, 0
     if process is not None:
@@ -248,7 +253,7 @@ def _sent(
     source_of = {target: source for source, target in pairs}
     members = sorted({m for pair in pairs for m in pair})
 
-    def combine(brought: Brought) -> Values:
+    def combine(brought: Brought) -> GroupValues:
         given = dict(zip(members, brought, strict=True))
         return [
             given[source_of[m]] if m in source_of else [np.zeros_like(x) for x in given[m]] for m in members
@@ -259,12 +264,12 @@ def _sent(
     return _met(process, members, inst, operands, combine)
 
 
-def _permute(interpreter: Interpreter, inst: Instruction[Paired], *operands: Value) -> Value:
+def _permute(interpreter: Interpreter, inst: Instruction[Paired], *operands: HostValue) -> HostValue:
     found = _permuted(interpreter, inst, operands)
     return found[0] if inst.op.slice_sizes else joined(inst, found)
 
 
-def _permute_start(interpreter: Interpreter, inst: Instruction[Paired], *operands: Value) -> Value:
+def _permute_start(interpreter: Interpreter, inst: Instruction[Paired], *operands: HostValue) -> HostValue:
     results = _permuted(interpreter, inst, operands)
     contexts = [np.zeros(s.dims, s.dtype.numpy) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
     if len(operands) == 1 or inst.op.slice_sizes:
@@ -272,7 +277,7 @@ def _permute_start(interpreter: Interpreter, inst: Instruction[Paired], *operand
     return (operands, tuple(results), *contexts)
 
 
-def _ragged(interpreter: Interpreter, inst: Instruction[Grouped], brought: Brought) -> Values:
+def _ragged(interpreter: Interpreter, inst: Instruction[Grouped], brought: Brought) -> GroupValues:
     """Rows of every member's data go to places in the outputs; what does not fit is left out.
 
     Starts, sizes and places have an entry for each member, or as many for each.
@@ -294,23 +299,23 @@ def _ragged(interpreter: Interpreter, inst: Instruction[Grouped], brought: Broug
 # What needs no meeting
 
 
-def _done(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:
+def _done(interpreter: Interpreter, inst: Instruction, operand: HostValue) -> HostValue:
     return operand[1]
 
 
-def _same(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:
+def _same(interpreter: Interpreter, inst: Instruction, operand: HostValue) -> HostValue:
     return operand
 
 
-def _replica(interpreter: Interpreter, inst: Instruction) -> Value:
+def _replica(interpreter: Interpreter, inst: Instruction) -> HostValue:
     return np.array(interpreter.process.replica if interpreter.process else 0, np.uint32)
 
 
-def _partition(interpreter: Interpreter, inst: Instruction) -> Value:
+def _partition(interpreter: Interpreter, inst: Instruction) -> HostValue:
     return np.array(interpreter.process.partition if interpreter.process else 0, np.uint32)
 
 
-COLLECTIVES: dict[type[Op], Callable[..., Value]] = {
+COLLECTIVES: dict[type[Op], Callable[..., HostValue]] = {
     hlo.AllReduce: partial(_together, _reduced),
     hlo.AllReduceStart: partial(_together, _reduced),
     hlo.AllReduceDone: _same,

@@ -31,18 +31,18 @@ from axla.custom.site import (
 )  # fmt: skip
 from axla.hlo.control import CustomCall, call_site
 from axla.hlo.sorting import largest_first
-from axla.interpreter.evaluate import Interpreter, Value
+from axla.interpreter.evaluate import HostValue, Interpreter
 from axla.interpreter.parallel import check_parallel, run_parallel
 from axla.ir.graph import Instruction
 from axla.ir.typed import tuple_of
 from axla.program import abi
 
 
-def _operand(inst: Instruction, operand: Value, *rest: Value) -> Value:
+def _operand(inst: Instruction, operand: HostValue, *rest: HostValue) -> HostValue:
     return operand
 
 
-def _top_k(inst: Instruction, operand: np.ndarray) -> Value:
+def _top_k(inst: Instruction, operand: np.ndarray) -> HostValue:
     """The k largest elements of every row, largest first, and where they were; k is the result's last
     dimension.
     """
@@ -56,7 +56,7 @@ MARKERS = frozenset({
     "SPMDFullToShardShape", "SPMDShardToFullShape",
 })  # fmt: skip
 """Custom calls that only mark a place for passes of other backends: they give their operand."""
-CUSTOM_CALLS: dict[str, Callable[..., Value]] = {**dict.fromkeys(MARKERS, _operand), "TopK": _top_k}
+CUSTOM_CALLS: dict[str, Callable[..., HostValue]] = {**dict.fromkeys(MARKERS, _operand), "TopK": _top_k}
 
 
 class Handlers:
@@ -86,7 +86,7 @@ def check_custom_call(inst: Instruction) -> None:
             Handlers.of(inst, site, target)
 
 
-def custom_call(interpreter: Interpreter, inst: Instruction[CustomCall], *operands: Value) -> Value:
+def custom_call(interpreter: Interpreter, inst: Instruction[CustomCall], *operands: HostValue) -> HostValue:
     """The value of a custom call."""
     known = CUSTOM_CALLS.get(inst.op.custom_call_target)
     if known is not None:
@@ -97,20 +97,20 @@ def custom_call(interpreter: Interpreter, inst: Instruction[CustomCall], *operan
     target = find_target(site)
     # After layout normalization, arrays are of the sizes in which they lie.
     physical = inst.op.result_layout_constraints is not None
-    given: list[Value] = []
+    given: list[HostValue] = []
     for shape, operand in zip(site.operands, operands, strict=True):
         leaves = zip(shape.leaves(), flatten(shape, operand), strict=True)
         given += [_checked(site, s, v, physical) for s, v in leaves]
     handler = Handlers.of(inst, site, target) if target.api == FFI else None
     found = _run(site, target, given, handler)
-    results: Iterator[Value] = iter(
+    results: Iterator[HostValue] = iter(
         in_memory_order(v, s) if physical and isinstance(s, Shape) else v
         for s, v in zip(site.result_leaves, found, strict=True)
     )
     return nest(inst.shape, results)
 
 
-def _checked(site: CallSite, shape: AnyShape, value: Value, physical: bool) -> Value:
+def _checked(site: CallSite, shape: AnyShape, value: HostValue, physical: bool) -> HostValue:
     if not isinstance(shape, Shape):
         return value
     logical = from_memory_order(value, shape) if physical else value
@@ -122,7 +122,7 @@ def _checked(site: CallSite, shape: AnyShape, value: Value, physical: bool) -> V
     return logical
 
 
-def _run(site: CallSite, target: Target, operands: list[Value], handler: Any) -> list[Value]:
+def _run(site: CallSite, target: Target, operands: list[HostValue], handler: Any) -> list[HostValue]:
     if target.api == LIBRARY:
         return list(run_library_call(site, operands))
     if target.api == PYTHON:
@@ -133,7 +133,7 @@ def _run(site: CallSite, target: Target, operands: list[Value], handler: Any) ->
     return _run_native(site, target, operands, handler)
 
 
-def _run_native(site: CallSite, target: Target, operands: list[Value], handler: Any) -> list[Value]:
+def _run_native(site: CallSite, target: Target, operands: list[HostValue], handler: Any) -> list[HostValue]:
     """Calls a function at an address with copies of the operands, which lie as it wants them."""
     given = zip(site.operand_leaves, operands, strict=True)
     inputs = [np.array(in_memory_order(v, s), order="C") if isinstance(s, Shape) else None for s, v in given]

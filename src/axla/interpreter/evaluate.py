@@ -40,10 +40,10 @@ from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import running_order
 from axla.program import abi
 
-Value = Any
-"""numpy.ndarray | tuple[Value, ...] | None"""
+HostValue = Any
+"""numpy.ndarray | tuple[HostValue, ...] | None"""
 
-REGIONS: dict[type[Op], Callable[..., Value]] = {}
+REGIONS: dict[type[Op], Callable[..., HostValue]] = {}
 """Ops that call computations, and those that need more than arrays; `regions.py` fills it."""
 
 CALL_DEPTH = 100
@@ -61,7 +61,7 @@ def evaluate(
     deadline: float | None = None,
     memory_limit: int = MEMORY_LIMIT,
     seed: int = 0,
-    clock: Clock | None = None,
+    clock: StepTimer | None = None,
 ) -> Literal:
     """The result of the entry computation for these arguments, one per parameter.
 
@@ -77,7 +77,7 @@ def evaluate(
     return as_literal(result, entry.root.shape)
 
 
-def argument_values(entry: Computation, arguments: Sequence[object]) -> list[Value]:
+def argument_values(entry: Computation, arguments: Sequence[object]) -> list[HostValue]:
     """Arguments as values of the parameters' shapes."""
     if len(arguments) != len(entry.parameters):
         raise InvalidArgument(f"{entry.name} takes {len(entry.parameters)} arguments, found {len(arguments)}")
@@ -85,11 +85,11 @@ def argument_values(entry: Computation, arguments: Sequence[object]) -> list[Val
     return [_leaf(parameter, parameter.shape, argument) for parameter, argument in pairs]
 
 
-Step = tuple[Callable[..., Value], tuple[int, ...], int, tuple[int, ...], Instruction]
+PlannedCall = tuple[Callable[..., HostValue], tuple[int, ...], int, tuple[int, ...], Instruction]
 """One instruction: a function, the slots of its operands and of its result, the slots not needed afterwards.
 """
 
-Clock = Callable[[Instruction, Callable[..., Value]], Callable[..., Value]]
+StepTimer = Callable[[Instruction, Callable[..., HostValue]], Callable[..., HostValue]]
 """Gives a function that measures one, that of an instruction."""
 
 SMALL = 4096
@@ -103,12 +103,12 @@ CHUNK = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EvaluationPlan:
     """How to run a computation: `values` holds constants in their slots, everything else empty."""
 
-    values: list[Value]
+    values: list[HostValue]
     parameters: tuple[int, ...]
-    chunks: tuple[tuple[Step, ...], ...]
+    chunks: tuple[tuple[PlannedCall, ...], ...]
     root: int
 
 
@@ -125,7 +125,7 @@ class Interpreter:
         memory_limit: int = MEMORY_LIMIT,
         seed: int = 0,
         process: Process | None = None,
-        clock: Clock | None = None,
+        clock: StepTimer | None = None,
     ):
         self.clock = clock
         self.process = process  # which one of several it runs for
@@ -137,13 +137,13 @@ class Interpreter:
         self.seed = seed
         self.random = np.random.Generator(np.random.Philox(seed))
         self.state = seed  # of rng-get-and-update-state
-        self.mailbox: dict[int | None, deque[Value]] = {}  # by channel: sent and not yet received
+        self.mailbox: dict[int | None, deque[HostValue]] = {}  # by channel: sent and not yet received
         self.steps = 0
         self.depth = 0
         self._effects: dict[Computation, bool] = {}
         self._elementwise: dict[Computation, bool] = {}
-        self._plans: dict[Computation, Plan] = {}
-        self._scalar_plans: dict[Computation, Plan | None] = {}
+        self._plans: dict[Computation, EvaluationPlan] = {}
+        self._scalar_plans: dict[Computation, EvaluationPlan | None] = {}
 
     def beside(self, process: Process | None = None) -> Interpreter:
         """Another one, for a process or within this one, with the same limits."""
@@ -156,14 +156,14 @@ class Interpreter:
         """Lets the run, which another thread does, end with Cancelled."""
         self.cancelled.append(True)
 
-    def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
+    def run(self, computation: Computation, arguments: Sequence[HostValue]) -> HostValue:
         """The value of the root for these arguments."""
         plan = self._plans.get(computation)
         if plan is None:
             plan = self._plans[computation] = self._plan(computation)
         return self.run_plan(plan, arguments)
 
-    def run_plan(self, plan: Plan, arguments: Sequence[Value]) -> Value:
+    def run_plan(self, plan: EvaluationPlan, arguments: Sequence[HostValue]) -> HostValue:
         if self.depth >= CALL_DEPTH:
             raise UnsupportedError(f"the interpreter runs calls up to {CALL_DEPTH} deep")
         values = plan.values.copy()
@@ -239,7 +239,7 @@ class Interpreter:
 
     def _plan(
         self, computation: Computation, evaluator: Callable[[Instruction], Callable] | None = None
-    ) -> Plan:
+    ) -> EvaluationPlan:
         order = self._needed(computation)
         slots = {inst: number for number, inst in enumerate(order)}
         root = slots[computation.root]
@@ -251,8 +251,8 @@ class Interpreter:
         for slot, number in last_use.items():
             if slot != root and not _is_small(order[slot].shape):
                 dying.setdefault(number, []).append(slot)
-        values: list[Value] = [None] * len(order)
-        steps: list[Step] = []
+        values: list[HostValue] = [None] * len(order)
+        steps: list[PlannedCall] = []
         for number, inst in enumerate(order):
             if isinstance(inst.op, Parameter):
                 continue
@@ -270,7 +270,9 @@ class Interpreter:
         chunks = tuple(tuple(steps[k : k + CHUNK]) for k in range(0, len(steps), CHUNK))
         # Parameters that nothing needs go into a slot behind the others.
         values.append(None)
-        return Plan(values, tuple(slots.get(p, len(order)) for p in computation.parameters), chunks, root)
+        return EvaluationPlan(
+            values, tuple(slots.get(p, len(order)) for p in computation.parameters), chunks, root
+        )
 
     def _needed(self, computation: Computation) -> list[Instruction]:
         """What the root depends on and what has effects, in the order to run it. Dead code may even be a loop
@@ -350,11 +352,11 @@ class Interpreter:
             if why is not None:
                 raise UnsupportedError(f"{inst!r}: {why}")
 
-    def host(self, value: Value) -> Value:
+    def host(self, value: HostValue) -> HostValue:
         """A value as NumPy has it; an interpreter whose values may be elsewhere fetches it."""
         return value
 
-    def evaluator(self, inst: Instruction) -> Callable[..., Value]:
+    def evaluator(self, inst: Instruction) -> Callable[..., HostValue]:
         """The function from an instruction's operands to its value."""
         region = REGIONS.get(type(inst.op))
         if region is not None:
@@ -371,7 +373,7 @@ class Interpreter:
             function = partial(_checked, function, inst.shape.dtype.numpy, inst.shape.dtype)
         return by_bounds(inst, function)
 
-    def _scalar_plan(self, computation: Computation) -> Plan | None:
+    def _scalar_plan(self, computation: Computation) -> EvaluationPlan | None:
         """A plan that works on arrays for scalars; None when the computation is not all elementwise."""
         if computation not in self._scalar_plans:
             plan = (
@@ -380,7 +382,7 @@ class Interpreter:
             self._scalar_plans[computation] = plan
         return self._scalar_plans[computation]
 
-    def _scalar_evaluator(self, inst: Instruction) -> Callable[..., Value]:
+    def _scalar_evaluator(self, inst: Instruction) -> Callable[..., HostValue]:
         if inst.op.computation_fields:
             plan = self._scalar_plan(inst.op.computations()[0])
             assert plan is not None
@@ -407,7 +409,7 @@ def _inputs(inst: Instruction) -> tuple[Instruction, ...]:
     return operands
 
 
-def _native_function(inst: Instruction) -> Callable[..., Value] | None:
+def _native_function(inst: Instruction) -> Callable[..., HostValue] | None:
     """The bare NumPy function of an elementwise op, where all operands have one type that it computes in."""
     kernel = getattr(type(inst.op), "function", None)
     types = {o.shape.dtype.numpy for o in inst.operands if isinstance(o.shape, Shape)}
@@ -418,17 +420,19 @@ def _native_function(inst: Instruction) -> Callable[..., Value] | None:
     return kernel.native(types.pop())
 
 
-def _native(function: Callable[..., Value], *operands: Value) -> Value:
+def _native(function: Callable[..., HostValue], *operands: HostValue) -> HostValue:
     return np.asarray(function(*operands))
 
 
-def _checked(function: Callable[..., Value], wanted: np.dtype, dtype: Any, *operands: Value) -> Value:
+def _checked(
+    function: Callable[..., HostValue], wanted: np.dtype, dtype: Any, *operands: HostValue
+) -> HostValue:
     """The result of an op, in the element type of the instruction (mixed precision, and NumPy's scalars)."""
     result = np.asarray(function(*operands))
     return result if result.dtype == wanted else convert(result, dtype)
 
 
-def _of_package(inst: Instruction, function: Callable[..., Value], *operands: Value) -> Value:
+def _of_package(inst: Instruction, function: Callable[..., HostValue], *operands: HostValue) -> HostValue:
     """The result of an op that axla does not declare; UnsupportedError where it has not the sizes that the
     op infers. Elements of what is `elementwise` may be computed for many scalars at a time.
     """
@@ -445,7 +449,7 @@ def _of_package(inst: Instruction, function: Callable[..., Value], *operands: Va
     return tuple(arrays) if isinstance(found, tuple) else arrays[0]
 
 
-def _same(operand: Value) -> Value:
+def _same(operand: HostValue) -> HostValue:
     return operand
 
 
@@ -458,14 +462,14 @@ def _moves_scalar(inst: Instruction) -> bool:
     return moves and isinstance(operand, Shape) and operand.logical is inst.shape.logical
 
 
-def as_value(literal: Literal) -> Value:
+def as_value(literal: Literal) -> HostValue:
     """A literal as the interpreter's value."""
     if literal.shape.is_tuple:
         return tuple(as_value(e) for e in literal.elements)
     return literal.array if literal.shape.is_array else None
 
 
-def as_literal(value: Value, shape: AnyShape) -> Literal:
+def as_literal(value: HostValue, shape: AnyShape) -> Literal:
     """The interpreter's value as a literal of `shape`, in the default layout; dynamic dimensions take their
     actual size.
     """
@@ -478,7 +482,7 @@ def as_literal(value: Value, shape: AnyShape) -> Literal:
     return Literal(Shape(shape.dtype, array.shape), array)
 
 
-def _leaf(parameter: Instruction, shape: AnyShape, argument: object) -> Value:
+def _leaf(parameter: Instruction, shape: AnyShape, argument: object) -> HostValue:
     """An argument as a value of a shape in the parameter; InvalidArgument where it does not fit."""
     if isinstance(shape, TupleShape):
         parts = argument.elements if isinstance(argument, Literal) else argument

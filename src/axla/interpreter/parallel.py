@@ -14,8 +14,8 @@ import numpy as np
 from axla.core.errors import InvalidArgument, VerifyError
 from axla.core.shape import TupleShape
 from axla.hlo.control import CustomCall
-from axla.interpreter.evaluate import Interpreter, Value
-from axla.interpreter.processes import Grid, Process
+from axla.interpreter.evaluate import HostValue, Interpreter
+from axla.interpreter.processes import ParticipantProcesses, Process
 from axla.ir.graph import Computation, Instruction
 
 RUN_PARALLEL = "interpreter.run_parallel"
@@ -24,32 +24,37 @@ MOST = 1024
 
 
 def run_replicated(
-    interpreter: Interpreter, entry: Computation, values: Sequence[Sequence[Value]], replicas: int,
+    interpreter: Interpreter, entry: Computation, values: Sequence[Sequence[HostValue]], replicas: int,
     partitions: int, devices: Sequence[int] = (),
-) -> list[Value]:  # fmt: skip
+) -> list[HostValue]:  # fmt: skip
     """The results of the entry computation on every device, by an interpreter whose limits hold for all.
     The n-th of `devices` is partition n % partitions of replica n // partitions; `values[n]` are its
     arguments.
 
     CollectiveFailure when devices come to different collectives, or wait for each other for ever.
     """
-    return _run(interpreter, Grid(replicas, partitions, devices=devices), [entry] * len(values), values)
+    return _run(
+        interpreter,
+        ParticipantProcesses(replicas, partitions, devices=devices),
+        [entry] * len(values),
+        values,
+    )
 
 
 def run_programs(
-    interpreter: Interpreter, programs: Sequence[Computation], arguments: Sequence[Sequence[Value]]
-) -> list[Value]:  # fmt: skip
+    interpreter: Interpreter, programs: Sequence[Computation], arguments: Sequence[Sequence[HostValue]]
+) -> list[HostValue]:  # fmt: skip
     """The results of programs that run beside each other, each as one replica."""
-    return _run(interpreter, Grid(len(programs), 1), programs, arguments)
+    return _run(interpreter, ParticipantProcesses(len(programs), 1), programs, arguments)
 
 
 def _run(
     interpreter: Interpreter,
-    grid: Grid,
+    grid: ParticipantProcesses,
     programs: Sequence[Computation],
-    arguments: Sequence[Sequence[Value]],
-) -> list[Value]:
-    def run(program: Computation, given: Sequence[Value], process: Process) -> Value:
+    arguments: Sequence[Sequence[HostValue]],
+) -> list[HostValue]:
+    def run(program: Computation, given: Sequence[HostValue], process: Process) -> HostValue:
         with np.errstate(all="ignore"):
             return interpreter.beside(process).run(program, given)
 
@@ -63,18 +68,18 @@ def parallel_call(programs: Sequence[Sequence[int]], infeed: Sequence[int]) -> s
     return json.dumps({"programs": programs, "infeed": infeed})
 
 
-def run_parallel(interpreter: Interpreter, inst: Instruction[CustomCall], *operands: Value) -> Value:
+def run_parallel(interpreter: Interpreter, inst: Instruction[CustomCall], *operands: HostValue) -> HostValue:
     """The results of all programs, one behind the other; they take the operands in the same way."""
     rows, fed = _parts(inst, inst.op.called_computations)
     programs = [program for row in rows for program in row]
     rest = iter(operands)
     arguments = [list(islice(rest, len(program.parameters))) for program in programs]
-    infeed: deque[Value] | None = None
+    infeed: deque[HostValue] | None = None
     if fed:
         values = [interpreter.run(program, ()) for program in fed]
         infeed = deque(v if isinstance(v, tuple) else (v,) for v in values)
-    results: list[Value] = []
-    found = _run(interpreter, Grid(len(rows), len(rows[0]), infeed), programs, arguments)
+    results: list[HostValue] = []
+    found = _run(interpreter, ParticipantProcesses(len(rows), len(rows[0]), infeed), programs, arguments)
     for program, value in zip(programs, found, strict=True):
         results += value if isinstance(program.root.shape, TupleShape) else [value]
     return tuple(results) if isinstance(inst.shape, TupleShape) else results[0]

@@ -15,7 +15,7 @@ from typing import Any
 
 from axla.core.errors import Cancelled, CollectiveFailure, OutOfMemory
 
-Value = Any
+HostValue = Any
 
 LOOK = 0.2
 """Seconds after which whoever started a run looks for Ctrl-C, where a wait is not interrupted by it."""
@@ -27,12 +27,12 @@ SHOWN = 8
 class Process:
     """One replica and partition of a grid. `number` counts replicas, and within them partitions."""
 
-    def __init__(self, grid: Grid, number: int) -> None:
+    def __init__(self, grid: ParticipantProcesses, number: int) -> None:
         self.grid = grid
         self.number = number
         self.device = grid.devices[number]
         self.replica, self.partition = divmod(number, grid.partitions)
-        self.result: Value = None
+        self.result: HostValue = None
         self.waits = ""  # where, and for whom
         self.turn = threading.Lock()  # free when this one may run
         self.turn.acquire()
@@ -52,7 +52,7 @@ class Process:
             self._until_my_turn()
 
     def wait(self, key: Hashable, where: str) -> None:
-        """Leaves the turn to others until one of them calls `Grid.wake` with the key."""
+        """Leaves the turn to others until one of them calls `ParticipantProcesses.wake` with the key."""
         self.waits = where
         self.grid.parked.setdefault(key, []).append(self)
         self._until_my_turn()
@@ -65,15 +65,15 @@ class Process:
     # Meetings: all members bring something, and each takes something away.
 
     def meet(
-        self, members: Sequence[int], channel: int | None, kind: Hashable, name: str, brought: Value,
-        combine: Callable[[list[Value]], Sequence[Value]],
-    ) -> Value:  # fmt: skip
+        self, members: Sequence[int], channel: int | None, kind: Hashable, name: str, brought: HostValue,
+        combine: Callable[[list[HostValue]], Sequence[HostValue]],
+    ) -> HostValue:  # fmt: skip
         """What `combine` gives this one of what all members brought, in their order.
 
         Whoever of the members comes to a meeting on the channel must be there for the same `kind`.
         """
         meetings, key = self.grid.meetings, (tuple(members), channel)
-        meeting = meetings.setdefault(key, Meeting(kind, name, self))
+        meeting = meetings.setdefault(key, Rendezvous(kind, name, self))
         if meeting.kind != kind:
             raise CollectiveFailure(
                 f"{name} of {self} meets {meeting.name} of {meeting.first}, which is another operation, or "
@@ -93,34 +93,35 @@ class Process:
 
     # Mailbox: one sends, another receives, in order.
 
-    def send(self, address: Hashable, value: Value) -> None:
+    def send(self, address: Hashable, value: HostValue) -> None:
         self.grid.mailbox.setdefault(address, deque()).append(value)
         self.grid.wake(address)
 
-    def receive(self, address: Hashable, name: str) -> Value:
+    def receive(self, address: Hashable, name: str) -> HostValue:
         while not self.grid.mailbox.get(address):
             self.wait(address, f"in {name} for what nobody sent")
         return self.grid.mailbox[address].popleft()
 
 
-class Meeting:
+class Rendezvous:
     """A collective that somebody has come to."""
 
     def __init__(self, kind: Hashable, name: str, first: Process) -> None:
         self.kind = kind
         self.name = name
         self.first = first
-        self.brought: dict[int, Value] = {}
-        self.taken: dict[int, Value] | None = None
+        self.brought: dict[int, HostValue] = {}
+        self.taken: dict[int, HostValue] | None = None
 
 
-class Grid:
-    """The processes of one run, and what they share. Process p has the queues of the p-th of `devices`, the
+class ParticipantProcesses:
+    """The processes of one run and what they share. Process p has the queues of the p-th of `devices`, the
     first in order by default; `infeed` stands for all of them.
     """
 
     def __init__(
-        self, replicas: int, partitions: int, infeed: deque[Value] | None = None, devices: Sequence[int] = ()
+        self, replicas: int, partitions: int, infeed: deque[HostValue] | None = None,
+        devices: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.devices = devices or range(replicas * partitions)
         self.replicas = replicas
@@ -130,11 +131,11 @@ class Grid:
         self.failure: BaseException | None = None
         self.ready: deque[Process] = deque()
         self.parked: dict[Hashable, list[Process]] = {}
-        self.meetings: dict[Hashable, Meeting] = {}
-        self.mailbox: dict[Hashable, deque[Value]] = {}
+        self.meetings: dict[Hashable, Rendezvous] = {}
+        self.mailbox: dict[Hashable, deque[HostValue]] = {}
         self._ended = threading.Event()
 
-    def run(self, programs: Sequence[Callable[[Process], Value]]) -> list[Value]:
+    def run(self, programs: Sequence[Callable[[Process], HostValue]]) -> list[HostValue]:
         """What each program gives for its process. Raises the first failure, when all have stopped."""
         threads = []
         for process, program in zip(self.processes, programs, strict=True):
@@ -163,7 +164,7 @@ class Grid:
             raise self.failure
         return [process.result for process in self.processes]
 
-    def _run_one(self, process: Process, program: Callable[[Process], Value]) -> None:
+    def _run_one(self, process: Process, program: Callable[[Process], HostValue]) -> None:
         process.turn.acquire()
         try:
             process.check()

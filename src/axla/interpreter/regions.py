@@ -15,7 +15,7 @@ from axla.hlo.indexing import window_places
 from axla.hlo.window import offsets, padded, places
 from axla.interpreter.collectives import COLLECTIVES, joined
 from axla.interpreter.custom_calls import custom_call
-from axla.interpreter.evaluate import REGIONS, Interpreter, Value
+from axla.interpreter.evaluate import REGIONS, HostValue, Interpreter
 from axla.interpreter.transfers import TRANSFERS
 from axla.ir.attributes import RandomDistribution
 from axla.ir.graph import Instruction
@@ -32,15 +32,17 @@ would take long.
 # Structure and control
 
 
-def _tuple(interpreter: Interpreter, inst: Instruction, *elements: Value) -> Value:
+def _tuple(interpreter: Interpreter, inst: Instruction, *elements: HostValue) -> HostValue:
     return elements
 
 
-def _get_tuple_element(interpreter: Interpreter, inst: Instruction[GetTupleElement], operand: Value) -> Value:
+def _get_tuple_element(
+    interpreter: Interpreter, inst: Instruction[GetTupleElement], operand: HostValue
+) -> HostValue:
     return operand[inst.op.index]
 
 
-def _while(interpreter: Interpreter, inst: Instruction[hlo.While], value: Value) -> Value:
+def _while(interpreter: Interpreter, inst: Instruction[hlo.While], value: HostValue) -> HostValue:
     """Runs until the condition fails. As in XLA, a loop without effects is taken to end: an iteration that
     changes nothing has made the result, whatever the condition says.
     """
@@ -57,29 +59,31 @@ def _while(interpreter: Interpreter, inst: Instruction[hlo.While], value: Value)
     return value
 
 
-def _same_bits(interpreter: Interpreter, a: Value, b: Value) -> bool:
+def _same_bits(interpreter: Interpreter, a: HostValue, b: HostValue) -> bool:
     if isinstance(a, tuple):
         return all(_same_bits(interpreter, x, y) for x, y in zip(a, b, strict=True))
     return a is b or interpreter.host(a).tobytes() == interpreter.host(b).tobytes()
 
 
 def _conditional(
-    interpreter: Interpreter, inst: Instruction[hlo.Conditional], index: Value, *operands: Value
-) -> Value:
+    interpreter: Interpreter, inst: Instruction[hlo.Conditional], index: HostValue, *operands: HostValue
+) -> HostValue:
     number = inst.op.taken(interpreter.host(index))
     return interpreter.run(inst.op.branches[number], [operands[number]])
 
 
-def _call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+def _call(interpreter: Interpreter, inst: Instruction, *operands: HostValue) -> HostValue:
     return interpreter.run(inst.op.computations()[0], operands)
 
 
-def _async_start(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+def _async_start(interpreter: Interpreter, inst: Instruction, *operands: HostValue) -> HostValue:
     contexts = [np.zeros(s.dims, s.dtype.numpy) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
     return (operands, _call(interpreter, inst, *operands), *contexts)
 
 
-def _rng(interpreter: Interpreter, inst: Instruction[hlo.Rng], first: Value, second: Value) -> Value:
+def _rng(
+    interpreter: Interpreter, inst: Instruction[hlo.Rng], first: HostValue, second: HostValue
+) -> HostValue:
     op = inst.op
     dims, low, high = op.shape.dims, first.astype(np.float64), second.astype(np.float64)
     if op.distribution is RandomDistribution.NORMAL:
@@ -93,13 +97,13 @@ def _rng(interpreter: Interpreter, inst: Instruction[hlo.Rng], first: Value, sec
     return np.where(found < second, found, first)  # rounding may reach the end, which is left out
 
 
-def _rng_state(interpreter: Interpreter, inst: Instruction[hlo.RngGetAndUpdateState]) -> Value:
+def _rng_state(interpreter: Interpreter, inst: Instruction[hlo.RngGetAndUpdateState]) -> HostValue:
     state = interpreter.state
     interpreter.state += inst.op.delta
     return np.array([state & (2**64 - 1), state >> 64], np.uint64)
 
 
-def _bitcast(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:
+def _bitcast(interpreter: Interpreter, inst: Instruction, operand: HostValue) -> HostValue:
     """Elements in the order in which they lie in memory, read as the result's type and layout."""
     of, to = inst.operands[0].shape, inst.shape
     if not isinstance(of, Shape) or not isinstance(to, Shape):
@@ -114,7 +118,7 @@ def _bitcast(interpreter: Interpreter, inst: Instruction, operand: Value) -> Val
 # Scalars over arrays
 
 
-def _map(interpreter: Interpreter, inst: Instruction[hlo.Map], *operands: Value) -> Value:
+def _map(interpreter: Interpreter, inst: Instruction[hlo.Map], *operands: HostValue) -> HostValue:
     return interpreter.on_scalars(inst.op.to_apply, operands, operands[0].shape)[0]
 
 
@@ -123,7 +127,7 @@ def result_types(inst: Instruction) -> list[DType]:
     return [s.dtype for s in inst.shape.parts]
 
 
-def _reduce(interpreter: Interpreter, inst: Instruction[hlo.Reduce], *operands: Value) -> Value:
+def _reduce(interpreter: Interpreter, inst: Instruction[hlo.Reduce], *operands: HostValue) -> HostValue:
     op = inst.op
     count = len(operands) // 2
     data, inits = operands[:count], operands[count:]
@@ -155,7 +159,7 @@ def _tree(
     return rows
 
 
-def _scatter(interpreter: Interpreter, inst: Instruction[hlo.Scatter], *operands: Value) -> Value:
+def _scatter(interpreter: Interpreter, inst: Instruction[hlo.Scatter], *operands: HostValue) -> HostValue:
     op = inst.op
     count = len(operands) // 2
     results = [o.copy() for o in operands[:count]]
@@ -210,7 +214,9 @@ def _apply_windows(
     interpreter.tick()
 
 
-def _reduce_window(interpreter: Interpreter, inst: Instruction[hlo.ReduceWindow], *operands: Value) -> Value:
+def _reduce_window(
+    interpreter: Interpreter, inst: Instruction[hlo.ReduceWindow], *operands: HostValue
+) -> HostValue:
     """Position by position in the window, for all its places at once; what lies outside is left out."""
     op = inst.op
     count = len(operands) // 2
@@ -231,9 +237,9 @@ def _reduce_window(interpreter: Interpreter, inst: Instruction[hlo.ReduceWindow]
 
 
 def _select_and_scatter(
-    interpreter: Interpreter, inst: Instruction[hlo.SelectAndScatter], operand: Value, source: Value,
-    init: Value,
-) -> Value:  # fmt: skip
+    interpreter: Interpreter, inst: Instruction[hlo.SelectAndScatter], operand: HostValue, source: HostValue,
+    init: HostValue,
+) -> HostValue:  # fmt: skip
     op = inst.op
     dims = source.shape
     result = np.full(operand.shape, init, source.dtype)
@@ -258,7 +264,7 @@ def _select_and_scatter(
     return result
 
 
-def _scan(interpreter: Interpreter, inst: Instruction[hlo.Scan], *operands: Value) -> Value:
+def _scan(interpreter: Interpreter, inst: Instruction[hlo.Scan], *operands: HostValue) -> HostValue:
     op = inst.op
     inputs, carries = (
         operands[: len(operands) - op.num_carries],
@@ -286,7 +292,7 @@ def _dtype_of(x: np.ndarray) -> DType:
     return from_numpy(x.dtype)
 
 
-def _sort(interpreter: Interpreter, inst: Instruction[hlo.Sort], *operands: Value) -> Value:
+def _sort(interpreter: Interpreter, inst: Instruction[hlo.Sort], *operands: HostValue) -> HostValue:
     if not operands[0].ndim:
         return joined(inst, operands)
     columns = [np.moveaxis(o, inst.op.dimension, 0) for o in operands]

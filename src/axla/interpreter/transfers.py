@@ -14,7 +14,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.feeds import feeds, give, leaves_of, take
 from axla.custom.site import nest
 from axla.hlo.transfer import Recv, RecvDone, Send
-from axla.interpreter.evaluate import Interpreter, Value
+from axla.interpreter.evaluate import HostValue, Interpreter
 from axla.interpreter.members import pairs_of
 from axla.interpreter.processes import Process
 from axla.ir.collectives import GroupMode
@@ -24,7 +24,7 @@ from axla.ir.typed import tuple_of
 from axla.ir.verify.channels import channel_pairs
 
 
-def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
+def _infeed(interpreter: Interpreter, inst: Instruction, token: HostValue) -> HostValue:
     shape, process = tuple_of(inst).elements[0], interpreter.process
     if process is None or process.grid.infeed is None:
         return take(feeds(process.device if process else 0).infeed, shape, interpreter.wait), None
@@ -36,11 +36,11 @@ def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
     return nest(shape, iter(leaves_of("infeed", shape, found))), None
 
 
-def _outfeed(interpreter: Interpreter, inst: Instruction, data: Value, token: Value) -> None:
+def _outfeed(interpreter: Interpreter, inst: Instruction, data: HostValue, token: HostValue) -> None:
     give(feeds(interpreter.process.device if interpreter.process else 0).outfeed, data)
 
 
-def _send(interpreter: Interpreter, inst: Instruction[Send], data: Value, token: Value) -> Value:
+def _send(interpreter: Interpreter, inst: Instruction[Send], data: HostValue, token: HostValue) -> HostValue:
     channel, process = inst.op.channel_id, interpreter.process
     if inst.op.is_host_transfer:
         give(feeds(process.device if process else 0).to_host(channel), data)
@@ -61,11 +61,11 @@ def _pairs(inst: Instruction, process: Process) -> list[tuple[int, int]] | None:
     return pairs_of(inst, process, pairs, mode) if pairs else None
 
 
-def _send_done(interpreter: Interpreter, inst: Instruction, begun: Value) -> None:
+def _send_done(interpreter: Interpreter, inst: Instruction, begun: HostValue) -> None:
     """Whoever receives has a queue: nothing to wait for."""
 
 
-def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: Value) -> Value:
+def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: HostValue) -> HostValue:
     process = interpreter.process
     address: tuple[int | None, ...] = ()
     if process is not None and not inst.op.is_host_transfer:
@@ -76,7 +76,7 @@ def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: Value) -> Va
     return address, np.zeros((), np.uint32), None
 
 
-def _recv_done(interpreter: Interpreter, inst: Instruction[RecvDone], begun: Value) -> Value:
+def _recv_done(interpreter: Interpreter, inst: Instruction[RecvDone], begun: HostValue) -> HostValue:
     channel, process = inst.op.channel_id, interpreter.process
     if inst.op.is_host_transfer:
         shape = inst.shape.elements[0]
@@ -92,18 +92,18 @@ def _recv_done(interpreter: Interpreter, inst: Instruction[RecvDone], begun: Val
     return waiting.popleft(), None
 
 
-def _nothing(shape: AnyShape) -> Value:
+def _nothing(shape: AnyShape) -> HostValue:
     """Zeros, for a process that nobody sends to."""
     if isinstance(shape, TupleShape):
         return tuple(map(_nothing, shape.elements))
     return np.zeros(shape.dims, shape.dtype.numpy) if isinstance(shape, Shape) else None
 
 
-def _received(inst: Instruction, value: Value) -> Value:
+def _received(inst: Instruction, value: HostValue) -> HostValue:
     shape = inst.shape.elements[0]
     return nest(shape, iter(leaves_of(repr(inst), shape, value)))
 
 
-TRANSFERS: dict[type[Op], Callable[..., Value]] = by_op(
+TRANSFERS: dict[type[Op], Callable[..., HostValue]] = by_op(
     _infeed, _outfeed, _send, _send_done, _recv, _recv_done
 )

@@ -23,7 +23,7 @@ class GroupMode(enum.StrEnum):
     FLATTENED_ID = "devices"  # replica * partitions + partition
 
 
-class Kind(enum.Enum):
+class CollectiveKind(enum.Enum):
     """What the members of a group get, and who must be in one: `Op.collective`."""
 
     SAME = "an array like their own; all are in groups"

@@ -78,7 +78,7 @@ class Iota:
         return brackets(self.reshape) + (f"T({','.join(map(str, self.order))})" if turned else "")
 
 
-Devices = Iota | tuple[int, ...]
+DeviceOrder = Iota | tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Mesh:
     """
 
     axes: tuple[tuple[str, int], ...]
-    devices: Devices | None = None
+    devices: DeviceOrder | None = None
 
     def __post_init__(self) -> None:
         if len(dict(self.axes)) != len(self.axes) or min((n for _, n in self.axes), default=1) < 1:
@@ -133,7 +133,7 @@ class IotaGroups:
 
     count: int
     size: int
-    devices: Devices
+    devices: DeviceOrder
 
     def __post_init__(self) -> None:
         if min(self.count, self.size) < 1 or self.count * self.size != len(self.devices):
@@ -147,7 +147,7 @@ class IotaGroups:
 
 
 @lru_cache(maxsize=64)
-def _rows(devices: Devices, size: int) -> tuple[tuple[int, ...], ...]:
+def _rows(devices: DeviceOrder, size: int) -> tuple[tuple[int, ...], ...]:
     ids = devices.array() if isinstance(devices, Iota) else np.array(devices)
     return tuple(map(tuple, ids.reshape(-1, size).tolist()))
 

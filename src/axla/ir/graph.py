@@ -16,7 +16,7 @@ from axla.core import notebook
 from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, ShapeError
 from axla.core.shape import AnyShape, ProgramShape
-from axla.ir.collectives import Kind
+from axla.ir.collectives import CollectiveKind
 from axla.ir.names import Names
 from axla.ir.sharding import Sharding
 
@@ -73,7 +73,9 @@ class Op:
     mixes_floats: ClassVar[bool] = False  # its operands may be floats of different types
     effect: ClassVar[str] = ""  # the kind of its side effect, where backends may lack that
     in_order: ClassVar[bool] = False  # its effect is one of those that happen in one order
-    collective: ClassVar[Kind | None] = None  # what members of a group get of it, or of what it begins
+    collective: ClassVar[CollectiveKind | None] = (
+        None  # what members of a group get of it, or of what it begins
+    )
     message: ClassVar[str] = ""  # the part of its proto where attributes are looked for first
     ends: ClassVar[type[Op] | None] = None  # the op that begins what this one ends: copy-start for copy-done
     ended_by: ClassVar[type[Op] | None] = None  # the other way round; `@op` sets it

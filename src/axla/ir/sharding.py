@@ -13,7 +13,7 @@ import numpy as np
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
-from axla.ir.devices import Axis, Devices, Iota, Mesh, MeshAxes, brackets
+from axla.ir.devices import Axis, DeviceOrder, Iota, Mesh, MeshAxes, brackets
 
 SUBGROUPS = ("manual", "replicated", "unreduced")
 """What the last dimensions of tiles may be for, in their order."""
@@ -29,7 +29,7 @@ class Tiles:
     """
 
     dims: tuple[int, ...]
-    devices: Devices
+    devices: DeviceOrder
     kinds: tuple[str, ...] = ()
 
     @property
@@ -104,7 +104,7 @@ class Sharding:
         return text + (f"{between}metadata={self.metadata}" if self.metadata else "")
 
 
-def tiled(dims: tuple[int, ...], devices: Devices, kinds: tuple[str, ...]) -> str | Tiles:
+def tiled(dims: tuple[int, ...], devices: DeviceOrder, kinds: tuple[str, ...]) -> str | Tiles:
     """The tiles in their one form, or `replicated`. Subgroups of one device say nothing; the others stand in
     a fixed order, equal ones as one.
     """
@@ -127,7 +127,7 @@ def tiled(dims: tuple[int, ...], devices: Devices, kinds: tuple[str, ...]) -> st
     return Tiles(shown, devices.simplified() if isinstance(devices, Iota) else devices, names)
 
 
-def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: Devices) -> Devices:
+def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: DeviceOrder) -> DeviceOrder:
     """The devices of tiles that were permuted: an iota again if the sizes line up, else a list."""
     if isinstance(devices, Iota) and devices.order == tuple(range(len(devices.order))):
         return Iota(dims, permutation).simplified()
@@ -135,7 +135,7 @@ def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: Devi
     return tuple(ids.reshape(dims).transpose(permutation).reshape(-1).tolist())
 
 
-def _ascending(size: int, devices: Devices) -> Devices:
+def _ascending(size: int, devices: DeviceOrder) -> DeviceOrder:
     """The devices that hold the same, `size` after each other, in ascending order."""
     if not isinstance(devices, Iota):
         if len(devices) % size:
@@ -201,7 +201,7 @@ def tiling(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
     return Tiling(counts, tuple(places[p] for p in range(partitions)))
 
 
-def _ids(devices: Devices | None, count: int) -> np.ndarray:
+def _ids(devices: DeviceOrder | None, count: int) -> np.ndarray:
     return (
         devices.array()
         if isinstance(devices, Iota)
@@ -209,7 +209,7 @@ def _ids(devices: Devices | None, count: int) -> np.ndarray:
     )
 
 
-def _places(dims: tuple[int, ...], devices: Devices, rank: int) -> dict[int, tuple[int, ...]]:
+def _places(dims: tuple[int, ...], devices: DeviceOrder, rank: int) -> dict[int, tuple[int, ...]]:
     at = np.unravel_index(np.arange(prod(dims)), dims)
     rows = np.stack(at, axis=-1)[:, :rank].tolist() if dims else [[]]
     return {device: tuple(row) for device, row in zip(_ids(devices, len(rows)).tolist(), rows, strict=True)}

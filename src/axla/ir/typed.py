@@ -7,15 +7,15 @@ from typing import TypeGuard, TypeVar
 from axla.core.shape import Shape, TupleShape
 from axla.ir.graph import Instruction, Op
 
-Kind = TypeVar("Kind", bound=Op)
+OpT = TypeVar("OpT", bound=Op)
 
 
-def applies(inst: Instruction, kind: type[Kind]) -> TypeGuard[Instruction[Kind]]:
+def applies(inst: Instruction, kind: type[OpT]) -> TypeGuard[Instruction[OpT]]:
     """Whether the op of an instruction is of this class."""
     return isinstance(inst.op, kind)
 
 
-def op_of(inst: Instruction, kind: type[Kind]) -> Kind:
+def op_of(inst: Instruction, kind: type[OpT]) -> OpT:
     """The op of an instruction that is known to be of this class."""
     op = inst.op
     assert isinstance(op, kind)

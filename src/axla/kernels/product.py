@@ -12,6 +12,8 @@ from axla.target.machine import Target
 BYTES, PAIRS = "x86.avx512.vpdpbusd", "x86.avx512.vpdpwssd"
 HALVES = "x86.avx512bf16.dpbf16ps"
 """Intrinsics for words of four bytes, one side with signs; for words of two 16-bit integers; of two bf16."""
+ARM_BYTES, ARM_HALVES = "aarch64.neon.sdot", "aarch64.neon.bfdot"
+"""The same of AArch64, of bytes that both have signs, or by `udot` none, and of bf16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,9 @@ class GemmSpec:
         bits = self.dtype.bits, self.accumulator.bits
         found = set()
         if self.dtype.is_integer and bits == (8, 32):
-            found = {"aarch64.neon.sdot", BYTES} & target.intrinsics
+            found = {ARM_BYTES, BYTES} & target.intrinsics
         elif self.dtype is BF16 and target.flushes:
-            found = {HALVES} & target.intrinsics
+            found = {ARM_HALVES, HALVES} & target.intrinsics
         if not target.math.avx512:  # their narrow forms are AVX-512VL
             found = found - {BYTES, HALVES}
         word = 32 // self.dtype.bits

@@ -9,7 +9,7 @@ import axla.hlo as hlo
 from axla.core.shape import Shape, array
 from axla.hlo.collective import Reducing
 from axla.ir.clone import clone_computation
-from axla.ir.collectives import Kind, group_mode, group_of, is_asynchronous, processes
+from axla.ir.collectives import CollectiveKind, group_mode, group_of, is_asynchronous, processes
 from axla.ir.families import Paired
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
@@ -39,7 +39,7 @@ def meetings_of(
     op: Any = inst.op
     rows: dict[tuple[int, ...] | None, None] = {}
     for number in range(participants[0] * participants[1]):
-        if op.collective is Kind.PAIRED:
+        if op.collective is CollectiveKind.PAIRED:
             pairs = _pairs(inst, number, participants)
             rows[tuple(sorted({member for pair in pairs for member in pair}))] = None
         else:

@@ -23,7 +23,7 @@ from axla.custom.routines import plan_of
 from axla.custom.site import CHECK, COLLECTIVE, EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
 from axla.hlo.collective import Reducing
 from axla.ir.clone import fingerprint, stand_alone
-from axla.ir.collectives import Kind
+from axla.ir.collectives import CollectiveKind
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, schedule_of
@@ -32,7 +32,7 @@ from axla.lowering.collectives import Meetings, folds_of, meetings_of, pairs_of,
 from axla.lowering.computations import single
 from axla.lowering.interface import interface_of
 from axla.lowering.registers import register_step
-from axla.lowering.values import Values, leaf_shapes
+from axla.lowering.values import DefinedValues, leaf_shapes
 from axla.program import steps as kinds
 from axla.program.interface import Alias, array_numbers
 from axla.program.kernels import Kernel, plan_kernel
@@ -125,7 +125,7 @@ class _Lowering:
         self.module, self.choose = module, choose
         self.buffers = buffers
         self.target, self.limits = target, target.limits
-        self.values = Values(buffers)
+        self.values = DefinedValues(buffers)
         self.kernels: dict[str, Kernel] = {}
         self.functions: dict[Function, int] = {}
         self.meetings: Meetings = {}
@@ -345,7 +345,7 @@ class _Lowering:
             engine = self.function(Function("axla.collective", COLLECTIVE))
             pair = len(self.started) + 1 if starts else 0
             meetings = meetings_of(inst, self.meetings, participants, pair)
-        if op.collective is Kind.PAIRED:
+        if op.collective is CollectiveKind.PAIRED:
             pairs = pairs_of(inst, participants)
         if applies(inst, Reducing):
             folds = tuple(self.fold(computation) for computation in folds_of(inst))

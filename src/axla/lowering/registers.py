@@ -11,13 +11,13 @@ from axla.hlo import AfterAll, Constant, Parameter, Reshape, Tuple
 from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import shape_of
 from axla.lowering.computations import copy_instruction, finish, leaf_of, new_computation
-from axla.lowering.values import Values
+from axla.lowering.values import DefinedValues
 from axla.program.memory import BufferSlice
 from axla.program.steps import RegisterStep, Value
 
 
 def register_step(
-    group: Sequence[Instruction], values: Values, wanted: Callable[[FlowValue], bool],
+    group: Sequence[Instruction], values: DefinedValues, wanted: Callable[[FlowValue], bool],
     ends: Mapping[FlowValue, BufferSlice]
 ) -> RegisterStep:  # fmt: skip
     """The step of instructions in their order. `wanted`: what is used elsewhere; `ends`: the place of results
@@ -37,7 +37,7 @@ def register_step(
 
 
 class _Block:
-    def __init__(self, name: str, values: Values):
+    def __init__(self, name: str, values: DefinedValues):
         self.values = values
         self.leaves = values.flow.leaves
         self.computation = new_computation(name)

@@ -18,7 +18,7 @@ from axla.program.program import Constant
 from axla.program.steps import CopyStep, Step, Value
 
 
-class Values:
+class DefinedValues:
     """The values that are defined so far."""
 
     def __init__(self, buffers: Buffers):

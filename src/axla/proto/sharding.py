@@ -6,7 +6,7 @@ from typing import Any
 
 from axla.core.errors import AxlaError, InvalidArgument, ParseError
 from axla.ir.attributes import RawText, SourceTargetPairs
-from axla.ir.devices import Axis, Devices, Iota, IotaGroups, Mesh, MeshAxes, ReplicaGroups
+from axla.ir.devices import Axis, DeviceOrder, Iota, IotaGroups, Mesh, MeshAxes, ReplicaGroups
 from axla.ir.sharding import SUBGROUPS, WORDS, DimAxes, MeshTiles, Sharding, Tiles, tiled
 from axla.text.lexer import pattern
 from axla.text.sharding import read_sharding
@@ -16,7 +16,7 @@ Proto = dict[str, Any]
 _DOMAIN = pattern(r'\{\s*+kind="sharding",\s*+entry=\{(.*)\},\s*+exit=\{(.*)\}\s*+\}')
 
 
-def _devices(devices: Devices, listed: str, reshape: str, transpose: str) -> Proto:
+def _devices(devices: DeviceOrder, listed: str, reshape: str, transpose: str) -> Proto:
     if isinstance(devices, Iota):
         return {reshape: list(devices.reshape), transpose: list(devices.order)}
     return {listed: list(devices)}
@@ -136,7 +136,7 @@ def _metadata_text(message: Proto) -> str:
 
 def _tiles(message: Proto) -> str | Tiles:
     dims = tuple(message.get("tile_assignment_dimensions", ()))
-    devices: Devices = tuple(message.get("tile_assignment_devices", ()))
+    devices: DeviceOrder = tuple(message.get("tile_assignment_devices", ()))
     if "iota_reshape_dims" in message:
         devices = Iota.of(message["iota_reshape_dims"], message.get("iota_transpose_perm", ()))
     kinds = tuple(str(kind).lower() for kind in message.get("last_tile_dims", ()))
@@ -154,7 +154,7 @@ def _tiles(message: Proto) -> str | Tiles:
 
 def _mesh(message: Proto) -> Mesh:
     axes = tuple((str(a.get("name", "")), a.get("size", 0)) for a in message.get("axes", ()))
-    devices: Devices | None = tuple(message.get("device_ids", ())) or None
+    devices: DeviceOrder | None = tuple(message.get("device_ids", ())) or None
     if devices is None and "iota_transform" in message:
         iota = message["iota_transform"]
         devices = Iota.of(iota.get("reshape_dims", ()), iota.get("transpose_perm", ()))

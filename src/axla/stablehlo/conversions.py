@@ -14,7 +14,7 @@ from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import array
-from axla.foreign.counterparts import Field
+from axla.foreign.counterparts import OpField
 from axla.ir.attributes import (
     CONVOLUTION_DIMENSIONS,
     CompareType,
@@ -45,7 +45,7 @@ class Conversion:
     make: Callable[[Any, Instruction], Any]
 
 
-def conversion(field: Field, dialect: str = "stablehlo") -> Conversion:
+def conversion(field: OpField, dialect: str = "stablehlo") -> Conversion:
     """How the attribute of a field is read and made."""
     assert field.attribute is not None
     kind = field.attribute.kind

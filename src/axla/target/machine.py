@@ -228,7 +228,8 @@ _IMPLIED: dict[str, dict[str, dict[str, object]]] = {
     },
     "wasm": {"simd128": {"vector_bytes": 16, "max_lanes": 64}},
     "aarch64": {"fullfp16": {"has_half": True},
-                "dotprod": {"intrinsics": frozenset({"aarch64.neon.sdot", "aarch64.neon.udot"})}},
+                "dotprod": {"intrinsics": frozenset({"aarch64.neon.sdot", "aarch64.neon.udot"})},
+                "bf16": {"intrinsics": frozenset({"aarch64.neon.bfdot"})}},
 }  # fmt: skip
 # Feature: features that it contains, by which facts follow.
 _CONTAINS = {

@@ -21,7 +21,7 @@ from typing import Any
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import VerifyError, choices
-from axla.foreign.records import Attribute
+from axla.foreign.records import AttributeRecord
 from axla.tensorflow.types import Proto, dims_of, entries, tensor_of, without_ref
 
 _KIND = re.compile(r"(list\()?(\w+)\)?(?:>=(-?\d+))?(?:\{(.*)\})?$")
@@ -66,7 +66,7 @@ def kind_of(text: str) -> Kind:
     return Kind(found[2], found[1] is not None, int(found[3]) if found[3] else None, allowed)
 
 
-def value_of(attribute: Attribute, given: Proto | None, what: str) -> Any:
+def value_of(attribute: AttributeRecord, given: Proto | None, what: str) -> Any:
     """The value of an attribute in Python, the record's default where it is not given; VerifyError."""
     kind, what = kind_of(attribute.kind), f"{what}: attribute {attribute.name!r}"
     if given is None:
@@ -111,7 +111,7 @@ def _one(kind: str, value: Any, what: str) -> Any:
     return value
 
 
-def default_of(attribute: Attribute) -> Any:
+def default_of(attribute: AttributeRecord) -> Any:
     """The value that a record says for an attribute that is missing."""
     kind, text = kind_of(attribute.kind), attribute.default
     if kind.is_list:

@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import Any
 
 from axla.core.errors import VerifyError
-from axla.foreign.records import Attribute, Record, Value, read_records
+from axla.foreign.records import AttributeRecord, Record, ValueRecord, read_records
 from axla.tensorflow.attributes import value_of
 from axla.tensorflow.types import Proto
 
@@ -71,17 +71,17 @@ def records() -> Mapping[str, Record]:
         for name, record in read_records("tf", table, _width).items():
             assert record.short not in found, name
             results = [result.kind.partition(":") for result in record.results]
-            named = tuple(Value(label, kind, "") for label, _, kind in results)
+            named = tuple(ValueRecord(label, kind, "") for label, _, kind in results)
             attributes = (*record.attributes, *_implied(record, (*record.operands, *named)))
             found[record.short] = replace(record, results=named, attributes=attributes)
     return found
 
 
-def _implied(record: Record, values: Sequence[Value]) -> list[Attribute]:
+def _implied(record: Record, values: Sequence[ValueRecord]) -> list[AttributeRecord]:
     """The types of operands and results that are attributes which the table leaves out."""
     names = dict.fromkeys(value.kind.lstrip("&").rpartition("*")[2] for value in values)
     given = {attribute.name for attribute in record.attributes}
-    return [Attribute(n, "type", "") for n in names if n not in given and not n.startswith("DT_")]
+    return [AttributeRecord(n, "type", "") for n in names if n not in given and not n.startswith("DT_")]
 
 
 def _long(word: re.Match[str]) -> str:
@@ -104,7 +104,7 @@ def attributes_of(record: Record, given: Mapping[str, Proto], what: str) -> dict
 
 
 def types_of(
-    values: Sequence[Value], attributes: Mapping[str, Any], what: str
+    values: Sequence[ValueRecord], attributes: Mapping[str, Any], what: str
 ) -> list[tuple[str, str, bool]]:
     """Of each input that operands stand for, or output that results do: the name of the operand or result,
     the type, and whether it is a reference.

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from axla.core.errors import InvalidArgument
 from axla.ir.codec import read_axes, read_iota, read_mesh
-from axla.ir.devices import Devices
+from axla.ir.devices import DeviceOrder
 from axla.ir.sharding import SUBGROUPS, WORDS, DimAxes, MeshTiles, Sharding, Tiles, tiled
 from axla.text.lexer import BLANK, Cursor, pattern
 
@@ -77,7 +77,7 @@ class _ShardingCursor(Cursor):
         """Behind devices=[dims]: which devices, and what the dimensions behind the array's own ones mean."""
         if 0 in dims:
             self.fail("a size of 0; there is a tile in every dimension")
-        devices: Devices | None = read_iota(self, "<=")
+        devices: DeviceOrder | None = read_iota(self, "<=")
         if devices is None:
             found = self.match(_LIST)
             if found is None:

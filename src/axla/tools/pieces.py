@@ -19,7 +19,7 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, InternalError
 from axla.core.literal import Literal
 from axla.core.shape import Shape, TupleShape
-from axla.interpreter.evaluate import Interpreter, Value
+from axla.interpreter.evaluate import HostValue, Interpreter
 from axla.interpreter.parallel import run_replicated
 from axla.ir.clone import clone_computation, clone_module
 from axla.ir.graph import Instruction, Module
@@ -240,7 +240,7 @@ class _Calls(Interpreter):
     def __init__(self, wanted: frozenset[Instruction], **limits: Any) -> None:
         super().__init__(**limits)
         self.wanted = wanted
-        self.noted: dict[tuple[Instruction, int], list[tuple[tuple[Value, ...], Value]]] = {}
+        self.noted: dict[tuple[Instruction, int], list[tuple[tuple[HostValue, ...], HostValue]]] = {}
 
     def beside(self, process: Any = None) -> Interpreter:
         made = _Calls(self.wanted, memory_limit=self.memory_limit, seed=self.seed, process=process)
@@ -249,15 +249,15 @@ class _Calls(Interpreter):
         made.noted = self.noted
         return made
 
-    def evaluator(self, inst: Instruction) -> Callable[..., Value]:
+    def evaluator(self, inst: Instruction) -> Callable[..., HostValue]:
         function = super().evaluator(inst)
         return self._noting(inst, function) if inst in self.wanted else function
 
-    def _noting(self, inst: Instruction, function: Callable[..., Value]) -> Callable[..., Value]:
+    def _noting(self, inst: Instruction, function: Callable[..., HostValue]) -> Callable[..., HostValue]:
         who = 0 if self.process is None else self.process.number
         calls = self.noted.setdefault((inst, who), [])
 
-        def run(*operands: Value) -> Value:
+        def run(*operands: HostValue) -> HostValue:
             kept = _copied(operands) if len(calls) < MOST_CALLS else None
             value = function(*operands)
             if kept is not None:
@@ -267,7 +267,7 @@ class _Calls(Interpreter):
         return run
 
 
-def _copied(value: Value) -> Any:
+def _copied(value: HostValue) -> Any:
     if isinstance(value, tuple):
         return tuple(_copied(v) for v in value)
     return None if value is None else np.array(value)

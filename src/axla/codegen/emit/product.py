@@ -15,7 +15,7 @@ from axla.codegen.value import Value, Values
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import U8, U16
 from axla.kernels.dot import DotPlan, GemmSpec
-from axla.kernels.product import BYTES, HALVES, PAIRS
+from axla.kernels.product import ARM_BYTES, ARM_HALVES, BYTES, HALVES, PAIRS
 
 SIGNS = -0x7F7F7F80
 """The highest bit of each byte of a word."""
@@ -49,10 +49,12 @@ class Sums:
     def _words(self, a: Value, b: Value, total: Value) -> Value:
         """The products of the short numbers of each lane added to it."""
         f, lanes, signed = self.f, total.lanes, self.spec.dtype.is_signed
-        x86 = "aarch64.neon.sdot" not in self.values.target.intrinsics
-        wide = max(lanes, 4 if x86 else 2)
+        arm = self.values.target.intrinsics & {ARM_BYTES, ARM_HALVES}
+        wide = max(lanes, 2 if arm else 4)
         found, *factors = (self._wide(v.ssa, lanes, wide) for v in self.values.together(total, a, b))
-        if not x86:
+        if arm and self.spec.word == 2:
+            found = self._dot(f"{ARM_HALVES}.v{wide}f32.v{2 * wide}bf16", "bfloat", found, factors)
+        elif arm:
             name = f"aarch64.neon.{'s' if signed else 'u'}dot.v{wide}i32.v{4 * wide}i8"
             found = self._dot(name, "i8", found, factors)
         elif self.spec.word == 2:

@@ -18,7 +18,7 @@ from axla.ir.traverse import post_order
 from axla.ir.typed import applies, tuple_of
 from axla.ir.verify.failure import fail
 
-Place = tuple[Instruction, int]
+BufferLeaf = tuple[Instruction, int]
 """An instruction that makes buffers, and the number of the leaf."""
 
 PINS = ("Pin", "Unpin")
@@ -74,8 +74,8 @@ def _places(shape: AnyShape) -> list[tuple[int, ...]]:
 
 def _verify_writers(computation: Computation) -> None:
     """Each buffer goes to one instruction, or to the caller. Tuples and their elements only pass it on."""
-    made: dict[Instruction, list[Place | None]] = {}
-    writers: dict[Place, Instruction] = {}
+    made: dict[Instruction, list[BufferLeaf | None]] = {}
+    writers: dict[BufferLeaf, Instruction] = {}
     for inst in post_order(computation):
         made[inst] = _sources(inst, made)
         if not isinstance(inst.op, Tuple | GetTupleElement):
@@ -84,7 +84,7 @@ def _verify_writers(computation: Computation) -> None:
     _count(made[computation.root], computation.root, writers)
 
 
-def _sources(inst: Instruction, made: dict[Instruction, list[Place | None]]) -> list[Place | None]:
+def _sources(inst: Instruction, made: dict[Instruction, list[BufferLeaf | None]]) -> list[BufferLeaf | None]:
     """Who made each leaf, where it is a buffer."""
     if isinstance(inst.op, Tuple):
         return [place for operand in inst.operands for place in made[operand]]
@@ -96,7 +96,9 @@ def _sources(inst: Instruction, made: dict[Instruction, list[Place | None]]) -> 
     return [(inst, n) if isinstance(leaf, BufferShape) else None for n, leaf in leaves]
 
 
-def _count(places: list[Place | None], user: Instruction, writers: dict[Place, Instruction]) -> None:
+def _count(
+    places: list[BufferLeaf | None], user: Instruction, writers: dict[BufferLeaf, Instruction]
+) -> None:
     for place in places:
         if place is None:
             continue

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
 from axla.core.regex import regex
-from axla.ir.collectives import GroupMode, Kind, group_of, processes
+from axla.ir.collectives import CollectiveKind, GroupMode, group_of, processes
 from axla.ir.families import Transfer
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.typed import op_of
@@ -221,7 +221,7 @@ def verify_waits(module: Module, replicas: int, partitions: int) -> None:
         begun = inst.operands[0] if inst.op.ends is not None else inst
         send = sends.get(getattr(begun.op, "channel_id", 0)) if inst.opcode == "recv-done" else None
         pairs = transfer_pairs(begun, replicas, partitions) if send is not None else []
-        grouped = begun.op.collective not in (None, Kind.PAIRED) and inst.op.ended_by is None
+        grouped = begun.op.collective not in (None, CollectiveKind.PAIRED) and inst.op.ended_by is None
         for p in range(count):
             members = group_of(begun.op, p, replicas, partitions) or () if grouped else ()
             before = [(x, p) for x in (*inst.operands, *inst.extra.control_predecessors)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from axla.ir.collectives import GroupMode, Kind, group_mode, member_count
+from axla.ir.collectives import CollectiveKind, GroupMode, group_mode, member_count
 from axla.ir.families import Exchanging, Grouped, Paired, Resizing
 from axla.ir.graph import Instruction
 from axla.ir.verify.failure import fail
@@ -28,7 +28,7 @@ def _members(inst: Instruction) -> tuple[GroupMode, int]:
 def _verify_groups(inst: Instruction[Grouped]) -> None:
     groups = inst.op.replica_groups
     (mode, count), members, highest = _members(inst), groups.members, groups.highest
-    if inst.op.collective is Kind.ROOTED:
+    if inst.op.collective is CollectiveKind.ROOTED:
         if count > 1 and highest >= count:
             fail("group_members", f"{inst!r}: there are {count} {mode}, found the member {highest}")
         return
@@ -85,10 +85,10 @@ def _verify_permute(inst: Instruction[Paired]) -> None:
             fail("group_pairs", f"{inst!r}: there are {count} {what}, found the pair {pair}")
 
 
-RULES: dict[Kind, Callable[[Instruction[Any]], None]] = {
-    Kind.EXCHANGED: _verify_exchange,
-    Kind.PAIRED: _verify_permute,
-    Kind.ROOTED: _verify_groups,
-    Kind.SAME: _verify_groups,
-    Kind.SCALED: _verify_parts,
+RULES: dict[CollectiveKind, Callable[[Instruction[Any]], None]] = {
+    CollectiveKind.EXCHANGED: _verify_exchange,
+    CollectiveKind.PAIRED: _verify_permute,
+    CollectiveKind.ROOTED: _verify_groups,
+    CollectiveKind.SAME: _verify_groups,
+    CollectiveKind.SCALED: _verify_parts,
 }

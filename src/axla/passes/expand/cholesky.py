@@ -15,7 +15,7 @@ from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
 from axla.passes import matrix as mx
 from axla.passes.expand.expander import expand, written
-from axla.passes.expand.triangular import Block, Halves, Triangle, batched, block_size, solve, split
+from axla.passes.expand.triangular import DiagonalBlock, Halves, Triangle, batched, block_size, solve, split
 
 
 def cholesky_expander(module: Module) -> None:
@@ -46,7 +46,7 @@ def _factor(a: XlaOp, block: int) -> Triangle:
     """The lower factor, from the lower triangle, by blocks of `block` rows."""
     size = a.dims[1]
     if size <= block:
-        return Block(mx.repeat(size, [a], _next_column)[0])
+        return DiagonalBlock(mx.repeat(size, [a], _next_column)[0])
     cut = split(size, block)
     first = _factor(a[:, :cut, :cut], block)
     above = solve(first, mx.adjoint(a[:, cut:, :cut]))
@@ -57,7 +57,7 @@ def _factor(a: XlaOp, block: int) -> Triangle:
 
 def _whole(a: Triangle) -> XlaOp:
     """The matrix; zero above the diagonal."""
-    if isinstance(a, Block):
+    if isinstance(a, DiagonalBlock):
         return a.matrix
     first, last = _whole(a.first), _whole(a.last)
     above = mx.zeros(first.builder, first.dtype, (first.dims[0], a.first.size, a.last.size))

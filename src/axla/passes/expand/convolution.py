@@ -21,6 +21,7 @@ from itertools import product
 from math import prod
 
 from axla.core.dataclass import dataclass
+from axla.core.dtypes import F32
 from axla.core.shape import Shape
 from axla.hlo import Concatenate, Convolution, Dot, Pad, Reverse, Slice, Transpose
 from axla.ir.attributes import ConvDims, PaddingConfig, SliceDims, Window
@@ -28,6 +29,8 @@ from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.convolution import by_channels
 from axla.passes.expand.expander import expand, full, scalar
+from axla.passes.expand.winograd import winograd
+from axla.passes.rewrite import fast_math
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.match import values_of
 from axla.target.machine import Target
@@ -43,6 +46,10 @@ both sides: kernels write out the places in a window that sees it.
 """
 ROW_BYTES = 1 << 20
 """Of a row of the image beyond which padding is in memory."""
+
+
+WINOGRAD = 32
+"""Features, and tiles of 2 by 2 places, from which on Winograd's products are worth their sums."""
 
 
 def convolution_canonicalize(module: Module, target: Target | None = None) -> None:
@@ -168,6 +175,8 @@ def _convolved(inst: Instruction, parts: _Parts, target: Target | None) -> Instr
         return _dot(parts, _elements_of(parts, (0,) * window.rank))
     if all(n == 1 for n in parts.places) and parts.groups == 1:
         return _at_only_place(parts.padded())
+    if fast_math() and _suits_winograd(parts, target):
+        return winograd(parts.x, parts.kernel, parts.window, parts.places)
     if _reads_kernel_often(parts, target):
         parts = parts.padded()
         return _dot(parts, _patches(parts))
@@ -303,6 +312,15 @@ def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruct
     )  # fmt: skip
     found = new(x, parts.kernel)
     return turned(found, [0, *range(2, rank + 2), 1]) if first else found
+
+
+def _suits_winograd(parts: _Parts, target: Target | None) -> bool:
+    """Whether a convolution is faster by Winograd's products."""
+    window, dims = parts.window, shape_of(parts.kernel).dims
+    tiles = prod(-(-n // 2) for n in parts.places) * parts.result.dims[0]
+    one_by_one = {*window.stride, *window.window_dilation, *window.base_dilation} == {1}
+    enough = target is not None and target.blocks_products and min(*dims[-2:], tiles) >= WINOGRAD
+    return window.size == (3, 3) and one_by_one and parts.groups == 1 and parts.result.dtype is F32 and enough
 
 
 def _inputs_in_window(inst: Instruction, parts: _Parts, target: Target) -> Instruction:

@@ -24,7 +24,7 @@ from axla.passes.expand.dynamic_rules import applied
 from axla.passes.expand.dynamic_values import Sized, bounds, static
 from axla.passes.rewrite import current_session
 
-Value = Sized | list["Value"] | Instruction
+PaddedValue = Sized | list["PaddedValue"] | Instruction
 """An array, a tuple, or what has no dynamic size anywhere and is no array."""
 
 
@@ -66,7 +66,7 @@ def _drop_edges_of_removed(computation: Computation) -> None:
 class _Padder:
     def __init__(self, computation: Computation):
         self.computation = computation
-        self.values: dict[Instruction, Value] = {}
+        self.values: dict[Instruction, PaddedValue] = {}
         self.declared: dict[Instruction, AnyShape] = {}  # of parameters, whose shapes change first
 
     def shape(self, inst: Instruction) -> AnyShape:
@@ -134,7 +134,7 @@ class _Padder:
         value = self.values[inst]
         return inst.op.side_effect and inst is (value.data if isinstance(value, Sized) else value)
 
-    def value(self, inst: Instruction) -> Value:
+    def value(self, inst: Instruction) -> PaddedValue:
         """What takes the place of an instruction."""
         op = inst.op
         if isinstance(op, hlo.GetTupleElement):
@@ -164,7 +164,7 @@ class _Padder:
         # As in XLA, set-dimension-size keeps the other sizes, whatever its shape declares.
         return found if isinstance(op, hlo.SetDimensionSize) else _declared(found, inst.shape)
 
-    def same(self, inst: Instruction, operands: Sequence[Value]) -> Value:
+    def same(self, inst: Instruction, operands: Sequence[PaddedValue]) -> PaddedValue:
         """An instruction that knows of no dynamic size; its operands may have been made anew."""
         calls = _takes_tuples(inst.op)  # as computations do that are called
         for number, (value, old) in enumerate(zip(operands, inst.operands, strict=True)):
@@ -175,7 +175,7 @@ class _Padder:
                 self.computation.set_operand(inst, number, new)
         return Sized(inst) if isinstance(inst.shape, Shape) else inst
 
-    def array(self, value: Value, inst: Instruction) -> Sized:
+    def array(self, value: PaddedValue, inst: Instruction) -> Sized:
         if isinstance(value, Sized):
             return value
         if isinstance(value, Instruction):
@@ -185,7 +185,7 @@ class _Padder:
     # -- where computations are called ------------------------------------------------------------------
 
     def packed(
-        self, value: Value, shape: AnyShape, sizes_out: list[Instruction] | None = None
+        self, value: PaddedValue, shape: AnyShape, sizes_out: list[Instruction] | None = None
     ) -> Instruction:
         """A value as one instruction, of the packed shape of `shape`; of its bounds, if there is a list for
         the sizes.
@@ -206,7 +206,7 @@ class _Padder:
 
     def unpacked(
         self, inst: Instruction, shape: AnyShape, sizes_in: Iterator[Instruction] | None = None
-    ) -> Value:
+    ) -> PaddedValue:
         """The value that an instruction of the packed shape of `shape` stands for; of its bounds, if the
         sizes come on their own.
         """
@@ -240,7 +240,7 @@ def _takes_tuples(op: Op) -> bool:
     return op.control or isinstance(op, hlo.OptBarrier)
 
 
-def _is_plain(value: Value) -> bool:
+def _is_plain(value: PaddedValue) -> bool:
     """Whether a value has no dynamic size."""
     if isinstance(value, list):
         return all(map(_is_plain, value))

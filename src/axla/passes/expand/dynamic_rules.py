@@ -15,8 +15,8 @@ from axla.ir.op import Op, by_op
 from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.dynamic_sums import SUMS
 from axla.passes.expand.dynamic_values import (
+    PaddingRule,
     Result,
-    Rule,
     Sized,
     again,
     least,
@@ -265,7 +265,7 @@ def _set_size(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     return Sized(x.data, (*x.sizes[:at], new, *x.sizes[at + 1 :]))
 
 
-RULES: dict[type[Op], Rule] = {
+RULES: dict[type[Op], PaddingRule] = {
     **by_op(
         _add_dependency, _bitcast_convert, _broadcast, _concatenate, _dynamic_reshape, _dynamic_update_slice,
         _gather, _pad, _reshape, _reverse, _scatter, _slice, _transpose,

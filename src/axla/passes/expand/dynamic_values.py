@@ -58,7 +58,7 @@ class Sized:
 
 
 Result = Sized | list[Sized] | Instruction
-Rule = Callable[[Instruction, Sequence[Sized]], Result]
+PaddingRule = Callable[[Instruction, Sequence[Sized]], Result]
 
 
 def static(shape: Shape) -> Shape:

@@ -21,7 +21,7 @@ from axla.ir.graph import Instruction
 from axla.ir.op import Op, by_op
 
 
-class Kind(Enum):
+class FactorKind(Enum):
     """What a partition needs to compute its part along a factor."""
 
     PASSED = "the same part of the operands"
@@ -37,7 +37,7 @@ class Factors:
     """
 
     sizes: tuple[int, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FactorKind, ...]
     arrays: tuple[tuple[tuple[int, ...], ...], ...]
 
 
@@ -61,14 +61,18 @@ def factors_of(inst: Instruction) -> Factors | None:
 def same_factors(shape: Shape, count: int) -> Factors:
     """Those of arrays of one shape that are cut alike."""
     numbers = tuple((d,) for d in range(shape.rank))
-    return Factors(shape.dims, (Kind.PASSED,) * shape.rank, (numbers,) * count)
+    return Factors(shape.dims, (FactorKind.PASSED,) * shape.rank, (numbers,) * count)
 
 
 RULE = "xla.sdy.sharding_rule"
 """The frontend attribute of a call whose factors the program says."""
 _RULE = regex(r"<\((.*)\)->\((.*)\) \{([^}]*)\}(.*)>")
 _FACTOR = regex(r"[a-z](?:_\d+)?")
-_KINDS = {"reduction": Kind.REDUCED, "need_replication": Kind.MOVED, "permutation": Kind.MOVED}
+_KINDS = {
+    "reduction": FactorKind.REDUCED,
+    "need_replication": FactorKind.MOVED,
+    "permutation": FactorKind.MOVED,
+}
 
 
 def _of_rule(inst: Instruction, text: str) -> Factors | None:
@@ -80,8 +84,8 @@ def _of_rule(inst: Instruction, text: str) -> Factors | None:
         return None
     sizes = dict(re.findall(rf"({_FACTOR.pattern})=(\d+)", found[3]))
     numbers = {name: number for number, name in enumerate(sizes)}
-    kinds = dict.fromkeys(sizes, Kind.PASSED)
-    for word, kind in (*_KINDS.items(), ("blocked_propagation", Kind.KEPT)):
+    kinds = dict.fromkeys(sizes, FactorKind.PASSED)
+    for word, kind in (*_KINDS.items(), ("blocked_propagation", FactorKind.KEPT)):
         for names in re.findall(word + r"=\{([^}]*)\}", found[4]):
             kinds |= dict.fromkeys(set(_FACTOR.findall(names)) & sizes.keys(), kind)
     arrays = []
@@ -102,21 +106,23 @@ class _Finder:
         self.shapes = [*(o.shape for o in inst.operands), *inst.shape.leaves()]
         self.result = self.shapes[-1]
         self.sizes: list[int] = []
-        self.kinds: list[Kind] = []
+        self.kinds: list[FactorKind] = []
         self.arrays = [[[] for _ in self.dims(n)] for n in range(len(self.shapes))]
 
     def dims(self, array: int) -> tuple[int, ...]:
         shape = self.shapes[array]
         return shape.dims if isinstance(shape, Shape) else ()
 
-    def add(self, *places: tuple[int, int], kind: Kind = Kind.PASSED, size: int = 0) -> None:
+    def add(self, *places: tuple[int, int], kind: FactorKind = FactorKind.PASSED, size: int = 0) -> None:
         """One factor of these dimensions of arrays (array, dimension)."""
         for array, dim in places:
             self.arrays[array][dim].append(len(self.sizes))
         self.sizes.append(size or self.dims(places[0][0])[places[0][1]])
         self.kinds.append(kind)
 
-    def alike(self, kind: Callable[[int], Kind] = lambda d: Kind.PASSED, size_of: int = 0) -> None:
+    def alike(
+        self, kind: Callable[[int], FactorKind] = lambda d: FactorKind.PASSED, size_of: int = 0
+    ) -> None:
         """All arrays of the result's rank have the same factors, one for each dimension."""
         rank = len(self.dims(-1))
         arrays = [n for n in range(len(self.shapes)) if len(self.dims(n)) == rank]
@@ -152,7 +158,7 @@ def _transpose(found: _Finder, op: hlo.Transpose) -> None:
 
 def _reverse(found: _Finder, op: hlo.Reverse) -> None:
     reversed_dims = op.dimensions
-    found.alike(lambda d: Kind.MOVED if d in reversed_dims else Kind.PASSED)
+    found.alike(lambda d: FactorKind.MOVED if d in reversed_dims else FactorKind.PASSED)
 
 
 def _bitcast_convert(found: _Finder, op: Op) -> None:
@@ -179,18 +185,20 @@ def _reshape(found: _Finder, op: Op) -> None:
 
 
 def _slice(found: _Finder, op: Op) -> None:
-    found.alike(lambda d: Kind.PASSED if found.dims(0)[d] == found.dims(-1)[d] else Kind.MOVED)
+    found.alike(lambda d: FactorKind.PASSED if found.dims(0)[d] == found.dims(-1)[d] else FactorKind.MOVED)
 
 
 def _pad(found: _Finder, op: hlo.Pad) -> None:
     padding = zip(op.padding.low, op.padding.high, op.padding.interior, strict=True)
-    kinds = [Kind.MOVED if any(one) else Kind.PASSED for one in padding]
+    kinds = [FactorKind.MOVED if any(one) else FactorKind.PASSED for one in padding]
     found.alike(kinds.__getitem__)
 
 
 def _dynamic_slice(found: _Finder, op: Op) -> None:
     for d, (size, part) in enumerate(zip(found.dims(0), found.dims(-1), strict=True)):
-        found.add((0, d), (found.first_result, d), kind=Kind.PASSED if size == part else Kind.KEPT)
+        found.add(
+            (0, d), (found.first_result, d), kind=FactorKind.PASSED if size == part else FactorKind.KEPT
+        )
 
 
 def _dynamic_update_slice(found: _Finder, op: Op) -> None:
@@ -199,24 +207,24 @@ def _dynamic_update_slice(found: _Finder, op: Op) -> None:
         if size == part:
             found.add(*both, (1, d))
         else:
-            found.add(*both, kind=Kind.MOVED)
-            found.add((1, d), kind=Kind.MOVED)
+            found.add(*both, kind=FactorKind.MOVED)
+            found.add((1, d), kind=FactorKind.MOVED)
 
 
 def _concatenate(found: _Finder, op: hlo.Concatenate) -> None:
     (along,) = op.dimensions
-    found.alike(lambda d: Kind.MOVED if d == along else Kind.PASSED, found.first_result)
+    found.alike(lambda d: FactorKind.MOVED if d == along else FactorKind.PASSED, found.first_result)
 
 
 def _sort(found: _Finder, op: hlo.Sort) -> None:
     (along,) = op.dimensions
     others = [size for d, size in enumerate(found.dims(0)) if d != along]
-    kind = Kind.KEPT if all(size == 1 for size in others) else Kind.MOVED
-    found.alike(lambda d: kind if d == along else Kind.PASSED)
+    kind = FactorKind.KEPT if all(size == 1 for size in others) else FactorKind.MOVED
+    found.alike(lambda d: kind if d == along else FactorKind.PASSED)
 
 
 def _topk(found: _Finder, op: Op) -> None:
-    found.alike(lambda d: Kind.PASSED if found.dims(0)[d] == found.dims(-1)[d] else Kind.KEPT)
+    found.alike(lambda d: FactorKind.PASSED if found.dims(0)[d] == found.dims(-1)[d] else FactorKind.KEPT)
 
 
 def _reduce(found: _Finder, op: hlo.Reduce) -> None:
@@ -224,7 +232,7 @@ def _reduce(found: _Finder, op: hlo.Reduce) -> None:
     for d in range(len(found.dims(0))):
         operands = [(n, d) for n in range(count)]
         if d in op.dimensions:
-            found.add(*operands, kind=Kind.REDUCED)
+            found.add(*operands, kind=FactorKind.REDUCED)
         else:
             found.add(*operands, *((found.first_result + n, kept) for n in range(count)))
             kept += 1
@@ -234,7 +242,7 @@ def _reduce_window(found: _Finder, op: hlo.ReduceWindow) -> None:
     window = op.window
     moving = zip(window.size, window.stride, window.low, window.high, window.base_dilation, strict=True)
     fixed = [one == (1, 1, 0, 0, 1) for one in moving]
-    found.alike(lambda d: Kind.PASSED if fixed[d] else Kind.MOVED, found.first_result)
+    found.alike(lambda d: FactorKind.PASSED if fixed[d] else FactorKind.MOVED, found.first_result)
 
 
 def _dot(found: _Finder, op: hlo.Dot) -> None:
@@ -248,7 +256,7 @@ def _dot(found: _Finder, op: hlo.Dot) -> None:
     for to, pair in enumerate(places):
         found.add(*((n, d) for n, d in enumerate(pair) if d is not None), (2, to))
     for lhs, rhs in zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True):
-        found.add((0, lhs), (1, rhs), kind=Kind.REDUCED)
+        found.add((0, lhs), (1, rhs), kind=FactorKind.REDUCED)
 
 
 def _convolution(found: _Finder, op: hlo.Convolution) -> None:
@@ -256,7 +264,7 @@ def _convolution(found: _Finder, op: hlo.Convolution) -> None:
     if op.batch_group_count == 1:
         found.add((0, labels.input_batch), (2, labels.output_batch))
         if op.feature_group_count == 1:
-            found.add((0, labels.input_feature), (1, labels.kernel_input), kind=Kind.REDUCED)
+            found.add((0, labels.input_feature), (1, labels.kernel_input), kind=FactorKind.REDUCED)
             found.add((1, labels.kernel_output), (2, labels.output_feature))
 
 
@@ -272,11 +280,11 @@ def _gather(found: _Finder, op: hlo.Gather) -> None:
         if operand[source] == result[d]:
             found.add((0, source), (2, d))
         elif result[d] == 1:
-            found.add((0, source), kind=Kind.REDUCED)
+            found.add((0, source), kind=FactorKind.REDUCED)
         else:
-            found.add((0, source), (2, d), kind=Kind.KEPT)
+            found.add((0, source), (2, d), kind=FactorKind.KEPT)
     for d in op.collapsed_slice_dims:
-        found.add((0, d), kind=Kind.MOVED if operand[d] == 1 else Kind.REDUCED)
+        found.add((0, d), kind=FactorKind.MOVED if operand[d] == 1 else FactorKind.REDUCED)
 
 
 def _scatter(found: _Finder, op: hlo.Scatter) -> None:
@@ -295,21 +303,21 @@ def _scatter(found: _Finder, op: hlo.Scatter) -> None:
         if row in together:
             found.add(*everywhere(together[row]), (count, row), *updates(d))
         else:
-            found.add((count, row), *updates(d), kind=Kind.REDUCED)
+            found.add((count, row), *updates(d), kind=FactorKind.REDUCED)
     outside = {*op.inserted_window_dims, *op.input_batching_dims}
     window = [d for d in range(len(operand)) if d not in outside]
     for d, target in zip(op.update_window_dims, window, strict=True):
         if operand[target] == update[d]:
             found.add(*everywhere(target), *updates(d))
         else:
-            found.add(*everywhere(target), kind=Kind.MOVED)
+            found.add(*everywhere(target), kind=FactorKind.MOVED)
     for d in op.inserted_window_dims:
-        found.add(*everywhere(d), kind=Kind.MOVED)
+        found.add(*everywhere(d), kind=FactorKind.MOVED)
 
 
 def _cholesky(found: _Finder, op: Op) -> None:
     batch = len(found.dims(0)) - 2
-    found.alike(lambda d: Kind.PASSED if d < batch else Kind.MOVED)
+    found.alike(lambda d: FactorKind.PASSED if d < batch else FactorKind.MOVED)
 
 
 def _triangular_solve(found: _Finder, op: hlo.TriangularSolve) -> None:
@@ -318,12 +326,12 @@ def _triangular_solve(found: _Finder, op: hlo.TriangularSolve) -> None:
         found.add((0, d), (1, d), (2, d))
     for d in range(batch, batch + 2):
         independent = d == batch + op.left_side  # equations with one matrix
-        found.add((1, d), (2, d), kind=Kind.PASSED if independent else Kind.MOVED)
+        found.add((1, d), (2, d), kind=FactorKind.PASSED if independent else FactorKind.MOVED)
 
 
 def _fft(found: _Finder, op: hlo.Fft) -> None:
     first, same = len(found.dims(0)) - len(op.fft_length), found.dims(0) == found.dims(1)
-    found.alike(lambda d: Kind.PASSED if d < first else Kind.MOVED if same else Kind.KEPT)
+    found.alike(lambda d: FactorKind.PASSED if d < first else FactorKind.MOVED if same else FactorKind.KEPT)
 
 
 _FACTORS = by_op(

@@ -12,7 +12,7 @@ from operator import mul
 import numpy as np
 
 from axla.core.dataclass import dataclass
-from axla.ir.devices import Devices, Iota
+from axla.ir.devices import DeviceOrder, Iota
 from axla.ir.sharding import DimAxes, MeshTiles, Sharding, Tiles, tiled
 from axla.passes.expand.cuts import Cut
 
@@ -32,7 +32,7 @@ class Cutting:
     is_open: tuple[bool, ...] = ()
 
 
-class Grid:
+class PrimeMesh:
     """A mesh of prime sizes, made for one sharding, for all that have the same devices in this order."""
 
     def __init__(self, what: Tiles | MeshTiles) -> None:
@@ -77,7 +77,7 @@ class Grid:
         """The sharding that cuts so."""
         used = [axis for axes in (*dims, unreduced) for axis in axes]
         rest = self._others(used)
-        devices: Devices = Iota(tuple(self.sizes), (*used, *rest))
+        devices: DeviceOrder = Iota(tuple(self.sizes), (*used, *rest))
         if self.devices is not None:
             devices = self._listed(devices)
         counts = (*map(self.count, dims), self.count(unreduced), self.count(rest))

@@ -49,10 +49,10 @@ from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
 from axla.ir.typed import shape_of
 from axla.passes.expand.cuts import CHANNEL, Cut, addend, cut_whole, joined, looked_up
-from axla.passes.expand.factors import RULE, Factors, Kind
-from axla.passes.expand.grid import Axes, Grid
+from axla.passes.expand.factors import RULE, FactorKind, Factors
+from axla.passes.expand.grid import Axes, PrimeMesh
 from axla.passes.expand.manual import manual_partitioning, say_borders
-from axla.passes.expand.passing import Value, parts_of
+from axla.passes.expand.passing import KnownSharding, parts_of
 from axla.passes.expand.propagation import Propagation
 from axla.passes.expand.shardings import SHARDING, target_of
 
@@ -61,7 +61,7 @@ WASTE, SMALL = 2, 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartitionedArray:
     """What a partition has of an array: axes along each dimension, and those along which it is an addend."""
 
     dims: tuple[Axes, ...]
@@ -103,7 +103,7 @@ def partitioned(found: Propagation) -> Module | None:
 
 
 class _Partitioner:
-    def __init__(self, found: Propagation, grid: Grid) -> None:
+    def __init__(self, found: Propagation, grid: PrimeMesh) -> None:
         self.found, self.grid, self.module = found, grid, found.module
         self.replicas = self.module.config.replica_count
         self.factors = {step.inst: step.factors for step in found.steps}
@@ -132,15 +132,15 @@ class _Partitioner:
 
     # What partitions have.
 
-    def _part(self, value: Value) -> Part:
+    def _part(self, value: KnownSharding) -> PartitionedArray:
         shape = value.shape
         if not isinstance(shape, Shape) or shape.is_dynamic:
             raise _Whole
         pairs = zip(value.dims, shape.dims, strict=True)
         dims = tuple(self.grid.parted(axes, size) for axes, size in pairs)
-        return Part(dims, value.said.unreduced if value.said is not None else ())
+        return PartitionedArray(dims, value.said.unreduced if value.said is not None else ())
 
-    def _shape(self, shape: AnyShape, parts: list[Part]) -> AnyShape:
+    def _shape(self, shape: AnyShape, parts: list[PartitionedArray]) -> AnyShape:
         """The shape with its leaves in parts, which are used up."""
         if shape.is_tuple:
             return TupleShape([self._shape(inner, parts) for inner in shape.parts])
@@ -149,7 +149,7 @@ class _Partitioner:
         counts = map(self.grid.count, parts.pop(0).dims)
         return Shape(shape.dtype, tuple(size // n for size, n in zip(shape.dims, counts, strict=True)))
 
-    def _as(self, value: Instruction, have: Part, want: Part) -> Instruction:
+    def _as(self, value: Instruction, have: PartitionedArray, want: PartitionedArray) -> Instruction:
         """One part as another one."""
         rank = len(have.dims)
         made = tuple(axis for axis in have.sums if axis not in want.sums)
@@ -170,7 +170,9 @@ class _Partitioner:
         self.cost += shape_of(whole).size
         return whole
 
-    def _handed_on(self, value: Instruction, have: Sequence[Value], want: Sequence[Value]) -> Instruction:
+    def _handed_on(
+        self, value: Instruction, have: Sequence[KnownSharding], want: Sequence[KnownSharding]
+    ) -> Instruction:
         """A value, perhaps a tuple, in the parts of others."""
         pairs = [(self._part(a), self._part(b)) for a, b in zip(have, want, strict=True)]
 
@@ -201,7 +203,7 @@ class _Partitioner:
             given = [self._handed_on(given[0], self.found.values[inst.operands[0]], values)]
         if isinstance(op, Conditional):
             chooser = self._part(*self.found.values[inst.operands[0]])
-            given[0] = self._as(given[0], chooser, Part(()))
+            given[0] = self._as(given[0], chooser, PartitionedArray(()))
         if isinstance(op, While | Conditional):
             op = op.with_computations(self.computations.__getitem__)
         if isinstance(op, While | Conditional | OptBarrier):
@@ -221,12 +223,12 @@ class _Partitioner:
         chosen = self._chosen(inst, arrays)
         numbers_of = self.factors[inst].arrays if chosen else [((),) * len(part.dims) for part in arrays]
         parts = [
-            Part(tuple(tuple(a for n in numbers for a in chosen.get(n, ())) for numbers in array))
+            PartitionedArray(tuple(tuple(a for n in numbers for a in chosen.get(n, ())) for numbers in array))
             for array in numbers_of
         ]
         reduced = tuple(a for n, axes in chosen.items() if self._is_reduced(inst, n) for a in axes)
         if isinstance(op, Scatter):
-            parts[0] = Part(parts[0].dims, reduced)
+            parts[0] = PartitionedArray(parts[0].dims, reduced)
         triples = zip(given, arrays, parts, strict=False)
         operands = [self._as(value, have, need) for value, have, need in triples]
         made = parts[len(given) :]
@@ -242,7 +244,7 @@ class _Partitioner:
         self._count(inst, found)
         if reduced:
             if _combiner(inst) is Add:
-                made = [Part(made[0].dims, reduced)]
+                made = [PartitionedArray(made[0].dims, reduced)]
             else:
                 found = self._combined(found, op, reduced)
         wanted = arrays[len(given) :]
@@ -251,7 +253,7 @@ class _Partitioner:
             return new.add(Tuple(), [*map(self._as, leaves, made, wanted)])
         return self._as(found, made[0], wanted[0])
 
-    def _chosen(self, inst: Instruction, arrays: list[Part]) -> dict[int, Axes]:
+    def _chosen(self, inst: Instruction, arrays: list[PartitionedArray]) -> dict[int, Axes]:
         """The axes along which the factors of an instruction are cut when it is computed: those of its
         results, and those of its operands that are left.
         """
@@ -265,7 +267,9 @@ class _Partitioner:
         for part, numbers in (*pairs[count:], *pairs[:count]):
             for number, along in parts_of(part.dims, numbers, factors, self.grid).items():
                 kind = factors.kinds[number]
-                can_be = kind is Kind.PASSED or (kind is Kind.REDUCED and _combiner(inst) is not None)
+                can_be = kind is FactorKind.PASSED or (
+                    kind is FactorKind.REDUCED and _combiner(inst) is not None
+                )
                 axes = along.axes
                 while axes and (used.intersection(axes) or factors.sizes[number] % self.grid.count(axes)):
                     axes = axes[:-1]
@@ -290,7 +294,7 @@ class _Partitioner:
         return None
 
     def _is_reduced(self, inst: Instruction, number: int) -> bool:
-        return self.factors[inst].kinds[number] is Kind.REDUCED
+        return self.factors[inst].kinds[number] is FactorKind.REDUCED
 
     def _combined(self, part: Instruction, op: Op, axes: Axes) -> Instruction:
         assert isinstance(op, Reduce)

@@ -16,8 +16,8 @@ from axla.core.shape import AnyShape
 from axla.hlo import Broadcast, DynamicSlice, DynamicUpdateSlice, Reshape, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.sharding import Sharding
-from axla.passes.expand.factors import Factors, Kind
-from axla.passes.expand.grid import Axes, Cutting, Grid
+from axla.passes.expand.factors import FactorKind, Factors
+from axla.passes.expand.grid import Axes, Cutting, PrimeMesh
 from axla.passes.expand.shardings import SHARDING, target_of
 
 LEVELS = 5
@@ -25,7 +25,7 @@ LEVELS = 5
 
 
 @dataclass(eq=False, slots=True)
-class Value:
+class KnownSharding:
     """How an array is cut, as far as is known. `said`: what the program says; `foreign`: a sharding said of
     it that the grid does not have.
     """
@@ -34,7 +34,7 @@ class Value:
     dims: list[Axes]
     said: Cutting | None = None
     foreign: Sharding | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ShardingRelation] = field(default_factory=list)
 
     @property
     def is_said(self) -> bool:
@@ -46,12 +46,12 @@ class Value:
 
 
 @dataclass(eq=False, slots=True)
-class Step:
+class ShardingRelation:
     """Values whose shardings depend on each other: the first ones are the operands of `inst`, the others its
     results. Without `inst` a value is handed on.
     """
 
-    values: list[Value]
+    values: list[KnownSharding]
     operands: int
     factors: Factors
     inst: Instruction | None = None
@@ -72,15 +72,15 @@ class Along:
 NONE, FORWARD, BACKWARD, BOTH = "none", "forward", "backward", "both"
 
 
-def direction_of(step: Step, kind: Kind, level: int) -> str:
+def direction_of(step: ShardingRelation, kind: FactorKind, level: int) -> str:
     """Where a step passes a factor on. First where nothing is computed, or element by element, of what has no
     other user; then of what has; then what each partition computes of its own parts; then all the others, and
     last into what a broadcast makes.
     """
     op = step.inst.op if step.inst is not None else None
-    if kind is Kind.KEPT:
+    if kind is FactorKind.KEPT:
         return NONE
-    if level >= 3 or (level == 2 and kind is Kind.PASSED):
+    if level >= 3 or (level == 2 and kind is FactorKind.PASSED):
         return BACKWARD if isinstance(op, Broadcast) and level < LEVELS - 1 else BOTH
     if level == 0 and step.is_shared:
         return NONE
@@ -89,11 +89,11 @@ def direction_of(step: Step, kind: Kind, level: int) -> str:
     return BOTH if _is_elementwise(step) or isinstance(op, Reshape | Transpose) else NONE
 
 
-def _is_elementwise(step: Step) -> bool:
+def _is_elementwise(step: ShardingRelation) -> bool:
     return step.inst is None or step.inst.op.elementwise or target_of(step.inst) == SHARDING
 
 
-def pass_on(step: Step, directions: Sequence[str], grid: Grid) -> Iterator[Value]:
+def pass_on(step: ShardingRelation, directions: Sequence[str], grid: PrimeMesh) -> Iterator[KnownSharding]:
     """Passes axes on between the values of a step; gives those that got some."""
     if not any(axes for value in step.values for axes in value.dims):
         return
@@ -134,7 +134,11 @@ def pass_on(step: Step, directions: Sequence[str], grid: Grid) -> Iterator[Value
 
 
 def parts_of(
-    dims: Sequence[Axes], numbers_of: Sequence[Axes], factors: Factors, grid: Grid, open_: Sequence[bool] = ()
+    dims: Sequence[Axes],
+    numbers_of: Sequence[Axes],
+    factors: Factors,
+    grid: PrimeMesh,
+    open_: Sequence[bool] = (),
 ) -> dict[int, Along]:
     """What an array has of each factor: of the axes of a dimension the major factor takes as many as divide
     its size. `open_`: the dimensions that may get more.
@@ -156,7 +160,7 @@ def parts_of(
     return found
 
 
-def _dim(numbers: Axes, parts: dict[int, Along], factors: Factors, grid: Grid) -> Axes:
+def _dim(numbers: Axes, parts: dict[int, Along], factors: Factors, grid: PrimeMesh) -> Axes:
     """The axes of a dimension by those of its factors, to the first one that is not cut as far as can be."""
     found: Axes = ()
     for number in numbers:
@@ -192,7 +196,9 @@ def _common(arrays: list[dict[int, Along]], operands: int, number: int, directio
     return found
 
 
-def _in_order(wanted: dict[int, Axes], arrays: list[dict[int, Along]], step: Step, grid: Grid) -> list[int]:
+def _in_order(
+    wanted: dict[int, Axes], arrays: list[dict[int, Along]], step: ShardingRelation, grid: PrimeMesh
+) -> list[int]:
     """The factors that have axes to pass on, those that come from the largest array first."""
     sizes = [prod(step.factors.sizes[number] for number in parts) for parts in arrays]
 
@@ -207,7 +213,7 @@ def _in_order(wanted: dict[int, Axes], arrays: list[dict[int, Along]], step: Ste
     return sorted((number for number, axes in wanted.items() if axes), key=key)
 
 
-def _fitting(wanted: Axes, part: Along, used: set[int], size: int, grid: Grid) -> Axes:
+def _fitting(wanted: Axes, part: Along, used: set[int], size: int, grid: PrimeMesh) -> Axes:
     """As many of the axes as an array can have for a factor."""
     if wanted[: len(part.axes)] != part.axes or not part.is_open or part.rest:
         return part.axes

@@ -17,8 +17,8 @@ from axla.ir.traverse import post_order
 from axla.passes.expand.cuts import cut_of
 from axla.passes.expand.factors import factors_of, same_factors
 from axla.passes.expand.flat import flat_copy
-from axla.passes.expand.grid import Grid
-from axla.passes.expand.passing import LEVELS, Step, Value, direction_of, pass_on
+from axla.passes.expand.grid import PrimeMesh
+from axla.passes.expand.passing import LEVELS, KnownSharding, ShardingRelation, direction_of, pass_on
 from axla.passes.expand.shardings import ENTER, SHARDING, Shardings, target_of
 
 
@@ -32,10 +32,10 @@ class Propagation:
     def __init__(self, module: Module) -> None:
         self.partitions, self._shardings = module.config.num_partitions, Shardings(module)
         self.module = flat_copy(module)
-        self.values: dict[Instruction, list[Value]] = {}
+        self.values: dict[Instruction, list[KnownSharding]] = {}
         self.running: list[Computation] = []
-        self.receivers: dict[Computation, list[Value]] = {}
-        self.steps: list[Step] = []
+        self.receivers: dict[Computation, list[KnownSharding]] = {}
+        self.steps: list[ShardingRelation] = []
         self._collect()
         root = self.module.entry.root
         leaves, said = self.values[root], self._shardings.told(root)
@@ -69,7 +69,7 @@ class Propagation:
         """The sharding of an array of the flat copy; None where nothing is known of it."""
         return self._found(self.values[inst][0])
 
-    def _found(self, value: Value) -> Sharding | None:
+    def _found(self, value: KnownSharding) -> Sharding | None:
         """The sharding with parts of one size, by whole axes."""
         shape = value.shape
         if not isinstance(shape, Shape):
@@ -113,26 +113,28 @@ class Propagation:
                 elif (factors := factors_of(inst)) is not None:
                     values = [value for operand in given for value in operand]
                     if len(values) == len(given):
-                        self._add(Step([*values, *found], len(values), factors, inst, _is_shared(inst)))
+                        self._add(
+                            ShardingRelation([*values, *found], len(values), factors, inst, _is_shared(inst))
+                        )
         for given, called, found in loops:
             self.receivers |= dict.fromkeys(called, found)
             sources = [*given, *(self.values[computation.root] for computation in called)]
             for number, value in enumerate(found):
                 self._hand_on([values[number] for values in sources], value)
 
-    def _hand_on(self, sources: list[Value], value: Value) -> None:
+    def _hand_on(self, sources: list[KnownSharding], value: KnownSharding) -> None:
         if isinstance(value.shape, Shape):
             factors = same_factors(value.shape, len(sources) + 1)
-            self._add(Step([*sources, value], len(sources), factors))
+            self._add(ShardingRelation([*sources, value], len(sources), factors))
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: ShardingRelation) -> None:
         self.steps.append(step)
         for value in step.values:
             value.steps.append(step)
 
     # What is said.
 
-    def _hear(self, results: list[tuple[Value, Sharding]]) -> Grid | None:
+    def _hear(self, results: list[tuple[KnownSharding, Sharding]]) -> PrimeMesh | None:
         """Gives values the shardings that are said of them; the grid of the first one."""
         single = [
             inst for inst, values in self.values.items() if len(values) == 1 and target_of(inst) != ENTER
@@ -142,7 +144,7 @@ class Propagation:
             (self.values[inst][0], one) for inst, one in told.items() if one is not None and not one.parts
         ]
         every = [*said, *results]
-        grid = next((Grid(what) for _, one in every if _is_mesh(what := one.what)), None)
+        grid = next((PrimeMesh(what) for _, one in every if _is_mesh(what := one.what)), None)
         for value, sharding in every:
             _say(value, sharding, grid)
         for inst, sharding in told.items():
@@ -157,7 +159,7 @@ class Propagation:
 
     # What follows.
 
-    def _propagate(self, grid: Grid, level: int) -> None:
+    def _propagate(self, grid: PrimeMesh, level: int) -> None:
         queue = deque(self.steps)
         queued = set(queue)
         while queue:
@@ -180,11 +182,11 @@ def _is_mesh(what: object) -> TypeGuard[Tiles | MeshTiles]:
     return isinstance(what, Tiles) or (isinstance(what, MeshTiles) and bool(what.mesh.axes))
 
 
-def _new_value(shape: AnyShape) -> Value:
-    return Value(shape, [()] * (shape.rank if isinstance(shape, Shape) else 0))
+def _new_value(shape: AnyShape) -> KnownSharding:
+    return KnownSharding(shape, [()] * (shape.rank if isinstance(shape, Shape) else 0))
 
 
-def _structural(inst: Instruction, given: list[list[Value]]) -> list[Value] | None:
+def _structural(inst: Instruction, given: list[list[KnownSharding]]) -> list[KnownSharding] | None:
     """The values of an instruction that only names others; None of one that makes its own."""
     op = inst.op
     if isinstance(op, Tuple):
@@ -203,12 +205,12 @@ def _is_shared(inst: Instruction) -> bool:
     return any(isinstance(o.shape, Shape) and o.shape.rank > 0 and uses(o) > 1 for o in inst.operands)
 
 
-def _is_handed_on(value: Value) -> bool:
+def _is_handed_on(value: KnownSharding) -> bool:
     """Whether it goes around a loop or comes from a branch."""
     return any(step.inst is None for step in value.steps)
 
 
-def _say(value: Value, sharding: Sharding, grid: Grid | None, if_closed: bool = False) -> None:
+def _say(value: KnownSharding, sharding: Sharding, grid: PrimeMesh | None, if_closed: bool = False) -> None:
     if not isinstance(value.shape, Shape) or sharding.what in ("", "manual", "unknown"):
         return
     found = grid.cutting(sharding, value.shape.rank) if grid is not None else None

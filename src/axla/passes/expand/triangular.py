@@ -44,7 +44,7 @@ ENOUGH = 16
 
 
 @dataclass(slots=True)
-class Block:
+class DiagonalBlock:
     """A lower triangular block on the diagonal; what is above the diagonal is not looked at."""
 
     matrix: XlaOp
@@ -70,7 +70,7 @@ class Halves:
         return self.first.size + self.last.size
 
 
-Triangle = Block | Halves
+Triangle = DiagonalBlock | Halves
 Solver = Callable[[Triangle, XlaOp], XlaOp]
 
 
@@ -105,7 +105,7 @@ def lower_triangle(a: XlaOp, unit: bool, block: int) -> Triangle:
     """The lower triangles of matrices, by blocks of `block` rows."""
     size = a.dims[1]
     if size <= block:
-        return Block(a, unit)
+        return DiagonalBlock(a, unit)
     cut = split(size, block)
     first = lower_triangle(a[:, :cut, :cut], unit, block)
     last = lower_triangle(a[:, cut:, cut:], unit, block)
@@ -127,14 +127,14 @@ def by_substitution(a: Triangle, b: XlaOp) -> XlaOp:
 
 
 def _substituted(a: Triangle, b: XlaOp, solve_part: Solver) -> XlaOp:
-    if isinstance(a, Block):
+    if isinstance(a, DiagonalBlock):
         return _by_rows(a, b)
     cut = a.first.size
     x = solve_part(a.first, b[:, :cut])
     return mx.joined([x, solve_part(a.last, b[:, cut:] - mx.product(a.below, x))], 1)
 
 
-def _by_rows(a: Block, b: XlaOp) -> XlaOp:
+def _by_rows(a: DiagonalBlock, b: XlaOp) -> XlaOp:
     """Row by row: what is found is taken from the rows below."""
 
     def step(at: XlaOp, matrix: XlaOp, x: XlaOp) -> Sequence[XlaOp]:

@@ -9,8 +9,8 @@ from axla.hlo import Fusion, GetTupleElement, Parameter, Tuple
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.traverse import needed_first, post_order
 from axla.kernels.kinds import kernel_kind
-from axla.passes.fuse.plan import Plan, plan
-from axla.passes.fuse.rules import Cluster, why_never
+from axla.passes.fuse.plan import FusionPlan, plan
+from axla.passes.fuse.rules import FusionCluster, why_never
 from axla.passes.rewrite import current_session
 from axla.passes.schedule.order import running_computations
 from axla.target.machine import Limits, Target
@@ -22,14 +22,14 @@ def fusion(module: Module, target: Target) -> None:
         apply(decided, target.limits)
 
 
-def _plans(module: Module, limits: Limits) -> Iterator[Plan]:
+def _plans(module: Module, limits: Limits) -> Iterator[FusionPlan]:
     computations = running_computations(module)
     loops = machine_loops(computations, limits)
     for computation in computations:
         yield plan(computation, limits, in_machine_loop=computation in loops)
 
 
-def apply(decided: Plan, limits: Limits) -> None:
+def apply(decided: FusionPlan, limits: Limits) -> None:
     """Replaces the members of each cluster by a fusion."""
     session = current_session()
     computation = decided.computation
@@ -60,7 +60,7 @@ def apply(decided: Plan, limits: Limits) -> None:
             computation.remove(inst)
 
 
-def _body(computation: Computation, cluster: Cluster) -> tuple[Computation, list[Instruction]]:
+def _body(computation: Computation, cluster: FusionCluster) -> tuple[Computation, list[Instruction]]:
     """A fused computation of the members, and the operands for its parameters."""
     body = computation.module.add_computation("fused_computation")
     members = _in_order(cluster)
@@ -77,7 +77,7 @@ def _body(computation: Computation, cluster: Cluster) -> tuple[Computation, list
     return body, operands
 
 
-def _in_order(cluster: Cluster) -> list[Instruction]:
+def _in_order(cluster: FusionCluster) -> list[Instruction]:
     """Members, operands first; below the roots only."""
     members = cluster.members
     return needed_first(cluster.roots, lambda inst: (o for o in inst.operands if o in members))

@@ -22,7 +22,7 @@ from axla.kernels.kind import Form
 from axla.kernels.kinds import hero_form
 from axla.kernels.loop import LOOP
 from axla.passes.fuse.rules import (
-    Cluster,
+    FusionCluster,
     is_epilogue,
     is_passed,
     is_register,
@@ -34,7 +34,7 @@ from axla.passes.fuse.rules import (
 from axla.passes.rewrite import control_bound
 from axla.target.machine import Limits
 
-Readers = dict[Cluster, list[Instruction]]  # kernel -> its members that read a value
+Readers = dict[FusionCluster, list[Instruction]]  # kernel -> its members that read a value
 
 ATTEMPTS = 3  # kernels that are asked to take a further root
 REACH = 64  # kernels looked at; a longer search would make the pass quadratic, and rarely ends well
@@ -43,7 +43,7 @@ SPAN = 2000  # positions between the results of one kernel: further apart they w
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class FusionDecision:
     """A producer and the root of a kernel that reads it: together (reason None), or not."""
 
     producer: Instruction
@@ -55,22 +55,22 @@ class Decision:
 
 
 @dataclass(slots=True)
-class Plan:
+class FusionPlan:
     """Which instructions of a computation form kernels, with the decisions that led there."""
 
     computation: Computation
-    clusters: list[Cluster] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
+    clusters: list[FusionCluster] = field(default_factory=list)
+    decisions: list[FusionDecision] = field(default_factory=list)
     alone: set[Instruction] = field(default_factory=set)  # kernels even if nothing joins them
 
 
-def plan(computation: Computation, limits: Limits, *, in_machine_loop: bool = False) -> Plan:
+def plan(computation: Computation, limits: Limits, *, in_machine_loop: bool = False) -> FusionPlan:
     """The kernels of a computation; in a loop that is all registers, what is tiny stays there."""
     planner = _Planner(computation, limits, in_machine_loop)
     planner.visit_all()
     planner.merge_siblings()
     planner.trim()
-    return Plan(computation, planner.live_clusters(), planner.decisions, planner.alone)
+    return FusionPlan(computation, planner.live_clusters(), planner.decisions, planner.alone)
 
 
 class _Planner:
@@ -84,19 +84,19 @@ class _Planner:
         self.bound = control_bound(computation)
         self.position = {inst: n for n, inst in enumerate(self.order)}
         self.keys = AccessKeys(limits.row_in_lane)
-        self.clusters: list[Cluster] = []
-        self.member_of: dict[Instruction, list[Cluster]] = {}
+        self.clusters: list[FusionCluster] = []
+        self.member_of: dict[Instruction, list[FusionCluster]] = {}
         self.outside: set[Instruction] = set()  # what is free: members that others read outside of kernels
-        self.decisions: list[Decision] = []
+        self.decisions: list[FusionDecision] = []
         self.row_fed = _row_fed(self.order, limits)
         # by position: kernels with several roots and members before and after
         self.crossing = [0] * (len(self.order) + 1)
         self.budget = SEARCH * len(self.order) + 1000
 
-    def live_clusters(self) -> list[Cluster]:
+    def live_clusters(self) -> list[FusionCluster]:
         return [c for c in dict.fromkeys(self.clusters) if not c.gone]
 
-    def of(self, inst: Instruction) -> list[Cluster]:
+    def of(self, inst: Instruction) -> list[FusionCluster]:
         return self.member_of.get(inst, [])
 
     # -- from results to parameters --
@@ -140,7 +140,7 @@ class _Planner:
             for cluster in readers:
                 self.decide(inst, cluster, f"{len(readers)} kernels read it")
             return False
-        wanted: list[tuple[Cluster, dict[int, None]]] = []
+        wanted: list[tuple[FusionCluster, dict[int, None]]] = []
         for cluster, users in readers.items():
             found = keys_in(self.keys, inst, cluster, users)
             reason = why_not_join(self.keys, inst, cluster, users, found) or self.why_not_row(inst, cluster)
@@ -168,7 +168,7 @@ class _Planner:
         elif outside:
             self.outside.add(inst)
 
-    def why_not_row(self, inst: Instruction, cluster: Cluster) -> str | None:
+    def why_not_row(self, inst: Instruction, cluster: FusionCluster) -> str | None:
         """Row scalars of a few elements go into a kernel only if the reduce they come from will be there."""
         if not self.is_tiny(inst) or inst.op.free or inst not in self.row_fed:
             return None
@@ -179,10 +179,10 @@ class _Planner:
                 return None
         return "a few elements, computed in registers"
 
-    def decide(self, inst: Instruction, cluster: Cluster, reason: str | None) -> None:
-        self.decisions.append(Decision(inst, cluster.root, reason))
+    def decide(self, inst: Instruction, cluster: FusionCluster, reason: str | None) -> None:
+        self.decisions.append(FusionDecision(inst, cluster.root, reason))
 
-    def join(self, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> None:
+    def join(self, inst: Instruction, cluster: FusionCluster, found: dict[int, None]) -> None:
         form = hero_form(inst, self.limits)
         if form is not None and cluster.form == LOOP:
             cluster.form = form
@@ -195,7 +195,7 @@ class _Planner:
         self.member_of.setdefault(inst, []).append(cluster)
         self.extend(cluster, self.position[inst])
 
-    def extend(self, cluster: Cluster, position: int) -> None:
+    def extend(self, cluster: FusionCluster, position: int) -> None:
         if len(cluster.roots) > 1:
             self.crosses(position, cluster.first)
             self.crosses(cluster.last, position)
@@ -204,7 +204,7 @@ class _Planner:
     def start(self, inst: Instruction) -> None:
         position = self.position[inst]
         form = hero_form(inst, self.limits) or LOOP
-        cluster = Cluster(len(self.clusters), form, self.limits, first=position, last=position)
+        cluster = FusionCluster(len(self.clusters), form, self.limits, first=position, last=position)
         self.clusters.append(cluster)
         cluster.roots[inst] = None
         self.join(inst, cluster, {self.keys.root(inst): None})
@@ -237,7 +237,7 @@ class _Planner:
                 return True
         return False
 
-    def why_not_root(self, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:
+    def why_not_root(self, inst: Instruction, cluster: FusionCluster, found: dict[int, None]) -> str | None:
         if not isinstance(inst.shape, Shape):
             return "gives a tuple"
         kind = cluster.form[0]
@@ -264,9 +264,9 @@ class _Planner:
         for position in range(first, last):
             self.crossing[position] += 1
 
-    def why_cyclic(self, inst: Instruction, cluster: Cluster) -> str | None:
+    def why_cyclic(self, inst: Instruction, cluster: FusionCluster) -> str | None:
         """Whether another user of `inst` leads back to the kernel: then it could not run before or after."""
-        start: list[Cluster | Instruction] = []
+        start: list[FusionCluster | Instruction] = []
         inside = {inst}  # members that read it, too: others may read them, computed once more outside
         stack = [inst]
         while stack:
@@ -277,12 +277,12 @@ class _Planner:
                     stack.append(user)
         return self.why_reaches(start, cluster)
 
-    def units(self, inst: Instruction) -> Sequence[Cluster | Instruction]:
+    def units(self, inst: Instruction) -> Sequence[FusionCluster | Instruction]:
         """What computes an instruction: kernels, itself, or both."""
         found = self.of(inst)
         return (*found, inst) if not found or inst in self.outside else found
 
-    def why_reaches(self, start: Iterable[Cluster | Instruction], goal: Cluster) -> str | None:
+    def why_reaches(self, start: Iterable[FusionCluster | Instruction], goal: FusionCluster) -> str | None:
         """Whether the goal needs what one of `start` gives. The search is bounded; giving up means yes."""
         # Uses come after definitions, so a path leads back in the order only through a kernel with several
         # results that has members on both sides. Behind `beyond` no kernel reaches back to the goal.
@@ -291,7 +291,7 @@ class _Planner:
             beyond += 1
         if self.crossing[beyond]:
             beyond = len(self.order)
-        seen: set[Cluster | Instruction] = set()
+        seen: set[FusionCluster | Instruction] = set()
         stack = list(start)
         position = self.position
         left = min(REACH, self.budget)
@@ -305,7 +305,7 @@ class _Planner:
             left -= 1
             if left < 0:
                 break
-            cluster = isinstance(unit, Cluster)
+            cluster = isinstance(unit, FusionCluster)
             if (unit.first if cluster else position[unit]) > beyond:
                 continue
             for root in unit.roots if cluster else (unit,):
@@ -327,7 +327,7 @@ class _Planner:
                         readers.setdefault(cluster, []).append(user)
             if len(readers) < 2:
                 continue
-            groups: dict[tuple, list[Cluster]] = {}
+            groups: dict[tuple, list[FusionCluster]] = {}
             for cluster, users in readers.items():
                 signature = self.signature(cluster, operand, users)
                 if signature is not None:
@@ -335,7 +335,9 @@ class _Planner:
             for group in groups.values():
                 self.merge_group(group)
 
-    def signature(self, cluster: Cluster, operand: Instruction, users: Iterable[Instruction]) -> tuple | None:
+    def signature(
+        self, cluster: FusionCluster, operand: Instruction, users: Iterable[Instruction]
+    ) -> tuple | None:
         """Kernels with one signature may be one kernel; None for those that stay alone."""
         if not cluster.form[0].side_by_side:
             return None
@@ -350,18 +352,18 @@ class _Planner:
         root = shape_of(cluster.root)
         return (*LOOP, key, root.dims) if self.keys.linear.get(key) == root.size else None
 
-    def merge_group(self, group: list[Cluster]) -> None:
+    def merge_group(self, group: list[FusionCluster]) -> None:
         group.sort(key=lambda c: c.first)
         kept = group[0]
         for other in group[1:]:
             reason = self.why_not_merge(kept, other)
-            self.decisions.append(Decision(other.root, kept.root, reason and f"side by side: {reason}"))
+            self.decisions.append(FusionDecision(other.root, kept.root, reason and f"side by side: {reason}"))
             if reason is None:
                 self.merge(kept, other)
             else:
                 kept = other
 
-    def why_not_merge(self, one: Cluster, other: Cluster) -> str | None:
+    def why_not_merge(self, one: FusionCluster, other: FusionCluster) -> str | None:
         members = len(one.members) + sum(1 for m in other.members if m not in one.members)
         if members > self.limits.members:
             return f"more than {self.limits.members} instructions"
@@ -379,7 +381,7 @@ class _Planner:
                 return "one needs the other's result" if "leads" in reason else reason
         return None
 
-    def merge(self, kept: Cluster, other: Cluster) -> None:
+    def merge(self, kept: FusionCluster, other: FusionCluster) -> None:
         for inst, found in other.members.items():
             mine = kept.members.get(inst)
             if mine is None:

@@ -20,7 +20,7 @@ from axla.target.machine import Limits
 
 
 @dataclass(eq=False, slots=True)
-class Cluster:
+class FusionCluster:
     """A kernel in the making: members with the keys under which they are evaluated."""
 
     number: int
@@ -83,7 +83,7 @@ def is_passed(op: Op) -> bool:
 
 
 def keys_in(
-    keys: AccessKeys, inst: Instruction, cluster: Cluster, readers: Iterable[Instruction]
+    keys: AccessKeys, inst: Instruction, cluster: FusionCluster, readers: Iterable[Instruction]
 ) -> dict[int, None]:
     """The keys under which members of a cluster, the `readers`, would read an instruction."""
     found: dict[int, None] = {}
@@ -105,7 +105,7 @@ def keys_in(
 def why_not_join(
     keys: AccessKeys,
     inst: Instruction,
-    cluster: Cluster,
+    cluster: FusionCluster,
     readers: Iterable[Instruction],
     found: dict[int, None],
 ) -> str | None:
@@ -144,7 +144,9 @@ def _why_not_place(inst: Instruction, readers: Iterable[Instruction], limits: Li
     return None
 
 
-def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:
+def why_not_hero(
+    keys: AccessKeys, inst: Instruction, cluster: FusionCluster, found: dict[int, None]
+) -> str | None:
     """The reason why an instruction that a kernel is built around does not fit a cluster; None for ordinary
     ones.
     """

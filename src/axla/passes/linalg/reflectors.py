@@ -9,7 +9,7 @@ import numpy as np
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.passes import matrix as mx
-from axla.passes.expand.triangular import Block, by_substitution, panel_size
+from axla.passes.expand.triangular import DiagonalBlock, by_substitution, panel_size
 
 
 def reflector(x: XlaOp, at: XlaOp | int) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -96,7 +96,7 @@ def _blocked(panel: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool) -> XlaO
     vh = mx.adjoint(v)
     inner = mx.adjoint(taus) * mx.product(vh, v)
     diagonal = mx.adjoint(taus) * mx.identity(c, n, n)
-    t = by_substitution(Block(inner, unit=True), diagonal)
+    t = by_substitution(DiagonalBlock(inner, unit=True), diagonal)
     return c - mx.product(v, mx.product(t if adjoint_of_q else mx.adjoint(t), mx.product(vh, c)))
 
 

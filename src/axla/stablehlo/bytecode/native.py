@@ -6,7 +6,7 @@ No version of this form is promised to be readable by another: it is that of 202
 
 from __future__ import annotations
 
-from axla.foreign.records import Attribute, Record
+from axla.foreign.records import AttributeRecord, Record
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import values
 from axla.stablehlo.bytecode.builtin import constant
@@ -29,7 +29,7 @@ CHLO_ATTRIBUTES = values.encodings("comparison_direction comparison_type", _FIEL
 TYPES: dict[int, Encoding] = {0: constant(mlir.TokenType()), 1: ("T", mlir.FutureType)}
 
 
-def _forms(record: Record) -> list[tuple[Attribute, ...]]:
+def _forms(record: Record) -> list[tuple[AttributeRecord, ...]]:
     """The attributes in the order of their names, segments last, of each version, the newest first."""
     attributes = sorted(record.attributes, key=lambda a: (a.kind == "segments", a.name))
     return [

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from axla.core.dataclass import dataclass
-from axla.foreign.records import Attribute
+from axla.foreign.records import AttributeRecord
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import vhlo
 from axla.stablehlo.bytecode.builtin import location, wrong
@@ -260,7 +260,7 @@ class Operations(Bytes):
                 return found
         raise Malformed(f"properties of {operation} in a form that is not known")
 
-    def _form(self, form: tuple[Attribute, ...], place: Bytes) -> dict[str, Any] | None:
+    def _form(self, form: tuple[AttributeRecord, ...], place: Bytes) -> dict[str, Any] | None:
         """The attributes by this form; None when it does not take all the bytes."""
         found: dict[str, int] = {}
         sizes: dict[str, Any] = {}

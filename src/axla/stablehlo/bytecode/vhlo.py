@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from axla.foreign.records import Attribute, Record
+from axla.foreign.records import AttributeRecord, Record
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import LATER_FIELDS, LONGEST_LIST, STRUCTURES, is_default
 from axla.stablehlo.bytecode import builtin, values
@@ -131,7 +131,7 @@ INHERENT: dict[str, tuple[str, ...]] = {
 }
 """`vhlo.gather_v1` -> its attributes."""
 FORMS = {
-    name: [tuple(Attribute(attribute, "any", "") for attribute in attributes)]
+    name: [tuple(AttributeRecord(attribute, "any", "") for attribute in attributes)]
     for name, attributes in INHERENT.items()
 }
 _FUNCTIONS = {"vhlo.func_v1": "func.func", "vhlo.call_v1": "func.call"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from axla.foreign.records import Record, Value
+from axla.foreign.records import Record, ValueRecord
 from axla.stablehlo import mlir
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.printer import attribute_text
@@ -39,7 +39,9 @@ def check_declared(subject: Subject, declaration: Record) -> None:
         rule(subject, label)
 
 
-def _values(subject: Subject, what: str, found: list[Facts], wanted: Sequence[Value]) -> Sequence[Value]:
+def _values(
+    subject: Subject, what: str, found: list[Facts], wanted: Sequence[ValueRecord]
+) -> Sequence[ValueRecord]:
     """Which value of the record each one is."""
     segments = f"{what}SegmentSizes" in subject.operation.attributes
     if len(wanted) != len(found) or segments and any([value.variadic for value in wanted]):
@@ -53,7 +55,7 @@ def _values(subject: Subject, what: str, found: list[Facts], wanted: Sequence[Va
     return wanted
 
 
-def _spread(subject: Subject, what: str, count: int, wanted: Sequence[Value]) -> Sequence[Value]:
+def _spread(subject: Subject, what: str, count: int, wanted: Sequence[ValueRecord]) -> Sequence[ValueRecord]:
     """The declaration of each value; variadic ones all have the same number, or what the operation says."""
     variadic = [value for value in wanted if value.variadic]
     single = len(wanted) - len(variadic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from axla.foreign.records import Value
+from axla.foreign.records import ValueRecord
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Sizes, with_sizes
 from axla.stablehlo.text.printer import type_text
@@ -47,7 +47,7 @@ class Subject:
         self.operands = types.each(operation.operands) if operands is None else list(map(types.of, operands))
         self.results = types.each(operation.results)
         self.reads = False
-        self.declared: Sequence[Value] = ()
+        self.declared: Sequence[ValueRecord] = ()
         self.named: dict[str, list[Facts]] = {}
 
     def key(self) -> Any:
