@@ -243,7 +243,7 @@ class Function(Code):
         """A field of the frame, which is a parameter."""
         offset = self.const("i64", abi.FRAME.offset(name, self.module.pointer_bytes))
         address = self.gep("i8", self.params["frame"], offset)
-        return self.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True)
+        return self.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True, exists=True)
 
     def poll(self) -> None:
         """Returns a code when the run is cancelled or, in this process, when a handler of a signal raises."""

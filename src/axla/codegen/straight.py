@@ -464,21 +464,32 @@ class Code:
             "ptr" if index.type[0] != "<" else vector("ptr", lane_count(index.type)), text, (pointer, index)
         )
 
-    def load(self, type_: str, pointer: Ssa, align: int, *, readonly: bool = False) -> Ssa:
+    def load(
+        self, type_: str, pointer: Ssa, align: int, *, readonly: bool = False, exists: bool = False
+    ) -> Ssa:
         """Loads here; `readonly` memory (not written while this function runs) may be read earlier and only
-        once.
+        once; also before a loop that may not run, if it `exists` in any case.
         """
         if type_ == "ptr":
             align = min(align, self.module.pointer_bytes)
         return self.read(
-            type_, f"load {type_}, ptr {pointer.text}, align {align}", (pointer,), readonly=readonly
+            type_, f"load {type_}, ptr {pointer.text}, align {align}", (pointer,), readonly, exists
         )
 
-    def read(self, type_: str, expression: str, operands: Sequence[Ssa], *, readonly: bool = False) -> Ssa:
+    def read(
+        self,
+        type_: str,
+        expression: str,
+        operands: Sequence[Ssa],
+        readonly: bool = False,
+        exists: bool = False,
+    ) -> Ssa:
         """The value of an instruction that reads memory, placed as `load` places one."""
         if not readonly:
             return self.effect(type_, expression)
-        return self._place(self._home(operands, self._stack[-1].load_floor), type_, expression)
+        region = self._stack[-1]
+        floor = region.arithmetic_floor if exists else region.load_floor
+        return self._place(self._home(operands, floor), type_, expression)
 
     def stack(self, type_: str, count: int, *, slot: int = 0) -> Ssa:
         """The address of `count` elements on the stack, aligned to 8: the same memory for every use of a slot

@@ -19,6 +19,9 @@ from axla.program.program import Program
 from axla.program.steps import Value
 from axla.target.machine import Target
 
+FEW = 4
+"""Parameters, or results, whose addresses are worth a register around loops."""
+
 Read = Callable[[Indices], Element]
 
 
@@ -69,7 +72,8 @@ class Places:
         if allocation.kind in (AllocationKind.PARAMETER, AllocationKind.RESULT):
             table = self.field("arguments" if allocation.kind is AllocationKind.PARAMETER else "results")
             number = self._numbers[allocation.kind][allocation.number]
-            base = f.load("ptr", f.gep("ptr", table, f.const("i64", number)), 8, readonly=True)
+            few = len(self._numbers[allocation.kind]) <= FEW
+            base = f.load("ptr", f.gep("ptr", table, f.const("i64", number)), 8, readonly=True, exists=few)
         else:
             base = self.field("constants" if allocation.kind is AllocationKind.CONSTANTS else "workspace")
         return f.gep("i8", base, f.const("i64", place.offset))

@@ -25,6 +25,11 @@ from axla.kernels.kind import Form, HeroKind, Kind, is_costly
 from axla.kernels.plan import SHORT_ROW, KernelTask, Phase, Plan, Space, cut, widest
 from axla.target.machine import Limits, Target
 
+FEW_VECTORS, SMALL_VECTOR = 4, 32
+"""Vectors of a whole array up to which they have at most so many bytes: the next kernel reads sooner what was
+just stored, where the machine stores longer ones in halves.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan(Plan):
@@ -125,7 +130,10 @@ def loop_space(
 ) -> tuple[Space, Phase]:
     """The space of a loop over `dims`, and the phase that runs it; elements have the loops `inner` inside."""
     merge, cost = mergeable(task.computation, dims), task.cost(target)
-    space = cut(dims, in_a_row(task.computation, target), cost, merge, target)
+    together = in_a_row(task.computation, target)
+    if prod(dims) <= FEW_VECTORS * together and not any(map(is_costly, task.computation.instructions)):
+        together = max(1, together * SMALL_VECTOR // max(SMALL_VECTOR, target.vector_bytes))
+    space = cut(dims, together, cost, merge, target)
     work = cost * space.block * prod(map(_inner_cost, inner))
     return space, task.phase(space.count, work, target.limits, space.threads)
 
