@@ -163,12 +163,12 @@ class TransferStep:
 class CollectiveStep:
     """A collective; also `replica-id` and `partition-id`, which wait for nobody.
 
-    `rendezvous_keys` are indices into those of the interface, one per group. A participant that is in no group
-    gets zeros. `folds` are kernels that combine two elements of each operand, over as many elements as a
+    `rendezvous_keys` are indices into those of the interface, one per group. A participant in no group gets
+    zeros. `folds` are kernels that combine two elements of each operand, over as many elements as a
     participant has in its result: one kernel for each operand, or one for all.
 
-    A collective in two halves has two steps with the same fields. The results of the first step are the memory
-    for the results; nobody reads them. In the second step they are `begun`, at the same places.
+    A collective in two halves has two steps with the same fields. The results of the first step are memory
+    that nobody reads before the second step ends; there they are `begun`, at the same places.
     """
 
     name: str
