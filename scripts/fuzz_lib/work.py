@@ -147,9 +147,10 @@ def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: 
         coverage.counts["ops"].update(case.opcodes)
         coverage.counts["families"][case.family] += 1
     for name in task.oracles or oracles.ORACLES:
+        # Whether it is asked is drawn apart: named, as `--case` and the reducer do, it draws the same.
         oracle, draw = oracles.ORACLES[name], random.Random(f"{seed} {name}")
         if (
-            (not task.oracles and draw.random() >= oracle.share)
+            (not task.oracles and random.Random(f"{seed} {name} share").random() >= oracle.share)
             or not oracle.is_there
             or not oracle.fits(case)
         ):
