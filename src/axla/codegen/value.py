@@ -82,8 +82,8 @@ class Value:
         return part
 
 
-Group = tuple[Value, ...]
-Join = Callable[[Group, Group], Group]
+ValueGroup = tuple[Value, ...]
+Join = Callable[[ValueGroup, ValueGroup], ValueGroup]
 
 
 def parts_of(values: Iterable[Value]) -> list[Ssa]:
@@ -214,7 +214,7 @@ class Values:
             parts.append(whole)
         return Value(lanes[0].dtype, count, tuple(parts))
 
-    def across_lanes(self, values: Group, join: Join) -> Group:
+    def across_lanes(self, values: ValueGroup, join: Join) -> ValueGroup:
         """All lanes of a group of values joined into one: halves with halves, a fixed tree."""
         while values[0].lanes > 1:
             half = values[0].lanes // 2

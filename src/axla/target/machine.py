@@ -60,6 +60,7 @@ class Limits:
     reads_elements: bool = True  # registers are filled from, and stored into, bigger arrays in memory
 
     # What a kernel is built around
+    sorts_in_place: bool = True  # not by blocks of threads, which write before all is read
     scans: bool = True  # windows over all before an element are a kernel of their own
     inner_row: int = 8  # a row this short is one strided load per lane of neighbouring rows
     row_in_lane: int = 8  # a row this short is computed whole by each lane, with what reads its sums
