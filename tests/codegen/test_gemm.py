@@ -11,7 +11,7 @@ from products import Compiled, Product, check, module_of
 
 from axla.codegen import llvm
 from axla.codegen.emit.transpose_registers import transpose_block
-from axla.codegen.function import Function, Module
+from axla.codegen.function import Function, LlvmModule
 from axla.codegen.host import host_target, one_lane_target
 from axla.codegen.native.image import Image
 from axla.codegen.object_files import symbols
@@ -244,7 +244,7 @@ def test_equal_specs_make_equal_code():
     ("i64", 2), ("float", 1),
 ])  # fmt: skip
 def test_transpose_block(element, lanes):
-    module = Module()
+    module = LlvmModule()
     f = Function(module, "turn", "void", [("ptr", "source"), ("ptr", "target")])
     kind = vector(element, lanes)
     rows = [f.load(kind, f.gep(element, f.params["source"], f.index(r * lanes)), 1) for r in range(lanes)]
@@ -258,7 +258,7 @@ def test_transpose_block(element, lanes):
     assert np.array_equal(target, source.T)
 
 
-def run(module: Module, name: str, *arrays: np.ndarray) -> None:
+def run(module: LlvmModule, name: str, *arrays: np.ndarray) -> None:
     """Compiles a module for this machine and calls a function of it with the addresses of arrays."""
     image = llvm.emit_object(module.text(), HOST)
     library = Image([("test", image)], [name])

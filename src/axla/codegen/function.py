@@ -17,11 +17,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from axla.codegen.module import Module
-from axla.codegen.straight import Code, Region, Ssa
+from axla.codegen.module import LlvmModule
+from axla.codegen.straight import Code, CodeRegion, Ssa
 from axla.program import abi
 
-__all__ = ["Branch", "Function", "GuardedLoop", "Loop", "Module", "Ssa", "WhileLoop"]
+__all__ = ["Branch", "Function", "GuardedLoop", "Loop", "LlvmModule", "Ssa", "WhileLoop"]
 
 UNPOLLED_WORK = 1 << 22
 """Lines of a loop that may run, some milliseconds, until it looks whether the run is cancelled."""
@@ -63,15 +63,15 @@ class Loop(Carrying):
 class Function(Code):
     """One function being written: straight-line code, loops and branches."""
 
-    def _push(self, label: str, *, branch: bool = False, may_not_run: bool = False) -> Region:
+    def _push(self, label: str, *, branch: bool = False, may_not_run: bool = False) -> CodeRegion:
         parent, depth = self._stack[-1], len(self._stack)
         arithmetic_floor = depth if branch else parent.arithmetic_floor
         load_floor = depth if branch or may_not_run else parent.load_floor
-        region = Region(self, depth, label, arithmetic_floor, load_floor)
+        region = CodeRegion(self, depth, label, arithmetic_floor, load_floor)
         self._stack.append(region)
         return region
 
-    def _pop(self) -> Region:
+    def _pop(self) -> CodeRegion:
         region = self._stack.pop()
         region.open = False
         region.known = {}
@@ -129,7 +129,7 @@ class Function(Code):
             rounds.yield_(loop.results)
         loop.results = rounds.results
 
-    def _close(self, loop: Loop, body: Region, following: Ssa, labels, span, nonempty: bool) -> None:
+    def _close(self, loop: Loop, body: CodeRegion, following: Ssa, labels, span, nonempty: bool) -> None:
         """Writes a loop of this body."""
         (begin, end, carry), (head, done) = span, labels
         parent, index, latch = self.region, loop.index, body.label
@@ -330,7 +330,7 @@ class Branch:
         self._function = function
         self._condition = condition
         self._weights = _WEIGHTS[likely]
-        self._sides: list[Region | None] = [None, None]
+        self._sides: list[CodeRegion | None] = [None, None]
         self._labels = function._labels("then", "else", "join")
 
     @contextlib.contextmanager

@@ -13,7 +13,7 @@ from math import prod
 from axla.codegen.array import Array
 from axla.codegen.distribute import Distribution, kernel_function
 from axla.codegen.element import Elements, reshape_index
-from axla.codegen.function import Function, Loop, Module, Ssa
+from axla.codegen.function import Function, LlvmModule, Loop, Ssa
 from axla.codegen.index import AnyIndex, Index, base_of, delinearize
 from axla.codegen.nvptx import Block
 from axla.codegen.spirv import SpirvModule, WorkGroup
@@ -161,12 +161,12 @@ def _read_only(kernel: Kernel) -> list[bool]:
     return [number not in shared for number in range(len(kernel.computation.parameters))]
 
 
-def device_module(target: Target) -> Module:
+def device_module(target: Target) -> LlvmModule:
     """An empty module for kernels that are launched."""
-    return (SpirvModule if target.form.format == "spirv" else Module)(target.index_type)
+    return (SpirvModule if target.form.format == "spirv" else LlvmModule)(target.index_type)
 
 
-def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
+def emit_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
     """Writes a kernel's functions into the module: one for each phase."""
     plan, kind = kernel.plan, kind_planned_as(type(kernel.plan))
     written = [False] * len(output_shapes(kernel.computation))

@@ -68,8 +68,10 @@ def _round_fraction(bits: Reg, drop: int) -> Reg:
     return (bits + (odd + ((1 << (drop - 1)) - 1))) & -(1 << drop)
 
 
-def round_to(x: Reg, dtype: DType) -> Reg:
-    """The value of the type nearest to the f32 x, ties to even; overflow and NaN as the type has them."""
+def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
+    """The value of the type nearest to the f32 x, ties to even; overflow and NaN as the type has them.
+    `plain`: x is what the machine's arithmetic makes of values of the type.
+    """
     m = x.m
     form = FORMATS[dtype.name]
     if dtype.name == "f16" and m.target.has_half_conversion:
@@ -78,6 +80,8 @@ def round_to(x: Reg, dtype: DType) -> Reg:
         return _round_scale(x)
     rounded = _round_fraction(x.bits(), 23 - form.fraction).floats()
     if form.exponent == 8:  # bf16: the exponents are f32's, overflow carries into infinity by itself
+        if plain and m.target.keeps_nan:  # the lower half of a NaN is 0: rounding does not change it
+            return rounded
         return m.select(x.is_nan(), (x.bits() | _QUIET).floats(), rounded)
     size = m.abs(x)
     # Below the least normal the spacing is fixed: an addition rounds to it.

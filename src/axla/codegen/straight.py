@@ -6,12 +6,12 @@ import hashlib
 import operator
 from collections.abc import Callable, Sequence
 
-from axla.codegen.module import Module
+from axla.codegen.module import LlvmModule
 from axla.codegen.types import element_type, float_text, lane_count, mangle, vector
 from axla.program.abi import Struct
 
 
-class Region:
+class CodeRegion:
     """Code with one entry: body of a function or loop, branch. `lines` grow until it is closed."""
 
     __slots__ = ("code", "depth", "lines", "label", "known", "open", "arithmetic_floor", "load_floor", "work")
@@ -64,7 +64,7 @@ class Ssa:
 
     __slots__ = ("text", "type", "region", "constant")
 
-    def __init__(self, text: str, type_: str, region: Region, constant: int | None = None):
+    def __init__(self, text: str, type_: str, region: CodeRegion, constant: int | None = None):
         self.text = text
         self.type = type_
         self.region = region
@@ -165,7 +165,7 @@ class Code:
     """
 
     def __init__(
-        self, module: Module, name: str, result: str, params: Sequence[tuple[str, str]], *,
+        self, module: LlvmModule, name: str, result: str, params: Sequence[tuple[str, str]], *,
         linkage: str = "", attributes: str = "nounwind",
     ):  # fmt: skip
         self.module = module
@@ -178,7 +178,7 @@ class Code:
         self.made = 0  # names given to values and blocks: the length of the code
         self._slots: dict[int, tuple[int, Ssa]] = {}
         self._spaces: list[str] = []
-        self._top = Region(self, 0, "entry", 0, 0)
+        self._top = CodeRegion(self, 0, "entry", 0, 0)
         self._stack = [self._top]
         self.params = {
             p.split()[-1]: self.anywhere(t if t[0] in "<{[" else t.split()[0], f"%{p.split()[-1]}")
@@ -188,10 +188,10 @@ class Code:
     # -- placement ---------------------------------------------------------------------------------------
 
     @property
-    def region(self) -> Region:
+    def region(self) -> CodeRegion:
         return self._stack[-1]
 
-    def _home(self, operands: Sequence[Ssa], depth: int) -> Region:
+    def _home(self, operands: Sequence[Ssa], depth: int) -> CodeRegion:
         """The outermost open region, not above `depth`, where `operands` exist."""
         for operand in operands:
             region = operand.region
@@ -211,7 +211,7 @@ class Code:
         """
         return self._place(self._home(operands, self._stack[-1].arithmetic_floor), type_, expression)
 
-    def _place(self, home: Region, type_: str, expression: str) -> Ssa:
+    def _place(self, home: CodeRegion, type_: str, expression: str) -> Ssa:
         found = home.known.get(expression)
         if found is not None:
             return found

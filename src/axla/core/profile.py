@@ -38,7 +38,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProfileStep:
     """A step of a program and what its calls took together, in nanoseconds."""
 
     program: str
@@ -60,7 +60,7 @@ Counts = Callable[[], Iterable[tuple[Row, int, int]]]
 
 
 @dataclass(slots=True)
-class Run:
+class ProfileRun:
     """All calls of one executable: their number, their time in nanoseconds, the threads that made them."""
 
     program: str
@@ -86,11 +86,13 @@ class Run:
                 trace.add(self.program, start, end, "call", backend=self.backend, run=id(self))
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ProfileStep]:
         """The steps that ran, longest first, and what the calls took besides: the rest of their time."""
-        found = [Step(self.program, row, ns, calls) for row, ns, calls in self.counts() if calls]
+        found = [ProfileStep(self.program, row, ns, calls) for row, ns, calls in self.counts() if calls]
         rest = self.ns - sum(step.ns for step in found)
-        found.append(Step(self.program, Row("call", "arguments, results, waiting"), max(rest, 0), self.calls))
+        found.append(
+            ProfileStep(self.program, Row("call", "arguments, results, waiting"), max(rest, 0), self.calls)
+        )
         return sorted(found, key=lambda step: -step.ns)
 
 
@@ -102,25 +104,25 @@ class Profile:
     """What ran while it was taken."""
 
     def __init__(self) -> None:
-        self._runs: list[Run] = []
+        self._runs: list[ProfileRun] = []
         self.events: list[dict[str, Any]] = []  # spans of compilation, transfers and calls; there at the end
 
     def run(
         self, program: str, backend: str, counts: Counts = tuple, devices: tuple[Counts, ...] = ()
-    ) -> Run:  # fmt: skip
+    ) -> ProfileRun:  # fmt: skip
         """Where the calls of an executable are counted."""
-        made = Run(program, backend, counts, devices)
+        made = ProfileRun(program, backend, counts, devices)
         with _lock:
             self._runs.append(made)
         return made
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[ProfileRun]:
         """The executables that were called."""
         return [run for run in self._runs if run.calls]
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ProfileStep]:
         """The steps of all programs, longest first."""
         return sorted((step for run in self.runs for step in run.steps), key=lambda step: -step.ns)
 
@@ -182,7 +184,7 @@ def tuning_lines(events: Iterable[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _line(step: Step, total: int) -> str:
+def _line(step: ProfileStep, total: int) -> str:
     row = step.row
     each = step.ns / max(step.calls, 1) / 1e3
     return (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, Indices
-from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.function import Function, LlvmModule, Ssa
 from axla.codegen.index import Index, index_key
 from axla.codegen.value import Value as Element
 from axla.codegen.value import Values, register_types
@@ -41,10 +41,10 @@ class Leaf:
         return [self.read(index) for index in indices(self.shape)]
 
 
-class Places:
+class ValuePlaces:
     """An entry function in the making: its frame, and where each value is."""
 
-    def __init__(self, module: Module, program: Program, target: Target, name: str):
+    def __init__(self, module: LlvmModule, program: Program, target: Target, name: str):
         self.program = program
         self.target = target
         self.pointer_bytes = target.form.pointer_bytes

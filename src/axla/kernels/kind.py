@@ -109,6 +109,11 @@ class Kind:
         """The operands whose memory the results must take, in order. A hero that has any is the root."""
         return ()
 
+    @classmethod
+    def overwritten(cls, hero: Instruction, limits: Limits) -> tuple[Instruction, ...]:
+        """The operands whose memory the results may take, in order, where nobody needs them any more."""
+        return ()
+
     # -- what dataflow and code generation ask --
 
     @classmethod

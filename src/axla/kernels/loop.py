@@ -248,7 +248,7 @@ class CopyKind(HeroKind):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ConcatenatePiece:
     """Operand `operand` of a concatenation: where it begins in the result, and how its elements are cut."""
 
     operand: int
@@ -263,7 +263,7 @@ class ConcatPlan(Plan):
     dims: tuple[int, ...]
     dimension: int
     hero: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ConcatenatePiece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +328,6 @@ class ConcatKind(Kind):
                 space = cut(shape.dims, 1 if one_by_one(shape.dims) else lanes, cost, joined, target)
                 work, symbol = cost * space.block, f"{task.name}_{len(phases)}"
                 phases.append(task.phase(space.count, work, target.limits, space.threads, symbol))
-                pieces.append(Piece(number, start, space))
+                pieces.append(ConcatenatePiece(number, start, space))
             start += shape.dims[dimension]
         return ConcatPlan(dims, dimension, self.hero.name, tuple(pieces), phases=tuple(phases))

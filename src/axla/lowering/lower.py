@@ -17,10 +17,20 @@ from axla.core.dataclass import dataclass
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
 from axla.core.shape import TOKEN, Shape, array
-from axla.custom.plan import Plan
+from axla.custom.plan import CallPlan
 from axla.custom.registry import find_target
 from axla.custom.routines import plan_of
-from axla.custom.site import CHECK, COLLECTIVE, EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
+from axla.custom.site import (
+    CHECK,
+    COLLECTIVE,
+    EXTERNAL,
+    LIBRARY,
+    REPORT,
+    STATUS,
+    UNIFIED,
+    CallSite,
+    TableFunction,
+)
 from axla.hlo.collective import Reducing
 from axla.ir.clone import fingerprint, stand_alone
 from axla.ir.collectives import CollectiveKind
@@ -84,9 +94,9 @@ class Called:
     """
 
     api: str
-    function: Function | None
-    plan: Plan | None = None
-    report: Function | None = None
+    function: TableFunction | None
+    plan: CallPlan | None = None
+    report: TableFunction | None = None
 
 
 def called(site: CallSite, target: Target) -> Called:
@@ -100,9 +110,9 @@ def called(site: CallSite, target: Target) -> Called:
     found = find_target(site)
     if found.api == LIBRARY:
         plan = plan_of(site)
-        return Called(LIBRARY, Function(plan.symbol, LIBRARY), plan)
-    report = Function(found.name, REPORT, site) if found.api in (STATUS, UNIFIED) else None
-    return Called(found.api, Function(found.name, found.api, site), None, report)
+        return Called(LIBRARY, TableFunction(plan.symbol, LIBRARY), plan)
+    report = TableFunction(found.name, REPORT, site) if found.api in (STATUS, UNIFIED) else None
+    return Called(found.api, TableFunction(found.name, found.api, site), None, report)
 
 
 def is_long_running(program: Program, kernels: Sequence[Kernel]) -> bool:
@@ -127,7 +137,7 @@ class _Lowering:
         self.target, self.limits = target, target.limits
         self.values = DefinedValues(buffers)
         self.kernels: dict[str, Kernel] = {}
-        self.functions: dict[Function, int] = {}
+        self.functions: dict[TableFunction, int] = {}
         self.meetings: Meetings = {}
         self.messages: dict[str, None] = {}
         self.started: dict[Instruction, kinds.CollectiveStep] = {}
@@ -342,7 +352,7 @@ class _Lowering:
         meetings, pairs, folds, (dimension, *_) = (), (), (), getattr(op, "dimensions", None) or (None,)
         engine = -1
         if op.collective is not None:
-            engine = self.function(Function("axla.collective", COLLECTIVE))
+            engine = self.function(TableFunction("axla.collective", COLLECTIVE))
             pair = len(self.started) + 1 if starts else 0
             meetings = meetings_of(inst, self.meetings, participants, pair)
         if op.collective is CollectiveKind.PAIRED:
@@ -366,7 +376,7 @@ class _Lowering:
             self.kernels[name] = plan_kernel(name, stand_alone(computation, name), shared, self.target)
         return name
 
-    def function(self, function: Function) -> int:
+    def function(self, function: TableFunction) -> int:
         """The place of a function in the function table."""
         return self.functions.setdefault(function, len(self.functions))
 

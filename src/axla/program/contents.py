@@ -32,7 +32,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Memory:
+class AllocationContents:
     """What lies where in one allocation: stretches that do not overlap, by their starts."""
 
     size: int
@@ -71,11 +71,11 @@ class Contents:
         self.undo: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []  # what ends with the scope
         self.where = "the interface"
         code = program.interface.of_code()
-        self.segment = Memory(code.constants_bytes, ALIGNMENT, False)
+        self.segment = AllocationContents(code.constants_bytes, ALIGNMENT, False)
         self.constants = {(c.offset, c.shape.byte_size): c.shape for c in program.constants}
         self.memory = {
             (AllocationKind.CONSTANTS, 0): self.segment,
-            WORKSPACE: Memory(code.workspace_bytes, ALIGNMENT, True),
+            WORKSPACE: AllocationContents(code.workspace_bytes, ALIGNMENT, True),
         }
 
     def fail(self, problem: str) -> NoReturn:
@@ -114,14 +114,14 @@ class Contents:
             found.add(known)
             self.undo.append((found.discard, (known,)))
 
-    def of(self, place: BufferSlice) -> Memory:
+    def of(self, place: BufferSlice) -> AllocationContents:
         """The memory of a slice that is inside of it."""
         memory = self.memory.get((place.allocation.kind, place.allocation.number))
         if memory is None or not 0 <= place.offset <= place.offset + place.size <= memory.size:
             self.fail(f"{place} is not inside of its memory")
         return memory
 
-    def placed(self, value: Value) -> Memory:
+    def placed(self, value: Value) -> AllocationContents:
         """The memory of a value, which fits it."""
         place, alignment = value.place, value.shape.dtype.real.itemsize
         if place is None:

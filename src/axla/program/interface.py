@@ -8,7 +8,7 @@ from dataclasses import replace
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import S32
 from axla.core.shape import Shape
-from axla.custom.site import Function
+from axla.custom.site import TableFunction
 
 # A leaf index, or a tuple of trees: `(0, (1, 2))` is the shape of a result `(a, (b, c))`.
 Tree = int | tuple["Tree", ...]
@@ -101,7 +101,7 @@ class Interface:
     workspace_bytes: int = 0
     constants_bytes: int = 0
     messages: tuple[str, ...] = ()  # of the codes from abi.FIRST_MESSAGE on
-    functions: tuple[Function, ...] = ()  # the function table, in order
+    functions: tuple[TableFunction, ...] = ()  # the function table, in order
     participants: tuple[int, int] = (1, 1)  # replicas, and partitions of each
     meetings: tuple[Meeting, ...] = ()
     # True when a run may take more than some 20 us, may loop without a constant bound, or calls Python: it

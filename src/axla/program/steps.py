@@ -12,7 +12,7 @@ from typing import TypeAlias
 from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
-from axla.custom.plan import Plan
+from axla.custom.plan import CallPlan
 from axla.custom.site import CallSite
 from axla.ir.graph import Computation, SourceLocation
 from axla.program.memory import BufferSlice
@@ -144,7 +144,7 @@ class CustomCallStep:
     operands: tuple[Value | None, ...]
     results: tuple[Value | None, ...]
     report: int = -1  # the function that takes note of a failed status
-    plan: Plan | None = None  # of a library's routine
+    plan: CallPlan | None = None  # of a library's routine
     scratch: BufferSlice | None = None
     location: SourceLocation | None = None
 

@@ -26,7 +26,7 @@ from axla.core.errors import ParseError, VerifyError
 from axla.core.literal import digest_of
 from axla.core.regex import regex
 from axla.core.shape import Shape
-from axla.custom.site import CallSite, Function
+from axla.custom.site import CallSite, TableFunction
 from axla.ir.clone import fingerprint
 from axla.ir.graph import Computation
 from axla.ir.printer import print_module
@@ -170,8 +170,8 @@ _SEGMENTS = {
 
 
 _LINES = (
-    Program, Interface, Meeting, ValueSpec, Alias, Function, Allocation, Constant, Kernel, Phase, Carried,
-    Branch,
+    Program, Interface, Meeting, ValueSpec, Alias, TableFunction, Allocation, Constant, Kernel, Phase,
+    Carried, Branch,
     *Step.__args__, Plan, tuple[Value | None, ...],
 )  # fmt: skip
 _FORMS: dict[Any, Form] = {
@@ -184,7 +184,7 @@ _FORMS: dict[Any, Form] = {
 _NAMELESS = {Value: Form(_write_nameless, _read_value), Computation: Form(fingerprint, _read_computation)}
 _SKIPPED = (
     {(kind, name) for kind in _LINES for name in ("name", "location")}
-    - {(Kernel, "name"), (Function, "name")}
+    - {(Kernel, "name"), (TableFunction, "name")}
     | {(Kernel, name) for name in ("kind", "computation", "plan")}
     | {(Constant, "digest"), (CallSite, "where")}
 )  # fmt: skip

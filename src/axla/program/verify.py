@@ -20,7 +20,7 @@ from axla.custom.site import CHECK, COLLECTIVE, REPORT
 from axla.ir.graph import Instruction
 from axla.ir.traverse import schedule_of
 from axla.program import steps as kinds
-from axla.program.contents import WORKSPACE, Contents, Memory
+from axla.program.contents import WORKSPACE, AllocationContents, Contents
 from axla.program.interface import ValueSpec, array_numbers, tree_leaves
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.program.program import Program, all_steps, nested_steps
@@ -259,7 +259,9 @@ class _Verifier(Contents):
             size = None if value is None else value.shape.byte_size
             if value is None or allocation.size != size or allocation.writable is not writable:
                 self.fail(f"allocation {allocation}, for {value and value.shape}")
-            self.memory[kind, number] = Memory(allocation.size, value.shape.dtype.real.itemsize, writable)
+            self.memory[kind, number] = AllocationContents(
+                allocation.size, value.shape.dtype.real.itemsize, writable
+            )
             if donated:
                 becomes[result] = number
         own = {number for kind, number in self.memory if kind is AllocationKind.RESULT}

@@ -28,7 +28,7 @@ from axla.codegen.emit import image
 from axla.codegen.emit.product import SIGNS, Sums
 from axla.codegen.index import AnyIndex, Index, base_of, index_key, linear
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import Group, Value
+from axla.codegen.value import Value, ValueGroup
 from axla.codegen.walk import fold
 from axla.kernels.convolution import MOST_WRITTEN, ConvolutionPlan, panels_under
 
@@ -66,7 +66,7 @@ class _Convolution:
         if form.product is not None:
             self.sums = Sums(k.values, form.product)
             self.sums.biased = form.product.is_biased(k.target)
-        self.excess: Group = ()
+        self.excess: ValueGroup = ()
         self.row: Array | None = None
         self.in_panel: dict[tuple, tuple[AnyIndex, AnyIndex]] = {}
 
@@ -129,7 +129,7 @@ class _Convolution:
         *outer, last = form.window
         swept = self.channels and (written or last <= UNROLL)
 
-        def row(sums: Group, at: Places) -> Group:
+        def row(sums: ValueGroup, at: Places) -> ValueGroup:
             self.enter_row(at)
             if swept:
                 return self.sweep(sums, at, vectors, start)
@@ -144,15 +144,15 @@ class _Convolution:
         self.give(fold(self.f, outer, cut, sums, row), vectors, start)
 
     def accumulate(
-        self, sums: Group, sizes: Sequence[int], at: Places, vectors: Sequence[AnyIndex], start: AnyIndex
-    ) -> Group:
+        self, sums: ValueGroup, sizes: Sequence[int], at: Places, vectors: Sequence[AnyIndex], start: AnyIndex
+    ) -> ValueGroup:
         """Adds what the places in the window from `at` on say; the innermost steps are written out."""
         form = self.form
         places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]
         # Loaded once per vector, and once per single (and vector, of channels).
         wide, narrow = (self.image, self.kernel) if self.pixels else (self.kernel, self.image)
 
-        def step(sums: Group, here: Places) -> Group:
+        def step(sums: ValueGroup, here: Places) -> ValueGroup:
             columns = [wide(v, 0, (*at, *here)) for v in vectors]
             return tuple(
                 self.multiply_add(columns[column], narrow(v, single, (*at, *here)), total)
@@ -174,13 +174,13 @@ class _Convolution:
             return self.sums.multiply_add(b, a, total)
         return self.k.values.multiply_add(a, b, total, fused=False)
 
-    def of_bias(self, vectors: Sequence[AnyIndex]) -> Group:
+    def of_bias(self, vectors: Sequence[AnyIndex]) -> ValueGroup:
         """What the sums of a row are too high by: the image's bytes are moved by 128."""
         form, values = self.form, self.k.values
         moved = values.splat(values.constant(form.accumulator, SIGNS), form.lanes)
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
 
-        def step(sums: Group, at: Places) -> Group:
+        def step(sums: ValueGroup, at: Places) -> ValueGroup:
             return tuple(
                 self.multiply_add(self.kernel(v, 0, at), moved, total)
                 for total, v in zip(sums, vectors, strict=True)
@@ -189,7 +189,7 @@ class _Convolution:
         sizes = (*form.window, form.inputs)
         return fold(self.f, sizes, len(sizes), (zero,) * len(vectors), step)
 
-    def sweep(self, sums: Group, at: Places, vectors: Sequence[AnyIndex], start: AnyIndex) -> Group:
+    def sweep(self, sums: ValueGroup, at: Places, vectors: Sequence[AnyIndex], start: AnyIndex) -> ValueGroup:
         """Adds a row of the window of channels: elements of the image are read in order, each once."""
         form, totals = self.form, list(sums)
         pairs = product(range(form.window[-1]), range(form.singles))
@@ -201,7 +201,7 @@ class _Convolution:
                 totals[number] = self.k.values.multiply_add(factor, element, totals[number], fused=False)
         return tuple(totals)
 
-    def give(self, sums: Group, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
+    def give(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
         """Writes the kernel's results for a tile of sums."""
         k, f, form = self.k, self.f, self.form
         dtype = self.hero.shape.dtype
@@ -222,7 +222,7 @@ class _Convolution:
             found = tuple(k.values.load(dtype, place, form.lanes) for place in places)
             self.write(found, vectors, Index(f, loop.index, limit=form.singles) + start, 1)
 
-    def write(self, sums: Group, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
+    def write(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
         """Writes the kernel's results for sums of `singles` from `start` on."""
         form, e = self.form, self.k.elements(self.form.lanes)
         known: dict[tuple, tuple[Places, Value]] = {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from axla.codegen.emit.product import SIGNS, Sums
-from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.function import Function, LlvmModule, Ssa
 from axla.codegen.value import Value, Values, merged, parts_of, rebuilt
 from axla.core.dataclass import dataclass
 from axla.kernels.dot import GemmSpec, Tile
@@ -32,7 +32,7 @@ class Operand:
 
 
 def emit_microkernel(
-    module: Module, name: str, spec: GemmSpec, target: Target, tile: Tile, lhs: Operand, rhs: Operand,
+    module: LlvmModule, name: str, spec: GemmSpec, target: Target, tile: Tile, lhs: Operand, rhs: Operand,
     depths: Sequence[int], accumulates: bool,
 ) -> None:  # fmt: skip
     """Adds `void @name(ptr A, ptr B, ptr C, index k, index ldc [, i1 add])` to the module.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import GRID, PEERS, RUNS
 from axla.codegen.straight import Ssa
 from axla.program.abi import COLLECTIVE as STOPPED
@@ -52,7 +52,7 @@ COLLECTIVE = Struct(
     Field("half", "i64", "Half"),
     Field("digest", "i64", "of all that must be equal where participants meet"),
     Field("text", "i64", "where its name begins, as text that ends with 0"),
-    Field("kind", "i64", "Part"),
+    Field("kind", "i64", "PartKind"),
     Field("count", "i64", "operands that are moved or folded"),
     Field("together", "i64", "1: one kernel folds all operands"),
     Field("rooted", "i64", "1: the operand behind the data has a root for each of them"),
@@ -85,7 +85,7 @@ class Half(IntEnum):
     DONE = 2
 
 
-class Part(IntEnum):
+class PartKind(IntEnum):
     """What a member does of a collective."""
 
     FOLD = 0  # its share of the elements, for all
@@ -100,16 +100,16 @@ class Part(IntEnum):
 
 
 _SPINS = 1000  # 20 to 50 us
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the engine of this process to a module of its own."""
     _FUNCTIONS.emit(m)
 
 
 @_FUNCTIONS("await_round", "i32", "grid:ptr, count:ptr, before:i32")
-def _await_round(f: Function, grid: Ssa, count: Ssa, before: Ssa) -> None:
+def _await_round(f: GlueFunction, grid: Ssa, count: Ssa, before: Ssa) -> None:
     """Waits until one more round counts than before; not 0: the run is to stop."""
     spins = f.slot(f.i64(0))
     with f.while_loop() as loop:
@@ -127,7 +127,7 @@ def _await_round(f: Function, grid: Ssa, count: Ssa, before: Ssa) -> None:
 
 
 @_FUNCTIONS("start", "void", "meeting:ptr, slot:ptr, collective:ptr, seat:ptr, operands:ptr, results:ptr")
-def _start(f: Function, meeting: Ssa, slot: Ssa, *brought: Ssa) -> None:
+def _start(f: GlueFunction, meeting: Ssa, slot: Ssa, *brought: Ssa) -> None:
     """Puts what a member brings into its slot; the last opens the round."""
     for name, value in zip(("collective", "seat", "operands", "results"), brought, strict=True):
         slot.set(SLOT, name, value)
@@ -138,7 +138,7 @@ def _start(f: Function, meeting: Ssa, slot: Ssa, *brought: Ssa) -> None:
         _count(f, meeting.at(MEETING.offset("opened")))
 
 
-def _count(f: Function, at: Ssa) -> None:
+def _count(f: GlueFunction, at: Ssa) -> None:
     """One more round, for all that wait for it."""
     at.atomic("add", f.i32(1))
     f.call("void", "futex_wake", at, f.i64(1 << 30))
@@ -150,7 +150,9 @@ def _count(f: Function, at: Ssa) -> None:
     "frame:ptr, collective:ptr, operands:ptr, results:ptr, kernels:ptr",
     exported=True,
 )
-def _collective(f: Function, frame: Ssa, collective: Ssa, operands: Ssa, results: Ssa, kernels: Ssa) -> None:
+def _collective(
+    f: GlueFunction, frame: Ssa, collective: Ssa, operands: Ssa, results: Ssa, kernels: Ssa
+) -> None:
     """A collective of a participant, or a half of it."""
     peers, half = frame.get(FRAME, "peers"), collective.get(COLLECTIVE, "half")
     f.guard(peers.eq(0), f.i32(STOPPED))
@@ -184,7 +186,7 @@ def _collective(f: Function, frame: Ssa, collective: Ssa, operands: Ssa, results
     "do_parts", "i32",
     "frame:ptr, grid:ptr, collective:ptr, seat:ptr, meeting:ptr, kernels:ptr, before:i32",
 )  # fmt: skip
-def _do_parts(f: Function, frame: Ssa, grid: Ssa, *given: Ssa) -> None:
+def _do_parts(f: GlueFunction, frame: Ssa, grid: Ssa, *given: Ssa) -> None:
     """Does the part of this member, and then those that nobody has begun."""
     collective, seat, meeting, kernels, before = given
     size, busy = meeting.get(MEETING, "size").cast("i64"), grid.at(GRID.offset("busy"))
@@ -209,7 +211,7 @@ def _do_parts(f: Function, frame: Ssa, grid: Ssa, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("clear_results", "void", "collective:ptr, results:ptr")
-def _clear_results(f: Function, collective: Ssa, results: Ssa) -> None:
+def _clear_results(f: GlueFunction, collective: Ssa, results: Ssa) -> None:
     moved = collective.at(COLLECTIVE.size)
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
         size = moved.item(loop.index, MOVED.size).get(MOVED, "total")
@@ -217,15 +219,16 @@ def _clear_results(f: Function, collective: Ssa, results: Ssa) -> None:
 
 
 _PARTS = {
-    Part.FOLD: "fold_share", Part.FOLD_OWN: "fold_own", Part.GATHER: "blocks", Part.EXCHANGE: "blocks",
-    Part.EXCHANGE_OPERANDS: "exchange_operands", Part.TAKE: "take", Part.TAKE_DYNAMIC: "take",
-    Part.FOLD_ROOT: "fold_own", Part.RAGGED: "ragged",
+    PartKind.FOLD: "fold_share", PartKind.FOLD_OWN: "fold_own", PartKind.GATHER: "blocks",
+    PartKind.EXCHANGE: "blocks", PartKind.EXCHANGE_OPERANDS: "exchange_operands",
+    PartKind.TAKE: "take", PartKind.TAKE_DYNAMIC: "take",
+    PartKind.FOLD_ROOT: "fold_own", PartKind.RAGGED: "ragged",
 }  # fmt: skip
 _SIGNATURE = "frame:ptr, collective:ptr, seat:ptr, meeting:ptr, slot:ptr, kernels:ptr"
 
 
 @_FUNCTIONS("do_part", "i32", _SIGNATURE, exported=True)
-def _do_part(f: Function, *given: Ssa) -> None:
+def _do_part(f: GlueFunction, *given: Ssa) -> None:
     """What a member does, when all have come to the same collective. Engines that bring the others' operands
     from elsewhere call it too; what lies already where it belongs is not copied then.
     """
@@ -249,8 +252,8 @@ def _do_part(f: Function, *given: Ssa) -> None:
 
 @_FUNCTIONS("fold", "i32", f"{_SIGNATURE}, first:i64, low:i64, high:i64, offset:i64")
 def _fold(
-    f: Function, frame: Ssa, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, kernels: Ssa, first: Ssa,
-    low: Ssa, high: Ssa, offset: Ssa,
+    f: GlueFunction, frame: Ssa, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, kernels: Ssa,
+    first: Ssa, low: Ssa, high: Ssa, offset: Ssa,
 ) -> None:  # fmt: skip
     """Blocks [low, high) of operand `first`, or where one kernel folds all together, of all. Operands lie
     `offset` bytes further than results. Behind the kernels there is room for the addresses of one call.
@@ -283,20 +286,20 @@ def _fold(
 
 
 @_FUNCTIONS("block_length", "i64", "moved:ptr, block:i64")
-def _block_length(f: Function, moved: Ssa, block: Ssa) -> None:
+def _block_length(f: GlueFunction, moved: Ssa, block: Ssa) -> None:
     size = moved.get(MOVED, "bytes")
     left = moved.get(MOVED, "total") - block * size
     f.ret(f.select(left.lt(size), left, size))
 
 
-def _folded(f: Function, collective: Ssa) -> Ssa:
+def _folded(f: GlueFunction, collective: Ssa) -> Ssa:
     """How many operands are folded or moved one by one."""
     together = collective.get(COLLECTIVE, "together")
     return f.select(together.eq(0), collective.get(COLLECTIVE, "count"), f.i64(1))
 
 
 @_FUNCTIONS("fold_share", "i32", _SIGNATURE)
-def _fold_share(f: Function, *given: Ssa) -> None:
+def _fold_share(f: GlueFunction, *given: Ssa) -> None:
     """Every member folds a share of the blocks, and gives them to all."""
     _, collective, seat, meeting, slot, _ = given
     slots, size = meeting.get(MEETING, "slots"), meeting.get(MEETING, "size").cast("i64")
@@ -320,17 +323,17 @@ def _fold_share(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("share", "i64", "rows:i64, number:i64, parts:i64")
-def _share(f: Function, rows: Ssa, number: Ssa, parts: Ssa) -> None:
+def _share(f: GlueFunction, rows: Ssa, number: Ssa, parts: Ssa) -> None:
     """Where share `number` of rows begins."""
     f.ret((rows * number).udiv(parts))
 
 
 @_FUNCTIONS("fold_own", "i32", _SIGNATURE)
-def _fold_own(f: Function, *given: Ssa) -> None:
+def _fold_own(f: GlueFunction, *given: Ssa) -> None:
     """Each member folds its part; or the root of each operand all of it, and the others get zeros."""
     _, collective, seat, meeting, slot, _ = given
     position = seat.get(SEAT, "position")
-    scattered = collective.get(COLLECTIVE, "kind").eq(int(Part.FOLD_OWN))
+    scattered = collective.get(COLLECTIVE, "kind").eq(int(PartKind.FOLD_OWN))
     with f.loop(0, _folded(f, collective)) as loop:
         moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
         root = f.call("i64", "root_of", collective, seat, meeting, slot, loop.index)
@@ -346,7 +349,7 @@ def _fold_own(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("root_of", "i64", "collective:ptr, seat:ptr, meeting:ptr, slot:ptr, number:i64")
-def _root_of(f: Function, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, number: Ssa) -> None:
+def _root_of(f: GlueFunction, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, number: Ssa) -> None:
     """The position of the root of an operand, which the operand behind the data says, if there is one (-2: it
     says one that is not there); else that of the source of this member.
     """
@@ -361,23 +364,23 @@ def _root_of(f: Function, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, n
 
 
 @_FUNCTIONS("bring", "void", "target:ptr, source:ptr, length:i64")
-def _bring(f: Function, target: Ssa, source: Ssa, length: Ssa) -> None:
+def _bring(f: GlueFunction, target: Ssa, source: Ssa, length: Ssa) -> None:
     with f.if_(target.ne(source)):
         f.call("ptr", "memcpy", target, source, length)
 
 
-def _others(f: Function, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
+def _others(f: GlueFunction, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
     """The slots of a meeting, how many, and the position of this member."""
     _, _, seat, meeting, _, _ = given
     return meeting.get(MEETING, "slots"), meeting.get(MEETING, "size").cast("i64"), seat.get(SEAT, "position")
 
 
 @_FUNCTIONS("blocks", "i32", _SIGNATURE)
-def _blocks(f: Function, *given: Ssa) -> None:
+def _blocks(f: GlueFunction, *given: Ssa) -> None:
     """Result row r: a block of each member's row r; all of it, or exchanged, the one for this member."""
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
-    exchanged = collective.get(COLLECTIVE, "kind").eq(int(Part.EXCHANGE))
+    exchanged = collective.get(COLLECTIVE, "kind").eq(int(PartKind.EXCHANGE))
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
         moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
         result, block = slot.get(SLOT, "results").item(loop.index).load("ptr"), moved.get(MOVED, "bytes")
@@ -391,7 +394,7 @@ def _blocks(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("exchange_operands", "i32", _SIGNATURE)
-def _exchange_operands(f: Function, *given: Ssa) -> None:
+def _exchange_operands(f: GlueFunction, *given: Ssa) -> None:
     """Result m is member m's operand for this member."""
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
@@ -404,7 +407,7 @@ def _exchange_operands(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("take", "i32", _SIGNATURE)
-def _take(f: Function, *given: Ssa) -> None:
+def _take(f: GlueFunction, *given: Ssa) -> None:
     """Every operand of its source, or root; zeros without one."""
     _, collective, seat, meeting, slot, _ = given
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
@@ -421,7 +424,7 @@ def _take(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("ragged", "i32", _SIGNATURE)
-def _ragged(f: Function, *given: Ssa) -> None:
+def _ragged(f: GlueFunction, *given: Ssa) -> None:
     """The output operand, and on it, member by member, the rows of data that are for this one. Operands are
     data, output, starts, sizes, places: an entry for each member, or as many for each.
     """
@@ -453,7 +456,7 @@ def _ragged(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("index_at", "i64", "collective:ptr, numbers:ptr, index:i64")
-def _index_at(f: Function, collective: Ssa, numbers: Ssa, index: Ssa) -> None:
+def _index_at(f: GlueFunction, collective: Ssa, numbers: Ssa, index: Ssa) -> None:
     """A start, a size or a place, of type s64 or s32."""
     with f.if_(collective.get(COLLECTIVE, "index_bytes").eq(8)):
         f.ret(numbers.item(index).load("i64"))
