@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import axla
+from axla.backends.binding import with_constants
 from axla.codegen.host import host_target
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.shape import Shape
@@ -18,6 +20,8 @@ from axla.ir.graph import Module
 from axla.ir.structure import Parameter
 from axla.kernels.convolution import panels_wanted
 from axla.kernels.product import BYTES, HALVES
+from axla.lowering.pipeline import compile_program
+from axla.program.text import print_program
 from axla.target.names import target as find_target
 
 TYPES = ("f32", "f32", "bf16", "s32", "f64", "c64", "s8", "f16")
@@ -242,14 +246,17 @@ def test_a_kernel_that_is_a_constant_lies_in_panels_and_gives_the_same_bits(grou
 @pytest.mark.parametrize(
     ("dtype", "result"), [("s8", "s32"), ("u8", "u32"), ("bf16", "f32"), ("bf16", "bf16")]
 )
-@pytest.mark.parametrize(("size", "groups", "stride", "pad"), [(9, 1, 1, 1), (16, 2, 2, 0), (5, 1, 1, 2)])
-def test_kernels_of_short_numbers_lie_in_panels_of_words(dtype, result, size, groups, stride, pad):
+@pytest.mark.parametrize(
+    ("size", "inputs", "groups", "stride", "pad"),
+    [(9, 16, 1, 1, 1), (16, 16, 2, 2, 0), (5, 16, 1, 1, 2), (9, 3, 1, 2, 1)],
+)
+def test_kernels_of_short_numbers_lie_in_panels_of_words(dtype, result, size, inputs, groups, stride, pad):
     """Words of a place's inputs are multiplied; edges count as zeros. Small integers are exact in bf16."""
     rng = np.random.default_rng(size)
     places = (size + 2 * pad - 3) // stride + 1
     text = f"""HloModule m
-    ENTRY e {{ x = {dtype}[2,{size},{size},{16 * groups}] parameter(0)
-      w = {dtype}[3,3,16,{64 * groups}] parameter(1)
+    ENTRY e {{ x = {dtype}[2,{size},{size},{inputs * groups}] parameter(0)
+      w = {dtype}[3,3,{inputs},{64 * groups}] parameter(1)
       ROOT c = {result}[2,{places},{places},{64 * groups}] convolution(x, w),
         window={{size=3x3 stride={stride}x{stride} pad={pad}_{pad}x{pad}_{pad}}}, dim_labels=b01f_01io->b01f,
         feature_group_count={groups} }}"""
@@ -264,8 +271,9 @@ def test_kernels_of_short_numbers_lie_in_panels_of_words(dtype, result, size, gr
         program = axla.compile(module, constant={1: kernel}, flags=flags, target_features=features)
         np.testing.assert_array_equal(np.asarray(program(x)), wanted)
     target = replace(find_target("x86-64-v4"), intrinsics=frozenset({BYTES, HALVES}), flushes=True)
-    sizes = panels_wanted(module.entry.root, target)
-    assert sizes is not None and 64 % sizes[0] == 0 and sizes[1] == (2 if dtype == "bf16" else 4)
+    program = print_program(compile_program(with_constants(module, {"w": kernel}), target, {}))
+    word = 2 if dtype == "bf16" else 4
+    assert re.search(rf" {dtype}\[[0-9]+,3,3,{-(-inputs // word)},[0-9]+,{word}\]\S* parameter", program)
 
 
 @pytest.mark.parametrize("groups", [1, 2])

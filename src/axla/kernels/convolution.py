@@ -249,6 +249,8 @@ def panels_wanted(hero: Instruction, target: Target) -> tuple[int, int] | None:
     """Output features of a tile and inputs of a word, where the kernel of a convolution is best stored in
     panels of so many: its rows lie far apart, often on few sets of a cache, and a tile reads a piece of each.
     """
+    if not hero.shape.byte_size:
+        return None
     kind = ConvolutionKind(hero)
     form, product = kind.tiled(target), kind.by_words(target)
     width, word = form.vectors * form.lanes, product.word if product else 1

@@ -21,7 +21,7 @@ from typing import Any
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import VerifyError, choices
-from axla.foreign.records import AttributeRecord
+from axla.importers.records import AttributeRecord
 from axla.tensorflow.types import Proto, dims_of, entries, tensor_of, without_ref
 
 _KIND = re.compile(r"(list\()?(\w+)\)?(?:>=(-?\d+))?(?:\{(.*)\})?$")

@@ -18,7 +18,7 @@ import numpy as np
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, UnsupportedError, VerifyError, choices, did_you_mean
-from axla.foreign.records import Record
+from axla.importers.records import Record
 from axla.tensorflow.attributes import Called
 from axla.tensorflow.records import attributes_of, records, types_of
 from axla.tensorflow.types import Proto, entries, without_ref

@@ -10,7 +10,7 @@ from typing import Any
 
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, array
-from axla.foreign.counterparts import Counterpart
+from axla.importers.counterparts import Counterpart
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir

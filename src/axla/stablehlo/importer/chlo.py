@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 
 import axla.hlo as hlo
-from axla.builder import bessel, compositions, inverse, zeta
+from axla.builder import compositions
 from axla.builder import elementwise as e
+from axla.builder.special import bessel, inverse, zeta
 from axla.builder.xla_builder import XlaOp
 from axla.core.shape import Shape, array
 from axla.core.tables import by_name

@@ -7,7 +7,7 @@ from dataclasses import MISSING
 from itertools import cycle
 from typing import Any
 
-from axla.foreign.counterparts import Counterpart
+from axla.importers.counterparts import Counterpart
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir

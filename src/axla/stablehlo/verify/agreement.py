@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from axla.foreign.records import Record, ValueRecord
+from axla.importers.records import Record, ValueRecord
 from axla.stablehlo import mlir
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.printer import attribute_text

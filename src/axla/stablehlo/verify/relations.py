@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.core.parsing import undisturbed
-from axla.foreign.records import Record
+from axla.importers.records import Record
 from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.sizes import Bounded
 from axla.stablehlo.verify.kinds import Facts
