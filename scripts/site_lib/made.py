@@ -6,7 +6,7 @@ import re
 
 from sphinx.application import Sphinx
 
-from . import api, commands
+from . import api, commands, layers, stages
 
 
 def functions() -> str:
@@ -24,7 +24,11 @@ def functions() -> str:
     return "\n".join(["| function | operation |", "| --- | --- |", *rows])
 
 
-MAKERS = {"api": api.page, "commands": commands.page, "functions": functions}
+MAKERS = {
+    "api": api.page, "commands": commands.page, "functions": functions,
+    "layers": layers.picture, "list-of-layers": layers.listed,
+    "source": stages.source, "stage": stages.stage, "changes": stages.changes, "loop": stages.loop,
+}  # fmt: skip
 BLOCK = re.compile(r"^```\{made\} (\S+) ?(.*)\n```$", re.M)
 
 

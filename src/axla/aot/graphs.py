@@ -139,7 +139,7 @@ def _output(entry: ConfigEntry, graph: Graph) -> Output:
 # With a signature.
 
 
-def _of_signature(entry: model.Entry, args: Sequence[Any] | None, options: Options) -> Example:
+def _of_signature(entry: model.EntryPoint, args: Sequence[Any] | None, options: Options) -> Example:
     """A signature. Variables are constants, but for those that it writes and those that options name."""
     given = _arguments(entry, args if options.arg_types is None else options.arg_types)
     arguments = list(zip(entry.arguments, given, strict=True))
@@ -182,7 +182,7 @@ def _identified(entries: list[ConfigEntry], default: str) -> list[ConfigEntry]:
     return [replace(entry, name=name) for entry, name in zip(entries, names, strict=True)]
 
 
-def _arguments(entry: model.Entry, given: Sequence[Any] | None) -> list[tuple[Shape, np.ndarray | None]]:
+def _arguments(entry: model.EntryPoint, given: Sequence[Any] | None) -> list[tuple[Shape, np.ndarray | None]]:
     """The shape of each argument, and the array that was given for it."""
     if given is None:
         given = [None] * len(entry.arguments)

@@ -16,7 +16,7 @@ from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import Shape
 from axla.cpu.places import ValuePlaces
 from axla.program import abi
-from axla.program.interface import Interface, Meeting
+from axla.program.interface import Interface, RendezvousKey
 from axla.program.kernels import Kernel
 from axla.program.steps import CollectiveStep, Value
 
@@ -49,8 +49,8 @@ def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
     symbols = [f.glob(kernel.symbols[0]) for kernel in folds]
     # Behind the kernels: room for the addresses of one call.
     room = [f.null()] * (len(step.results) - len(symbols) + 3 * len(step.results))
-    # Others read the lists of one in two halves, which has its meeting to itself, until it is done.
-    own = 5 + 2 * step.meetings[0] if step.meetings and (step.starts or step.begun) else 1
+    # Others read the lists of one in two halves, which has its rendezvous to itself, until it is done.
+    own = 5 + 2 * step.rendezvous_keys[0] if step.rendezvous_keys and (step.starts or step.begun) else 1
     lists = (operands, own), (results, own + 1), ([*symbols, *room], 4)
     code = f.call_pointer(
         "i32", entry.function(step.function), f.params["frame"], f.data(description(entry, step, folds)),
@@ -64,10 +64,11 @@ def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
 def _check(step: CollectiveStep, interface: Interface) -> None:
     """VerifyError for a collective that would leave its operands and results, apart from its kernels."""
     given, results = ([v.shape.logical for v in values] for values in (step.operands, step.results))
-    meetings, count, part = interface.meetings, prod(interface.participants), _PARTS.get(step.kind)
-    groups = [meetings[n].members for n in step.meetings if 0 <= n < len(meetings)]
+    keys, count, part = interface.rendezvous_keys, prod(interface.participants), _PARTS.get(step.kind)
+    groups = [keys[n].members for n in step.rendezvous_keys if 0 <= n < len(keys)]
     group_of = {member: n for n, group in enumerate(groups) for member in group if 0 <= member < count}
-    fit = len(groups) == len(step.meetings) and len(group_of) == sum(map(len, groups)) and count <= _MOST
+    fit = len(groups) == len(step.rendezvous_keys) and len(group_of) == sum(map(len, groups))
+    fit &= count <= _MOST
     fit &= all(group_of.get(a) == group_of.get(b, -1) for a, b in step.pairs) and len(results) > 0
     fit &= len(step.folds) in ({1, len(results)} if part in _FOLDING else {0}) and step.function >= 0
     if not fit or part is None or not all(_fit(step, part, given, results, len(g)) for g in groups):
@@ -115,7 +116,7 @@ def _fold(entry: ValuePlaces, name: str, shapes: list[Shape]) -> Kernel:
 
 def description(entry: ValuePlaces, step: CollectiveStep, folds: list[Kernel]) -> bytes:
     """The step as the engine reads it. Its digest is of the same bytes for equal collectives, whatever the
-    names of programs and steps and the numbers of meetings are. The names of kernels are digests too.
+    names of programs and steps and the numbers of rendezvous are. The names of kernels are digests too.
     """
     face, part = entry.program.interface, _PARTS[step.kind]
     if part is PartKind.EXCHANGE and step.dimension is None:
@@ -131,7 +132,7 @@ def description(entry: ValuePlaces, step: CollectiveStep, folds: list[Kernel]) -
         "index_bytes": indices.dtype.itemsize if indices else 0,
     }  # fmt: skip
     words: list[int] = []
-    members = max((len(face.meetings[n].members) for n in step.meetings), default=1)
+    members = max((len(face.rendezvous_keys[n].members) for n in step.rendezvous_keys), default=1)
     for number, (operand, result) in enumerate(zip(step.operands, step.results, strict=False)):
         kernel = folds[0 if together else number] if folds else None
         words += _moved(part, step, operand, result, members, kernel)
@@ -141,7 +142,7 @@ def description(entry: ValuePlaces, step: CollectiveStep, folds: list[Kernel]) -
     same = step.kind, given, results, step.pairs, step.dimension, step.dynamic_root, step.folds, words
     digest = blake2b(repr(same).encode(), digest_size=8).digest()
     for participant in range(prod(face.participants)):
-        words += _seat(step, face.meetings, participant)
+        words += _seat(step, face.rendezvous_keys, participant)
     head["digest"] = int.from_bytes(digest, "little", signed=True)
     head["text"] = COLLECTIVE.size + 8 * len(words)
     words = [*(head[field.name] for field in COLLECTIVE.fields), *words]
@@ -178,10 +179,10 @@ def _rows(value: Value) -> list[int]:
     return [rows, total // max(rows, 1), total]
 
 
-def _seat(step: CollectiveStep, meetings: tuple[Meeting, ...], participant: int) -> list[int]:
+def _seat(step: CollectiveStep, keys: tuple[RendezvousKey, ...], participant: int) -> list[int]:
     """SEAT of a participant."""
-    for number in step.meetings:
-        members = meetings[number].members
+    for number in step.rendezvous_keys:
+        members = keys[number].members
         if participant in members:
             sources = [members.index(a) for a, b in step.pairs if b == participant]
             source = (sources[0] if sources else -1) if step.kind == "collective-permute" else 0

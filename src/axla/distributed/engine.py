@@ -15,7 +15,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from axla.codegen.native.collectives import COLLECTIVE, MEETING, MOVED, SEAT, SLOT, Half, PartKind
+from axla.codegen.native.collectives import COLLECTIVE, MOVED, RENDEZVOUS, SEAT, SLOT, Half, PartKind
 from axla.codegen.native.structs import ENDED, RUNS
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, Cancelled, CollectiveFailure
@@ -30,13 +30,13 @@ from axla.runtime.queue import own_queue
 _ENGINE = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 5)
 _DO_PART = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 6)
 _TAGS = 1 << 12
-"""Tags of the pairs of devices of two processes, for meetings that may be under way at the same time."""
+"""Tags of the pairs of devices of two processes, for rendezvous that may be under way at the same time."""
 _thread = threading.local()
 """Keeps what Python knows of a thread of a queue until that ends: each call would make and drop it, and
 libraries below MPI keep a note of all memory that is dropped.
 """
-_structs: Any = [struct.ctypes() for struct in (abi.FRAME, COLLECTIVE, MOVED, SEAT, MEETING, SLOT)]
-_Frame, _Head, _Moved, _Seat, _Meeting, _Slot = _structs
+_structs: Any = [struct.ctypes() for struct in (abi.FRAME, COLLECTIVE, MOVED, SEAT, RENDEZVOUS, SLOT)]
+_Frame, _Head, _Moved, _Seat, _Rendezvous, _Slot = _structs
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +132,13 @@ class ParticipantCollective:
         seats = at + MOVED.size * head.count
         self.seats = (_Seat * len(engine.places)).from_address(seats)
         self.seat = self.seats[participant]
-        self.channel = engine.channels.get(self.seat.meeting)
+        self.channel = engine.channels.get(self.seat.rendezvous)
         if self.channel is None:
             return
-        meeting = engine.interface.meetings[self.seat.meeting]
-        self.members, self.size = meeting.members, len(meeting.members)
+        rendezvous = engine.interface.rendezvous_keys[self.seat.rendezvous]
+        self.members, self.size = rendezvous.members, len(rendezvous.members)
         kind, pieces = _PIECES[head.kind]
-        self.about = f"{engine.interface.name}: {engine.names[participant]}, in an {kind} {meeting},"
+        self.about = f"{engine.interface.name}: {engine.names[participant]}, in an {kind} {rendezvous},"
         self.communicator, self.ranks, first = self.channel
         # Those who come to different collectives wait for each other in vain.
         self.tag = first + head.digest % (self.communicator.Get_attr(MPI.TAG_UB) // _TAGS) * _TAGS
@@ -151,7 +151,7 @@ class ParticipantCollective:
         self.slots = (_Slot * self.size)()
         for slot, given in zip(self.slots, self.operands, strict=True):
             slot.collective, slot.operands = collective, c.addressof(given)
-        self.meeting = _Meeting(size=self.size, slots=c.addressof(self.slots))
+        self.rendezvous = _Rendezvous(size=self.size, slots=c.addressof(self.slots))
 
     def _plan(self, pieces: PieceRule, count: int) -> list[tuple[int, int, ReadRange, bool]]:
         """What comes from others and goes to them: whose position, which operand, what of it, if it goes."""
@@ -172,7 +172,7 @@ class ParticipantCollective:
             slot.results = outs
         own = self.slots[self.seat.position]
         own.operands = ins
-        addresses = [c.addressof(struct) for struct in (self.seat, self.meeting, own)]
+        addresses = [c.addressof(struct) for struct in (self.seat, self.rendezvous, own)]
         code = self.engine.do_part(frame, self.collective, *addresses, kernels)
         if code == abi.OK:
             self._exchange(frame, self.shares, results, results)
@@ -242,9 +242,9 @@ class MpiEngine:
         ranks, n = [job.names[place // job.local] for place in places], self.partitions
         self.names = [f"replica {p // n}, partition {p % n} of {rank}" for p, rank in enumerate(ranks)]
         self.channels: dict[int, tuple[Any, list[int], int]] = {}
-        """By meetings between processes: a communicator, its processes, and the first tag of the meeting."""
-        for number, meeting in enumerate(interface.meetings):
-            ranks = sorted({places[member] // job.local for member in meeting.members})
+        """For each rendezvous between processes: a communicator, its processes, and the first tag."""
+        for number, rendezvous in enumerate(interface.rendezvous_keys):
+            ranks = sorted({places[member] // job.local for member in rendezvous.members})
             if job.index in ranks and len(ranks) > 1:
                 communicator, serial = job.channel(tuple(ranks))
                 pairs = job.local**2
@@ -263,7 +263,7 @@ class MpiEngine:
         self._runs += 1
         grid.mailbox = MpiMailbox(self, self._runs)
         ranks = [place // self.job.local for place in self.places]
-        # Of those elsewhere nobody is in a meeting of this process.
+        # Of those elsewhere nobody is in a rendezvous of this process.
         grid.states[:] = [RUNS if rank == self.job.index else ENDED for rank in ranks]
 
     def _run(self, frame: int, collective: int, ins: int, outs: int, kernels: int) -> int:

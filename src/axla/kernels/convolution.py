@@ -316,7 +316,12 @@ def accumulator(dtype: DType) -> DType:
 def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, int]:
     """(vectors, singles) of a tile whose sums fit the registers, next to the operands of one step."""
     room = target.registers // parts
-    width = min(vectors, 2 if singles > room // 4 else 4)
-    most = max(1, (room - width - 2) // width)
-    count = -(-singles // most)
-    return width, -(-singles // count)
+    found = []
+    for width in (2,) if singles > room // 4 else (4, 2):
+        width = min(vectors, width)
+        most = max(1, (room - width - 2) // width)
+        count = -(-singles // most)
+        size = -(-singles // count)
+        found.append((count * size, width, size))  # tiles that overlap compute singles twice
+    _, width, size = min(found, key=lambda tile: tile[0])
+    return width, size

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import axla.hlo as hlo
 from axla.analysis.buffers import Buffers
-from axla.analysis.dataflow import Value as FlowValue
+from axla.analysis.dataflow import LiveArray as FlowValue
 from axla.analysis.dataflow import find
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.analysis.scratch import Scratch
@@ -38,7 +38,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.ir.typed import applies
-from axla.lowering.collectives import Meetings, folds_of, meetings_of, pairs_of, starts_of
+from axla.lowering.collectives import RendezvousKeys, folds_of, pairs_of, rendezvous_of, starts_of
 from axla.lowering.computations import single
 from axla.lowering.interface import interface_of
 from axla.lowering.registers import register_step
@@ -138,7 +138,7 @@ class _Lowering:
         self.values = DefinedValues(buffers)
         self.kernels: dict[str, Kernel] = {}
         self.functions: dict[TableFunction, int] = {}
-        self.meetings: Meetings = {}
+        self.rendezvous_keys: RendezvousKeys = {}
         self.messages: dict[str, None] = {}
         self.started: dict[Instruction, kinds.CollectiveStep] = {}
         self.participants = module.config.replica_count, module.config.num_partitions
@@ -165,7 +165,7 @@ class _Lowering:
             self.module, [Alias(out[result], into[parameter]) for result, parameter in buffers.aliases],
             padded=True, workspace_bytes=self.scratch.total, constants_bytes=buffers.constants_bytes,
             functions=tuple(self.functions), participants=self.participants,
-            meetings=tuple(self.meetings), messages=tuple(self.messages),
+            rendezvous_keys=tuple(self.rendezvous_keys), messages=tuple(self.messages),
         )  # fmt: skip
         program = Program(
             self.module.name, identity(self.target), interface,
@@ -349,18 +349,18 @@ class _Lowering:
         if started is not None:
             steps.append(replace(started, results=results, starts=False, begun=started.results))
             return
-        meetings, pairs, folds, (dimension, *_) = (), (), (), getattr(op, "dimensions", None) or (None,)
+        rendezvous, pairs, folds, (dimension, *_) = (), (), (), getattr(op, "dimensions", None) or (None,)
         engine = -1
         if op.collective is not None:
             engine = self.function(TableFunction("axla.collective", COLLECTIVE))
             pair = len(self.started) + 1 if starts else 0
-            meetings = meetings_of(inst, self.meetings, participants, pair)
+            rendezvous = rendezvous_of(inst, self.rendezvous_keys, participants, pair)
         if op.collective is CollectiveKind.PAIRED:
             pairs = pairs_of(inst, participants)
         if applies(inst, Reducing):
             folds = tuple(self.fold(computation) for computation in folds_of(inst))
         step = kinds.CollectiveStep(
-            inst.name, op.opcode, operands, results, meetings, pairs, dimension,
+            inst.name, op.opcode, operands, results, rendezvous, pairs, dimension,
             getattr(op, "has_dynamic_root", False), folds, engine, starts, location=inst.extra.location,
         )  # fmt: skip
         steps.append(step)

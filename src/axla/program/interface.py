@@ -70,7 +70,7 @@ def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class RendezvousKey:
     """Who comes together in collectives: the participants (replica * partitions + partition) of a group, once
     for each channel, and once more for each collective in two halves: several of them may be under way.
     """
@@ -103,7 +103,7 @@ class Interface:
     messages: tuple[str, ...] = ()  # of the codes from abi.FIRST_MESSAGE on
     functions: tuple[TableFunction, ...] = ()  # the function table, in order
     participants: tuple[int, int] = (1, 1)  # replicas, and partitions of each
-    meetings: tuple[Meeting, ...] = ()
+    rendezvous_keys: tuple[RendezvousKey, ...] = ()
     # True when a run may take more than some 20 us, may loop without a constant bound, or calls Python: it
     # then releases the interpreter lock and can be interrupted. A short run keeps the lock, which is faster.
     long_running: bool = True
@@ -146,7 +146,7 @@ class Interface:
         lines.append(f"  workspace {self.workspace_bytes} bytes, constants {self.constants_bytes} bytes")
         if self.participants != (1, 1):
             lines.append("  {} replicas of {} partitions".format(*self.participants))
-        lines += [f"  meeting {i} {meeting}" for i, meeting in enumerate(self.meetings)]
+        lines += [f"  rendezvous {i} {rendezvous}" for i, rendezvous in enumerate(self.rendezvous_keys)]
         lines += [f"  function {i} {function}" for i, function in enumerate(self.functions)]
         lines += [f"  message {i} {text!r}" for i, text in enumerate(self.messages)]
         lines.append(f"  {'long' if self.long_running else 'short'} running")

@@ -36,7 +36,7 @@ from axla.kernels.kind import Kind
 from axla.kernels.kinds import kinds
 from axla.kernels.plan import Phase, Plan
 from axla.program.codec import Codec, Form, Reader, read_array, read_text, write_text
-from axla.program.interface import Alias, Interface, Meeting, Tree, ValueSpec, tree_text
+from axla.program.interface import Alias, Interface, RendezvousKey, Tree, ValueSpec, tree_text
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.program.program import Constant, Program
@@ -170,7 +170,7 @@ _SEGMENTS = {
 
 
 _LINES = (
-    Program, Interface, Meeting, ValueSpec, Alias, TableFunction, Allocation, Constant, Kernel, Phase,
+    Program, Interface, RendezvousKey, ValueSpec, Alias, TableFunction, Allocation, Constant, Kernel, Phase,
     Carried, Branch,
     *Step.__args__, Plan, tuple[Value | None, ...],
 )  # fmt: skip

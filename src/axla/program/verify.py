@@ -41,7 +41,7 @@ class _Verifier(Contents):
         self.kernels = {kernel.name: kernel for kernel in program.kernels}
         self.written: dict[int, list[BufferSlice]] = {}  # by id of a step
         self.nesting = 0
-        self.started: dict[int, kinds.CollectiveStep] = {}  # and not yet done, by meetings
+        self.started: dict[int, kinds.CollectiveStep] = {}  # and not yet done, by rendezvous
 
     def verify(self) -> None:
         program = self.program
@@ -235,10 +235,10 @@ class _Verifier(Contents):
         if step.begun:  # the second half: of what, and where, the first one said
             said = replace(step, starts=True, begun=(), results=step.begun)
             same = [v.place for v in step.begun] == [v.place for v in step.results]
-            same &= all(self.started.pop(number, None) == said for number in step.meetings)
+            same &= all(self.started.pop(number, None) == said for number in step.rendezvous_keys)
             self.require(same, "it was not started so")
-        self.require(self.started.keys().isdisjoint(step.meetings), "another one has its meeting")
-        self.started.update(dict.fromkeys(step.meetings if step.starts else (), step))
+        self.require(self.started.keys().isdisjoint(step.rendezvous_keys), "another one has its rendezvous")
+        self.started.update(dict.fromkeys(step.rendezvous_keys if step.starts else (), step))
         self.write(step.results, shapes)
 
     # -- the interface -----------------------------------------------------------------------------------

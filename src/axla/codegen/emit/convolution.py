@@ -37,7 +37,7 @@ UNROLL = 8
 WRITTEN = 320
 """Operations on the sums of a tile that are written out; more are a loop."""
 
-Places = tuple[AnyIndex, ...]
+WindowPosition = tuple[AnyIndex, ...]
 
 
 def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
@@ -129,7 +129,7 @@ class _Convolution:
         *outer, last = form.window
         swept = self.channels and (written or last <= UNROLL)
 
-        def row(sums: ValueGroup, at: Places) -> ValueGroup:
+        def row(sums: ValueGroup, at: WindowPosition) -> ValueGroup:
             self.enter_row(at)
             if swept:
                 return self.sweep(sums, at, vectors, start)
@@ -144,7 +144,12 @@ class _Convolution:
         self.give(fold(self.f, outer, cut, sums, row), vectors, start)
 
     def accumulate(
-        self, sums: ValueGroup, sizes: Sequence[int], at: Places, vectors: Sequence[AnyIndex], start: AnyIndex
+        self,
+        sums: ValueGroup,
+        sizes: Sequence[int],
+        at: WindowPosition,
+        vectors: Sequence[AnyIndex],
+        start: AnyIndex,
     ) -> ValueGroup:
         """Adds what the places in the window from `at` on say; the innermost steps are written out."""
         form = self.form
@@ -152,7 +157,7 @@ class _Convolution:
         # Loaded once per vector, and once per single (and vector, of channels).
         wide, narrow = (self.image, self.kernel) if self.pixels else (self.kernel, self.image)
 
-        def step(sums: ValueGroup, here: Places) -> ValueGroup:
+        def step(sums: ValueGroup, here: WindowPosition) -> ValueGroup:
             columns = [wide(v, 0, (*at, *here)) for v in vectors]
             return tuple(
                 self.multiply_add(columns[column], narrow(v, single, (*at, *here)), total)
@@ -180,7 +185,7 @@ class _Convolution:
         moved = values.splat(values.constant(form.accumulator, SIGNS), form.lanes)
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
 
-        def step(sums: ValueGroup, at: Places) -> ValueGroup:
+        def step(sums: ValueGroup, at: WindowPosition) -> ValueGroup:
             return tuple(
                 self.multiply_add(self.kernel(v, 0, at), moved, total)
                 for total, v in zip(sums, vectors, strict=True)
@@ -189,7 +194,9 @@ class _Convolution:
         sizes = (*form.window, form.inputs)
         return fold(self.f, sizes, len(sizes), (zero,) * len(vectors), step)
 
-    def sweep(self, sums: ValueGroup, at: Places, vectors: Sequence[AnyIndex], start: AnyIndex) -> ValueGroup:
+    def sweep(
+        self, sums: ValueGroup, at: WindowPosition, vectors: Sequence[AnyIndex], start: AnyIndex
+    ) -> ValueGroup:
         """Adds a row of the window of channels: elements of the image are read in order, each once."""
         form, totals = self.form, list(sums)
         pairs = product(range(form.window[-1]), range(form.singles))
@@ -225,7 +232,7 @@ class _Convolution:
     def write(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
         """Writes the kernel's results for sums of `singles` from `start` on."""
         form, e = self.form, self.k.elements(self.form.lanes)
-        known: dict[tuple, tuple[Places, Value]] = {}
+        known: dict[tuple, tuple[WindowPosition, Value]] = {}
         for number, total in enumerate(sums):
             vector, single = vectors[number % form.vectors], start + number // form.vectors
             places = (*self.rows, self.last(vector, single))
@@ -245,7 +252,7 @@ class _Convolution:
             return vector
         return self.group * self.form.outputs + (single if self.pixels else vector)
 
-    def kernel(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
+    def kernel(self, vector: AnyIndex, single: AnyIndex, at: WindowPosition) -> Value:
         """At a place in the window and an input feature, as `image`."""
         width, word = self.form.panels, self.rhs.dims[-1] if len(self.rhs.dims) > len(at) + 2 else 1
         if self.form.reads_panels:
@@ -261,14 +268,14 @@ class _Convolution:
             return self.load(self.rhs, (panel, *at[:-1], at[-1] // word, lanes, at[-1] % word))
         return self.load(self.rhs, (panel, *at, lanes))
 
-    def words(self, array: Array, index: Places, lanes: int) -> Value:
+    def words(self, array: Array, index: WindowPosition, lanes: int) -> Value:
         """Words of an array from an element on."""
         first = [i if isinstance(i, int) else Index(self.f, i.base, limit=i.limit) for i in index]
         start = base_of(self.f, linear(first, array.dims))
         place = element_address(self.f, array.pointer, array.dtype, start)
         return self.k.values.load(self.form.accumulator, place, lanes, align=array.dtype.itemsize)
 
-    def image(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
+    def image(self, vector: AnyIndex, single: AnyIndex, at: WindowPosition) -> Value:
         form, (*window, feature) = self.form, at
         channel = vector if self.channels else self.group * form.inputs + feature
         *places, last = self.seen((*self.rows, self.last(vector, single)), window)
@@ -300,7 +307,7 @@ class _Convolution:
         steps = zip(places, form.stride, window, form.dilation, form.low, strict=False)
         return [r * s + w * d - low for r, s, w, d, low in steps]
 
-    def enter_row(self, window: Places) -> None:
+    def enter_row(self, window: WindowPosition) -> None:
         """What follows reads the row of the image that a place in the window, of all dimensions but the last,
         sees: one of zeros beyond the image.
         """
@@ -317,5 +324,5 @@ class _Convolution:
             self.k.values, f.select(inside, there, zeros), self.lhs.dtype, self.lhs.dims[-2:],
         )  # fmt: skip
 
-    def load(self, array: Array, index: Places) -> Value:
+    def load(self, array: Array, index: WindowPosition) -> Value:
         return self.k.values.convert(array.load(index, self.form.lanes), self.form.accumulator)

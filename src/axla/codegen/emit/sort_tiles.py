@@ -23,7 +23,7 @@ from axla.codegen.value import Value
 from axla.core.dtypes import BY_NAME, DType
 from axla.kernels.sort import SortPlan
 
-Place = Callable[[Ssa], Ssa]
+SortSlot = Callable[[Ssa], Ssa]
 """The address, in elements from the begin of an array, of what a slot stands for."""
 
 
@@ -174,7 +174,7 @@ class TileSort:
             search.yield_([f.select(beyond, low, above), f.select(beyond, middle, high)])
         return search.results[0]
 
-    def fill(self, place: Place, slot: Place) -> None:
+    def fill(self, place: SortSlot, slot: SortSlot) -> None:
         """Loads what is compared of every slot; `slot` says which one is where at first."""
         f = self.f
         with self.k.walk(f.index(0), f.index(self.plan.tile), 1) as loop:
@@ -184,7 +184,7 @@ class TileSort:
             self.put(at, slot(at))
         self.k.share.barrier()
 
-    def exchange(self, low: Ssa, high: Ssa, real: Place) -> None:
+    def exchange(self, low: Ssa, high: Ssa, real: SortSlot) -> None:
         """Puts the element that comes first at the lower of two places."""
         f = self.f
         a, b = self.slot(low), self.slot(high)
@@ -193,7 +193,7 @@ class TileSort:
         self.put(low, f.select(swap, y, x))
         self.put(high, f.select(swap, x, y))
 
-    def write(self, place: Place, goal: Place, real: Place) -> None:
+    def write(self, place: SortSlot, goal: SortSlot, real: SortSlot) -> None:
         """Copies the elements to where they belong."""
         f = self.f
         with self.k.walk(f.index(0), f.index(self.plan.tile), 1) as loop, f.if_(real(loop.index)):

@@ -17,7 +17,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.building import matrix
 from axla.stablehlo.conversions import combined, computed_types, conversion
 from axla.stablehlo.counterparts import COUNTERPARTS
-from axla.stablehlo.exporter.scope import Rule, Scope, Tree
+from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree
 
 
 def attributes_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
@@ -119,4 +119,4 @@ def each(
     return found
 
 
-RULES: dict[str, Rule] = dict.fromkeys(_ATTRIBUTES, written)
+RULES: dict[str, ExportRule] = dict.fromkeys(_ATTRIBUTES, written)
