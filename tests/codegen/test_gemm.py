@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
+import sys
 
 import numpy as np
 import pytest
@@ -96,6 +98,31 @@ def test_blocks_of_k(dtype, result, target):
     )
     for one in compiled.products:
         check(compiled, one)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pages are protected by mprotect")
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+@pytest.mark.parametrize("dtype", [F32, F64, S32], ids=str)
+def test_rows_shorter_than_a_tile_are_read_as_they_lie(dtype, target):
+    """And nothing is read outside of the matrix, which ends or begins where memory cannot be read."""
+    sizes = itertools.product((3, 5, 6, 7, 9, 10, 11, 13, 15, 17, 20, 25, 31), (7, 8, 9, 11, 34))
+    compiled = Compiled([product(dtype, dtype, (20, n, k)) for n, k in sizes], target)
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 5 * page)
+    where = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for closed in (0, 4 * page):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(where + closed), page, 0) == 0
+    for one in compiled.products:
+        check(compiled, one)
+        lhs, rhs = one.arrays()
+        wanted = compiled.run(one, lhs, rhs)
+        for start in (page, 4 * page - rhs.nbytes):
+            placed = np.frombuffer(memory, rhs.dtype, rhs.size, start)
+            placed[...] = rhs.ravel()
+            assert compiled.run(one, lhs, placed).tobytes() == wanted.tobytes(), one.spec
+    plans = [(one.spec, one.plan) for one in compiled.products]
+    as_they_lie = [s for s, p in plans if p.method == "tile" and not p.pack_rhs and s.n < p.tile.columns]
+    assert len(as_they_lie) >= 12 or target.lanes(dtype) < 4
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -253,7 +253,9 @@ def _plan_tiles(
     # All of rhs stays in L2: read as it lies it is as fast as packed, and takes no scratch memory.
     near = spec.n * spec.k * size <= target.caches.l2 // 4
     reused = spec.m >= 4 * tile.rows
-    pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns
+    past = rows_read_past(spec, tile)
+    short = past and (past > MOST_PAST or spec.k < LEAST_READ or spec.accumulator.is_complex)
+    pack_rhs = converts or spec.rhs_transposed or bool(short or past and not (small or near))
     pack_rhs = pack_rhs or (packs if packs is not None else reused and not (small or near))
     # Rows of lhs are read as they lie, transposed or not: copying a tile costs more than it saves.
     pack_lhs = converts
@@ -285,6 +287,15 @@ def _plan_tiles(
         and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k else 0,
     )
+
+
+MOST_PAST, LEAST_READ = 3, 8
+"""Last rows of rhs that are read by themselves, and rows of one that has such."""
+
+
+def rows_read_past(spec: GemmSpec, tile: Tile) -> int:
+    """How many rows of rhs, of which a tile reads more than there is, reach past its end: the last ones."""
+    return -(-tile.columns // spec.n) - 1
 
 
 def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool, limits: Limits) -> tuple[int, int]:
