@@ -69,7 +69,7 @@ class Coalesced:
 
 
 def element_alignment(shape: Shape) -> int:
-    """What code takes the address of an array to be a multiple of; a complex number is two elements."""
+    """The alignment of array addresses that code relies on; a complex number is two elements."""
     return shape.dtype.real.itemsize
 
 

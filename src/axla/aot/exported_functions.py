@@ -127,8 +127,8 @@ def constants_module(symbol: str, size: int, form: ObjectForm) -> str:
 
 
 def _own(form: ObjectForm) -> str:
-    """Of a symbol that is found in the same program or library. `hidden` on COFF is an option for GNU's
-    linkers that Microsoft's refuse.
+    """The visibility of a symbol that another object of the same program or library defines. `hidden` on
+    COFF is an option for GNU's linkers that Microsoft's linkers refuse.
     """
     return "dso_local" if form.format == "coff" else "hidden"
 

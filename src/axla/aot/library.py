@@ -83,7 +83,7 @@ class LibraryFunction:
 
     @property
     def array_bytes(self) -> int:
-        """Of all arguments and results."""
+        """The size of all arguments and results together, in bytes."""
         return sum(value.bytes for value in (*self.arguments, *self.results))
 
     @property

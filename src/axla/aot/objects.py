@@ -67,7 +67,7 @@ class ObjectCode:
 
     @property
     def interface(self) -> Interface:
-        """Of the only program."""
+        """The interface of the only program."""
         [interface] = self.interfaces
         return interface
 

@@ -67,7 +67,7 @@ def _kinds(function: LibraryFunction) -> list[tuple[str, tuple[LibraryValue, ...
 
 
 def _code(library: CompiledLibrary) -> Sizes:
-    """Of P.o, without the constants segment."""
+    """The size of P.o without the constants segment, in bytes."""
     found = sizes(library.image)
     inside = len(library.constants) if library.weights is Weights.OBJECT else 0
     return Sizes(found.code, found.data - inside)

@@ -77,7 +77,8 @@ class Distribution:
         return self.f.index(0)
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """What all threads of a step hold (of one lane), joined in a fixed tree; every thread gets the same.
+        """Combines the values of all threads of a step (one lane each) in a fixed tree; every thread gets
+        the result.
 
         All threads of the step come here, or none does.
         """

@@ -150,7 +150,7 @@ class Function(Code):
         self._results(loop, carry, "" if nonempty else entry, latch)
 
     def _results(self, loop: Carrying, carry: Sequence[Ssa], entry: str, latch: str) -> None:
-        """What is carried, behind a loop that ends at `latch`, or is skipped from `entry`."""
+        """The carried values after a loop that ends at `latch`, or that is skipped from `entry`."""
         parent = self.region
         for first, later in zip(carry, loop.next, strict=True):
             skipped = f"[ {first.text}, %{entry} ], " if entry else ""
@@ -159,7 +159,7 @@ class Function(Code):
             loop.results.append(result)
 
     def _phis(self, entry: str, latch: str, *values: Sequence[Ssa]) -> None:
-        """What a loop carries: names, first values and later ones."""
+        """The carried values of a loop: names, first values and later ones."""
         for value, first, later in zip(*values, strict=True):
             sources = f"[ {first.text}, %{entry} ], [ {later.text}, %{latch} ]"
             self.region.lines.append(f"  {value.text} = phi {value.type} {sources}")

@@ -132,7 +132,7 @@ class KernelWriter:
     def computed(
         self, e: Elements, at: Sequence[AnyIndex], dims: Sequence[int], only: Sequence[int] | None = None
     ) -> list[Storing]:
-        """What `write` would store, and where."""
+        """The values that `write` would store, and their indices."""
         found: list[Storing] = []
         for number, root in enumerate(self.roots):
             if only is not None and number not in only:
@@ -156,7 +156,7 @@ def store(found: Iterable[Storing]) -> None:
 
 
 def _read_only(kernel: Kernel) -> list[bool]:
-    """Of each input, whether nothing writes it while the kernel runs."""
+    """Whether nothing writes an input while the kernel runs, for each input."""
     shared = {number for _, number in kernel.in_place}
     return [number not in shared for number in range(len(kernel.computation.parameters))]
 

@@ -76,7 +76,7 @@ def scratch_arrays(
 def combined(
     e: Elements, reductions: Sequence[Reduction], a: Sequence[Sequence[Value]], b: Sequence[Sequence[Value]]
 ) -> list[tuple[Value, ...]]:
-    """What each reduction has accumulated in `a` and in `b`, as one."""
+    """Combines `a` with `b`, for each reduction."""
     return [r.combine(e, x, y) for r, x, y in zip(reductions, a, b, strict=True)]
 
 
@@ -84,7 +84,7 @@ def folded(
     e: Elements, reductions: Sequence[Reduction], opened: AbstractContextManager[Loop],
     current: list[ValueGroup], new: Callable[[Ssa], list[ValueGroup]],
 ) -> list[ValueGroup]:  # fmt: skip
-    """What was accumulated in `current`, which the opened loop carries, and in `new(index)` of each turn."""
+    """Folds `new(index)` of every trip of the opened loop into `current`, which the loop carries."""
     with opened as loop:
         carried = _regrouped(current, loop.carried)
         loop.yield_(registers(combined(e, reductions, carried, new(loop.index))))

@@ -90,7 +90,7 @@ class WorkGroup(Block):
         return self._buffers[slot]
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """Of every few work-items one value, through local memory, until there is one."""
+        """Reduces the values of neighbouring work-items through local memory until one value is left."""
         distance = 1
         while distance < self.threads:
             fan = min(_FAN, self.threads // distance)

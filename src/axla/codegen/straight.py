@@ -119,7 +119,7 @@ class Ssa:
         return self.at(index * size)
 
     def load(self, type_: str, order: str = "") -> Ssa:
-        """What lies at the address now; `order` makes the load atomic."""
+        """Loads from the address; `order` makes the load atomic."""
         kind = "atomic " if order else ""
         align = self.code.module.align(type_)
         return self.code.effect(type_, f"load {kind}{type_}, {self!r} {order}, align {align}")
@@ -234,7 +234,7 @@ class Code:
     # -- values ------------------------------------------------------------------------------------------
 
     def anywhere(self, type_: str, text: str) -> Ssa:
-        """What exists everywhere in the function: an argument, a global, a constant expression."""
+        """A value that is valid everywhere in the function: an argument, a global, a constant."""
         return Ssa(text, type_, self._top)
 
     def const(self, type_: str, value: int | float | bool) -> Ssa:

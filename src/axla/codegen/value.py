@@ -61,7 +61,7 @@ def allowed_intrinsics(target: Target) -> frozenset[str]:
 
 
 def forbidden_intrinsics(declared: Sequence[str], target: Target) -> list[str]:
-    """Those of the declared intrinsics (`llvm.fma.v16f32`) that may become library calls on a target."""
+    """The declared intrinsics (`llvm.fma.v16f32`) that may become library calls on a target."""
     allowed = allowed_intrinsics(target)
     names = (name.removeprefix("llvm.") for name in declared if name.startswith("llvm."))
     return sorted(name for name in names if not any(name == a or name.startswith(a + ".") for a in allowed))

@@ -1,4 +1,4 @@
-"""What programs take when they run: `with axla.profile() as p:`, then `print(p)` or `p.write("trace.json")`.
+"""Times and counts of program runs: `with axla.profile() as p:`, then `print(p)` or `p.write("trace.json")`.
 
 Executables `watch` what is going on: while a profile is taken they run another way, which measures steps and
 calls, and otherwise nothing of it is there. Times are those of CLOCK_MONOTONIC (`time.perf_counter_ns`).
@@ -101,7 +101,7 @@ MOST_SPANS = 100_000
 
 
 class Profile:
-    """What ran while it was taken."""
+    """The runs, steps and compilations during a `with axla.profile()` block."""
 
     def __init__(self) -> None:
         self._runs: list[ProfileRun] = []
@@ -210,7 +210,7 @@ def watch(executable: Any) -> None:
 
 
 def transfer(put: Callable[[Any], Any], array: Any) -> Any:
-    """What `put` makes of an array on a device; a span of the profile that is taken."""
+    """Calls `put` and records the time of the transfer in the current profile."""
     if _current is None:
         return put(array)
     with trace.span("device_put", "transfer", bytes=getattr(array, "nbytes", 0)):

@@ -170,7 +170,7 @@ class Tuner:
 
 
 def _shapes(kernel: Kernel) -> list[Shape]:
-    """Those of its inputs, then of its outputs."""
+    """The shapes of its inputs, then of its outputs."""
     return [*map(shape_of, kernel.computation.parameters), *output_shapes(kernel.computation)]
 
 

@@ -347,7 +347,7 @@ def _evd(b: _Builder) -> None:
 
 
 def _svd_places(b: _Builder) -> tuple[str, int, int, tuple[LeafAddress | str, ...]]:
-    """Of gesdd and gesvd: mode, sizes, and the arguments between them and the work space."""
+    """The arguments of gesdd and gesvd: mode, sizes, and the arguments between them and the workspace."""
     b.count(1, 5)
     m, n = b.matrix()
     mode, k = b.letters("mode", "ASN"), min(m, n)

@@ -188,7 +188,7 @@ def devices() -> list[tuple[Any, int]]:
 
 
 def _libraries(paths: list[str]) -> list[Any]:
-    """Those that are there, and have a platform."""
+    """The OpenCL libraries of this machine that have a platform."""
     libraries = []
     for path in paths:
         try:

@@ -77,7 +77,7 @@ class LoopKind(Kind):
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        """What every element of a loop would compute anew."""
+        """Why an operand may not be computed inside of a loop: every element would compute it anew."""
         if isinstance(user.op, hlo.ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
             return "elements are in several places of a window"
         if isinstance(user.op, hlo.Gather) and 1 in numbers and is_costly(inst):

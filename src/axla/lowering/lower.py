@@ -89,8 +89,8 @@ def kernel_name(computation: Computation, in_place: tuple[tuple[int, int], ...])
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """Who serves a custom call: a function of the table, with the plan of a library's routine; `report` takes
-    note of a failed status.
+    """The implementation of a custom call: a function of the table, with the plan of a library's routine;
+    `report` takes note of a failed status.
     """
 
     api: str
@@ -100,7 +100,7 @@ class Called:
 
 
 def called(site: CallSite, target: Target) -> Called:
-    """Who serves a custom call on a target; UnsupportedError where nobody does."""
+    """The implementation of a custom call on a target; UnsupportedError where there is none."""
     if site.target in target.form.externals:
         return Called(EXTERNAL, None)
     if site.target == CHECK:
@@ -269,7 +269,7 @@ class _Lowering:
     def passed(
         self, inst: Instruction, places: Mapping[int, BufferSlice | None], steps: list[Step]
     ) -> list[Value]:
-        """Those leaves of `inst`: arrays in their places, small ones wherever they are."""
+        """The given leaves of `inst`: arrays in their places, small ones wherever they are."""
         return [self.values.at(inst, leaf, place, steps) for leaf, place in places.items()]
 
     def defined(self, inst: Instruction, places: Mapping[int, BufferSlice | None]) -> list[Value]:

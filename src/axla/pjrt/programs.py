@@ -305,7 +305,7 @@ def _given(program: PjrtExecutable) -> int:
 
 @implements("Client_Compile")
 def _compile(args: Any) -> None:
-    with view(STRUCTS["PjrtExecutable"], args.program) as program:
+    with view(STRUCTS["Program"], args.program) as program:
         code = c.string_at(program.code, program.code_size)
         form = text_at(program.format, program.format_size)
     if form != "mlir":
@@ -359,7 +359,7 @@ def _optimized_program(args: Any) -> None:
     program = program_at(args.executable)
     form = b"hlo_with_config"
     data = program.asked_for or program.optimized()
-    with view(STRUCTS["PjrtExecutable"], args.program) as wanted:
+    with view(STRUCTS["Program"], args.program) as wanted:
         wanted.format, wanted.format_size = program.kept(form), len(form)
         program.asked_for = None if wanted.code else data  # the first call asks for the size only
         if wanted.code:

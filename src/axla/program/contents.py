@@ -1,4 +1,4 @@
-"""What a program's values are, and where its memory holds them, as its steps are played one after the other.
+"""Follows the steps of a program: which values exist, and where its memory holds them.
 
 For every allocation it is known which value lies where; a write ends what it overlaps.
 """
@@ -33,7 +33,7 @@ class Known:
 
 @dataclass(slots=True)
 class AllocationContents:
-    """What lies where in one allocation: stretches that do not overlap, by their starts."""
+    """The values in one allocation: byte ranges that do not overlap, by their starts."""
 
     size: int
     alignment: int
@@ -87,7 +87,7 @@ class Contents:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is defined, and put into memory, inside, is gone behind it."""
+        """Values that are defined, and put into memory, inside of the `with` block end with it."""
         mark = len(self.undo)
         yield
         while len(self.undo) > mark:

@@ -1,4 +1,4 @@
-"""What a runtime must know of a compiled program to call it, without the graph that it came from."""
+"""The interface of a compiled program: all that a runtime needs to call it, without its graph."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RendezvousKey:
-    """Who comes together in collectives: the participants (replica * partitions + partition) of a group, once
-    for each channel, and once more for each collective in two halves: several of them may be under way.
+    """A rendezvous of collectives: the participants (replica * partitions + partition) of a group, once for
+    each channel, and once more for each collective in two halves: several of them may be under way.
     """
 
     members: tuple[int, ...]

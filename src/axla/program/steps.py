@@ -87,8 +87,8 @@ class StoreStep:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a loop carries. Where `parameter` has a place, all are in it; else parameter and result are in
-    registers, and `initial` and `next` are read from where they are.
+    """A value that a loop carries. Where `parameter` has a place, all are in it; else parameter and result
+    are in registers, and `initial` and `next` are read from where they are.
     """
 
     initial: Value

@@ -353,7 +353,7 @@ def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
 
 
 def _written(step: Step, inside: dict[int, list[BufferSlice]]) -> list[BufferSlice]:
-    """What a step writes, whichever way it runs; `inside`: of the steps in it."""
+    """The slices that a step writes on any path; `inside`: those of the steps in it."""
     found = [slice_ for nested in nested_steps(step) for slice_ in inside[id(nested)]]
     if isinstance(step, kinds.CopyStep | kinds.TransferStep):
         results: Sequence[Value | None] = (step.target,)

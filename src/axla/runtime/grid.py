@@ -87,7 +87,9 @@ class Grid:
         return self.failure
 
     def _clash(self) -> CollectiveFailure:
-        """That members of a rendezvous have come to different collectives; their programs have not ended."""
+        """An error about participants of a rendezvous that run different collectives; their programs have
+        not ended.
+        """
         rendezvous, (_, slots) = list(self._rendezvous_by_key.items())[self.struct.clash - 1]
         found: dict[int, str] = {}
         for member, slot in zip(rendezvous.members, slots, strict=True):

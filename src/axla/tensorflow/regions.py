@@ -305,7 +305,7 @@ def _check_loop(body: Graph, inputs: Carried, outputs: Sequence[GraphValue]) -> 
 
 
 def _kept(body: Graph, values: Sequence[GraphValue]) -> list[bool]:
-    """Of each argument of a body, whether its result is the argument itself."""
+    """Whether a result of a body is the argument itself, for each argument."""
     found = []
     for number, output in enumerate(body.results):
         while body.nodes[output.node].op in _IDENTITIES and body.nodes[output.node].inputs:

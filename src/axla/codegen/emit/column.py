@@ -154,7 +154,7 @@ class _Shared:
                 self.finish(groups, outer, column, piece)
 
     def accumulated(self, outer: AnyIndex, column: Index, piece: AnyIndex, team: Ssa) -> list[ValueGroup]:
-        """What a thread's rows of its column have in common."""
+        """The accumulations of a thread: the rows of its column that belong to a piece, combined."""
         f, t, e = self.f, self.teams, self.k.elements(1)
         low = f.mul(base_of(f, piece), t.piece)
         high = f.index(self.reduced)
@@ -184,7 +184,7 @@ class _Shared:
         return current
 
     def row(self, e: Elements, at: tuple[AnyIndex, Index, Index]) -> list[ValueGroup]:
-        """What each reduction reads at a row of a column."""
+        """The elements that each reduction reads in a row of a column."""
         if self.k.phase:
             return _load(self.scratch, (at[1], at[0], at[2]))
         dims = self.plan.outer, self.plan.reduced, self.plan.inner

@@ -180,7 +180,7 @@ class _Convolution:
         return self.k.values.multiply_add(a, b, total, fused=False)
 
     def of_bias(self, vectors: Sequence[AnyIndex]) -> ValueGroup:
-        """What the sums of a row are too high by: the image's bytes are moved by 128."""
+        """The excess of the sums of a row: the image's bytes are moved by 128."""
         form, values = self.form, self.k.values
         moved = values.splat(values.constant(form.accumulator, SIGNS), form.lanes)
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)

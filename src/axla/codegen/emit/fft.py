@@ -57,7 +57,7 @@ def butterfly(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
 
 
 def _odd(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
-    """Of an odd number: x[k] and x[r - k] meet conjugate factors."""
+    """A transform of odd length: x[k] and x[r - k] have conjugate factors."""
     r = len(x)
     half = (r - 1) // 2
     sums = [plus(x[k], x[r - k]) for k in range(1, half + 1)]

@@ -35,7 +35,7 @@ def emit(k: KernelWriter, plan: DotPlan) -> None:
 
 @dataclass(frozen=True)
 class _Block:
-    """What one block of k adds to: [first, end) of rows and of columns, first and count of k."""
+    """A block of the result and of k: [first, end) of rows and of columns, first and count of k."""
 
     batch: Ssa
     lhs: Matrix

@@ -189,7 +189,7 @@ class _Row:
         return self._together(reductions, current)
 
     def _together(self, reductions: Sequence[Reduction], current: Sequence[ValueGroup]) -> list[ValueGroup]:
-        """What lanes and threads have accumulated, combined."""
+        """Combines the accumulations of lanes and threads."""
         wide = self.elements(self.lanes)
         single = [r.across_lanes(wide, v) for r, v in zip(reductions, current, strict=True)]
         return self.across_threads(reductions, single)
@@ -197,7 +197,7 @@ class _Row:
     def across_threads(
         self, reductions: Sequence[Reduction], current: Sequence[ValueGroup]
     ) -> list[ValueGroup]:
-        """What threads have accumulated, combined."""
+        """Combines the accumulations of threads."""
         e = self.elements(1)
         pairs = zip(reductions, current, strict=True)
         return [self.k.share.combine(v, lambda a, b, r=r: r.combine(e, a, b)) for r, v in pairs]

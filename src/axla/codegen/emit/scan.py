@@ -90,7 +90,7 @@ class _Scan:
         return f.binary("and", inside, f.icmp("slt", position, self.length))
 
     def first(self, line: ScanIndex, piece: AnyIndex) -> Value:
-        """What a piece starts with: the initial value, or the total of all pieces before it with that."""
+        """The start value of a piece: the initial value combined with the totals of all pieces before it."""
         f = self.f
         (initial,) = self.reduction.initial(self.k.elements(1))
         if not self.continues or self.totals is None:
@@ -204,7 +204,7 @@ class _Scan:
         return outer, Index(f, position, limit=self.length), inner
 
     def read(self, at: ScanIndex) -> Value:
-        """What is scanned at an index of [outer, length, inner]."""
+        """The element to scan at an index of [outer, length, inner]."""
         if self.starts and self.totals:
             return self.totals.load(at, 1)
         g, e, (x,) = self.geometry, self.k.elements(1), self.reduction.inputs

@@ -65,7 +65,7 @@ class TileSort:
         return f.add(begin, f.mul(position, stride))
 
     def compared(self, address: Ssa) -> list[Value]:
-        """What is compared of an element of the source: its key, or all operands."""
+        """The values by which an element of the source is compared: its key, or all operands."""
         element = [a.load((Index(self.f, address),), 1) for a in self.source]
         if self.plan.key is None:
             return element
@@ -78,7 +78,7 @@ class TileSort:
         return self.k.values.compare("LT", a[0], b[0]).ssa
 
     def held(self, slot: Ssa) -> list[Value]:
-        """What is compared of the element of a slot."""
+        """The values by which the element of a slot is compared."""
         pairs = zip(self.data, self.kinds, strict=True)
         return [self.k.values.load(d, element_address(self.f, p, d, slot), 1) for p, d in pairs]
 

@@ -478,7 +478,9 @@ def _call(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, fl
 
 @_FUNCTIONS("callable_vectorcall", "ptr", "self:ptr, arguments:ptr, nargsf:i64, names:ptr", exported=True)
 def _callable_vectorcall(f: GlueFunction, this: Ssa, arguments: Ssa, nargsf: Ssa, names: Ssa) -> None:
-    """What Python calls: the vectorcall slot, and a method that takes the address of a cancel flag first."""
+    """The functions that Python calls: the vectorcall slot, and a method whose first argument is the address
+    of a cancel flag.
+    """
     f.ret(f.call("ptr", "call_program", this, arguments, nargsf & ((1 << 63) - 1), names, f.null()))
 
 

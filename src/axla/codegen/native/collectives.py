@@ -78,7 +78,7 @@ SEAT = Struct(
 
 
 class Half(IntEnum):
-    """What a step does of a collective."""
+    """Which half of a collective a step runs: the start, the end, or both."""
 
     BOTH = 0
     START = 1
@@ -86,7 +86,7 @@ class Half(IntEnum):
 
 
 class PartKind(IntEnum):
-    """What a member does of a collective."""
+    """The work of one participant in a collective."""
 
     FOLD = 0  # its share of the elements, for all
     FOLD_OWN = 1  # its part of the elements, for itself

@@ -1,4 +1,4 @@
-"""What a fork of the process does to the glue, emitted.
+"""Handlers that repair the glue in the child after a fork, emitted.
 
 The C library calls these functions inside fork(). Nothing of Python can run in between: a handler of
 `os.register_at_fork` that held the lock of the allocator could lose the interpreter lock to a thread that

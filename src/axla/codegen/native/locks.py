@@ -59,7 +59,7 @@ def _refuse(f: GlueFunction, wrong, fault: str) -> None:
 
 
 def _check(m: GlueModule) -> None:
-    """What a thread calls before it waits, or runs what is not the glue's."""
+    """Checks before a thread waits, or calls code outside of the glue, that it holds no lock."""
     f = m.function("lock_check", "void", "waits:i32", exported=True)
     _refuse(f, _held(f).ne(0), "held")
     with f.if_(f.params["waits"].ne(0)):

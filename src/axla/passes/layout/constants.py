@@ -103,7 +103,7 @@ def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
 
 
 def _agreed(found: Iterable[Any]) -> Any:
-    """What all say; None where they do not agree."""
+    """The value that all give; None where they differ."""
     values = set(found)
     return values.pop() if len(values) == 1 else None
 

@@ -149,7 +149,7 @@ def _channel_and_place(operation: mlir.Operation) -> tuple[int, bool]:
 
 
 def _with_pairs(scope: Scope, operation: mlir.Operation) -> Extra:
-    """Who sends to whom, as HLO says it."""
+    """Source-target pairs as HLO has them."""
     pairs = attr.matrix(operation, "source_target_pairs", [])
     if not pairs:
         return scope.extra

@@ -69,7 +69,7 @@ def reduce(s: Subject) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WindowFacts:
-    """Of one dimension; a size is None when it is not known."""
+    """A window along one dimension; a size is None when it is not known."""
 
     size: int | None
     stride: int

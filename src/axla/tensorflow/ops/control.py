@@ -98,7 +98,7 @@ def _partitioned_call(call: Call, values: list[GraphValue]) -> list[GraphValue]:
 
 @lowering("ToBool")
 def _truth(call: Call, value: XlaOp) -> XlaOp:
-    """Of a scalar whether it is not zero, of other arrays whether they have elements."""
+    """The truth of a value: a scalar that is not zero, an array that has elements."""
     if value.dims:
         return call.scope.constant(np.asarray(value.shape.size > 0))
     return value if value.dtype.is_pred else ops.Ne(value, 0)

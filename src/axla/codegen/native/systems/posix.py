@@ -1,4 +1,4 @@
-"""What Linux and macOS share; each calls it with its numbers."""
+"""Functions that Linux and macOS share; each calls them with its constants."""
 
 from __future__ import annotations
 
