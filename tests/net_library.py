@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import axla
-from axla.aot.build import Label, Source, build
-from axla.aot.library import Library, Weights
+from axla.aot.build import BuildSource, Label, build
+from axla.aot.library import CompiledLibrary, Weights
 from axla.aot.names import parse_name
 from axla.codegen.native import systems
 from axla.target.names import target
@@ -27,7 +27,7 @@ ENTRY e {{
 }}"""
 
 
-def library(place: Weights) -> Library:
+def library(place: Weights) -> CompiledLibrary:
     labels = (Label("x", "x"), Label("state", "params['s']"), Label("w", "w", variable=True))
-    one = Source(axla.parse(PROGRAM), labels, (Label("y", "y"), Label("next", "next")))
+    one = BuildSource(axla.parse(PROGRAM), labels, (Label("y", "y"), Label("next", "next")))
     return build(parse_name("a::Net"), [one], target(MACHINE), weights=place)

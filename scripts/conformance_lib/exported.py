@@ -18,7 +18,7 @@ from axla.comparison import run_flat
 from axla.ir.graph import Module
 from axla.ir.verify import verify
 from axla.stablehlo import export_text
-from axla.stablehlo.checks import Case, cases
+from axla.stablehlo.checks import CheckCase, cases
 from axla.stablehlo.mlir import Source
 from axla.stablehlo.modules import import_source
 from conformance_lib.corpora import NotAtHand
@@ -93,7 +93,7 @@ class Export(StableHLO):
                 found += self.wrong(part, case)
         return found
 
-    def wrong(self, part: Source, case: Case) -> list[str]:
+    def wrong(self, part: Source, case: CheckCase) -> list[str]:
         """The checks of a case that XLA's results do not hold."""
         given, expected = (
             run_flat(import_source(part, name), (), "interpreter", replicas="first") if name else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from axla.foreign.records import AttributeRecord, Record
+from axla.importers.records import AttributeRecord, Record
 from axla.ir.op import OPS, package_of
 from axla.stablehlo.bytecode.vhlo import versions
 from axla.stablehlo.counterparts import COUNTERPARTS

@@ -28,12 +28,6 @@ INDEX = f"""\
 Every op has a page: what it does, its attributes, what is refused, the builder's functions, how it runs,
 and an example, which is a file of [examples](examples) that `axla run` takes as it is. Which op runs at which
 element type on which backend: [conformance](conformance.md).
-
-```{{toctree}}
-:glob:
-:hidden:
-ops/*
-```
 """
 
 

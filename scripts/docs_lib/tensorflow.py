@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from axla.foreign.records import Record
+from axla.importers.records import Record
 from axla.tensorflow.records import lowerings, records
 from docs_lib.coverage import attributes
 

@@ -16,7 +16,7 @@ from verify_lib import operands
 import axla
 import axla.hlo as hlo
 from axla.comparison import parameter_leaves
-from axla.core.dtypes import F32
+from axla.core.dtypes import F32, PRED
 from axla.core.errors import AxlaError
 from axla.core.literal import why_no_array
 from axla.core.shape import Layout, Shape, TupleShape
@@ -120,6 +120,7 @@ def case_of(seed: str) -> Case:
             _boundary(draft)
             verify(draft.module)
             _groups(draft)
+            _branches(draft)
             text = draft.module.to_string(print_large_constants=True)
         except REFUSALS:
             continue
@@ -137,6 +138,14 @@ def _groups(draft: Draft) -> None:
                 if computation is not draft.module.entry or not isinstance(sizes.op, hlo.Parameter):
                     raise ValueError("sizes of groups may be negative")
                 draft.kinds[sizes.op.parameter_number] = SIZES_OF_GROUPS
+
+
+def _branches(draft: Draft) -> None:
+    """Branches that a pred chooses have the names that texts give them."""
+    for computation in draft.module.computations:
+        for inst in computation.instructions:
+            if isinstance(inst.op, hlo.Conditional) and inst.operands[0].shape.dtype is PRED:
+                computation.set_op(inst, hlo.Conditional(*inst.op.branches))
 
 
 def _mixed(draft: Draft) -> None:

@@ -351,6 +351,22 @@ def top(s: Scope) -> None:
     )
 
 
+def scanned(s: Scope) -> None:
+    """A scan with one carry: what it is after each step, or before it."""
+    x = s.pick(lambda h: h.rank > 0)
+    dtype, at = x.shape.dtype, s.draw.randrange(x.shape.rank)
+    one = Shape(dtype, (*x.shape.dims[:at], *x.shape.dims[at + 1 :]))
+    name, step = s.draw.choice(_combining(dtype)), s.draft.module.add_computation("step")
+    value, carry = (step.add(Parameter(one, n)) for n in range(2))
+    total = step.add(OPS[name](), (value, carry))
+    given = s.draw.choice((total, total, carry))
+    step.set_root(step.add(Tuple(), (given, total)))
+    exact = given is total and (dtype.is_integer or name in ("maximum", "minimum"))
+    associative = exact and s.draw.random() < 0.5
+    scan = hlo.Scan((at,), 1, s.draw.random() < 0.3, associative, step)
+    s.parts(s.add(scan, x, s.like(one)), keep=False)
+
+
 def rows(s: Scope) -> None:
     """A softmax or a normalisation of the last dimension, as models write it."""
     x = s.pick(lambda h: h.rank > 1 and h.dtype.is_float and h.size > 0)
@@ -803,7 +819,7 @@ MOTIFS: dict[Motif, float] = {
     pointwise: 5, compared: 2, converted: 2.5, identity: 2.5, broadcast: 1.5, reshaped: 1, transposed: 1.5,
     sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1.5, part: 1, updated: 1.5, gathered: 0.8,
     scattered: 1,
-    reduced: 2.5, largest: 0.6, window: 1.5, sorted_: 0.8, top: 1, rows: 0.6, product: 1.2,
+    reduced: 2.5, largest: 0.6, window: 1.5, sorted_: 0.8, top: 1, scanned: 0.8, rows: 0.6, product: 1.2,
     any_product: 0.6, convolution: 0.7, fourier: 0.4, loop: 2, branches: 0.8, called: 0.6,
     mapped: 0.3, barrier: 0.4, effect: 0.3, random_bits: 0.3, graft: 7,
 }  # type: ignore[dict-item]  # fmt: skip

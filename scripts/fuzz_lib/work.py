@@ -26,7 +26,9 @@ _SPAWN = multiprocessing.get_context("spawn")  # never fork: LLVM's state is not
 BATCH = 8
 """Cases that a process is given at once."""
 CPU_SECONDS = 60.0
-"""Of one oracle on one case: more is a hang. One that waits and computes nothing has WALL_SECONDS."""
+"""Of one oracle on one case: more is a hang. One that waits and computes next to nothing has WALL_SECONDS, in
+which this process was not stopped either: a busy machine makes no hang.
+"""
 WALL_SECONDS = 400.0
 
 ENDED = "the process ended"
@@ -147,9 +149,10 @@ def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: 
         coverage.counts["ops"].update(case.opcodes)
         coverage.counts["families"][case.family] += 1
     for name in task.oracles or oracles.ORACLES:
+        # Whether it is asked is drawn apart: named, as `--case` and the reducer do, it draws the same.
         oracle, draw = oracles.ORACLES[name], random.Random(f"{seed} {name}")
         if (
-            (not task.oracles and draw.random() >= oracle.share)
+            (not task.oracles and random.Random(f"{seed} {name} share").random() >= oracle.share)
             or not oracle.is_there
             or not oracle.fits(case)
         ):
@@ -190,19 +193,18 @@ class Worker:
         theirs.close()
         self.task: Task | None = None
         self.at = ("", "starting")
-        self.since, self.cpu = time.monotonic(), 0.0
+        self.waited, self.cpu = 0.0, 0.0
 
     def give(self, task: Task) -> None:
         self.task = task
         self.pipe.send(task)
 
     def moved(self, at: tuple[str, str]) -> None:
-        self.at, self.since, self.cpu = at, time.monotonic(), used(self.process.pid or 0)
+        self.at, self.waited, self.cpu = at, 0.0, used(self.process.pid or 0)
 
     def is_hanging(self) -> bool:
-        if used(self.process.pid or 0) - self.cpu > CPU_SECONDS:
-            return True
-        return time.monotonic() - self.since > WALL_SECONDS
+        seconds = used(self.process.pid or 0) - self.cpu
+        return seconds > CPU_SECONDS or (self.waited > WALL_SECONDS and seconds < CPU_SECONDS / 10)
 
     def stop(self) -> None:
         self.pipe.close()
@@ -222,10 +224,13 @@ def reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
             busy = [w for w in workers if w.task is not None or w.at[1] == "starting"]
             if not busy:
                 return
+            begin = time.monotonic()
             ready = wait([w.pipe for w in busy], timeout=1)
+            waited = min(time.monotonic() - begin, 2.0)
             for number, worker in enumerate(workers):
                 if worker not in busy:
                     continue
+                worker.waited += waited
                 dead = ""
                 if worker.pipe in ready:
                     try:

@@ -1,14 +1,15 @@
-"""Sphinx's extension of the site: pages of source files, and the colours of HLO."""
+"""Sphinx's extension of the site: pages of source files, parts of pages that are made, the colours of HLO."""
 
 from __future__ import annotations
 
 from sphinx.application import Sphinx
 
-from . import lexers, sources
+from . import lexers, made, sources
 
 
 def setup(app: Sphinx) -> dict:
     for name, lexer in lexers.LEXERS.items():
         app.add_lexer(name, lexer)
     sources.setup(app)
+    made.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Links within a built site that lead nowhere: to a page, a file or a place in a page that is not there."""
+"""Links within a built site that lead nowhere, and pages to which none leads."""
 
 from __future__ import annotations
 
@@ -24,19 +24,30 @@ class Page(HTMLParser):
                 self.links.add(value)
 
 
-def broken(folder: Path) -> list[str]:
-    """`page: link` of every link that leads nowhere. Links to other sites are not followed."""
+def problems(folder: Path) -> list[str]:
+    """`page: link` of every link that leads nowhere, and pages that are not reached from the first one.
+    Links to other sites are not followed.
+    """
     folder = folder.resolve()
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
     found = []
+    leads_to: dict[Path, set[Path]] = {}
     for path, page in pages.items():
+        leads_to[path] = set()
         for link in sorted(page.links):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            leads_to[path].add(target)
             inside = target.is_relative_to(folder) and target.is_file()
-            place = unquote(parts.fragment)
-            if not inside or (target in pages and place not in pages[target].places):
+            if not inside or (target in pages and unquote(parts.fragment) not in pages[target].places):
                 found.append(f"{path.relative_to(folder)}: {link}")
-    return found
+    reached, ahead = set(), [folder / "index.html"]
+    while ahead:
+        path = ahead.pop()
+        if path not in reached and path in pages:
+            reached.add(path)
+            ahead += leads_to[path]
+    lost = sorted(path.relative_to(folder).as_posix() for path in pages.keys() - reached)
+    return found + [f"{name}: no page leads there" for name in lost]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import html
 import posixpath
-from collections.abc import Iterator
 from pathlib import Path
 
 from docutils import nodes
@@ -26,6 +25,23 @@ from sphinx.util import logging
 from .lexers import LEXERS
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{name} - axla</title>
+<link rel="stylesheet" href="{top}_static/pygments.css">
+<link rel="stylesheet" href="{top}_static/source.css">
+</head>
+<body>
+<p><a href="{top}index.html">axla</a></p>
+<h1>{name}</h1>
+{body}
+</body>
+</html>
+"""
 log = logging.getLogger(__name__)
 
 
@@ -104,14 +120,19 @@ def list_of(folder: Path, files: list[Path]) -> str:
     return "<ul>" + "\n".join(rows) + "</ul>"
 
 
-def pages(app: Sphinx) -> Iterator[tuple[str, dict, str]]:
+def write_pages(app: Sphinx, failure: Exception | None) -> None:
+    """The pages of files are without the navigation of others, whose making takes Sphinx most of its time."""
+    if failure is not None or app.builder.format != "html":
+        return
     named = {ROOT / inside for inside in set().union(*app.env.axla_sources.values())}  # type: ignore[attr-defined]
     folders = {path: files_below(path) for path in named if path.is_dir()}
     for path in sorted(named.union(*folders.values())):
         inside = path.relative_to(ROOT).as_posix()
         body = list_of(path, folders[path]) if path in folders else text_of(path)
-        body = f'<section id="file"><h1>{html.escape(inside)}</h1>\n{body}</section>'
-        yield f"source/{inside}", {"title": inside, "body": body, "parents": []}, "page.html"
+        out = Path(app.outdir) / "source" / f"{inside}.html"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        top = "../" * (inside.count("/") + 1)
+        out.write_text(PAGE.format(name=html.escape(inside), top=top, body=body), encoding="utf-8")
 
 
 def begin(app: Sphinx) -> None:
@@ -132,4 +153,4 @@ def setup(app: Sphinx) -> None:
     app.connect("env-purge-doc", purge)
     app.connect("env-merge-info", merge)
     app.connect("doctree-read", link, priority=400)  # before Sphinx copies files for download
-    app.connect("html-collect-pages", pages)
+    app.connect("build-finished", write_pages)

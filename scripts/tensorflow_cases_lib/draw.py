@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from axla.foreign.records import Record
+from axla.importers.records import Record
 from axla.tensorflow.attributes import default_of, kind_of
 from axla.tensorflow.records import records
 from axla.tensorflow.types import DTYPES

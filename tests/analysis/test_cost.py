@@ -7,7 +7,7 @@ import pytest
 
 import axla
 from axla.analysis.cost import cost
-from axla.hlo.window import meetings
+from axla.hlo.window import overlap_count
 from axla.ir.attributes import Window
 from work import calls
 
@@ -99,12 +99,12 @@ def test_pairs_of_window_and_element_are_counted_without_visiting_them():
         window = Window((taps,), (stride,), (low,), (0,), (base,), (steps,))
         at = [tap * steps - low + place * stride for tap in range(taps) for place in range(made)]
         met = sum(0 <= n <= (size - 1) * base and n % base == 0 for n in at)
-        assert meetings(window, 0, size, made) == met, window
+        assert overlap_count(window, 0, size, made) == met, window
 
 
 def test_a_huge_window_costs_no_time():
     n = 3 * 10**9
     window = Window((n,), low=(n - 1,))
     found = []
-    assert calls(lambda: found.append(meetings(window, 0, n, n))) < 100_000
+    assert calls(lambda: found.append(overlap_count(window, 0, n, n))) < 100_000
     assert found[0] == pytest.approx(n * (n + 1) / 2, rel=1e-3)

@@ -13,8 +13,8 @@ import pytest
 
 import axla
 from axla.aot import cpp, header, programs
-from axla.aot.build import Label, Source, build
-from axla.aot.library import Library, Weights
+from axla.aot.build import BuildSource, Label, build
+from axla.aot.library import CompiledLibrary, Weights
 from axla.aot.names import parse_name
 from axla.target.names import target
 
@@ -66,17 +66,17 @@ def compiler(language: str, wanted: str | None = None) -> str:
     pytest.skip(f"{' or '.join(names)} is not on the PATH")
 
 
-def source(text: str, arguments: Sequence[str | Label], results: Sequence[str], **rest) -> Source:
+def source(text: str, arguments: Sequence[str | Label], results: Sequence[str], **rest) -> BuildSource:
     """A source with names for its parameters and results."""
     given = tuple(a if isinstance(a, Label) else Label(a, a) for a in arguments)
-    return Source(axla.parse(text), given, tuple(Label(name, name) for name in results), **rest)
+    return BuildSource(axla.parse(text), given, tuple(Label(name, name) for name in results), **rest)
 
 
-def library(name: str, *sources: Source, weights: Weights = Weights.OBJECT) -> Library:
+def library(name: str, *sources: BuildSource, weights: Weights = Weights.OBJECT) -> CompiledLibrary:
     return build(parse_name(name), sources, target(TARGET), weights=weights)
 
 
-def write(folder: Path, lib: Library, recordings=()) -> Path:
+def write(folder: Path, lib: CompiledLibrary, recordings=()) -> Path:
     """Writes headers, programs and objects."""
     parts = (header.write(lib), cpp.write(lib), programs.write(lib, recordings))
     for name, contents in (item for part in parts for item in part.items()):

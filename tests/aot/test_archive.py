@@ -10,8 +10,8 @@ import pytest
 import axla
 from axla.aot import archive
 from axla.aot.archive import Member
-from axla.aot.build import Label, Source, build
-from axla.aot.library import Library, Weights
+from axla.aot.build import BuildSource, Label, build
+from axla.aot.library import CompiledLibrary, Weights
 from axla.aot.names import parse_name
 from axla.core.errors import UnsupportedError
 from axla.target.names import target
@@ -42,8 +42,8 @@ int main(void) {
 """
 
 
-def library(machine: str, weights: Weights = Weights.SEPARATE) -> Library:
-    source = Source(axla.parse(PROGRAM), (Label("x", "x"),), (Label("sum", "sum"),))
+def library(machine: str, weights: Weights = Weights.SEPARATE) -> CompiledLibrary:
+    source = BuildSource(axla.parse(PROGRAM), (Label("x", "x"),), (Label("sum", "sum"),))
     return build(parse_name("a::rather::long_Name"), [source], target(machine), weights=weights)
 
 

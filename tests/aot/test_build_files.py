@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from axla.aot import archive, build_files, cpp, header, programs, weights
-from axla.aot.library import Library, Weights
+from axla.aot.library import CompiledLibrary, Weights
 from axla.core.dtypes import ALL
 from net_library import library
 
@@ -23,7 +23,7 @@ def run(folder, *command: str) -> str:
     return done.stdout
 
 
-def written(found: Library, folder, *writers) -> None:
+def written(found: CompiledLibrary, folder, *writers) -> None:
     for writer in writers:
         for name, data in writer.write(found).items():
             (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)

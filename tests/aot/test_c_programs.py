@@ -10,14 +10,14 @@ import pytest
 from c_folder import MATMUL, STEP, STEP_LABELS, compile_c, jit, library, run, source, write
 
 from axla.aot import programs, weights
-from axla.aot.library import Library, Weights
+from axla.aot.library import CompiledLibrary, Weights
 from axla.aot.recordings import Recording, record
 from axla.core.dtypes import ALL, BY_NAME
 
 pytestmark = pytest.mark.cc
 
 
-def all_types() -> Library:
+def all_types() -> CompiledLibrary:
     texts = [f"  p{k} = {d.name}[5] parameter({k})" for k, d in enumerate(ALL)]
     texts += [f"  r{k} = {d.name}[5] reverse(p{k}), dimensions={{0}}" for k, d in enumerate(ALL)]
     shape = ", ".join(f"{d.name}[5]" for d in ALL)
@@ -26,12 +26,12 @@ def all_types() -> Library:
     return library("Types", source(f"HloModule m\nENTRY e {{\n{body}\n}}", names, names))
 
 
-def large() -> tuple[str, Library]:
+def large() -> tuple[str, CompiledLibrary]:
     text = "HloModule m\nENTRY e { x = f32[300000] parameter(0) ROOT y = f32[300000] tanh(x) }"
     return text, library("Large", source(text, ("x",), ("y",)))
 
 
-def recorded(lib: Library) -> tuple[Recording, ...]:
+def recorded(lib: CompiledLibrary) -> tuple[Recording, ...]:
     return record(lib, (None,) * len(lib.functions))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import axla
-from axla.aot.build import Source
+from axla.aot.build import BuildSource
 from axla.aot.compiling import library_of
 from axla.aot.config import configured, read_config, renamed, with_variables
 from axla.aot.frontend import example
@@ -60,13 +60,13 @@ ENTRY e {
 """.replace("(f32[4]) tuple(a))", "inner)").replace("  ROOT", "  inner = (f32[4]) tuple(a)\n  ROOT")
 
 
-def source(text: str, config: str) -> Source:
+def source(text: str, config: str) -> BuildSource:
     found = configured(example(text), read_config(config)).source
     axla.compile(found.module)  # which verifies it
     return found
 
 
-def names(found: Source) -> tuple[list[str], list[str]]:
+def names(found: BuildSource) -> tuple[list[str], list[str]]:
     return [a.name for a in found.arguments], [r.name for r in found.results]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import axla
 from axla.aot import report
-from axla.aot.build import Label, Source, build
+from axla.aot.build import BuildSource, Label, build
 from axla.aot.library import Weights
 from axla.aot.names import parse_name
 from axla.codegen.object_files import sizes
@@ -27,7 +27,7 @@ PROGRAM = f"""ENTRY e {{
 
 
 def library(machine: str, weights: Weights = Weights.OBJECT):
-    source = Source(axla.parse(PROGRAM), (Label("x", "x"),), (Label("y", "y"),))
+    source = BuildSource(axla.parse(PROGRAM), (Label("x", "x"),), (Label("y", "y"),))
     return build(parse_name("a::Net"), [source], target(machine), weights=weights)
 
 

@@ -19,7 +19,7 @@ from test_weights import MAIN, PROGRAM, VARIABLES
 import axla
 import axla.aot
 from axla.aot import header, weights
-from axla.aot.build import Label, Source, build
+from axla.aot.build import BuildSource, Label, build
 from axla.aot.library import Weights
 from axla.aot.machines import machine
 from axla.aot.names import parse_name
@@ -181,7 +181,7 @@ def test_files_of_variables_are_turned(tmp_path):
     """A file of any machine's, and weights that a loader of the machine takes."""
     need(S390X)
     labels = (Label("x", "x"), Label("state", "params['s']"), Label("w", "w", variable=True))
-    source = Source(axla.parse(PROGRAM), labels, (Label("y", "y"), Label("next", "next")))
+    source = BuildSource(axla.parse(PROGRAM), labels, (Label("y", "y"), Label("next", "next")))
     library = build(parse_name("Net"), [source], machine(S390X), weights=Weights.FILE)
     for name, data in {**header.write(library), **weights.write(library), "main.c": MAIN}.items():
         (tmp_path / name).write_bytes(data.encode() if isinstance(data, str) else data)

@@ -15,8 +15,8 @@ import pytest
 
 import axla
 from axla.aot import header, weights
-from axla.aot.build import Label, Source, build
-from axla.aot.library import Library, Weights
+from axla.aot.build import BuildSource, Label, build
+from axla.aot.library import CompiledLibrary, Weights
 from axla.aot.names import parse_name
 from axla.runtime.loader import digest_of
 from axla.runtime.safetensors import read_safetensors, write_safetensors
@@ -78,9 +78,9 @@ int main(int argc, char **argv) {
 
 
 @pytest.fixture(scope="module")
-def library() -> Library:
+def library() -> CompiledLibrary:
     labels = (Label("x", "x"), Label("state", "params['s']"), Label("w", "w", variable=True))
-    source = Source(axla.parse(PROGRAM), labels, (Label("y", "y"), Label("next", "next")))
+    source = BuildSource(axla.parse(PROGRAM), labels, (Label("y", "y"), Label("next", "next")))
     return build(parse_name("Net"), [source], target("x86-64"), weights=Weights.FILE)
 
 
@@ -123,7 +123,7 @@ def test_the_file_is_the_segment_under_names(library, files, tmp_path):
 
 
 def test_nothing_is_written_where_nothing_is_to_be_loaded(library):
-    source = Source(
+    source = BuildSource(
         axla.parse("ENTRY e { ROOT x = f32[2] parameter(0) }"), (Label("x", "x"),), (Label("y", "y"),)
     )
     assert weights.write(build(parse_name("Net"), [source], target("x86-64"))) == {}

@@ -62,8 +62,8 @@ def test_the_message_names_collectives_shapes_channel_and_participants():
         axla.backends.get("cpu").execute_parallel(modules, [given(module) for module in modules])
     assert str(caught.value) == (
         "all-reduce %mine of f32[4]{0} in left of replica 0, partition 0 met all-reduce %mine of s32[4]{0} "
-        "in right of replica 1, partition 0, in a meeting of (0, 1) on channel 1: they differ in operation, "
-        "shapes or reducer"
+        "in right of replica 1, partition 0, in a rendezvous of (0, 1) on channel 1: they differ in "
+        "operation, shapes or reducer"
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axla.codegen import llvm
-from axla.codegen.function import Function, Module
+from axla.codegen.function import Function, LlvmModule
 from axla.codegen.native.image import Image
 from axla.codegen.value import Value, Values, forbidden_intrinsics
 from axla.core.dtypes import DType
@@ -29,12 +29,12 @@ class Case:
     body: Body
 
 
-def module_of(cases: Sequence[Case], target: Target) -> Module:
+def module_of(cases: Sequence[Case], target: Target) -> LlvmModule:
     """A module with a function `name(ptr in..., ptr out, i64 count)` per case.
 
     Count is a multiple of the lanes.
     """
-    module = Module(target.index_type)
+    module = LlvmModule(target.index_type)
     for case in cases:
         params = [("ptr", f"in{k}") for k in range(len(case.operands))]
         f = Function(module, case.name, "void", [*params, ("ptr", "out"), (target.index_type, "count")])

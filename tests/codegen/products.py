@@ -11,7 +11,7 @@ import numpy as np
 
 import axla
 from axla.codegen import llvm
-from axla.codegen.function import Module
+from axla.codegen.function import LlvmModule
 from axla.codegen.kernel import emit_kernel
 from axla.codegen.native.image import Image
 from axla.core.dtypes import DType
@@ -90,9 +90,9 @@ def random_array(rng: np.random.Generator, dims: Sequence[int], dtype: DType) ->
     return rng.integers(limits.min, limits.max, dims, dtype=dtype.numpy, endpoint=True)
 
 
-def module_of(products: Sequence[Product], target: Target) -> Module:
+def module_of(products: Sequence[Product], target: Target) -> LlvmModule:
     """A module with a kernel for each product, which it makes."""
-    module = Module(target.index_type)
+    module = LlvmModule(target.index_type)
     for number, product in enumerate(products):
         emit_kernel(module, product.make(f"product{number}", target), target)
         module.functions[product.name] = module.functions[product.name].replace("internal ", "", 1)

@@ -12,7 +12,7 @@ from products import Product, check, module_of
 
 import axla
 from axla.codegen import llvm
-from axla.codegen.function import Module
+from axla.codegen.function import LlvmModule
 from axla.codegen.host import host_target
 from axla.codegen.kernel import emit_kernel
 from axla.codegen.native import arm, systems
@@ -132,7 +132,7 @@ HALVES = """ENTRY e { a = f16[4096] parameter(0)  b = f16[4096] parameter(1)
 def test_halves_are_computed_as_halves_where_the_machine_does_that(name, opcode):
     def emitted(*features):
         machine = target("aarch64", features=features)
-        module = Module(machine.index_type)
+        module = LlvmModule(machine.index_type)
         kernel = plan_kernel("halves", axla.parse(HALVES % name).entry, (), machine)
         emit_kernel(module, kernel, machine)
         module.functions["halves"] = module.functions["halves"].replace("internal ", "", 1)

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import axla
+from axla.cpu.compiler import llvm_modules
+from axla.lowering.pipeline import compile_program
+from axla.target.machine import cpu_target
 
 BF16 = ml_dtypes.bfloat16
 
@@ -122,3 +125,19 @@ ENTRY e {
     for start in (16, 17):
         found = np.asarray(program(a, b, np.int32(start))).view(np.uint16)
         np.testing.assert_array_equal(found, np.arange(start, start + 2048, 2) | 0x8000)
+
+
+def test_first_vectors_of_a_row_are_words_too() -> None:
+    """Columns by number, 0 and 1, lie in words as those of a loop do."""
+    text = """HloModule m
+c { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+ENTRY e { p = bf16[8,1024] parameter(0)
+  w = f32[8,1024] convert(p)
+  z = f32[] constant(0)
+  ROOT r = f32[8] reduce(w, z), dimensions={1}, to_apply=c }"""
+    target = cpu_target("x86-64-v4")
+    code = "".join(llvm_modules(compile_program(axla.parse(text), target), target, parts=1))
+    assert "load <16 x i32>" in code
+    assert "x i16>" not in code

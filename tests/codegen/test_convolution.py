@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import axla
+from axla.backends.binding import with_constants
 from axla.codegen.host import host_target
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.shape import Shape
@@ -15,7 +18,11 @@ from axla.hlo import Convolution
 from axla.ir.attributes import ConvDims, Window
 from axla.ir.graph import Module
 from axla.ir.structure import Parameter
-from axla.kernels.convolution import panel_width
+from axla.kernels.convolution import panels_wanted
+from axla.kernels.product import BYTES, HALVES
+from axla.lowering.pipeline import compile_program
+from axla.program.text import print_program
+from axla.target.names import target as find_target
 
 TYPES = ("f32", "f32", "bf16", "s32", "f64", "c64", "s8", "f16")
 
@@ -221,19 +228,52 @@ def test_edges_are_multiplied(groups):
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize(("stride", "pad"), [(1, 1), (2, 0)])
 def test_a_kernel_that_is_a_constant_lies_in_panels_and_gives_the_same_bits(groups, stride, pad):
-    """Lanes of 3 x 3 x 48 x 128 features; `panel_width` says how many a tile has."""
+    """Lanes of 3 x 3 x 48 x 128 features; `panels_wanted` says how many a tile has."""
     rng = np.random.default_rng(groups)
     window = Window((3, 3), (stride,) * 2, (pad,) * 2, (pad,) * 2)
     shapes = Shape(BY_NAME["f32"], (2, 9, 9, 48 * groups)), Shape(BY_NAME["f32"], (3, 3, 48, 128 * groups))
     module = convolution_module(
         *shapes, window=window, dim_labels=ConvDims("b01f", "01io", "b01f"), feature_group_count=groups
     )
-    width = panel_width(module.entry.root, host_target())
-    assert width is None or 128 % width == 0
+    sizes = panels_wanted(module.entry.root, host_target())
+    assert sizes is None or 128 % sizes[0] == 0 and sizes[1] == 1
     x, kernel = (rng.standard_normal(shape.dims, dtype=np.float32) for shape in shapes)
     wanted = axla.compile(module).execute([x, kernel])[0]
     found = axla.compile(module, constant=[(1, kernel)]).execute([x])[0]
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result"), [("s8", "s32"), ("u8", "u32"), ("bf16", "f32"), ("bf16", "bf16")]
+)
+@pytest.mark.parametrize(
+    ("size", "inputs", "groups", "stride", "pad"),
+    [(9, 16, 1, 1, 1), (16, 16, 2, 2, 0), (5, 16, 1, 1, 2), (9, 3, 1, 2, 1)],
+)
+def test_kernels_of_short_numbers_lie_in_panels_of_words(dtype, result, size, inputs, groups, stride, pad):
+    """Words of a place's inputs are multiplied; edges count as zeros. Small integers are exact in bf16."""
+    rng = np.random.default_rng(size)
+    places = (size + 2 * pad - 3) // stride + 1
+    text = f"""HloModule m
+    ENTRY e {{ x = {dtype}[2,{size},{size},{inputs * groups}] parameter(0)
+      w = {dtype}[3,3,{inputs},{64 * groups}] parameter(1)
+      ROOT c = {result}[2,{places},{places},{64 * groups}] convolution(x, w),
+        window={{size=3x3 stride={stride}x{stride} pad={pad}_{pad}x{pad}_{pad}}}, dim_labels=b01f_01io->b01f,
+        feature_group_count={groups} }}"""
+    module = axla.parse(text)
+    low, high = {"s8": (-128, 128), "u8": (0, 256), "bf16": (-3, 4)}[dtype]
+    x, kernel = (
+        rng.integers(low, high, p.shape.dims).astype(p.shape.dtype.numpy) for p in module.entry.parameters
+    )
+    wanted = np.asarray(axla.compile(module, backend="interpreter")(x, kernel))
+    flags = {"xla_cpu_ftz": True}
+    for features in (None, ["-avx512bf16", "-avx512vnni"], ["-avx512f"]):
+        program = axla.compile(module, constant={1: kernel}, flags=flags, target_features=features)
+        np.testing.assert_array_equal(np.asarray(program(x)), wanted)
+    target = replace(find_target("x86-64-v4"), intrinsics=frozenset({BYTES, HALVES}), flushes=True)
+    program = print_program(compile_program(with_constants(module, {"w": kernel}), target, {}))
+    word = 2 if dtype == "bf16" else 4
+    assert re.search(rf" {dtype}\[[0-9]+,3,3,{-(-inputs // word)},[0-9]+,{word}\]\S* parameter", program)
 
 
 @pytest.mark.parametrize("groups", [1, 2])

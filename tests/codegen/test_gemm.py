@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from products import Compiled, Product, check, module_of
 
 from axla.codegen import llvm
 from axla.codegen.emit.transpose_registers import transpose_block
-from axla.codegen.function import Function, Module
+from axla.codegen.function import Function, LlvmModule
 from axla.codegen.host import host_target, one_lane_target
 from axla.codegen.native.image import Image
 from axla.codegen.object_files import symbols
@@ -96,6 +98,31 @@ def test_blocks_of_k(dtype, result, target):
     )
     for one in compiled.products:
         check(compiled, one)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pages are protected by mprotect")
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+@pytest.mark.parametrize("dtype", [F32, F64, S32], ids=str)
+def test_rows_shorter_than_a_tile_are_read_as_they_lie(dtype, target):
+    """And nothing is read outside of the matrix, which ends or begins where memory cannot be read."""
+    sizes = itertools.product((3, 5, 6, 7, 9, 10, 11, 13, 15, 17, 20, 25, 31), (7, 8, 9, 11, 34))
+    compiled = Compiled([product(dtype, dtype, (20, n, k)) for n, k in sizes], target)
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 5 * page)
+    where = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for closed in (0, 4 * page):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(where + closed), page, 0) == 0
+    for one in compiled.products:
+        check(compiled, one)
+        lhs, rhs = one.arrays()
+        wanted = compiled.run(one, lhs, rhs)
+        for start in (page, 4 * page - rhs.nbytes):
+            placed = np.frombuffer(memory, rhs.dtype, rhs.size, start)
+            placed[...] = rhs.ravel()
+            assert compiled.run(one, lhs, placed).tobytes() == wanted.tobytes(), one.spec
+    plans = [(one.spec, one.plan) for one in compiled.products]
+    as_they_lie = [s for s, p in plans if p.method == "tile" and not p.pack_rhs and s.n < p.tile.columns]
+    assert len(as_they_lie) >= 12 or target.lanes(dtype) < 4
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -244,7 +271,7 @@ def test_equal_specs_make_equal_code():
     ("i64", 2), ("float", 1),
 ])  # fmt: skip
 def test_transpose_block(element, lanes):
-    module = Module()
+    module = LlvmModule()
     f = Function(module, "turn", "void", [("ptr", "source"), ("ptr", "target")])
     kind = vector(element, lanes)
     rows = [f.load(kind, f.gep(element, f.params["source"], f.index(r * lanes)), 1) for r in range(lanes)]
@@ -258,7 +285,7 @@ def test_transpose_block(element, lanes):
     assert np.array_equal(target, source.T)
 
 
-def run(module: Module, name: str, *arrays: np.ndarray) -> None:
+def run(module: LlvmModule, name: str, *arrays: np.ndarray) -> None:
     """Compiles a module for this machine and calls a function of it with the addresses of arrays."""
     image = llvm.emit_object(module.text(), HOST)
     library = Image([("test", image)], [name])

@@ -17,7 +17,7 @@ from test_operations import BINARY, UNARY
 
 import axla
 from axla.codegen import llvm
-from axla.codegen.function import Module
+from axla.codegen.function import LlvmModule
 from axla.codegen.kernel import emit_kernel
 from axla.codegen.nvptx import Block
 from axla.codegen.value import Values, forbidden_intrinsics
@@ -174,7 +174,7 @@ class Emitted:
 def kernel_of(program: str, target: Target) -> Emitted:
     """The entry computation as one kernel."""
     kernel = plan_kernel("kernel", axla.parse(program).entry, (), target)
-    module = Module(target.index_type)
+    module = LlvmModule(target.index_type)
     emit_kernel(module, kernel, target)
     assert forbidden_intrinsics(list(module.declared), target) == []
     return Emitted(kernel, module.text())
@@ -274,7 +274,7 @@ def test_arrays_beyond_32_bit_indices_are_refused():
 
 def test_every_operation_assembles(tmp_path):
     """Every operation and conversion, on every type: no calls of libraries, and PTX that ptxas takes."""
-    module = Module(SM90.index_type)
+    module = LlvmModule(SM90.index_type)
     for kind in (D.F32, D.F64, D.F16, D.BF16, D.F8E5M2, D.C64, D.PRED, D.S4, D.S8, D.U16, D.S32, D.U64):
         share = Block(module, f"all_{kind}", [True, True, False], 1)
         values, f = Values(share.f, SM90), share.f

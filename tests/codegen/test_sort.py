@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 
 import axla
+from axla.codegen.host import host_target
 from axla.core.dtypes import BY_NAME
+from axla.lowering.pipeline import optimize, program_of
 from sort_programs import (
     GREATER,
     LESS,
@@ -71,6 +75,27 @@ def test_sorts_as_the_interpreter(types, comparator):
             sort_text(types, comparator, dims, dimension),
             [numbers(rng, t, dims, few=number % 2 == 0) for t in types],
         )
+
+
+@pytest.mark.parametrize(("types", "comparator"), CASES)
+def test_sorts_in_place(types, comparator):
+    """Each result lies in the memory of its operand."""
+    rng = np.random.default_rng(1)
+    for number, (dims, dimension) in enumerate(DIMS):
+        arrays = [numbers(rng, t, dims, few=number % 2 == 0) for t in types]
+        text = sort_text(types, comparator, dims, dimension)
+        wanted = axla.compile(axla.parse(text), backend="interpreter").execute(arrays)
+        aliases = ", ".join(f"{{{n if len(types) > 1 else ''}}}: ({n}, {{}})" for n in range(len(types)))
+        aliased = text.replace("sorts", f"sorts, input_output_alias={{ {aliases} }}", 1)
+        module, target = axla.parse(aliased), host_target()
+        optimize(module, target)
+        program = program_of(module, target)
+        places = tuple((n, n) for n in range(len(types)))
+        assert prod(dims) <= target.limits.tiny or [k.in_place for k in program.kernels] == [places], dims
+        for backend in ("cpu", "one-lane"):
+            found = axla.compile(axla.parse(aliased), backend=backend).execute(arrays)
+            for a, b in zip(found, wanted, strict=True):
+                assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), (backend, dims)
 
 
 def test_total_order_places_every_nan():

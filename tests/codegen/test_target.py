@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from axla.codegen import elf, host, llvm
-from axla.codegen.function import Function, Module
+from axla.codegen.function import Function, LlvmModule
 from axla.codegen.host import _x86_level, host_target, one_lane_target
 from axla.codegen.object_files import symbols
 from axla.codegen.value import allowed_intrinsics, forbidden_intrinsics
@@ -111,7 +111,7 @@ def test_intrinsics_that_may_become_calls_are_forbidden():
 def test_an_outlined_function_is_written_once():
     from axla.codegen.value import Values
 
-    module = Module()
+    module = LlvmModule()
     for name in ("f", "g"):
         f = Function(module, name, "void", [("ptr", "p")])
         values = Values(f, cpu_target("x86-64-v3"))

@@ -12,7 +12,7 @@ from test_nvptx import SM80, SMALL, assemble
 
 import axla
 from axla.codegen import llvm
-from axla.codegen.function import Module
+from axla.codegen.function import LlvmModule
 from axla.codegen.kernel import emit_kernel
 from axla.core import dtypes as D
 from axla.kernels.blocks import BlockCut, _cuts, plan_blocks
@@ -30,7 +30,7 @@ SM75 = nvptx_target("sm_75")
 
 
 def ptx_of(kernel: Kernel, target: Target) -> str:
-    module = Module(target.index_type)
+    module = LlvmModule(target.index_type)
     emit_kernel(module, kernel, target)
     return llvm.emit_assembly(module.text(), target)
 
@@ -237,7 +237,7 @@ def test_products_without_any_k_are_loops():
 @pytest.mark.parametrize("cpu", ["sm_75", "sm_80", "sm_90", "sm_120"])
 def test_assembles(cpu, tmp_path):
     target = nvptx_target(cpu)
-    module = Module(target.index_type)
+    module = LlvmModule(target.index_type)
     for number, (dtype, size) in enumerate([(D.F32, 4096), (D.BF16, 4096), (D.F16, 70), (D.C64, 30)]):
         turned = number == 2
         product = Product(GemmSpec(dtype, dtype, 1, size, size, size, turned, turned))

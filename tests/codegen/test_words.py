@@ -10,7 +10,7 @@ from products import Compiled, Product, check, module_of, wanted
 
 import axla
 from axla.codegen import llvm
-from axla.codegen.function import Module
+from axla.codegen.function import LlvmModule
 from axla.codegen.host import host_target
 from axla.codegen.kernel import emit_kernel
 from axla.core import flags
@@ -74,7 +74,7 @@ def test_halves_are_computed_as_halves_where_the_machine_does_that(name):
     def emitted(*features):
         text = f"ENTRY e {{ a = f16[64] parameter(0) ROOT r = f16[64] {name}(a, a) }}"
         machine = target("x86-64-v4", features=features)
-        module = Module(machine.index_type)
+        module = LlvmModule(machine.index_type)
         emit_kernel(module, plan_kernel("halves", axla.parse(text).entry, (), machine), machine)
         module.publish("halves")
         return llvm.emit_assembly(module.text(), machine)

@@ -135,6 +135,12 @@ def test_the_correction_of_a_remainder_is_jumped_over():
     assert llvm(REMAINDERS).count("branch_weights") == other.count("branch_weights") + 1
 
 
+def test_addresses_of_the_frame_are_read_before_a_loop():
+    before, inside = llvm(COUNTED).split("phi", 1)
+    assert "load ptr" in before
+    assert "load ptr" not in inside.split("phi", 1)[0]
+
+
 DOT = """
 HloModule dot
 

@@ -91,7 +91,7 @@ def run(page: Path, folder: Path, environment: dict[str, str], fresh: bool = Fal
         text=True,
         cwd=folder,
         env=environment,
-        timeout=900,
+        timeout=3600 if fresh else 900,
         capture_output=True,
     )
     for number, step in enumerate(steps):

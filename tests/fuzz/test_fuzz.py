@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from fuzz_lib import cases, judge, participants, work  # noqa: E402
+from fuzz_lib import cases, judge, oracles, participants, work  # noqa: E402
 from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
 
 import axla  # noqa: E402
@@ -167,3 +167,23 @@ def can_run(seed: str) -> bool:
         return bool(cases.case_of(seed).wanted[0])
     except cases.Skip:
         return False
+
+
+def test_a_named_oracle_draws_what_it_drew_in_a_run(monkeypatch):
+    drawn = []
+
+    class Drawing(oracles.Oracle):
+        name, share = "", 0.5
+
+        def check(self, case):
+            drawn.append(case.draw.random())
+            return ""
+
+    monkeypatch.setattr(oracles, "ORACLES", {"drawing": Drawing()})
+    seeds = [f"draws:{number}" for number in range(12)]
+    for seed in seeds:
+        work.one(seed, work.Task((), ()), work.Report())
+    some = list(drawn)
+    for seed in seeds:
+        work.one(seed, work.Task((), ("drawing",)), work.Report())
+    assert 0 < len(some) < len(drawn[len(some) :]) and set(some) <= set(drawn[len(some) :])

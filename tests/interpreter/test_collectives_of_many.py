@@ -220,7 +220,7 @@ def test_ids():
     same(run(body, [[]] * 6, 2, 3), [np.uint32(n) for n in (0, 1, 2, 10, 11, 12)])
 
 
-def test_meetings_in_loops_and_in_asynchronous_wrappers():
+def test_rendezvous_by_key_in_loops_and_in_asynchronous_wrappers():
     before = (
         ADD
         + """
@@ -289,7 +289,7 @@ BRANCH = """x = f32[4] parameter(0)
   ROOT y = f32[4] conditional(i, x, x), branch_computations={left, right}"""
 
 
-def test_another_operation_at_a_meeting_is_named():
+def test_another_operation_at_a_rendezvous_is_named():
     other = "collective-permute(x), source_target_pairs={{0,1},{1,0}}"
     with pytest.raises(CollectiveFailure) as failed:
         run(BRANCH, data(2), 2, before=ADD + DIFFERENT.replace("OTHER", other))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,12 @@ from axla.cpu.compiler import compile_text, llvm_modules
 from axla.custom.registry import register_custom_call
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
+from axla.kernels.product import BYTES, HALVES
 from axla.lowering.donation import row_major_boundary
 from axla.lowering.loading import load_program
 from axla.lowering.pipeline import compile_program, constants_segment
 from axla.program.text import parse_program, print_program, program_digest
-from axla.target.machine import with_features
+from axla.target.machine import Target, with_features
 from axla.target.names import target as find_target
 from work import calls
 
@@ -38,12 +40,12 @@ SAMPLE = sorted((OPEN / "exec").glob("*.hlo"))[3::60] if OPEN else []
 WHOLE = sorted(MODELS.glob("*/module.hlo.txt")) if MODELS else []
 
 
-def text_of(module: Module) -> tuple[str, bytes]:
+def text_of(module: Module, target: Target | None = None) -> tuple[str, bytes]:
     """A module as the text of its program, and the bytes of its constants."""
     work = clone_module(module)
     row_major_boundary(work)
     constants: dict = {}
-    program = compile_program(work, host_target(), constants)
+    program = compile_program(work, target or host_target(), constants)
     return print_program(program), constants_segment(constants)
 
 
@@ -93,23 +95,43 @@ def test_a_loaded_program_gives_the_same_bits(number):
         assert bits(loaded(text, segment, target), inputs) == bits(wanted, inputs), backend
 
 
-def test_panels_of_one_target_are_read_on_another():
-    """A matrix that was stored in panels for this machine's tiles, by narrower ones."""
-    ones, rng = np.ones((64, 512), np.float32), np.random.default_rng(5)
-    weights = rng.integers(-9, 9, (512, 192)).astype(np.float32)
-    module = with_constants(axla.parse(PRODUCT), {"w": weights})
-    text, segment = text_of(module)
-    assert "f32[512,192]" not in text
+@pytest.mark.parametrize("name", ["PRODUCT", "CONVOLUTION"])
+@pytest.mark.parametrize(
+    ("dtype", "result", "word"), [("f32", "f32", 1), ("s8", "s32", 4), ("bf16", "f32", 2)]
+)
+def test_panels_of_one_target_are_read_on_another(name, dtype, result, word):
+    """Weights that were stored in panels for the tiles of one machine, and words for its instructions, by
+    others.
+    """
+    rng = np.random.default_rng(5)
+    text = globals()[name].replace(" T[", f" {dtype}[").replace("RESULT", result)
+    module = axla.parse(text)
+    x, weights = (
+        rng.integers(-9, 9, p.shape.dims).astype(p.shape.dtype.numpy) for p in module.entry.parameters
+    )
+    wanted = np.asarray(axla.compile(module, backend="interpreter")(x, weights))
+    wide = replace(find_target("x86-64-v4"), intrinsics=frozenset({BYTES, HALVES}), flushes=True)
+    text, segment = text_of(with_constants(module, {"w": weights}), wide)
+    shape = ",".join(map(str, weights.shape))
+    assert f"{dtype}[{shape}] parameter" not in text
+    assert word == 1 or re.search(rf" {dtype}\[[0-9,]+,{word}\]\S* parameter", text)
     for target in (None, one_lane_target(), with_features(host_target(), ("-avx512f",))):
-        found = loaded(text, segment, target).execute([ones])[0]
-        np.testing.assert_array_equal(np.asarray(found), ones @ weights)
+        found = loaded(text, segment, target).execute([x])[0]
+        np.testing.assert_array_equal(np.asarray(found), wanted)
 
 
 PRODUCT = """
 ENTRY e {
-  x = f32[64,512] parameter(0)
-  w = f32[512,192] parameter(1)
-  ROOT d = f32[64,192] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  x = T[64,512] parameter(0)
+  w = T[512,192] parameter(1)
+  ROOT d = RESULT[64,192] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+CONVOLUTION = """
+ENTRY e {
+  x = T[2,7,7,32] parameter(0)
+  w = T[3,3,32,128] parameter(1)
+  ROOT c = RESULT[2,7,7,128] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
 }
 """
 

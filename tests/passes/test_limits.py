@@ -7,6 +7,7 @@ import pytest
 from axla.core import flags
 from axla.core.errors import CompileError
 from axla.passes import driver, pipelines
+from axla.passes.layout.concatenates import concatenate_canonicalize
 from axla.passes.simplify import fold, inline
 from axla.target.machine import Limits, cpu_target
 from axla.text.parser import parse_hlo
@@ -162,3 +163,15 @@ def test_each_machine_has_its_own_kernels(limits, kernels):
     driver.run(module, (*pipelines.LOWER, *pipelines.KERNELS), target)
     found = [inst for inst in module.entry.instructions if inst.opcode == "fusion"]
     assert len(found) == kernels and module.schedule is not None
+
+
+@pytest.mark.parametrize("most", [2, 3, 5])
+def test_pieces_of_a_concatenation_are_grouped_for_any_limit(most):
+    module = parse_hlo(
+        "ENTRY e { a = f32[2] parameter(0)\n b = f32[3] parameter(1)\n"
+        " ROOT c = f32[18] concatenate(a, b, a, a, b, a, a, a), dimensions={0} }"
+    )
+    base = cpu_target()
+    concatenate_canonicalize(module, replace(base, limits=replace(base.limits, pieces=most)))
+    counts = [len(i.operands) for i in module.entry.instructions if i.opcode == "concatenate"]
+    assert len(counts) > 1 and max(counts) <= most

@@ -43,8 +43,8 @@ def line(text: str, what: str) -> str:
 
 
 MUTATIONS = [
-    ("kind=all-gather", "meetings=(", "meetings=(7, "),
-    ("kind=all-gather", "meetings=(", "meetings=(-1, "),
+    ("kind=all-gather", "rendezvous_keys=(", "rendezvous_keys=(7, "),
+    ("kind=all-gather", "rendezvous_keys=(", "rendezvous_keys=(-1, "),
     ("kind=all-gather", " dimension=0", ""),
     ("kind=all-gather", "kind=all-gather", "kind=all-reduce"),
     ("kind=all-gather", "kind=all-gather", "kind=no-such-kind"),
@@ -93,18 +93,20 @@ def test_groups_that_are_not_in_order_are_refused(text, old, new):
 
 def test_halves_are_of_one_collective_and_in_one_place(text):
     start, done = line(text, "starts=true"), line(text, "begun=(")
-    mine, other = (one[one.index("meetings=(") :].partition(")")[0] for one in (done, line(text, "gather")))
+    mine, other = (
+        one[one.index("rendezvous_keys=(") :].partition(")")[0] for one in (done, line(text, "gather"))
+    )
     both = done.partition(" begun=")[0].replace(mine, other)  # in place of the second half
     with pytest.raises(VerifyError, match="not done here"):
         parse_program(text.replace(done, both))
-    with pytest.raises(VerifyError, match="is there already|has its meeting"):
+    with pytest.raises(VerifyError, match="is there already|has its rendezvous"):
         parse_program(text.replace(start, f"{start}\n{start}"))
     with pytest.raises(VerifyError, match="is read and is not there"):
         parse_program(text.replace(start + "\n", ""))
     gather = line(text, "kind=all-gather")
     among = gather.replace(other, mine)
     moved = text.replace(gather + "\n", "").replace(start, f"{start}\n{among}")
-    with pytest.raises(VerifyError, match="another one has its meeting"):
+    with pytest.raises(VerifyError, match="another one has its rendezvous"):
         parse_program(moved)
 
 

@@ -23,7 +23,7 @@ from axla.codegen.emit import (
     transpose,
     update,
 )
-from axla.codegen.function import Module as LlvmModule
+from axla.codegen.function import LlvmModule as LlvmModule
 from axla.codegen.host import host_target, one_lane_target
 from axla.codegen.kernel import emit_kernel
 from axla.core.dtypes import DType

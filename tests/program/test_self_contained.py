@@ -125,12 +125,12 @@ def test_steps_know_where_they_are_from():
 
 @pytest.mark.parametrize("groups", ["{{0,1},{2,3}}", "[2,2]<=[4]", "{}"])
 def test_collectives_have_a_text(groups):
-    """Groups are meetings of the interface, whatever form they had."""
+    """Groups are rendezvous_keys of the interface, whatever form they had."""
     text = f"""HloModule m, replica_count=4
     add {{ x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT s = f32[] add(x, y) }}
     ENTRY e {{ x = f32[64] parameter(0)
       ROOT y = f32[64] all-reduce(x), to_apply=add, replica_groups={groups} }}"""
     program = check(axla.parse(text))
-    members = [meeting.members for meeting in program.interface.meetings]
+    members = [rendezvous.members for rendezvous in program.interface.rendezvous_keys]
     assert members == ([(0, 1, 2, 3)] if groups == "{}" else [(0, 1), (2, 3)])
     assert parse_program(print_program(program)).steps == program.steps

@@ -13,12 +13,12 @@ from sample_modules import sample_arguments, sample_cases, sample_module
 RANDOM = {"rng", "rng-get-and-update-state"}
 
 # They meet the host, or another half: tests/interpreter/test_transfers.py.
-MEETING = {"infeed", "outfeed", "recv"}
+WITH_OTHERS = {"infeed", "outfeed", "recv"}
 
 CASES = [
     pytest.param(op, shapes, id=name)
     for name, op, shapes in sample_cases()
-    if name.endswith(("-0", "-1")) and op.opcode not in MEETING
+    if name.endswith(("-0", "-1")) and op.opcode not in WITH_OTHERS
 ]
 
 

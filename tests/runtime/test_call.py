@@ -16,7 +16,7 @@ from axla.core import dtypes
 from axla.core.errors import InvalidArgument, OutOfMemory, RuntimeFailure, UnsupportedError
 from axla.core.shape import Shape
 from axla.custom.registry import register_custom_call
-from axla.custom.site import Function
+from axla.custom.site import TableFunction
 from axla.program.interface import Interface, ValueSpec
 from axla.runtime.array import Array, device_put
 
@@ -263,7 +263,7 @@ define i32 @axla_entry(ptr %frame) {{
   ret i32 %r
 }}
 """.replace(programs.addresses("x", of="arguments") + "\n", "")
-    functions = (Function("test.double"),)
+    functions = (TableFunction("test.double"),)
     interface = Interface("calls", (programs.spec("x"),), (programs.spec("y"),), functions=functions)
     with pytest.raises(UnsupportedError, match="'test.double' is not known"):
         Executable(programs.image(source), interface)

@@ -15,7 +15,7 @@ import pytest
 import axla
 import net_library
 from axla.aot import metadata, weights
-from axla.aot.build import Label, Source, build
+from axla.aot.build import BuildSource, Label, build
 from axla.aot.library import Weights
 from axla.aot.names import parse_name
 from axla.codegen.llvm import host_features
@@ -32,9 +32,9 @@ from axla.target.names import target
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="objects for Linux")
 
 
-def source(rows: int = 0) -> Source:
+def source(rows: int = 0) -> BuildSource:
     text = f"ENTRY e {{ x = f32[{rows},2] parameter(0) ROOT y = f32[{rows},2] exponential(x) }}"
-    return Source(axla.parse(text), (Label("x", "x"),), (Label("y", "y"),), f"rows{rows}", rows)
+    return BuildSource(axla.parse(text), (Label("x", "x"),), (Label("y", "y"),), f"rows{rows}", rows)
 
 
 def written(library, folder):

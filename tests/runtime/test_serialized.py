@@ -68,13 +68,15 @@ def test_what_comes_out_runs(packed, data):
 
 def test_custom_calls_and_tokens_go_through(packed):
     from axla.core.shape import OPAQUE, TOKEN, BufferShape, Shape, TupleShape
-    from axla.custom.site import CallSite, Function
+    from axla.custom.site import CallSite, TableFunction
 
     array = Shape(axla.dtypes.BF16, (2,))
     site = CallSite(
         "f", (TupleShape((array, TOKEN)), OPAQUE), BufferShape(array), aliases=((0, 1),), where="%c"
     )
-    changed = replace(packed, interface=replace(packed.interface, functions=(Function("f", "axla", site),)))
+    changed = replace(
+        packed, interface=replace(packed.interface, functions=(TableFunction("f", "axla", site),))
+    )
     assert decode(encode(changed)) == changed
 
 

@@ -23,7 +23,7 @@ from axla.core.status import Status, status_of
 from axla.service import messages
 from axla.service.limits import Limits, Page
 from axla.service.messages import NUMBERS, VERSION
-from axla.service.session import Session, Slots
+from axla.service.session import ClientSession, Slots
 from axla.service.transport import HEADER, SocketTransport
 from service_server import FOREVER, SQUARE, X, compiled, counters, lines, started, until
 
@@ -366,7 +366,7 @@ def test_runs_at_once_take_no_more_than_there_is(client):
 def session():
     ends = socket.socketpair()
     backend = axla.backends.get("interpreter")
-    made = Session(SocketTransport(ends[0]), backend, Limits(), Page(), lambda *facts: None)
+    made = ClientSession(SocketTransport(ends[0]), backend, Limits(), Page(), lambda *facts: None)
     yield made
     for end in ends:
         end.close()

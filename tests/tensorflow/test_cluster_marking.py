@@ -7,7 +7,7 @@ import re
 import pytest
 
 from axla.core.errors import UnsupportedError, VerifyError
-from axla.tensorflow.clusters.marking import Group, Side, marked
+from axla.tensorflow.clusters.marking import ConditionSide, FrameGroup, marked
 from axla.tensorflow.graph import Output, graph_of
 from cluster_graphs import definition, function, graph, node
 
@@ -264,7 +264,7 @@ def test_branches_of_tensorflow_1_in_functions_that_must_be_compiled():
 # Groups.
 
 
-def groups(text: str) -> dict[str, Group]:
+def groups(text: str) -> dict[str, FrameGroup]:
     return {name: mark.group for name, mark in marked(graph(text), "auto").items()}
 
 
@@ -288,9 +288,9 @@ def test_predicates():
     """)
     p, q = Output("p", 0), Output("q", 0)
     wanted = {
-        "x": set(), "s": set(), "a": {Side(p, True)}, "b": {Side(p, False)},
-        "c": {Side(p, True), Side(q, True)}, "d": {Side(p, True)}, "m": set(), "e": set(), "f": {"n"},
-        "g": set(), "h": set(),
+        "x": set(), "s": set(), "a": {ConditionSide(p, True)}, "b": {ConditionSide(p, False)},
+        "c": {ConditionSide(p, True), ConditionSide(q, True)}, "d": {ConditionSide(p, True)},
+        "m": set(), "e": set(), "f": {"n"}, "g": set(), "h": set(),
     }  # fmt: skip
     assert {name: set(found[name].predicate) for name in wanted} == wanted
     assert {group.frame for group in found.values()} == {()}
@@ -319,17 +319,21 @@ LOOP = """
 
 def test_values_of_a_loop_live_equally_long():
     found = groups(LOOP.format(start="z", back="x2"))
-    assert found["i"] == found["x"] == found["less"] == Group(("f",), frozenset([("f",)]))
-    assert found["i2"] == found["x2"] == Group(("f",), frozenset([("f",), Side(Output("go", 0), True)]))
-    assert found["k"] == Group(("f",), frozenset())
-    assert found["out"] == found["z"] == Group((), frozenset())  # a loop ends once
+    assert found["i"] == found["x"] == found["less"] == FrameGroup(("f",), frozenset([("f",)]))
+    assert (
+        found["i2"]
+        == found["x2"]
+        == FrameGroup(("f",), frozenset([("f",), ConditionSide(Output("go", 0), True)]))
+    )
+    assert found["k"] == FrameGroup(("f",), frozenset())
+    assert found["out"] == found["z"] == FrameGroup((), frozenset())  # a loop ends once
 
 
 def test_values_of_a_loop_that_need_not_live_equally_long():
     more = "p = Flag\nw = Switch z p\n"
     found = groups(more + LOOP.format(start="w:1", back="x2"))
     assert found["i"].predicate == {"i"} and found["x"].predicate == {"x"}
-    assert found["x2"].predicate == {"i", "x", Side(Output("go", 0), True)} != found["i2"].predicate
+    assert found["x2"].predicate == {"i", "x", ConditionSide(Output("go", 0), True)} != found["i2"].predicate
     more = "b = Enter f T=DT_BOOL frame_name=f is_constant=true\nf = Flag\nw = Switch x2 b\n"
     found = groups(more + LOOP.format(start="z", back="w:1"))
     assert found["i"].predicate == {"i"} and found["x"].predicate == {"x"}
@@ -353,7 +357,7 @@ def test_a_condition_is_the_same_behind_identities():
         b = Neg t
         m = Merge a b
     """)
-    assert found["a"].predicate == {Side(Output("p", 0), True)} and found["m"].predicate == set()
+    assert found["a"].predicate == {ConditionSide(Output("p", 0), True)} and found["m"].predicate == set()
 
 
 def test_what_says_that_there_is_another_turn_stays_outside():

@@ -39,9 +39,9 @@ def environment(monkeypatch, tmp_path):
 def test_flags_are_taken_and_others_stay(environment, text, left, found):
     if text:
         environment.setenv(flags.VARIABLE, text)
-    assert flags.current() == flags.Flags(**found)
+    assert flags.current() == flags.ClusterFlags(**found)
     assert flags.os.environ.get(flags.VARIABLE) == left
-    assert flags.current() == flags.Flags(**found), "what was taken stays"
+    assert flags.current() == flags.ClusterFlags(**found), "what was taken stays"
 
 
 def test_a_file_of_flags(environment, tmp_path):
@@ -54,7 +54,7 @@ def test_a_file_of_flags(environment, tmp_path):
 
 def test_a_file_without_flags_of_ours_is_left_to_tensorflow(environment, tmp_path):
     environment.setenv(flags.VARIABLE, str(tmp_path / "missing"))
-    assert flags.current() == flags.Flags()
+    assert flags.current() == flags.ClusterFlags()
     assert flags.os.environ[flags.VARIABLE] == str(tmp_path / "missing")
 
 

@@ -197,7 +197,7 @@ def test_bytes_of_values_one_after_the_other_at_a_place_count_once():
     from axla.program.memory import Allocation, AllocationKind, BufferSlice
 
     place = BufferSlice(Allocation(AllocationKind.WORKSPACE, 0, 0), 0, 64)
-    found = [memory.Block("a", place, 0, 2), memory.Block("b", place, 2, 3)]
+    found = [memory.LiveBlock("a", place, 0, 2), memory.LiveBlock("b", place, 2, 3)]
     assert memory.live_bytes(found, 5) == [64, 64, 64, 64, 0]
 
 

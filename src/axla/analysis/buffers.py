@@ -13,7 +13,7 @@ from dataclasses import field
 from itertools import islice
 
 from axla.analysis.coalesce import Coalesced, PlaceOf, coalesce
-from axla.analysis.dataflow import Dataflow, Value, dataflow
+from axla.analysis.dataflow import Dataflow, LiveArray, dataflow
 from axla.analysis.workspace import Interval, pack
 from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError
@@ -169,7 +169,7 @@ def _lent(work: list[PlaceOf], results: list[PlaceOf]) -> dict[PlaceOf, tuple[Pl
     return found
 
 
-def _parameter(leaf: int, value: Value, places: Coalesced) -> BufferSlice:
+def _parameter(leaf: int, value: LiveArray, places: Coalesced) -> BufferSlice:
     place = places.place(value)
     size = value.shape.byte_size
     return BufferSlice(
@@ -177,7 +177,7 @@ def _parameter(leaf: int, value: Value, places: Coalesced) -> BufferSlice:
     )
 
 
-def _result(leaf: int, slot: Value, places: Coalesced) -> BufferSlice:
+def _result(leaf: int, slot: LiveArray, places: Coalesced) -> BufferSlice:
     place = places.place(slot)
     size = slot.shape.byte_size
     if place.parameter >= 0:  # one memory, named by the parameter
@@ -189,7 +189,7 @@ def _bytes(literal: Literal) -> int:
     return array(literal.shape).byte_size
 
 
-def _literal(value: Value) -> Literal:
+def _literal(value: LiveArray) -> Literal:
     op = op_of(value.inst, Constant)
     literal = list(op.literal.leaves())[value.leaf]
     shape = literal.shape

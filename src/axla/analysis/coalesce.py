@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import field
 
-from axla.analysis.dataflow import Dataflow, Edge, Place, Value, find
+from axla.analysis.dataflow import CopyPlace, Dataflow, Edge, LiveArray, find
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, Shape, TupleShape
@@ -26,8 +26,8 @@ class PlaceOf:
         "values", "size", "alignment", "promised", "parameter", "result", "constant", "merged", "writable",
     )  # fmt: skip
 
-    def __init__(self, value: Value):
-        self.values: list[Value] = [value]
+    def __init__(self, value: LiveArray):
+        self.values: list[LiveArray] = [value]
         self.size = value.shape.byte_size
         self.alignment = element_alignment(value.shape)  # that its values need
         self.promised = ALIGNMENT  # of the memory: callers align parameters and results to their elements
@@ -55,11 +55,11 @@ class Coalesced:
     """The memory places that values share, and the edges that need a copy."""
 
     flow: Dataflow
-    of: dict[Value, PlaceOf]
+    of: dict[LiveArray, PlaceOf]
     failed: list[Edge] = field(default_factory=list)
     donated: dict[int, int] = field(default_factory=dict)  # result leaf -> parameter leaf
 
-    def place(self, value: Value) -> PlaceOf:
+    def place(self, value: LiveArray) -> PlaceOf:
         return root_of(self.of[find(value)])
 
     def places(self) -> list[PlaceOf]:
@@ -69,7 +69,7 @@ class Coalesced:
 
 
 def element_alignment(shape: Shape) -> int:
-    """What code takes the address of an array to be a multiple of; a complex number is two elements."""
+    """The alignment of array addresses that code relies on; a complex number is two elements."""
     return shape.dtype.real.itemsize
 
 
@@ -95,7 +95,7 @@ def coalesce(flow: Dataflow, *, reuse: bool = True) -> Coalesced:
     for number in order:
         edge = flow.edges[number]
         joined = try_join(done.place(edge.source), done.place(edge.target))
-        if not joined and (edge.place is Place.OPERAND or not edge.target.is_tiny):
+        if not joined and (edge.place is CopyPlace.OPERAND or not edge.target.is_tiny):
             done.failed.append(edge)
     for value in flow.values if reuse else ():  # not needed, but saves memory and traffic
         if value.over and value.same_as is None:
@@ -198,11 +198,11 @@ def try_join(a: PlaceOf, b: PlaceOf) -> bool:
     return True
 
 
-def _start(value: Value) -> int:
+def _start(value: LiveArray) -> int:
     return value.start
 
 
-def _in_the_way(value: Value, values: list[Value]) -> bool:
+def _in_the_way(value: LiveArray, values: list[LiveArray]) -> bool:
     """Whether a value is live together with one of `values`, which are sorted and never live together
     themselves.
     """
@@ -219,7 +219,7 @@ def _in_the_way(value: Value, values: list[Value]) -> bool:
     return False
 
 
-def _may_overwrite(new: Value, old: Value) -> bool:
+def _may_overwrite(new: LiveArray, old: LiveArray) -> bool:
     return new.start == old.end and any(find(v) is old for v in new.over)
 
 

@@ -1,4 +1,4 @@
-"""What a module has to do: operations and bytes, counted by the conventions of XLA's cost analysis.
+"""The cost of a module: operations and bytes, counted by the conventions of XLA's cost analysis.
 
 A multiplication with an addition is two operations. Transcendental functions are counted apart. An
 instruction accesses its operands and its result, or of large operands what it needs of them. Loops count as

@@ -1,6 +1,6 @@
 """Values: what flows where, when it is needed, and which values want one place in memory.
 
-A `Value` is one array leaf that some instruction computes. Tuples, get-tuple-element, reshape, bitcast and
+A `LiveArray` is one array leaf that an instruction computes. Tuples, get-tuple-element, reshape, bitcast and
 the borders of computations only pass values on. Time is one line: every instruction of every scheduled
 computation gets a tick, those of called computations right before their caller (condition before body, branch
 after branch).
@@ -35,7 +35,7 @@ from axla.kernels.kinds import kernel_kind, kinds_of
 from axla.target.machine import Limits
 
 
-class Value:
+class LiveArray:
     """An array leaf and the ticks from its definition to its last use."""
 
     __slots__ = ("number", "inst", "leaf", "shape", "start", "end", "over", "same_as", "is_tiny", "in_memory")
@@ -48,8 +48,8 @@ class Value:
         self.start = start
         self.end = start
         # Values that its definition reads element by element: it may overwrite them.
-        self.over: tuple[Value, ...] = ()
-        self.same_as: Value | None = None  # a loop passes this value on unchanged
+        self.over: tuple[LiveArray, ...] = ()
+        self.same_as: LiveArray | None = None  # a loop passes this value on unchanged
         self.is_tiny = shape.size <= limits.tiny
         self.in_memory = not self.is_tiny  # or a kernel reads or writes it
 
@@ -57,7 +57,7 @@ class Value:
         return f"<{self.inst.name}#{self.leaf} {self.start}..{self.end}>"
 
 
-class Place(enum.IntEnum):
+class CopyPlace(enum.IntEnum):
     """Where an edge's copy would go."""
 
     OPERAND = 1  # before an instruction that writes in place
@@ -73,9 +73,9 @@ class Edge:
     `leaf`.
     """
 
-    place: Place
-    source: Value
-    target: Value
+    place: CopyPlace
+    source: LiveArray
+    target: LiveArray
     at: Instruction
     operand: int
     leaf: int  # of that operand
@@ -88,18 +88,22 @@ class Dataflow:
 
     module: Module
     limits: Limits
-    values: list[Value] = field(default_factory=list)
-    leaves: dict[Instruction, tuple[Value | None, ...]] = field(default_factory=dict)  # None: a token
+    values: list[LiveArray] = field(default_factory=list)
+    leaves: dict[Instruction, tuple[LiveArray | None, ...]] = field(default_factory=dict)  # None: a token
     edges: list[Edge] = field(default_factory=list)
-    groups: list[tuple[Value, ...]] = field(default_factory=list)  # values that are one place by definition
-    parameters: list[Value | None] = field(default_factory=list)  # of the entry, by leaf
-    results: list[Value | None] = field(default_factory=list)  # by leaf: what the entry's root holds
-    slots: list[Value | None] = field(default_factory=list)  # by leaf: what stands for the result's memory
+    groups: list[tuple[LiveArray, ...]] = field(
+        default_factory=list
+    )  # values that are one place by definition
+    parameters: list[LiveArray | None] = field(default_factory=list)  # of the entry, by leaf
+    results: list[LiveArray | None] = field(default_factory=list)  # by leaf: what the entry's root holds
+    slots: list[LiveArray | None] = field(
+        default_factory=list
+    )  # by leaf: what stands for the result's memory
     time: dict[Instruction, int] = field(default_factory=dict)
     end: int = 0
 
 
-def find(value: Value) -> Value:
+def find(value: LiveArray) -> LiveArray:
     """The value itself, behind loops that pass it on."""
     while value.same_as is not None:
         if value.same_as.same_as is not None:
@@ -149,7 +153,7 @@ class _Walk:
             slot = self.value(entry.root, leaf, value.shape)
             slot.in_memory = True
             flow.slots.append(slot)
-            flow.edges.append(Edge(Place.RESULT, value, slot, entry.root, -1, leaf, 0))
+            flow.edges.append(Edge(CopyPlace.RESULT, value, slot, entry.root, -1, leaf, 0))
         self.tick += 1
         flow.end = self.tick
         for slot in flow.slots:
@@ -196,12 +200,12 @@ class _Walk:
                 self.plain(inst, depth)
             flow.time[inst] = self.tick
 
-    def value(self, inst: Instruction, leaf: int, shape: Shape) -> Value:
-        made = Value(len(self.flow.values), inst, leaf, shape, self.tick, self.limits)
+    def value(self, inst: Instruction, leaf: int, shape: Shape) -> LiveArray:
+        made = LiveArray(len(self.flow.values), inst, leaf, shape, self.tick, self.limits)
         self.flow.values.append(made)
         return made
 
-    def define(self, inst: Instruction) -> tuple[Value | None, ...]:
+    def define(self, inst: Instruction) -> tuple[LiveArray | None, ...]:
         """New values for the leaves of an instruction's result."""
         leaves = tuple(
             self.value(inst, leaf, shape) if isinstance(shape, Shape) else None
@@ -210,11 +214,11 @@ class _Walk:
         self.flow.leaves[inst] = leaves
         return leaves
 
-    def use(self, value: Value | None, tick: int) -> None:
+    def use(self, value: LiveArray | None, tick: int) -> None:
         if value is not None and value.end < tick:
             value.end = tick
 
-    def element(self, inst: Instruction) -> tuple[Value | None, ...]:
+    def element(self, inst: Instruction) -> tuple[LiveArray | None, ...]:
         tuple_ = inst.operands[0]
         first = tuple_of(tuple_).leaf_starts[op_of(inst, GetTupleElement).index]
         return self.flow.leaves[tuple_][first : first + inst.shape.leaf_count]
@@ -254,14 +258,14 @@ class _Walk:
             copy.start = now - 1
             value.over = (copy,)
             flow.groups.append((copy, value))
-            flow.edges.append(Edge(Place.OPERAND, source, copy, inst, number, source_leaf, depth))
+            flow.edges.append(Edge(CopyPlace.OPERAND, source, copy, inst, number, source_leaf, depth))
         if not in_place and not isinstance(op, Constant):
             for leaf, numbers in overwritable(inst, limits).items():
                 value = made[leaf]
                 if value is not None and not value.is_tiny:
                     value.over = self.elementwise_operands(inst, numbers)
 
-    def elementwise_operands(self, inst: Instruction, numbers: Sequence[int]) -> tuple[Value, ...]:
+    def elementwise_operands(self, inst: Instruction, numbers: Sequence[int]) -> tuple[LiveArray, ...]:
         """The values of those operands, less those that other operands read too."""
         leaves = self.flow.leaves
         others = {v for n, o in enumerate(inst.operands) if n not in numbers for v in leaves[o]}
@@ -292,7 +296,7 @@ class _Walk:
         self.tick += 1
         backs = self.placeholders(inst, root)
         self.tick += 1
-        results: list[Value | None] = []
+        results: list[LiveArray | None] = []
         for n, (first, parameter, last) in enumerate(zip(init, carried, root, strict=True)):
             if first is None or parameter is None or last is None:
                 results.append(None)
@@ -314,22 +318,22 @@ class _Walk:
                 self.adopt(copy)
                 self.adopt(back)
                 flow.groups.append((copy, parameter, back, result))
-                flow.edges.append(Edge(Place.INIT, first, copy, inst, 0, n, depth))
-                flow.edges.append(Edge(Place.BACK, last, back, inst, -1, n, depth + 1))
+                flow.edges.append(Edge(CopyPlace.INIT, first, copy, inst, 0, n, depth))
+                flow.edges.append(Edge(CopyPlace.BACK, last, back, inst, -1, n, depth + 1))
         flow.leaves[inst] = tuple(results)
 
-    def placeholders(self, inst: Instruction, leaves: Sequence[Value | None]) -> list[Value | None]:
+    def placeholders(self, inst: Instruction, leaves: Sequence[LiveArray | None]) -> list[LiveArray | None]:
         """Targets of edges, not listed among the values before it is known that they are needed."""
-        return [v and Value(-1, inst, n, v.shape, self.tick, self.limits) for n, v in enumerate(leaves)]
+        return [v and LiveArray(-1, inst, n, v.shape, self.tick, self.limits) for n, v in enumerate(leaves)]
 
-    def adopt(self, value: Value) -> None:
+    def adopt(self, value: LiveArray) -> None:
         value.number = len(self.flow.values)
         self.flow.values.append(value)
 
     def conditional(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
         flow, op = self.flow, op_of(inst, hlo.Conditional)
         self.use(flow.leaves[inst.operands[0]][0], self.tick)
-        ends: list[tuple[Computation, Sequence[Value | None], list[Value | None]]] = []
+        ends: list[tuple[Computation, Sequence[LiveArray | None], list[LiveArray | None]]] = []
         for branch, operand in zip(op.branches, inst.operands[1:], strict=True):
             self.enter(branch, inst)
             flow.leaves[branch.parameters[0]] = flow.leaves[operand]
@@ -342,7 +346,7 @@ class _Walk:
             copies = self.placeholders(inst, root)
             ends.append((branch, root, copies))
             self.tick += 1
-        results: list[Value | None] = []
+        results: list[LiveArray | None] = []
         for n, shape in enumerate(inst.shape.leaves()):
             sources = [root[n] for _, root, _ in ends]
             if sources[0] is None or not isinstance(shape, Shape):
@@ -361,7 +365,7 @@ class _Walk:
                 copy, source = copies[n], root[n]
                 assert copy is not None and source is not None
                 self.adopt(copy)
-                flow.edges.append(Edge(Place.BRANCH, source, copy, branch.root, -1, n, depth))
+                flow.edges.append(Edge(CopyPlace.BRANCH, source, copy, branch.root, -1, n, depth))
         flow.leaves[inst] = tuple(results)
 
     def call(self, inst: Instruction, depth: int) -> Iterator[Iterator]:

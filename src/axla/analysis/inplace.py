@@ -1,33 +1,34 @@
-"""Which operands an elementwise kernel may overwrite with its results."""
+"""Which operands a kernel may overwrite with its results."""
 
 from __future__ import annotations
 
 from axla.core.shape import Shape
-from axla.hlo import Fusion
+from axla.hlo import Fusion, Parameter
 from axla.ir.graph import Computation, Instruction
 from axla.kernels.access import accesses, kernel_body
-from axla.kernels.kinds import kernel_kind
+from axla.kernels.kinds import kernel_kind, kinds_of
 from axla.target.machine import Limits
 
 
 def overwritable(inst: Instruction, limits: Limits) -> dict[int, tuple[int, ...]]:
-    """Result leaf -> operands that are read at the very element that is written, so that they
-    may share memory.
-
-    Only loops qualify: other kernels read in another order than they write.
+    """Result leaf -> operands that may share memory with it: those that a loop reads at the very element that
+    is written, and those that the kernel's kind says.
     """
-    op = inst.op
-    if not isinstance(op, Fusion):
-        shape = inst.shape
-        if not op.elementwise or not isinstance(shape, Shape):
-            return {}
+    op, shape = inst.op, inst.shape
+    if isinstance(op, Fusion):
+        return overwritable_parameters(op.calls, limits)
+    if op.elementwise and isinstance(shape, Shape):
         return {0: tuple(n for n, o in enumerate(inst.operands) if _fits(o, shape))}
-    return overwritable_parameters(op.calls, limits)
+    return {n: (n,) for kind in kinds_of(type(op)) for n, _ in enumerate(kind.overwritten(inst, limits))}
 
 
 def overwritable_parameters(kernel: Computation, limits: Limits) -> dict[int, tuple[int, ...]]:
     """The same of a kernel's computation, whose parameters are the operands."""
-    return kernel.fact("overwritable", _overwritable) if kernel_kind(kernel, limits).overwrites else {}
+    kind, root = kernel_kind(kernel, limits), kernel.root
+    if kind.overwrites:
+        return kernel.fact("overwritable", _overwritable)
+    found = kind.overwritten(root, limits) if isinstance(root.op, kind.heroes) else ()
+    return {n: (o.op.parameter_number,) for n, o in enumerate(found) if isinstance(o.op, Parameter)}
 
 
 def _overwritable(computation: Computation) -> dict[int, tuple[int, ...]]:

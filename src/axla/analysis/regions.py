@@ -82,7 +82,7 @@ def too_long(order: Iterable[Instruction], elsewhere: set[Instruction], limits: 
 
 
 def machine_loops(computations: Sequence[Computation], limits: Limits) -> set[Computation]:
-    """Those of `computations` (callees first) that loops run in registers."""
+    """The computations among `computations` (callees first) that loops run in registers."""
     found: set[Computation] = set()
     for computation in reversed(computations):
         for inst in _summary(computation, limits)[1]:

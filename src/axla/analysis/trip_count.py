@@ -118,7 +118,7 @@ def _trips_of(
 
 
 def _plain(inst: Instruction) -> Instruction:
-    """What is behind copies and reshapes of one element."""
+    """The value behind copies and reshapes of one element."""
     while inst.op.keeps_order:
         source, shape = inst.operands[0].shape, inst.shape
         if not isinstance(source, Shape) or not isinstance(shape, Shape):

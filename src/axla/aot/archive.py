@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from axla.aot.library import Library, Weights
+from axla.aot.library import CompiledLibrary, Weights
 from axla.codegen.object_files import symbols
 from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
@@ -29,7 +29,7 @@ class Member:
     symbols: tuple[str, ...]
 
 
-def write(library: Library) -> dict[str, str | bytes]:
+def write(library: CompiledLibrary) -> dict[str, str | bytes]:
     """`P.a` with P.o, and with P_weights.o when the constants stand in an object of their own."""
     under = "_" if library.target.form.format == "macho" else ""
     defined = sorted(under + name for name in symbols(library.image).defined)

@@ -8,7 +8,7 @@ from dataclasses import field
 import numpy as np
 
 from axla.analysis.coalesce import element_alignment
-from axla.aot.library import Function, Library, Role, Value, Weights
+from axla.aot.library import CompiledLibrary, LibraryFunction, LibraryValue, Role, Weights
 from axla.aot.names import Name, check_identifier, check_unique
 from axla.aot.objects import compile_object
 from axla.core.dataclass import dataclass
@@ -33,7 +33,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BuildSource:
     """A function before it is compiled. Labels are those of parameter leaves and of result leaves, in order.
 
     A parameter that the module writes a result to (its input_output_alias) is an updated variable.
@@ -52,15 +52,15 @@ class Example:
     variables begin with, by name, where that is known.
     """
 
-    source: Source
+    source: BuildSource
     inputs: tuple[np.ndarray, ...] | None = None
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def build(
-    name: Name, sources: Sequence[Source], target: CpuTarget, *, weights: Weights = Weights.OBJECT,
+    name: Name, sources: Sequence[BuildSource], target: CpuTarget, *, weights: Weights = Weights.OBJECT,
     allow_libgcc: bool = False,
-) -> Library:  # fmt: skip
+) -> CompiledLibrary:  # fmt: skip
     """The library of some functions; the modules are not changed.
 
     Raises InvalidArgument for names that are double or no identifiers, VerifyError for an invalid module,
@@ -85,20 +85,20 @@ def build(
         for source, full, interface, original in zip(sources, names, code.interfaces, originals, strict=True)
     )
     batches = tuple((source.rows, k) for k, source in enumerate(sources) if source.rows)
-    return Library(
+    return CompiledLibrary(
         name, target, functions, code.image, weights, code.constants, code.constants_image, batches,
         code.tensors,
     )  # fmt: skip
 
 
-def _check_labels(source: Source, name: Name) -> None:
+def _check_labels(source: BuildSource, name: Name) -> None:
     for what, labels in (("arguments", source.arguments), ("results", source.results)):
         for label in labels:
             check_identifier(label.name, f"{name}: {what}")
         check_unique((label.name for label in labels), f"{name}: {what}")
 
 
-def _function(source: Source, name: Name, interface: Interface, module: Module) -> Function:
+def _function(source: BuildSource, name: Name, interface: Interface, module: Module) -> LibraryFunction:
     for what, labels, specs in (
         ("parameters", source.arguments, interface.parameters),
         ("results", source.results, interface.results),
@@ -116,10 +116,10 @@ def _function(source: Source, name: Name, interface: Interface, module: Module) 
     for k, (label, spec) in enumerate(zip(source.arguments, interface.parameters, strict=True)):
         kept = Role.CONSTANT_VARIABLE if label.variable else Role.ARGUMENT
         role = Role.VARIABLE if k in written else kept
-        arguments.append(Value(label.name, label.label, spec.shape, spec.bytes, role, label.packed))
+        arguments.append(LibraryValue(label.name, label.label, spec.shape, spec.bytes, role, label.packed))
     results = [
-        Value(label.name, label.label, spec.shape, spec.bytes, Role.RESULT, label.packed)
+        LibraryValue(label.name, label.label, spec.shape, spec.bytes, Role.RESULT, label.packed)
         for k, (label, spec) in enumerate(zip(source.results, interface.results, strict=True))
         if k not in placed
     ]
-    return Function(name, tuple(arguments), tuple(results), interface, module)
+    return LibraryFunction(name, tuple(arguments), tuple(results), interface, module)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from axla.aot import rust
-from axla.aot.library import Library
+from axla.aot.library import CompiledLibrary
 from axla.core.templates import fill
 
 
-def write(library: Library) -> dict[str, str | bytes]:
+def write(library: CompiledLibrary) -> dict[str, str | bytes]:
     """The files."""
     return {
         "CMakeLists.txt": _cmake(library),
@@ -16,7 +16,7 @@ def write(library: Library) -> dict[str, str | bytes]:
     }
 
 
-def _cmake(library: Library) -> str:
+def _cmake(library: CompiledLibrary) -> str:
     prefix, target = library.prefix, library.target
     loader = ["", fill("aot/loader.cmake", PREFIX=prefix)] if library.has_loader else ()
     externals = f" ${{{prefix}_EXTERNALS}}" if library.externals else ""

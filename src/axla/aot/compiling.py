@@ -15,7 +15,7 @@ from axla.aot import report as report_files
 from axla.aot import weights as weights_files
 from axla.aot.build import Example, build
 from axla.aot.frontend import examples
-from axla.aot.library import Library, Weights
+from axla.aot.library import CompiledLibrary, Weights
 from axla.aot.machines import machine
 from axla.aot.names import check_identifier, parse_name
 from axla.aot.options import DEFAULT, Names, Options, options_of, takes_options
@@ -50,7 +50,7 @@ def compile(program: Any, args: Any = None, *, out: str | os.PathLike[str], **op
 
 
 def write_package(
-    folder: Path, library: Library, found: Sequence[Example], chosen: Options = DEFAULT
+    folder: Path, library: CompiledLibrary, found: Sequence[Example], chosen: Options = DEFAULT
 ) -> Package:
     """Writes the files of a library with a recorded call of the examples."""
     self_test = chosen.self_test and all(map(registered, library.externals))
@@ -71,7 +71,7 @@ def write_package(
 
 def library_of(
     program: Any, args: Any = None, options: Options = DEFAULT
-) -> tuple[Library, tuple[Example, ...]]:
+) -> tuple[CompiledLibrary, tuple[Example, ...]]:
     """The library in memory, and the example that each function was made of."""
     target = machine(options.target, options.target_cpu, options.target_features)
     parsed, externals = parse_name(options.name, options.symbol), items(options.externals, "externals")
@@ -98,7 +98,7 @@ def _with_options(example: Example, names: Names, variables: Sequence[str]) -> E
     return replace(example, source=configs.with_variables(source, variables))
 
 
-def written(library: Library, recordings: Sequence[Recording] = ()) -> dict[str, str | bytes]:
+def written(library: CompiledLibrary, recordings: Sequence[Recording] = ()) -> dict[str, str | bytes]:
     """All files of a library: {name: contents}."""
     parts = [writer.write(library) for writer in WRITERS]
     return merged(objects(library), *parts, programs.write(library, recordings))

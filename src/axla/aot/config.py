@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from axla.aot import graph_ends
-from axla.aot.build import Example, Label, Source
+from axla.aot.build import BuildSource, Example, Label
 from axla.aot.graph_ends import Ends
 from axla.aot.names import check_unique
 from axla.aot.options import opened
@@ -45,7 +45,7 @@ _MESSAGES, _ = schema.read("tfcompile.txt")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfigEntry:
     """A feed, fetch or variable: where the value is, and what is said of it."""
 
     kind: str
@@ -73,9 +73,9 @@ class Entry:
 class Config:
     """A configuration of tfcompile: what is fed, what is fetched, and the variables."""
 
-    feeds: tuple[Entry, ...]
-    fetches: tuple[Entry, ...]
-    variables: tuple[Entry, ...]
+    feeds: tuple[ConfigEntry, ...]
+    fetches: tuple[ConfigEntry, ...]
+    variables: tuple[ConfigEntry, ...]
 
 
 def read_config(source: str | bytes | os.PathLike[str]) -> Config:
@@ -104,7 +104,7 @@ def _message(content: str | bytes) -> dict[str, Any]:
     return decode(content, table)
 
 
-def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[Entry, ...]:
+def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[ConfigEntry, ...]:
     found = []
     for message in messages:
         place = message if kind == "variable" else message.get("id", {})
@@ -120,7 +120,7 @@ def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[Entry, ...]
             raise InvalidArgument(f"config: {kind} {node!r}: type {type_} is unknown")
         dtype = DTYPES.get(type_)
         found.append(
-            Entry(kind, node, place.get("output_index", 0), message.get("name", ""), dims, dtype,
+            ConfigEntry(kind, node, place.get("output_index", 0), message.get("name", ""), dims, dtype,
                   message.get("readonly", False))
         )  # fmt: skip
     return tuple(found)
@@ -135,13 +135,13 @@ def configured(example: Example, config: Config) -> Example:
 
 def between(example: Example, module: Module, ends: Any, config: Config) -> Example:
     """The part of a module between feeds and fetches, which `ends` finds there."""
-    takes: list[tuple[Entry, Label, Instruction]] = []
+    takes: list[tuple[ConfigEntry, Label, Instruction]] = []
     for entry in (*config.feeds, *config.variables):
         place, label = ends.argument(entry.node, entry.output, str(entry))
         entry.check(graph_ends.array_shape(place, str(entry)))
         kept = entry.kind == "variable"
         takes.append((entry, Label(entry.name or label.name, label.label, kept), place))
-    gives: list[tuple[Entry, Label, Instruction]] = []
+    gives: list[tuple[ConfigEntry, Label, Instruction]] = []
     for entry in config.fetches:
         value, label = ends.result(entry.node, entry.output, str(entry))
         entry.check(graph_ends.array_shape(value, str(entry)))
@@ -183,7 +183,7 @@ def _inputs_for(
 # Without a config.
 
 
-def renamed(source: Source, names: tuple[Sequence[str] | None, Sequence[str] | None]) -> Source:
+def renamed(source: BuildSource, names: tuple[Sequence[str] | None, Sequence[str] | None]) -> BuildSource:
     """The source with names of the user's for arguments and results; None leaves them."""
     found = []
     for what, labels, chosen in zip(
@@ -200,7 +200,7 @@ def renamed(source: Source, names: tuple[Sequence[str] | None, Sequence[str] | N
     return replace(source, arguments=found[0], results=found[1])
 
 
-def with_variables(source: Source, variables: Sequence[str]) -> Source:
+def with_variables(source: BuildSource, variables: Sequence[str]) -> BuildSource:
     """The source with arguments that are kept between calls: a whole argument (`params`, with all its
     leaves) or one leaf. The result of the same name (`result['x']` of `x`), where there is one, is written in
     its place; without one, and where the program says nothing of its own, a variable is only read. Results of

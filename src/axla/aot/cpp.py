@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from axla.aot import header
 from axla.aot.c_types import comment, cpp_type, literal, shared_cpp_block
-from axla.aot.library import Function, Library, Role, Value
+from axla.aot.library import CompiledLibrary, LibraryFunction, LibraryValue, Role
 from axla.aot.names import KEYWORDS, Name
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
@@ -33,7 +33,7 @@ _MEMBERS = frozenset({
 class _Entry:
     """A value with its place in a table of the class, and what its accessors begin with."""
 
-    value: Value
+    value: LibraryValue
     table: str  # args_ or results_
     number: int
     stems: tuple[str, ...]  # arg0, arg_x
@@ -44,7 +44,7 @@ class _Entry:
         return self.value.role is Role.CONSTANT_VARIABLE
 
 
-def write(library: Library) -> dict[str, str | bytes]:
+def write(library: CompiledLibrary) -> dict[str, str | bytes]:
     """The header file; InvalidArgument for a class whose name is that of a member."""
     guard = f"AXLA_{library.prefix}_HPP"
     parts = [
@@ -63,7 +63,7 @@ def _namespaces(name: Name, text: str) -> str:
     return "\n".join([*begin, "", text, "", *end])
 
 
-def _class(function: Function, library: Library) -> str:
+def _class(function: LibraryFunction, library: CompiledLibrary) -> str:
     entries = _entries(function)
     members = _Members(entries)
     cls = function.name.cls
@@ -88,7 +88,7 @@ def _class(function: Function, library: Library) -> str:
     )  # fmt: skip
 
 
-def _entries(function: Function) -> list[_Entry]:
+def _entries(function: LibraryFunction) -> list[_Entry]:
     """Arguments, variables, results; variables have no number in the names of their accessors."""
     found = []
     plain = [a for a in function.arguments if a.role is Role.ARGUMENT]
@@ -101,13 +101,13 @@ def _entries(function: Function) -> list[_Entry]:
     return found
 
 
-def _word(value: Value) -> str:
+def _word(value: LibraryValue) -> str:
     """The name of a value in names of methods: words of C need no underscore there."""
     word = value.name.removesuffix("_")
     return word if word in KEYWORDS else value.name
 
 
-def _usage(function: Function, entries: Sequence[_Entry]) -> Iterable[str]:
+def _usage(function: LibraryFunction, entries: Sequence[_Entry]) -> Iterable[str]:
     cls = function.name.qualified
     argument = next((e for e in entries if e.table == "args_"), None)
     result = next((e for e in entries if e.table == "results_"), None)
@@ -120,7 +120,9 @@ def _usage(function: Function, entries: Sequence[_Entry]) -> Iterable[str]:
         yield f" *   std::cout << f.{result.stems[0]}({first});"
 
 
-def _table(function: Function, entries: Sequence[_Entry], shapes: dict[tuple[int, ...], str]) -> list[str]:
+def _table(
+    function: LibraryFunction, entries: Sequence[_Entry], shapes: dict[tuple[int, ...], str]
+) -> list[str]:
     """Rows of a table of ShapeInfo, which cannot be empty."""
     leaf = {value.name: number for number, value in enumerate(function.arguments)}
     return [

@@ -11,7 +11,7 @@ import itertools
 from hashlib import blake2b
 
 from axla.aot.library import Weights
-from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.function import Function, LlvmModule, Ssa
 from axla.program import abi
 from axla.program.interface import Interface
 from axla.target.machine import ALIGNMENT, ObjectForm
@@ -23,7 +23,7 @@ ROOM = 64
 _SERIAL, _NEVER = "axla_serial", "axla_never"
 
 
-def add_frame(module: Module) -> None:
+def add_frame(module: LlvmModule) -> None:
     """What every exported function needs: the serial parallel_for, the flag that is never set."""
     module.globals[_NEVER] = f"@{_NEVER} = internal constant i32 0"
     numbers = [("i64", "count"), ("i64", "grain")]
@@ -45,14 +45,14 @@ def add_frame(module: Module) -> None:
 
 
 def add_exported_functions(
-    module: Module, symbol: str, entry: str, interface: Interface, constants: str | None
+    module: LlvmModule, symbol: str, entry: str, interface: Interface, constants: str | None
 ) -> None:
     """The two functions of a program. `constants`: the symbol of the segment; None: the caller passes it."""
     _run(module, symbol, constants is None)
     _run_frame(module, symbol, entry, interface, constants)
 
 
-def _run(module: Module, symbol: str, takes_weights: bool) -> None:
+def _run(module: LlvmModule, symbol: str, takes_weights: bool) -> None:
     names = ["args", "results", "workspace", "weights"][: 4 if takes_weights else 3]
     params = [("ptr", name) for name in names]
     f = Function(module, f"{symbol}_run", "i32", params, attributes=_ATTRIBUTES)
@@ -67,7 +67,9 @@ def _run(module: Module, symbol: str, takes_weights: bool) -> None:
     f.ret(f.call("i32", f"{symbol}_run_frame", frame, effect=True))
 
 
-def _run_frame(module: Module, symbol: str, entry: str, interface: Interface, constants: str | None) -> None:
+def _run_frame(
+    module: LlvmModule, symbol: str, entry: str, interface: Interface, constants: str | None
+) -> None:
     f = Function(module, f"{symbol}_run_frame", "i32", [("ptr", "frame")], attributes=_ATTRIBUTES)
     frame = f.params["frame"]
     version = frame.get(abi.FRAME, "version")
@@ -106,7 +108,7 @@ def mark_of(symbol: str, size: int) -> bytes:
     return blake2b(f"{symbol} {size}".encode(), digest_size=_MARK).digest()
 
 
-def add_constants(module: Module, symbol: str, size: int, weights: Weights, form: ObjectForm) -> None:
+def add_constants(module: LlvmModule, symbol: str, size: int, weights: Weights, form: ObjectForm) -> None:
     """The constants segment as a global: room for it, with a mark at its begin, or what is defined elsewhere.
 
     Contents of any size stand in no text: they are written into the finished object. `externally_initialized`
@@ -125,8 +127,8 @@ def constants_module(symbol: str, size: int, form: ObjectForm) -> str:
 
 
 def _own(form: ObjectForm) -> str:
-    """Of a symbol that is found in the same program or library. `hidden` on COFF is an option for GNU's
-    linkers that Microsoft's refuse.
+    """The visibility of a symbol that another object of the same program or library defines. `hidden` on
+    COFF is an option for GNU's linkers that Microsoft's linkers refuse.
     """
     return "dso_local" if form.format == "coff" else "hidden"
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from axla.aot import graphs
-from axla.aot.build import Example, Label, Source
+from axla.aot.build import BuildSource, Example, Label
 from axla.aot.config import configured, read_config
 from axla.aot.names import derived
 from axla.aot.options import DEFAULT, Options, opened
@@ -58,7 +58,7 @@ def examples(program: Any, args: Any = None, options: Options = DEFAULT) -> tupl
     return tuple(found)
 
 
-def _check_rows(sources: Sequence[Source]) -> None:
+def _check_rows(sources: Sequence[BuildSource]) -> None:
     """InvalidArgument unless some dimension is the rows, or a multiple of them, and all else is equal."""
     rows = [source.rows for source in sources]
     shapes = [[shape for _, shape in parameter_leaves(source.module)] for source in sources]
@@ -103,7 +103,7 @@ def example(program: Any, args: Any = None, options: Options = DEFAULT) -> Examp
     module = _module(program, args, options)
     given = _arrays(module, args) if args is not None else None
     arguments, results = labels_of(module)
-    found = Example(Source(module, _labels(arguments, "arg"), _labels(results, "result")), given)
+    found = Example(BuildSource(module, _labels(arguments, "arg"), _labels(results, "result")), given)
     if options.config is None:
         return found
     verify(module)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from axla.aot import config as configs
-from axla.aot.build import Example, Label, Source
-from axla.aot.config import Config, Entry
+from axla.aot.build import BuildSource, Example, Label
+from axla.aot.config import Config, ConfigEntry
 from axla.aot.graph_ends import element
 from axla.aot.names import KEYWORDS, derived
 from axla.aot.options import Options, opened
@@ -34,7 +34,7 @@ from axla.tensorflow.scope import variable_name
 from axla.tensorflow.types import dtype_of
 from axla.text.shapes import parse_shape
 
-Values = Mapping[str, np.ndarray]
+NamedArrays = Mapping[str, np.ndarray]
 _FILES = ("saved_model.pb", "saved_model.pbtxt")
 _ENDINGS = (".meta", ".keras", ".h5", ".hdf5", ".tflite")
 _VARIABLES = ("VarHandleOp", "Variable", "VariableV2")
@@ -79,7 +79,7 @@ def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Examp
 # With a configuration.
 
 
-def _values(saved: Saved, graph: Graph, options: Options) -> Values:
+def _values(saved: Saved, graph: Graph, options: Options) -> NamedArrays:
     """The values of variables: of the checkpoint of the model, or the one that is given."""
     if options.freeze_checkpoint is None:
         return restored(graph, saved.saver, saved.checkpoint)
@@ -90,7 +90,7 @@ def _values(saved: Saved, graph: Graph, options: Options) -> Values:
     return {name: tensors[name] for name in names if name in tensors}
 
 
-def _of_config(graph: Graph, config: Config, values: Values, options: Options) -> Example:
+def _of_config(graph: Graph, config: Config, values: NamedArrays, options: Options) -> Example:
     """The program that a configuration cuts out of a graph. Variables that it does not name are constants of
     these values.
     """
@@ -114,14 +114,14 @@ def _of_config(graph: Graph, config: Config, values: Values, options: Options) -
     return _between(imported, feeds, config.fetches, variables)
 
 
-def _feed_shape(entry: Entry, graph: Graph) -> Shape:
+def _feed_shape(entry: ConfigEntry, graph: Graph) -> Shape:
     output = _output(entry, graph)
     node = graph.nodes[output.node]
     type_ = None if node.types is None else node.types[output.index]
     return _shape(entry, type_, node.attributes.get("shape"))
 
 
-def _shape(entry: Entry, type_: str | None, dims: Sequence[int] | None) -> Shape:
+def _shape(entry: ConfigEntry, type_: str | None, dims: Sequence[int] | None) -> Shape:
     """What the configuration says, and where it says nothing, the graph."""
     dtype, dims = entry.dtype, dims if entry.dims is None else entry.dims
     if dtype is None and type_ is None:
@@ -132,19 +132,21 @@ def _shape(entry: Entry, type_: str | None, dims: Sequence[int] | None) -> Shape
     return Shape(dtype or dtype_of(str(type_), str(entry)), dims)
 
 
-def _output(entry: Entry, graph: Graph) -> Output:
+def _output(entry: ConfigEntry, graph: Graph) -> Output:
     return checked(Output(output_named(entry.node, graph).node, entry.output), graph.nodes, str(entry))
 
 
 # With a signature.
 
 
-def _of_signature(entry: model.Entry, args: Sequence[Any] | None, options: Options) -> Example:
+def _of_signature(entry: model.EntryPoint, args: Sequence[Any] | None, options: Options) -> Example:
     """A signature. Variables are constants, but for those that it writes and those that options name."""
     given = _arguments(entry, args if options.arg_types is None else options.arg_types)
     arguments = list(zip(entry.arguments, given, strict=True))
-    feeds = [Entry("feed", a.output.node, a.output.index, a.name, s.dims, s.dtype) for a, (s, _) in arguments]
-    fetches = [Entry("fetch", o.node, o.index, name) for name, o in entry.results]
+    feeds = [
+        ConfigEntry("feed", a.output.node, a.output.index, a.name, s.dims, s.dtype) for a, (s, _) in arguments
+    ]
+    fetches = [ConfigEntry("fetch", o.node, o.index, name) for name, o in entry.results]
     feeds, fetches = _identified(feeds, "arg"), _identified(fetches, "result")
     kept = [name for name in entry.values if any(_is_of(name, wanted) for wanted in options.variables)]
     while True:
@@ -171,16 +173,16 @@ def _is_of(name: str, wanted: str) -> bool:
     return name == wanted or name.startswith(f"{wanted}/")
 
 
-def _variable_entry(name: str, value: np.ndarray) -> Entry:
-    return Entry("variable", name, 0, "", value.shape, from_numpy(value.dtype))
+def _variable_entry(name: str, value: np.ndarray) -> ConfigEntry:
+    return ConfigEntry("variable", name, 0, "", value.shape, from_numpy(value.dtype))
 
 
-def _identified(entries: list[Entry], default: str) -> list[Entry]:
+def _identified(entries: list[ConfigEntry], default: str) -> list[ConfigEntry]:
     names = derived([entry.name for entry in entries], default)
     return [replace(entry, name=name) for entry, name in zip(entries, names, strict=True)]
 
 
-def _arguments(entry: model.Entry, given: Sequence[Any] | None) -> list[tuple[Shape, np.ndarray | None]]:
+def _arguments(entry: model.EntryPoint, given: Sequence[Any] | None) -> list[tuple[Shape, np.ndarray | None]]:
     """The shape of each argument, and the array that was given for it."""
     if given is None:
         given = [None] * len(entry.arguments)
@@ -214,8 +216,8 @@ def _argument(argument: model.Argument, value: Any) -> tuple[Shape, np.ndarray |
 
 
 def _imported(
-    graph: Graph, feeds: Sequence[Entry], fetches: Sequence[Entry], variables: Mapping[str, Entry],
-    values: Values, options: Options,
+    graph: Graph, feeds: Sequence[ConfigEntry], fetches: Sequence[ConfigEntry],
+    variables: Mapping[str, ConfigEntry], values: NamedArrays, options: Options,
 ) -> Imported:  # fmt: skip
     given = [(_output(entry, graph), _known(entry)) for entry in feeds]
     outputs = [_output(entry, graph) for entry in fetches]
@@ -226,13 +228,16 @@ def _imported(
     return import_graph(graph, given, outputs, targets=options.operations, variables=begun)
 
 
-def _known(entry: Entry) -> Shape:
+def _known(entry: ConfigEntry) -> Shape:
     assert entry.dtype is not None and entry.dims is not None
     return Shape(entry.dtype, entry.dims)
 
 
 def _between(
-    imported: Imported, feeds: Sequence[Entry], fetches: Sequence[Entry], variables: Mapping[str, Entry]
+    imported: Imported,
+    feeds: Sequence[ConfigEntry],
+    fetches: Sequence[ConfigEntry],
+    variables: Mapping[str, ConfigEntry],
 ) -> Example:
     """The program with the names of the entries; those without get that of their node."""
     given = _named([*feeds, *variables.values()])
@@ -241,10 +246,10 @@ def _between(
     config = Config(given[:count], _named(fetches), given[count:])
     ends = _Ends.of(imported, config, held)
     labels = tuple(Label(p.name, p.name) for p in imported.module.entry.parameters)
-    return configs.between(Example(Source(imported.module, labels, ())), imported.module, ends, config)
+    return configs.between(Example(BuildSource(imported.module, labels, ())), imported.module, ends, config)
 
 
-def _named(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def _named(entries: Sequence[ConfigEntry]) -> tuple[ConfigEntry, ...]:
     """Entries with names: words of C get an underscore."""
     names = derived([e.name or (f"{e.node}_{e.output}" if e.output else e.node) for e in entries], "value")
     chosen = [name if e.name in KEYWORDS else e.name or name for e, name in zip(entries, names, strict=True)]
@@ -260,7 +265,7 @@ class _Ends:
     updates: dict[Instruction, Instruction]
 
     @classmethod
-    def of(cls, imported: Imported, config: Config, variables: Mapping[str, Entry]) -> _Ends:
+    def of(cls, imported: Imported, config: Config, variables: Mapping[str, ConfigEntry]) -> _Ends:
         """`variables` are those of the configuration; one that nothing reads gets a parameter."""
         entry = imported.module.entry
         count = len(config.feeds)

@@ -8,17 +8,17 @@ from textwrap import wrap
 
 from axla.aot.c_types import c_type, comment, literal, shared_block
 from axla.aot.exported_functions import ALIGNMENT
-from axla.aot.library import Function, Library, Role, Value, Weights
+from axla.aot.library import CompiledLibrary, LibraryFunction, LibraryValue, Role, Weights
 from axla.core.status import FIRST_MESSAGE
 from axla.core.templates import fill
 
 
-def write(library: Library) -> dict[str, str | bytes]:
+def write(library: CompiledLibrary) -> dict[str, str | bytes]:
     """The header file."""
     return {f"{library.prefix}.h": text(library)}
 
 
-def text(library: Library) -> str:
+def text(library: CompiledLibrary) -> str:
     """The header's text, which the header of C++ begins with."""
     guard = f"AXLA_{library.prefix}_H"
     parts = [_about(library), f"#ifndef {guard}\n#define {guard}", shared_block()]
@@ -36,7 +36,7 @@ def text(library: Library) -> str:
     return "\n\n".join([*parts, f"#endif /* {guard} */\n"])
 
 
-def _about(library: Library) -> str:
+def _about(library: CompiledLibrary) -> str:
     target, prefix = library.target, library.prefix
     features = ", ".join(sorted(target.features))
     if len(target.features) > 8:
@@ -79,7 +79,7 @@ def _paragraphs(text: str) -> list[str]:
     return re.sub(r"(?<!\n)(?<!,)\n(?=[^\n ])", " ", text).splitlines()
 
 
-def _memory(library: Library) -> list[str]:
+def _memory(library: CompiledLibrary) -> list[str]:
     lines = ["Memory in bytes:"]
     for function in library.functions:
         arguments = sum(value.bytes for value in function.arguments)
@@ -91,7 +91,7 @@ def _memory(library: Library) -> list[str]:
     return [*lines, f"  constants, in {library.constants_place}: {len(library.constants)}"]
 
 
-def _function(function: Function, library: Library) -> str:
+def _function(function: LibraryFunction, library: CompiledLibrary) -> str:
     symbol, arguments, results = function.symbol, function.arguments, function.results
     sizes = [line for value in arguments for line in _sizes(f"{symbol}_ARG", value)]
     sizes += [line for value in results for line in _sizes(f"{symbol}_RESULT", value)]
@@ -103,18 +103,18 @@ def _function(function: Function, library: Library) -> str:
     )  # fmt: skip
 
 
-def _memory_parameters(library: Library) -> str:
+def _memory_parameters(library: CompiledLibrary) -> str:
     return f"void *workspace{', const void *weights' * library.takes_weights}"
 
 
-def _sizes(prefix: str, value: Value) -> list[str]:
+def _sizes(prefix: str, value: LibraryValue) -> list[str]:
     return [
         f"#define {prefix}_{value.name}_SIZE {value.bytes}u",
         f"#define {prefix}_{value.name}_COUNT {value.count}u",
     ]
 
 
-def _fields(values: Sequence[Value]) -> list[str]:
+def _fields(values: Sequence[LibraryValue]) -> list[str]:
     lines = []
     for value in values:
         const = "" if value.is_written else "const "
@@ -127,7 +127,7 @@ def _fields(values: Sequence[Value]) -> list[str]:
     return lines or ["  void *unused;"]
 
 
-def _messages(function: Function) -> list[str]:
+def _messages(function: LibraryFunction) -> list[str]:
     own = [
         f"    case {FIRST_MESSAGE + number}: return {literal(message)};"
         for number, message in enumerate(function.interface.messages)
@@ -138,7 +138,7 @@ def _messages(function: Function) -> list[str]:
     return [f"{head} {{", "  switch (code) {", *own, "    default: return axla_error(code);", "  }", "}"]
 
 
-def _batches(library: Library) -> str:
+def _batches(library: CompiledLibrary) -> str:
     """A function that takes the number of rows, and calls the one that was compiled for it."""
     functions = [(rows, library.functions[number]) for rows, number in library.batches]
     given = ", weights" * library.takes_weights

@@ -11,11 +11,11 @@ from axla.program.interface import Interface
 from axla.runtime.manifest import Role, Weights
 from axla.target.machine import CpuTarget
 
-__all__ = ["Function", "Library", "Role", "Tensor", "Value", "Weights"]
+__all__ = ["LibraryFunction", "CompiledLibrary", "Role", "Tensor", "LibraryValue", "Weights"]
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class LibraryValue:
     """An argument or a result: a row-major array that the caller owns."""
 
     name: str  # a C identifier, unique among the arguments or the results of its function
@@ -50,7 +50,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class LibraryFunction:
     """One entry of a library: `{symbol}_run(args, results, workspace)` and `{symbol}_run_frame(frame)`.
 
     `arguments` has every parameter leaf in order. `results` has the result leaves that callers give memory
@@ -59,8 +59,8 @@ class Function:
     """
 
     name: Name
-    arguments: tuple[Value, ...]
-    results: tuple[Value, ...]
+    arguments: tuple[LibraryValue, ...]
+    results: tuple[LibraryValue, ...]
     interface: Interface
     module: Module  # before optimization, to run it elsewhere and to count its work
 
@@ -83,11 +83,11 @@ class Function:
 
     @property
     def array_bytes(self) -> int:
-        """Of all arguments and results."""
+        """The size of all arguments and results together, in bytes."""
         return sum(value.bytes for value in (*self.arguments, *self.results))
 
     @property
-    def variables(self) -> tuple[Value, ...]:
+    def variables(self) -> tuple[LibraryValue, ...]:
         """The arguments that are kept between calls."""
         return tuple(a for a in self.arguments if a.role is not Role.ARGUMENT)
 
@@ -102,7 +102,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class CompiledLibrary:
     """Functions compiled for one target into one object, with the constants that they share.
 
     `batches` are functions that are the same but for a number of rows: {rows: number of the function}.
@@ -110,7 +110,7 @@ class Library:
 
     name: Name
     target: CpuTarget
-    functions: tuple[Function, ...]
+    functions: tuple[LibraryFunction, ...]
     image: bytes  # name.o
     weights: Weights
     constants: bytes  # the constants segment: 64-byte aligned where it is loaded

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 
-from axla.aot.library import Library, Value
+from axla.aot.library import CompiledLibrary, LibraryValue
 from axla.aot.package import objects
 from axla.runtime import manifest as facts
 from axla.runtime.loader import digest_of
 
 
-def manifest(library: Library) -> facts.Manifest:
+def manifest(library: CompiledLibrary) -> facts.Manifest:
     """The contents of P.json."""
     target, constants = library.target, library.constants
     return facts.Manifest(
@@ -40,5 +40,5 @@ def manifest(library: Library) -> facts.Manifest:
     )  # fmt: skip
 
 
-def _values(values: tuple[Value, ...]) -> tuple[facts.ValueFacts, ...]:
+def _values(values: tuple[LibraryValue, ...]) -> tuple[facts.ValueFacts, ...]:
     return tuple(facts.ValueFacts(v.name, v.label, v.dtype, v.dims, v.bytes, v.role) for v in values)

@@ -20,7 +20,7 @@ from axla.aot.library import Tensor, Weights
 from axla.aot.refusals import refuse_dynamic, where
 from axla.aot.room import emit_with_constants
 from axla.codegen.child import CHILD
-from axla.codegen.function import Module as LlvmModule
+from axla.codegen.function import LlvmModule as LlvmModule
 from axla.codegen.kernel import emit_kernel
 from axla.codegen.object_files import symbols
 from axla.core.dataclass import dataclass
@@ -67,7 +67,7 @@ class ObjectCode:
 
     @property
     def interface(self) -> Interface:
-        """Of the only program."""
+        """The interface of the only program."""
         [interface] = self.interfaces
         return interface
 

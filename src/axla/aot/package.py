@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from axla.aot.library import Library, Weights
+from axla.aot.library import CompiledLibrary, Weights
 from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, InvalidArgument
 from axla.runtime.manifest import read_manifest
@@ -26,7 +26,7 @@ class Package:
 
     folder: Path
     files: tuple[Path, ...]
-    library: Library
+    library: CompiledLibrary
     report: str
 
     @property
@@ -45,7 +45,7 @@ class Package:
         return "\n".join([f"{self.folder}/", *rows])
 
 
-def objects(library: Library) -> dict[str, bytes]:
+def objects(library: CompiledLibrary) -> dict[str, bytes]:
     """The object files."""
     found = {f"{library.prefix}.o": library.image}
     if library.weights is Weights.SEPARATE:

@@ -11,7 +11,7 @@ import numpy as np
 
 from axla.analysis.coalesce import element_alignment
 from axla.aot.c_types import c_type, comment, is_bits, literal, number
-from axla.aot.library import Function, Library, Role, Value, Weights
+from axla.aot.library import CompiledLibrary, LibraryFunction, LibraryValue, Role, Weights
 from axla.aot.recordings import Recording
 from axla.comparison import NARROW, TOLERANCES
 from axla.core.dtypes import DType
@@ -31,7 +31,7 @@ _KINDS = {"f32": "f", "f64": "d", "f16": "h", "bf16": "b"}  # what the test prog
 _TABLE = "0ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def write(library: Library, recordings: Sequence[Recording] = ()) -> dict[str, str | bytes]:
+def write(library: CompiledLibrary, recordings: Sequence[Recording] = ()) -> dict[str, str | bytes]:
     """example.c, P_test.c, P_benchmark.c; P_test.bin when the recordings are many bytes.
 
     Recordings are one per function, in order. Without, the test runs each function twice and compares.
@@ -48,12 +48,12 @@ def write(library: Library, recordings: Sequence[Recording] = ()) -> dict[str, s
     return found
 
 
-def _has_files(library: Library) -> bool:
+def _has_files(library: CompiledLibrary) -> bool:
     """Whether programs for the target have a system, with files and a heap."""
     return library.target.form.relocation != "static"
 
 
-def _aside(library: Library, data: bytes) -> bool:
+def _aside(library: CompiledLibrary, data: bytes) -> bool:
     """Whether recordings are a file beside the test program."""
     return len(data) > EMBEDDED and _has_files(library)
 
@@ -64,13 +64,13 @@ def _recorded(recording: Recording, byte_order: str) -> bytes:
     return b"".join(bytes_in(array, byte_order) for array in arrays)
 
 
-def _memory(function: Function) -> int:
+def _memory(function: LibraryFunction) -> int:
     """Bytes of all that a call needs, each part at any place of a line."""
     sizes = [value.bytes for value in (*function.arguments, *function.results)]
     return sum(aligned(size + ALIGNMENT) for size in (*sizes, function.workspace_bytes))
 
 
-def _head(template: str, library: Library) -> list[str]:
+def _head(template: str, library: CompiledLibrary) -> list[str]:
     """What the test and the benchmark begin with: their includes, weights, and the memory that one function
     after the other uses.
     """
@@ -82,18 +82,18 @@ def _head(template: str, library: Library) -> list[str]:
     return [template, *_weights(library), arena]
 
 
-def _weights(library: Library) -> list[str]:
+def _weights(library: CompiledLibrary) -> list[str]:
     return [fill("aot/weights.c", PREFIX=library.prefix)] if library.takes_weights else []
 
 
-def _arrays(function: Function, *kinds: str) -> Iterator[tuple[Value, str, str]]:
+def _arrays(function: LibraryFunction, *kinds: str) -> Iterator[tuple[LibraryValue, str, str]]:
     """Arguments ("arg") and results ("result") with the variable of each, and what its macros begin with."""
     for kind in kinds:
         for value in function.arguments if kind == "arg" else function.results:
             yield value, f"{kind}_{value.name}", f"{function.symbol}_{kind.upper()}_{value.name}"
 
 
-def _value_pointers(function: Function, *, least: bool = False) -> list[str]:
+def _value_pointers(function: LibraryFunction, *, least: bool = False) -> list[str]:
     """Memory for each value, in whole lines or at the `least` alignment that is asked for."""
     lines = []
     for value, name, macro in _arrays(function, "arg", "result"):
@@ -103,14 +103,14 @@ def _value_pointers(function: Function, *, least: bool = False) -> list[str]:
     return lines
 
 
-def _structs(function: Function, args: str, results: str) -> list[str]:
+def _structs(function: LibraryFunction, args: str, results: str) -> list[str]:
     lines = [f"  {args}.{value.name} = arg_{value.name};" for value in function.arguments]
     lines += [f"  {results}.{value.name} = result_{value.name};" for value in function.results]
     lines += [f"  {args}.unused = NULL;"] * (not function.arguments)
     return lines + [f"  {results}.unused = NULL;"] * (not function.results)
 
 
-def _fill(value: Value) -> list[str]:
+def _fill(value: LibraryValue) -> list[str]:
     """Statements that put small fixed numbers into an argument."""
     name, dtype = f"arg_{value.name}", value.dtype
     if not value.count:
@@ -133,13 +133,14 @@ def _fill(value: Value) -> list[str]:
     return [f"{loop} {name}[i] = ({c_type(dtype)})(i % {numbers});"]
 
 
-def _numbers(function: Function) -> list[str]:
+def _numbers(function: LibraryFunction) -> list[str]:
     """Statements that put small fixed numbers into the arguments."""
     return [line for value in function.arguments for line in _fill(value)]
 
 
 def _call(
-    function: Function, library: Library, args: str, results: str, workspace: str, *, test: bool = False
+    function: LibraryFunction, library: CompiledLibrary, args: str, results: str, workspace: str, *,
+    test: bool = False,
 ) -> str:  # fmt: skip
     run = f"{function.symbol}_run"
     given = f"&{args}, &{results}, {workspace}{', weights' * library.takes_weights}"
@@ -149,7 +150,7 @@ def _call(
 # The example
 
 
-def _example(library: Library) -> str:
+def _example(library: CompiledLibrary) -> str:
     prefix = library.prefix
     heap = any(_memory(function) >= STATIC for function in library.functions)
     parts = [f"{prefix}.o"] + [f"{prefix}_weights.o"] * (library.weights is Weights.SEPARATE)
@@ -163,7 +164,7 @@ def _example(library: Library) -> str:
     ])  # fmt: skip
 
 
-def _example_call(function: Function, library: Library) -> str:
+def _example_call(function: LibraryFunction, library: CompiledLibrary) -> str:
     symbol = function.symbol
     heap = _memory(function) >= STATIC
     arrays = []
@@ -192,7 +193,7 @@ def _counter(used: object) -> list[str]:
     return ["  size_t i;"] if used else []
 
 
-def _print(function: Function, value: Value, name: str) -> list[str]:
+def _print(function: LibraryFunction, value: LibraryValue, name: str) -> list[str]:
     """Statements that print the first elements of an array."""
     dtype = value.dtype
     if dtype.is_complex:
@@ -210,7 +211,9 @@ def _print(function: Function, value: Value, name: str) -> list[str]:
     ]
 
 
-def _main(library: Library, calls: Sequence[str], *, begin: Sequence[str] = (), argv: bool = False) -> str:
+def _main(
+    library: CompiledLibrary, calls: Sequence[str], *, begin: Sequence[str] = (), argv: bool = False
+) -> str:
     """main: loads what is in files, makes the calls; its status is 0 when all went well."""
     lines = ["int main(int argc, char **argv) {" if argv else "int main(void) {", "  int bad = 0;"]
     if library.takes_weights:
@@ -222,7 +225,7 @@ def _main(library: Library, calls: Sequence[str], *, begin: Sequence[str] = (), 
 # The self-test
 
 
-def _test(library: Library, recordings: Sequence[Recording], data: bytes) -> str:
+def _test(library: CompiledLibrary, recordings: Sequence[Recording], data: bytes) -> str:
     prefix = library.prefix
     aside = _aside(library, data)
     body: list[str] = []
@@ -253,7 +256,7 @@ def _test(library: Library, recordings: Sequence[Recording], data: bytes) -> str
 
 
 def _recorded_test(
-    function: Function, library: Library, recording: Recording, tables: dict[DType, str]
+    function: LibraryFunction, library: CompiledLibrary, recording: Recording, tables: dict[DType, str]
 ) -> str:
     """A call with recorded arguments; each result is compared."""
     arrays, found = _arrays(function, "result", "arg"), (*recording.results, *recording.variables)
@@ -266,7 +269,7 @@ def _recorded_test(
     return fill("aot/test_recorded.c", **_of_test(function, library), GET=given, CHECKS=checks)
 
 
-def _repeated_test(function: Function, library: Library) -> str:
+def _repeated_test(function: LibraryFunction, library: CompiledLibrary) -> str:
     """Two calls with the same arguments, which have to give the same bits."""
     arrays = _arrays(function, "result", "arg")
     return fill(
@@ -276,7 +279,7 @@ def _repeated_test(function: Function, library: Library) -> str:
     )  # fmt: skip
 
 
-def _of_test(function: Function, library: Library) -> dict[str, str | list[str]]:
+def _of_test(function: LibraryFunction, library: CompiledLibrary) -> dict[str, str | list[str]]:
     return {
         "SYMBOL": function.symbol,
         "ARRAYS": _value_pointers(function, least=True),
@@ -286,7 +289,9 @@ def _of_test(function: Function, library: Library) -> dict[str, str | list[str]]
     }
 
 
-def _compared(value: Value, array: np.ndarray, name: str, exact: bool, tables: dict[DType, str]) -> str:
+def _compared(
+    value: LibraryValue, array: np.ndarray, name: str, exact: bool, tables: dict[DType, str]
+) -> str:
     """The call that compares one array with what was recorded."""
     dtype, count = value.dtype.real, value.count * (2 if value.dtype.is_complex else 1)
     relative = absolute = 0.0
@@ -330,7 +335,7 @@ def _bytes(data: bytes) -> list[str]:
 # The benchmark
 
 
-def _benchmark(library: Library) -> str:
+def _benchmark(library: CompiledLibrary) -> str:
     calls = [
         f'bad |= setup_{f.symbol}() || measure("{f.symbol}", run_{f.symbol}, {f.symbol}_error, seconds);'
         for f in library.functions
@@ -344,7 +349,7 @@ def _benchmark(library: Library) -> str:
     ])  # fmt: skip
 
 
-def _setup(function: Function, library: Library) -> str:
+def _setup(function: LibraryFunction, library: CompiledLibrary) -> str:
     symbol = function.symbol
     args, results = f"args_{symbol}", f"results_{symbol}"
     return fill(

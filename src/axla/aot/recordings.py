@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from axla.aot.library import Function, Library
+from axla.aot.library import CompiledLibrary, LibraryFunction
 from axla.aot.objects import stand_alone
 from axla.codegen.host import host_target
 from axla.comparison import random_inputs
@@ -32,7 +32,9 @@ class Recording:
     exact: bool
 
 
-def record(library: Library, inputs: tuple[tuple[np.ndarray, ...] | None, ...]) -> tuple[Recording, ...]:
+def record(
+    library: CompiledLibrary, inputs: tuple[tuple[np.ndarray, ...] | None, ...]
+) -> tuple[Recording, ...]:
     """A recording per function: what the JIT gives for the inputs, or for random ones where they are None."""
     here = runs_as(library.target)
     return tuple(
@@ -49,7 +51,7 @@ def _plain(host: CpuTarget) -> CpuTarget:
 
 
 def _recording(
-    function: Function, inputs: tuple[np.ndarray, ...] | None, target: CpuTarget, exact: bool
+    function: LibraryFunction, inputs: tuple[np.ndarray, ...] | None, target: CpuTarget, exact: bool
 ) -> Recording:
     from axla.backends.native import NativeExecutable
     from axla.cpu.compiler import compile_module

@@ -6,23 +6,23 @@ import textwrap
 from collections.abc import Iterator
 
 from axla.analysis.cost import cost
-from axla.aot.library import Function, Library, Value, Weights
+from axla.aot.library import CompiledLibrary, LibraryFunction, LibraryValue, Weights
 from axla.aot.metadata import manifest
 from axla.codegen.object_files import Sizes, sizes, symbols
 
 
-def write(library: Library) -> dict[str, str | bytes]:
+def write(library: CompiledLibrary) -> dict[str, str | bytes]:
     """The report and the description."""
     prefix = library.prefix
     return {f"{prefix}_report.txt": text(library), f"{prefix}.json": manifest(library).to_json()}
 
 
-def text(library: Library) -> str:
+def text(library: CompiledLibrary) -> str:
     """The report."""
     return "\n".join([*_head(library), *_memory(library), *_work(library), *_symbols(library), ""])
 
 
-def _head(library: Library) -> Iterator[str]:
+def _head(library: CompiledLibrary) -> Iterator[str]:
     target = library.target
     yield f"{library.name} for {target.name}"
     about = f"CPU {target.cpu or 'of the triple'}, {8 * target.form.pointer_bytes}-bit addresses"
@@ -39,7 +39,7 @@ def _head(library: Library) -> Iterator[str]:
         yield f"  for {rows} rows: {library.functions[number].symbol}"
 
 
-def _memory(library: Library) -> Iterator[str]:
+def _memory(library: CompiledLibrary) -> Iterator[str]:
     found = _code(library)
     constants = len(library.constants)
     yield "\nSizes in bytes"
@@ -59,21 +59,21 @@ def _memory(library: Library) -> Iterator[str]:
         yield f"  RAM        {most:>14,}   workspace, arguments, variables, results; not the stack"
 
 
-def _kinds(function: Function) -> list[tuple[str, tuple[Value, ...]]]:
+def _kinds(function: LibraryFunction) -> list[tuple[str, tuple[LibraryValue, ...]]]:
     kept = function.variables
     given = tuple(value for value in function.arguments if value not in kept)
     rows = [("arguments", given), ("variables", kept), ("results", function.results)]
     return [(what, values) for what, values in rows if values]
 
 
-def _code(library: Library) -> Sizes:
-    """Of P.o, without the constants segment."""
+def _code(library: CompiledLibrary) -> Sizes:
+    """The size of P.o without the constants segment, in bytes."""
     found = sizes(library.image)
     inside = len(library.constants) if library.weights is Weights.OBJECT else 0
     return Sizes(found.code, found.data - inside)
 
 
-def _work(library: Library) -> Iterator[str]:
+def _work(library: CompiledLibrary) -> Iterator[str]:
     yield "\nWork of one run, as XLA counts it, before optimization"
     for function in library.functions:
         found = cost(function.module)
@@ -85,7 +85,7 @@ def _work(library: Library) -> Iterator[str]:
         yield f"    arguments and results  {function.array_bytes:>16,}"
 
 
-def _symbols(library: Library) -> Iterator[str]:
+def _symbols(library: CompiledLibrary) -> Iterator[str]:
     found = symbols(library.image)
     yield "\nSymbols"
     yield f"  defined  {', '.join(sorted(found.defined))}"

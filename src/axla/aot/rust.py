@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from axla.aot.c_types import comment
-from axla.aot.library import Function, Library, Role, Value
+from axla.aot.library import CompiledLibrary, LibraryFunction, LibraryValue, Role
 from axla.aot.weights import file_facts, weights_header
 from axla.core.dtypes import DType
 from axla.core.status import FIRST_MESSAGE, FRAME_ERRORS
@@ -15,7 +15,7 @@ from axla.core.templates import fill
 _TYPES = {"pred": "bool", "f32": "f32", "f64": "f64", "c64": "[f32; 2]", "c128": "[f64; 2]"}
 
 
-def build_script(library: Library) -> str:
+def build_script(library: CompiledLibrary) -> str:
     """build.rs of a crate in whose folder the archive is."""
     return fill("aot/build.rs", PREFIX=library.prefix) + "\n"
 
@@ -27,7 +27,7 @@ def rust_type(dtype: DType) -> str:
     return _TYPES.get(dtype.name, f"u{8 * dtype.itemsize}")
 
 
-def module(library: Library) -> str:
+def module(library: CompiledLibrary) -> str:
     """P.rs."""
     in_file = library.takes_weights
     parts = [fill(
@@ -52,7 +52,7 @@ def _text(text: str) -> str:
     return f'"{safe}"'
 
 
-def _function(function: Function, in_file: bool) -> str:
+def _function(function: LibraryFunction, in_file: bool) -> str:
     values = (*function.arguments, *function.results)
     parameters = ["        weights: &Weights,"] * in_file
     parameters += [f"        {_parameter(value)}: {_array(value)}," for value in values]
@@ -67,25 +67,25 @@ def _function(function: Function, in_file: bool) -> str:
     )  # fmt: skip
 
 
-def _parameter(value: Value) -> str:
+def _parameter(value: LibraryValue) -> str:
     """Arguments and results may have equal names, and `workspace` is one of ours."""
     return f"{value.name}_{'out' if value.role is Role.RESULT else 'in'}"
 
 
-def _array(value: Value) -> str:
+def _array(value: LibraryValue) -> str:
     return f"&{'mut ' * value.is_written}[{rust_type(value.dtype)}; {value.count}]"
 
 
-def _fields(values: tuple[Value, ...]) -> list[str]:
+def _fields(values: tuple[LibraryValue, ...]) -> list[str]:
     return [
         f"        {v.name}: {'*mut' if v.is_written else '*const'} {rust_type(v.dtype)}," for v in values
     ] or ["        unused: *mut c_void,"]
 
 
-def _pointers(values: tuple[Value, ...]) -> str:
+def _pointers(values: tuple[LibraryValue, ...]) -> str:
     rows = [f"{v.name}: {_parameter(v)}.as_{'mut_' * v.is_written}ptr()" for v in values]
     return ", ".join(rows) or "unused: std::ptr::null_mut()"
 
 
-def _about(value: Value) -> str:
+def _about(value: LibraryValue) -> str:
     return f"    /// {_parameter(value)}: {value.type}, {value.role.value} {comment(value.label)}"

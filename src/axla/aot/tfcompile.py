@@ -7,7 +7,7 @@ from pathlib import Path
 from axla.aot import cpp
 from axla.aot.exported_functions import ROOM, constants_module
 from axla.aot.graphs import message_of
-from axla.aot.library import Library
+from axla.aot.library import CompiledLibrary
 from axla.aot.room import emit_with_constants
 from axla.core.templates import fill
 from axla.proto import to_proto
@@ -25,7 +25,7 @@ def graph(file: Path, debug_info: Path | None = None) -> Saved:
     return saved
 
 
-def outputs(library: Library, with_shape: bool = False) -> dict[str, str | bytes]:
+def outputs(library: CompiledLibrary, with_shape: bool = False) -> dict[str, str | bytes]:
     """The contents of files by the names of tfcompile's flags. `with_shape`: the header declares what is in
     the metadata object, an xla.ProgramShapeProto.
     """

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections import Counter
 
 from axla.aot.c_types import comment, literal
-from axla.aot.library import Function, Library
+from axla.aot.library import CompiledLibrary, LibraryFunction
 from axla.core.dtypes import U8
 from axla.core.errors import InternalError
 from axla.core.templates import fill
 from axla.runtime.loader import digest_of
-from axla.runtime.safetensors import Entry, header, stored
+from axla.runtime.safetensors import TensorEntry, header, stored
 
 FORMAT = "axla.weights.1"
 
 
-def write(library: Library) -> dict[str, str | bytes]:
+def write(library: CompiledLibrary) -> dict[str, str | bytes]:
     """`P.weights`, when the constants are in a file, and the loader, when there is something to load."""
     prefix = library.prefix
     found: dict[str, str | bytes] = {}
@@ -34,7 +34,7 @@ def write(library: Library) -> dict[str, str | bytes]:
     return found
 
 
-def weights_header(library: Library) -> bytes:
+def weights_header(library: CompiledLibrary) -> bytes:
     """What stands before the constants in `P.weights`."""
     about = {"format": FORMAT, "library": str(library.name), "digest": digest_of(library.constants)}
     if library.target.form.byte_order == "big":  # the data is used where it lies; the format itself has none
@@ -42,7 +42,7 @@ def weights_header(library: Library) -> bytes:
     return header(_entries(library), about)
 
 
-def file_facts(library: Library, head: bytes) -> tuple[dict[str, str], dict[str, str]]:
+def file_facts(library: CompiledLibrary, head: bytes) -> tuple[dict[str, str], dict[str, str]]:
     """What loaders know of `P.weights`: sizes of its header `head` and of its data, and their digests."""
     data = library.constants
     return (
@@ -51,14 +51,14 @@ def file_facts(library: Library, head: bytes) -> tuple[dict[str, str], dict[str,
     )
 
 
-def _entries(library: Library) -> dict[str, Entry]:
+def _entries(library: CompiledLibrary) -> dict[str, TensorEntry]:
     """The tensors and what lies between them, in the order of offsets."""
-    found: dict[str, Entry] = {}
+    found: dict[str, TensorEntry] = {}
     at = 0
 
     def pad(to: int) -> None:
         if to != at:
-            found[f"padding.{at}"] = Entry(U8, (to - at,), at, to)
+            found[f"padding.{at}"] = TensorEntry(U8, (to - at,), at, to)
 
     for tensor in library.tensors:
         if tensor.offset < at:
@@ -68,12 +68,12 @@ def _entries(library: Library) -> dict[str, Entry]:
         name = tensor.name
         while name in found or name == "__metadata__" or name.startswith("padding."):
             name += "_"
-        found[name] = Entry(tensor.shape.dtype, tensor.shape.dims, tensor.offset, at)
+        found[name] = TensorEntry(tensor.shape.dtype, tensor.shape.dims, tensor.offset, at)
     pad(len(library.constants))
     return found
 
 
-def _header(library: Library) -> str:
+def _header(library: CompiledLibrary) -> str:
     prefix = library.prefix
     lines = []
     if library.takes_weights:
@@ -93,11 +93,11 @@ def _header(library: Library) -> str:
     return fill("aot/loader.h", NAME=str(library.name), PREFIX=prefix, FUNCTIONS=lines) + "\n"
 
 
-def _named(function: Function) -> str:
+def _named(function: LibraryFunction) -> str:
     return comment(", ".join(f"{v.name} {v.type}" for v in function.variables))
 
 
-def _source(library: Library, head: bytes) -> str:
+def _source(library: CompiledLibrary, head: bytes) -> str:
     prefix = library.prefix
     parts = [fill("aot/loader.c", PREFIX=prefix)]
     if head:
@@ -118,7 +118,7 @@ def _dims(name: str, dims: tuple[int, ...]) -> tuple[list[str], str]:
     return [f"static const int64_t {name}[] = {{{', '.join(map(str, dims))}}};"], name
 
 
-def _tensors(library: Library) -> str:
+def _tensors(library: CompiledLibrary) -> str:
     lines: list[str] = []
     rows: list[str] = []
     for k, tensor in enumerate(library.tensors):
@@ -132,7 +132,7 @@ def _tensors(library: Library) -> str:
     return "\n".join([*lines, head, *rows, "};"])
 
 
-def _loader(library: Library, function: Function) -> str:
+def _loader(library: CompiledLibrary, function: LibraryFunction) -> str:
     variables = function.variables
     # A label that is another's name or label counts for neither.
     taken = Counter([value.name for value in variables] + [v.label for v in variables if v.label != v.name])

@@ -18,10 +18,10 @@ from axla.ir.structure import Constant, Parameter
 from axla.ir.typed import op_of
 from axla.stablehlo.names import NAMES, Names, names_in
 
-Values = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
+BoundValues = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
 
 
-def with_constants(module: Module, values: Values) -> Module:
+def with_constants(module: Module, values: BoundValues) -> Module:
     """A copy of a module whose parameters `values`, by number or name, are constants; the others move up.
 
     Values are arrays of the parameters' types and sizes; one that may be written is copied. InvalidArgument
@@ -32,7 +32,7 @@ def with_constants(module: Module, values: Values) -> Module:
     return made
 
 
-def literals(module: Module, values: Values) -> dict[int, Literal]:
+def literals(module: Module, values: BoundValues) -> dict[int, Literal]:
     """The constants, by the numbers of parameters."""
     found: dict[int, Literal] = {}
     pairs = values.items() if isinstance(values, Mapping) else values

@@ -72,7 +72,7 @@ class Devices:
 
     @property
     def local_devices(self) -> list[Device]:
-        """Those in this process."""
+        """The devices in this process."""
         return [device for device in self._devices if device.process_index == self.process_index]
 
     def device(self, number: int) -> Device:

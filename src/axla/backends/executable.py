@@ -15,7 +15,7 @@ from axla.backends.whole import cuts_of
 from axla.core import notebook
 from axla.core.dataclass import dataclass
 from axla.core.errors import DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
-from axla.core.profile import Profile, Run
+from axla.core.profile import Profile, ProfileRun
 from axla.ir.graph import Module
 from axla.program import abi
 from axla.program.interface import Interface
@@ -65,7 +65,7 @@ class Executable:
         self.counts = interface.participants if module is None else self.options.participants(module)
         self.device_ids = [device.id for device in self.devices] or [0]
         self._module, self._version = module, module.version if module is not None else 0
-        self._counted: Run | None = None
+        self._counted: ProfileRun | None = None
 
     # Facts.
 

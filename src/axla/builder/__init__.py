@@ -6,7 +6,8 @@
     computation = b.build(ops.Add(ops.Mul(alpha, x), y))        # or alpha * x + y
 
 `ops` has XLA's functions; read `xla_builder.py` first, then `elementwise.py` and `broadcasting.py`. What
-Python values their arguments may be stands in `values.py`, and for operands in `coerce.py`.
+Python values their arguments may be stands in `values.py`, and for operands in `coerce.py`. Special functions
+are in `special/`.
 `ComputationBuilder`, the class of XLA's first documents, is in `axla.compatibility`; it is found here too.
 """
 

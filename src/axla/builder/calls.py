@@ -267,7 +267,7 @@ def CustomCall(
     schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
-    """What the function named `call_target_name` computes from the operands."""
+    """A call of the function named `call_target_name` with the operands."""
     return _custom_call(
         builder, call_target_name, operands, shape, opaque, has_side_effect, schedule, api_version
     )

@@ -211,7 +211,7 @@ def _where(found: XlaOp, value: XlaOp) -> XlaOp:
 
 
 def _permutation(pivots: XlaOp, rows: int) -> XlaOp:
-    """What the swaps of rows make of 0, 1, 2...: in a loop, since each builds on those before."""
+    """Applies row swaps to 0, 1, 2... in a loop, since each builds on those before."""
     b = pivots.builder
     *batch, count = pivots.shape.dims
     shape, axis = Shape(S32, (*batch, rows)), len(batch)

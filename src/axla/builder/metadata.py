@@ -1,4 +1,4 @@
-"""What a builder notes on instructions: where the user's program made them."""
+"""Source locations that a builder attaches to instructions: where the user's program made them."""
 
 from __future__ import annotations
 

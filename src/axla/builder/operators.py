@@ -32,7 +32,7 @@ def _reflected(name: str) -> Callable[[Op, object], Op]:
 
 
 class Operators:
-    """What `XlaOp` inherits; `self` is an `XlaOp`."""
+    """The operators of `XlaOp`; `self` is an `XlaOp`."""
 
     __slots__ = ()
 

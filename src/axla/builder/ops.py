@@ -11,23 +11,23 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from axla.builder.approximate import *
-from axla.builder.bessel import *
-from axla.builder.beta import *
 from axla.builder.calls import *
 from axla.builder.collective import *
 from axla.builder.compositions import *
 from axla.builder.contraction import *
 from axla.builder.decompositions import *
 from axla.builder.elementwise import *
-from axla.builder.gamma import *
 from axla.builder.linear_algebra import *
 from axla.builder.movement import *
 from axla.builder.operators import FUNCTIONS
 from axla.builder.random import *
 from axla.builder.records import *
+from axla.builder.special.bessel import *
+from axla.builder.special.beta import *
+from axla.builder.special.gamma import *
+from axla.builder.special.zeta import *
 from axla.builder.transfer import *
 from axla.builder.windows import *
-from axla.builder.zeta import *
 
 _RECORDS = """
     CustomCallApiVersion CustomCallSchedule FftType PrecisionConfig_Precision RandomAlgorithm

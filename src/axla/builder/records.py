@@ -173,7 +173,7 @@ class FftType(enum.Enum):
 
 
 class TriangularSolveOptions_Transpose(enum.Enum):
-    """What a triangular solve does to its matrix first."""
+    """Whether a triangular solve transposes its matrix first."""
 
     TRANSPOSE_INVALID = 0
     NO_TRANSPOSE = 1

@@ -89,7 +89,7 @@ def _send(value: XlaOp, token: XlaOp, shape: AnyShape, handle: Any, host: bool) 
 
 
 def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any) -> XlaOp:
-    """What another program sends on a channel."""
+    """Receives the data that another program sends on a channel."""
     return GetTupleElement(_receive(_token(builder), _shape("Recv", shape), handle, False), 0)
 
 

@@ -146,7 +146,7 @@ class XlaBuilder:
 
     @contextmanager
     def keeping_result(self) -> Iterator[None]:
-        """What is added inside does not become the result by being the last."""
+        """Instructions that are added inside do not become the result by being the last."""
         last = self._last
         yield
         self._last = last

@@ -194,7 +194,7 @@ class Arithmetic:
         return lowered or Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", *(a.ssa for a in args)))
 
     def leading_zeros(self, x: Reg) -> Reg:
-        """Of integers; all bits of zero."""
+        """The number of leading zeros of an integer; of 0 all bits."""
         if (lowered := self.lowered("leading_zeros", x)) is not None:
             return lowered
         name = f"llvm.ctlz.{mangle(x.type)}"

@@ -145,7 +145,7 @@ class Array:
         return max(gcd(self.align, self.dtype.itemsize * offset.divisor), self.dtype.real.itemsize)
 
     def _address(self, index: Index, further: int = 0) -> Ssa:
-        """Of the first lane's element, or one `further` on: the number becomes a displacement."""
+        """The address of the first lane's element, or of the element `further` behind it (a displacement)."""
         f, offset = self.values.f, index.offset + further
         if not offset:
             return element_address(f, self.pointer, self.dtype, index.origin)

@@ -52,7 +52,7 @@ class Child:
         return self._answer(text, target, level, None, emit="emit_assembly").decode()
 
     def data_layout(self, target: Target) -> str:
-        """What LLVM says of sizes, alignment and the order of bytes."""
+        """LLVM's data layout of a target: sizes, alignment, byte order."""
         return self._answer("", target, 2, None, emit="data_layout").decode()
 
     def emit_filled(
@@ -125,7 +125,7 @@ class Child:
             raise InvalidArgument(f"target {target.name}: {found.partition(' for this')[0]}")
 
     def _last_words(self) -> str:
-        """What a child that died has said: LLVM's message, or how it ended."""
+        """The message of a child that died: LLVM's, or how the process ended."""
         assert self._process is not None and self._said is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]

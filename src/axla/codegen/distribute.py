@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.value import Group, Join
+from axla.codegen.function import Function, LlvmModule, Ssa
+from axla.codegen.value import Join, ValueGroup
 from axla.target.machine import Target
 
 
@@ -76,8 +76,9 @@ class Distribution:
         """
         return self.f.index(0)
 
-    def combine(self, values: Group, join: Join) -> Group:
-        """What all threads of a step hold (of one lane), joined in a fixed tree; every thread gets the same.
+    def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
+        """Combines the values of all threads of a step (one lane each) in a fixed tree; every thread gets
+        the result.
 
         All threads of the step come here, or none does.
         """
@@ -101,7 +102,7 @@ class Distribution:
         self.f.ret(self.f.const("i32", 0))
 
 
-def kernel_function(module: Module, name: str, target: Target) -> Function:
+def kernel_function(module: LlvmModule, name: str, target: Target) -> Function:
     """A new function that a CPU thread calls with a range of steps."""
     attributes = 'nounwind noinline "no-builtins"'
     if target.vector_bytes == 64:

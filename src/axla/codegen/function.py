@@ -17,11 +17,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from axla.codegen.module import Module
-from axla.codegen.straight import Code, Region, Ssa
+from axla.codegen.module import LlvmModule
+from axla.codegen.straight import Code, CodeRegion, Ssa
 from axla.program import abi
 
-__all__ = ["Branch", "Function", "GuardedLoop", "Loop", "Module", "Ssa", "WhileLoop"]
+__all__ = ["Branch", "Function", "GuardedLoop", "Loop", "LlvmModule", "Ssa", "WhileLoop"]
 
 UNPOLLED_WORK = 1 << 22
 """Lines of a loop that may run, some milliseconds, until it looks whether the run is cancelled."""
@@ -63,15 +63,15 @@ class Loop(Carrying):
 class Function(Code):
     """One function being written: straight-line code, loops and branches."""
 
-    def _push(self, label: str, *, branch: bool = False, may_not_run: bool = False) -> Region:
+    def _push(self, label: str, *, branch: bool = False, may_not_run: bool = False) -> CodeRegion:
         parent, depth = self._stack[-1], len(self._stack)
         arithmetic_floor = depth if branch else parent.arithmetic_floor
         load_floor = depth if branch or may_not_run else parent.load_floor
-        region = Region(self, depth, label, arithmetic_floor, load_floor)
+        region = CodeRegion(self, depth, label, arithmetic_floor, load_floor)
         self._stack.append(region)
         return region
 
-    def _pop(self) -> Region:
+    def _pop(self) -> CodeRegion:
         region = self._stack.pop()
         region.open = False
         region.known = {}
@@ -129,7 +129,7 @@ class Function(Code):
             rounds.yield_(loop.results)
         loop.results = rounds.results
 
-    def _close(self, loop: Loop, body: Region, following: Ssa, labels, span, nonempty: bool) -> None:
+    def _close(self, loop: Loop, body: CodeRegion, following: Ssa, labels, span, nonempty: bool) -> None:
         """Writes a loop of this body."""
         (begin, end, carry), (head, done) = span, labels
         parent, index, latch = self.region, loop.index, body.label
@@ -150,7 +150,7 @@ class Function(Code):
         self._results(loop, carry, "" if nonempty else entry, latch)
 
     def _results(self, loop: Carrying, carry: Sequence[Ssa], entry: str, latch: str) -> None:
-        """What is carried, behind a loop that ends at `latch`, or is skipped from `entry`."""
+        """The carried values after a loop that ends at `latch`, or that is skipped from `entry`."""
         parent = self.region
         for first, later in zip(carry, loop.next, strict=True):
             skipped = f"[ {first.text}, %{entry} ], " if entry else ""
@@ -159,7 +159,7 @@ class Function(Code):
             loop.results.append(result)
 
     def _phis(self, entry: str, latch: str, *values: Sequence[Ssa]) -> None:
-        """What a loop carries: names, first values and later ones."""
+        """The carried values of a loop: names, first values and later ones."""
         for value, first, later in zip(*values, strict=True):
             sources = f"[ {first.text}, %{entry} ], [ {later.text}, %{latch} ]"
             self.region.lines.append(f"  {value.text} = phi {value.type} {sources}")
@@ -243,7 +243,7 @@ class Function(Code):
         """A field of the frame, which is a parameter."""
         offset = self.const("i64", abi.FRAME.offset(name, self.module.pointer_bytes))
         address = self.gep("i8", self.params["frame"], offset)
-        return self.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True)
+        return self.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True, exists=True)
 
     def poll(self) -> None:
         """Returns a code when the run is cancelled or, in this process, when a handler of a signal raises."""
@@ -330,7 +330,7 @@ class Branch:
         self._function = function
         self._condition = condition
         self._weights = _WEIGHTS[likely]
-        self._sides: list[Region | None] = [None, None]
+        self._sides: list[CodeRegion | None] = [None, None]
         self._labels = function._labels("then", "else", "join")
 
     @contextlib.contextmanager

@@ -104,7 +104,13 @@ class Index:
         limit = self.limit + other.limit
         if self.vec is not None or other.vec is not None:
             return self._vec_binary("add nsw", other, limit)
-        origin, offset = self.f.add(self.origin, other.origin), self.offset + other.offset
+        offset = self.offset + other.offset
+        if other.origin.constant is not None:  # stays a number, as offsets do
+            origin, offset = self.origin, offset + other.origin.constant
+        elif self.origin.constant is not None:
+            origin, offset = other.origin, offset + self.origin.constant
+        else:
+            origin = self.f.add(self.origin, other.origin)
         lanes = max(self.lanes, other.lanes)
         multiple = max(1, gcd(self.divisor, other.divisor))
         stride = self.stride + other.stride

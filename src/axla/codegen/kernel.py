@@ -13,7 +13,7 @@ from math import prod
 from axla.codegen.array import Array
 from axla.codegen.distribute import Distribution, kernel_function
 from axla.codegen.element import Elements, reshape_index
-from axla.codegen.function import Function, Loop, Module, Ssa
+from axla.codegen.function import Function, LlvmModule, Loop, Ssa
 from axla.codegen.index import AnyIndex, Index, base_of, delinearize
 from axla.codegen.nvptx import Block
 from axla.codegen.spirv import SpirvModule, WorkGroup
@@ -132,7 +132,7 @@ class KernelWriter:
     def computed(
         self, e: Elements, at: Sequence[AnyIndex], dims: Sequence[int], only: Sequence[int] | None = None
     ) -> list[Storing]:
-        """What `write` would store, and where."""
+        """The values that `write` would store, and their indices."""
         found: list[Storing] = []
         for number, root in enumerate(self.roots):
             if only is not None and number not in only:
@@ -156,17 +156,17 @@ def store(found: Iterable[Storing]) -> None:
 
 
 def _read_only(kernel: Kernel) -> list[bool]:
-    """Of each input, whether nothing writes it while the kernel runs."""
+    """Whether nothing writes an input while the kernel runs, for each input."""
     shared = {number for _, number in kernel.in_place}
     return [number not in shared for number in range(len(kernel.computation.parameters))]
 
 
-def device_module(target: Target) -> Module:
+def device_module(target: Target) -> LlvmModule:
     """An empty module for kernels that are launched."""
-    return (SpirvModule if target.form.format == "spirv" else Module)(target.index_type)
+    return (SpirvModule if target.form.format == "spirv" else LlvmModule)(target.index_type)
 
 
-def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
+def emit_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
     """Writes a kernel's functions into the module: one for each phase."""
     plan, kind = kernel.plan, kind_planned_as(type(kernel.plan))
     written = [False] * len(output_shapes(kernel.computation))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from axla.target.machine import ObjectForm
 
 INDEX = "i64"
-"""The default type of index arithmetic; a Target with 32-bit addresses sets `Module.index_type`."""
+"""The default type of index arithmetic; a Target with 32-bit addresses sets `LlvmModule.index_type`."""
 _PLAIN = ObjectForm()
 
 
-class Module:
+class LlvmModule:
     """The text of one LLVM module: declarations, globals, functions, metadata."""
 
     def __init__(self, index_type: str = INDEX, form: ObjectForm = _PLAIN):

@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from axla.codegen.distribute import Distribution
-from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.value import Group, Join, Value
+from axla.codegen.function import Function, LlvmModule, Ssa
+from axla.codegen.value import Join, Value, ValueGroup
 from axla.core.dtypes import F16, DType
 
 WARP = 32
@@ -32,7 +32,7 @@ class Handed(Distribution):
 class Block(Distribution):
     """`void name(ptr buffers..., ptr scratch)`: block b runs step b."""
 
-    def __init__(self, module: Module, name: str, read_only: Sequence[bool], threads: int):
+    def __init__(self, module: LlvmModule, name: str, read_only: Sequence[bool], threads: int):
         self.threads = threads
         # What no thread writes may be read through the cache for constants: that is what the words are for.
         kinds = ["ptr noalias readonly" if only else "ptr" for only in read_only]
@@ -127,7 +127,7 @@ class Block(Distribution):
 
     # -- what threads hold, combined -----------------------------------------------------------------------
 
-    def combine(self, values: Group, join: Join) -> Group:
+    def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
         """Halves of a warp with halves, by shuffles; then the warps' results, through shared memory."""
         distance = min(self.threads, WARP) // 2
         while distance:
@@ -138,7 +138,7 @@ class Block(Distribution):
         # Only the first thread has joined all of them.
         return self._shuffled(values, "idx", 0) if self.threads > 1 else values
 
-    def _shuffled(self, values: Group, mode: str, lane: int) -> Group:
+    def _shuffled(self, values: ValueGroup, mode: str, lane: int) -> ValueGroup:
         """The values of the thread `lane` threads on (down), or of thread `lane` of the warp (idx)."""
         f = self.f
         width = min(self.threads, WARP)
@@ -168,7 +168,7 @@ class Block(Distribution):
         upper = f.binary("shl", f.cast("zext", high, "i64"), shift)
         return f.cast("bitcast", f.binary("or", upper, f.cast("zext", low, "i64")), x.type)
 
-    def _across_warps(self, values: Group, join: Join) -> Group:
+    def _across_warps(self, values: ValueGroup, join: Join) -> ValueGroup:
         """The first threads' values of all warps, joined by every thread: neighbours with neighbours."""
         f = self.f
         warps = self.threads // WARP

@@ -53,7 +53,7 @@ def sizes(image: bytes) -> Sizes:
 
 
 def _rows(image: bytes, which: int) -> list:
-    """What the first or the second reader of the file's format finds."""
+    """The rows that the reader of the file's format finds."""
     for magic, readers in _FORMATS.items():
         if image.startswith(magic):
             try:

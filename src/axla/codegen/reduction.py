@@ -16,7 +16,7 @@ from axla.codegen.array import Array
 from axla.codegen.element import Elements
 from axla.codegen.function import Loop, Ssa
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import Group, Value, Values, parts_of, rebuilt
+from axla.codegen.value import Value, ValueGroup, Values, parts_of, rebuilt
 from axla.ir.graph import Instruction
 from axla.kernels.reduce import Reducing
 from axla.target.machine import aligned
@@ -76,27 +76,27 @@ def scratch_arrays(
 def combined(
     e: Elements, reductions: Sequence[Reduction], a: Sequence[Sequence[Value]], b: Sequence[Sequence[Value]]
 ) -> list[tuple[Value, ...]]:
-    """What each reduction has accumulated in `a` and in `b`, as one."""
+    """Combines `a` with `b`, for each reduction."""
     return [r.combine(e, x, y) for r, x, y in zip(reductions, a, b, strict=True)]
 
 
 def folded(
-    e: Elements, reductions: Sequence[Reduction], opened: AbstractContextManager[Loop], current: list[Group],
-    new: Callable[[Ssa], list[Group]],
-) -> list[Group]:  # fmt: skip
-    """What was accumulated in `current`, which the opened loop carries, and in `new(index)` of each turn."""
+    e: Elements, reductions: Sequence[Reduction], opened: AbstractContextManager[Loop],
+    current: list[ValueGroup], new: Callable[[Ssa], list[ValueGroup]],
+) -> list[ValueGroup]:  # fmt: skip
+    """Folds `new(index)` of every trip of the opened loop into `current`, which the loop carries."""
     with opened as loop:
         carried = _regrouped(current, loop.carried)
         loop.yield_(registers(combined(e, reductions, carried, new(loop.index))))
     return _regrouped(current, loop.results)
 
 
-def registers(groups: Iterable[Group]) -> list[Ssa]:
+def registers(groups: Iterable[ValueGroup]) -> list[Ssa]:
     """All registers of groups of values: what a loop carries."""
     return parts_of(value for group in groups for value in group)
 
 
-def _regrouped(like: Iterable[Group], parts: Iterable[Ssa]) -> list[Group]:
+def _regrouped(like: Iterable[ValueGroup], parts: Iterable[Ssa]) -> list[ValueGroup]:
     """Groups of values like those, from all their registers."""
     rest = iter(parts)
     return [rebuilt(group, rest) for group in like]

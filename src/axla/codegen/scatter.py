@@ -1,5 +1,5 @@
-"""What a scatter does, for its two emitters: where each update's window starts, and which operand element it
-meets.
+"""Scatter, for its two emitters: where the window of each update starts, and which operand element it
+changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Scattering(ScatterGeometry):
         return placed(len(self.update_dims), *groups)
 
     def combined(self, e: Elements, old: Sequence[Value], new: Sequence[Value]) -> list[Value]:
-        """What the combiner makes of elements, which it may take in another floating-point type."""
+        """The combiner applied to elements, which it may take in another floating-point type."""
         taken = zip((*old, *new), self.op.to_apply.parameters, strict=True)
         found = e.apply(self.op.to_apply, [e.values.convert(v, shape_of(p).dtype) for v, p in taken])
         return [e.values.convert(v, before.dtype) for v, before in zip(found, old, strict=True)]

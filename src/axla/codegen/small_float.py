@@ -14,7 +14,7 @@ IEEE, FINITE, UNSIGNED_ZERO, FINITE_ONLY, SCALE = "ieee", "fn", "fnuz", "no nan"
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FloatFormat:
     """`exponent` and `fraction` bits, exponent bias, and which special values there are.
 
     ieee: infinities and NaNs. fn: one NaN per sign, no infinity. fnuz: one NaN (the bits of -0), no
@@ -43,19 +43,19 @@ class Format:
 
 
 FORMATS = {
-    "f16": Format(5, 10, 15, IEEE),
-    "bf16": Format(8, 7, 127, IEEE),
-    "f8e5m2": Format(5, 2, 15, IEEE),
-    "f8e4m3": Format(4, 3, 7, IEEE),
-    "f8e3m4": Format(3, 4, 3, IEEE),
-    "f8e4m3fn": Format(4, 3, 7, FINITE),
-    "f8e4m3b11fnuz": Format(4, 3, 11, UNSIGNED_ZERO),
-    "f8e5m2fnuz": Format(5, 2, 16, UNSIGNED_ZERO),
-    "f8e4m3fnuz": Format(4, 3, 8, UNSIGNED_ZERO),
-    "f8e8m0fnu": Format(8, 0, 127, SCALE),
-    "f6e2m3fn": Format(2, 3, 1, FINITE_ONLY),
-    "f6e3m2fn": Format(3, 2, 3, FINITE_ONLY),
-    "f4e2m1fn": Format(2, 1, 1, FINITE_ONLY),
+    "f16": FloatFormat(5, 10, 15, IEEE),
+    "bf16": FloatFormat(8, 7, 127, IEEE),
+    "f8e5m2": FloatFormat(5, 2, 15, IEEE),
+    "f8e4m3": FloatFormat(4, 3, 7, IEEE),
+    "f8e3m4": FloatFormat(3, 4, 3, IEEE),
+    "f8e4m3fn": FloatFormat(4, 3, 7, FINITE),
+    "f8e4m3b11fnuz": FloatFormat(4, 3, 11, UNSIGNED_ZERO),
+    "f8e5m2fnuz": FloatFormat(5, 2, 16, UNSIGNED_ZERO),
+    "f8e4m3fnuz": FloatFormat(4, 3, 8, UNSIGNED_ZERO),
+    "f8e8m0fnu": FloatFormat(8, 0, 127, SCALE),
+    "f6e2m3fn": FloatFormat(2, 3, 1, FINITE_ONLY),
+    "f6e3m2fn": FloatFormat(3, 2, 3, FINITE_ONLY),
+    "f4e2m1fn": FloatFormat(2, 1, 1, FINITE_ONLY),
 }
 
 _INFINITY = 0x7F800000
@@ -68,8 +68,10 @@ def _round_fraction(bits: Reg, drop: int) -> Reg:
     return (bits + (odd + ((1 << (drop - 1)) - 1))) & -(1 << drop)
 
 
-def round_to(x: Reg, dtype: DType) -> Reg:
-    """The value of the type nearest to the f32 x, ties to even; overflow and NaN as the type has them."""
+def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
+    """The value of the type nearest to the f32 x, ties to even; overflow and NaN as the type has them.
+    `plain`: x is what the machine's arithmetic makes of values of the type.
+    """
     m = x.m
     form = FORMATS[dtype.name]
     if dtype.name == "f16" and m.target.has_half_conversion:
@@ -78,6 +80,8 @@ def round_to(x: Reg, dtype: DType) -> Reg:
         return _round_scale(x)
     rounded = _round_fraction(x.bits(), 23 - form.fraction).floats()
     if form.exponent == 8:  # bf16: the exponents are f32's, overflow carries into infinity by itself
+        if plain and m.target.keeps_nan:  # the lower half of a NaN is 0: rounding does not change it
+            return rounded
         return m.select(x.is_nan(), (x.bits() | _QUIET).floats(), rounded)
     size = m.abs(x)
     # Below the least normal the spacing is fixed: an addition rounds to it.

@@ -1,4 +1,4 @@
-"""What a small machine has no instruction for, made of those it has: nothing becomes a library call.
+"""Instructions that a small machine lacks, written with those that it has: nothing becomes a library call.
 
 Division of 64-bit integers (of 32-bit ones too where there is none), conversions between 64-bit integers and
 floats, and f64 arithmetic that functions of f32 need inside. All are functions of the module, written once,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.function import Function, LlvmModule, Ssa
 from axla.codegen.nvptx import Block, _bytes, _memory
 from axla.codegen.types import float_text
-from axla.codegen.value import Group, Join, Value
+from axla.codegen.value import Join, Value, ValueGroup
 from axla.core.regex import regex
 
 _GENERIC, _GLOBAL, _LOCAL = 4, 1, 3  # address spaces
@@ -24,7 +24,7 @@ _FAN = 8
 """Work-items whose values one work-item joins, between two barriers."""
 
 
-class SpirvModule(Module):
+class SpirvModule(LlvmModule):
     """A module whose pointers are generic: they may point into any memory."""
 
     def __init__(self, index_type: str):
@@ -62,7 +62,7 @@ def _with_constants(body: str, constants: Sequence[str]) -> str:
 class WorkGroup(Block):
     """`void name(global ptr buffers..., global ptr scratch)`: work-group b runs step b."""
 
-    def __init__(self, module: Module, name: str, read_only: Sequence[bool], threads: int):
+    def __init__(self, module: LlvmModule, name: str, read_only: Sequence[bool], threads: int):
         self.threads = threads
         self._slots = names = [f"buffer{slot}" for slot in range(len(read_only))] + ["scratch"]
         self.f = Function(
@@ -89,8 +89,8 @@ class WorkGroup(Block):
     def argument(self, slot: int) -> Ssa:
         return self._buffers[slot]
 
-    def combine(self, values: Group, join: Join) -> Group:
-        """Of every few work-items one value, through local memory, until there is one."""
+    def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
+        """Reduces the values of neighbouring work-items through local memory until one value is left."""
         distance = 1
         while distance < self.threads:
             fan = min(_FAN, self.threads // distance)
@@ -98,7 +98,7 @@ class WorkGroup(Block):
             distance *= fan
         return values
 
-    def _joined(self, values: Group, join: Join, distance: int, fan: int) -> Group:
+    def _joined(self, values: ValueGroup, join: Join, distance: int, fan: int) -> ValueGroup:
         """The values of `fan` work-items that are `distance` apart, which are equal among so many."""
         f = self.f
         places = [[(x, self._shared_array(x.type, self.items)) for x in v.parts] for v in values]

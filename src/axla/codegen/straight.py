@@ -6,12 +6,12 @@ import hashlib
 import operator
 from collections.abc import Callable, Sequence
 
-from axla.codegen.module import Module
+from axla.codegen.module import LlvmModule
 from axla.codegen.types import element_type, float_text, lane_count, mangle, vector
 from axla.program.abi import Struct
 
 
-class Region:
+class CodeRegion:
     """Code with one entry: body of a function or loop, branch. `lines` grow until it is closed."""
 
     __slots__ = ("code", "depth", "lines", "label", "known", "open", "arithmetic_floor", "load_floor", "work")
@@ -64,7 +64,7 @@ class Ssa:
 
     __slots__ = ("text", "type", "region", "constant")
 
-    def __init__(self, text: str, type_: str, region: Region, constant: int | None = None):
+    def __init__(self, text: str, type_: str, region: CodeRegion, constant: int | None = None):
         self.text = text
         self.type = type_
         self.region = region
@@ -119,7 +119,7 @@ class Ssa:
         return self.at(index * size)
 
     def load(self, type_: str, order: str = "") -> Ssa:
-        """What lies at the address now; `order` makes the load atomic."""
+        """Loads from the address; `order` makes the load atomic."""
         kind = "atomic " if order else ""
         align = self.code.module.align(type_)
         return self.code.effect(type_, f"load {kind}{type_}, {self!r} {order}, align {align}")
@@ -165,7 +165,7 @@ class Code:
     """
 
     def __init__(
-        self, module: Module, name: str, result: str, params: Sequence[tuple[str, str]], *,
+        self, module: LlvmModule, name: str, result: str, params: Sequence[tuple[str, str]], *,
         linkage: str = "", attributes: str = "nounwind",
     ):  # fmt: skip
         self.module = module
@@ -178,7 +178,7 @@ class Code:
         self.made = 0  # names given to values and blocks: the length of the code
         self._slots: dict[int, tuple[int, Ssa]] = {}
         self._spaces: list[str] = []
-        self._top = Region(self, 0, "entry", 0, 0)
+        self._top = CodeRegion(self, 0, "entry", 0, 0)
         self._stack = [self._top]
         self.params = {
             p.split()[-1]: self.anywhere(t if t[0] in "<{[" else t.split()[0], f"%{p.split()[-1]}")
@@ -188,10 +188,10 @@ class Code:
     # -- placement ---------------------------------------------------------------------------------------
 
     @property
-    def region(self) -> Region:
+    def region(self) -> CodeRegion:
         return self._stack[-1]
 
-    def _home(self, operands: Sequence[Ssa], depth: int) -> Region:
+    def _home(self, operands: Sequence[Ssa], depth: int) -> CodeRegion:
         """The outermost open region, not above `depth`, where `operands` exist."""
         for operand in operands:
             region = operand.region
@@ -211,7 +211,7 @@ class Code:
         """
         return self._place(self._home(operands, self._stack[-1].arithmetic_floor), type_, expression)
 
-    def _place(self, home: Region, type_: str, expression: str) -> Ssa:
+    def _place(self, home: CodeRegion, type_: str, expression: str) -> Ssa:
         found = home.known.get(expression)
         if found is not None:
             return found
@@ -234,7 +234,7 @@ class Code:
     # -- values ------------------------------------------------------------------------------------------
 
     def anywhere(self, type_: str, text: str) -> Ssa:
-        """What exists everywhere in the function: an argument, a global, a constant expression."""
+        """A value that is valid everywhere in the function: an argument, a global, a constant."""
         return Ssa(text, type_, self._top)
 
     def const(self, type_: str, value: int | float | bool) -> Ssa:
@@ -464,21 +464,32 @@ class Code:
             "ptr" if index.type[0] != "<" else vector("ptr", lane_count(index.type)), text, (pointer, index)
         )
 
-    def load(self, type_: str, pointer: Ssa, align: int, *, readonly: bool = False) -> Ssa:
+    def load(
+        self, type_: str, pointer: Ssa, align: int, *, readonly: bool = False, exists: bool = False
+    ) -> Ssa:
         """Loads here; `readonly` memory (not written while this function runs) may be read earlier and only
-        once.
+        once; also before a loop that may not run, if it `exists` in any case.
         """
         if type_ == "ptr":
             align = min(align, self.module.pointer_bytes)
         return self.read(
-            type_, f"load {type_}, ptr {pointer.text}, align {align}", (pointer,), readonly=readonly
+            type_, f"load {type_}, ptr {pointer.text}, align {align}", (pointer,), readonly, exists
         )
 
-    def read(self, type_: str, expression: str, operands: Sequence[Ssa], *, readonly: bool = False) -> Ssa:
+    def read(
+        self,
+        type_: str,
+        expression: str,
+        operands: Sequence[Ssa],
+        readonly: bool = False,
+        exists: bool = False,
+    ) -> Ssa:
         """The value of an instruction that reads memory, placed as `load` places one."""
         if not readonly:
             return self.effect(type_, expression)
-        return self._place(self._home(operands, self._stack[-1].load_floor), type_, expression)
+        region = self._stack[-1]
+        floor = region.arithmetic_floor if exists else region.load_floor
+        return self._place(self._home(operands, floor), type_, expression)
 
     def stack(self, type_: str, count: int, *, slot: int = 0) -> Ssa:
         """The address of `count` elements on the stack, aligned to 8: the same memory for every use of a slot

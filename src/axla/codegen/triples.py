@@ -62,7 +62,7 @@ def _calls(kind: str, names: str, *more: str) -> _Rows:
 
 
 def _floats(kind: str) -> _Rows:
-    """What f32 has to have, and what makes a machine have f64."""
+    """The features that f32 needs on a machine, and those that give it f64."""
     compares = [("i1", kind, f"fcmp {predicate} {kind} %a, %b") for predicate in ("olt", "uno")]
     casts = [*_casts(kind, "i32", "fptosi fptoui"), *_casts("i32", kind, "sitofp uitofp")]
     calls = [*_calls(kind, "fabs"), *_calls(kind, "copysign", "%b"), (kind, kind, f"fneg {kind} %a")]

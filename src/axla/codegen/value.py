@@ -37,8 +37,8 @@ _PORTABLE = frozenset({
     "fabs", "copysign", "sqrt", "ctpop", "ctlz", "smin", "smax", "umin", "umax", "maximum", "minimum",
     "prefetch", "expect", "arithmetic.fence",
 })  # fmt: skip
-# What an f32 of two f16, rounded to f16, and the f16 instruction have the same bits of.
-_EXACT_BY_HALVES = frozenset({"add", "subtract", "multiply", "divide"})
+# Instructions of the machine; of f16, an f32 that is rounded to f16 has the same bits.
+_PLAIN = frozenset({"add", "subtract", "multiply", "divide"})
 _ROUNDING = frozenset({"roundeven", "floor", "ceil", "trunc"})
 
 
@@ -61,7 +61,7 @@ def allowed_intrinsics(target: Target) -> frozenset[str]:
 
 
 def forbidden_intrinsics(declared: Sequence[str], target: Target) -> list[str]:
-    """Those of the declared intrinsics (`llvm.fma.v16f32`) that may become library calls on a target."""
+    """The declared intrinsics (`llvm.fma.v16f32`) that may become library calls on a target."""
     allowed = allowed_intrinsics(target)
     names = (name.removeprefix("llvm.") for name in declared if name.startswith("llvm."))
     return sorted(name for name in names if not any(name == a or name.startswith(a + ".") for a in allowed))
@@ -82,8 +82,8 @@ class Value:
         return part
 
 
-Group = tuple[Value, ...]
-Join = Callable[[Group, Group], Group]
+ValueGroup = tuple[Value, ...]
+Join = Callable[[ValueGroup, ValueGroup], ValueGroup]
 
 
 def parts_of(values: Iterable[Value]) -> list[Ssa]:
@@ -214,7 +214,7 @@ class Values:
             parts.append(whole)
         return Value(lanes[0].dtype, count, tuple(parts))
 
-    def across_lanes(self, values: Group, join: Join) -> Group:
+    def across_lanes(self, values: ValueGroup, join: Join) -> ValueGroup:
         """All lanes of a group of values joined into one: halves with halves, a fixed tree."""
         while values[0].lanes > 1:
             half = values[0].lanes // 2
@@ -349,11 +349,13 @@ class Values:
     def regs(self, x: Value) -> list[Reg]:
         return [self.m.reg(part) for part in x.parts]
 
-    def _real(self, dtype: DType, result: Reg, exact: bool = False) -> Value:
-        """A result of a real type, rounded to it where it is a small float and the operation not exact."""
+    def _real(self, dtype: DType, result: Reg, exact: bool = False, plain: bool = False) -> Value:
+        """A result of a real type, rounded to it where it is a small float and the operation not exact;
+        `plain`: the machine's operation.
+        """
         # Types under 16 bits may lack the result's sign of zero, or a rounded-up largest number.
         if dtype.is_float and dtype.bits < 32 and not (exact and dtype.bits == 16):
-            result = small_float.round_to(result, dtype)
+            result = small_float.round_to(result, dtype, plain)
         return Value(dtype, result.lanes, (result.ssa,))
 
     def _function(self, opcode: str, body: Callable[..., Reg], *regs: Reg) -> Reg:
@@ -382,7 +384,9 @@ class Values:
         if opcode == "complex":
             return self.complex(a, b)
         if opcode == "divide" and a.dtype is BF16 and b.lanes < a.lanes:
-            return self._real(BF16, small_float.divide_by_one(self.m.reg(a.ssa), self.m.reg(b.ssa)))
+            return self._real(
+                BF16, small_float.divide_by_one(self.m.reg(a.ssa), self.m.reg(b.ssa)), plain=True
+            )
         return self._computed(opcode, *self.together(a, b))
 
     def _computed(self, opcode: str, *values: Value) -> Value:
@@ -394,12 +398,12 @@ class Values:
                 re, im = tables.COMPLEX[opcode](*regs)
                 return Value(dtype, lanes, (re.ssa, im.ssa))
         elif dtype.is_float:
-            if dtype is F16 and opcode in _EXACT_BY_HALVES and self.target.has_half:
+            if dtype is F16 and opcode in _PLAIN and self.target.has_half:
                 halves = [reg.cast("fptrunc", "half") for reg in regs]
                 return self._real(dtype, tables.FLOATS[opcode](*halves).cast("fpext", "float"), exact=True)
             if opcode in tables.FLOATS:
                 result = self._function(opcode, tables.FLOATS[opcode], *regs)
-                return self._real(dtype, result, opcode in tables.EXACT)
+                return self._real(dtype, result, opcode in tables.EXACT, opcode in _PLAIN)
         elif dtype.is_pred:
             if opcode in integer.PRED:
                 return Value(dtype, lanes, (integer.PRED[opcode](*regs).ssa,))

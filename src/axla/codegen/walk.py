@@ -21,7 +21,7 @@ from typing import Any
 from axla.codegen.array import Array
 from axla.codegen.function import Function
 from axla.codegen.index import AnyIndex, Index, index_key, linear
-from axla.codegen.value import Group, Value, Values, merged, parts_of, rebuilt
+from axla.codegen.value import Value, ValueGroup, Values, merged, parts_of, rebuilt
 from axla.core import plugins
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
@@ -61,7 +61,7 @@ class Elements:
         """The lanes that an element at `index` may have."""
         return max(self.least, widest(index))
 
-    def bind(self, inst: Instruction, leaf: Leaf | Array | Value | Group) -> None:
+    def bind(self, inst: Instruction, leaf: Leaf | Array | Value | ValueGroup) -> None:
         """Says where the value of `inst` (a parameter, mostly) comes from."""
         if isinstance(leaf, Array):
             self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
@@ -367,7 +367,7 @@ def accumulate(
         return fold(e.f, sizes, 0, first, step)
     values = e.values
 
-    def splatted(found: Sequence[Value], at: Sequence[AnyIndex]) -> Group:
+    def splatted(found: Sequence[Value], at: Sequence[AnyIndex]) -> ValueGroup:
         return tuple(values.splat(v, lanes) for v in step(tuple(found), at))
 
     return fold(e.f, sizes, len(sizes), tuple(values.splat(v, lanes) for v in first), splatted)
@@ -393,14 +393,14 @@ def _steps(inst: Instruction) -> int:
 
 
 def fold(
-    f: Function, sizes: Sequence[int], cut: int, first: Group, step: Callable[[Group, Indices], Group],
-    unroll: int = 1,
-) -> Group:  # fmt: skip
+    f: Function, sizes: Sequence[int], cut: int, first: ValueGroup,
+    step: Callable[[ValueGroup, Indices], ValueGroup], unroll: int = 1,
+) -> ValueGroup:  # fmt: skip
     """Folds `step` over an index space by loops, of which dimensions from `cut` on are written out; the loop
     over the last has `unroll` steps in a turn.
     """
 
-    def nest(depth: int, at: Indices, values: Group) -> Group:
+    def nest(depth: int, at: Indices, values: ValueGroup) -> ValueGroup:
         if depth == len(sizes):
             return step(values, at)
         if depth >= cut:

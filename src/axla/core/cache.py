@@ -206,7 +206,7 @@ def clear(*, disk: bool = False) -> None:
 
 @functools.cache
 def compiler() -> str:
-    """What compiles here: the sources of axla, LLVM, NumPy (which folds constants), Python."""
+    """The versions of all that compiles: axla's sources, LLVM, NumPy (which folds constants), Python."""
     llvm = importlib.util.find_spec("llvmlite")
     roots = [path for path in (sys.modules["axla"].__file__, llvm and llvm.origin) if path]
     found = [file for root in roots for file in _sources(os.path.dirname(root))]

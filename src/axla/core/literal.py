@@ -116,7 +116,7 @@ class Literal:
 
     @property
     def digest(self) -> str:
-        """That of the bytes of an array (`digest_of`)."""
+        """The digest of the bytes of an array (`digest_of`)."""
         if self._digest is None:
             self._digest = digest_of(_raw(self.array).data)
         return self._digest

@@ -1,4 +1,4 @@
-"""What a notebook shows of an object of ours, in the place of its text.
+"""How objects of axla are shown in a notebook, instead of their text.
 
 The page is written by `axla.tools.page`, above everything that it shows: so it is imported by its name, and
 not before a notebook asks.

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def undisturbed(function: Callable[..., T], *arguments: Any) -> T:
-    """What a function gives that parses; it is called again when another thread came in between."""
+    """The result of a function that parses. It is called again when another thread came in between."""
     while True:
         try:
             return function(*arguments)

@@ -1,4 +1,4 @@
-"""What other packages that are installed here add: objects by name, the entry points of a group.
+"""Entry points of other installed packages: objects by name, in groups.
 
 An entry point is found by its name, and its package is imported when that name is asked for. What a file or a
 message says is only ever such a name: nothing is loaded that nobody installed.

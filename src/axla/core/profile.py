@@ -1,4 +1,4 @@
-"""What programs take when they run: `with axla.profile() as p:`, then `print(p)` or `p.write("trace.json")`.
+"""Times and counts of program runs: `with axla.profile() as p:`, then `print(p)` or `p.write("trace.json")`.
 
 Executables `watch` what is going on: while a profile is taken they run another way, which measures steps and
 calls, and otherwise nothing of it is there. Times are those of CLOCK_MONOTONIC (`time.perf_counter_ns`).
@@ -38,7 +38,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProfileStep:
     """A step of a program and what its calls took together, in nanoseconds."""
 
     program: str
@@ -60,7 +60,7 @@ Counts = Callable[[], Iterable[tuple[Row, int, int]]]
 
 
 @dataclass(slots=True)
-class Run:
+class ProfileRun:
     """All calls of one executable: their number, their time in nanoseconds, the threads that made them."""
 
     program: str
@@ -86,11 +86,13 @@ class Run:
                 trace.add(self.program, start, end, "call", backend=self.backend, run=id(self))
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ProfileStep]:
         """The steps that ran, longest first, and what the calls took besides: the rest of their time."""
-        found = [Step(self.program, row, ns, calls) for row, ns, calls in self.counts() if calls]
+        found = [ProfileStep(self.program, row, ns, calls) for row, ns, calls in self.counts() if calls]
         rest = self.ns - sum(step.ns for step in found)
-        found.append(Step(self.program, Row("call", "arguments, results, waiting"), max(rest, 0), self.calls))
+        found.append(
+            ProfileStep(self.program, Row("call", "arguments, results, waiting"), max(rest, 0), self.calls)
+        )
         return sorted(found, key=lambda step: -step.ns)
 
 
@@ -99,28 +101,28 @@ MOST_SPANS = 100_000
 
 
 class Profile:
-    """What ran while it was taken."""
+    """The runs, steps and compilations during a `with axla.profile()` block."""
 
     def __init__(self) -> None:
-        self._runs: list[Run] = []
+        self._runs: list[ProfileRun] = []
         self.events: list[dict[str, Any]] = []  # spans of compilation, transfers and calls; there at the end
 
     def run(
         self, program: str, backend: str, counts: Counts = tuple, devices: tuple[Counts, ...] = ()
-    ) -> Run:  # fmt: skip
+    ) -> ProfileRun:  # fmt: skip
         """Where the calls of an executable are counted."""
-        made = Run(program, backend, counts, devices)
+        made = ProfileRun(program, backend, counts, devices)
         with _lock:
             self._runs.append(made)
         return made
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[ProfileRun]:
         """The executables that were called."""
         return [run for run in self._runs if run.calls]
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ProfileStep]:
         """The steps of all programs, longest first."""
         return sorted((step for run in self.runs for step in run.steps), key=lambda step: -step.ns)
 
@@ -182,7 +184,7 @@ def tuning_lines(events: Iterable[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _line(step: Step, total: int) -> str:
+def _line(step: ProfileStep, total: int) -> str:
     row = step.row
     each = step.ns / max(step.calls, 1) / 1e3
     return (
@@ -208,7 +210,7 @@ def watch(executable: Any) -> None:
 
 
 def transfer(put: Callable[[Any], Any], array: Any) -> Any:
-    """What `put` makes of an array on a device; a span of the profile that is taken."""
+    """Calls `put` and records the time of the transfer in the current profile."""
     if _current is None:
         return put(array)
     with trace.span("device_put", "transfer", bytes=getattr(array, "nbytes", 0)):

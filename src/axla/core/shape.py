@@ -99,7 +99,7 @@ _INTERNED: weakref.WeakValueDictionary[tuple, Any] = weakref.WeakValueDictionary
 
 
 class AnyShape:
-    """What shapes of all kinds share."""
+    """The base class of all kinds of shapes."""
 
     __slots__ = ("__weakref__",)
 

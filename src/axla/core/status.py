@@ -108,7 +108,7 @@ def status_of(error: BaseException) -> Status:
 
 
 def frame_code(error: BaseException) -> int:
-    """What a frame returns for an exception: its own code, the first of its class, or INTERNAL."""
+    """The return code for an exception: its own, that of its first base class in the table, or INTERNAL."""
     code = getattr(error, "code", 0)
     if code:
         return code
@@ -122,7 +122,7 @@ def class_of_frame(code: int) -> type[errors.RuntimeFailure]:
 
 
 def frame_message(code: int, own: tuple[str, ...] = ()) -> str:
-    """What a frame's return code says: one of the program's `own` messages, or the table's; else empty."""
+    """The message for a return code: one of the program's `own` messages, or the table's; else empty."""
     if 0 <= code - FIRST_MESSAGE < len(own):
         return own[code - FIRST_MESSAGE]
     return FRAME_ERRORS[code].about if code in FRAME_ERRORS else ""

@@ -10,28 +10,29 @@ import struct
 from hashlib import blake2b
 from math import prod
 
-from axla.codegen.native.collectives import COLLECTIVE, Half, Part
+from axla.codegen.native.collectives import COLLECTIVE, Half, PartKind
 from axla.core.dtypes import S32, S64, U32
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import Shape
-from axla.cpu.places import Places
+from axla.cpu.places import ValuePlaces
 from axla.program import abi
-from axla.program.interface import Interface, Meeting
+from axla.program.interface import Interface, RendezvousKey
 from axla.program.kernels import Kernel
 from axla.program.steps import CollectiveStep, Value
 
 _PARTS = {
-    "all-reduce": Part.FOLD, "reduce-scatter": Part.FOLD_OWN, "all-gather": Part.GATHER,
-    "all-to-all": Part.EXCHANGE, "collective-permute": Part.TAKE, "collective-broadcast": Part.TAKE,
-    "collective-reduce": Part.FOLD_ROOT, "ragged-all-to-all": Part.RAGGED,
+    "all-reduce": PartKind.FOLD, "reduce-scatter": PartKind.FOLD_OWN, "all-gather": PartKind.GATHER,
+    "all-to-all": PartKind.EXCHANGE, "collective-permute": PartKind.TAKE,
+    "collective-broadcast": PartKind.TAKE, "collective-reduce": PartKind.FOLD_ROOT,
+    "ragged-all-to-all": PartKind.RAGGED,
 }  # fmt: skip
 _NUMBERS = {"replica-id": "replica", "partition-id": "partition"}
-_FOLDING = (Part.FOLD, Part.FOLD_OWN, Part.FOLD_ROOT)
+_FOLDING = (PartKind.FOLD, PartKind.FOLD_OWN, PartKind.FOLD_ROOT)
 _MOST = 1 << 16
 """Participants of a program."""
 
 
-def emit_collective(entry: Places, step: CollectiveStep) -> None:
+def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
     """The call; its results are in their slices then. Numbers of participants are read from the frame."""
     f = entry.f
     if step.kind in _NUMBERS and [v.shape.logical for v in step.results] == [Shape(U32)]:
@@ -48,8 +49,8 @@ def emit_collective(entry: Places, step: CollectiveStep) -> None:
     symbols = [f.glob(kernel.symbols[0]) for kernel in folds]
     # Behind the kernels: room for the addresses of one call.
     room = [f.null()] * (len(step.results) - len(symbols) + 3 * len(step.results))
-    # Others read the lists of one in two halves, which has its meeting to itself, until it is done.
-    own = 5 + 2 * step.meetings[0] if step.meetings and (step.starts or step.begun) else 1
+    # Others read the lists of one in two halves, which has its rendezvous to itself, until it is done.
+    own = 5 + 2 * step.rendezvous_keys[0] if step.rendezvous_keys and (step.starts or step.begun) else 1
     lists = (operands, own), (results, own + 1), ([*symbols, *room], 4)
     code = f.call_pointer(
         "i32", entry.function(step.function), f.params["frame"], f.data(description(entry, step, folds)),
@@ -63,10 +64,11 @@ def emit_collective(entry: Places, step: CollectiveStep) -> None:
 def _check(step: CollectiveStep, interface: Interface) -> None:
     """VerifyError for a collective that would leave its operands and results, apart from its kernels."""
     given, results = ([v.shape.logical for v in values] for values in (step.operands, step.results))
-    meetings, count, part = interface.meetings, prod(interface.participants), _PARTS.get(step.kind)
-    groups = [meetings[n].members for n in step.meetings if 0 <= n < len(meetings)]
+    keys, count, part = interface.rendezvous_keys, prod(interface.participants), _PARTS.get(step.kind)
+    groups = [keys[n].members for n in step.rendezvous_keys if 0 <= n < len(keys)]
     group_of = {member: n for n, group in enumerate(groups) for member in group if 0 <= member < count}
-    fit = len(groups) == len(step.meetings) and len(group_of) == sum(map(len, groups)) and count <= _MOST
+    fit = len(groups) == len(step.rendezvous_keys) and len(group_of) == sum(map(len, groups))
+    fit &= count <= _MOST
     fit &= all(group_of.get(a) == group_of.get(b, -1) for a, b in step.pairs) and len(results) > 0
     fit &= len(step.folds) in ({1, len(results)} if part in _FOLDING else {0}) and step.function >= 0
     if not fit or part is None or not all(_fit(step, part, given, results, len(g)) for g in groups):
@@ -76,19 +78,22 @@ def _check(step: CollectiveStep, interface: Interface) -> None:
         )
 
 
-def _fit(step: CollectiveStep, part: Part, given: list[Shape], results: list[Shape], size: int) -> bool:
+def _fit(step: CollectiveStep, part: PartKind, given: list[Shape], results: list[Shape], size: int) -> bool:
     """Whether operands and results are those of a group of so many members."""
     at, data = step.dimension, given[:-1] if step.dynamic_root else given
     if step.dynamic_root and given[-1:] != [Shape(S32, (len(data),))]:
         return False
-    if part is Part.RAGGED:
+    if part is PartKind.RAGGED:
         return len(data) == 6 and results == data[1:2] and _ragged(*data)
-    if part is Part.EXCHANGE and at is None:
+    if part is PartKind.EXCHANGE and at is None:
         return len(data) == size and set(data) == set(results) == {data[0]}
-    grows, shrinks = size if part is Part.GATHER else 1, size if part is Part.FOLD_OWN else 1
+    grows, shrinks = (
+        size if part is PartKind.GATHER else 1,
+        size if part is PartKind.FOLD_OWN else 1,
+    )
     brought = [(shape.dtype, shape.byte_size * grows) for shape in data]
     fit = brought == [(shape.dtype, shape.byte_size * shrinks) for shape in results]
-    return fit and (at is not None or part is not Part.GATHER)
+    return fit and (at is not None or part is not PartKind.GATHER)
 
 
 def _ragged(data: Shape, output: Shape, *indices: Shape) -> bool:
@@ -97,7 +102,7 @@ def _ragged(data: Shape, output: Shape, *indices: Shape) -> bool:
     return rows and len(set(indices[:3])) == 1 and indices[0].dtype in (S32, S64)
 
 
-def _fold(entry: Places, name: str, shapes: list[Shape]) -> Kernel:
+def _fold(entry: ValuePlaces, name: str, shapes: list[Shape]) -> Kernel:
     """The kernel that combines elements of arrays, and writes over the first ones."""
     kernel = next((kernel for kernel in entry.program.kernels if kernel.name == name), None)
     flat = [Shape(s.dtype, (max(s.size, 1),)) for s in shapes]
@@ -109,35 +114,35 @@ def _fold(entry: Places, name: str, shapes: list[Shape]) -> Kernel:
     return kernel
 
 
-def description(entry: Places, step: CollectiveStep, folds: list[Kernel]) -> bytes:
+def description(entry: ValuePlaces, step: CollectiveStep, folds: list[Kernel]) -> bytes:
     """The step as the engine reads it. Its digest is of the same bytes for equal collectives, whatever the
-    names of programs and steps and the numbers of meetings are. The names of kernels are digests too.
+    names of programs and steps and the numbers of rendezvous are. The names of kernels are digests too.
     """
     face, part = entry.program.interface, _PARTS[step.kind]
-    if part is Part.EXCHANGE and step.dimension is None:
-        part = Part.EXCHANGE_OPERANDS
-    if part is Part.TAKE and step.dynamic_root:
-        part = Part.TAKE_DYNAMIC
+    if part is PartKind.EXCHANGE and step.dimension is None:
+        part = PartKind.EXCHANGE_OPERANDS
+    if part is PartKind.TAKE and step.dynamic_root:
+        part = PartKind.TAKE_DYNAMIC
     together = len(folds) == 1 and len(step.results) > 1
-    indices = step.operands[2].shape if part is Part.RAGGED else None
+    indices = step.operands[2].shape if part is PartKind.RAGGED else None
     half = Half.START if step.starts else Half.DONE if step.begun else Half.BOTH
     head = {
-        "half": half, "kind": part, "count": 2 if part is Part.RAGGED else len(step.results),
+        "half": half, "kind": part, "count": 2 if part is PartKind.RAGGED else len(step.results),
         "together": together, "rooted": step.dynamic_root, "indices": indices.size if indices else 0,
         "index_bytes": indices.dtype.itemsize if indices else 0,
     }  # fmt: skip
     words: list[int] = []
-    members = max((len(face.meetings[n].members) for n in step.meetings), default=1)
+    members = max((len(face.rendezvous_keys[n].members) for n in step.rendezvous_keys), default=1)
     for number, (operand, result) in enumerate(zip(step.operands, step.results, strict=False)):
         kernel = folds[0 if together else number] if folds else None
         words += _moved(part, step, operand, result, members, kernel)
-    if part is Part.RAGGED:
+    if part is PartKind.RAGGED:
         words += _rows(step.operands[1])
     given, results = ([str(v.shape) for v in values] for values in (step.operands, step.results))
     same = step.kind, given, results, step.pairs, step.dimension, step.dynamic_root, step.folds, words
     digest = blake2b(repr(same).encode(), digest_size=8).digest()
     for participant in range(prod(face.participants)):
-        words += _seat(step, face.meetings, participant)
+        words += _seat(step, face.rendezvous_keys, participant)
     head["digest"] = int.from_bytes(digest, "little", signed=True)
     head["text"] = COLLECTIVE.size + 8 * len(words)
     words = [*(head[field.name] for field in COLLECTIVE.fields), *words]
@@ -146,20 +151,25 @@ def description(entry: Places, step: CollectiveStep, folds: list[Kernel]) -> byt
 
 
 def _moved(
-    part: Part, step: CollectiveStep, operand: Value, result: Value, members: int, kernel: Kernel | None
+    part: PartKind,
+    step: CollectiveStep,
+    operand: Value,
+    result: Value,
+    members: int,
+    kernel: Kernel | None,
 ) -> list[int]:
     """MOVED of an operand."""
     shape, total = operand.shape, result.shape.byte_size
     if kernel is not None and kernel.plan.blocks is not None:
         blocks, length = kernel.plan.blocks
         return [blocks if total else 0, length * shape.dtype.itemsize, total]
-    if part is Part.RAGGED:
+    if part is PartKind.RAGGED:
         return _rows(operand)
-    if part not in (Part.GATHER, Part.EXCHANGE):
+    if part not in (PartKind.GATHER, PartKind.EXCHANGE):
         return [1, total, total]
     assert step.dimension is not None
     rows = prod(shape.dims[: step.dimension])
-    block = shape.byte_size // max(rows, 1) // (members if part is Part.EXCHANGE else 1)
+    block = shape.byte_size // max(rows, 1) // (members if part is PartKind.EXCHANGE else 1)
     return [rows, block, total]
 
 
@@ -169,10 +179,10 @@ def _rows(value: Value) -> list[int]:
     return [rows, total // max(rows, 1), total]
 
 
-def _seat(step: CollectiveStep, meetings: tuple[Meeting, ...], participant: int) -> list[int]:
+def _seat(step: CollectiveStep, keys: tuple[RendezvousKey, ...], participant: int) -> list[int]:
     """SEAT of a participant."""
-    for number in step.meetings:
-        members = meetings[number].members
+    for number in step.rendezvous_keys:
+        members = keys[number].members
         if participant in members:
             sources = [members.index(a) for a, b in step.pairs if b == participant]
             source = (sources[0] if sources else -1) if step.kind == "collective-permute" else 0

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import count
 
 from axla.codegen import llvm
-from axla.codegen.function import Module as LlvmModule
+from axla.codegen.function import LlvmModule as LlvmModule
 from axla.codegen.host import host_target
 from axla.codegen.kernel import emit_kernel
 from axla.codegen.value import forbidden_intrinsics

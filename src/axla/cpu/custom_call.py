@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from axla.codegen.function import Ssa
 from axla.core.shape import Shape
-from axla.cpu.places import Places
-from axla.custom.plan import NULL, OPERAND, RESULT, Place, Plan, Vectors
+from axla.cpu.places import ValuePlaces
+from axla.custom.plan import NULL, OPERAND, RESULT, CallPlan, LeafAddress, Vectors
 from axla.custom.site import AXLA, CHECK, EXTERNAL, FFI, ORIGINAL, PYTHON, STATUS, UNIFIED
 from axla.program import abi
 from axla.program.steps import CustomCallStep
@@ -16,7 +16,7 @@ from axla.program.steps import CustomCallStep
 _NOT_FINITE = -4  # `info` of a routine that is not called
 
 
-def emit_custom_call(entry: Places, step: CustomCallStep) -> None:
+def emit_custom_call(entry: ValuePlaces, step: CustomCallStep) -> None:
     """The call; its results are in their slices then."""
     operands, results = (
         [entry.pointer(value.memory) if value is not None else entry.f.null() for value in values]
@@ -33,7 +33,7 @@ def emit_custom_call(entry: Places, step: CustomCallStep) -> None:
         _native(entry, step, operands, results)
 
 
-def _check(entry: Places, message: str, truth: Ssa) -> None:
+def _check(entry: ValuePlaces, message: str, truth: Ssa) -> None:
     """Leaves the program with one of its own messages where a truth is false."""
     f, number = entry.f, entry.program.interface.messages.index(message)
     with f.if_(f.load("i8", truth, 1).eq(0), likely=False):
@@ -42,7 +42,12 @@ def _check(entry: Places, message: str, truth: Ssa) -> None:
 
 
 def _copy(
-    entry: Places, step: CustomCallStep, operand: int, result: int, ins: Sequence[Ssa], outs: Sequence[Ssa]
+    entry: ValuePlaces,
+    step: CustomCallStep,
+    operand: int,
+    result: int,
+    ins: Sequence[Ssa],
+    outs: Sequence[Ssa],
 ) -> None:
     """Puts an operand into the memory of a result, where buffer assignment has not done so."""
     shape = step.site.result_leaves[result]
@@ -51,7 +56,7 @@ def _copy(
         entry.copy_bytes(outs[result], ins[operand], shape.byte_size)
 
 
-def _native(entry: Places, step: CustomCallStep, operands: list[Ssa], results: list[Ssa]) -> None:
+def _native(entry: ValuePlaces, step: CustomCallStep, operands: list[Ssa], results: list[Ssa]) -> None:
     f, site = entry.f, step.site
     if step.api == EXTERNAL:
         f.module.declare(site.target, f"declare void @{site.target}(ptr, ptr)")
@@ -96,7 +101,7 @@ def _native(entry: Places, step: CustomCallStep, operands: list[Ssa], results: l
         _stop_when_failed(entry, step, code)
 
 
-def _stop_when_failed(entry: Places, step: CustomCallStep, code: Ssa) -> None:
+def _stop_when_failed(entry: ValuePlaces, step: CustomCallStep, code: Ssa) -> None:
     """Leaves the program with an error code, and says which call gave it."""
     f = entry.f
     with f.if_(code.ne(0)):
@@ -108,7 +113,12 @@ class _LibraryCall:
     """A routine of LAPACK, called for each matrix of a batch."""
 
     def __init__(
-        self, entry: Places, step: CustomCallStep, plan: Plan, operands: list[Ssa], results: list[Ssa]
+        self,
+        entry: ValuePlaces,
+        step: CustomCallStep,
+        plan: CallPlan,
+        operands: list[Ssa],
+        results: list[Ssa],
     ) -> None:
         self.entry, self.step, self.plan = entry, step, plan
         self.f = entry.f
@@ -150,7 +160,7 @@ class _LibraryCall:
                 for n, byte in enumerate(word):
                     f.store(f.const("i8", byte), f.gep("i8", place, f.const("i64", n)), 1)
 
-    def address(self, place: Place, index: Ssa) -> Ssa:
+    def address(self, place: LeafAddress, index: Ssa) -> Ssa:
         """Where a place lies for matrix `index`."""
         f = self.f
         if place.base == NULL:

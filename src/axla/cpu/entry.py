@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from axla.codegen.function import Module, Ssa
+from axla.codegen.function import LlvmModule, Ssa
 from axla.codegen.index import AnyIndex
 from axla.codegen.value import Value as Element
 from axla.core.errors import UnsupportedError
 from axla.cpu.collective import emit_collective
 from axla.cpu.custom_call import emit_custom_call
-from axla.cpu.places import Places, from_registers, indices, registers_of
+from axla.cpu.places import ValuePlaces, from_registers, indices, registers_of
 from axla.cpu.registers import emit_registers
 from axla.kernels.plan import Phase
 from axla.program import abi
@@ -27,13 +27,13 @@ ENTRY = "axla_entry"
 """The entry that the glue of this process calls; its parallel_for of nothing handles signals."""
 
 
-def emit_entry(module: Module, program: Program, target: Target, name: str = ENTRY) -> None:
+def emit_entry(module: LlvmModule, program: Program, target: Target, name: str = ENTRY) -> None:
     """Adds the entry function to the module; the kernels are in it, or linked to it."""
     module.in_process = name == ENTRY
-    Entry(module, program, target, name).emit()
+    EntryWriter(module, program, target, name).emit()
 
 
-class Entry(Places):
+class EntryWriter(ValuePlaces):
     """Writes the entry function of a program: its steps in order, on the CPU."""
 
     @property
@@ -156,12 +156,12 @@ class Entry(Places):
 
 
 STEPS: dict[type, Callable] = {
-    kinds.KernelStep: Entry.kernel_step,
+    kinds.KernelStep: EntryWriter.kernel_step,
     kinds.RegisterStep: emit_registers,
-    kinds.CopyStep: Entry.copy_step,
-    kinds.StoreStep: Entry.store_step,
-    kinds.LoopStep: Entry.loop_step,
-    kinds.BranchStep: Entry.branch_step,
+    kinds.CopyStep: EntryWriter.copy_step,
+    kinds.StoreStep: EntryWriter.store_step,
+    kinds.LoopStep: EntryWriter.loop_step,
+    kinds.BranchStep: EntryWriter.branch_step,
     kinds.CustomCallStep: emit_custom_call,
     kinds.CollectiveStep: emit_collective,
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, Indices
-from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.function import Function, LlvmModule, Ssa
 from axla.codegen.index import Index, index_key
 from axla.codegen.value import Value as Element
 from axla.codegen.value import Values, register_types
@@ -18,6 +18,9 @@ from axla.program.memory import AllocationKind, BufferSlice
 from axla.program.program import Program
 from axla.program.steps import Value
 from axla.target.machine import Target
+
+FEW = 4
+"""Parameters, or results, whose addresses are worth a register around loops."""
 
 Read = Callable[[Indices], Element]
 
@@ -38,10 +41,10 @@ class Leaf:
         return [self.read(index) for index in indices(self.shape)]
 
 
-class Places:
+class ValuePlaces:
     """An entry function in the making: its frame, and where each value is."""
 
-    def __init__(self, module: Module, program: Program, target: Target, name: str):
+    def __init__(self, module: LlvmModule, program: Program, target: Target, name: str):
         self.program = program
         self.target = target
         self.pointer_bytes = target.form.pointer_bytes
@@ -69,7 +72,8 @@ class Places:
         if allocation.kind in (AllocationKind.PARAMETER, AllocationKind.RESULT):
             table = self.field("arguments" if allocation.kind is AllocationKind.PARAMETER else "results")
             number = self._numbers[allocation.kind][allocation.number]
-            base = f.load("ptr", f.gep("ptr", table, f.const("i64", number)), 8, readonly=True)
+            few = len(self._numbers[allocation.kind]) <= FEW
+            base = f.load("ptr", f.gep("ptr", table, f.const("i64", number)), 8, readonly=True, exists=few)
         else:
             base = self.field("constants" if allocation.kind is AllocationKind.CONSTANTS else "workspace")
         return f.gep("i8", base, f.const("i64", place.offset))

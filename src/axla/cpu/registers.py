@@ -13,7 +13,7 @@ from axla.codegen.scatter import scatter_elements
 from axla.codegen.value import Value as Element
 from axla.codegen.value import register_types
 from axla.core.shape import Shape, TupleShape
-from axla.cpu.places import Leaf, Places, from_registers, indices, registers_of
+from axla.cpu.places import Leaf, ValuePlaces, from_registers, indices, registers_of
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import schedule_of
 from axla.ir.typed import tuple_of
@@ -26,7 +26,7 @@ WIDE = (8, 16)
 """Elements of an array that a loop keeps in a vector."""
 
 
-def emit_registers(entry: Places, step: RegisterStep) -> None:
+def emit_registers(entry: ValuePlaces, step: RegisterStep) -> None:
     """The step; its results are in registers then, and in their places."""
     writer = _Registers(entry)
     computation = step.computation
@@ -46,7 +46,7 @@ def emit_registers(entry: Places, step: RegisterStep) -> None:
 
 
 class _Registers:
-    def __init__(self, entry: Places):
+    def __init__(self, entry: ValuePlaces):
         self.entry = entry
         self.f = entry.f
         self.e = entry.e

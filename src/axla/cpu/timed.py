@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from axla.analysis.cost import cost
 from axla.codegen.function import Function as LlvmFunction
-from axla.codegen.function import Module
+from axla.codegen.function import LlvmModule
 from axla.core.literal import Literal
 from axla.core.profile import Row
 from axla.cpu.compiler import code_of
-from axla.cpu.entry import ENTRY, Entry
+from axla.cpu.entry import ENTRY, EntryWriter
 from axla.cpu.tuning import tuner
-from axla.custom.site import Function
+from axla.custom.site import TableFunction
 from axla.ir.graph import Module as HloModule
 from axla.lowering.pipeline import compile_program, constants_memory
 from axla.program import abi
@@ -33,10 +33,10 @@ CLOCK, COUNTERS = "axla.clock", "axla.counters"
 nanoseconds and calls: of the entry as a whole (calls only), of nothing (a reading of the clock), and of the
 rows."""
 
-FUNCTIONS = (Function(CLOCK), Function(COUNTERS))
+FUNCTIONS = (TableFunction(CLOCK), TableFunction(COUNTERS))
 
 
-class TimedEntry(Entry):
+class TimedEntry(EntryWriter):
     """Writes the entry. The function table has `FUNCTIONS` behind the program's own."""
 
     def emit(self) -> None:
@@ -67,7 +67,7 @@ def timed_program(module: HloModule, target: Target) -> tuple[Packed, list[Row]]
     """The program of a module, which is changed on the way, with clocks; its rows, in counters' order."""
     rows: list[Row] = []
 
-    def emit(code: Module, program: Program, target: Target) -> None:
+    def emit(code: LlvmModule, program: Program, target: Target) -> None:
         entry = TimedEntry(code, program, target, ENTRY)
         entry.emit()
         kernels = {kernel.name: kernel for kernel in program.kernels}
@@ -111,7 +111,7 @@ def _bytes(step: KernelStep | CustomCallStep) -> int:
     return sum(value.shape.byte_size for value in values if value is not None)
 
 
-def _write_lap(module: Module, first: int) -> None:
+def _write_lap(module: LlvmModule, first: int) -> None:
     """The function that adds what a row took; functions `first` and the next are clock and counters."""
     params = [("ptr", "frame"), ("ptr", "state"), ("i64", "row")]
     f = LlvmFunction(module, "axla_lap", "void", params, linkage="internal", attributes="nounwind noinline")

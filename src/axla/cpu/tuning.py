@@ -41,12 +41,12 @@ MOST_BYTES = 1 << 30
 LONG, ROUNDS, SHORT = 0.5, 7, 2e-4
 """Seconds after which a kernel is measured no more, turns that it gets at most, and seconds of a turn."""
 
-Call = Callable[[], object]
-Measure = Callable[[Sequence[Call]], list[float]]
-Clock = Callable[[], float]
+TimedCall = Callable[[], object]
+Measure = Callable[[Sequence[TimedCall]], list[float]]
+TimeSource = Callable[[], float]
 
 
-def seconds_of(calls: Sequence[Call]) -> list[float]:
+def seconds_of(calls: Sequence[TimedCall]) -> list[float]:
     """The seconds of this thread that each of these takes: the least of several turns, in which all of them
     are called one after the other.
     """
@@ -68,11 +68,11 @@ def seconds_of(calls: Sequence[Call]) -> list[float]:
     return best
 
 
-_means: ContextVar[tuple[Measure, Clock]] = ContextVar("means", default=(seconds_of, time.monotonic))
+_means: ContextVar[tuple[Measure, TimeSource]] = ContextVar("means", default=(seconds_of, time.monotonic))
 
 
 @contextmanager
-def measured_by(measure: Measure, clock: Clock = time.monotonic) -> Iterator[None]:
+def measured_by(measure: Measure, clock: TimeSource = time.monotonic) -> Iterator[None]:
     """Within the block, kernels are timed by `measure`, and `clock` says when the budget is used up."""
     before = _means.set((measure, clock))
     try:
@@ -170,7 +170,7 @@ class Tuner:
 
 
 def _shapes(kernel: Kernel) -> list[Shape]:
-    """Those of its inputs, then of its outputs."""
+    """The shapes of its inputs, then of its outputs."""
     return [*map(shape_of, kernel.computation.parameters), *output_shapes(kernel.computation)]
 
 
@@ -195,7 +195,7 @@ def _memory(kernels: Sequence[Kernel]) -> list[memoryview]:
     return [*found, aligned_memory(max(1, *(k.plan.scratch_bytes for k in kernels)))]
 
 
-def _call(kernel: Kernel, image: Image, memory: Sequence[memoryview]) -> Call:
+def _call(kernel: Kernel, image: Image, memory: Sequence[memoryview]) -> TimedCall:
     """A run of a kernel by this thread, as a program's: piece by piece."""
     cancel, frame = c.c_int64(0), abi.FRAME.ctypes()()
     frame.version, frame.cancel = abi.FRAME_VERSION, c.addressof(cancel)

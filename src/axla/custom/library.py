@@ -9,7 +9,7 @@ import numpy as np
 from axla.core.errors import CustomCallFailure
 from axla.core.shape import Shape
 from axla.custom import lapack
-from axla.custom.plan import NULL, OPERAND, RESULT, Place, Plan, Vectors
+from axla.custom.plan import NULL, OPERAND, RESULT, CallPlan, LeafAddress, Vectors
 from axla.custom.routines import plan_of
 from axla.custom.site import CallSite, from_memory_order, in_memory_order
 
@@ -30,7 +30,7 @@ def run_library_call(site: CallSite, operands: Sequence[np.ndarray]) -> list[np.
 
 
 class _Run:
-    def __init__(self, plan: Plan, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+    def __init__(self, plan: CallPlan, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
         self.plan = plan
         self.scratch = np.zeros(max(plan.scratch_bytes, 1), np.uint8)
         self.arrays = {OPERAND: operands, RESULT: results}
@@ -39,13 +39,13 @@ class _Run:
         for offset, data in plan.stores:
             self.scratch[offset : offset + len(data)] = np.frombuffer(data, np.uint8)
 
-    def address(self, place: Place, index: int) -> int:
+    def address(self, place: LeafAddress, index: int) -> int:
         if place.base == NULL:
             return 0
         array = self.arrays[place.base][place.leaf] if place.base in self.arrays else self.scratch
         return array.ctypes.data + place.offset + index * place.stride
 
-    def elements(self, place: Place, index: int, dtype: np.dtype, count: int) -> np.ndarray:
+    def elements(self, place: LeafAddress, index: int, dtype: np.dtype, count: int) -> np.ndarray:
         """`count` numbers from a place on."""
         array = self.arrays[place.base][place.leaf] if place.base in self.arrays else self.scratch
         start = place.offset + index * place.stride

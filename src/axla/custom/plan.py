@@ -14,7 +14,7 @@ OPERAND, RESULT, SCRATCH, NULL = "operand", "result", "scratch", "null"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LeafAddress:
     """Memory: `offset` bytes into leaf `leaf` of operands or results, or into the scratch; `stride` bytes on
     for each matrix.
     """
@@ -31,27 +31,27 @@ class Vectors:
     has an imaginary part, columns k and k+1 are the real and imaginary parts of a conjugate pair.
     """
 
-    packed: Place
-    imaginary: Place  # of the eigenvalues
-    result: Place
+    packed: LeafAddress
+    imaginary: LeafAddress  # of the eigenvalues
+    result: LeafAddress
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallPlan:
     """How to run a call of a library routine."""
 
     symbol: str
     dtype: DType
     batch: int
-    arguments: tuple[Place, ...]
+    arguments: tuple[LeafAddress, ...]
     copies: tuple[tuple[int, int], ...]  # (operand leaf, result leaf): the whole array
-    copied: tuple[tuple[Place, Place, int], ...]  # (from, to, bytes), for each matrix
+    copied: tuple[tuple[LeafAddress, LeafAddress, int], ...]  # (from, to, bytes), for each matrix
     zeroed: tuple[int, ...]  # result leaves
     stores: tuple[tuple[int, bytes], ...]  # what the scratch holds at the start: (offset, contents)
     scratch_bytes: int
-    finite: tuple[Place, int] | None = (
+    finite: tuple[LeafAddress, int] | None = (
         None  # real numbers that must be finite, else `info` is -4, and no call
     )
-    info: Place | None = None
+    info: LeafAddress | None = None
     vectors: tuple[Vectors, ...] = ()
     order: int = 0  # of the eigenvectors' matrix

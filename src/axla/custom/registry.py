@@ -48,7 +48,7 @@ STAGES = ("instantiate", "prepare", "initialize", "execute")  # of FFI
 
 
 @dataclass(frozen=True)
-class Target:
+class CallTarget:
     """What a name stands for. `keep` is whatever must live as long as the address. `instantiate` is the
     handler of FFI that makes the state of a call when a program is loaded, `user_data` the address of what
     handlers find as their user data, of whatever type.
@@ -63,7 +63,7 @@ class Target:
     user_data: int = 0
 
 
-_targets: dict[str, Target] = {}
+_targets: dict[str, CallTarget] = {}
 """Without a lock: what a target holds may unregister others when it goes, also in a garbage collection."""
 _libraries: list[tuple[c.CDLL, str | None]] = []
 _lock = locks.new_lock()
@@ -95,7 +95,7 @@ def register_custom_call(
     return target
 
 
-def register_target(target: Target) -> None:
+def register_target(target: CallTarget) -> None:
     """Makes a target known by its name."""
     _targets[target.name] = target
 
@@ -124,12 +124,12 @@ def unregister_custom_call(name: str) -> None:
         raise InvalidArgument(f"unregister_custom_call: {name!r} is not registered")
 
 
-def registered(name: str) -> Target | None:
+def registered(name: str) -> CallTarget | None:
     """What a name stands for now."""
     return _targets.get(name)
 
 
-def _target(name: str, target: Any, symbol: str | None, api: str | None) -> Target:
+def _target(name: str, target: Any, symbol: str | None, api: str | None) -> CallTarget:
     where = f"register_custom_call({name!r})"
     if api is not None and api not in (*NATIVE, PYTHON):
         raise InvalidArgument(f"{where}: api={api!r}; {choices((*NATIVE, PYTHON))}")
@@ -147,16 +147,16 @@ def _target(name: str, target: Any, symbol: str | None, api: str | None) -> Targ
             )
         if api not in (None, PYTHON):
             raise InvalidArgument(f"{where}: api={api!r} is of native functions, found {target!r}")
-        return Target(name, PYTHON, function=target)
+        return CallTarget(name, PYTHON, function=target)
     if api == PYTHON:
         raise InvalidArgument(f"{where}: api='python' is of Python functions, found {target!r}")
     if not 0 < address < 1 << 64:
         raise InvalidArgument(f"{where}: {address:#x} is not the address of a function")
     _check_signature(where, target, api or ORIGINAL)
-    return Target(name, api or ORIGINAL, address=address, keep=target)
+    return CallTarget(name, api or ORIGINAL, address=address, keep=target)
 
 
-def _stages(where: str, name: str, stages: Mapping[str, Any], api: str | None) -> Target:
+def _stages(where: str, name: str, stages: Mapping[str, Any], api: str | None) -> CallTarget:
     """The target of the functions of several stages."""
     if api != FFI:
         raise InvalidArgument(f"{where}: functions of stages are of api='ffi', found api={api!r}")
@@ -220,16 +220,16 @@ def address_of(target: Any) -> int | None:
     return address if callable(target) and isinstance(address, int) else None
 
 
-def find_target(site: CallSite) -> Target:
+def find_target(site: CallSite) -> CallTarget:
     """The target of a call, checked to take calls of its kind; UnsupportedError says why there is none."""
     found = _targets.get(site.target)
     if found is None and site.target in BUILT_IN:
-        return Target(site.target, PYTHON, function=BUILT_IN[site.target])
+        return CallTarget(site.target, PYTHON, function=BUILT_IN[site.target])
     if found is None:
         from axla.custom.routines import TARGETS
 
         if site.target in TARGETS:
-            return Target(site.target, LIBRARY)
+            return CallTarget(site.target, LIBRARY)
         found = in_libraries(site.target)
     if found is None:
         raise UnsupportedError(f"{site}: {_unknown(site.target)}")
@@ -247,7 +247,7 @@ def find_target(site: CallSite) -> Target:
     return found
 
 
-def in_libraries(name: str) -> Target | None:
+def in_libraries(name: str) -> CallTarget | None:
     """What a name stands for in the libraries of `register_custom_calls`."""
     for library, api in tuple(_libraries):
         with suppress(InvalidArgument):
@@ -269,7 +269,7 @@ def _unknown(name: str) -> str:
     return text + (did_you_mean(name, [*own, *TARGETS]) or f" (registered: {listed or 'none'})")
 
 
-def _check_python(site: CallSite, target: Target) -> None:
+def _check_python(site: CallSite, target: CallTarget) -> None:
     """Refuses a Python function that cannot take the operands and attributes of a call."""
     assert target.function is not None
     try:

@@ -25,7 +25,7 @@ from axla.core.errors import AxlaError, UnsupportedError
 from axla.core.shape import Shape, show
 from axla.custom import lapack
 from axla.custom.attributes import parse_attributes
-from axla.custom.plan import NULL, OPERAND, RESULT, SCRATCH, Place, Plan, Vectors
+from axla.custom.plan import NULL, OPERAND, RESULT, SCRATCH, CallPlan, LeafAddress, Vectors
 from axla.custom.site import CallSite
 
 _TYPES: dict[str, DType] = {"s": F32, "d": F64, "c": C64, "z": C128}
@@ -33,13 +33,13 @@ _LARGEST = (1 << 31) - 1
 
 
 @lru_cache(maxsize=256)
-def plan_of(site: CallSite) -> Plan:
+def plan_of(site: CallSite) -> CallPlan:
     """The plan of a call; UnsupportedError for shapes, types or attributes that the target does not take."""
     return _built(site, _Builder).plan()
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RoutineCall:
     """A call that is right: its routine without the letter of the type, batch sizes, attributes."""
 
     routine: str
@@ -47,11 +47,11 @@ class Request:
     attributes: dict[str, Any]
 
 
-def request_of(site: CallSite) -> Request:
+def request_of(site: CallSite) -> RoutineCall:
     """What a call asks for, checked as for its plan but without the library."""
     build = _built(site, _Checker)
     values = {k: chr(v) if type(v) is np.uint8 else int(v) for k, v in build.attributes.items()}
-    return Request(build.name, build.batch_dims, values)
+    return RoutineCall(build.name, build.batch_dims, values)
 
 
 def _built(site: CallSite, kind: type[_Builder]) -> _Builder:
@@ -68,20 +68,20 @@ def _built(site: CallSite, kind: type[_Builder]) -> _Builder:
 
 
 class _Builder:
-    """Collects what a plan is made of, under the names that `Plan` has for it; refuses what does not fit."""
+    """Collects the parts of a plan by the names of the fields of `CallPlan`; refuses what does not fit."""
 
     def __init__(self, site: CallSite, letter: str, name: str, attributes: dict[str, Any]) -> None:
         self.site, self.name, self.attributes = site, name, attributes
         self.symbol, self.dtype, self.real = letter + name, _TYPES[letter], _TYPES[letter].real
         self.operands, self.results = site.operand_leaves, site.result_leaves
-        self.arguments: list[Place] = []
+        self.arguments: list[LeafAddress] = []
         self.copies: list[tuple[int, int]] = []
-        self.copied: list[tuple[Place, Place, int]] = []
+        self.copied: list[tuple[LeafAddress, LeafAddress, int]] = []
         self.zeroed: list[int] = []
         self.stores: list[tuple[int, bytes]] = []
         self.vectors: list[Vectors] = []
-        self.finite: tuple[Place, int] | None = None
-        self.info: Place | None = None
+        self.finite: tuple[LeafAddress, int] | None = None
+        self.info: LeafAddress | None = None
         self.scratch_bytes = self.order = 0
         self.batch_dims: tuple[int, ...] = ()
 
@@ -89,10 +89,10 @@ class _Builder:
     def batch(self) -> int:
         return prod(self.batch_dims)
 
-    def plan(self) -> Plan:
-        parts = {part.name: getattr(self, part.name) for part in fields(Plan)}
+    def plan(self) -> CallPlan:
+        parts = {part.name: getattr(self, part.name) for part in fields(CallPlan)}
         made: dict[str, Any] = {n: tuple(p) if isinstance(p, list) else p for n, p in parts.items()}
-        return Plan(**made)
+        return CallPlan(**made)
 
     # -- what the call gives -----------------------------------------------------------------------------
 
@@ -147,71 +147,71 @@ class _Builder:
 
     # -- places ------------------------------------------------------------------------------------------
 
-    def operand(self, number: int, dtype: DType, *dims: int) -> Place:
+    def operand(self, number: int, dtype: DType, *dims: int) -> LeafAddress:
         self.expect(f"operand {number}", self.operands[number], dtype, dims)
-        return Place(OPERAND, number, stride=prod(dims) * dtype.itemsize)
+        return LeafAddress(OPERAND, number, stride=prod(dims) * dtype.itemsize)
 
-    def result(self, number: int, dtype: DType, *dims: int) -> Place:
+    def result(self, number: int, dtype: DType, *dims: int) -> LeafAddress:
         self.expect(f"result {number}", self.results[number], dtype, dims)
-        return Place(RESULT, number, stride=prod(dims) * dtype.itemsize)
+        return LeafAddress(RESULT, number, stride=prod(dims) * dtype.itemsize)
 
-    def over(self, operand: int, number: int, dtype: DType, *dims: int) -> Place:
+    def over(self, operand: int, number: int, dtype: DType, *dims: int) -> LeafAddress:
         """A result that starts as an operand."""
         self.operand(operand, dtype, *dims)
         self.copies.append((operand, number))
         return self.result(number, dtype, *dims)
 
-    def cleared(self, number: int, dtype: DType, *dims: int) -> Place:
+    def cleared(self, number: int, dtype: DType, *dims: int) -> LeafAddress:
         """A result that the routine may leave undefined."""
         self.zeroed.append(number)
         return self.result(number, dtype, *dims)
 
-    def scratch(self, size: int) -> Place:
-        place = Place(SCRATCH, 0, self.scratch_bytes)
+    def scratch(self, size: int) -> LeafAddress:
+        place = LeafAddress(SCRATCH, 0, self.scratch_bytes)
         self.scratch_bytes += -(-max(size, 1) // 16) * 16
         return place
 
-    def stored(self, data: bytes) -> Place:
+    def stored(self, data: bytes) -> LeafAddress:
         place = self.scratch(len(data))
         self.stores.append((place.offset, data))
         return place
 
-    def int(self, value: int) -> Place:
+    def int(self, value: int) -> LeafAddress:
         if not -_LARGEST <= value <= _LARGEST:
             self.fail(f"{value} is more than LAPACK counts to")
         return self.stored(struct.pack("<i", value))
 
-    def leading(self, rows: int) -> Place:
+    def leading(self, rows: int) -> LeafAddress:
         """A leading dimension, which LAPACK wants to be positive."""
         return self.int(max(rows, 1))
 
-    def text(self, letter: str) -> Place:
+    def text(self, letter: str) -> LeafAddress:
         return self.stored(letter.encode() + b"\0")
 
-    def letter(self, name: str, wanted: str) -> Place:
+    def letter(self, name: str, wanted: str) -> LeafAddress:
         return self.text(self.letters(name, wanted))
 
-    def reals(self, count: int) -> list[Place]:
+    def reals(self, count: int) -> list[LeafAddress]:
         """Real work space, which routines of complex numbers take and do not say the size of."""
         return [self.scratch(count * self.real.itemsize)] if self.dtype.is_complex else []
 
-    def status(self, number: int) -> Place:
+    def status(self, number: int) -> LeafAddress:
         self.info = self.result(number, S32)
         return self.info
 
     # -- the routine -------------------------------------------------------------------------------------
 
-    def call(self, *arguments: Place | str) -> None:
+    def call(self, *arguments: LeafAddress | str) -> None:
         """Sets the arguments. The texts stand for work space: "work", "rwork", "iwork" of the sizes that the
         routine asks for, which follow as "size".
         """
         kinds = {"work": self.dtype, "rwork": self.real, "iwork": S32}
         asked = [kinds[a] for a in arguments if isinstance(a, str) and a != "size"]
         sizes = iter(self._sizes(arguments, asked) if asked else [])
-        made: list[Place] = []
+        made: list[LeafAddress] = []
         pending = 0
         for argument in arguments:
-            if isinstance(argument, Place):
+            if isinstance(argument, LeafAddress):
                 made.append(argument)
             elif argument == "size":
                 made.append(self.int(pending))
@@ -220,18 +220,18 @@ class _Builder:
                 made.append(self.scratch(pending * kinds[argument].itemsize))
         self.arguments = made
 
-    def _sizes(self, arguments: Sequence[Place | str], kinds: Sequence[DType]) -> list[int]:
+    def _sizes(self, arguments: Sequence[LeafAddress | str], kinds: Sequence[DType]) -> list[int]:
         """The sizes of work space: the routine is called with -1 for them, and writes what it wants."""
         # It looks at nothing but the sizes then; each array is some bytes of its own all the same.
         room = [c.create_string_buffer(64) for _ in arguments]
         stored = dict(self.stores)
         for buffer, argument in zip(room, arguments, strict=True):
-            if isinstance(argument, Place) and argument.base == SCRATCH and argument.offset in stored:
+            if isinstance(argument, LeafAddress) and argument.base == SCRATCH and argument.offset in stored:
                 data = stored[argument.offset]
             else:
                 data = struct.pack("<i", -1) if argument == "size" else b""
             buffer[: len(data)] = data
-        null = [isinstance(a, Place) and a.base == NULL for a in arguments]
+        null = [isinstance(a, LeafAddress) and a.base == NULL for a in arguments]
         routine = lapack.routine(self.symbol, len(room))
         routine(*(None if none else c.addressof(b) for none, b in zip(null, room, strict=True)))
         found = []
@@ -245,11 +245,11 @@ class _Builder:
 class _Checker(_Builder):
     """Asks no library for the sizes of work space."""
 
-    def call(self, *arguments: Place | str) -> None:
+    def call(self, *arguments: LeafAddress | str) -> None:
         pass
 
 
-NOTHING = Place(NULL)
+NOTHING = LeafAddress(NULL)
 
 
 def _potrf(b: _Builder) -> None:
@@ -346,8 +346,8 @@ def _evd(b: _Builder) -> None:
     )  # fmt: skip
 
 
-def _svd_places(b: _Builder) -> tuple[str, int, int, tuple[Place | str, ...]]:
-    """Of gesdd and gesvd: mode, sizes, and the arguments between them and the work space."""
+def _svd_places(b: _Builder) -> tuple[str, int, int, tuple[LeafAddress | str, ...]]:
+    """The arguments of gesdd and gesvd: mode, sizes, and the arguments between them and the workspace."""
     b.count(1, 5)
     m, n = b.matrix()
     mode, k = b.letters("mode", "ASN"), min(m, n)
@@ -455,7 +455,7 @@ def _gtsv(b: _Builder) -> None:
         b.batch_dims = shape.dims[:-2]
     n, columns = b.matrix(3)
     lower, middle, upper = (b.over(k, k, b.dtype, n) for k in range(3))
-    after_padding = Place(lower.base, lower.leaf, b.dtype.itemsize if n else 0, lower.stride)
+    after_padding = LeafAddress(lower.base, lower.leaf, b.dtype.itemsize if n else 0, lower.stride)
     x = b.over(3, 3, b.dtype, n, columns)
     b.call(b.int(n), b.int(columns), after_padding, middle, upper, x, b.leading(n), b.status(4))
 

@@ -56,7 +56,7 @@ class CallSite:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class TableFunction:
     """An entry of a program's function table: `name` is a registered target, or a routine of a library.
 
     `site` is there for a function that is made for one call (of Python), and for messages.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from axla.codegen.native.assembly import Function, Functions
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions
 from axla.codegen.straight import Ssa
 from axla.core import flags
 from axla.core.errors import CompileError, OutOfMemory, RuntimeFailure, UnsupportedError
@@ -48,23 +48,23 @@ CONTEXT = Struct(
     Field("events", "ptr", "where launches note two events and their kernel; null: nowhere"),
     Field("noted", "i64", "how many launches wanted to"),
 )
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def _try(f: Function, name: str, *arguments: Ssa) -> None:
+def _try(f: GlueFunction, name: str, *arguments: Ssa) -> None:
     """Calls a function of CUDA; its error is the result of the function being written."""
     code = f.call("i32", name, *arguments)
     f.guard(code.ne(0), code)
 
 
-def _entered(f: Function, context: Ssa) -> Ssa:
+def _entered(f: GlueFunction, context: Ssa) -> Ssa:
     """The stream of a context, which is made the thread's own."""
     _try(f, "cuCtxSetCurrent", context.get(CONTEXT, "context"))
     return context.get(CONTEXT, "stream")
 
 
 @_FUNCTIONS("cuda_event", "i32", "place:ptr, stream:ptr, how:i32")
-def _event(f: Function, place: Ssa, stream: Ssa, how: Ssa) -> None:
+def _event(f: GlueFunction, place: Ssa, stream: Ssa, how: Ssa) -> None:
     """A new event, put into the queue."""
     _try(f, "cuEventCreate", place, how)
     code = f.call("i32", "cuEventRecord", place.load("ptr"), stream)
@@ -77,7 +77,7 @@ _LAUNCH = "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, coun
 
 
 @_FUNCTIONS("cuda_launch", "i32", _LAUNCH, exported=True)
-def _launch(f: Function, context: Ssa, kernel: Ssa, addresses: Ssa, *sizes: Ssa) -> None:
+def _launch(f: GlueFunction, context: Ssa, kernel: Ssa, addresses: Ssa, *sizes: Ssa) -> None:
     """The arguments of a kernel are the addresses, one behind the other."""
     stream, notes, none, one = _entered(f, context), context.get(CONTEXT, "events"), f.i32(0), f.i32(1)
     noted = f.slot(f.i64(_MOST_NOTES))
@@ -99,14 +99,14 @@ def _launch(f: Function, context: Ssa, kernel: Ssa, addresses: Ssa, *sizes: Ssa)
 
 
 @_FUNCTIONS("cuda_copy", "i32", "context:ptr, target:ptr, source:ptr, size:i64", exported=True)
-def _copy(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa) -> None:
+def _copy(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa) -> None:
     f.guard(size.eq(0), f.i32(0))
     stream = _entered(f, context)
     f.ret(f.call("i32", "cuMemcpyAsync", target, source, size, stream))
 
 
 @_FUNCTIONS("cuda_happened", "i32", "event:ptr, flag:ptr, tries:i64", exported=True)
-def _happened(f: Function, event: Ssa, flag: Ssa, tries: Ssa) -> None:
+def _happened(f: GlueFunction, event: Ssa, flag: Ssa, tries: Ssa) -> None:
     """0 when the event has happened, an error's code, or -1 when the flag is set or the time is over."""
 
     def look() -> None:
@@ -120,7 +120,7 @@ _MOVE = "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr"
 
 
 @_FUNCTIONS("cuda_read", "i32", _MOVE, exported=True)
-def _read(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
+def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
     """Waits for the queue first, unless the flag is set before that."""
     stream, event = _entered(f, context), f.slot(f.null())
     _try(f, "cuda_event", event, stream, f.i32(_UNTIMED))
@@ -133,7 +133,7 @@ def _read(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: 
 
 
 @_FUNCTIONS("cuda_write", "i32", _MOVE, exported=True)
-def _write(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
+def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
     """A number is what a fill fills with; of a few bytes more CUDA keeps a copy."""
     stream = _entered(f, context)
     for few, (fill, kind) in _FILLS.items():
@@ -165,7 +165,7 @@ def devices() -> list[tuple[Any, int]]:
     return [(lib, number) for number in range(count.value)]
 
 
-class Handle:
+class CudaHandle:
     """Something of CUDA's, given back by a function when nobody refers to it any more."""
 
     def __init__(self, driver: Cuda, back: str, address: int | None = None) -> None:
@@ -232,13 +232,13 @@ class Cuda(Driver):
         self.call("a copy", "cuMemcpyAsync", *map(c.c_uint64, (target, source, size)), self.stream)
         self.call("a copy", "cuStreamSynchronize", self.stream)
 
-    def mark(self) -> Handle:
-        event = Handle(self, _DESTROY)
+    def mark(self) -> CudaHandle:
+        event = CudaHandle(self, _DESTROY)
         self.call("an event", "cuEventCreate", c.byref(event.address), _UNTIMED)
         self.call("an event", "cuEventRecord", event.address, self.stream)
         return event
 
-    def happened(self, event: Handle, flag: int = 0) -> bool:
+    def happened(self, event: CudaHandle, flag: int = 0) -> bool:
         self._check("a run", self.lib.cuCtxSetCurrent(self._context))
         code = self._happened(event.address, flag or c.addressof(self._none), TRIES)
         self._check("a run", max(code, 0))
@@ -267,7 +267,7 @@ class Cuda(Driver):
 
     def _between(self, *events: int | None) -> int:
         """The nanoseconds between two events, which are given back; 0 for a launch that failed."""
-        first, last = (Handle(self, _DESTROY, event) for event in events)
+        first, last = (CudaHandle(self, _DESTROY, event) for event in events)
         if not last.address:
             return 0
         milliseconds = c.c_float()
@@ -275,7 +275,7 @@ class Cuda(Driver):
         return int(milliseconds.value * 1e6)
 
     def build(self, kernels: Sequence[str], code: bytes) -> Loaded:
-        log, module, handles = c.create_string_buffer(1 << 13), Handle(self, "cuModuleUnload"), []
+        log, module, handles = c.create_string_buffer(1 << 13), CudaHandle(self, "cuModuleUnload"), []
         options, values = (c.c_int * 2)(_LOG, _LOG_BYTES), (c.c_void_p * 2)(c.addressof(log), len(log))
         self._check("a module", self.lib.cuCtxSetCurrent(self._context))
         failed = self.lib.cuModuleLoadDataEx(c.byref(module.address), code + b"\0", 2, options, values)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from axla.codegen.native.assembly import Function
+from axla.codegen.native.assembly import GlueFunction
 from axla.codegen.straight import Ssa
 from axla.core.dataclass import dataclass
 from axla.core.errors import OutOfMemory, RuntimeFailure
@@ -52,7 +52,7 @@ class Loaded:
     """Keeps the module there."""
 
 
-def looked(f: Function, flag: Ssa, tries: Ssa, look: Callable[[], None], stopped: int) -> None:
+def looked(f: GlueFunction, flag: Ssa, tries: Ssa, look: Callable[[], None], stopped: int) -> None:
     """Emits a wait for an event: `look` is emitted code that looks at it, and returns when it has happened.
     Gives `stopped` when the flag is set, or after so many looks.
     """

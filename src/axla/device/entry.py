@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from axla.codegen.array import Array
-from axla.codegen.function import Module, Ssa
-from axla.cpu.entry import ENTRY, STEPS, Entry
+from axla.codegen.function import LlvmModule, Ssa
+from axla.cpu.entry import ENTRY, STEPS, EntryWriter
 from axla.cpu.places import indices
-from axla.custom.site import Function
+from axla.custom.site import TableFunction
 from axla.device.driver import DRIVER
 from axla.program import abi
 from axla.program.memory import BufferSlice, MemorySpace
@@ -16,20 +16,20 @@ from axla.program.program import Program
 from axla.program.steps import CopyStep, KernelStep, TransferStep
 from axla.target.machine import Target
 
-FUNCTIONS = (Function("axla.driver"), Function("axla.kernels"), Function("axla.host"))
+FUNCTIONS = (TableFunction("axla.driver"), TableFunction("axla.kernels"), TableFunction("axla.host"))
 """Behind the program's own functions: the address of a DRIVER, of the kernels' handles, of host memory."""
 
 
-def emit_device_entry(module: Module, program: Program, target: Target, symbols: Sequence[str]) -> None:
+def emit_device_entry(module: LlvmModule, program: Program, target: Target, symbols: Sequence[str]) -> None:
     """Adds the entry function to the module. `target` is the host's; `symbols`: those of the device's
     kernels, in the order of their handles.
     """
-    entry = DeviceEntry(module, program, target, ENTRY)
+    entry = DeviceEntryWriter(module, program, target, ENTRY)
     entry.numbers = {symbol: number for number, symbol in enumerate(symbols)}
     entry.emit()
 
 
-class DeviceEntry(Entry):
+class DeviceEntryWriter(EntryWriter):
     """The entry function of a program for a device: kernels are launched by calls of its driver."""
 
     numbers: Mapping[str, int]
@@ -106,6 +106,6 @@ class DeviceEntry(Entry):
 
 
 WRITERS: dict[type, Callable] = {
-    **STEPS, KernelStep: DeviceEntry.kernel_step, CopyStep: DeviceEntry.copy_step,
-    TransferStep: DeviceEntry.transfer_step,
+    **STEPS, KernelStep: DeviceEntryWriter.kernel_step, CopyStep: DeviceEntryWriter.copy_step,
+    TransferStep: DeviceEntryWriter.transfer_step,
 }  # fmt: skip

@@ -28,7 +28,7 @@ from axla.core.profile import Profile, Row
 from axla.cpu.entry import ENTRY
 from axla.device.compiler import Compiled, code_for, program_for, refused_kernels, rows_of, text_of
 from axla.device.driver import Driver
-from axla.device.memory import SHORT, DeviceArray, Memory, Run, put
+from axla.device.memory import SHORT, DeviceArray, DeviceMemory, DeviceRun, put
 from axla.device.turns import Turns, turns_of
 from axla.ir.graph import Module
 from axla.ir.places import located
@@ -64,7 +64,7 @@ class DeviceExecutable(Executable):
         self._kernels = driver.build(compiled.symbols, compiled.code) if compiled.symbols else None
         self._image = Image([(face.name, image) for image in compiled.images], [ENTRY])
         self._entry = _ENTRY(self._image.addresses[ENTRY])
-        self._constants = Memory(driver, len(compiled.constants))
+        self._constants = DeviceMemory(driver, len(compiled.constants))
         if compiled.constants:
             driver.write(self._constants.address, np.frombuffer(compiled.constants, np.uint8))
         handles = _addresses(self._kernels.handles if self._kernels is not None else ())
@@ -73,7 +73,7 @@ class DeviceExecutable(Executable):
         self._keep = owners, handles
         self._donors = {alias.result: alias.parameter for alias in face.aliases}
         self._rng, self._long = abi.RNG_SEED, face.long_running
-        self._running: WeakValueDictionary[int, Run] = WeakValueDictionary()
+        self._running: WeakValueDictionary[int, DeviceRun] = WeakValueDictionary()
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -105,10 +105,10 @@ class DeviceExecutable(Executable):
         memories = [array.memory(spec.name) for array, spec in zip(arrays, face.parameters, strict=True)]
         donors = self._donors
         made = [
-            memories[donors[number]] if number in donors else Memory(driver, spec.bytes)
+            memories[donors[number]] if number in donors else DeviceMemory(driver, spec.bytes)
             for number, spec in enumerate(face.results)
         ]
-        workspace = Memory(driver, face.workspace_bytes)
+        workspace = DeviceMemory(driver, face.workspace_bytes)
         for number in donors.values():
             if isinstance(array := given[number], Array):
                 array.delete()
@@ -124,9 +124,9 @@ class DeviceExecutable(Executable):
         return put(self.driver, value, self.ordinal)
 
     def _call(
-        self, arguments: list[Memory], results: list[Memory], workspace: Memory, before: list[Run],
-        options: ExecuteOptions,
-    ) -> Run:  # fmt: skip
+        self, arguments: list[DeviceMemory], results: list[DeviceMemory], workspace: DeviceMemory,
+        before: list[DeviceRun], options: ExecuteOptions,
+    ) -> DeviceRun:  # fmt: skip
         """A run, which is in the queue or was handed over; `before` are those that make its arguments."""
         driver, turns = self.driver, self._turns
         given, made = (_addresses(memory.address for memory in each) for each in (arguments, results))
@@ -137,7 +137,9 @@ class DeviceExecutable(Executable):
             constants=self._constants.address, workspace=workspace.address, functions=c.addressof(table),
             parallel_for=native().glue.addresses["axla_parallel_for"], run_id=next(_runs),
         )  # fmt: skip
-        run = Run(f"{self.name} on {driver.name}", driver, partial(self._stopped, frame), options.deadline)
+        run = DeviceRun(
+            f"{self.name} on {driver.name}", driver, partial(self._stopped, frame), options.deadline
+        )
         frame.cancel = c.addressof(run.flag)
         self._running[frame.run_id] = run
         going = False
@@ -156,7 +158,7 @@ class DeviceExecutable(Executable):
                 self._running.pop(frame.run_id, None)
         return run
 
-    def _enter(self, frame: Any, run: Run, before: list[Run], held: object = None) -> None:
+    def _enter(self, frame: Any, run: DeviceRun, before: list[DeviceRun], held: object = None) -> None:
         """Puts the work of a run into the queue; `held` is there as long. Raises the error of an argument."""
         for other in before:
             other.check()
@@ -171,7 +173,7 @@ class DeviceExecutable(Executable):
             self._failed(frame, run, code)
         run.event = self.driver.mark()
 
-    def _entered(self, frame: int, run: Run) -> int:
+    def _entered(self, frame: int, run: DeviceRun) -> int:
         """The host's part of a run; where it was long, on another thread, so that Ctrl-C stops it."""
         begin, enter = time.monotonic(), partial(self._entry, frame)
         here = threading.current_thread() is not threading.main_thread() or not self._long
@@ -179,7 +181,7 @@ class DeviceExecutable(Executable):
         self._long = time.monotonic() - begin > SHORT
         return code
 
-    def _failed(self, frame: Any, run: Run, code: int) -> NoReturn:
+    def _failed(self, frame: Any, run: DeviceRun, code: int) -> NoReturn:
         if code == abi.DEVICE:
             raise self.driver.error(self.name, c.c_int32(frame.error_detail).value)
         self._stopped(frame, run.flag[0], code)

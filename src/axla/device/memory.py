@@ -24,7 +24,7 @@ SHORT = 0.01
 """Seconds of a wait that need not be stopped: while waits are so short, the thread works itself."""
 
 
-class Memory:
+class DeviceMemory:
     """Bytes on a device, given back when nobody refers to them any more."""
 
     __slots__ = ("driver", "address", "size", "__weakref__")
@@ -38,7 +38,7 @@ class Memory:
             self.driver.pool.give(self.address, self.size)
 
 
-class Run:
+class DeviceRun:
     """A run that was put into the queue of a device, whose results are there when it is done.
 
     `stopped` raises the error of what stopped it, given the value of its flag. A run that has not ended at
@@ -156,17 +156,17 @@ class DeviceArray(DistantArray):
     __slots__ = ()
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> DeviceRun | None:
         """The run that makes it."""
         return self._run
 
-    def memory(self, what: str) -> Memory:
-        """Where it lies; InvalidArgument for a deleted array, the errors of `Run.check` of what makes it."""
+    def memory(self, what: str) -> DeviceMemory:
+        """The memory of the array. Raises InvalidArgument when it was deleted, or the error of its run."""
         if self._run is not None:
             self._run.check()
         return self._head(what)
 
-    def _read(self, memory: Memory, values: np.ndarray) -> None:
+    def _read(self, memory: DeviceMemory, values: np.ndarray) -> None:
         memory.driver.read(values, memory.address)
 
 
@@ -175,6 +175,6 @@ def put(driver: Driver, array: Any, ordinal: int = 0) -> DeviceArray:
     values = np.ascontiguousarray(array)  # which has a dimension where there was none
     dims = array.shape if isinstance(array, Array) else np.shape(array)
     shape = Shape(dtypes.from_numpy(values.dtype), dims)
-    memory = Memory(driver, values.nbytes)
+    memory = DeviceMemory(driver, values.nbytes)
     driver.write(memory.address, values)
     return DeviceArray(shape, memory, ordinal)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.straight import Ssa
 from axla.core import flags
 from axla.core.errors import CompileError, OutOfMemory, UnsupportedError
@@ -49,10 +49,10 @@ CONTEXT = Struct(
     Field("noted", "i64", "how many launches have"),
     Field("most", "i64", "how many there is room for"),
 )
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def _emit(m: Module) -> None:
+def _emit(m: GlueModule) -> None:
     _FUNCTIONS.emit(m)
 
 
@@ -60,7 +60,7 @@ def _emit(m: Module) -> None:
     "opencl_start", "i32", "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, count:i64"
 )
 def _start(
-    f: Function, context: Ssa, kernel: Ssa, addresses: Ssa, blocks: Ssa, threads: Ssa, count: Ssa
+    f: GlueFunction, context: Ssa, kernel: Ssa, addresses: Ssa, blocks: Ssa, threads: Ssa, count: Ssa
 ) -> None:
     with f.loop(0, count) as loop:
         address = addresses.item(loop.index).load("ptr")
@@ -85,7 +85,7 @@ def _start(
     "opencl_launch", "i32", "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, count:i64",
     exported=True,
 )  # fmt: skip
-def _launch(f: Function, context: Ssa, *arguments: Ssa) -> None:
+def _launch(f: GlueFunction, context: Ssa, *arguments: Ssa) -> None:
     """A kernel has one set of arguments: one thread at a time."""
     busy = context.field(CONTEXT, "busy")
     with f.while_loop() as loop:
@@ -98,14 +98,14 @@ def _launch(f: Function, context: Ssa, *arguments: Ssa) -> None:
 
 
 @_FUNCTIONS("opencl_copy", "i32", "context:ptr, target:ptr, source:ptr, size:i64", exported=True)
-def _copy(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa) -> None:
+def _copy(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa) -> None:
     f.guard(size.eq(0), f.i32(0))
     queue, nothing = context.get(CONTEXT, "queue"), (f.i32(0), f.null(), f.null())
     f.ret(f.call("i32", "clEnqueueSVMMemcpy", queue, f.i32(0), target, source, size, *nothing))
 
 
 @_FUNCTIONS("opencl_happened", "i32", "event:ptr, flag:ptr, tries:i64", exported=True)
-def _happened(f: Function, event: Ssa, flag: Ssa, tries: Ssa) -> None:
+def _happened(f: GlueFunction, event: Ssa, flag: Ssa, tries: Ssa) -> None:
     """0 when the event has happened, a negative code where it failed, 1 when the flag is set or the time is
     over.
     """
@@ -120,7 +120,7 @@ def _happened(f: Function, event: Ssa, flag: Ssa, tries: Ssa) -> None:
 
 
 @_FUNCTIONS("opencl_wait", "i32", "context:ptr, flag:ptr")
-def _wait(f: Function, context: Ssa, flag: Ssa) -> None:
+def _wait(f: GlueFunction, context: Ssa, flag: Ssa) -> None:
     """Waits for what is in the queue. While waits are short, this thread works for the device meanwhile, as
     OpenCL on a CPU has it; it cannot be stopped then.
     """
@@ -140,7 +140,7 @@ def _wait(f: Function, context: Ssa, flag: Ssa) -> None:
 
 
 @_FUNCTIONS("opencl_read", "i32", "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr", exported=True)
-def _read(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
+def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
     """The device's memory is the host's as well, when the device is done."""
     f.guard(size.eq(0), f.i32(0))
     code = f.call("i32", "opencl_wait", context, flag)
@@ -151,7 +151,7 @@ def _read(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: 
 
 
 @_FUNCTIONS("opencl_write", "i32", "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr", exported=True)
-def _write(f: Function, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
+def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
     """A few bytes are patterns of fills, which are taken at once; for more the queue must be empty."""
     with f.if_(size.ge(2 * _FILL)):
         f.ret(f.call("i32", "opencl_read", context, target, source, size, flag))
@@ -188,7 +188,7 @@ def devices() -> list[tuple[Any, int]]:
 
 
 def _libraries(paths: list[str]) -> list[Any]:
-    """Those that are there, and have a platform."""
+    """The OpenCL libraries of this machine that have a platform."""
     libraries = []
     for path in paths:
         try:

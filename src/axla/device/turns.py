@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from axla.core import locks
 from axla.device.driver import Driver
-from axla.device.memory import Run
+from axla.device.memory import DeviceRun
 from axla.program import abi
 
 _EXIT_WAIT = 0.45
@@ -29,15 +29,15 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = locks.new_lock()
-        self._waiting: SimpleQueue[tuple[Run, Callable[[], None]]] = SimpleQueue()
-        self._left: deque[Run] = deque()
+        self._waiting: SimpleQueue[tuple[DeviceRun, Callable[[], None]]] = SimpleQueue()
+        self._left: deque[DeviceRun] = deque()
         self._thread: threading.Thread | None = None
 
     def is_busy(self) -> bool:
         """Whether a caller has to wait for its turn; the thread itself, which runs functions, need not."""
         return bool(self._left) and threading.current_thread() is not self._thread
 
-    def add(self, run: Run, work: Callable[[], None]) -> None:
+    def add(self, run: DeviceRun, work: Callable[[], None]) -> None:
         """Has the thread do the work, when its turn comes; what it raises is the error of the run."""
         run.entered = threading.Event()
         with self._lock:
@@ -52,7 +52,7 @@ class Turns:
         while True:
             self._turn(*self._waiting.get())
 
-    def _turn(self, run: Run, work: Callable[[], None]) -> None:
+    def _turn(self, run: DeviceRun, work: Callable[[], None]) -> None:
         try:
             if not run.is_stopped():
                 work()

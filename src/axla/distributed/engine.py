@@ -15,7 +15,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from axla.codegen.native.collectives import COLLECTIVE, MEETING, MOVED, SEAT, SLOT, Half, Part
+from axla.codegen.native.collectives import COLLECTIVE, MOVED, RENDEZVOUS, SEAT, SLOT, Half, PartKind
 from axla.codegen.native.structs import ENDED, RUNS
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, Cancelled, CollectiveFailure
@@ -30,17 +30,17 @@ from axla.runtime.queue import own_queue
 _ENGINE = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 5)
 _DO_PART = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 6)
 _TAGS = 1 << 12
-"""Tags of the pairs of devices of two processes, for meetings that may be under way at the same time."""
+"""Tags of the pairs of devices of two processes, for rendezvous that may be under way at the same time."""
 _thread = threading.local()
 """Keeps what Python knows of a thread of a queue until that ends: each call would make and drop it, and
 libraries below MPI keep a note of all memory that is dropped.
 """
-_structs: Any = [struct.ctypes() for struct in (abi.FRAME, COLLECTIVE, MOVED, SEAT, MEETING, SLOT)]
-_Frame, _Head, _Moved, _Seat, _Meeting, _Slot = _structs
+_structs: Any = [struct.ctypes() for struct in (abi.FRAME, COLLECTIVE, MOVED, SEAT, RENDEZVOUS, SLOT)]
+_Frame, _Head, _Moved, _Seat, _Rendezvous, _Slot = _structs
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReadRange:
     """What a member reads of an operand of another: `rows` blocks of `bytes` bytes, each `stride` behind the
     one before, from `begin` on. It is put to `at` in result number `result`; -1: into memory of the engine.
     """
@@ -58,69 +58,70 @@ class Piece:
         return (self.rows - 1) * self.stride + self.bytes
 
 
-_NOTHING = Piece(0, 0, 0)
+_NOTHING = ReadRange(0, 0, 0)
 
 
-def _share(step: Step, reader: int, owner: int, n: int) -> Piece:
+def _share(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
     moved = step.moved[n]
     low, high = (moved.rows * k // step.size * moved.bytes for k in (reader, reader + 1))
-    return Piece(low, min(high, moved.total) - min(low, moved.total))
+    return ReadRange(low, min(high, moved.total) - min(low, moved.total))
 
 
-def _folded(step: Step, reader: int, owner: int, n: int) -> Piece:
+def _folded(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
     """The share of a result that its owner has folded."""
     share = _share(step, owner, owner, n)
-    return Piece(share.begin, share.bytes, result=n, at=share.begin)
+    return ReadRange(share.begin, share.bytes, result=n, at=share.begin)
 
 
-def _own(step: Step, reader: int, owner: int, n: int) -> Piece:
-    return Piece(reader * step.moved[n].total, step.moved[n].total)
+def _own(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
+    return ReadRange(reader * step.moved[n].total, step.moved[n].total)
 
 
-def _all(step: Step, reader: int, owner: int, n: int) -> Piece:
+def _all(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
     rows, size = step.moved[n].rows, step.moved[n].bytes
-    return Piece(0, size, result=n, at=owner * size) if rows == 1 else Piece(0, rows * size)
+    return ReadRange(0, size, result=n, at=owner * size) if rows == 1 else ReadRange(0, rows * size)
 
 
-def _blocks(step: Step, reader: int, owner: int, n: int) -> Piece:
+def _blocks(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
     rows, size = step.moved[n].rows, step.moved[n].bytes
     whole = rows == 1
-    return Piece(reader * size, size, rows, step.size * size, n if whole else -1, owner * size)
+    return ReadRange(reader * size, size, rows, step.size * size, n if whole else -1, owner * size)
 
 
-def _operand(step: Step, reader: int, owner: int, n: int) -> Piece:
-    return Piece(0, step.moved[n].total, result=owner) if n == reader else _NOTHING
+def _operand(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
+    return ReadRange(0, step.moved[n].total, result=owner) if n == reader else _NOTHING
 
 
-def _of_source(step: Step, reader: int, owner: int, n: int) -> Piece:
+def _of_source(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
     source = step.seats[step.members[reader]].source
-    return Piece(0, step.moved[n].total, result=n) if source == owner else _NOTHING
+    return ReadRange(0, step.moved[n].total, result=n) if source == owner else _NOTHING
 
 
-def _whole(step: Step, reader: int, owner: int, n: int) -> Piece:
-    return Piece(0, step.moved[n].total)
+def _whole(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
+    return ReadRange(0, step.moved[n].total)
 
 
-def _rows(step: Step, reader: int, owner: int, n: int) -> Piece:
+def _rows(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
     """Data of all, and where rows start, how many they are and where they go; not what they are put on."""
     if n == 1:
         return _NOTHING
-    return Piece(0, step.moved[0].total if n == 0 else step.head.indices * step.head.index_bytes)
+    return ReadRange(0, step.moved[0].total if n == 0 else step.head.indices * step.head.index_bytes)
 
 
-Rule = Callable[["Step", int, int, int], Piece]
+PieceRule = Callable[["ParticipantCollective", int, int, int], ReadRange]
 """What the member at position `reader` reads of operand n of the one at `owner`."""
 
-_PIECES: dict[int, tuple[str, Rule]] = {
-    Part.FOLD: ("all-reduce", _share), Part.FOLD_OWN: ("reduce-scatter", _own),
-    Part.GATHER: ("all-gather", _all), Part.EXCHANGE: ("all-to-all", _blocks),
-    Part.EXCHANGE_OPERANDS: ("all-to-all", _operand), Part.RAGGED: ("ragged-all-to-all", _rows),
-    Part.TAKE: ("collective-permute or -broadcast", _of_source),
-    Part.TAKE_DYNAMIC: ("collective-broadcast", _whole), Part.FOLD_ROOT: ("collective-reduce", _whole),
+_PIECES: dict[int, tuple[str, PieceRule]] = {
+    PartKind.FOLD: ("all-reduce", _share), PartKind.FOLD_OWN: ("reduce-scatter", _own),
+    PartKind.GATHER: ("all-gather", _all), PartKind.EXCHANGE: ("all-to-all", _blocks),
+    PartKind.EXCHANGE_OPERANDS: ("all-to-all", _operand), PartKind.RAGGED: ("ragged-all-to-all", _rows),
+    PartKind.TAKE: ("collective-permute or -broadcast", _of_source),
+    PartKind.TAKE_DYNAMIC: ("collective-broadcast", _whole),
+    PartKind.FOLD_ROOT: ("collective-reduce", _whole),
 }  # fmt: skip
 
 
-class Step:
+class ParticipantCollective:
     """A collective of a program as one participant sees it: what it gets and gives, and what visits share."""
 
     def __init__(self, engine: MpiEngine, collective: int, participant: int) -> None:
@@ -131,28 +132,28 @@ class Step:
         seats = at + MOVED.size * head.count
         self.seats = (_Seat * len(engine.places)).from_address(seats)
         self.seat = self.seats[participant]
-        self.channel = engine.channels.get(self.seat.meeting)
+        self.channel = engine.channels.get(self.seat.rendezvous)
         if self.channel is None:
             return
-        meeting = engine.interface.meetings[self.seat.meeting]
-        self.members, self.size = meeting.members, len(meeting.members)
+        rendezvous = engine.interface.rendezvous_keys[self.seat.rendezvous]
+        self.members, self.size = rendezvous.members, len(rendezvous.members)
         kind, pieces = _PIECES[head.kind]
-        self.about = f"{engine.interface.name}: {engine.names[participant]}, in an {kind} {meeting},"
+        self.about = f"{engine.interface.name}: {engine.names[participant]}, in an {kind} {rendezvous},"
         self.communicator, self.ranks, first = self.channel
         # Those who come to different collectives wait for each other in vain.
         self.tag = first + head.digest % (self.communicator.Get_attr(MPI.TAG_UB) // _TAGS) * _TAGS
-        count = 5 if head.kind == Part.RAGGED else head.count
+        count = 5 if head.kind == PartKind.RAGGED else head.count
         self.moves = self._plan(pieces, count)
-        self.shares = self._plan(_folded, count) if head.kind == Part.FOLD else []
+        self.shares = self._plan(_folded, count) if head.kind == PartKind.FOLD else []
         self.room = sum(piece.span for _, _, piece, gives in self.moves if piece.result < 0 and not gives)
         self.addresses: Any = c.c_void_p * count
         self.operands = [self.addresses() for _ in self.members]
         self.slots = (_Slot * self.size)()
         for slot, given in zip(self.slots, self.operands, strict=True):
             slot.collective, slot.operands = collective, c.addressof(given)
-        self.meeting = _Meeting(size=self.size, slots=c.addressof(self.slots))
+        self.rendezvous = _Rendezvous(size=self.size, slots=c.addressof(self.slots))
 
-    def _plan(self, pieces: Rule, count: int) -> list[tuple[int, int, Piece, bool]]:
+    def _plan(self, pieces: PieceRule, count: int) -> list[tuple[int, int, ReadRange, bool]]:
         """What comes from others and goes to them: whose position, which operand, what of it, if it goes."""
         mine = self.seat.position
         return [
@@ -171,7 +172,7 @@ class Step:
             slot.results = outs
         own = self.slots[self.seat.position]
         own.operands = ins
-        addresses = [c.addressof(struct) for struct in (self.seat, self.meeting, own)]
+        addresses = [c.addressof(struct) for struct in (self.seat, self.rendezvous, own)]
         code = self.engine.do_part(frame, self.collective, *addresses, kernels)
         if code == abi.OK:
             self._exchange(frame, self.shares, results, results)
@@ -219,7 +220,7 @@ class Step:
         self.engine.job.kept.append((pending, self.engine, task.loaded))
 
 
-def _buffer(where: int, piece: Piece) -> list[Any]:
+def _buffer(where: int, piece: ReadRange) -> list[Any]:
     """The memory of a piece as MPI takes it; nothing is copied."""
     memory = MPI.buffer.fromaddress(where, piece.span)
     if piece.rows == 1:
@@ -241,9 +242,9 @@ class MpiEngine:
         ranks, n = [job.names[place // job.local] for place in places], self.partitions
         self.names = [f"replica {p // n}, partition {p % n} of {rank}" for p, rank in enumerate(ranks)]
         self.channels: dict[int, tuple[Any, list[int], int]] = {}
-        """By meetings between processes: a communicator, its processes, and the first tag of the meeting."""
-        for number, meeting in enumerate(interface.meetings):
-            ranks = sorted({places[member] // job.local for member in meeting.members})
+        """For each rendezvous between processes: a communicator, its processes, and the first tag."""
+        for number, rendezvous in enumerate(interface.rendezvous_keys):
+            ranks = sorted({places[member] // job.local for member in rendezvous.members})
             if job.index in ranks and len(ranks) > 1:
                 communicator, serial = job.channel(tuple(ranks))
                 pairs = job.local**2
@@ -252,7 +253,7 @@ class MpiEngine:
         self._in_process = _ENGINE(functions["axla_collective"])
         self.do_part = _DO_PART(functions["do_part"])
         self.number, self._runs = job.engines, 0
-        self._steps: dict[tuple[int, int], Step] = {}
+        self._steps: dict[tuple[int, int], ParticipantCollective] = {}
         self._rooms: dict[int, Any] = {}
         self._callback = _ENGINE(self._run)
         self.address = c.cast(self._callback, c.c_void_p).value
@@ -262,7 +263,7 @@ class MpiEngine:
         self._runs += 1
         grid.mailbox = MpiMailbox(self, self._runs)
         ranks = [place // self.job.local for place in self.places]
-        # Of those elsewhere nobody is in a meeting of this process.
+        # Of those elsewhere nobody is in a rendezvous of this process.
         grid.states[:] = [RUNS if rank == self.job.index else ENDED for rank in ranks]
 
     def _run(self, frame: int, collective: int, ins: int, outs: int, kernels: int) -> int:
@@ -272,7 +273,7 @@ class MpiEngine:
         me = head.replica * self.partitions + head.partition
         try:
             if (collective, me) not in self._steps:
-                self._steps[collective, me] = Step(self, collective, me)
+                self._steps[collective, me] = ParticipantCollective(self, collective, me)
             step = self._steps[collective, me]
             if step.channel is None:
                 return self._in_process(frame, collective, ins, outs, kernels)

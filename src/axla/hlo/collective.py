@@ -89,14 +89,14 @@ class _Collective(Op):
 
 @dataclass(frozen=True)
 class _InGroups(_Collective, Grouped):
-    """Those without a shape of their own."""
+    """Collectives without a shape attribute."""
 
     channel_id: int | None = None
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
 
 
 class Reducing(_Collective, Grouped):
-    """Those that combine what members bring."""
+    """Collectives that combine the operands of the participants."""
 
     to_apply: Computation
 

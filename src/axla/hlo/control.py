@@ -190,7 +190,7 @@ class CustomCall(External):
         return self.shape
 
     def _check_alias(self, alias: OutputAlias, operands: tuple[AnyShape, ...]) -> None:
-        """What lies in one memory is of one shape; as a buffer or as a value."""
+        """Arrays that share memory must have one shape, as buffers or as values."""
         if not 0 <= alias.operand < len(operands):
             self.reject("c3", f"aliases operand {alias.operand} of {len(operands)}")
         result = subshape(self.shape, alias.output)

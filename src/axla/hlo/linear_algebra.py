@@ -187,7 +187,9 @@ def substitute(matrix: np.ndarray, b: np.ndarray, lower: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _BatchNorm(Op):
-    """What the three have in common: scale and offset per feature, statistics over the other dimensions."""
+    """The base of the three batch norm ops: scale and offset per feature, statistics over the other
+    dimensions.
+    """
 
     epsilon: Single
     feature_index: int

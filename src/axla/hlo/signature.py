@@ -1,4 +1,4 @@
-"""What ops require of the computations they call."""
+"""Checks of the computations that ops call: parameters and results."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class CopyDone(Op):
 
 
 class _Transfer(Op):
-    """What the four halves of host and device transfers have in common."""
+    """The base of the ops that send to and receive from hosts and devices."""
 
     __slots__ = ()
     side_effect = True

@@ -51,7 +51,7 @@ def places(self: Op, dims: Sequence[int], window: Window) -> tuple[int, ...]:
 _MOST_TAPS = 4096
 
 
-def meetings(window: Window, k: int, size: int, made: int) -> int:
+def overlap_count(window: Window, k: int, size: int, made: int) -> int:
     """Pairs of a place in the result and one in the window that meet an element, in one dimension. Of a very
     large window, every n-th place counts n times.
     """
@@ -274,7 +274,7 @@ class Convolution(Op):
         """Of products with elements that are there, not with padding or what is between dilated elements."""
         (lhs, rhs), labels = operands, self.dim_labels
         met = prod(
-            meetings(self.window, k, lhs.dims[d], result.dims[labels.output_spatial[k]])
+            overlap_count(self.window, k, lhs.dims[d], result.dims[labels.output_spatial[k]])
             for k, d in enumerate(labels.input_spatial)
         )
         batch = lhs.dims[labels.input_batch] // self.batch_group_count

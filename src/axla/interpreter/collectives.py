@@ -45,7 +45,7 @@ def _zeros(inst: Instruction) -> HostValue:
     return joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.parts])
 
 
-# Meetings
+# RendezvousKeys
 
 
 def _together(
@@ -296,7 +296,7 @@ def _ragged(interpreter: Interpreter, inst: Instruction[Grouped], brought: Broug
     return results
 
 
-# What needs no meeting
+# What needs no rendezvous
 
 
 def _done(interpreter: Interpreter, inst: Instruction, operand: HostValue) -> HostValue:

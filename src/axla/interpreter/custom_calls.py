@@ -13,7 +13,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.custom.callables import PythonCall
 from axla.custom.lapack import routine_address
 from axla.custom.library import run_library_call
-from axla.custom.registry import Target, find_target
+from axla.custom.registry import CallTarget, find_target
 from axla.custom.routines import plan_of
 from axla.custom.site import (
     AXLA,
@@ -62,10 +62,10 @@ CUSTOM_CALLS: dict[str, Callable[..., HostValue]] = {**dict.fromkeys(MARKERS, _o
 class Handlers:
     """`make` gives the handler of a call of the FFI. Backends set it: native code lies above."""
 
-    make: Callable[[CallSite, Target], Any] | None = None
+    make: Callable[[CallSite, CallTarget], Any] | None = None
 
     @classmethod
-    def of(cls, inst: Instruction, site: CallSite, target: Target) -> Any:
+    def of(cls, inst: Instruction, site: CallSite, target: CallTarget) -> Any:
         """The handler of one call, with the state that it keeps."""
         if cls.make is None:
             raise UnsupportedError(f"{site}: handlers of the FFI are called by backends only")
@@ -122,7 +122,7 @@ def _checked(site: CallSite, shape: AnyShape, value: HostValue, physical: bool) 
     return logical
 
 
-def _run(site: CallSite, target: Target, operands: list[HostValue], handler: Any) -> list[HostValue]:
+def _run(site: CallSite, target: CallTarget, operands: list[HostValue], handler: Any) -> list[HostValue]:
     if target.api == LIBRARY:
         return list(run_library_call(site, operands))
     if target.api == PYTHON:
@@ -133,7 +133,9 @@ def _run(site: CallSite, target: Target, operands: list[HostValue], handler: Any
     return _run_native(site, target, operands, handler)
 
 
-def _run_native(site: CallSite, target: Target, operands: list[HostValue], handler: Any) -> list[HostValue]:
+def _run_native(
+    site: CallSite, target: CallTarget, operands: list[HostValue], handler: Any
+) -> list[HostValue]:
     """Calls a function at an address with copies of the operands, which lie as it wants them."""
     given = zip(site.operand_leaves, operands, strict=True)
     inputs = [np.array(in_memory_order(v, s), order="C") if isinstance(s, Shape) else None for s, v in given]

@@ -62,7 +62,7 @@ class Process:
         self.turn.acquire()
         self.check()
 
-    # Meetings: all members bring something, and each takes something away.
+    # RendezvousKeys: all members bring something, and each takes something away.
 
     def meet(
         self, members: Sequence[int], channel: int | None, kind: Hashable, name: str, brought: HostValue,
@@ -70,26 +70,26 @@ class Process:
     ) -> HostValue:  # fmt: skip
         """What `combine` gives this one of what all members brought, in their order.
 
-        Whoever of the members comes to a meeting on the channel must be there for the same `kind`.
+        Whoever of the members comes to a rendezvous on the channel must be there for the same `kind`.
         """
-        meetings, key = self.grid.meetings, (tuple(members), channel)
-        meeting = meetings.setdefault(key, Rendezvous(kind, name, self))
-        if meeting.kind != kind:
+        found, key = self.grid.rendezvous, (tuple(members), channel)
+        rendezvous = found.setdefault(key, Rendezvous(kind, name, self))
+        if rendezvous.kind != kind:
             raise CollectiveFailure(
-                f"{name} of {self} meets {meeting.name} of {meeting.first}, which is another operation, or "
-                "has other shapes or another reducer"
+                f"{name} of {self} meets {rendezvous.name} of {rendezvous.first}, which is another "
+                "operation, or has other shapes or another reducer"
             )
-        meeting.brought[self.number] = brought
-        missing = [m for m in members if m not in meeting.brought]
+        rendezvous.brought[self.number] = brought
+        missing = [m for m in members if m not in rendezvous.brought]
         if missing:
-            while meeting.taken is None:
-                self.wait(meeting, f"in {name} for {self.grid.names(missing)}")
-            return meeting.taken[self.number]
-        del meetings[key]
-        results = combine([meeting.brought[m] for m in members])
-        meeting.taken = dict(zip(members, results, strict=True))
-        self.grid.wake(meeting)
-        return meeting.taken[self.number]
+            while rendezvous.taken is None:
+                self.wait(rendezvous, f"in {name} for {self.grid.names(missing)}")
+            return rendezvous.taken[self.number]
+        del found[key]
+        results = combine([rendezvous.brought[m] for m in members])
+        rendezvous.taken = dict(zip(members, results, strict=True))
+        self.grid.wake(rendezvous)
+        return rendezvous.taken[self.number]
 
     # Mailbox: one sends, another receives, in order.
 
@@ -131,7 +131,7 @@ class ParticipantProcesses:
         self.failure: BaseException | None = None
         self.ready: deque[Process] = deque()
         self.parked: dict[Hashable, list[Process]] = {}
-        self.meetings: dict[Hashable, Rendezvous] = {}
+        self.rendezvous: dict[Hashable, Rendezvous] = {}
         self.mailbox: dict[Hashable, deque[HostValue]] = {}
         self._ended = threading.Event()
 

@@ -288,7 +288,7 @@ def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Seq
 
 @dataclass(frozen=True, slots=True)
 class SourceTargetPairs:
-    """Who sends to whom in a collective-permute: {{0,1},{1,0}}. `text` keeps a compact form."""
+    """The sources and targets of a collective-permute: {{0,1},{1,0}}. `text` keeps a compact form."""
 
     pairs: tuple[tuple[int, int], ...] = ()
     text: str = ""

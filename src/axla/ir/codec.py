@@ -25,7 +25,7 @@ from axla.ir.strings import named_values, pattern, quote
 
 
 class Marks(Protocol):
-    """What decoders of numbers and names need. Each method reads one thing, or raises ParseError."""
+    """Methods that decoders of numbers and names call. Each reads one thing, or raises ParseError."""
 
     def fail(self, message: str, at: int | None = None) -> NoReturn: ...
     def skip(self) -> int: ...
@@ -39,7 +39,7 @@ class Marks(Protocol):
 
 
 class Reader(Marks, Protocol):
-    """What decoders need of a parser."""
+    """The methods of a parser that decoders call."""
 
     def peek(self, mark: str) -> bool: ...
     def word(self, what: str = ...) -> str: ...
@@ -107,7 +107,7 @@ def _write_float(value: float) -> str:
 
 
 def _list_of(item: Codec, separator: str) -> Codec:
-    """Of items in braces."""
+    """A list of items in braces."""
     return Codec(
         lambda reader: tuple(reader.listed("{", lambda: item.decode(reader), "}")),
         lambda values: "{" + separator.join(map(item.encode, values)) + "}",

@@ -1,4 +1,4 @@
-"""Who takes part in a collective, and what that means."""
+"""The participants of each collective, and the meaning of the numbers in its groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ are there, and is done where it stands.
 
 
 class GroupMode(enum.StrEnum):
-    """What the numbers in groups stand for; the names are XLA's."""
+    """The meaning of the numbers in groups; the names are XLA's."""
 
     CROSS_REPLICA = "replicas"  # within each partition
     CROSS_PARTITION = "partitions"  # within each replica
@@ -24,7 +24,7 @@ class GroupMode(enum.StrEnum):
 
 
 class CollectiveKind(enum.Enum):
-    """What the members of a group get, and who must be in one: `Op.collective`."""
+    """How results of a collective follow from operands, and who must be in a group: `Op.collective`."""
 
     SAME = "an array like their own; all are in groups"
     SCALED = "one of which a dimension grows or shrinks by the number of members; all are in groups"
@@ -39,7 +39,7 @@ def is_asynchronous(inst: Any) -> bool:
 
 
 def group_mode(op: Any) -> GroupMode:
-    """What the members of a collective's groups are. Channel 0 stands for no channel."""
+    """The meaning of the numbers in the groups of a collective. Channel 0 stands for no channel."""
     if (op.channel_id or 0) <= 0:
         return GroupMode.CROSS_REPLICA
     if not hasattr(op, "use_global_device_ids"):

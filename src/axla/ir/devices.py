@@ -199,7 +199,7 @@ class MeshAxes:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """Who takes part together in a collective: {{0,1},{2,3}}, [2,2]<=[4] or mesh['a'=2,'b'=2] {'b'}."""
+    """The groups of participants of a collective: {{0,1},{2,3}}, [2,2]<=[4] or mesh['a'=2,'b'=2] {'b'}."""
 
     listed: tuple[tuple[int, ...], ...] = ()
     form: IotaGroups | MeshAxes | None = None

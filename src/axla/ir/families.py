@@ -1,4 +1,4 @@
-"""What ops of a family have, for who must know it below `axla.hlo`, which declares them."""
+"""Base classes of op families, for layers below `axla.hlo`, which declares the ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an op is; instructions, computations, modules, and the only code that changes them.
+"""Ops, instructions, computations, modules, and the only code that changes them.
 
 The four refer to each other. Every mutator raises when it would break an invariant, and bumps `version` of
 computation and module; caches remember the version they were made for. Nodes are compared by identity. Sets
@@ -151,7 +151,7 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """What an instruction may carry besides op and operands. None of it changes values."""
+    """Optional facts of an instruction besides op and operands. None of them changes values."""
 
     location: SourceLocation | None = None
     sharding: Sharding | None = None
@@ -216,7 +216,7 @@ class Computation:
     facts: dict[Hashable, tuple[int, Any]]  # what analyses found, with the version they found it for (`fact`)
 
     def fact(self, name: Hashable, find: Callable[[Computation], Any]) -> Any:
-        """What `find` says of the computation as it is now, remembered until it changes."""
+        """The result of `find` for the computation, cached until the computation changes."""
         found = self.facts.get(name)
         if found is None or found[0] != self.version:
             found = self.facts[name] = (self.version, find(self))

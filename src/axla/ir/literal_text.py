@@ -29,7 +29,7 @@ _SHORTEST = {"f64": 15, "f32": 6}
 
 
 def constant_text(literal: Literal, *, values: bool) -> str:
-    """What stands between the parentheses of `constant(...)`; `values` asks for all values."""
+    """The text between the parentheses of `constant(...)`; `values` asks for all values."""
     if isinstance(literal, ElidedLiteral):
         return "{...}"
     if not values and (not isinstance(literal.shape, Shape) or literal.shape.size > SHORT):

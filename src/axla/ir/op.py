@@ -92,7 +92,7 @@ def known() -> list[str]:
 
 
 def unknown(opcode: str) -> str:
-    """What is said of a name that no op has."""
+    """The error message for a name that no op has."""
     hint = "`axla ops` lists axla's, and those that installed packages add by entry points axla.ops"
     return f"{opcode[:60]!r} is no opcode{did_you_mean(opcode, known())} ({hint})"
 

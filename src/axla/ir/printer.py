@@ -26,7 +26,7 @@ from axla.ir.traverse import computations_callees_first, schedule_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintOptions:
-    """What to print; the names are those of XLA's HloPrintOptions."""
+    """Options of the printer; the names are those of XLA's HloPrintOptions."""
 
     print_large_constants: bool = False
     print_percent: bool = True
@@ -48,7 +48,7 @@ def print_module(module: Module, **options: Any) -> str:
 
 
 def instruction_printer(**options: Any) -> Callable[[Instruction], str]:
-    """What gives the text of an instruction, one after the other; the keywords are fields of PrintOptions."""
+    """A function that gives the text of an instruction; the keywords are fields of PrintOptions."""
     return _Printer(_options(options)).instruction
 
 

@@ -1,4 +1,4 @@
-"""What callers know of an instruction, asserted and typed: its op, or the kind of its shape."""
+"""Typed access to instructions: `op_of` and `shape_of` assert a class of op or shape."""
 
 from __future__ import annotations
 

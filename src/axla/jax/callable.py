@@ -17,7 +17,7 @@ from axla.core.errors import InvalidArgument
 from axla.ir.graph import Module
 from axla.ir.structure import Parameter
 from axla.ir.typed import op_of
-from axla.jax.functions import Names, Program, arrays_of, lowered, module_of
+from axla.jax.functions import LoweredFunction, Names, arrays_of, lowered, module_of
 from axla.jax.handlers import register_handlers_of
 from axla.pjrt.callbacks import attach
 from axla.stablehlo.modules import DynamicModule
@@ -32,7 +32,7 @@ class Function:
     """
 
     def __init__(
-        self, program: Program, backend: str = "cpu", call: _Call | None = None,
+        self, program: LoweredFunction, backend: str = "cpu", call: _Call | None = None,
         weights: Mapping[int, Any] | None = None,
     ) -> None:  # fmt: skip
         """`weights`: leaves of the arguments, by number, that stay what they are."""

@@ -34,7 +34,7 @@ from axla.stablehlo.names import NAMES, Names, names_in
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class LoweredFunction:
     """A function lowered: StableHLO's bytecode and the trees of its arguments and results. `kept` are the
     numbers of the argument leaves that the bytecode still has; `leading` are the values of arguments before
     those: of several platforms that an export is for, the number of ours. Without `x64`, arguments of 64-bit
@@ -64,7 +64,7 @@ class OpenModule(DynamicModule):
 
     __slots__ = ("program",)
 
-    def __init__(self, source: mlir.Source, entry: str, program: Program) -> None:
+    def __init__(self, source: mlir.Source, entry: str, program: LoweredFunction) -> None:
         super().__init__(source, entry)
         self.program = program
         self.set_config(frontend_attributes=((NAMES, _names_text(program)),))
@@ -102,7 +102,7 @@ def names_of(module: Module) -> Names:
     return found
 
 
-def module_of(program: Program) -> Module:
+def module_of(program: LoweredFunction) -> Module:
     """The module of bytecode, with the names."""
     source = api.stablehlo(program.artifact)
     if source is None:
@@ -119,7 +119,7 @@ def module_of(program: Program) -> Module:
     return _named(module, program)
 
 
-def _said(source: mlir.Source, entry: str, program: Program) -> Names:
+def _said(source: mlir.Source, entry: str, program: LoweredFunction) -> Names:
     """The names, with `params['w']` in place of `args[0]['w']` where the program says what the function calls
     its arguments.
     """
@@ -137,7 +137,7 @@ def _said(source: mlir.Source, entry: str, program: Program) -> Names:
     return replace(program.names, arguments=tuple(arguments)) if distinct else program.names
 
 
-def _named(module: Module, program: Program) -> Module:
+def _named(module: Module, program: LoweredFunction) -> Module:
     arguments = tuple(program.names.arguments[k] for k in program.kept)
     parameters = arrays_of(module)
     if len(parameters) != len(arguments):
@@ -159,7 +159,7 @@ def arrays_of(module: Module) -> list[Instruction]:
     return [p for p in module.entry.parameters if p.shape is not TOKEN]
 
 
-def _names_text(program: Program) -> str:
+def _names_text(program: LoweredFunction) -> str:
     return Names(tuple(program.names.arguments[k] for k in program.kept), program.names.results).text
 
 
@@ -171,7 +171,7 @@ def identifier(path: str) -> str:
 
 def lowered(
     fn: Any, args: Sequence[Any], kwargs: dict[str, Any], given: Sequence[Any] = (), x64: bool | None = None
-) -> Program:
+) -> LoweredFunction:
     """A function, an export, or the bytes of one, as a program. `given` are the options of `_JIT`, None for
     what is not given.
     """
@@ -209,7 +209,7 @@ def _deserialized(data: bytes) -> Any:
         raise ParseError(f"to_module: the bytes are no export that this JAX reads, {error}") from None
 
 
-def _exported(exported: Any) -> Program:
+def _exported(exported: Any) -> LoweredFunction:
     paths = _paths(exported.in_tree)
     arguments = tuple(path.removeprefix("[0]") if path.startswith("[0]") else path[3:] for path in paths)
     names = Names(
@@ -222,7 +222,7 @@ def _exported(exported: Any) -> Program:
     if not set(kept) <= set(range(len(arguments))):
         raise ParseError(f"to_module: the export keeps arguments {kept} of {len(arguments)}")
     leading = (platforms.index("cpu") if "cpu" in platforms else 0,) if len(platforms) > 1 else ()
-    return Program(
+    return LoweredFunction(
         exported.mlir_module_serialized, names, exported.in_tree, exported.out_tree, kept, leading, _x64()
     )
 
@@ -238,7 +238,7 @@ def _paths(tree: Any) -> list[str]:
     return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(whole)[0]]
 
 
-def traced(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
+def traced(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> LoweredFunction:
     """What `jax.jit` gave, as a program for arguments like these."""
     traced: Any = jitted.trace(*args, **kwargs)
     leaves = jax.tree_util.tree_leaves(traced.args_info)
@@ -259,7 +259,7 @@ def traced(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     lowered = None if constants else traced.lower(lowering_platforms=("cpu",))
     if lowered is None or _arguments(lowered.compiler_ir("stablehlo")) != len(leaves):
         lowered = _with_all(traced, leaves)
-    return Program(
+    return LoweredFunction(
         _bytecode(lowered.compiler_ir("stablehlo")), names, in_tree, out_tree, kept, x64=_x64(),
         functions=private.callbacks_of(lowered), results=tuple(traced.jaxpr.out_avals), constants=constants,
     )  # fmt: skip

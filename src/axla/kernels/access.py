@@ -1,4 +1,4 @@
-"""What runs in a kernel, and where in it each value is read, as seen from the kernel's roots.
+"""The instructions of a kernel, and where each value is read, as seen from the kernel's roots.
 
 A *key* stands for "the index at which a value is evaluated", as one number. Values that are evaluated at the
 same place share a key; a value with two keys is computed twice. The keys with a meaning:
@@ -34,7 +34,7 @@ def elements(shape: AnyShape) -> int:
 
 
 def chased(inst: Instruction) -> Instruction:
-    """What an array is a view of."""
+    """The array behind reshapes and bitcasts."""
     while isinstance(inst.op, hlo.Reshape | hlo.Bitcast):
         inst = inst.operands[0]
     return inst
@@ -145,7 +145,9 @@ OperandKeys = Callable[[AccessKeys, Instruction], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class KernelBody:
-    """What runs in a kernel: `order` without parameters and root tuple, and the roots, all in `order`."""
+    """The instructions of a kernel: `order` without parameters and root tuple, and the roots, all in
+    `order`.
+    """
 
     order: tuple[Instruction, ...]
     roots: tuple[Instruction, ...]

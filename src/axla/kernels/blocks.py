@@ -74,7 +74,7 @@ class BlockCut:
 
     @property
     def rows(self) -> int:
-        """Of the result that a block computes."""
+        """The rows of the result that a block computes."""
         return self.down * self.tile.rows
 
     @property
@@ -83,12 +83,12 @@ class BlockCut:
 
     @property
     def depth(self) -> int:
-        """Of k that a slice has."""
+        """The number of elements of k in a slice."""
         return self.lhs.depth
 
     @property
     def half_bytes(self) -> int:
-        """Of local memory that a slice takes."""
+        """The local memory that a slice takes, in bytes."""
         return self.lhs.bytes + self.rhs.bytes
 
 

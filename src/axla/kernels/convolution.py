@@ -10,6 +10,7 @@ from typing import TypeVar
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
+from axla.core.shape import Shape
 from axla.hlo import Bitcast, Constant, Convolution, Reshape, Transpose
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Instruction
@@ -34,7 +35,8 @@ class ConvolutionPlan(Plan):
 
     `low`: how far windows begin before the image. `padded_rows`: some reach beyond it in another dimension
     than the last. `kernel_first`: steps of a part of the kernel come one after the other. `panels`:
-    features of a panel where the kernel lies in such (see `unpacked`), else 0.
+    features of a panel where the kernel lies in such (see `unpacked`), else 0. `product`: how words of short
+    numbers are multiplied, where panels are of words and the machine does that; `inputs` counts words then.
     """
 
     hero: str
@@ -55,6 +57,7 @@ class ConvolutionPlan(Plan):
     singles: int
     kernel_first: bool
     panels: int = 0
+    product: GemmSpec | None = None
     blocks: DotPlan | None = None  # done as a product by blocks of threads
 
     @property
@@ -174,15 +177,30 @@ class ConvolutionKind(Kind):
             if prod(window.size) > MOST_WRITTEN and inputs == 1:
                 vectors = max(1, min(4, along // lanes, target.registers // 2 // singles))
         edges = any(window.low[:-1] + window.high[:-1])
-        stored = panels_under(self.hero.operands[1])
-        panels = shape_of(stored).dims[-1] if stored is not None else 0
+        panels, word = panel_sizes(self.hero.operands[1])
         if panels and mode == "features" and panels % lanes == 0:
             vectors = panels // lanes
+        words = self.by_words(target) if word > 1 else None
+        # Tiles are panels, of which each is of one group.
+        whole = mode == "features" and panels % (vectors * lanes) == outputs % (vectors * lanes) == 0
+        product = words if words and whole and words.word == word else None
         return ConvolutionPlan(
-            self.hero.name, mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
-            window.window_dilation, window.low, edges, total, lanes, vectors, singles, first,
-            panels, phases=(),
+            self.hero.name, mode, shape.dims[0], groups, inputs // (word if product else 1), outputs, places,
+            window.size, window.stride, window.window_dilation, window.low, edges, total, lanes, vectors,
+            singles, first, panels, product, phases=(),
         )  # fmt: skip
+
+    def by_words(self, target: Target) -> GemmSpec | None:
+        """A place's part of the product by words of inputs; None where the machine does not multiply them, or
+        inputs do not fill them.
+        """
+        left, kernel, result = (shape_of(i) for i in (*self.hero.operands, self.hero))
+        groups = op_of(self.hero, Convolution).feature_group_count
+        places, outputs = result.size // result.dims[-1], kernel.dims[-1] // groups
+        plain = GemmSpec(left.dtype, result.dtype, groups, places, outputs, kernel.dims[-2])
+        spec = plain.by_words(target)
+        fits = spec.word > 1 and not spec.missing and spec.accumulator is accumulator(result.dtype)
+        return spec if fits and left.dtype is kernel.dtype else None
 
     def _called(self, form: ConvolutionPlan, task: KernelTask, target: Target) -> ConvolutionPlan:
         steps = form.single_axis * form.vectors * form.lanes * prod(form.window) * form.inputs
@@ -227,25 +245,40 @@ class ConvolutionKind(Kind):
         return DotPlan(self.hero.name, spec, cut, phases=(phase,))
 
 
-def panel_width(hero: Instruction, target: Target) -> int | None:
-    """Output features of a tile, where the kernel of a convolution is best stored in panels of so many: its
-    rows lie far apart, often on few sets of a cache, and a tile reads a piece of each.
+def panels_wanted(hero: Instruction, target: Target) -> tuple[int, int] | None:
+    """Output features of a tile and inputs of a word, where the kernel of a convolution is best stored in
+    panels of so many: its rows lie far apart, often on few sets of a cache, and a tile reads a piece of each.
     """
-    form = ConvolutionKind(hero).tiled(target)
-    width = form.vectors * form.lanes
-    whole = form.lanes > 1 and form.outputs % width == 0 and form.outputs > width
-    return width if form.mode == "features" and whole and not target.local_bytes else None
+    if not hero.shape.byte_size:
+        return None
+    kind = ConvolutionKind(hero)
+    form, product = kind.tiled(target), kind.by_words(target)
+    width, word = form.vectors * form.lanes, product.word if product else 1
+    whole = form.lanes > 1 and form.outputs % width == 0 and (form.outputs > width or word > 1)
+    return (width, word) if form.mode == "features" and whole and not target.local_bytes else None
 
 
-def unpacked(panels: Instruction) -> Instruction:
-    """A kernel [window..., inputs, features] that is stored as [features / panel, window..., inputs, panel].
-    The convolution that reads it reads the panels.
+def unpacked(panels: Instruction, kernel: Shape) -> Instruction:
+    """A kernel [window..., inputs, features] that is stored as [features / panel, window..., inputs, panel],
+    or [features / panel, window..., inputs / word, panel, word]. The convolution that reads it reads the
+    panels.
     """
-    count, *rest, panel = shape_of(panels).dims
-    order = (*range(1, len(rest) + 1), 0, len(rest) + 1)
-    turned = Transpose(order)(panels)
-    shape = shape_of(panels).with_dims((*rest, count * panel)).logical
-    return panels.computation.add(Reshape(shape), [turned], extra=panels.extra)
+    turned = Transpose(_unpacking(kernel.rank, shape_of(panels).rank > kernel.rank + 1))(panels)
+    return panels.computation.add(Reshape(kernel), [turned], extra=panels.extra)
+
+
+def _unpacking(rank: int, words: bool) -> tuple[int, ...]:
+    """The transpose of panels that is a kernel of so many dimensions."""
+    return (*range(1, rank), *((rank + 1,) if words else ()), 0, rank)
+
+
+def panel_sizes(kernel: Instruction) -> tuple[int, int]:
+    """Features of a panel and inputs of a word of a kernel that is `unpacked`; (0, 1) of others."""
+    panels = panels_under(kernel)
+    if panels is None:
+        return 0, 1
+    dims = shape_of(panels).dims
+    return (dims[-2], dims[-1]) if len(dims) > kernel.shape.rank + 1 else (dims[-1], 1)
 
 
 def panels_under(kernel: Instruction) -> Instruction | None:
@@ -255,12 +288,14 @@ def panels_under(kernel: Instruction) -> Instruction | None:
     turned = kernel.operands[0]
     if not isinstance(turned.op, Transpose):
         return None
-    rank = turned.shape.rank
-    order = (*range(1, rank - 1), 0, rank - 1)
-    dims = shape_of(turned).dims
-    fits = rank > 2 and op_of(turned, Transpose).dimensions == order
+    rank, dims = kernel.shape.rank, shape_of(turned).dims
+    words = len(dims) > rank + 1
+    order, apart = _unpacking(rank, words), -4 if words else -2
+    fits = len(dims) > 2 and op_of(turned, Transpose).dimensions == order
     fits = fits and shape_of(kernel).dtype is shape_of(turned).dtype  # a bitcast may take it for another
-    return turned.operands[0] if fits and shape_of(kernel).dims == (*dims[:-2], dims[-2] * dims[-1]) else None
+    pairs = [shape_of(turned).dims[apart:][n : n + 2] for n in range(0, -apart, 2)]
+    joined = (*dims[:apart], *map(prod, pairs))
+    return turned.operands[0] if fits and shape_of(kernel).dims == joined else None
 
 
 def by_channels(target: Target | None, dtype: DType, groups: int, inputs: int, outputs: int) -> bool:
@@ -281,7 +316,12 @@ def accumulator(dtype: DType) -> DType:
 def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, int]:
     """(vectors, singles) of a tile whose sums fit the registers, next to the operands of one step."""
     room = target.registers // parts
-    width = min(vectors, 2 if singles > room // 4 else 4)
-    most = max(1, (room - width - 2) // width)
-    count = -(-singles // most)
-    return width, -(-singles // count)
+    found = []
+    for width in (2,) if singles > room // 4 else (4, 2):
+        width = min(vectors, width)
+        most = max(1, (room - width - 2) // width)
+        count = -(-singles // most)
+        size = -(-singles // count)
+        found.append((count * size, width, size))  # tiles that overlap compute singles twice
+    _, width, size = min(found, key=lambda tile: tile[0])
+    return width, size

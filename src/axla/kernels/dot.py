@@ -253,7 +253,9 @@ def _plan_tiles(
     # All of rhs stays in L2: read as it lies it is as fast as packed, and takes no scratch memory.
     near = spec.n * spec.k * size <= target.caches.l2 // 4
     reused = spec.m >= 4 * tile.rows
-    pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns
+    past = rows_read_past(spec, tile)
+    short = past and (past > MOST_PAST or spec.k < LEAST_READ or spec.accumulator.is_complex)
+    pack_rhs = converts or spec.rhs_transposed or bool(short or past and not (small or near))
     pack_rhs = pack_rhs or (packs if packs is not None else reused and not (small or near))
     # Rows of lhs are read as they lie, transposed or not: copying a tile costs more than it saves.
     pack_lhs = converts
@@ -285,6 +287,15 @@ def _plan_tiles(
         and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k else 0,
     )
+
+
+MOST_PAST, LEAST_READ = 3, 8
+"""Last rows of rhs that are read by themselves, and rows of one that has such."""
+
+
+def rows_read_past(spec: GemmSpec, tile: Tile) -> int:
+    """How many rows of rhs, of which a tile reads more than there is, reach past its end: the last ones."""
+    return -(-tile.columns // spec.n) - 1
 
 
 def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool, limits: Limits) -> tuple[int, int]:
@@ -326,7 +337,8 @@ class DotKind(Kind):
 
     `sizes`: batch, m, n, k, whether the left operand lies as [batch, k, m], the right one as [batch, n, k].
     `batch` is 1 for a dot of matrices. The operands of the hero are parameters of the kernel. The right one
-    may lie in panels, [n / panel, k, panel].
+    may lie in panels, [n / panel, k, panel], or in those of words of short numbers, [n / panel, k / word,
+    panel, word], where the left one is [m, k / word, word].
     """
 
     sizes: tuple[int, int, int, int, bool, bool]
@@ -381,8 +393,10 @@ class DotKind(Kind):
         known = left is right and not left.is_pred and not small_integer and not result.is_pred
         by_blocks = target.local_bytes > 0 and self.sizes[3] > 0
         if dot_sizes(self.hero) is None:  # panels, which are read as they lie
-            plain = left is result is accumulation_type(result) and result.is_float
-            known = known and plain and not target.local_bytes
+            spec, rhs = self._in_panels(target), shape_of(self.hero.operands[1])
+            words = rhs.rank == 4 and spec.word == rhs.dims[3] and not spec.missing
+            plain = rhs.rank == 3 and left is result is accumulation_type(result) and result.is_float
+            known = known and (plain or words) and not target.local_bytes
         if known and elements(self.hero.shape) and (target.blocks_products or by_blocks):
             return self
         return LoopKind(shape_of(self.hero).dims, (self.hero,))
@@ -392,7 +406,7 @@ class DotKind(Kind):
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
         plain = GemmSpec(left, result, *self.sizes)
         if dot_sizes(self.hero) is None:
-            spec = plain = replace(plain, panel=shape_of(self.hero.operands[1]).dims[-1])
+            spec = plain = self._in_panels(target)
         else:
             spec = plain.by_words(target)
         if target.local_bytes:
@@ -403,6 +417,12 @@ class DotKind(Kind):
         if spec.missing and (cut.method != "tile" or cut.least_depth(spec) == 1):  # only packing fills words
             spec, cut = plain, plan_product(plain, target)
         return self._planned(task, spec, cut)
+
+    def _in_panels(self, target: Target) -> GemmSpec:
+        """The product where rhs lies in panels."""
+        left, right, result = (shape_of(i) for i in (*self.hero.operands, self.hero))
+        plain = GemmSpec(left.dtype, result.dtype, *self.sizes)
+        return replace(plain.by_words(target) if right.rank == 4 else plain, panel=right.dims[2])
 
     def _planned(self, task: KernelTask, spec: GemmSpec, cut: GemmPlan) -> DotPlan:
         phase = Phase(task.name, cut.calls, 1, cut.calls > 1)
@@ -467,12 +487,18 @@ def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None
 
 
 def panel_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:
-    """`dot_sizes` of a product of matrices whose rhs lies in panels, [n / panel, k, panel]."""
+    """`dot_sizes` of a product of matrices whose rhs lies in panels (see `DotKind`)."""
     op = inst.op
-    if not isinstance(op, Dot) or op.sparsity or op.lhs_batch_dims or op.rhs_contracting_dims != (1,):
+    if not isinstance(op, Dot) or op.sparsity or op.lhs_batch_dims or len(inst.operands) != 2:
         return None
     lhs, rhs = shape_of(inst.operands[0]), shape_of(inst.operands[1])
-    if len(inst.operands) != 2 or lhs.rank != 2 or rhs.rank != 3 or not rhs.size:
+    contracted = op.lhs_contracting_dims, op.rhs_contracting_dims
+    if not rhs.size or (lhs.rank, rhs.rank) not in ((2, 3), (3, 4)):
         return None
-    (left,) = op.lhs_contracting_dims
-    return 1, lhs.dims[1 - left], rhs.dims[0] * rhs.dims[2], rhs.dims[1], left == 0, False
+    n, k = rhs.dims[0] * rhs.dims[2], rhs.dims[1]
+    if rhs.rank == 4:
+        return (1, lhs.dims[0], n, k * rhs.dims[3], False, False) if contracted == ((1, 2), (1, 3)) else None
+    if contracted[1] != (1,):
+        return None
+    (left,) = contracted[0]
+    return 1, lhs.dims[1 - left], n, k, left == 0, False

@@ -60,7 +60,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class FftAxis:
     """The transform of one axis of an array [outer, length, inner]."""
 
     kind: str  # complex, real (to complex), half (complex to real)
@@ -96,16 +96,16 @@ class FftPlan(Plan):
 
     dtype: DType  # of the parts
     inverse: bool
-    axes: tuple[Axis, ...]
+    axes: tuple[FftAxis, ...]
     middle: int  # where the array between the axes of a complex-to-real transform is
     buffers: int  # where the buffers of the pieces begin
     scale: float
 
-    def plane_bytes(self, axis: Axis) -> int:
+    def plane_bytes(self, axis: FftAxis) -> int:
         """One part of all values of a line."""
         return aligned(axis.points * axis.width * self.dtype.itemsize)
 
-    def piece_bytes(self, axis: Axis) -> int:
+    def piece_bytes(self, axis: FftAxis) -> int:
         """Two buffers of two planes."""
         return 4 * self.plane_bytes(axis)
 
@@ -128,7 +128,7 @@ class FftKind(HeroKind):
         whole = operand if operand.dtype.is_complex else result
         dtype, dims = whole.dtype.real, whole.dims
         tables = _Tables(dtype.itemsize)
-        axes: list[Axis] = []
+        axes: list[FftAxis] = []
         for number in range(rank):
             d = len(dims) - rank + number
             last = number == rank - 1
@@ -169,7 +169,7 @@ class _Tables:
         return tuple(found)
 
 
-def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int, limits: Limits) -> Axis:
+def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int, limits: Limits) -> FftAxis:
     width = min(inner, COLUMNS)
     halves = kind != "complex" and length % 2 == 0
     points = length // 2 if halves else length
@@ -179,10 +179,10 @@ def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int, limit
     steps = outer * -(-inner // width)
     cost = points * width * (len(stages) + 2) * STAGE_COST
     per_piece = lines_per_piece(steps, cost, limits)
-    return Axis(kind, length, outer, inner, width, stages, ends, per_piece)
+    return FftAxis(kind, length, outer, inner, width, stages, ends, per_piece)
 
 
-def _placed(name: str, axes: list[Axis], tables: _Tables, dtype: DType, op: Fft, size: int) -> FftPlan:
+def _placed(name: str, axes: list[FftAxis], tables: _Tables, dtype: DType, op: Fft, size: int) -> FftPlan:
     """Phases, and where everything is in scratch memory: tables, the array between axes, buffers."""
     inverse = op.fft_type in (FftType.IFFT, FftType.IRFFT)
     middle = buffers = aligned(tables.size)

@@ -1,4 +1,4 @@
-"""What there is to know of a kind of kernels: one class, which fusion, dataflow and code generation ask.
+"""The interface of a kind of kernels: one class, which fusion, dataflow and code generation ask.
 
 An object of the class is one kernel that was recognized: it names instructions of the kernel (its heroes) by
 identity; sizes are those of the heroes. What the class says of an instruction holds before there is a kernel.
@@ -107,6 +107,11 @@ class Kind:
     @classmethod
     def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
         """The operands whose memory the results must take, in order. A hero that has any is the root."""
+        return ()
+
+    @classmethod
+    def overwritten(cls, hero: Instruction, limits: Limits) -> tuple[Instruction, ...]:
+        """The operands whose memory the results may take, in order, where nobody needs them any more."""
         return ()
 
     # -- what dataflow and code generation ask --

@@ -120,7 +120,7 @@ def _forget() -> None:
 
 
 def hero_form(inst: Instruction, limits: Limits) -> Form | None:
-    """What an instruction makes of a kernel that it joins; None when it is an ordinary op there."""
+    """The form of the kernel that has this instruction as hero; None for an ordinary op."""
     for kind in kinds_of(type(inst.op)):
         form = kind.form(inst, limits)
         if form is not None:

@@ -25,6 +25,11 @@ from axla.kernels.kind import Form, HeroKind, Kind, is_costly
 from axla.kernels.plan import SHORT_ROW, KernelTask, Phase, Plan, Space, cut, widest
 from axla.target.machine import Limits, Target
 
+FEW_VECTORS, SMALL_VECTOR = 4, 32
+"""Vectors of a whole array up to which they have at most so many bytes: the next kernel reads sooner what was
+just stored, where the machine stores longer ones in halves.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan(Plan):
@@ -72,7 +77,7 @@ class LoopKind(Kind):
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        """What every element of a loop would compute anew."""
+        """Why an operand may not be computed inside of a loop: every element would compute it anew."""
         if isinstance(user.op, hlo.ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
             return "elements are in several places of a window"
         if isinstance(user.op, hlo.Gather) and 1 in numbers and is_costly(inst):
@@ -125,7 +130,10 @@ def loop_space(
 ) -> tuple[Space, Phase]:
     """The space of a loop over `dims`, and the phase that runs it; elements have the loops `inner` inside."""
     merge, cost = mergeable(task.computation, dims), task.cost(target)
-    space = cut(dims, in_a_row(task.computation, target), cost, merge, target)
+    together = in_a_row(task.computation, target)
+    if prod(dims) <= FEW_VECTORS * together and not any(map(is_costly, task.computation.instructions)):
+        together = max(1, together * SMALL_VECTOR // max(SMALL_VECTOR, target.vector_bytes))
+    space = cut(dims, together, cost, merge, target)
     work = cost * space.block * prod(map(_inner_cost, inner))
     return space, task.phase(space.count, work, target.limits, space.threads)
 
@@ -240,7 +248,7 @@ class CopyKind(HeroKind):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ConcatenatePiece:
     """Operand `operand` of a concatenation: where it begins in the result, and how its elements are cut."""
 
     operand: int
@@ -255,7 +263,7 @@ class ConcatPlan(Plan):
     dims: tuple[int, ...]
     dimension: int
     hero: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ConcatenatePiece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +328,6 @@ class ConcatKind(Kind):
                 space = cut(shape.dims, 1 if one_by_one(shape.dims) else lanes, cost, joined, target)
                 work, symbol = cost * space.block, f"{task.name}_{len(phases)}"
                 phases.append(task.phase(space.count, work, target.limits, space.threads, symbol))
-                pieces.append(Piece(number, start, space))
+                pieces.append(ConcatenatePiece(number, start, space))
             start += shape.dims[dimension]
         return ConcatPlan(dims, dimension, self.hero.name, tuple(pieces), phases=tuple(phases))

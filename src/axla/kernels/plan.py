@@ -77,9 +77,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class KernelTask:
-    """What is to be planned: a computation, under a name. `in_place`: (output, input) pairs that share
-    memory.
-    """
+    """A kernel to plan: a computation and a name. `in_place`: (output, input) pairs that share memory."""
 
     name: str
     computation: Computation
@@ -138,7 +136,7 @@ def fitting(lanes: int, count: int) -> int:
 
 
 def accumulation_type(dtype: DType) -> DType:
-    """What sums of products are kept in: f32 for the floats below it, the type itself otherwise."""
+    """The type in which sums of products are kept: f32 for smaller floats, the type itself otherwise."""
     return F32 if dtype.is_float and dtype.bits < 32 else dtype
 
 

@@ -65,7 +65,7 @@ class GemmSpec:
 
     @property
     def accumulator(self) -> DType:
-        """What is summed: f32 for smaller floats; for bytes 16 bits, which wrap to the same low bits."""
+        """The type of sums: f32 for smaller floats; for bytes 16 bits, which wrap to the same low bits."""
         return _widened(accumulation_type(self.result))
 
     @property

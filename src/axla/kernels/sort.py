@@ -15,7 +15,7 @@ from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.kind import HeroKind
 from axla.kernels.plan import KernelTask, Phase, Plan, fitting, lines_per_piece
-from axla.target.machine import Target, aligned
+from axla.target.machine import Limits, Target, aligned
 
 DIGIT = 8
 """Bits of a digit of a sort: the counts of its 256 values stay in the nearest cache."""
@@ -117,6 +117,11 @@ class SortKind(HeroKind):
 
     def __str__(self) -> str:
         return f"sort of {len(self.hero.operands)}"
+
+    @classmethod
+    def overwritten(cls, hero: Instruction, limits: Limits) -> tuple[Instruction, ...]:
+        """Those that a thread alone sorts: it reads an element before it writes its place."""
+        return hero.operands if limits.sorts_in_place else ()
 
     def plan(self, task: KernelTask, target: Target) -> SortPlan:
         """The lines in pieces."""

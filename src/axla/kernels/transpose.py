@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from axla.core.dataclass import dataclass
-from axla.hlo import Transpose
+from axla.hlo import Constant, Transpose
 from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import shape_of
 from axla.kernels.access import AccessKeys, KernelBody, accesses, elements, kernel_roots, root_shape
@@ -80,8 +80,8 @@ class TransposeKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """Where it is worth going by blocks."""
-        if elements(inst.shape) < limits.hero_transpose:
+        """Where it is worth going by blocks. Constants lie as their readers want them (`constant-layout`)."""
+        if elements(inst.shape) < limits.hero_transpose or type(inst.operands[0].op) is Constant:
             return None
         dims, permutation = collapsed_transpose(inst)
         large = moves_minor(permutation) and min(dims[-1], dims[permutation[-1]]) >= limits.hero_minor

@@ -14,10 +14,10 @@ from axla.ir.families import Paired
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.typed import op_of
-from axla.program.interface import Meeting
+from axla.program.interface import RendezvousKey
 
-Meetings = dict[Meeting, int]
-"""Meetings with their numbers."""
+RendezvousKeys = dict[RendezvousKey, int]
+"""RendezvousKeys with their numbers."""
 Pairs = tuple[tuple[int, int], ...]
 
 
@@ -32,10 +32,10 @@ def starts_of(order: Sequence[Instruction]) -> dict[Instruction, list[Instructio
     return found
 
 
-def meetings_of(
-    inst: Instruction, meetings: Meetings, participants: tuple[int, int], pair: int = 0
+def rendezvous_of(
+    inst: Instruction, keys: RendezvousKeys, participants: tuple[int, int], pair: int = 0
 ) -> tuple[int, ...]:
-    """The numbers of the meetings of a collective; new ones join `meetings`."""
+    """The numbers of the rendezvous of a collective; new ones join `keys`."""
     op: Any = inst.op
     rows: dict[tuple[int, ...] | None, None] = {}
     for number in range(participants[0] * participants[1]):
@@ -44,7 +44,7 @@ def meetings_of(
             rows[tuple(sorted({member for pair in pairs for member in pair}))] = None
         else:
             rows[group_of(op, number, *participants)] = None
-    return tuple(meetings.setdefault(Meeting(row, op.channel_id, pair), len(meetings)) for row in rows if row)
+    return tuple(keys.setdefault(RendezvousKey(row, op.channel_id, pair), len(keys)) for row in rows if row)
 
 
 def pairs_of(inst: Instruction, participants: tuple[int, int]) -> Pairs:

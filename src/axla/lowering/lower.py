@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import axla.hlo as hlo
 from axla.analysis.buffers import Buffers
-from axla.analysis.dataflow import Value as FlowValue
+from axla.analysis.dataflow import LiveArray as FlowValue
 from axla.analysis.dataflow import find
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.analysis.scratch import Scratch
@@ -17,10 +17,20 @@ from axla.core.dataclass import dataclass
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
 from axla.core.shape import TOKEN, Shape, array
-from axla.custom.plan import Plan
+from axla.custom.plan import CallPlan
 from axla.custom.registry import find_target
 from axla.custom.routines import plan_of
-from axla.custom.site import CHECK, COLLECTIVE, EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
+from axla.custom.site import (
+    CHECK,
+    COLLECTIVE,
+    EXTERNAL,
+    LIBRARY,
+    REPORT,
+    STATUS,
+    UNIFIED,
+    CallSite,
+    TableFunction,
+)
 from axla.hlo.collective import Reducing
 from axla.ir.clone import fingerprint, stand_alone
 from axla.ir.collectives import CollectiveKind
@@ -28,7 +38,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.ir.typed import applies
-from axla.lowering.collectives import Meetings, folds_of, meetings_of, pairs_of, starts_of
+from axla.lowering.collectives import RendezvousKeys, folds_of, pairs_of, rendezvous_of, starts_of
 from axla.lowering.computations import single
 from axla.lowering.interface import interface_of
 from axla.lowering.registers import register_step
@@ -79,18 +89,18 @@ def kernel_name(computation: Computation, in_place: tuple[tuple[int, int], ...])
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """Who serves a custom call: a function of the table, with the plan of a library's routine; `report` takes
-    note of a failed status.
+    """The implementation of a custom call: a function of the table, with the plan of a library's routine;
+    `report` takes note of a failed status.
     """
 
     api: str
-    function: Function | None
-    plan: Plan | None = None
-    report: Function | None = None
+    function: TableFunction | None
+    plan: CallPlan | None = None
+    report: TableFunction | None = None
 
 
 def called(site: CallSite, target: Target) -> Called:
-    """Who serves a custom call on a target; UnsupportedError where nobody does."""
+    """The implementation of a custom call on a target; UnsupportedError where there is none."""
     if site.target in target.form.externals:
         return Called(EXTERNAL, None)
     if site.target == CHECK:
@@ -100,9 +110,9 @@ def called(site: CallSite, target: Target) -> Called:
     found = find_target(site)
     if found.api == LIBRARY:
         plan = plan_of(site)
-        return Called(LIBRARY, Function(plan.symbol, LIBRARY), plan)
-    report = Function(found.name, REPORT, site) if found.api in (STATUS, UNIFIED) else None
-    return Called(found.api, Function(found.name, found.api, site), None, report)
+        return Called(LIBRARY, TableFunction(plan.symbol, LIBRARY), plan)
+    report = TableFunction(found.name, REPORT, site) if found.api in (STATUS, UNIFIED) else None
+    return Called(found.api, TableFunction(found.name, found.api, site), None, report)
 
 
 def is_long_running(program: Program, kernels: Sequence[Kernel]) -> bool:
@@ -127,8 +137,8 @@ class _Lowering:
         self.target, self.limits = target, target.limits
         self.values = DefinedValues(buffers)
         self.kernels: dict[str, Kernel] = {}
-        self.functions: dict[Function, int] = {}
-        self.meetings: Meetings = {}
+        self.functions: dict[TableFunction, int] = {}
+        self.rendezvous_keys: RendezvousKeys = {}
         self.messages: dict[str, None] = {}
         self.started: dict[Instruction, kinds.CollectiveStep] = {}
         self.participants = module.config.replica_count, module.config.num_partitions
@@ -155,7 +165,7 @@ class _Lowering:
             self.module, [Alias(out[result], into[parameter]) for result, parameter in buffers.aliases],
             padded=True, workspace_bytes=self.scratch.total, constants_bytes=buffers.constants_bytes,
             functions=tuple(self.functions), participants=self.participants,
-            meetings=tuple(self.meetings), messages=tuple(self.messages),
+            rendezvous_keys=tuple(self.rendezvous_keys), messages=tuple(self.messages),
         )  # fmt: skip
         program = Program(
             self.module.name, identity(self.target), interface,
@@ -259,7 +269,7 @@ class _Lowering:
     def passed(
         self, inst: Instruction, places: Mapping[int, BufferSlice | None], steps: list[Step]
     ) -> list[Value]:
-        """Those leaves of `inst`: arrays in their places, small ones wherever they are."""
+        """The given leaves of `inst`: arrays in their places, small ones wherever they are."""
         return [self.values.at(inst, leaf, place, steps) for leaf, place in places.items()]
 
     def defined(self, inst: Instruction, places: Mapping[int, BufferSlice | None]) -> list[Value]:
@@ -339,18 +349,18 @@ class _Lowering:
         if started is not None:
             steps.append(replace(started, results=results, starts=False, begun=started.results))
             return
-        meetings, pairs, folds, (dimension, *_) = (), (), (), getattr(op, "dimensions", None) or (None,)
+        rendezvous, pairs, folds, (dimension, *_) = (), (), (), getattr(op, "dimensions", None) or (None,)
         engine = -1
         if op.collective is not None:
-            engine = self.function(Function("axla.collective", COLLECTIVE))
+            engine = self.function(TableFunction("axla.collective", COLLECTIVE))
             pair = len(self.started) + 1 if starts else 0
-            meetings = meetings_of(inst, self.meetings, participants, pair)
+            rendezvous = rendezvous_of(inst, self.rendezvous_keys, participants, pair)
         if op.collective is CollectiveKind.PAIRED:
             pairs = pairs_of(inst, participants)
         if applies(inst, Reducing):
             folds = tuple(self.fold(computation) for computation in folds_of(inst))
         step = kinds.CollectiveStep(
-            inst.name, op.opcode, operands, results, meetings, pairs, dimension,
+            inst.name, op.opcode, operands, results, rendezvous, pairs, dimension,
             getattr(op, "has_dynamic_root", False), folds, engine, starts, location=inst.extra.location,
         )  # fmt: skip
         steps.append(step)
@@ -366,7 +376,7 @@ class _Lowering:
             self.kernels[name] = plan_kernel(name, stand_alone(computation, name), shared, self.target)
         return name
 
-    def function(self, function: Function) -> int:
+    def function(self, function: TableFunction) -> int:
         """The place of a function in the function table."""
         return self.functions.setdefault(function, len(self.functions))
 

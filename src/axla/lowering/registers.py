@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from axla.analysis.dataflow import Value as FlowValue
+from axla.analysis.dataflow import LiveArray as FlowValue
 from axla.analysis.dataflow import find
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import AfterAll, Constant, Parameter, Reshape, Tuple

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from axla.analysis.buffers import Buffers
-from axla.analysis.dataflow import Value as FlowValue
+from axla.analysis.dataflow import LiveArray as FlowValue
 from axla.analysis.dataflow import find
 from axla.core.errors import InternalError
 from axla.core.literal import Digest

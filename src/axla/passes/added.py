@@ -131,5 +131,9 @@ def load_installed() -> None:
             if name in _called:
                 continue
             _called.add(name)
-        with plugins.blamed(f"the passes {name!r} of {entry.value} cannot be loaded", passed=()):
-            entry.load()()
+        try:
+            with plugins.blamed(f"the passes {name!r} of {entry.value} cannot be loaded", passed=()):
+                entry.load()()
+        except BaseException:
+            _called.discard(name)
+            raise

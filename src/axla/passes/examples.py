@@ -1,4 +1,4 @@
-"""What every rule makes of an example: `scripts/verify-passes --examples` runs them, and writes it."""
+"""Examples of rewrite rules and their results: `scripts/verify-passes --examples` runs and writes them."""
 
 from __future__ import annotations
 

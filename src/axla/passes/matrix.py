@@ -223,7 +223,7 @@ def _reduced(x: XlaOp, opcode: str, start: float, axis: int) -> XlaOp:
 
 
 def chosen(x: XlaOp, axis: int, at: XlaOp) -> XlaOp:
-    """Of each matrix the row or column `at` [batch, 1, 1]."""
+    """The row or column `at` [batch, 1, 1] of each matrix."""
     if x.dims[0] == 1:
         return (row if axis == 1 else column)(x, ops.Reshape(at, ()))
     return total(where(places(x, axis) == at, x, 0.0 if x.dtype.is_inexact else 0), axis)

@@ -1,4 +1,4 @@
-"""Who looks at passes at work (`driver.Observer`): apart from the driver, for those who run no passes."""
+"""Observers of running passes (`driver.Observer`): apart from the driver, for modules that run no passes."""
 
 from __future__ import annotations
 

@@ -122,6 +122,7 @@ dot_canonicalize = Pass(
     allows=_ORDER,
 )  # fmt: skip
 attention_blocking = Pass("attention-blocking", attention.attention_blocking, ops=_DOTS, allows=_ROUNDING)
+dot_exchange = Pass("dot-exchange", dots.dot_exchange, ops=_DOTS, allows=_ROUNDING)
 dot_merger = Pass("dot-merger", merged_dots.dot_merger, ops=_DOTS, allows=_ORDER)
 concatenate_canonicalize = Pass(
     "concatenate-canonicalize", concatenates.concatenate_canonicalize, ops=frozenset({"concatenate"})
@@ -143,8 +144,8 @@ copy_insertion = Pass(
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, approx_topk_decomposer, attention_blocking, call_inliner, computation_deduplicator,
     concatenate_canonicalize, conditional_code_motion, conditional_simplifier, conditional_to_select,
-    constant_folding, constant_layout, copy_insertion, cse, dce, defuse, dot_canonicalize, dot_merger,
-    double_buffer_loop_unrolling, effect_order, expand_barriers,
+    constant_folding, constant_layout, copy_insertion, cse, dce, defuse, dot_canonicalize, dot_exchange,
+    dot_merger, double_buffer_loop_unrolling, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_assignment, layout_normalization,
     map_inliner, marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
     tuple_simplifier, while_loop_dot_batching, while_loop_dot_layout, while_loop_dot_sinking,
@@ -177,7 +178,7 @@ SIMPLIFY: tuple[Step, ...] = (
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_generator_check)
 
 KERNELS: tuple[Step, ...] = (
-    attention_blocking, dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize,
+    dot_exchange, attention_blocking, dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize,
     concatenate_canonicalize, cse, dce, fusion, schedule, double_buffer_loop_unrolling, copy_insertion,
 )  # fmt: skip
 
@@ -210,6 +211,8 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (layout_normalization, algsimp, "rules need not keep layouts"),
     (algsimp, attention_blocking, "a loop of blocks is not put together again"),
     (flatten_call_graph, attention_blocking, "a computation that runs has one caller"),
+    (dot_exchange, attention_blocking, "a transpose stands behind the loop"),
+    (algsimp, dot_exchange, "transposes fold into dots of any form"),
     (attention_blocking, dot_canonicalize, "blocks of products are products"),
     (algsimp, dot_merger, "rules of slices would take products apart again"),
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),

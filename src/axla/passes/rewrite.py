@@ -116,7 +116,7 @@ def rules_by_name() -> dict[str, Rule]:
 
 @dataclass(slots=True)
 class Session:
-    """What one run of a pipeline allows rewriting to do, and a record of what it did."""
+    """The limits of rewriting in one run of a pipeline, and a record of the rules that fired."""
 
     fuel: int | None = None
     disabled: frozenset[str] = frozenset()
@@ -129,7 +129,7 @@ class Session:
     _callers: dict[Computation, list[Instruction]] | None = None  # while rules are applied
 
     def callers_of(self, computation: Computation) -> list[Instruction]:
-        """What calls a computation. While rules are applied, it is found once: they add no calls."""
+        """The instructions that call a computation. Cached while rules are applied: they add no calls."""
         if self._callers is None:
             self._callers = callers(computation.module)
         return self._callers.get(computation, [])

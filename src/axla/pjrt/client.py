@@ -22,7 +22,7 @@ _VERSION, _ = versions()
 _Record: Any = RECORD.ctypes()
 
 
-class Devices:
+class NativeDevices:
     """The devices of the process as native code reads them. It is made once, and lives as long as the
     process.
     """
@@ -111,10 +111,10 @@ class Devices:
 
 variables: dict[str, int] = {}
 """The addresses of emitted ones, filled when the plugin is made."""
-_made: list[Devices] = []
+_made: list[NativeDevices] = []
 
 
-def devices() -> Devices:
+def devices() -> NativeDevices:
     """The devices of the client that was made."""
     return _made[0]
 
@@ -132,7 +132,7 @@ def _create(args: Any) -> None:
     """The client, with as many devices as the first caller says."""
     if not _made:
         options = named_integers(args.create_options, args.num_options)
-        _made.append(Devices(options.get("devices", 1)))
+        _made.append(NativeDevices(options.get("devices", 1)))
         incref(_made[0])  # it is used when the interpreter has ended
     args.client = devices().address
 

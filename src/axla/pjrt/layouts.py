@@ -6,14 +6,14 @@ times for each program that is compiled.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function
+from axla.codegen.native.assembly import GlueFunction
 from axla.codegen.native.structs import ARRAY, SHAPE_INFO
 from axla.pjrt.native import EXTENSIONS, Arguments, Body, getter
 from axla.pjrt.structs import EXECUTABLE, LAYOUT
 
 
 def _layout_of(name: str) -> Body:
-    def body(f: Function, args: Arguments) -> None:
+    def body(f: GlueFunction, args: Arguments) -> None:
         if name == "buffer":
             rank = args[name].get(ARRAY, "info").get(SHAPE_INFO, "rank").cast("i64")
         else:
@@ -23,14 +23,14 @@ def _layout_of(name: str) -> Body:
     return body
 
 
-def _serialize(f: Function, args: Arguments) -> None:
+def _serialize(f: GlueFunction, args: Arguments) -> None:
     args["serialized_bytes"] = args["layout"].get(LAYOUT, "text")
     args["serialized_bytes_size"] = args["layout"].get(LAYOUT, "size")
     args["serialized_layout"] = 0
     args["serialized_layout_deleter"] = f.glob("pjrt_deleter").load("ptr")
 
 
-def _of_executable(f: Function, args: Arguments) -> None:
+def _of_executable(f: GlueFunction, args: Arguments) -> None:
     getter(f, args, "executable", EXECUTABLE)
 
 

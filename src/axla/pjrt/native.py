@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import (
     ARRAY,
     AWAITED,
@@ -78,7 +78,7 @@ _GETTERS: dict[str, tuple[str, Struct]] = {
          "LoadedExecutable_IsDeleted"), ("executable", EXECUTABLE)),
 }  # fmt: skip
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
 class Arguments:
@@ -94,7 +94,7 @@ class Arguments:
         self.address.set(self.struct, name, value)
 
 
-Body = Callable[[Function, Arguments], None]
+Body = Callable[[GlueFunction, Arguments], None]
 _NATIVE: dict[str, Body] = {}
 
 
@@ -108,7 +108,7 @@ def _native(name: str) -> Callable[[Body], Body]:
     return add
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the functions of the API to a module, as `pjrt_NAME`; without a body of their own, they call the
     one of Python whose address is in `pjrt_python`.
     """
@@ -139,7 +139,7 @@ def emit(m: Module) -> None:
         f.ret(f.null())
 
 
-def getter(f: Function, args: Arguments, handle: str, struct: Struct) -> None:
+def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> None:
     """Writes a native function that copies fields of an object into the caller's arguments."""
     found = args[handle]
     for field in args.struct.fields:
@@ -147,7 +147,7 @@ def getter(f: Function, args: Arguments, handle: str, struct: Struct) -> None:
             args[field.name] = found.get(struct, field.name)
 
 
-def _python(f: Function, name: str, args: Arguments) -> Ssa:
+def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
     """What Python's function of this name gives."""
     _leave_at_end(f, fails=not name.endswith("_Destroy"))
     state = f.call("i32", "PyGILState_Ensure")
@@ -159,13 +159,13 @@ def _python(f: Function, name: str, args: Arguments) -> Ssa:
     return found
 
 
-def _leave_at_end(f: Function, *, fails: bool) -> None:
+def _leave_at_end(f: GlueFunction, *, fails: bool) -> None:
     """Returns when the interpreter has ended, which is after all functions of `atexit`."""
     with f.if_(f.call("i32", "Py_IsInitialized").eq(0), likely=False):
         f.ret(_refusal(f, Status.CANCELLED, "the interpreter has ended") if fails else f.null())
 
 
-def _fetched(f: Function) -> list[Ssa]:
+def _fetched(f: GlueFunction) -> list[Ssa]:
     """The exception that is pending, which is not pending then."""
     slots = [f.slot(f.null()) for _ in range(3)]
     f.call("void", "PyErr_Fetch", *slots)
@@ -176,7 +176,7 @@ def _fetched(f: Function) -> list[Ssa]:
 
 
 @_FUNCTIONS("pjrt_error_new", "ptr", "code:i32, text:ptr, size:i64", exported=True)
-def _error_new(f: Function, code: Ssa, text: Ssa, size: Ssa) -> None:
+def _error_new(f: GlueFunction, code: Ssa, text: Ssa, size: Ssa) -> None:
     error = f.call("ptr", "axla_allocate", size + ERROR.size)
     f.guard(error.eq(0), f.null())
     error.set(ERROR, "vtable", f.glob("pjrt_error_functions"))
@@ -187,51 +187,51 @@ def _error_new(f: Function, code: Ssa, text: Ssa, size: Ssa) -> None:
 
 
 @_FUNCTIONS("pjrt_error_destroy", "void", "error:ptr", exported=True)
-def _error_destroy(f: Function, error: Ssa) -> None:
+def _error_destroy(f: GlueFunction, error: Ssa) -> None:
     f.guard(error.eq(0))
     f.call("void", "axla_free", error, error.get(ERROR, "size") + ERROR.size)
 
 
 @_FUNCTIONS("pjrt_error_message", "void", "error:ptr, text:ptr, size:ptr", exported=True)
-def _error_message(f: Function, error: Ssa, text: Ssa, size: Ssa) -> None:
+def _error_message(f: GlueFunction, error: Ssa, text: Ssa, size: Ssa) -> None:
     text.store(error.at(ERROR.size))
     size.store(error.get(ERROR, "size"))
 
 
 @_FUNCTIONS("pjrt_error_code", "i32", "error:ptr", exported=True)
-def _error_code(f: Function, error: Ssa) -> None:
+def _error_code(f: GlueFunction, error: Ssa) -> None:
     f.ret(error.get(ERROR, "code"))
 
 
 @_FUNCTIONS("pjrt_error_payloads", "void", "error:ptr, visitor:ptr, user:ptr", exported=True)
-def _error_payloads(f: Function, error: Ssa, visitor: Ssa, user: Ssa) -> None:
+def _error_payloads(f: GlueFunction, error: Ssa, visitor: Ssa, user: Ssa) -> None:
     """There are none."""
 
 
-def _refusal(f: Function, code: Status, text: str) -> Ssa:
+def _refusal(f: GlueFunction, code: Status, text: str) -> Ssa:
     data = text.encode()
     return f.call("ptr", "pjrt_error_new", f.i32(code), f.data(data), f.i64(len(data)))
 
 
 @_native("Error_Destroy")
-def _destroy(f: Function, args: Arguments) -> None:
+def _destroy(f: GlueFunction, args: Arguments) -> None:
     f.call("void", "pjrt_error_destroy", args["error"])
 
 
 @_native("Error_Message")
-def _message(f: Function, args: Arguments) -> None:
+def _message(f: GlueFunction, args: Arguments) -> None:
     args["message"] = args["error"].at(ERROR.size)
     args["message_size"] = args["error"].get(ERROR, "size")
 
 
 @_native("Error_GetCode")
-def _get_code(f: Function, args: Arguments) -> None:
+def _get_code(f: GlueFunction, args: Arguments) -> None:
     args["code"] = args["error"].get(ERROR, "code")
 
 
 @_native("Error_ForEachPayload")
 @_native("Plugin_Initialize")
-def _nothing(f: Function, args: Arguments) -> None:
+def _nothing(f: GlueFunction, args: Arguments) -> None:
     pass
 
 
@@ -239,7 +239,7 @@ def _nothing(f: Function, args: Arguments) -> None:
 
 
 @_FUNCTIONS("pjrt_record_error", "ptr", "record:ptr")
-def _record_error(f: Function, record: Ssa) -> None:
+def _record_error(f: GlueFunction, record: Ssa) -> None:
     """The error of a record that failed; else null."""
     f.guard(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(FAILED), f.null())
     failure = record.get(RECORD, "failure")
@@ -251,29 +251,29 @@ def _record_error(f: Function, record: Ssa) -> None:
 
 
 @_FUNCTIONS("pjrt_unwatch", "void", "record:ptr")
-def _unwatch(f: Function, record: Ssa) -> None:
+def _unwatch(f: GlueFunction, record: Ssa) -> None:
     f.guard(record.eq(f.glob("pjrt_ready")) | record.eq(0))
     f.call("void", "axla_record_unwatch", record)
 
 
 @_native("Event_Destroy")
-def _event_destroy(f: Function, args: Arguments) -> None:
+def _event_destroy(f: GlueFunction, args: Arguments) -> None:
     f.call("void", "pjrt_unwatch", args["event"])
 
 
 @_native("Event_IsReady")
-def _event_is_ready(f: Function, args: Arguments) -> None:
+def _event_is_ready(f: GlueFunction, args: Arguments) -> None:
     ready = args["event"].at(RECORD.offset("ready")).load("i32", "acquire")
     args["is_ready"] = ready.gt(PENDING).cast("i8")
 
 
 @_native("Event_Error")
-def _event_error(f: Function, args: Arguments) -> None:
+def _event_error(f: GlueFunction, args: Arguments) -> None:
     f.ret(f.call("ptr", "pjrt_record_error", args["event"]))
 
 
 @_native("Event_Await")
-def _event_await(f: Function, args: Arguments) -> None:
+def _event_await(f: GlueFunction, args: Arguments) -> None:
     event = args["event"]
     ready_at = event.at(RECORD.offset("ready"))
     with f.while_loop() as loop:
@@ -285,7 +285,7 @@ def _event_await(f: Function, args: Arguments) -> None:
 
 
 @_native("Event_OnReady")
-def _on_ready(f: Function, args: Arguments) -> None:
+def _on_ready(f: GlueFunction, args: Arguments) -> None:
     """Calls back at once, or leaves it to a thread; the client may destroy the event from inside."""
     event, callback, user = args["event"], args["callback"], args["user_arg"]
     with f.if_(event.at(RECORD.offset("ready")).load("i32", "acquire").gt(PENDING)):
@@ -309,7 +309,7 @@ def _on_ready(f: Function, args: Arguments) -> None:
 
 
 @_FUNCTIONS("pjrt_waiter", "ptr", "unused:ptr", exported=True)
-def _waiter(f: Function, unused: Ssa) -> None:
+def _waiter(f: GlueFunction, unused: Ssa) -> None:
     """The life of the thread that calls back: it looks at all records that are waited for when the oldest
     changes, and at least each 10 ms.
     """
@@ -333,7 +333,7 @@ def _waiter(f: Function, unused: Ssa) -> None:
 
 
 @_FUNCTIONS("pjrt_prepend", "void", "new:ptr, to:ptr")
-def _prepend(f: Function, new: Ssa, to: Ssa) -> None:
+def _prepend(f: GlueFunction, new: Ssa, to: Ssa) -> None:
     """Puts a list before another one."""
     at = f.slot(new)
     with f.while_loop() as loop:
@@ -346,7 +346,7 @@ def _prepend(f: Function, new: Ssa, to: Ssa) -> None:
 
 
 @_FUNCTIONS("pjrt_call_back", "ptr", "list:ptr")
-def _call_back(f: Function, list_: Ssa) -> None:
+def _call_back(f: GlueFunction, list_: Ssa) -> None:
     """Calls back for all records that are ready, and takes them from the list; the last one that is not."""
     at, oldest = f.slot(list_), f.slot(f.null())
     with f.while_loop() as loop:
@@ -371,12 +371,12 @@ def _call_back(f: Function, list_: Ssa) -> None:
 
 
 @_native("Buffer_ElementType")
-def _element_type(f: Function, args: Arguments) -> None:
+def _element_type(f: GlueFunction, args: Arguments) -> None:
     args["type"] = args["buffer"].get(ARRAY, "info").get(SHAPE_INFO, "element")
 
 
 def _dims(name: str) -> Body:
-    def body(f: Function, args: Arguments) -> None:
+    def body(f: GlueFunction, args: Arguments) -> None:
         info = args["buffer"].get(ARRAY, "info")
         args[name] = info.get(SHAPE_INFO, "dims")
         args["num_dims"] = info.get(SHAPE_INFO, "rank").cast("i64")
@@ -389,28 +389,28 @@ _NATIVE["Buffer_UnpaddedDimensions"] = _dims("unpadded_dims")
 
 
 @_native("Buffer_DynamicDimensionIndices")
-def _dynamic_dimensions(f: Function, args: Arguments) -> None:
+def _dynamic_dimensions(f: GlueFunction, args: Arguments) -> None:
     args["dynamic_dim_indices"] = 0
     args["num_dynamic_dims"] = 0
 
 
 @_native("Buffer_OnDeviceSizeInBytes")
-def _size(f: Function, args: Arguments) -> None:
+def _size(f: GlueFunction, args: Arguments) -> None:
     args["on_device_size_in_bytes"] = args["buffer"].get(ARRAY, "info").get(SHAPE_INFO, "bytes")
 
 
 @_native("Buffer_IsOnCpu")
-def _is_on_cpu(f: Function, args: Arguments) -> None:
+def _is_on_cpu(f: GlueFunction, args: Arguments) -> None:
     args["is_on_cpu"] = 1
 
 
 @_native("Buffer_IsDeleted")
-def _is_deleted(f: Function, args: Arguments) -> None:
+def _is_deleted(f: GlueFunction, args: Arguments) -> None:
     args["is_deleted"] = args["buffer"].get(ARRAY, "record").eq(0).cast("i8")
 
 
 @_FUNCTIONS("pjrt_watched", "ptr", "array:ptr", exported=True)
-def _watched(f: Function, array: Ssa) -> None:
+def _watched(f: GlueFunction, array: Ssa) -> None:
     """The record of an array, watched: other threads may delete the array. Null: it is deleted. The lock of
     the allocator is that without which no record is freed.
     """
@@ -427,7 +427,7 @@ def _watched(f: Function, array: Ssa) -> None:
 
 
 @_FUNCTIONS("pjrt_note_memory", "void", "array:ptr, record:ptr")
-def _note_memory(f: Function, array: Ssa, record: Ssa) -> None:
+def _note_memory(f: GlueFunction, array: Ssa, record: Ssa) -> None:
     """Keeps in an array the memory of its record, which then needs not be watched to be asked."""
     device = record.get(RECORD, "device").cast("i64")
     kind = record.get(RECORD, "flags").cast("i64") >> MEMORY_SHIFT
@@ -437,7 +437,7 @@ def _note_memory(f: Function, array: Ssa, record: Ssa) -> None:
 def _place(name: str) -> Body:
     """The device or the memory of a buffer; the first, if it was deleted before anybody asked."""
 
-    def body(f: Function, args: Arguments) -> None:
+    def body(f: GlueFunction, args: Arguments) -> None:
         buffer = args["buffer"]
         with f.if_(buffer.get(ARRAY, "memory").eq(0), likely=False):
             record = f.call("ptr", "pjrt_watched", buffer)
@@ -458,7 +458,7 @@ _NATIVE["Buffer_Memory"] = _place("memory")
 _DELETED = "Array has been deleted or donated."
 
 
-def _alive_record(f: Function, args: Arguments) -> Ssa:
+def _alive_record(f: GlueFunction, args: Arguments) -> Ssa:
     record = f.call("ptr", "pjrt_watched", args["buffer"])
     with f.if_(record.eq(0), likely=False):
         f.ret(_refusal(f, Status.INVALID_ARGUMENT, _DELETED))
@@ -466,7 +466,7 @@ def _alive_record(f: Function, args: Arguments) -> Ssa:
 
 
 def _pointer(name: str) -> Body:
-    def body(f: Function, args: Arguments) -> None:
+    def body(f: GlueFunction, args: Arguments) -> None:
         record = _alive_record(f, args)
         address = record.get(RECORD, "address")
         args[name] = address if name != "buffer_pointer" else address.cast("i64")
@@ -480,7 +480,7 @@ _NATIVE["Buffer_OpaqueDeviceMemoryDataPointer"] = _pointer("device_memory_ptr")
 
 
 @_native("Buffer_ReadyEvent")
-def _ready_event(f: Function, args: Arguments) -> None:
+def _ready_event(f: GlueFunction, args: Arguments) -> None:
     record = _alive_record(f, args)
     args["event"] = record
     with f.if_(record.at(RECORD.offset("ready")).load("i32", "acquire").eq(READY), likely=True):
@@ -489,7 +489,7 @@ def _ready_event(f: Function, args: Arguments) -> None:
 
 
 @_native("Buffer_IncreaseExternalReferenceCount")
-def _increase(f: Function, args: Arguments) -> None:
+def _increase(f: GlueFunction, args: Arguments) -> None:
     """From now on the memory lives as long as the buffer, also when it is deleted or donated."""
     record, array = _alive_record(f, args), args["buffer"]
     f.call("void", "axla_record_hold", record)
@@ -503,28 +503,28 @@ _NATIVE["Buffer_DecreaseExternalReferenceCount"] = _nothing
 
 
 @_native("Buffer_Delete")
-def _delete(f: Function, args: Arguments) -> None:
+def _delete(f: GlueFunction, args: Arguments) -> None:
     _locked(f, "axla_array_delete", args["buffer"])
 
 
 @_native("Buffer_Destroy")
-def _buffer_destroy(f: Function, args: Arguments) -> None:
+def _buffer_destroy(f: GlueFunction, args: Arguments) -> None:
     _let_go(f, args["buffer"])
 
 
 @_native("LoadedExecutable_Destroy")
 @_native("Executable_Destroy")
-def _executable_destroy(f: Function, args: Arguments) -> None:
+def _executable_destroy(f: GlueFunction, args: Arguments) -> None:
     _let_go(f, args["executable"].get(EXECUTABLE, "owner"))
 
 
 @_native("LoadedExecutable_GetExecutable")
-def _get_executable(f: Function, args: Arguments) -> None:
+def _get_executable(f: GlueFunction, args: Arguments) -> None:
     args["executable"] = args["loaded_executable"]
     _locked(f, "Py_IncRef", args["loaded_executable"].get(EXECUTABLE, "owner"))
 
 
-def _let_go(f: Function, owned: Ssa) -> None:
+def _let_go(f: GlueFunction, owned: Ssa) -> None:
     """Drops a reference. A thread of the client does not begin to wait for the interpreter lock when the
     interpreter is about to end, which would end the thread: the client waits for its threads then.
     """
@@ -541,7 +541,7 @@ def _let_go(f: Function, owned: Ssa) -> None:
         letting_go.atomic("sub", f.i32(1))
 
 
-def _locked(f: Function, name: str, argument: Ssa) -> None:
+def _locked(f: GlueFunction, name: str, argument: Ssa) -> None:
     """Calls a function under the interpreter lock, which may run anything."""
     _leave_at_end(f, fails=False)
     state = f.call("i32", "PyGILState_Ensure")
@@ -557,7 +557,7 @@ _EXECUTE = "LoadedExecutable_Execute"
 
 
 @_native(_EXECUTE)
-def _execute(f: Function, args: Arguments) -> None:
+def _execute(f: GlueFunction, args: Arguments) -> None:
     """Calls a program for one device whose run is short, with arguments that are ready; else Python does."""
     executable = args["executable"]
     callable_, program = executable.get(EXECUTABLE, "callable"), executable.get(EXECUTABLE, "program")
@@ -587,7 +587,7 @@ def _execute(f: Function, args: Arguments) -> None:
 
 
 @_FUNCTIONS("pjrt_raised_error", "ptr")
-def _raised_error(f: Function) -> None:
+def _raised_error(f: GlueFunction) -> None:
     """A PJRT_Error of the exception that is pending, which is not pending then."""
     slots = _fetched(f)
     f.call("void", "PyErr_NormalizeException", *slots)
@@ -598,7 +598,7 @@ def _raised_error(f: Function) -> None:
 
 
 @_FUNCTIONS("pjrt_is_slow", "i32", "program:ptr, executable:ptr, arguments:ptr, count:i64")
-def _is_slow(f: Function, program: Ssa, executable: Ssa, arguments: Ssa, count: Ssa) -> None:
+def _is_slow(f: GlueFunction, program: Ssa, executable: Ssa, arguments: Ssa, count: Ssa) -> None:
     """Whether a run is to be handed over, or to be refused with a message of Python's."""
     refused = program.get(PROGRAM, "parameter_count").ne(count) | program.get(PROGRAM, "handed").ne(
         program.get(PROGRAM, "ended", "acquire")
@@ -615,7 +615,7 @@ def _is_slow(f: Function, program: Ssa, executable: Ssa, arguments: Ssa, count: 
 
 
 @_FUNCTIONS("pjrt_run", "ptr", "program:ptr, callable:ptr, arguments:ptr")
-def _run(f: Function, program: Ssa, callable_: Ssa, arguments: Ssa) -> None:
+def _run(f: GlueFunction, program: Ssa, callable_: Ssa, arguments: Ssa) -> None:
     call = callable_.get(CALLABLE, "vectorcall")
     count = program.get(PROGRAM, "parameter_count")
     with f.if_((program.get(PROGRAM, "flags") & LONG_RUNNING).eq(0), likely=True):
@@ -627,7 +627,7 @@ def _run(f: Function, program: Ssa, callable_: Ssa, arguments: Ssa) -> None:
 
 
 @_FUNCTIONS("pjrt_outputs", "void", "program:ptr, result:ptr, outputs:ptr")
-def _outputs(f: Function, program: Ssa, result: Ssa, outputs: Ssa) -> None:
+def _outputs(f: GlueFunction, program: Ssa, result: Ssa, outputs: Ssa) -> None:
     """Hands the arrays of a result to the client, with a reference each."""
     with f.if_((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
         f.call("void", "pjrt_note_memory", result, result.get(ARRAY, "record"))
@@ -645,7 +645,7 @@ def _outputs(f: Function, program: Ssa, result: Ssa, outputs: Ssa) -> None:
 
 
 @_FUNCTIONS("pjrt_known_shape", "ptr", "element:i32, dims:ptr, rank:i64, strides:ptr, count:i64")
-def _known_shape(f: Function, element: Ssa, dims: Ssa, rank: Ssa, strides: Ssa, count: Ssa) -> None:
+def _known_shape(f: GlueFunction, element: Ssa, dims: Ssa, rank: Ssa, strides: Ssa, count: Ssa) -> None:
     """The KNOWN of a shape; null where it was not seen, and where the elements do not lie densely."""
     number = f.slot(element.cast("i64"))
     with f.loop(0, rank) as loop:
@@ -668,7 +668,7 @@ _FROM_HOST = "Client_BufferFromHostBuffer"
 
 
 @_native(_FROM_HOST)
-def _from_host(f: Function, args: Arguments) -> None:
+def _from_host(f: GlueFunction, args: Arguments) -> None:
     """A copy of an array of a shape that was seen before; Python makes others."""
     _leave_at_end(f, fails=True)
     state = f.call("i32", "PyGILState_Ensure")
@@ -705,19 +705,19 @@ def _from_host(f: Function, args: Arguments) -> None:
 
 
 @_native("ExecuteContext_Create")
-def _context_create(f: Function, args: Arguments) -> None:
+def _context_create(f: GlueFunction, args: Arguments) -> None:
     context = f.call("ptr", "axla_allocate", f.i64(CONTEXT.size))
     context.set(CONTEXT, "data", 0)
     args["context"] = context
 
 
 @_native("ExecuteContext_Destroy")
-def _context_destroy(f: Function, args: Arguments) -> None:
+def _context_destroy(f: GlueFunction, args: Arguments) -> None:
     with f.if_(args["context"].ne(0)):
         f.call("void", "axla_free", args["context"], f.i64(CONTEXT.size))
 
 
-def _user_data_add(f: Function, args: Arguments) -> None:
+def _user_data_add(f: GlueFunction, args: Arguments) -> None:
     args["context"].set(CONTEXT, "data", args["data"])
 
 
@@ -725,14 +725,14 @@ def _user_data_add(f: Function, args: Arguments) -> None:
 
 
 @_FUNCTIONS("pjrt_view_release", "void", "record:ptr", exported=True)
-def _view_release(f: Function, record: Ssa) -> None:
+def _view_release(f: GlueFunction, record: Ssa) -> None:
     view = record.get(RECORD, "context")
     f.call_pointer("void", view.get(VIEW, "callback"), view.get(VIEW, "pointer"), view.get(VIEW, "argument"))
     f.call("void", "axla_free", view, f.i64(VIEW.size))
 
 
 @_FUNCTIONS("pjrt_view", "void", "record:ptr, callback:ptr, pointer:ptr, argument:ptr", exported=True)
-def _view(f: Function, record: Ssa, callback: Ssa, pointer: Ssa, argument: Ssa) -> None:
+def _view(f: GlueFunction, record: Ssa, callback: Ssa, pointer: Ssa, argument: Ssa) -> None:
     """Has a function called, `void f(void *pointer, void *argument)`, when a record is freed."""
     view = f.call("ptr", "axla_allocate", f.i64(VIEW.size))
     for name, value in {"callback": callback, "pointer": pointer, "argument": argument}.items():

@@ -54,7 +54,7 @@ _Record: Any = RECORD.ctypes()
 _LogicalIds: Any = STRUCTS["LogicalDeviceIds"].ctypes()
 
 
-class Program:
+class PjrtExecutable:
     """A program that the client compiled or loaded, with all that it asks about it."""
 
     def __init__(self, code: bytes, options: bytes, loaded: bytes | None = None) -> None:
@@ -250,7 +250,7 @@ class Program:
         return encode({"hlo_module": proto, "config": config}, "HloModuleProtoWithConfig")
 
 
-def loaded(data: bytes) -> Program:
+def loaded(data: bytes) -> PjrtExecutable:
     """The program of the bytes that `serialized` gave; InvalidArgument for others."""
     head, _, rest = data.partition(b"\n")
     try:
@@ -260,7 +260,7 @@ def loaded(data: bytes) -> Program:
         raise InvalidArgument("these bytes are no program that axla serialised") from None
     if fingerprint != _fingerprint(rest[:end]):
         raise InvalidArgument("a program that axla serialised: it is damaged or not complete")
-    return Program(rest[:at], rest[at:end], rest[end:])
+    return PjrtExecutable(rest[:at], rest[at:end], rest[end:])
 
 
 def _fingerprint(data: bytes) -> bytes:
@@ -291,13 +291,13 @@ def _memory_kinds(source: mlir.Source, count: int) -> list[int]:
 # Functions of the API.
 
 
-def program_at(handle: int) -> Program:
+def program_at(handle: int) -> PjrtExecutable:
     """The Python object of a loaded executable, by the address that C holds."""
     owner = EXECUTABLE.ctypes().from_address(handle).owner
     return c.cast(owner, c.py_object).value
 
 
-def _given(program: Program) -> int:
+def _given(program: PjrtExecutable) -> int:
     """A program as a handle, which the caller owns."""
     incref(program)
     return c.addressof(program.struct)
@@ -310,7 +310,9 @@ def _compile(args: Any) -> None:
         form = text_at(program.format, program.format_size)
     if form != "mlir":
         raise InvalidArgument(f"compile: a program of format {form!r}, wanted 'mlir'")
-    args.executable = _given(Program(code, c.string_at(args.compile_options, args.compile_options_size)))
+    args.executable = _given(
+        PjrtExecutable(code, c.string_at(args.compile_options, args.compile_options_size))
+    )
 
 
 @implements("LoadedExecutable_Delete")
@@ -327,7 +329,7 @@ def _device_assignment(args: Any) -> None:
     _give_bytes(args, program, encode(message, "DeviceAssignmentProto"), "serialized_device_assignment")
 
 
-def _give_bytes(args: Any, program: Program, data: bytes, owner: str) -> None:
+def _give_bytes(args: Any, program: PjrtExecutable, data: bytes, owner: str) -> None:
     """Bytes that live as long as the program does."""
     args.serialized_bytes, args.serialized_bytes_size = program.kept(data), len(data)
     setattr(args, owner, None)

@@ -180,7 +180,7 @@ STRUCTS = (FRAME, STATUS)
 
 
 def c_frame() -> str:
-    """What callers include, C99 and C++: error codes, signatures, the frame. It may stand twice."""
+    """The header for callers in C99 and C++: error codes, signatures, the frame. It may be included twice."""
     codes = [f"  AXLA_{row.name.upper()} = {code}, /* {row.about} */" for code, row in FRAME_ERRORS.items()]
     codes.append(f"  AXLA_FIRST_MESSAGE = {FIRST_MESSAGE} /* this and above: the program's own messages */")
     frame = FRAME.c(named=False)

@@ -1,4 +1,4 @@
-"""What a program's values are, and where its memory holds them, as its steps are played one after the other.
+"""Follows the steps of a program: which values exist, and where its memory holds them.
 
 For every allocation it is known which value lies where; a write ends what it overlaps.
 """
@@ -32,8 +32,8 @@ class Known:
 
 
 @dataclass(slots=True)
-class Memory:
-    """What lies where in one allocation: stretches that do not overlap, by their starts."""
+class AllocationContents:
+    """The values in one allocation: byte ranges that do not overlap, by their starts."""
 
     size: int
     alignment: int
@@ -71,11 +71,11 @@ class Contents:
         self.undo: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []  # what ends with the scope
         self.where = "the interface"
         code = program.interface.of_code()
-        self.segment = Memory(code.constants_bytes, ALIGNMENT, False)
+        self.segment = AllocationContents(code.constants_bytes, ALIGNMENT, False)
         self.constants = {(c.offset, c.shape.byte_size): c.shape for c in program.constants}
         self.memory = {
             (AllocationKind.CONSTANTS, 0): self.segment,
-            WORKSPACE: Memory(code.workspace_bytes, ALIGNMENT, True),
+            WORKSPACE: AllocationContents(code.workspace_bytes, ALIGNMENT, True),
         }
 
     def fail(self, problem: str) -> NoReturn:
@@ -87,7 +87,7 @@ class Contents:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is defined, and put into memory, inside, is gone behind it."""
+        """Values that are defined, and put into memory, inside of the `with` block end with it."""
         mark = len(self.undo)
         yield
         while len(self.undo) > mark:
@@ -114,14 +114,14 @@ class Contents:
             found.add(known)
             self.undo.append((found.discard, (known,)))
 
-    def of(self, place: BufferSlice) -> Memory:
+    def of(self, place: BufferSlice) -> AllocationContents:
         """The memory of a slice that is inside of it."""
         memory = self.memory.get((place.allocation.kind, place.allocation.number))
         if memory is None or not 0 <= place.offset <= place.offset + place.size <= memory.size:
             self.fail(f"{place} is not inside of its memory")
         return memory
 
-    def placed(self, value: Value) -> Memory:
+    def placed(self, value: Value) -> AllocationContents:
         """The memory of a value, which fits it."""
         place, alignment = value.place, value.shape.dtype.real.itemsize
         if place is None:

@@ -1,4 +1,4 @@
-"""What a runtime must know of a compiled program to call it, without the graph that it came from."""
+"""The interface of a compiled program: all that a runtime needs to call it, without its graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import S32
 from axla.core.shape import Shape
-from axla.custom.site import Function
+from axla.custom.site import TableFunction
 
 # A leaf index, or a tuple of trees: `(0, (1, 2))` is the shape of a result `(a, (b, c))`.
 Tree = int | tuple["Tree", ...]
@@ -70,9 +70,9 @@ def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """Who comes together in collectives: the participants (replica * partitions + partition) of a group, once
-    for each channel, and once more for each collective in two halves: several of them may be under way.
+class RendezvousKey:
+    """A rendezvous of collectives: the participants (replica * partitions + partition) of a group, once for
+    each channel, and once more for each collective in two halves: several of them may be under way.
     """
 
     members: tuple[int, ...]
@@ -101,9 +101,9 @@ class Interface:
     workspace_bytes: int = 0
     constants_bytes: int = 0
     messages: tuple[str, ...] = ()  # of the codes from abi.FIRST_MESSAGE on
-    functions: tuple[Function, ...] = ()  # the function table, in order
+    functions: tuple[TableFunction, ...] = ()  # the function table, in order
     participants: tuple[int, int] = (1, 1)  # replicas, and partitions of each
-    meetings: tuple[Meeting, ...] = ()
+    rendezvous_keys: tuple[RendezvousKey, ...] = ()
     # True when a run may take more than some 20 us, may loop without a constant bound, or calls Python: it
     # then releases the interpreter lock and can be interrupted. A short run keeps the lock, which is faster.
     long_running: bool = True
@@ -146,7 +146,7 @@ class Interface:
         lines.append(f"  workspace {self.workspace_bytes} bytes, constants {self.constants_bytes} bytes")
         if self.participants != (1, 1):
             lines.append("  {} replicas of {} partitions".format(*self.participants))
-        lines += [f"  meeting {i} {meeting}" for i, meeting in enumerate(self.meetings)]
+        lines += [f"  rendezvous {i} {rendezvous}" for i, rendezvous in enumerate(self.rendezvous_keys)]
         lines += [f"  function {i} {function}" for i, function in enumerate(self.functions)]
         lines += [f"  message {i} {text!r}" for i, text in enumerate(self.messages)]
         lines.append(f"  {'long' if self.long_running else 'short'} running")

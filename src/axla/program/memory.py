@@ -1,4 +1,4 @@
-"""What a backend produces: frozen data with a text form.
+"""Allocations and slices of a program: frozen data with a text form.
 
 Memory first: an `Allocation` is a piece of memory that a call is given or makes; a `BufferSlice` is a part of
 one.

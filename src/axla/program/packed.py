@@ -15,8 +15,8 @@ from axla.core.dataclass import dataclass
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.shape import OPAQUE, TOKEN, AnyShape, BufferShape, Layout, Shape, TupleShape
-from axla.custom.site import CallSite, Function
-from axla.program.interface import Alias, Interface, Meeting, ValueSpec
+from axla.custom.site import CallSite, TableFunction
+from axla.program.interface import Alias, Interface, RendezvousKey, ValueSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,8 @@ def decode(data: bytes) -> Packed:
 _KINDS: dict[str, Callable[..., Any]] = {
     kind.__name__: kind
     for kind in (
-        Interface, Meeting, ValueSpec, Alias, Function, CallSite, Layout, Shape, TupleShape, BufferShape,
+        Interface, RendezvousKey, ValueSpec, Alias, TableFunction, CallSite, Layout, Shape, TupleShape,
+        BufferShape,
     )
 } | {"DType": BY_NAME.__getitem__, "TokenShape": lambda: TOKEN, "OpaqueShape": lambda: OPAQUE}  # fmt: skip
 

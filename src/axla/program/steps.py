@@ -12,7 +12,7 @@ from typing import TypeAlias
 from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
-from axla.custom.plan import Plan
+from axla.custom.plan import CallPlan
 from axla.custom.site import CallSite
 from axla.ir.graph import Computation, SourceLocation
 from axla.program.memory import BufferSlice
@@ -87,8 +87,8 @@ class StoreStep:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a loop carries. Where `parameter` has a place, all are in it; else parameter and result are in
-    registers, and `initial` and `next` are read from where they are.
+    """A value that a loop carries. Where `parameter` has a place, all are in it; else parameter and result
+    are in registers, and `initial` and `next` are read from where they are.
     """
 
     initial: Value
@@ -144,7 +144,7 @@ class CustomCallStep:
     operands: tuple[Value | None, ...]
     results: tuple[Value | None, ...]
     report: int = -1  # the function that takes note of a failed status
-    plan: Plan | None = None  # of a library's routine
+    plan: CallPlan | None = None  # of a library's routine
     scratch: BufferSlice | None = None
     location: SourceLocation | None = None
 
@@ -161,21 +161,21 @@ class TransferStep:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """What the members of groups do together; also `replica-id` and `partition-id`, which nobody waits for.
+    """A collective; also `replica-id` and `partition-id`, which wait for nobody.
 
-    `meetings` are numbers of the interface's, of all groups; who is in none of them gets zeros. `folds` are
-    kernels that combine two elements of each operand, over as many as a member has in its result: one for
-    each operand, or one for all.
+    `rendezvous_keys` are indices into those of the interface, one per group. A participant in no group gets
+    zeros. `folds` are kernels that combine two elements of each operand, over as many elements as a
+    participant has in its result: one kernel for each operand, or one for all.
 
-    Of one in two halves both steps say all of it. The first one's results are the memory that will have them,
-    which nobody reads; they are `begun` in the second, at the same places.
+    A collective in two halves has two steps with the same fields. The results of the first step are memory
+    that nobody reads before the second step ends; there they are `begun`, at the same places.
     """
 
     name: str
     kind: str  # an opcode: all-reduce, all-gather...
     operands: tuple[Value, ...]
     results: tuple[Value, ...]
-    meetings: tuple[int, ...] = ()
+    rendezvous_keys: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()  # of a permute: source and target, as participants
     dimension: int | None = None  # that is gathered, scattered or split; None: operands are
     dynamic_root: bool = False  # the last operand says the position of each other one's root

@@ -26,7 +26,7 @@ from axla.core.errors import ParseError, VerifyError
 from axla.core.literal import digest_of
 from axla.core.regex import regex
 from axla.core.shape import Shape
-from axla.custom.site import CallSite, Function
+from axla.custom.site import CallSite, TableFunction
 from axla.ir.clone import fingerprint
 from axla.ir.graph import Computation
 from axla.ir.printer import print_module
@@ -36,7 +36,7 @@ from axla.kernels.kind import Kind
 from axla.kernels.kinds import kinds
 from axla.kernels.plan import Phase, Plan
 from axla.program.codec import Codec, Form, Reader, read_array, read_text, write_text
-from axla.program.interface import Alias, Interface, Meeting, Tree, ValueSpec, tree_text
+from axla.program.interface import Alias, Interface, RendezvousKey, Tree, ValueSpec, tree_text
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.program.program import Constant, Program
@@ -170,8 +170,8 @@ _SEGMENTS = {
 
 
 _LINES = (
-    Program, Interface, Meeting, ValueSpec, Alias, Function, Allocation, Constant, Kernel, Phase, Carried,
-    Branch,
+    Program, Interface, RendezvousKey, ValueSpec, Alias, TableFunction, Allocation, Constant, Kernel, Phase,
+    Carried, Branch,
     *Step.__args__, Plan, tuple[Value | None, ...],
 )  # fmt: skip
 _FORMS: dict[Any, Form] = {
@@ -184,7 +184,7 @@ _FORMS: dict[Any, Form] = {
 _NAMELESS = {Value: Form(_write_nameless, _read_value), Computation: Form(fingerprint, _read_computation)}
 _SKIPPED = (
     {(kind, name) for kind in _LINES for name in ("name", "location")}
-    - {(Kernel, "name"), (Function, "name")}
+    - {(Kernel, "name"), (TableFunction, "name")}
     | {(Kernel, name) for name in ("kind", "computation", "plan")}
     | {(Constant, "digest"), (CallSite, "where")}
 )  # fmt: skip

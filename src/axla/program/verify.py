@@ -20,7 +20,7 @@ from axla.custom.site import CHECK, COLLECTIVE, REPORT
 from axla.ir.graph import Instruction
 from axla.ir.traverse import schedule_of
 from axla.program import steps as kinds
-from axla.program.contents import WORKSPACE, Contents, Memory
+from axla.program.contents import WORKSPACE, AllocationContents, Contents
 from axla.program.interface import ValueSpec, array_numbers, tree_leaves
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.program.program import Program, all_steps, nested_steps
@@ -41,7 +41,7 @@ class _Verifier(Contents):
         self.kernels = {kernel.name: kernel for kernel in program.kernels}
         self.written: dict[int, list[BufferSlice]] = {}  # by id of a step
         self.nesting = 0
-        self.started: dict[int, kinds.CollectiveStep] = {}  # and not yet done, by meetings
+        self.started: dict[int, kinds.CollectiveStep] = {}  # and not yet done, by rendezvous
 
     def verify(self) -> None:
         program = self.program
@@ -235,10 +235,10 @@ class _Verifier(Contents):
         if step.begun:  # the second half: of what, and where, the first one said
             said = replace(step, starts=True, begun=(), results=step.begun)
             same = [v.place for v in step.begun] == [v.place for v in step.results]
-            same &= all(self.started.pop(number, None) == said for number in step.meetings)
+            same &= all(self.started.pop(number, None) == said for number in step.rendezvous_keys)
             self.require(same, "it was not started so")
-        self.require(self.started.keys().isdisjoint(step.meetings), "another one has its meeting")
-        self.started.update(dict.fromkeys(step.meetings if step.starts else (), step))
+        self.require(self.started.keys().isdisjoint(step.rendezvous_keys), "another one has its rendezvous")
+        self.started.update(dict.fromkeys(step.rendezvous_keys if step.starts else (), step))
         self.write(step.results, shapes)
 
     # -- the interface -----------------------------------------------------------------------------------
@@ -259,7 +259,9 @@ class _Verifier(Contents):
             size = None if value is None else value.shape.byte_size
             if value is None or allocation.size != size or allocation.writable is not writable:
                 self.fail(f"allocation {allocation}, for {value and value.shape}")
-            self.memory[kind, number] = Memory(allocation.size, value.shape.dtype.real.itemsize, writable)
+            self.memory[kind, number] = AllocationContents(
+                allocation.size, value.shape.dtype.real.itemsize, writable
+            )
             if donated:
                 becomes[result] = number
         own = {number for kind, number in self.memory if kind is AllocationKind.RESULT}
@@ -351,7 +353,7 @@ def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
 
 
 def _written(step: Step, inside: dict[int, list[BufferSlice]]) -> list[BufferSlice]:
-    """What a step writes, whichever way it runs; `inside`: of the steps in it."""
+    """The slices that a step writes on any path; `inside`: those of the steps in it."""
     found = [slice_ for nested in nested_steps(step) for slice_ in inside[id(nested)]]
     if isinstance(step, kinds.CopyStep | kinds.TransferStep):
         results: Sequence[Value | None] = (step.target,)

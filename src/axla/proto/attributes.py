@@ -33,7 +33,7 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class FieldCodec:
     """From the value of a field to an attribute, and back."""
 
     read: Callable[[Any, Around], Any]
@@ -61,7 +61,7 @@ def _list(value: Any, around: Around) -> list:
     return list(value)
 
 
-def _rows(name: str, ours: tuple[str, ...], theirs: tuple[str, ...], cls: type) -> Codec:
+def _rows(name: str, ours: tuple[str, ...], theirs: tuple[str, ...], cls: type) -> FieldCodec:
     """Columns in ours, rows in theirs: a window has sizes, strides...; a Window has dimensions."""
 
     def read(value: Any, around: Around) -> Any:
@@ -79,7 +79,7 @@ def _rows(name: str, ours: tuple[str, ...], theirs: tuple[str, ...], cls: type) 
         rows = [dict(zip(theirs, row, strict=True)) for row in columns]
         return {name: rows} if name else rows
 
-    return Codec(read, write)
+    return FieldCodec(read, write)
 
 
 def _read_conv(value: Proto, around: Around) -> attributes.ConvDims:
@@ -173,16 +173,16 @@ def _read_slice_sizes(value: Any, around: Around) -> tuple[tuple[int, ...], ...]
     return tuple(tuple(value[n : n + rank]) for n in range(0, len(value), rank))
 
 
-CODECS: dict[Any, Codec] = {
-    int: Codec(_same, _same),
-    attributes.Single: Codec(_same, _same),
-    bool: Codec(_same, _same),
-    str: Codec(lambda v, a: v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v, _same),
-    tuple[int, ...]: Codec(_tuple, _list),
-    tuple[tuple[int, ...], ...]: Codec(_read_slice_sizes, lambda v, a: [n for one in v for n in one]),
-    tuple[attributes.Precision, ...]: Codec(_read_precisions, lambda v, a: [p.upper() for p in v]),
-    AnyShape: Codec(lambda v, a: a.shapes.shape(v), lambda v, a: a.shapes.shape(v)),
-    tuple[AnyShape, ...]: Codec(
+CODECS: dict[Any, FieldCodec] = {
+    int: FieldCodec(_same, _same),
+    attributes.Single: FieldCodec(_same, _same),
+    bool: FieldCodec(_same, _same),
+    str: FieldCodec(lambda v, a: v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v, _same),
+    tuple[int, ...]: FieldCodec(_tuple, _list),
+    tuple[tuple[int, ...], ...]: FieldCodec(_read_slice_sizes, lambda v, a: [n for one in v for n in one]),
+    tuple[attributes.Precision, ...]: FieldCodec(_read_precisions, lambda v, a: [p.upper() for p in v]),
+    AnyShape: FieldCodec(lambda v, a: a.shapes.shape(v), lambda v, a: a.shapes.shape(v)),
+    tuple[AnyShape, ...]: FieldCodec(
         lambda v, a: tuple(map(a.shapes.shape, v)), lambda v, a: [a.shapes.shape(s) for s in v]
     ),
     attributes.Window: _rows(
@@ -201,8 +201,8 @@ CODECS: dict[Any, Codec] = {
     attributes.SliceDims: _rows(
         "", ("starts", "limits", "strides"), ("start", "limit", "stride"), attributes.SliceDims,
     ),
-    attributes.ConvDims: Codec(_read_conv, _write_conv),
-    tuple[attributes.OutputAlias, ...]: Codec(_read_aliases, _write_aliases),
+    attributes.ConvDims: FieldCodec(_read_conv, _write_conv),
+    tuple[attributes.OutputAlias, ...]: FieldCodec(_read_aliases, _write_aliases),
 }  # fmt: skip
 """By an attribute's type; enumerations and words are made when they are asked for."""
 
@@ -219,18 +219,18 @@ WHOLE: dict[Any, Whole] = {
 """By an attribute's type, or by its name."""
 
 
-def codec_of(type_: Any, field: Field) -> Codec:
+def codec_of(type_: Any, field: Field) -> FieldCodec:
     """The codec of an attribute of a type, for a field of the message."""
     if isinstance(type_, type) and issubclass(type_, enum.StrEnum):
         return _enum_codec(type_, field)
     if type_ is attributes.Word:
         return _word_codec(field)
     if type_ is bool and field.enum is not None:
-        return Codec(lambda v, a: v == "TRI_STATE_TRUE", lambda v, a: f"TRI_STATE_{str(v).upper()}")
+        return FieldCodec(lambda v, a: v == "TRI_STATE_TRUE", lambda v, a: f"TRI_STATE_{str(v).upper()}")
     return CODECS[AnyShape if type_ is Shape else type_]
 
 
-def _enum_codec(type_: type[enum.StrEnum], field: Field) -> Codec:
+def _enum_codec(type_: type[enum.StrEnum], field: Field) -> FieldCodec:
     upper = field.enum is not None
 
     def read(value: Any, around: Around) -> enum.StrEnum:
@@ -239,10 +239,10 @@ def _enum_codec(type_: type[enum.StrEnum], field: Field) -> Codec:
                 return type_(name)
         raise ParseError(f"{value} is none of {', '.join(type_)}")
 
-    return Codec(read, lambda value, around: value.upper() if upper else str(value))
+    return FieldCodec(read, lambda value, around: value.upper() if upper else str(value))
 
 
-def _word_codec(field: Field) -> Codec:
+def _word_codec(field: Field) -> FieldCodec:
     prefix, numbers = PREFIXES.get(field.name, ""), field.enum.numbers if field.enum else {}
 
     def read(value: Any, around: Around) -> attributes.Word | None:
@@ -254,7 +254,7 @@ def _word_codec(field: Field) -> Codec:
             raise UnsupportedError(f"{value} has no number in XLA's protos")
         return name
 
-    return Codec(read, write)
+    return FieldCodec(read, write)
 
 
 PREFIXES = {"algorithm": "ALG_", "conv_kind": "CONVOLUTION_KIND_"}

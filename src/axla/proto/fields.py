@@ -19,7 +19,7 @@ from axla.core.errors import ParseError, ShapeError
 from axla.ir.attributes import PaddingConfig, Single, SliceDims, Window
 from axla.ir.codec import codec_of as text_codec
 from axla.ir.op import Attribute, Op, is_own
-from axla.proto.attributes import WHOLE, Around, Codec, Whole, codec_of
+from axla.proto.attributes import WHOLE, Around, FieldCodec, Whole, codec_of
 from axla.proto.schema import TABLES, Field
 from axla.text.forms import implied_type
 from axla.text.instructions import read_attribute
@@ -34,12 +34,12 @@ UNREAD = {"async-update", "async-done"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FieldAccess:
     """Where an attribute is, and how it is read and written there."""
 
     name: str  # the op's field
     path: tuple[str, ...]
-    codec: Codec
+    codec: FieldCodec
     one: bool  # a list there, its only element here
     absent: Any  # the attribute where nothing is there; MISSING: that of `zero`
     zero: Any  # the name of an enumeration's number 0; None: something must be there
@@ -49,7 +49,7 @@ class Place:
 class OpFields:
     """All that an op's message says besides operands."""
 
-    places: tuple[Place, ...]
+    places: tuple[FieldAccess, ...]
     wholes: tuple[tuple[str, Whole], ...]
     other: tuple[Attribute, ...]
     called: tuple[str, ...]  # fields with computations, in the order of the message
@@ -68,7 +68,7 @@ _COMMON = frozenset(
 @cache
 def fields_of(op: type[Op]) -> OpFields:
     """The places of an op's attributes, from its declaration."""
-    places: list[Place] = []
+    places: list[FieldAccess] = []
     wholes: list[tuple[str, Whole]] = []
     other: list[Attribute] = []
     own = _OWN.get(op.opcode)
@@ -104,7 +104,7 @@ def _plain_type(type_: Any) -> tuple[Any, bool]:
     return plain, True
 
 
-def _place(op: type[Op], attribute: Attribute, type_: Any, optional: bool) -> Place | None:
+def _place(op: type[Op], attribute: Attribute, type_: Any, optional: bool) -> FieldAccess | None:
     """The place of an attribute that is in one field; None where there is no such field."""
     path = tuple(attribute.proto.split("."))
     field = _field((op.message, *path))
@@ -115,7 +115,9 @@ def _place(op: type[Op], attribute: Attribute, type_: Any, optional: bool) -> Pl
     stated = type_ in (int, str) and attribute.default is not MISSING
     absent = None if optional else attribute.default if stated else _zero(type_, field)
     zero = field.enum.names[0] if field.enum is not None else None
-    return Place(attribute.name, path, codec_of(type_, field), field.repeated and type_ is int, absent, zero)
+    return FieldAccess(
+        attribute.name, path, codec_of(type_, field), field.repeated and type_ is int, absent, zero
+    )
 
 
 def _field(path: tuple[str, ...]) -> Field | None:
@@ -160,7 +162,7 @@ def read_attributes(op: type[Op], message: Proto, around: Around) -> dict[str, A
     return fields
 
 
-def _read_place(place: Place, message: Proto, around: Around) -> Any:
+def _read_place(place: FieldAccess, message: Proto, around: Around) -> Any:
     value: Any = message
     for part in place.path:
         value = value.get(part)

@@ -22,7 +22,7 @@ from axla.core.errors import AxlaError, CustomCallFailure, InvalidArgument, Unsu
 from axla.core.shape import AnyShape, Shape, show
 from axla.core.status import Status, status_of
 from axla.custom.attributes import parse_attributes
-from axla.custom.registry import STAGES, Target, address_of, register_custom_call
+from axla.custom.registry import STAGES, CallTarget, address_of, register_custom_call
 from axla.custom.site import FFI, CallSite
 from axla.program import abi
 from axla.runtime.callbacks import FRAME, callback, take_raised
@@ -62,7 +62,7 @@ _FRAME_SIZES = {
 class HandlerCall:
     """A handler at one call site of a program. `address` is what the program's function table has."""
 
-    def __init__(self, site: CallSite, target: Target, device: int = 0) -> None:
+    def __init__(self, site: CallSite, target: CallTarget, device: int = 0) -> None:
         """Calls the handler of the stage `instantiate`, where there is one."""
         self.site = site
         self._device, self._user_data = device, target.user_data

@@ -22,7 +22,7 @@ from axla.custom.callables import PythonCall
 from axla.custom.feeds import current
 from axla.custom.lapack import routine_address
 from axla.custom.mailbox import Mailbox, mailbox_of
-from axla.custom.registry import Target, find_target, in_libraries, registered
+from axla.custom.registry import CallTarget, find_target, in_libraries, registered
 from axla.custom.site import (
     COLLECTIVE,
     FFI,
@@ -30,7 +30,7 @@ from axla.custom.site import (
     PYTHON,
     REPORT,
     CallSite,
-    Function,
+    TableFunction,
     from_memory_order,
     in_memory_order,
 )  # fmt: skip
@@ -41,7 +41,7 @@ from axla.runtime.native import native
 
 
 def resolve_functions(
-    functions: Sequence[Function], given: Mapping[str, int] | None, device: int = 0
+    functions: Sequence[TableFunction], given: Mapping[str, int] | None, device: int = 0
 ) -> tuple[list[int], list[Any]]:
     """The addresses of the function table of a program on a device, and what must live as long as they are
     called.
@@ -61,7 +61,7 @@ def engine_functions() -> dict[str, int]:
     return native().glue.extended(collectives.emit)
 
 
-def _resolve(function: Function, given: Mapping[str, int], device: int) -> tuple[int, Any]:
+def _resolve(function: TableFunction, given: Mapping[str, int], device: int) -> tuple[int, Any]:
     if function.api == COLLECTIVE:
         return given.get(function.name) or engine_functions()["axla_collective"], None
     if function.api == LIBRARY:
@@ -87,7 +87,7 @@ def _resolve(function: Function, given: Mapping[str, int], device: int) -> tuple
     return target.address, target
 
 
-def _target(function: Function) -> Target:
+def _target(function: TableFunction) -> CallTarget:
     if function.site is not None:
         return find_target(function.site)
     found = registered(function.name) or in_libraries(function.name)

@@ -10,13 +10,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from axla.codegen.native.collectives import COLLECTIVE, MEETING, SLOT
+from axla.codegen.native.collectives import COLLECTIVE, RENDEZVOUS, SLOT
 from axla.codegen.native.structs import ENDED, GRID, NOT_BEGUN, PEERS, QUEUE, RUNS, WAITS
 from axla.core import locks
 from axla.core.errors import CollectiveFailure, DeadlineExceeded
 from axla.custom.mailbox import Mailbox
 from axla.program import abi
-from axla.program.interface import Meeting
+from axla.program.interface import RendezvousKey
 from axla.runtime.callbacks import grids
 from axla.runtime.native import native
 from axla.runtime.queue import Failure, Task, raised_again
@@ -44,7 +44,7 @@ class Grid:
         self.failure: BaseException | None = None
         self.told: list[Failure] = []
         """The one failure that the results of all hold."""
-        self._meetings: dict[Meeting, tuple[Any, Any]] = {}
+        self._rendezvous_by_key: dict[RendezvousKey, tuple[Any, Any]] = {}
         self._waits: dict[int, tuple[Any, str]] = {}  # participant -> (address in the mailbox, where)
         self._here: list[Any] = []  # of each participant in this process: its tables and its program
         self._seen: Any = None  # at the last look
@@ -54,21 +54,23 @@ class Grid:
 
     def peers(self, loaded: Any) -> int:
         """The address of PEERS for a loaded program."""
-        meetings, program = loaded.interface.meetings, loaded.block
-        table = (c.c_void_p * max(len(meetings), 1))(*[self._meeting(m) for m in meetings])
+        keys, program = loaded.interface.rendezvous_keys, loaded.block
+        table = (c.c_void_p * max(len(keys), 1))(*[self._rendezvous(key) for key in keys])
         number = program.replica * self.partitions + program.partition
-        made = PEERS.ctypes()(grid=c.addressof(self.struct), meetings=c.addressof(table), number=number)
+        made = PEERS.ctypes()(
+            grid=c.addressof(self.struct), rendezvous_keys=c.addressof(table), number=number
+        )
         self._here.append((table, made, loaded))
         return c.addressof(made)
 
-    def _meeting(self, meeting: Meeting) -> int:
-        if meeting not in self._meetings:
-            slots = (SLOT.ctypes() * len(meeting.members))()
-            made = MEETING.ctypes()(
-                size=len(meeting.members), slots=c.addressof(slots), number=len(self._meetings)
+    def _rendezvous(self, key: RendezvousKey) -> int:
+        if key not in self._rendezvous_by_key:
+            slots = (SLOT.ctypes() * len(key.members))()
+            made = RENDEZVOUS.ctypes()(
+                size=len(key.members), slots=c.addressof(slots), number=len(self._rendezvous_by_key)
             )
-            self._meetings[meeting] = made, slots
-        return c.addressof(self._meetings[meeting][0])
+            self._rendezvous_by_key[key] = made, slots
+        return c.addressof(self._rendezvous_by_key[key][0])
 
     # The end of a run.
 
@@ -85,14 +87,16 @@ class Grid:
         return self.failure
 
     def _clash(self) -> CollectiveFailure:
-        """That members of a meeting have come to different collectives; their programs have not ended."""
-        meeting, (_, slots) = list(self._meetings.items())[self.struct.clash - 1]
+        """An error about participants of a rendezvous that run different collectives; their programs have
+        not ended.
+        """
+        rendezvous, (_, slots) = list(self._rendezvous_by_key.items())[self.struct.clash - 1]
         found: dict[int, str] = {}
-        for member, slot in zip(meeting.members, slots, strict=True):
+        for member, slot in zip(rendezvous.members, slots, strict=True):
             head = _Collective.from_address(slot.collective)
             found.setdefault(head.digest, f"{_text(slot)} of {self.name(member)}")
         met = " met ".join(found.values())
-        message = f"{met}, in a meeting {meeting}: they differ in operation, shapes or reducer"
+        message = f"{met}, in a rendezvous {rendezvous}: they differ in operation, shapes or reducer"
         return CollectiveFailure(message, abi.COLLECTIVE)
 
     def wait(self, tasks: Sequence[Task]) -> None:
@@ -128,7 +132,7 @@ class Grid:
 
     def _moves(self) -> tuple[tuple[int, ...], list[int], int]:
         """What changes when a participant moves."""
-        visits = [slot.visits for _, slots in self._meetings.values() for slot in slots]
+        visits = [slot.visits for _, slots in self._rendezvous_by_key.values() for slot in slots]
         return tuple(self.states), visits, self.mailbox.moved
 
     def expire(self, name: str) -> None:
@@ -147,11 +151,11 @@ class Grid:
         if state == WAITS:
             address, where = self._waits[participant]
             return f"{name} {where}", not self.mailbox.has(address)
-        meeting, (_, slots) = list(self._meetings.items())[state - 1]
-        visits = {m: slot.visits for m, slot in zip(meeting.members, slots, strict=True)}
+        rendezvous, (_, slots) = list(self._rendezvous_by_key.items())[state - 1]
+        visits = {m: slot.visits for m, slot in zip(rendezvous.members, slots, strict=True)}
         absent = [m for m in visits if visits[m] < visits[participant]]
         missing = " and ".join(f"({self.name(m)})" for m in absent[:_SHOWN])
-        name += " in " + _text(slots[meeting.members.index(participant)])
+        name += " in " + _text(slots[rendezvous.members.index(participant)])
         return name + (f" for {missing}" if absent else ""), bool(absent)
 
     def name(self, participant: int) -> str:

@@ -24,10 +24,10 @@ from axla.runtime.cpu_features import refuse_foreign
 from axla.runtime.manifest import FunctionFacts, Manifest, ObjectFacts, Role, ValueFacts, read_manifest
 from axla.runtime.safetensors import aligned, read_file, read_safetensors
 
-__all__ = ["Function", "Library", "load"]
+__all__ = ["LoadedFunction", "LoadedLibrary", "load"]
 
 
-def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> Library:
+def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> LoadedLibrary:
     """The library of a folder that `axla compile` wrote, or of its P.json, for this machine.
 
     InvalidArgument for files that are damaged or do not belong together, UnsupportedError for another
@@ -46,7 +46,7 @@ def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> Library:
     images = [(facts.file, _checked(file.parent, facts)) for facts in manifest.objects]
     weights = _weights(file.parent, manifest)
     image = Image(images, [f"{function.symbol}_run" for function in manifest.functions])
-    return Library(manifest, image, weights)
+    return LoadedLibrary(manifest, image, weights)
 
 
 def _manifest_path(path: Path) -> Path:
@@ -101,7 +101,7 @@ def digest_of(data: np.ndarray | bytes | memoryview) -> str:
 _ODD, _MIX = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
 
-class Library:
+class LoadedLibrary:
     """Functions that were loaded. With one function, or with one for each of several numbers of rows, the
     library is called like a function.
     """
@@ -109,13 +109,13 @@ class Library:
     def __init__(self, manifest: Manifest, image: Image, weights: np.ndarray | None) -> None:
         self.name = manifest.name
         self.manifest = manifest
-        self.functions = {facts.symbol: Function(facts, image, weights) for facts in manifest.functions}
+        self.functions = {facts.symbol: LoadedFunction(facts, image, weights) for facts in manifest.functions}
         self._batches = {rows: [*self.functions.values()][k] for rows, k in manifest.batches}
 
     def __repr__(self) -> str:
         return f"<library {self.name}: {', '.join(self.functions)}>"
 
-    def __getitem__(self, name: str) -> Function:
+    def __getitem__(self, name: str) -> LoadedFunction:
         """A function by its symbol, or by what follows the library's name in it."""
         for key in (name, f"{self.manifest.prefix}_{name}"):
             if key in self.functions:
@@ -133,7 +133,7 @@ class Library:
         return self._batches[rows](*arguments, **named)
 
 
-class Function:
+class LoadedFunction:
     """A compiled function. Called with arrays, by position or name, it gives an array, or a tuple of them.
 
     Variables are no arguments: they are kept here, zero at first, and a run that writes them runs alone.

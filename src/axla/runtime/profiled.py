@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from axla.core import locks
-from axla.core.profile import Counts, Profile, Row, Run
+from axla.core.profile import Counts, Profile, ProfileRun, Row
 from axla.program.packed import Packed
 from axla.runtime.dynamic import DynamicCall
 from axla.runtime.native import native
@@ -36,7 +36,7 @@ class ProfiledCall:
         self._profile, self._timed, self._places = profile, timed, places
         self._call: Any = None
         self.loaded: list[LoadedProgram] = []
-        self._run: Run | None = None
+        self._run: ProfileRun | None = None
         self._lock = locks.new_lock()
 
     def __call__(self, *arguments: Any) -> Any:
@@ -53,7 +53,7 @@ class ProfiledCall:
         _, measured = self._made()
         return measured.measure(run, self.loaded or plain, *arguments)
 
-    def _made(self) -> tuple[Any, Run]:
+    def _made(self) -> tuple[Any, ProfileRun]:
         with self._lock:
             if self._run is None:
                 found, self._call = self._timed(), self.plain

@@ -38,7 +38,7 @@ _DTYPES = {text: BY_NAME[name] for name, text in NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TensorEntry:
     """An array of a file: [begin, end) in its data."""
 
     dtype: DType
@@ -54,7 +54,7 @@ def stored(dtype: DType, dims: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
     return "U8", (*dims, dtype.itemsize) if dtype.itemsize > 1 else dims
 
 
-def header(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> bytes:
+def header(entries: Mapping[str, TensorEntry], metadata: Mapping[str, str]) -> bytes:
     """Length and JSON of a file whose entries follow each other without gaps; data then begins at a
     multiple of 64.
     """
@@ -84,7 +84,7 @@ def parts_of(
 ) -> Iterator[bytes | memoryview]:
     """The contents of a file of arrays by name."""
     ready = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    entries: dict[str, Entry] = {}
+    entries: dict[str, TensorEntry] = {}
     at = 0
     for name in sorted(ready, key=lambda name: (-ready[name].dtype.itemsize, name)):
         try:
@@ -92,7 +92,7 @@ def parts_of(
         except TypeError as error:
             raise InvalidArgument(f"array {name!r}: {error}") from None
         dims = np.shape(arrays[name])
-        entries[name] = Entry(dtype, dims, at, at + ready[name].nbytes)
+        entries[name] = TensorEntry(dtype, dims, at, at + ready[name].nbytes)
         at += ready[name].nbytes
     yield header(entries, metadata or {})
     for name in entries:
@@ -108,7 +108,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     return {name: array_of(data, entry) for name, entry in entries.items()}
 
 
-def array_of(data: np.ndarray, entry: Entry) -> np.ndarray:
+def array_of(data: np.ndarray, entry: TensorEntry) -> np.ndarray:
     """The array of an entry: a view of the data where it is aligned, else a copy."""
     raw = data[entry.begin : entry.end]
     if raw.ctypes.data % max(entry.dtype.numpy.alignment, 1):
@@ -116,7 +116,7 @@ def array_of(data: np.ndarray, entry: Entry) -> np.ndarray:
     return raw.view(entry.dtype.numpy).reshape(entry.dims)
 
 
-def read_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, dict[str, Entry], dict[str, str]]:
+def read_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, dict[str, TensorEntry], dict[str, str]]:
     """Data (64-byte aligned bytes), entries and metadata of a file; InvalidArgument for a wrong one."""
     try:
         with open(path, "rb") as file:
@@ -142,7 +142,7 @@ def aligned(size: int) -> np.ndarray:
     return room[start : start + size]
 
 
-def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, Entry], dict[str, str]]:
+def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, TensorEntry], dict[str, str]]:
     """Entries and metadata of a header whose file has `size` bytes of data."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, Entry]
     return entries, metadata
 
 
-def _entry(path: object, name: str, row: object, metadata: Mapping[str, str]) -> Entry:
+def _entry(path: object, name: str, row: object, metadata: Mapping[str, str]) -> TensorEntry:
     if not isinstance(row, dict) or row.keys() != {"dtype", "shape", "data_offsets"}:
         _refuse(path, f"{name!r}: wanted dtype, shape and data_offsets")
     text, dims, offsets = row["dtype"], row["shape"], row["data_offsets"]
@@ -193,7 +193,7 @@ def _entry(path: object, name: str, row: object, metadata: Mapping[str, str]) ->
     count = prod(dims)
     if count > _MOST_ELEMENTS or offsets[1] - offsets[0] != count * dtype.itemsize:
         _refuse(path, f"{name!r}: offsets {offsets} are not those of {dtype}{dims}")
-    return Entry(dtype, tuple(dims), *offsets)
+    return TensorEntry(dtype, tuple(dims), *offsets)
 
 
 def _numbers(value: object) -> bool:

@@ -96,7 +96,7 @@ def _refuse(what: str) -> NoReturn:
 
 @functools.cache
 def versions() -> tuple[str, str]:
-    """Of axla and of LLVM's binding, which is not loaded for it."""
+    """The versions of axla and of LLVM's binding, without loading it."""
     from importlib.metadata import PackageNotFoundError, version
 
     own = sys.modules["axla"].__version__

@@ -20,7 +20,7 @@ NOW = ("arrays", "array_bytes", "programs")
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one client, but for `clients`."""
+    """The limits of one client, and with `clients` the number of clients."""
 
     clients: int = 16
     memory: int = 4 << 30

@@ -34,7 +34,7 @@ _MOST = 256
 """Asynchronous calls that nobody has waited for."""
 
 
-class Call:
+class PendingRequest:
     """A request that was sent. `into` gets the pieces of an array. Of arrays that it makes it is the run."""
 
     def __init__(self, link: Link, number: int, name: str, into: np.ndarray | None = None) -> None:
@@ -75,7 +75,7 @@ class Link:
         self._reader = locks.new_lock()
         self._changed = threading.Condition(locks.new_lock())
         self._followers = 0
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, PendingRequest] = {}
         self._numbers, self._handles = itertools.count(1), 1
         self._lost: AxlaError | None = None
         self._stopped: set[int] = set()
@@ -101,7 +101,9 @@ class Link:
 
     # Calls.
 
-    def start(self, kind: str, message: Message, name: str = "", into: np.ndarray | None = None) -> Call:
+    def start(
+        self, kind: str, message: Message, name: str = "", into: np.ndarray | None = None
+    ) -> PendingRequest:
         """Sends a request, with what the server may forget."""
         if self._lost is not None or os.getpid() != self._process:
             raise self._why_lost()
@@ -109,7 +111,7 @@ class Link:
         if len(body) > self.transport.most:
             found = f"a message of {len(body)} bytes; at most {self.transport.most} are taken"
             raise InvalidArgument(f"service: {kind} is {found}")
-        call = self._calls[number] = Call(self, number, name, into)
+        call = self._calls[number] = PendingRequest(self, number, name, into)
         try:
             self.transport.send(number, NUMBERS[kind], body)
         except Closed as error:
@@ -121,7 +123,7 @@ class Link:
         """Sends a request and gives its answer; raises its error."""
         return self.start(kind, message, into=into).answer()
 
-    def give(self, call: Call, data: np.ndarray) -> None:
+    def give(self, call: PendingRequest, data: np.ndarray) -> None:
         """Sends an array behind its request."""
 
         def wait(until: Callable[[], object]) -> None:

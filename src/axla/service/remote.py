@@ -29,7 +29,7 @@ from axla.program import packed
 from axla.program.interface import ValueSpec
 from axla.runtime.arguments import converted
 from axla.runtime.array import Array, DistantArray
-from axla.service.link import Call, Link, opened
+from axla.service.link import Link, PendingRequest, opened
 from axla.service.messages import Message, array_of, table
 from axla.service.session import INLINE_BYTES, OF_SERVER, refuse_custom_calls
 
@@ -130,7 +130,7 @@ class RemoteBackend(Backend):
         return found
 
 
-class Handle:
+class RemoteHandle:
     """The number of an array or program on the server, which is told when nobody refers to it any more."""
 
     __slots__ = ("number", "_gone")
@@ -150,8 +150,10 @@ class RemoteArray(DistantArray):
     link: Link
 
     @classmethod
-    def of(cls, link: Link, number: int, shape: Shape, ordinal: int, run: Call | None = None) -> RemoteArray:
-        made = cls(shape, Handle(number, link.released), ordinal, run)
+    def of(
+        cls, link: Link, number: int, shape: Shape, ordinal: int, run: PendingRequest | None = None
+    ) -> RemoteArray:
+        made = cls(shape, RemoteHandle(number, link.released), ordinal, run)
         made.link = link
         return made
 
@@ -163,7 +165,7 @@ class RemoteArray(DistantArray):
         """Its values, which have come with an answer."""
         self._values = values
 
-    def _read(self, place: Handle, values: np.ndarray) -> None:
+    def _read(self, place: RemoteHandle, values: np.ndarray) -> None:
         into = values.reshape(-1).view(np.uint8)
         self.link.call("Get", {"array": place.number, **self.link.take_released()}, into)
 
@@ -196,7 +198,7 @@ class RemoteExecutable(Executable):
     def __init__(self, link: Link, number: int, said: Message, **more: Any) -> None:
         interface = packed.decode(said.get("interface", b"")).interface
         super().__init__(interface, **more)
-        self.link, self._handle, self._said = link, Handle(number, link.dropped), said
+        self.link, self._handle, self._said = link, RemoteHandle(number, link.dropped), said
         self._rows: list[tuple[Row, int, int]] = []
         self._dynamic = interface.is_dynamic
         module = self._module
@@ -287,7 +289,9 @@ class RemoteExecutable(Executable):
             request["sizes"] = sizes
         return copies
 
-    def _results(self, first: int, rows: int, answer: Message, run: Call | None) -> list[list[Array]]:
+    def _results(
+        self, first: int, rows: int, answer: Message, run: PendingRequest | None
+    ) -> list[list[Array]]:
         sizes, data = iter(answer.get("sizes", ())), answer.get("data")
         link, number, found = self.link, first, []
         for device in self.device_ids[:rows]:

@@ -1,7 +1,7 @@
 """What a worker does with the requests of its client: programs and arrays by number, runs in order.
 
-One thread reads (`Session.serve`). It runs short programs itself, since a switch of threads takes as long as
-they do; everything else goes to others: asynchronous runs to one, in their order, the rest to a pool.
+One thread reads (`ClientSession.serve`). It runs short programs itself, since a switch of threads takes as
+long as they do; everything else goes to others: asynchronous runs to one, in their order, the rest to a pool.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Slots(dict[int, Any]):
         raise InvalidArgument(f"service: {self.what} {number} was never there, or is released")
 
 
-class Program:
+class ServedProgram:
     """An executable of the client. Its runs that have not begun when `stops` changes are cancelled."""
 
     def __init__(self, made: Executable) -> None:
@@ -102,7 +102,7 @@ class Program:
         return [array for row in self.made.execute_replicated(split, options) for array in row]
 
 
-class Request:
+class OpenRequest:
     """A request that goes on: which, its kind, since when, what it is about in the log; whether its next step
     is done in the order of requests.
     """
@@ -114,11 +114,11 @@ class Request:
         self.subject, self.ordered = "", False
 
 
-Step = Callable[[], Any]
+RequestStep = Callable[[], Any]
 """Gives the answer to a request, or the step that is next, for another thread; None: others will answer."""
 
 
-class Session:
+class ClientSession:
     """One client. Arrays and programs are gone with it."""
 
     def __init__(self, transport: Transport, backend: Backend, limits: Limits, page: Page, log: _Log) -> None:
@@ -168,13 +168,13 @@ class Session:
             return None
         if call in self._asked and kind not in self._handlers:
             return self._told(call, kind, body)
-        request = Request(call, messages.KINDS[kind] if kind in self._handlers else f"kind {kind}")
+        request = OpenRequest(call, messages.KINDS[kind] if kind in self._handlers else f"kind {kind}")
         self.page.add("requests")
         self.page.add("bytes_in", len(body))
         self._do(request, partial(self._begin, request, kind, body))
         return None
 
-    def _begin(self, request: Request, kind: int, body: bytes) -> Any:
+    def _begin(self, request: OpenRequest, kind: int, body: bytes) -> Any:
         handler = self._handlers.get(kind)
         if handler is None:
             raise InvalidArgument(f"service: no request has the kind {kind}")
@@ -196,7 +196,7 @@ class Session:
         finally:
             self._release(message)
 
-    def _do(self, request: Request, step: Step) -> None:
+    def _do(self, request: OpenRequest, step: RequestStep) -> None:
         """Does a step of a request, here, and has another thread do the next; answers after the last."""
         error: BaseException | None = None
         try:
@@ -221,7 +221,7 @@ class Session:
         if error is None:
             self._log(request, None)
 
-    def _log(self, request: Request, error: BaseException | None) -> None:
+    def _log(self, request: OpenRequest, error: BaseException | None) -> None:
         self.log(request.kind, request.subject, (time.monotonic_ns() - request.begin) / 1e9, error)
 
     def _answer(self, call: int, name: str, answer: Message) -> None:
@@ -279,7 +279,7 @@ class Session:
             self._clients[devices] = Client(self.backend, devices or None)
         return self._clients[devices]
 
-    def _put(self, request: Request, message: Message) -> Any:
+    def _put(self, request: OpenRequest, message: Message) -> Any:
         """Makes an array of the pieces that follow."""
         number, dims = message.get("array", 0), messages.checked_dims(message.get("dims", ()))
         kind, device = messages.dtype_named(message.get("dtype", "")), message.get("device", 0)
@@ -321,7 +321,7 @@ class Session:
             else:
                 self._pool.submit(self._do, found.request, found.made)
 
-    def _get(self, request: Request, message: Message) -> Step:
+    def _get(self, request: OpenRequest, message: Message) -> RequestStep:
         """Sends the bytes of an array."""
         value = self.arrays[message.get("array", 0)]
 
@@ -340,14 +340,14 @@ class Session:
 
     # Programs.
 
-    def _compile(self, request: Request, message: Message) -> Step:
+    def _compile(self, request: OpenRequest, message: Message) -> RequestStep:
         number = message.get("program", 0)
         self.programs.check(range(number, number + 1))
 
         def compiled() -> Message:
             made, files = self._compiled(message)
             self.programs.check(range(number, number + 1))
-            self.programs[number] = Program(made)
+            self.programs[number] = ServedProgram(made)
             self._count(0)
             self.page.add("compilations")
             request.subject = made.name
@@ -384,12 +384,12 @@ class Session:
         refuse_custom_calls(module)
         return module
 
-    def _program(self, request: Request, message: Message) -> Program:
+    def _program(self, request: OpenRequest, message: Message) -> ServedProgram:
         found = self.programs[message.get("program", 0)]
         request.subject = found.face.name
         return found
 
-    def _execute(self, request: Request, message: Message) -> Any:
+    def _execute(self, request: OpenRequest, message: Message) -> Any:
         program = self._program(request, message)
         self.page.add("executions")
         rows, first, face = message.get("rows", 1), message.get("results", 0), program.face
@@ -435,7 +435,7 @@ class Session:
 
         return run() if here else run
 
-    def _arguments(self, program: Program, rows: int, message: Message) -> list[Any]:
+    def _arguments(self, program: ServedProgram, rows: int, message: Message) -> list[Any]:
         """The arrays that a message names and has, in their order."""
         specs, dynamic = program.face.parameters * rows, program.dynamic
         numbers, data = message.get("arguments", ()), message.get("data", ())
@@ -453,7 +453,7 @@ class Session:
             found.append(messages.array_of(next(left), spec.shape.dtype.name, dims))
         return found
 
-    def _executed(self, program: Program, found: list[Array]) -> Message:
+    def _executed(self, program: ServedProgram, found: list[Array]) -> Message:
         """The answer: sizes of dynamic results, and small values, so that nobody has to ask for them."""
         answer: Message = {}
         if program.result_bytes <= INLINE_BYTES and not any(array.elsewhere for array in found):
@@ -465,7 +465,7 @@ class Session:
             answer["sizes"] = [d for array in found for d in array.shape]
         return answer
 
-    def _parallel(self, request: Request, message: Message) -> Step:
+    def _parallel(self, request: OpenRequest, message: Message) -> RequestStep:
         """Runs several programs beside each other."""
         given = [self.arrays[number] for number in message.get("arguments", ())]
         first = message.get("results", 0)
@@ -486,16 +486,16 @@ class Session:
 
         return run
 
-    def _cancel(self, request: Request, message: Message) -> Message:
+    def _cancel(self, request: OpenRequest, message: Message) -> Message:
         program = self._program(request, message)
         program.stops += 1
         return {"number": program.made.cancel()}
 
-    def _text(self, request: Request, message: Message) -> Step:
+    def _text(self, request: OpenRequest, message: Message) -> RequestStep:
         program = self._program(request, message)
         return lambda: {"text": program.made.as_text(message.get("stage", "optimized"))}
 
-    def _profile(self, request: Request, message: Message) -> Message:
+    def _profile(self, request: OpenRequest, message: Message) -> Message:
         """Begins to measure a program, or says what was measured."""
         program, before = self._program(request, message), None
         before, program.profile = program.profile, Profile() if message.get("begin") else None
@@ -537,16 +537,16 @@ class Session:
 class Arriving:
     """An array whose pieces come: what is done when all are there."""
 
-    request: Request
+    request: OpenRequest
     into: np.ndarray
-    made: Step
+    made: RequestStep
     at: int = 0
 
 
 class ClientFeed(Feed):
     """A feed whose values are in the client's, of the same device and channel."""
 
-    session: Session
+    session: ClientSession
 
     def _take(self, timeout: float, check: Callable[[], None]) -> Any:
         answer = self.session.ask("Take", self._where() | {"timeout": timeout}, check)

@@ -27,7 +27,7 @@ from axla.runtime.serialized import versions
 from axla.service import log
 from axla.service.limits import Limits, Page
 from axla.service.messages import NUMBERS, VERSION, encode, entries
-from axla.service.session import ClientFeed, Session
+from axla.service.session import ClientFeed, ClientSession
 from axla.service.transport import HEADER, SocketTransport
 
 CONTROL_BYTES = 1 << 17
@@ -58,7 +58,7 @@ def main() -> None:
     _restrain(limits)
     lines = log.Log(first["session"], told["log"])
     transport = SocketTransport(connection, window, first=False)
-    session = ClientFeed.session = Session(transport, backend, limits, page, lines.request)
+    session = ClientFeed.session = ClientSession(transport, backend, limits, page, lines.request)
     Feeds.kind = ClientFeed
     threading.Thread(target=_listen, args=[control, session], daemon=True).start()
     with contextlib.suppress(OSError):  # the client has gone already
@@ -113,7 +113,7 @@ def _welcome(
     socket.send_fds(connection, [HEADER.pack(len(body), 0, NUMBERS["Welcome"]) + body], files)
 
 
-def _listen(control: socket.socket, session: Session) -> None:
+def _listen(control: socket.socket, session: ClientSession) -> None:
     """Ends the process with its supervisor; at its word when requests are done."""
     while data := control.recv(64):
         if data == b"drain":

@@ -62,7 +62,7 @@ class Check:
 
 
 @dataclass(slots=True)
-class Case:
+class CheckCase:
     """A function that checks: `body` with the results that `checks` count, and where its arguments and
     expected values come from ("" where it has none).
     """
@@ -73,7 +73,7 @@ class Case:
     expected: str = ""
 
 
-def cases(source: mlir.Source) -> list[Case]:
+def cases(source: mlir.Source) -> list[CheckCase]:
     """The functions of a source that check something, as programs. The source is changed.
 
     They are `main`, if there is one, or all functions without arguments that have checks.
@@ -109,13 +109,13 @@ class _Splitter:
     """Cuts one function."""
 
     def __init__(self, name: str, function: mlir.Operation, block: mlir.Block) -> None:
-        self.case_ = Case(name)
+        self.case_ = CheckCase(name)
         self.function = function
         self.block = block
         self.results: dict[mlir.Value, int] = {}  # of the new function
         self.given: dict[mlir.Value, int] = {}  # what @expected gives
 
-    def case(self) -> Case:
+    def case(self) -> CheckCase:
         """Changes the function into the body of its case."""
         kept: list[mlir.Operation] = []
         checks: list[mlir.Operation] = []

@@ -14,7 +14,7 @@ from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import array
-from axla.foreign.counterparts import OpField
+from axla.importers.counterparts import OpField
 from axla.ir.attributes import (
     CONVOLUTION_DIMENSIONS,
     CompareType,

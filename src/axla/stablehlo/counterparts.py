@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from axla.foreign.counterparts import counterpart, counterparts
+from axla.importers.counterparts import counterpart, counterparts
 from axla.stablehlo.operations import CUSTOM_CALL, OPERATIONS
 
 COUNTERPARTS = counterparts(OPERATIONS)

@@ -1,5 +1,5 @@
 """The operations of StableHLO and CHLO, of what checks and traces programs, and those carried along: a record
-each, in the words of `foreign/records.py`.
+each, in the words of `importers/records.py`.
 
 Kinds of operands are letters (`verify/kinds.py`), kinds of attributes words (`verify/attributes.py`), or
 `#mnemonic` of a structure, which counts for as many inputs as it has fields. Rules are words of
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 
-from axla.foreign.records import Record, read_records
+from axla.importers.records import Record, read_records
 from axla.stablehlo.attributes import STRUCTURES
 
 _STABLEHLO = """

@@ -60,6 +60,7 @@ class Limits:
     reads_elements: bool = True  # registers are filled from, and stored into, bigger arrays in memory
 
     # What a kernel is built around
+    sorts_in_place: bool = True  # not by blocks of threads, which write before all is read
     scans: bool = True  # windows over all before an element are a kernel of their own
     inner_row: int = 8  # a row this short is one strided load per lane of neighbouring rows
     row_in_lane: int = 8  # a row this short is computed whole by each lane, with what reads its sums
@@ -132,6 +133,9 @@ class Target:
     has_double: bool = True  # f64 arithmetic
     has_maximum: bool = True  # of floats, also minimum, where NaN wins
     has_ordered_maximum: bool = False  # also minimum, where the second one wins over and under NaN
+    keeps_nan: bool = (
+        False  # arithmetic gives an operand's NaN, quiet, or one with no more than the highest bits
+    )
     has_square_root: bool = True  # of floats
     has_leading_zeros: bool = True  # counts them
     has_fast_gather: bool = False
@@ -181,7 +185,14 @@ class CpuTarget(Target):
 
 LINUX_X86 = "x86_64-unknown-linux-gnu"
 
-_SSE = CpuTarget("x86-64", LINUX_X86, "x86-64", caches=Caches(32 << 10, 256 << 10), has_ordered_maximum=True)
+_SSE = CpuTarget(
+    "x86-64",
+    LINUX_X86,
+    "x86-64",
+    caches=Caches(32 << 10, 256 << 10),
+    has_ordered_maximum=True,
+    keeps_nan=True,
+)
 _SSE4 = replace(_SSE, name="x86-64-v2", cpu="x86-64-v2", has_rounding=True)
 _AVX2 = replace(
     _SSE4, name="x86-64-v3", cpu="x86-64-v3", vector_bytes=32, has_fma=True, has_half_conversion=True,
@@ -196,7 +207,7 @@ X86_LEVELS = {target.cpu: target for target in (_SSE, _SSE4, _AVX2, _AVX512)}
 
 AARCH64 = CpuTarget(
     "aarch64", "aarch64-unknown-linux-gnu", "generic", has_fma=True, has_rounding=True,
-    has_half_conversion=True, unroll=(2, 8), registers=32, caches=Caches(64 << 10, 1 << 20),
+    has_half_conversion=True, keeps_nan=True, unroll=(2, 8), registers=32, caches=Caches(64 << 10, 1 << 20),
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ def nvptx_target(cpu: str = "sm_90") -> Target:
         warp=32, access_bytes=16, local_bytes=48 << 10,  # that a kernel may declare
         matrix_units=frozenset({"f16", "bf16"}) if int(cpu[3:].rstrip("af")) >= 80 else frozenset(),
         # Blocks cost nothing: a step has a few elements per thread. Registers are the host's.
-        limits=Limits(step_cost=0, reads_elements=False, row_in_lane=0, scans=True),
+        limits=Limits(step_cost=0, reads_elements=False, row_in_lane=0, scans=True, sorts_in_place=False),
         has_fma=True, has_rounding=True, has_half_conversion=True,
         caches=Caches(128 << 10, 32 << 20),
         form=ObjectForm(format="ptx"),

@@ -17,9 +17,11 @@ def spirv_target(threads: int = 64) -> Target:
         vector_bytes=4, max_lanes=1, threads=threads, launched=True, blocks_products=False, registers=64,
         access_bytes=16 if threads > 1 else 0,
         local_bytes=32 << 10 if threads > 1 else 0,  # that every device of OpenCL has
-        limits=Limits(step_cost=0, reads_elements=False, row_in_lane=0, scans=threads > 1), has_fma=True,
-        has_rounding=True, has_half_conversion=True, has_maximum=False, caches=Caches(32 << 10, 1 << 20),
-        form=ObjectForm(format="spirv"),
+        limits=Limits(
+            step_cost=0, reads_elements=False, row_in_lane=0, scans=threads > 1, sorts_in_place=threads == 1
+        ),
+        has_fma=True, has_rounding=True, has_half_conversion=True, has_maximum=False,
+        caches=Caches(32 << 10, 1 << 20), form=ObjectForm(format="spirv"),
     )  # fmt: skip
 
 

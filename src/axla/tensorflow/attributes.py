@@ -21,7 +21,7 @@ from typing import Any
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import VerifyError, choices
-from axla.foreign.records import AttributeRecord
+from axla.importers.records import AttributeRecord
 from axla.tensorflow.types import Proto, dims_of, entries, tensor_of, without_ref
 
 _KIND = re.compile(r"(list\()?(\w+)\)?(?:>=(-?\d+))?(?:\{(.*)\})?$")
@@ -48,7 +48,7 @@ def called_by(attributes: Mapping[str, Any]) -> list[Called]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AttributeKind:
     """The parts of a kind: see above."""
 
     name: str
@@ -58,12 +58,12 @@ class Kind:
 
 
 @cache
-def kind_of(text: str) -> Kind:
+def kind_of(text: str) -> AttributeKind:
     """The kind of an attribute from the text of a record."""
     found = _KIND.match(text)
     assert found is not None and found[2] in _FIELDS, text
     allowed = tuple(found[4].split(",")) if found[4] else ()
-    return Kind(found[2], found[1] is not None, int(found[3]) if found[3] else None, allowed)
+    return AttributeKind(found[2], found[1] is not None, int(found[3]) if found[3] else None, allowed)
 
 
 def value_of(attribute: AttributeRecord, given: Proto | None, what: str) -> Any:
@@ -87,7 +87,7 @@ def value_of(attribute: AttributeRecord, given: Proto | None, what: str) -> Any:
     return value
 
 
-def _check(kind: Kind, value: Any, what: str) -> None:
+def _check(kind: AttributeKind, value: Any, what: str) -> None:
     size = len(value) if kind.is_list else value
     if kind.least is not None and size < kind.least:
         of = "a length of " if kind.is_list else ""

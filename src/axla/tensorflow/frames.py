@@ -12,7 +12,7 @@ from dataclasses import field, replace
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError, VerifyError
-from axla.tensorflow.graph import ARGUMENT, Graph, Library, Node, Output
+from axla.tensorflow.graph import ARGUMENT, FunctionLibrary, Graph, Node, Output
 from axla.tensorflow.records import records
 
 LOOPS = ("Enter", "Exit", "NextIteration", "LoopCond")
@@ -59,7 +59,7 @@ class _Frame:
     exits: list[Node] = field(default_factory=list)
 
 
-def without_frames(nodes: Sequence[Node], library: Library) -> dict[str, Node]:
+def without_frames(nodes: Sequence[Node], library: FunctionLibrary) -> dict[str, Node]:
     """Nodes that are in order, with a node While for each loop."""
     top, *frames = _frames(nodes)
     for frame in reversed(frames):
@@ -95,7 +95,7 @@ def _frames(nodes: Sequence[Node]) -> list[_Frame]:
     return list(found.values())
 
 
-def _take_out(frame: _Frame, library: Library) -> None:
+def _take_out(frame: _Frame, library: FunctionLibrary) -> None:
     """Makes a frame a node While in the one around it."""
     parent = frame.parent
     assert parent is not None

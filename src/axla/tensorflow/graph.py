@@ -18,7 +18,7 @@ import numpy as np
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, UnsupportedError, VerifyError, choices, did_you_mean
-from axla.foreign.records import Record
+from axla.importers.records import Record
 from axla.tensorflow.attributes import Called
 from axla.tensorflow.records import attributes_of, records, types_of
 from axla.tensorflow.types import Proto, entries, without_ref
@@ -84,7 +84,7 @@ class Graph:
 
     name: str
     nodes: dict[str, Node]
-    library: Library
+    library: FunctionLibrary
     arguments: list[tuple[str, str]] = field(default_factory=list)
     results: list[Output] = field(default_factory=list)
     controls: list[str] = field(default_factory=list)
@@ -115,7 +115,7 @@ class Graph:
 
 
 @dataclass(slots=True, eq=False)
-class Library:
+class FunctionLibrary:
     """Functions by name; a function is verified when it is first asked for, for each choice of attributes.
     `nodes` are those of the graph and of all functions, `outputs` those of the nodes that were read.
     `definitions` are OpDefs of operations without a record; where they are given, faults of nodes are kept.
@@ -170,7 +170,7 @@ def graph_of(message: Proto, name: str = "graph", definitions: Mapping[str, Prot
     A graph that TensorFlow runs may have nodes that no record allows. With `definitions`, OpDefs by the names
     of operations, these have a `fault`, and operations need no record; the graph's structure must be right.
     """
-    library = Library(definitions=definitions)
+    library = FunctionLibrary(definitions=definitions)
     held = message.get("library", {})
     for function in held.get("function", ()):
         called = function.get("signature", {}).get("name", "")
@@ -208,7 +208,7 @@ def _places(debug: Proto) -> dict[str, str]:
 
 
 def _nodes(
-    messages: Iterable[Proto], valid: re.Pattern[str], library: Library, function: str = ""
+    messages: Iterable[Proto], valid: re.Pattern[str], library: FunctionLibrary, function: str = ""
 ) -> dict[str, Node]:
     nodes: dict[str, Node] = {}
     for message in messages:
@@ -234,7 +234,7 @@ def _nodes(
 
 
 @contextmanager
-def _kept(node: Node, library: Library) -> Iterator[None]:
+def _kept(node: Node, library: FunctionLibrary) -> Iterator[None]:
     """Keeps what is wrong with a node, in a graph that is read so."""
     try:
         yield
@@ -255,7 +255,7 @@ def _describe(node: Node) -> None:
     node.record = record
 
 
-def _describe_call(node: Node, library: Library) -> None:
+def _describe_call(node: Node, library: FunctionLibrary) -> None:
     """A node whose operation is the name of a function calls it; another operation may have a definition."""
     signature = library.messages.get(node.op, {}).get("signature") or (library.definitions or {}).get(node.op)
     if signature is None:
@@ -406,7 +406,7 @@ def ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> lis
 # Functions.
 
 
-def _function(message: Proto, name: str, attributes: Mapping[str, Proto], library: Library) -> Graph:
+def _function(message: Proto, name: str, attributes: Mapping[str, Proto], library: FunctionLibrary) -> Graph:
     arguments: list[tuple[str, str]] = []
     nodes: dict[str, Node] = {}
     for arg in _args(message, "input_arg"):

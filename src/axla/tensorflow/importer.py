@@ -15,7 +15,7 @@ from axla.ir.graph import Module
 from axla.tensorflow.graph import Graph, Output, plain_output
 from axla.tensorflow.scope import Import, Scope
 from axla.tensorflow.types import Proto, dtype_of, fits
-from axla.tensorflow.values import Reference, Value, Variable
+from axla.tensorflow.values import GraphValue, Reference, Variable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,7 @@ def import_graph(
     builder = XlaBuilder(name)
     importer = Import(initial=variables or {}, checkpoint=checkpoint or {})
     scope = Scope(importer, builder)
-    given: dict[Output, Value] = {}
+    given: dict[Output, GraphValue] = {}
     for number, (output, shape) in enumerate(feeds):
         _check_feed(graph, output, shape)
         if output in given:

@@ -42,7 +42,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class EntryPoint:
     """A graph with what goes in and comes out. `results` have names by a signature, otherwise `named` is
     false; `values` are those that its variables begin with, `declared` their types and shapes.
     """
@@ -72,7 +72,7 @@ class Entry:
 def entry(
     source: Source | Saved, *, signature: str | None = None, feeds: Sequence[str] | None = None,
     fetches: Sequence[str] | None = None, tags: Sequence[str] | None = None,
-) -> Entry:  # fmt: skip
+) -> EntryPoint:  # fmt: skip
     """A signature of a model, or feeds and fetches of a graph, as `load` takes them."""
     with placed(source):
         made = _entry(source, signature, feeds, fetches, tags)
@@ -82,7 +82,7 @@ def entry(
 def _entry(
     source: Source | Saved, signature: str | None, feeds: Sequence[str] | None, fetches: Sequence[str] | None,
     tags: Sequence[str] | None,
-) -> Entry:  # fmt: skip
+) -> EntryPoint:  # fmt: skip
     saved = source if isinstance(source, Saved) else read(source, tags)
     graph = graph_of(saved.graph, saved.name)
     values = restored(graph, saved.saver, saved.checkpoint)
@@ -96,7 +96,7 @@ def _entry(
         raise InvalidArgument(f"load: a graph without signatures: {wanted}")
     name = _signature(saved.signatures, signature)
     arguments, results = _interface(saved.signatures[name], graph)
-    return Entry(saved.name, graph, arguments, results, True, values, declared)
+    return EntryPoint(saved.name, graph, arguments, results, True, values, declared)
 
 
 def _signature(signatures: Mapping[str, Proto], wanted: str | None) -> str:
@@ -127,7 +127,7 @@ def _interface(signature: Proto, graph: Graph) -> tuple[tuple[Argument, ...], tu
 def _by_tensors(
     saved: Saved, graph: Graph, feeds: Sequence[str] | None, fetches: Sequence[str] | None,
     values: dict[str, np.ndarray], declared: dict[str, Argument],
-) -> Entry:  # fmt: skip
+) -> EntryPoint:  # fmt: skip
     for what, names in (("feeds", feeds), ("fetches", fetches)):
         if isinstance(names, str) or not all(isinstance(name, str) for name in names or ()):
             raise InvalidArgument(f"load: {what} are a list of names of tensors, found {names!r}")
@@ -135,7 +135,7 @@ def _by_tensors(
         raise InvalidArgument(f"load: fetches are wanted; {_ends(graph)}")
     arguments = tuple(_fed(name, graph) for name in feeds or ())
     results = tuple((name, output_named(name, graph)) for name in fetches)
-    return Entry(saved.name, graph, arguments, results, False, values, declared)
+    return EntryPoint(saved.name, graph, arguments, results, False, values, declared)
 
 
 def _fed(name: str, graph: Graph) -> Argument:
@@ -260,7 +260,7 @@ class Function:
     the values of variables by name; a call changes those that it writes.
     """
 
-    def __init__(self, entry: Entry, backend: Any = "cpu") -> None:
+    def __init__(self, entry: EntryPoint, backend: Any = "cpu") -> None:
         self.entry = entry
         self.client = backend if isinstance(backend, Client) else get(backend).client
         self.variables = Variables(entry.values, entry.declared)

@@ -2,14 +2,14 @@
 
     MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false -> product:T
 
-is an operation, as `axla.foreign.records` reads it. An operand or result has a type by an attribute (`T`), a
-type itself (`DT_INT32`), as many values of a type as an attribute says (`N*T`) or one for each type of a list
-(`Tlist`, an attribute of kind list(type)); `&` before it says that it is a reference. A name of a type that
-is no attribute of the record is one of kind `type` without a default. Kinds of attributes are
-those of `attributes.py`. `hlo Abs` says that it is the function Abs of `axla.ops` of its operands, which are
+is an operation, as `axla.importers.records` reads it. An operand or result has a type by an attribute (`T`),
+a type itself (`DT_INT32`), as many values of a type as an attribute says (`N*T`) or one for each type of a
+list (`Tlist`, an attribute of kind list(type)); `&` before it says that it is a reference. A name of a type
+that is no attribute of the record is one of kind `type` without a default. Kinds of attributes are those of
+`attributes.py`. `hlo Abs` says that it is the function Abs of `axla.ops` of its operands, which are
 broadcast as NumPy does it, `hlo` alone that it is the function of its own name; otherwise a function that is
-registered by `lowering` says what it becomes, or `none REASON` why there is nothing. Types and kinds that are
-frequent have short names: see `_NAMED`.
+registered by `lowering` says what it becomes, or `none REASON` why there is nothing. Types and kinds that
+are frequent have short names: see `_NAMED`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import Any
 
 from axla.core.errors import VerifyError
-from axla.foreign.records import AttributeRecord, Record, ValueRecord, read_records
+from axla.importers.records import AttributeRecord, Record, ValueRecord, read_records
 from axla.tensorflow.attributes import value_of
 from axla.tensorflow.types import Proto
 

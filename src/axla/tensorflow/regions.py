@@ -21,7 +21,7 @@ from axla.tensorflow.attributes import called_by
 from axla.tensorflow.graph import ARGUMENT, Graph, Output
 from axla.tensorflow.lists import TensorList, empty, shown
 from axla.tensorflow.scope import Scope
-from axla.tensorflow.values import Resource, Value, leaves, rebuilt, structure
+from axla.tensorflow.values import GraphValue, Resource, leaves, rebuilt, structure
 
 MOST_EMBEDDED = 1024
 """Elements of constants that regions make again."""
@@ -33,18 +33,18 @@ _IDENTITIES = ("Identity", "RefIdentity", "StopGradient", "PreventGradient")
 class Carried:
     """What goes into regions: the values of arguments, and the contents of resources."""
 
-    values: list[Value]
+    values: list[GraphValue]
     resources: list[Resource]
-    contents: list[Value]
+    contents: list[GraphValue]
 
-    def all(self) -> list[Value]:
+    def all(self) -> list[GraphValue]:
         return [*self.values, *self.contents]
 
     def operand(self, scope: Scope) -> XlaOp:
         """The tuple of all arrays."""
         return ops.Tuple(scope.builder, _leaves(self.all()))
 
-    def entered(self, scope: Scope, inner: Scope, kept: Iterable[bool]) -> list[Value]:
+    def entered(self, scope: Scope, inner: Scope, kept: Iterable[bool]) -> list[GraphValue]:
         """The values inside of a region whose parameter is the tuple; `kept` says of each array whether it is
         what it is outside, so that a constant may stand for it. The state of `inner` is filled.
         """
@@ -64,7 +64,7 @@ class Carried:
         return values
 
 
-def carried(scope: Scope, values: Sequence[Value], graphs: Sequence[Graph]) -> Carried:
+def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph]) -> Carried:
     """What functions need: their arguments, and the resources among them and in their bodies."""
     resources = dict.fromkeys(value for value in values if isinstance(value, Resource))
     for graph in graphs:
@@ -75,7 +75,7 @@ def carried(scope: Scope, values: Sequence[Value], graphs: Sequence[Graph]) -> C
     return Carried(list(values), held, [scope.read(resource) for resource in held])
 
 
-def _with_gradients(scope: Scope, inputs: Carried, state: Mapping[Resource, Value]) -> bool:
+def _with_gradients(scope: Scope, inputs: Carried, state: Mapping[Resource, GraphValue]) -> bool:
     """Whether a region has made gradients of what it was given: they begin outside, then."""
     made = [r for r in state if r.origin in inputs.resources and r not in inputs.resources]
     for resource in made:
@@ -105,8 +105,8 @@ def named_resources(scope: Scope, graph: Graph) -> list[Resource]:
 
 
 def conditional(
-    scope: Scope, selector: XlaOp, graphs: Sequence[Graph], values: Sequence[Value]
-) -> list[Value]:
+    scope: Scope, selector: XlaOp, graphs: Sequence[Graph], values: Sequence[GraphValue]
+) -> list[GraphValue]:
     """The results of the function that the selector chooses: of two by a pred, true first; otherwise by
     number, the last one where it is out of range.
     """
@@ -139,7 +139,7 @@ def conditional(
     return results[:count]
 
 
-def _branches(scope: Scope, graphs: Sequence[Graph], inputs: Carried) -> list[tuple[Scope, list[Value]]]:
+def _branches(scope: Scope, graphs: Sequence[Graph], inputs: Carried) -> list[tuple[Scope, list[GraphValue]]]:
     found = []
     for graph in graphs:
         region = scope.inner(graph.name)
@@ -148,7 +148,7 @@ def _branches(scope: Scope, graphs: Sequence[Graph], inputs: Carried) -> list[tu
     return found
 
 
-def _leaves(values: Iterable[Value]) -> list[XlaOp]:
+def _leaves(values: Iterable[GraphValue]) -> list[XlaOp]:
     return [leaf for value in values for leaf in leaves(value)]
 
 
@@ -158,8 +158,8 @@ def _changes(region: Scope, resource: Resource) -> bool:
 
 
 def _made_equal(
-    graphs: Sequence[Graph], regions: Sequence[Scope], outputs: Sequence[list[Value]]
-) -> list[list[Value]]:
+    graphs: Sequence[Graph], regions: Sequence[Scope], outputs: Sequence[list[GraphValue]]
+) -> list[list[GraphValue]]:
     """The results of branches, lists with a type that all of them have."""
     for number, column in enumerate(zip(*outputs, strict=True)):
         common = column[0]
@@ -176,7 +176,7 @@ def _made_equal(
     return list(outputs)
 
 
-def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[Value]) -> list[Value]:
+def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValue]) -> list[GraphValue]:
     """Calls the body as long as the condition holds, with its results as the next arguments."""
     begun = inputs = carried(scope, values, [condition, body])
     kept = _kept(body, values)
@@ -241,7 +241,9 @@ def _test(scope: Scope, condition: Graph, inputs: Carried, kept: Sequence[bool])
     return tester, test
 
 
-def _turns(scope: Scope, inputs: Carried, test: XlaOp, outputs: Sequence[Value]) -> tuple[int | None, bool]:
+def _turns(
+    scope: Scope, inputs: Carried, test: XlaOp, outputs: Sequence[GraphValue]
+) -> tuple[int | None, bool]:
     """The most turns that a loop can have, and whether it always has so many."""
     starts: list[int | None] = []
     ends: list[Instruction | None] = []
@@ -261,7 +263,7 @@ def _flags(inputs: Carried, kept: Sequence[bool]) -> list[bool]:
 
 def _body(
     scope: Scope, body: Graph, inputs: Carried, kept: Sequence[bool]
-) -> tuple[Scope, list[Value], list[Value]]:
+) -> tuple[Scope, list[GraphValue], list[GraphValue]]:
     """A turn, in a scope of its own: what it begins with, and what it gives."""
     region = scope.inner(body.name)
     values = inputs.entered(scope, region, _flags(inputs, kept))
@@ -272,7 +274,9 @@ def _body(
     return region, entered, [*results, *(region.state[resource] for resource in inputs.resources)]
 
 
-def _fitted(scope: Scope, inputs: Carried, outputs: Sequence[Value], turns: int | None) -> Carried | None:
+def _fitted(
+    scope: Scope, inputs: Carried, outputs: Sequence[GraphValue], turns: int | None
+) -> Carried | None:
     """The inputs with lists that have the type which a turn leaves; None where all have."""
     found = []
     for value, output in zip(inputs.all(), outputs, strict=True):
@@ -291,7 +295,7 @@ def _fitted(scope: Scope, inputs: Carried, outputs: Sequence[Value], turns: int 
     return Carried(found[:count], inputs.resources, found[count:])
 
 
-def _check_loop(body: Graph, inputs: Carried, outputs: Sequence[Value]) -> None:
+def _check_loop(body: Graph, inputs: Carried, outputs: Sequence[GraphValue]) -> None:
     for number, (value, result) in enumerate(zip(inputs.all(), outputs, strict=True)):
         if structure(value) != structure(result):
             raise UnsupportedError(
@@ -300,8 +304,8 @@ def _check_loop(body: Graph, inputs: Carried, outputs: Sequence[Value]) -> None:
             )
 
 
-def _kept(body: Graph, values: Sequence[Value]) -> list[bool]:
-    """Of each argument of a body, whether its result is the argument itself."""
+def _kept(body: Graph, values: Sequence[GraphValue]) -> list[bool]:
+    """Whether a result of a body is the argument itself, for each argument."""
     found = []
     for number, output in enumerate(body.results):
         while body.nodes[output.node].op in _IDENTITIES and body.nodes[output.node].inputs:

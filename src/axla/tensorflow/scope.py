@@ -25,7 +25,7 @@ from axla.tensorflow.branches import functional
 from axla.tensorflow.graph import Graph, Node, Output
 from axla.tensorflow.records import lowerings, types_of
 from axla.tensorflow.types import DTYPES, dtype_of
-from axla.tensorflow.values import MISSING, VARIABLES, Reference, Resource, Value, Variable
+from axla.tensorflow.values import MISSING, VARIABLES, GraphValue, Reference, Resource, Variable
 
 DEEPEST = 60
 """Calls of functions within each other."""
@@ -87,8 +87,8 @@ class Scope:
 
     def __init__(self, importer: Import, builder: XlaBuilder, outer: Scope | None = None) -> None:
         self.importer, self.builder, self.outer = importer, builder, outer
-        self.state: dict[Resource, Value] = {}
-        self.entered: dict[Resource, Value] = {}
+        self.state: dict[Resource, GraphValue] = {}
+        self.entered: dict[Resource, GraphValue] = {}
         """The state at the beginning of a region."""
         self.parameters: list[Variable] = []
         """Variables that are parameters, in their order, behind what the caller made parameters of."""
@@ -104,9 +104,9 @@ class Scope:
     # Graphs.
 
     def run(
-        self, graph: Graph, outputs: Sequence[Output], given: Mapping[Output, Value],
+        self, graph: Graph, outputs: Sequence[Output], given: Mapping[Output, GraphValue],
         targets: Iterable[str] = (),
-    ) -> list[Value]:  # fmt: skip
+    ) -> list[GraphValue]:  # fmt: skip
         """Adds the nodes that outputs and targets need; gives the values of the outputs."""
         importer = self.importer
         importer.depth += 1
@@ -129,12 +129,12 @@ class Scope:
         importer.depth -= 1
         return [self._value(output, values) for output in outputs]
 
-    def _value(self, output: Output, values: Mapping[Output, Value]) -> Value:
+    def _value(self, output: Output, values: Mapping[Output, GraphValue]) -> GraphValue:
         if output not in values and not self.importer.partial:
             raise VerifyError(f"'{output}' has no value: its node has no such output")
         return values.get(output, MISSING)
 
-    def _tried(self, node: Node, operands: list[Value], graph: Graph) -> list[Value]:
+    def _tried(self, node: Node, operands: list[GraphValue], graph: Graph) -> list[GraphValue]:
         """The outputs of a node; none where it cannot be done. Functions do what they can."""
         if any(value is MISSING for value in operands) and not called_by(node.attributes):
             return []
@@ -145,7 +145,7 @@ class Scope:
             self.importer.depth = depth
             return []
 
-    def call(self, graph: Graph, arguments: Sequence[Value]) -> list[Value]:
+    def call(self, graph: Graph, arguments: Sequence[GraphValue]) -> list[GraphValue]:
         """Adds the body of a function, for these arguments; gives its results."""
         if len(arguments) != len(graph.arguments):
             wanted = len(graph.arguments)
@@ -158,7 +158,7 @@ class Scope:
             given[Output(name, 0)] = value
         return self.run(graph, graph.results, given, graph.controls)
 
-    def add(self, node: Node, operands: list[Value], graph: Graph) -> list[Value]:
+    def add(self, node: Node, operands: list[GraphValue], graph: Graph) -> list[GraphValue]:
         """Adds what a node becomes; gives its outputs."""
         self.builder.set_op_metadata(OpMetadata(node.op, node.name))
         try:
@@ -170,7 +170,7 @@ class Scope:
             placed.placed = True
             raise placed from error
 
-    def _added(self, node: Node, operands: list[Value], graph: Graph) -> list[Value]:
+    def _added(self, node: Node, operands: list[GraphValue], graph: Graph) -> list[GraphValue]:
         if node.record is None:
             if node.op in graph.library.messages:
                 return self.call(graph.library.function(Called(node.op, node.given), str(node)), operands)
@@ -190,7 +190,7 @@ class Scope:
             raise VerifyError(f"malformed: {error!r}") from error
         return call.outputs(found)
 
-    def _dereferenced(self, node: Node, operands: list[Value]) -> list[Value]:
+    def _dereferenced(self, node: Node, operands: list[GraphValue]) -> list[GraphValue]:
         """Operands with the values of variables where a node takes no reference; functions take both."""
         if node.record is None or not any(isinstance(value, Reference) for value in operands):
             return operands
@@ -246,7 +246,7 @@ class Scope:
         finally:
             importer.seconds -= monotonic() - begin
 
-    def read(self, variable: Resource) -> Value:
+    def read(self, variable: Resource) -> GraphValue:
         """The contents of a resource; VerifyError where it has none."""
         if variable not in self.state:
             initial = self.importer.initial.get(variable.name)
@@ -327,7 +327,7 @@ class Call:
         """The function that an attribute of kind func names."""
         return self.graph.library.function(self.attributes[name], "it")
 
-    def grouped(self, operands: Sequence[Value]) -> list[Any]:
+    def grouped(self, operands: Sequence[GraphValue]) -> list[Any]:
         """The operands by the names of the record: a list for one that stands for several."""
         record = self.node.record
         assert record is not None
@@ -344,13 +344,13 @@ class Call:
             rest = rest[size:]
         return found
 
-    def counterpart(self, operands: Sequence[Value]) -> Value:
+    def counterpart(self, operands: Sequence[GraphValue]) -> GraphValue:
         """The function of `axla.ops` that the record names, of operands that are broadcast to one shape."""
         assert self.node.record is not None and self.node.record.counterpart is not None
         (name,) = self.node.record.counterpart or (self.node.op,)
         return getattr(ops, name)(*matched(*operands))
 
-    def outputs(self, found: Any) -> list[Value]:
+    def outputs(self, found: Any) -> list[GraphValue]:
         """The outputs of the node: a tuple is several, arrays of NumPy are constants, and types are as the
         record says.
         """

@@ -46,25 +46,25 @@ VARIABLES: dict[str, type[Variable]] = {
 MISSING = Resource("missing")
 """What stands for values that cannot be made, where that is allowed."""
 
-Value = Any
+GraphValue = Any
 """XlaOp, np.ndarray of bytes, TensorList, Resource."""
 
 
-def leaves(value: Value) -> list[XlaOp]:
+def leaves(value: GraphValue) -> list[XlaOp]:
     """The arrays that a value consists of."""
     if isinstance(value, XlaOp):
         return [value]
     return value.arrays if isinstance(value, TensorList) else []
 
 
-def rebuilt(value: Value, found: Iterator[XlaOp]) -> Value:
+def rebuilt(value: GraphValue, found: Iterator[XlaOp]) -> GraphValue:
     """The same value of other arrays."""
     if isinstance(value, XlaOp):
         return next(found)
     return value.rebuilt(found) if isinstance(value, TensorList) else value
 
 
-def structure(value: Value) -> object:
+def structure(value: GraphValue) -> object:
     """What must be equal for two values to be results of the same place."""
     if isinstance(value, XlaOp):
         return value.shape.logical if isinstance(value.shape, Shape) else value.shape

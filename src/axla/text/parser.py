@@ -131,7 +131,9 @@ class Parser(InstructionCursor):
         return read_short_form(self, name, shape, opcode, at)
 
     def _rename(self, read: Sequence[tuple[Computation, str, dict[str, Instruction]]]) -> None:
-        """Of equal names the first one stays: in XLA, that of the computation that ends first."""
+        """Renames computations of equal names: the first keeps it, in XLA that of the computation that ends
+        first.
+        """
         instructions = [
             (inst, _ANONYMOUS.sub(".anon", name)) for _, _, scope in read for name, inst in scope.items()
         ]

@@ -23,7 +23,7 @@ from axla.ir.verify import verify
 from axla.tools import pieces as work
 from axla.tools.apart import Ended
 from axla.tools.diffs import diff
-from axla.tools.pieces import KernelName, Piece, Run
+from axla.tools.pieces import KernelName, ModulePiece, PassRun
 from axla.tools.source import add_file, read_module
 from axla.tools.trial import Outcome, Question, Trials, ended, text_of
 from axla.tools.trial_options import add_trial, question_of, trials_of
@@ -205,7 +205,7 @@ class _Search:
             name = full.stage.removeprefix("pass ") if full.stage.startswith("pass ") else _quoted(full.text)
             return self.rule_of(name, None, question, full)
         try:
-            runs: list[Run] = self.call("passes", work.runs_of, self.text, question)
+            runs: list[PassRun] = self.call("passes", work.runs_of, self.text, question)
         except (Ended, AxlaError) as error:
             return self.found("pass", _quoted(str(error)))
         low, high = 0, len(runs)  # right after `low` runs, wrong after `high`
@@ -225,7 +225,7 @@ class _Search:
         except AxlaError as error:
             return Outcome("error", str(error), stage=self.trials.last_stage)
 
-    def required(self, question: Question, runs: list[Run]) -> Verdict:
+    def required(self, question: Question, runs: list[PassRun]) -> Verdict:
         """Which of the passes that always run is wrong: the first after which the module is."""
         names = list(dict.fromkeys(run.name for run in runs if run.required))
         for number, name in enumerate(names):
@@ -294,7 +294,7 @@ class _Search:
 
     # -- code ---------------------------------------------------------------------------------------------
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[ModulePiece]:
         try:
             return self.call("the interpreter records values", work.pieces_of, self.text, self.question)
         except (Ended, AxlaError) as error:
@@ -341,7 +341,7 @@ class _Search:
         """The optional pass from which on it fails: its last firing, and its name."""
         question = self.question
         try:
-            runs: list[Run] = self.call("passes", work.runs_of, self.text, question)
+            runs: list[PassRun] = self.call("passes", work.runs_of, self.text, question)
         except (Ended, AxlaError):
             return "", ""
         if self.ask("required passes", question.but(limit=0)).failed:
@@ -356,7 +356,9 @@ class _Search:
         self.evidence.append(f"it fails from run {high} of passes on, of {last.name}")
         return last.last.partition(" at ")[2], last.name
 
-    def kernel(self, piece: Piece, names: tuple[KernelName, ...], outcome: Outcome, culprit: str) -> Verdict:
+    def kernel(
+        self, piece: ModulePiece, names: tuple[KernelName, ...], outcome: Outcome, culprit: str
+    ) -> Verdict:
         self.evidence.append(f"alone, {piece.opcode} %{piece.name} of {piece.computation}: {outcome}")
         if piece.opcode.startswith(COLLECTIVES):
             return self.found("collective", piece.opcode, instruction=_line(piece))
@@ -382,7 +384,7 @@ class _Search:
         if self.ask("required passes", question.but(limit=0)).kind == "slow":
             self.evidence.append("without optional passes it is slow, too")
             return self.found("kernel", rows[0] if rows else "")
-        runs: list[Run] = self.call("passes", work.runs_of, self.text, question)
+        runs: list[PassRun] = self.call("passes", work.runs_of, self.text, question)
         low, high = 0, len(runs)
         while high - low > 1:
             middle = (low + high) // 2
@@ -398,7 +400,7 @@ class _Search:
             return []
 
 
-def _line(piece: Piece) -> str:
+def _line(piece: ModulePiece) -> str:
     """The root of a piece as its text has it."""
     lines = [line.strip() for line in piece.text.splitlines() if line.strip().startswith("ROOT ")]
     return lines[-1].removeprefix("ROOT ") if lines else piece.name

@@ -107,11 +107,17 @@ def flags() -> list[str]:
 def entry_points() -> list[str]:
     """What installed packages add."""
     from axla.core.plugins import installed
+    from axla.passes.added import load_installed
 
-    return [
+    told = [
         f"{group}: {name} = {entry.value}{f' of {entry.dist.name}' if entry.dist else ''}"
         for group in GROUPS for name, entry in installed(group).items()
-    ] or ["none"]  # fmt: skip
+    ]  # fmt: skip
+    try:
+        load_installed()
+    except AxlaError as error:
+        told.append(str(error))
+    return told or ["none"]
 
 
 def cache() -> list[str]:

@@ -49,7 +49,7 @@ MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PassRun:
     """One run of a pass: how often something fired in it, and what fired last."""
 
     name: str
@@ -64,7 +64,7 @@ class Recorder(Limit):
 
     def __init__(self, limit: int | None = None, fuel: int | None = None) -> None:
         super().__init__(limit, fuel)
-        self.found: list[Run] = []
+        self.found: list[PassRun] = []
         self._before = 0
 
     def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
@@ -75,7 +75,7 @@ class Recorder(Limit):
     def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
         super().ran(step, module, session, changed)
         fired = sum(session.firings.values()) - self._before
-        self.found.append(Run(step.name, bool(step.required), changed, fired, session.last))
+        self.found.append(PassRun(step.name, bool(step.required), changed, fired, session.last))
 
 
 def backend_of(name: str) -> CpuBackend:
@@ -86,7 +86,7 @@ def backend_of(name: str) -> CpuBackend:
     return found if isinstance(found, CpuBackend) else CpuBackend()
 
 
-def _optimized(text: str, question: Question) -> tuple[Module, Module, list[Run]]:
+def _optimized(text: str, question: Question) -> tuple[Module, Module, list[PassRun]]:
     """The module, a copy after the passes that the question allows, and the runs of passes."""
     from axla.api import parse
     from axla.lowering.pipeline import optimize
@@ -102,7 +102,7 @@ def _optimized(text: str, question: Question) -> tuple[Module, Module, list[Run]
     return module, work, recorder.found
 
 
-def runs_of(text: str, question: Question) -> list[Run]:
+def runs_of(text: str, question: Question) -> list[PassRun]:
     """The runs of passes that a compilation makes."""
     return _optimized(text, question)[2]
 
@@ -222,7 +222,7 @@ def _interpreted(
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ModulePiece:
     """An instruction of a module after passes, as a module that takes its operands: `calls` has, of each
     recorded call, the operands and the results of every participant, as arrays.
     """
@@ -273,7 +273,7 @@ def _copied(value: HostValue) -> Any:
     return None if value is None else np.array(value)
 
 
-def pieces_of(text: str, question: Question) -> list[Piece]:
+def pieces_of(text: str, question: Question) -> list[ModulePiece]:
     """What the program of a module is made of, in the order in which it runs, with what the interpreter
     computes there: kernels, small values, collectives. Loops and branches are taken apart; what has effects
     or asynchronous parts is left out.
@@ -281,7 +281,7 @@ def pieces_of(text: str, question: Question) -> list[Piece]:
     module, work, _ = _optimized(text, question)
     homes = running_computations(work)
     wanted = [inst for home in reversed(homes) for inst in schedule_of(home) if _is_piece(inst)]
-    found: list[Piece] = []
+    found: list[ModulePiece] = []
     recorded: list[_Calls] = []
     for kind in question.kinds:
         interpreter = _Calls(frozenset((*wanted, *map(_begin, wanted))), deadline=question.deadline)
@@ -302,7 +302,9 @@ def pieces_of(text: str, question: Question) -> list[Piece]:
                     calls.append((given, results))
         if calls:
             made = _alone(inst)
-            found.append(Piece(inst.name, inst.computation.name, text_of(made), inst.opcode, tuple(calls)))
+            found.append(
+                ModulePiece(inst.name, inst.computation.name, text_of(made), inst.opcode, tuple(calls))
+            )
     return found
 
 
@@ -362,7 +364,7 @@ class KernelName:
 _AS_IT_IS = (pipelines.flatten_call_graph, pipelines.schedule, pipelines.copy_insertion)
 
 
-def piece_outcome(piece: Piece, question: Question) -> tuple[Outcome, tuple[KernelName, ...]]:
+def piece_outcome(piece: ModulePiece, question: Question) -> tuple[Outcome, tuple[KernelName, ...]]:
     """Whether the code of a piece, compiled as it is, gives what the interpreter gave."""
     from axla.api import parse
 
@@ -424,7 +426,7 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
     return loaded, names
 
 
-def inner_outcomes(piece: Piece, question: Question) -> str:
+def inner_outcomes(piece: ModulePiece, question: Question) -> str:
     """The first instruction inside of a fusion whose value is wrong when the kernel gives it, as text; ""
     where the whole alone is wrong.
     """
@@ -530,7 +532,7 @@ def program_problem(text: str, question: Question) -> str:
 
 
 def differs_by_threads(
-    piece: Piece, question: Question, counts: Sequence[int]
+    piece: ModulePiece, question: Question, counts: Sequence[int]
 ) -> tuple[KernelName, ...] | None:
     """The kernels of a piece whose code gives different bits with different numbers of threads, or in
     different runs; None where all are equal.

@@ -28,7 +28,7 @@ HEIGHT, WIDTH = 10, 72  # of a picture of characters
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryUse:
     """Bytes of a program: those that last, and those of the workspace in use at each step, with the name
     of the step.
     """
@@ -54,7 +54,7 @@ def cost_analysis(module: Module) -> dict[str, float]:
     }  # fmt: skip
 
 
-def memory_of(module: Module, target_name: str | None = None) -> Memory:
+def memory_of(module: Module, target_name: str | None = None) -> MemoryUse:
     """The memory of the program of a module, which stays as it is."""
     from axla.ir.clone import clone_module
     from axla.lowering.pipeline import optimize, program_of
@@ -68,14 +68,14 @@ def memory_of(module: Module, target_name: str | None = None) -> Memory:
     found = [b for b in blocks(program, timed) if b.place.allocation.kind is AllocationKind.WORKSPACE]
     names = [f"%{one.name}" for one in timed]
     interface = program.interface
-    return Memory(
+    return MemoryUse(
         sum(spec.bytes for spec in interface.parameters), sum(spec.bytes for spec in interface.results),
         interface.constants_bytes, interface.workspace_bytes,
         tuple(zip(names, live_bytes(found, len(timed)), strict=True)),
     )  # fmt: skip
 
 
-def picture(memory: Memory) -> str:
+def picture(memory: MemoryUse) -> str:
     """The workspace in use over the steps, as characters."""
     values = [size for _, size in memory.steps]
     most = max(values, default=0)
@@ -98,7 +98,7 @@ def _block(share: float) -> str:
     return " ▁▂▃▄▅▆▇█"[max(0, min(8, round(share * 8)))]
 
 
-def svg(memory: Memory, title: str) -> str:
+def svg(memory: MemoryUse, title: str) -> str:
     """The same as a picture for a browser; steps are named under the pointer."""
     width, height = 960.0, 320.0
     most, count = max([size for _, size in memory.steps] + [1]), max(1, len(memory.steps))

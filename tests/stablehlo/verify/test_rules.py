@@ -89,7 +89,7 @@ def test_every_constraint_belongs_to_a_declared_operation():
     assert set(CONSTRAINTS) <= declared
     # What others call, and the functions of func.
     assert {f.__name__ for f in NAMED.values()} - {f.__name__ for f in CONSTRAINTS.values()} == {
-        "call", "check_reducer", "windows", "Window",
+        "call", "check_reducer", "windows", "WindowFacts",
     }  # fmt: skip
 
 

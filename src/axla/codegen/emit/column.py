@@ -20,7 +20,7 @@ from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, base_of
 from axla.codegen.kernel import KernelWriter, least, span_of
 from axla.codegen.reduction import Reduction, combined, folded, registers, scratch_arrays
-from axla.codegen.value import Group, Value
+from axla.codegen.value import Value, ValueGroup
 from axla.kernels.reduce import ColumnPlan
 
 
@@ -153,8 +153,8 @@ class _Shared:
                     groups = self.halved([_load(arrays, (team, place[1])) for team in range(t.teams)])
                 self.finish(groups, outer, column, piece)
 
-    def accumulated(self, outer: AnyIndex, column: Index, piece: AnyIndex, team: Ssa) -> list[Group]:
-        """What a thread's rows of its column have in common."""
+    def accumulated(self, outer: AnyIndex, column: Index, piece: AnyIndex, team: Ssa) -> list[ValueGroup]:
+        """The accumulations of a thread: the rows of its column that belong to a piece, combined."""
         f, t, e = self.f, self.teams, self.k.elements(1)
         low = f.mul(base_of(f, piece), t.piece)
         high = f.index(self.reduced)
@@ -164,7 +164,7 @@ class _Shared:
         together = t.rows * t.teams
         own, whole = f.add(low, team), f.add(low, f.mul(f.udiv(f.sub(high, low), together), together))
 
-        def new(at: Ssa, rows: int = t.rows) -> list[Group]:
+        def new(at: Ssa, rows: int = t.rows) -> list[ValueGroup]:
             places = [Index(f, f.add(at, n * t.teams), limit=self.reduced) for n in range(rows)]
             return [group for row in places for group in self.row(e, (outer, row, column))]
 
@@ -183,8 +183,8 @@ class _Shared:
             current = folded(e, self.reductions, loop, current, lambda at: new(at, 1))
         return current
 
-    def row(self, e: Elements, at: tuple[AnyIndex, Index, Index]) -> list[Group]:
-        """What each reduction reads at a row of a column."""
+    def row(self, e: Elements, at: tuple[AnyIndex, Index, Index]) -> list[ValueGroup]:
+        """The elements that each reduction reads in a row of a column."""
         if self.k.phase:
             return _load(self.scratch, (at[1], at[0], at[2]))
         dims = self.plan.outer, self.plan.reduced, self.plan.inner
@@ -193,7 +193,7 @@ class _Shared:
             for r in self.reductions
         ]
 
-    def halved(self, groups: list[list[Group]]) -> list[Group]:
+    def halved(self, groups: list[list[ValueGroup]]) -> list[ValueGroup]:
         """All of a power of two joined: neighbours with neighbours."""
         e = self.k.elements(1)
         while len(groups) > 1:
@@ -201,7 +201,7 @@ class _Shared:
             groups = [combined(e, self.reductions, a, b) for a, b in pairs]
         return groups[0]
 
-    def finish(self, groups: list[Group], outer: AnyIndex, column: Index, piece: AnyIndex) -> None:
+    def finish(self, groups: list[ValueGroup], outer: AnyIndex, column: Index, piece: AnyIndex) -> None:
         """Keeps what a piece has, or writes the results."""
         if not self.last:
             _store(self.scratch, (piece, outer, column), groups)
@@ -212,11 +212,11 @@ class _Shared:
         self.k.write(e, (outer, column), (self.plan.outer, self.plan.inner))
 
 
-def _store(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex], groups: Sequence[Group]) -> None:
+def _store(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex], groups: Sequence[ValueGroup]) -> None:
     for group, places in zip(groups, arrays, strict=True):
         for value, array in zip(group, places, strict=True):
             array.store(at, value)
 
 
-def _load(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex]) -> list[Group]:
+def _load(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex]) -> list[ValueGroup]:
     return [tuple(array.load(at, 1) for array in places) for places in arrays]

@@ -25,9 +25,10 @@ from math import prod
 
 from axla.codegen.array import Array, element_address
 from axla.codegen.emit import image
+from axla.codegen.emit.product import SIGNS, Sums
 from axla.codegen.index import AnyIndex, Index, base_of, index_key, linear
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import Group, Value
+from axla.codegen.value import Value, ValueGroup
 from axla.codegen.walk import fold
 from axla.kernels.convolution import MOST_WRITTEN, ConvolutionPlan, panels_under
 
@@ -36,7 +37,7 @@ UNROLL = 8
 WRITTEN = 320
 """Operations on the sums of a tile that are written out; more are a loop."""
 
-Places = tuple[AnyIndex, ...]
+WindowPosition = tuple[AnyIndex, ...]
 
 
 def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
@@ -61,6 +62,11 @@ class _Convolution:
         kernel = panels_under(kernel) or kernel
         self.lhs, self.rhs = (k.inputs[parameters.index(o)] for o in (image, kernel))
         self.sizes = self.lhs.dims[2:] if self.pixels else self.lhs.dims[1:-1]
+        self.sums: Sums | None = None
+        if form.product is not None:
+            self.sums = Sums(k.values, form.product)
+            self.sums.biased = form.product.is_biased(k.target)
+        self.excess: ValueGroup = ()
         self.row: Array | None = None
         self.in_panel: dict[tuple, tuple[AnyIndex, AnyIndex]] = {}
 
@@ -75,6 +81,7 @@ class _Convolution:
                 self.in_panel = {
                     index_key((v,)): (panel, self.lanes_from(0, n)) for n, v in enumerate(vectors)
                 }
+            self.excess = self.of_bias(vectors) if self.sums is not None and self.sums.biased else ()
             inside = [n for n in range(form.tiles) if not self.reaches_over(n)]
             for n in range(form.tiles):
                 if n not in inside or len(inside) == 1:
@@ -122,7 +129,7 @@ class _Convolution:
         *outer, last = form.window
         swept = self.channels and (written or last <= UNROLL)
 
-        def row(sums: Group, at: Places) -> Group:
+        def row(sums: ValueGroup, at: WindowPosition) -> ValueGroup:
             self.enter_row(at)
             if swept:
                 return self.sweep(sums, at, vectors, start)
@@ -137,18 +144,23 @@ class _Convolution:
         self.give(fold(self.f, outer, cut, sums, row), vectors, start)
 
     def accumulate(
-        self, sums: Group, sizes: Sequence[int], at: Places, vectors: Sequence[AnyIndex], start: AnyIndex
-    ) -> Group:
+        self,
+        sums: ValueGroup,
+        sizes: Sequence[int],
+        at: WindowPosition,
+        vectors: Sequence[AnyIndex],
+        start: AnyIndex,
+    ) -> ValueGroup:
         """Adds what the places in the window from `at` on say; the innermost steps are written out."""
-        form, values = self.form, self.k.values
+        form = self.form
         places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]
         # Loaded once per vector, and once per single (and vector, of channels).
         wide, narrow = (self.image, self.kernel) if self.pixels else (self.kernel, self.image)
 
-        def step(sums: Group, here: Places) -> Group:
+        def step(sums: ValueGroup, here: WindowPosition) -> ValueGroup:
             columns = [wide(v, 0, (*at, *here)) for v in vectors]
             return tuple(
-                values.multiply_add(columns[column], narrow(v, single, (*at, *here)), total, fused=False)
+                self.multiply_add(columns[column], narrow(v, single, (*at, *here)), total)
                 for total, (column, v, single) in zip(sums, places, strict=True)
             )
 
@@ -161,7 +173,30 @@ class _Convolution:
         unroll = next((u for u in (4, 2) if sizes[-1] % u == 0), 1)
         return fold(self.f, sizes, cut, sums, step, unroll)
 
-    def sweep(self, sums: Group, at: Places, vectors: Sequence[AnyIndex], start: AnyIndex) -> Group:
+    def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
+        """A factor of the kernel and one of the image, or the other way round without words."""
+        if self.sums is not None:
+            return self.sums.multiply_add(b, a, total)
+        return self.k.values.multiply_add(a, b, total, fused=False)
+
+    def of_bias(self, vectors: Sequence[AnyIndex]) -> ValueGroup:
+        """The excess of the sums of a row: the image's bytes are moved by 128."""
+        form, values = self.form, self.k.values
+        moved = values.splat(values.constant(form.accumulator, SIGNS), form.lanes)
+        zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
+
+        def step(sums: ValueGroup, at: WindowPosition) -> ValueGroup:
+            return tuple(
+                self.multiply_add(self.kernel(v, 0, at), moved, total)
+                for total, v in zip(sums, vectors, strict=True)
+            )
+
+        sizes = (*form.window, form.inputs)
+        return fold(self.f, sizes, len(sizes), (zero,) * len(vectors), step)
+
+    def sweep(
+        self, sums: ValueGroup, at: WindowPosition, vectors: Sequence[AnyIndex], start: AnyIndex
+    ) -> ValueGroup:
         """Adds a row of the window of channels: elements of the image are read in order, each once."""
         form, totals = self.form, list(sums)
         pairs = product(range(form.window[-1]), range(form.singles))
@@ -173,10 +208,13 @@ class _Convolution:
                 totals[number] = self.k.values.multiply_add(factor, element, totals[number], fused=False)
         return tuple(totals)
 
-    def give(self, sums: Group, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
+    def give(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
         """Writes the kernel's results for a tile of sums."""
         k, f, form = self.k, self.f, self.form
         dtype = self.hero.shape.dtype
+        if self.excess:
+            every = zip(sums, self.excess * form.singles, strict=True)
+            sums = tuple(k.values.binary("subtract", total, excess) for total, excess in every)
         sums = tuple(k.values.convert(total, dtype) for total in sums)
         if len(sums) * len(k.kernel.computation.instructions) <= WRITTEN:
             self.write(sums, vectors, start, form.singles)
@@ -191,10 +229,10 @@ class _Convolution:
             found = tuple(k.values.load(dtype, place, form.lanes) for place in places)
             self.write(found, vectors, Index(f, loop.index, limit=form.singles) + start, 1)
 
-    def write(self, sums: Group, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
+    def write(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
         """Writes the kernel's results for sums of `singles` from `start` on."""
         form, e = self.form, self.k.elements(self.form.lanes)
-        known: dict[tuple, tuple[Places, Value]] = {}
+        known: dict[tuple, tuple[WindowPosition, Value]] = {}
         for number, total in enumerate(sums):
             vector, single = vectors[number % form.vectors], start + number // form.vectors
             places = (*self.rows, self.last(vector, single))
@@ -214,28 +252,50 @@ class _Convolution:
             return vector
         return self.group * self.form.outputs + (single if self.pixels else vector)
 
-    def kernel(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
+    def kernel(self, vector: AnyIndex, single: AnyIndex, at: WindowPosition) -> Value:
         """At a place in the window and an input feature, as `image`."""
-        width = self.form.panels
+        width, word = self.form.panels, self.rhs.dims[-1] if len(self.rhs.dims) > len(at) + 2 else 1
         if self.form.reads_panels:
             panel, lanes = self.in_panel[index_key((vector,))]
-            return self.load(self.rhs, (panel, *at, lanes))
-        feature = self.output(vector, single)
-        if width:  # of others than the tiles
-            return self.load(self.rhs, (feature // width, *at, feature % width))
-        return self.load(self.rhs, (*at, feature))
+        elif width:  # of others than the tiles
+            feature = self.output(vector, single)
+            panel, lanes = feature // width, feature % width
+        else:
+            return self.load(self.rhs, (*at, self.output(vector, single)))
+        if self.sums is not None:
+            return self.words(self.rhs, (panel, *at, lanes, 0), self.form.lanes)
+        if word > 1:  # of another machine
+            return self.load(self.rhs, (panel, *at[:-1], at[-1] // word, lanes, at[-1] % word))
+        return self.load(self.rhs, (panel, *at, lanes))
 
-    def image(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
+    def words(self, array: Array, index: WindowPosition, lanes: int) -> Value:
+        """Words of an array from an element on."""
+        first = [i if isinstance(i, int) else Index(self.f, i.base, limit=i.limit) for i in index]
+        start = base_of(self.f, linear(first, array.dims))
+        place = element_address(self.f, array.pointer, array.dtype, start)
+        return self.k.values.load(self.form.accumulator, place, lanes, align=array.dtype.itemsize)
+
+    def image(self, vector: AnyIndex, single: AnyIndex, at: WindowPosition) -> Value:
         form, (*window, feature) = self.form, at
         channel = vector if self.channels else self.group * form.inputs + feature
         *places, last = self.seen((*self.rows, self.last(vector, single)), window)
-        if isinstance(last, int) and not 0 <= last < self.sizes[-1]:
-            return self.k.values.constant(form.accumulator, 0)
+        beyond = isinstance(last, int) and not 0 <= last < self.sizes[-1]
+        if self.sums is not None:
+            channel = channel * self.sums.spec.word
+        array, index = self.lhs, form.laid(self.batch, (*places, last), channel)
         if self.row is not None:
-            found = self.load(self.row, (last, channel))
+            array, index = self.row, (last, channel)
+        if beyond:
+            found = self.k.values.constant(form.accumulator, 0)
+        elif self.sums is not None:
+            found = self.words(array, index, 1)
         else:
-            found = self.load(self.lhs, form.laid(self.batch, (*places, last), channel))
-        if not self.channels or form.inputs == 1:
+            found = self.load(array, index)
+        if self.excess:
+            found = self.k.values.splat(found, form.lanes)
+            moved = (self.k.values.m.reg(found.ssa) ^ SIGNS).ssa
+            return Value(found.dtype, found.lanes, (moved,))
+        if beyond or not self.channels or form.inputs == 1:
             return found
         assert isinstance(feature, int)  # short loops over inputs are written out
         lanes = [lane - lane % form.inputs + feature for lane in range(form.lanes)]
@@ -247,7 +307,7 @@ class _Convolution:
         steps = zip(places, form.stride, window, form.dilation, form.low, strict=False)
         return [r * s + w * d - low for r, s, w, d, low in steps]
 
-    def enter_row(self, window: Places) -> None:
+    def enter_row(self, window: WindowPosition) -> None:
         """What follows reads the row of the image that a place in the window, of all dimensions but the last,
         sees: one of zeros beyond the image.
         """
@@ -264,5 +324,5 @@ class _Convolution:
             self.k.values, f.select(inside, there, zeros), self.lhs.dtype, self.lhs.dims[-2:],
         )  # fmt: skip
 
-    def load(self, array: Array, index: Places) -> Value:
+    def load(self, array: Array, index: WindowPosition) -> Value:
         return self.k.values.convert(array.load(index, self.form.lanes), self.form.accumulator)

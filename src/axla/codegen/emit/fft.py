@@ -18,34 +18,34 @@ from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.position import index_value
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import C64, C128, F32, F64, DType
-from axla.kernels.fft import Axis, FftPlan, Stage
+from axla.kernels.fft import FftAxis, FftPlan, Stage
 from axla.kernels.plan import fitting
 
-Complex = tuple[Reg, Reg]
+ComplexPair = tuple[Reg, Reg]
 
 
-def times(m: Arithmetic, a: Complex, b: Complex) -> Complex:
+def times(m: Arithmetic, a: ComplexPair, b: ComplexPair) -> ComplexPair:
     """The product of complex numbers, each part rounded twice at most."""
     (x, y), (u, v) = a, b
     return m.fma(x, u, -(y * v)), m.fma(x, v, y * u)
 
 
-def plus(a: Complex, b: Complex) -> Complex:
+def plus(a: ComplexPair, b: ComplexPair) -> ComplexPair:
     """The sum of two complex numbers in registers."""
     return a[0] + b[0], a[1] + b[1]
 
 
-def minus(a: Complex, b: Complex) -> Complex:
+def minus(a: ComplexPair, b: ComplexPair) -> ComplexPair:
     """The difference of two complex numbers in registers."""
     return a[0] - b[0], a[1] - b[1]
 
 
-def turned(a: Complex) -> Complex:
+def turned(a: ComplexPair) -> ComplexPair:
     """a * -i."""
     return a[1], -a[0]
 
 
-def butterfly(m: Arithmetic, x: Sequence[Complex]) -> list[Complex]:
+def butterfly(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
     """The transform of as many values as there are."""
     if len(x) == 2:
         return [plus(x[0], x[1]), minus(x[0], x[1])]
@@ -56,8 +56,8 @@ def butterfly(m: Arithmetic, x: Sequence[Complex]) -> list[Complex]:
     return _odd(m, x)
 
 
-def _odd(m: Arithmetic, x: Sequence[Complex]) -> list[Complex]:
-    """Of an odd number: x[k] and x[r - k] meet conjugate factors."""
+def _odd(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
+    """A transform of odd length: x[k] and x[r - k] have conjugate factors."""
     r = len(x)
     half = (r - 1) // 2
     sums = [plus(x[k], x[r - k]) for k in range(1, half + 1)]
@@ -65,7 +65,7 @@ def _odd(m: Arithmetic, x: Sequence[Complex]) -> list[Complex]:
     total = x[0]
     for s in sums:
         total = plus(total, s)
-    found: list[Complex] = [total] * r
+    found: list[ComplexPair] = [total] * r
     for j in range(1, half + 1):
         even, odd = x[0], None
         for k in range(1, half + 1):
@@ -119,13 +119,13 @@ class _Planes:
     def __init__(self, values: Values, dtype: DType, parts: Sequence[Ssa]):
         self.values, self.dtype, self.parts = values, dtype, parts
 
-    def load(self, at: Ssa | int, lanes: int) -> Complex:
+    def load(self, at: Ssa | int, lanes: int) -> ComplexPair:
         values, dtype = self.values, self.dtype
         places = [element_address(values.f, part, dtype, at) for part in self.parts]
         found = [values.m.reg(values.load(dtype, place, lanes).ssa) for place in places]
         return found[0], found[1] if len(found) > 1 else values.m.number(found[0], 0.0)
 
-    def store(self, at: Ssa | int, value: Complex) -> None:
+    def store(self, at: Ssa | int, value: ComplexPair) -> None:
         values = self.values
         for start, part in zip(self.parts, value, strict=False):
             place = element_address(values.f, start, self.dtype, at)
@@ -138,12 +138,12 @@ class _Pairs:
     def __init__(self, values: Values, dtype: DType, start: Ssa):
         self.values, self.dtype, self.start = values, dtype, start
 
-    def load(self, at: Ssa | int, lanes: int) -> Complex:
+    def load(self, at: Ssa | int, lanes: int) -> ComplexPair:
         place = element_address(self.values.f, self.start, self.dtype, at)
         re, im = self.values.regs(self.values.load(self.dtype, place, lanes))
         return re, im
 
-    def store(self, at: Ssa | int, value: Complex) -> None:
+    def store(self, at: Ssa | int, value: ComplexPair) -> None:
         place = element_address(self.values.f, self.start, self.dtype, at)
         self.values.store(Value(self.dtype, value[0].lanes, (value[0].ssa, value[1].ssa)), place)
 
@@ -153,7 +153,7 @@ class _Lines:
 
     def __init__(self, k: KernelWriter, found: FftPlan, number: int):
         self.k, self.f, self.found = k, k.f, found
-        self.axis: Axis = found.axes[number]
+        self.axis: FftAxis = found.axes[number]
         self.dtype = found.dtype
         self.whole = C64 if self.dtype is F32 else C128
         self.first, self.last = number == 0, number == len(found.axes) - 1
@@ -249,7 +249,7 @@ class _Lines:
         f, m, axis = self.f, self.k.values.m, self.axis
         half = axis.length // 2
 
-        def mirrored(at: Ssa, lanes: int, end: int) -> Complex:
+        def mirrored(at: Ssa, lanes: int, end: int) -> ComplexPair:
             """The conjugates of the values from end - at down."""
             x = self.backwards(source.load(f.sub(end - lanes + 1, at), lanes))
             return x[0], -x[1]
@@ -272,7 +272,7 @@ class _Lines:
 
         self.run(half - 1, body, 1)
 
-    def backwards(self, x: Complex) -> Complex:
+    def backwards(self, x: ComplexPair) -> ComplexPair:
         values = self.k.values
         if x[0].lanes == 1:
             return x
@@ -285,7 +285,7 @@ class _Lines:
         if axis.ends is not None and axis.kind == "half":
             scale *= 2.0  # the transform has half the values
 
-        def scaled(at: Ssa, lanes: int) -> Complex:
+        def scaled(at: Ssa, lanes: int) -> ComplexPair:
             x = source.load(at, lanes)
             return (x[0] * scale, x[1] * scale) if scale != 1.0 else x
 
@@ -319,7 +319,7 @@ class _Lines:
 
     # -- stages ------------------------------------------------------------------------------------------
 
-    def factor(self, stage: Stage | None, j: int, at: Ssa, lanes: int) -> Complex:
+    def factor(self, stage: Stage | None, j: int, at: Ssa, lanes: int) -> ComplexPair:
         """Factors of a stage's table, for p = at and on."""
         assert stage is not None
         values, size = self.k.values, self.dtype.itemsize
@@ -351,7 +351,7 @@ class _Lines:
 
             self.run(stage.stride, body)
 
-    def products(self, y: list[Complex], w: Sequence[Complex]) -> list[Complex]:
+    def products(self, y: list[ComplexPair], w: Sequence[ComplexPair]) -> list[ComplexPair]:
         m = self.k.values.m
         return [y[0], *(times(m, v, f) for v, f in zip(y[1:], w, strict=True))] if w else y
 

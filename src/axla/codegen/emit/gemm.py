@@ -19,7 +19,7 @@ from axla.codegen.function import Function, Ssa
 from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import merged
 from axla.core.dataclass import dataclass
-from axla.kernels.dot import DotPlan, GemmPlan
+from axla.kernels.dot import DotPlan, GemmPlan, rows_read_past
 from axla.kernels.plan import fitting
 
 # LLVM would turn loops that copy and clear into calls of memcpy and memset.
@@ -35,7 +35,7 @@ def emit(k: KernelWriter, plan: DotPlan) -> None:
 
 @dataclass(frozen=True)
 class _Block:
-    """What one block of k adds to: [first, end) of rows and of columns, first and count of k."""
+    """A block of the result and of k: [first, end) of rows and of columns, first and count of k."""
 
     batch: Ssa
     lhs: Matrix
@@ -114,7 +114,7 @@ class Tiles(Product):
         width = self.tile.columns
         if self.cut.pack_rhs:
             return Operand(width * self.parts, 1, width if self.parts == 2 else 0)
-        return Operand(self.spec.rhs_row, 1)
+        return Operand(self.spec.rhs_row, 1, past=rows_read_past(self.spec, self.tile))
 
     # -- units and blocks ----------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def _split(f: Function, at: Ssa, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
 
 
 class _Convolution(Blocks):
-    """What a convolution's product has for itself: where operands and results lie."""
+    """The addresses of operands and results of a convolution that is computed as a product."""
 
     def __init__(self, k: KernelWriter, plan: ConvolutionPlan):
         assert plan.blocks is not None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from axla.codegen.emit.product import SIGNS, Sums
-from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.function import Function, LlvmModule, Ssa
 from axla.codegen.value import Value, Values, merged, parts_of, rebuilt
 from axla.core.dataclass import dataclass
 from axla.kernels.dot import GemmSpec, Tile
@@ -23,16 +23,18 @@ from axla.target.machine import Target
 class Operand:
     """Where the micro-kernel finds a factor: element (i, k) of A or (k, j) of B, counted in elements.
 
-    `step_k` and `step_other` are static strides; `planes` as in `Sums.load`, counted in parts.
+    `step_k` and `step_other` are static strides; `planes` as in `Sums.load`, counted in parts. Rows of B that
+    are shorter than a tile are read with what follows them: the last `past` ones would reach past the end.
     """
 
     step_k: int
     step_other: int
     planes: int = 0
+    past: int = 0
 
 
 def emit_microkernel(
-    module: Module, name: str, spec: GemmSpec, target: Target, tile: Tile, lhs: Operand, rhs: Operand,
+    module: LlvmModule, name: str, spec: GemmSpec, target: Target, tile: Tile, lhs: Operand, rhs: Operand,
     depths: Sequence[int], accumulates: bool,
 ) -> None:  # fmt: skip
     """Adds `void @name(ptr A, ptr B, ptr C, index k, index ldc [, i1 add])` to the module.
@@ -81,32 +83,43 @@ def _multiply(
 ) -> Sequence[Value]:
     """The sums of the tile, rows outermost, after the loop over k. `start`: what they begin with."""
     f, parts = sums.f, sums.parts
-    unroll = next(u for u in (tile.unroll, 2, 1) if all(depth % u == 0 for depth in depths))
-    stop = f.index(depths[0]) if len(set(depths)) == 1 else f.params["k"]
+
+    def sides(index: Ssa) -> tuple[tuple[Operand, Ssa], tuple[Operand, Ssa]]:
+        def at(name: str, side: Operand) -> tuple[Operand, Ssa]:
+            step = side.step_k * (1 if side.planes else parts)
+            return side, f.gep(sums.element, f.params[name], f.mul(index, step))
+
+        return at("a", lhs), at("b", rhs)
+
+    own = rhs.past and rhs.past + (depths[0] - rhs.past) % tile.unroll  # steps after the loop
+    unroll = next(u for u in (tile.unroll, 2, 1) if all((depth - own) % u == 0 for depth in depths))
+    stop = f.index(depths[0] - own) if len(set(depths)) == 1 else f.params["k"]
     with f.loop(0, stop, unroll, parts_of(start), nonempty=True) as loop:
-        a, b = (
-            f.gep(
-                sums.element, f.params[name], f.mul(loop.index, side.step_k * (1 if side.planes else parts))
-            )
-            for name, side in (("a", lhs), ("b", rhs))
-        )
+        both = sides(loop.index)
         totals = rebuilt(start, loop.carried)
         for step in range(unroll):
-            totals = _step(sums, tile, (lhs, a), (rhs, b), step, totals)
+            totals = _step(sums, tile, *both, step, totals)
         loop.yield_(parts_of(totals))
-    return rebuilt(start, loop.results)
+    totals = rebuilt(start, loop.results)
+    both = sides(stop)
+    for step in range(own):
+        totals = _step(sums, tile, *both, step, totals, (own - step) * rhs.step_k)
+    return totals
 
 
 def _step(
     sums: Sums, tile: Tile, lhs: tuple[Operand, Ssa], rhs: tuple[Operand, Ssa], step: int,
-    totals: Sequence[Value],
+    totals: Sequence[Value], left: int | None = None,
 ) -> list[Value]:  # fmt: skip
-    """One step of k: all products of a column of A and a row of B added to the sums."""
+    """One step of k: all products of a column of A and a row of B added to the sums. `left`: how many
+    elements B has from that row on; no more are read.
+    """
     (a_at, a), (b_at, b) = lhs, rhs
-    row = [
-        sums.load(b, step * b_at.step_k + v * tile.lanes, tile.lanes, b_at.planes)
-        for v in range(tile.vectors)
-    ]
+    row: list[Value] = []
+    for v in range(tile.vectors):
+        past = 0 if left is None else max(0, (v + 1) * tile.lanes - left)
+        vector = sums.load(b, step * b_at.step_k + v * tile.lanes - past, tile.lanes, b_at.planes)
+        row.append(_moved(sums, vector, past) if past else vector)
     found: list[Value] = []
     factors = [
         sums.load(a, step * a_at.step_k + i * a_at.step_other, 1, a_at.planes) for i in range(tile.rows)
@@ -118,3 +131,9 @@ def _step(
         for v in range(tile.vectors):
             found.append(sums.multiply_add(splat, row[v], totals[i * tile.vectors + v]))
     return found
+
+
+def _moved(sums: Sums, value: Value, count: int) -> Value:
+    """The lanes from `count` on, and anything behind them."""
+    lanes = [min(lane + count, value.lanes - 1) for lane in range(value.lanes)]
+    return Value(value.dtype, value.lanes, (sums.f.shuffle(value.ssa, value.ssa, lanes),))

@@ -1,4 +1,4 @@
-"""What the ways of multiplying matrices share: sums, operands, and what becomes of finished sums."""
+"""Code that all kernels of matrix products share: sums, operands, and the output of finished sums."""
 
 from __future__ import annotations
 

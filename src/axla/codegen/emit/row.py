@@ -22,7 +22,7 @@ from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelWriter, store
 from axla.codegen.reduction import Reduction, combined, folded, registers, scratch_arrays
-from axla.codegen.value import Group, Value
+from axla.codegen.value import Value, ValueGroup
 from axla.core.dtypes import BF16, PRED
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
@@ -172,7 +172,7 @@ class _Row:
         self.stashed.update(stash)
         return self.known
 
-    def _accumulate_held(self, reductions: Sequence[Reduction]) -> list[Group]:
+    def _accumulate_held(self, reductions: Sequence[Reduction]) -> list[ValueGroup]:
         """The columns of the row combined, which threads have in registers: what is computed of them here is
         there in later passes.
         """
@@ -188,14 +188,16 @@ class _Row:
             current = joined
         return self._together(reductions, current)
 
-    def _together(self, reductions: Sequence[Reduction], current: Sequence[Group]) -> list[Group]:
-        """What lanes and threads have accumulated, combined."""
+    def _together(self, reductions: Sequence[Reduction], current: Sequence[ValueGroup]) -> list[ValueGroup]:
+        """Combines the accumulations of lanes and threads."""
         wide = self.elements(self.lanes)
         single = [r.across_lanes(wide, v) for r, v in zip(reductions, current, strict=True)]
         return self.across_threads(reductions, single)
 
-    def across_threads(self, reductions: Sequence[Reduction], current: Sequence[Group]) -> list[Group]:
-        """What threads have accumulated, combined."""
+    def across_threads(
+        self, reductions: Sequence[Reduction], current: Sequence[ValueGroup]
+    ) -> list[ValueGroup]:
+        """Combines the accumulations of threads."""
         e = self.elements(1)
         pairs = zip(reductions, current, strict=True)
         return [self.k.share.combine(v, lambda a, b, r=r: r.combine(e, a, b)) for r, v in pairs]
@@ -217,7 +219,7 @@ class _Row:
         read = [x for r in reductions for x in r.inputs]
         pairs = not stash and unroll > 1 and share.threads == 1 and self._in_pairs(read)
 
-        def new(at: Ssa) -> list[Group]:
+        def new(at: Ssa) -> list[ValueGroup]:
             parts = range(0, chunk, together)
             columns = [self._column(at, part, lanes) for part in parts]
             if pairs:
@@ -280,7 +282,7 @@ class _Row:
         reductions: Sequence[Reduction],
         columns: Sequence[Index],
         stash: dict[Instruction, Array],
-    ) -> list[Group]:
+    ) -> list[ValueGroup]:
         """Column by column the lifted inputs of each reduction there; stashes on the way."""
         found = []
         for column in columns:
@@ -303,7 +305,7 @@ class _Row:
         f, lanes = self.k.f, e.lanes
         loop = opened(f.add(low, start), f.add(low, stop), lanes, registers(current))
 
-        def new(at: Ssa) -> list[Group]:
+        def new(at: Ssa) -> list[ValueGroup]:
             return self._values(e, reductions, [self._column(at, 0, lanes)], stash)
 
         return folded(e, reductions, loop, current, new)
@@ -416,7 +418,7 @@ def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
         here = _Row(k, plan, row, 1)
         e = here.elements(1)
 
-        def piece(at: AnyIndex) -> list[Group]:
+        def piece(at: AnyIndex) -> list[ValueGroup]:
             return [tuple(a.load((at,), 1) for a in group) for group in arrays]
 
         own, threads = k.share.start(f.index(0), 1), k.share.threads

@@ -23,7 +23,7 @@ from axla.codegen.value import Value, rebuilt
 from axla.core.dtypes import PRED
 from axla.kernels.scan import ScanPlan
 
-Place = tuple[AnyIndex, ...]
+ScanIndex = tuple[AnyIndex, ...]
 """Of a thread in its block, or of an element in a tile: its row, number in the line, and column."""
 
 
@@ -73,7 +73,7 @@ class _Scan:
                 with f.if_(f.binary("and", is_first, self.real(place, f.index(0)))):
                     self.totals.store((line[0], piece, line[1]), total)
 
-    def line(self, place: Place) -> Place:
+    def line(self, place: ScanIndex) -> ScanIndex:
         """The outer and inner index of a line; that of the last one for places beyond it."""
         f, g, t = self.f, self.geometry, self.cut
         ends = ((self.row + place[0], g.outer, t.rows), (self.column + place[2], g.inner, t.columns))
@@ -82,15 +82,15 @@ class _Scan:
             for index, count, by in ends
         )
 
-    def real(self, place: Place, position: Ssa) -> Ssa:
+    def real(self, place: ScanIndex, position: Ssa) -> Ssa:
         """Whether there is an element at a place of the tile, `position` of its line."""
         f, g = self.f, self.geometry
         row, column = base_of(f, self.row + place[0]), base_of(f, self.column + place[2])
         inside = f.binary("and", f.icmp("slt", row, g.outer), f.icmp("slt", column, g.inner))
         return f.binary("and", inside, f.icmp("slt", position, self.length))
 
-    def first(self, line: Place, piece: AnyIndex) -> Value:
-        """What a piece starts with: the initial value, or the total of all pieces before it with that."""
+    def first(self, line: ScanIndex, piece: AnyIndex) -> Value:
+        """The start value of a piece: the initial value combined with the totals of all pieces before it."""
         f = self.f
         (initial,) = self.reduction.initial(self.k.elements(1))
         if not self.continues or self.totals is None:
@@ -110,7 +110,7 @@ class _Scan:
 
     # -- a tile --------------------------------------------------------------------------------------------
 
-    def scan(self, place: Place, low: Ssa, first: Ssa, start: Value) -> Value:
+    def scan(self, place: ScanIndex, low: Ssa, first: Ssa, start: Value) -> Value:
         """Scans the tile from position `first` on, of a piece that begins at `low`. Gives the total of the
         line up to the end of the tile.
         """
@@ -136,14 +136,14 @@ class _Scan:
             self.k.share.barrier()
         return total
 
-    def shared(self, place: Place, value: Value) -> tuple[Value, Value]:
+    def shared(self, place: ScanIndex, value: Value) -> tuple[Value, Value]:
         """The totals of the threads of a line before this one, and of all of them."""
         f, team, (row, number, column) = self.f, self.cut.team, place
         if team == 1:
             return value, value
         mine, distance, turn = base_of(f, number), 1, 0
 
-        def of(thread: Ssa) -> Place:
+        def of(thread: Ssa) -> ScanIndex:
             return (row, Index(f, thread, limit=team), column)
 
         while True:
@@ -184,18 +184,18 @@ class _Scan:
                     e.bind(self.reduction.inst, self.reduction.finish(e, (value,)))
                     self.k.write(e, at, (g.outer, g.length, g.inner))
 
-    def wanted(self, place: Place, position: Ssa) -> AbstractContextManager[None]:
+    def wanted(self, place: ScanIndex, position: Ssa) -> AbstractContextManager[None]:
         """Code for elements that are there."""
         g, t = self.geometry, self.cut
         whole = not (g.outer % t.rows or self.length % t.size or g.inner % t.columns)
         return nullcontext() if whole else self.f.if_(self.real(place, position))
 
-    def slot(self, place: Place) -> Place:
+    def slot(self, place: ScanIndex) -> ScanIndex:
         """Where an element of the tile is in local memory."""
         row, inside, column = place
         return row, inside // self.cut.stretch, inside % self.cut.stretch, column
 
-    def at(self, place: Place, position: Ssa) -> Place:
+    def at(self, place: ScanIndex, position: Ssa) -> ScanIndex:
         """Where the element of a position is in [outer, length, inner]."""
         f = self.f
         if self.geometry.reverse and not self.starts:
@@ -203,8 +203,8 @@ class _Scan:
         outer, inner = self.line(place)
         return outer, Index(f, position, limit=self.length), inner
 
-    def read(self, at: Place) -> Value:
-        """What is scanned at an index of [outer, length, inner]."""
+    def read(self, at: ScanIndex) -> Value:
+        """The element to scan at an index of [outer, length, inner]."""
         if self.starts and self.totals:
             return self.totals.load(at, 1)
         g, e, (x,) = self.geometry, self.k.elements(1), self.reduction.inputs

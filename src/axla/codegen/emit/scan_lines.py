@@ -61,7 +61,7 @@ class LineScan:
             self.along()
 
     def join(self, lanes: int, a: Value, b: Value) -> Value:
-        """What is combined of a and of b, which comes behind it."""
+        """Combines a with b, which lies behind it."""
         pair = (b, a) if self.g.reverse else (a, b)
         values = self.k.values
         x, y = (values.splat(v, lanes) for v in pair)
@@ -73,7 +73,7 @@ class LineScan:
         return found
 
     def read(self, e: Elements, at: tuple[AnyIndex, ...]) -> Value:
-        """What is scanned at an index of [outer, length, inner]."""
+        """The element to scan at an index of [outer, length, inner]."""
         (x,), g = self.reduction.inputs, self.g
         found = e(x, reshape_index(at, (g.outer, g.length, g.inner), x.shape.dims))
         return e.values.splat(self.reduction.lift([found], e.values)[0], e.lanes)

@@ -1,8 +1,9 @@
 """Sorts: every line along a dimension, by merging or, where the comparator compares keys, by their digits.
 
 A line is sorted in two buffers of contiguous elements: the output itself, where the dimension is the minor
-one, and scratch memory. Runs of a few elements are sorted by insertion and merged in pairs, back and forth
-between the buffers. Equal elements keep their order, always.
+one, and scratch memory. The output may lie where the operand lies, which is read before it is overwritten.
+Runs of a few elements are sorted by insertion and merged in pairs, back and forth between the buffers. Equal
+elements keep their order, always.
 
     for each line of the piece:  count digits, then one pass per digit;  or runs, then passes of merges
 """

@@ -23,7 +23,7 @@ from axla.codegen.value import Value
 from axla.core.dtypes import BY_NAME, DType
 from axla.kernels.sort import SortPlan
 
-Place = Callable[[Ssa], Ssa]
+SortSlot = Callable[[Ssa], Ssa]
 """The address, in elements from the begin of an array, of what a slot stands for."""
 
 
@@ -65,7 +65,7 @@ class TileSort:
         return f.add(begin, f.mul(position, stride))
 
     def compared(self, address: Ssa) -> list[Value]:
-        """What is compared of an element of the source: its key, or all operands."""
+        """The values by which an element of the source is compared: its key, or all operands."""
         element = [a.load((Index(self.f, address),), 1) for a in self.source]
         if self.plan.key is None:
             return element
@@ -78,7 +78,7 @@ class TileSort:
         return self.k.values.compare("LT", a[0], b[0]).ssa
 
     def held(self, slot: Ssa) -> list[Value]:
-        """What is compared of the element of a slot."""
+        """The values by which the element of a slot is compared."""
         pairs = zip(self.data, self.kinds, strict=True)
         return [self.k.values.load(d, element_address(self.f, p, d, slot), 1) for p, d in pairs]
 
@@ -174,7 +174,7 @@ class TileSort:
             search.yield_([f.select(beyond, low, above), f.select(beyond, middle, high)])
         return search.results[0]
 
-    def fill(self, place: Place, slot: Place) -> None:
+    def fill(self, place: SortSlot, slot: SortSlot) -> None:
         """Loads what is compared of every slot; `slot` says which one is where at first."""
         f = self.f
         with self.k.walk(f.index(0), f.index(self.plan.tile), 1) as loop:
@@ -184,7 +184,7 @@ class TileSort:
             self.put(at, slot(at))
         self.k.share.barrier()
 
-    def exchange(self, low: Ssa, high: Ssa, real: Place) -> None:
+    def exchange(self, low: Ssa, high: Ssa, real: SortSlot) -> None:
         """Puts the element that comes first at the lower of two places."""
         f = self.f
         a, b = self.slot(low), self.slot(high)
@@ -193,7 +193,7 @@ class TileSort:
         self.put(low, f.select(swap, y, x))
         self.put(high, f.select(swap, x, y))
 
-    def write(self, place: Place, goal: Place, real: Place) -> None:
+    def write(self, place: SortSlot, goal: SortSlot, real: SortSlot) -> None:
         """Copies the elements to where they belong."""
         f = self.f
         with self.k.walk(f.index(0), f.index(self.plan.tile), 1) as loop, f.if_(real(loop.index)):

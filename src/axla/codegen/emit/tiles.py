@@ -38,11 +38,11 @@ class Operand:
     start: Ssa
 
     def across(self, x: Ssa) -> Ssa:
-        """What a row, or column, adds."""
+        """The offset that a row or column adds."""
         raise NotImplementedError
 
     def along(self, k: Ssa) -> Ssa:
-        """What k adds."""
+        """The offset that an index along k adds."""
         raise NotImplementedError
 
 
@@ -122,7 +122,7 @@ class Side:
             self.product.put(self, half, slot.place, value)
 
     def address(self, half: Ssa, place: Ssa | int) -> Ssa:
-        """Of an element in local memory."""
+        """The address of an element in local memory."""
         f = self.f
         start = f.gep("i8", self.product.local, f.add(half, self.base))
         return f.gep(f"[{self.staging.size} x i8]", start, place)
@@ -146,7 +146,7 @@ class Blocks(Product):
         self.group = f.udiv(team, cut.across * cut.down)
 
     def _team(self) -> Ssa:
-        """What computes a tile of registers: this thread's number, or that of its warp."""
+        """The number of the thread or warp that computes a tile of registers."""
         raise NotImplementedError
 
     def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
@@ -191,7 +191,7 @@ class Blocks(Product):
             self._finish(self._accumulate(sides), batch, row, col)
 
     def operands(self, batch: Ssa) -> tuple[Operand, Operand]:
-        """Of one product of the batch."""
+        """The operands of one product of the batch."""
         lhs, rhs = self.matrices(batch)
         return Dense(lhs, along_k=self.cut.lhs.along_k), Dense(rhs, along_k=self.cut.rhs.along_k)
 

@@ -25,7 +25,7 @@ KNOWN = frozenset(name for bits in _BITS.values() for name in bits)
 
 @functools.cache
 def features() -> frozenset[str]:
-    """Those of `KNOWN` that this machine has."""
+    """The features among `KNOWN` that this machine has."""
     if sys.platform == "darwin":
         return _APPLE
     if not sys.platform.startswith("linux"):

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from axla.codegen import function, module
-from axla.codegen.straight import Region, Ssa
+from axla.codegen.straight import CodeRegion, Ssa
 
 Body = TypeVar("Body", bound=Callable[..., None])
 
 
-class Module(module.Module):
+class GlueModule(module.LlvmModule):
     """A set of functions and globals of the glue."""
 
     def __init__(self, machine: str = "", *, checks: bool = False) -> None:
@@ -25,13 +25,15 @@ class Module(module.Module):
         self.checks = checks
         self.exports: list[str] = []
 
-    def function(self, name: str, result: str, parameters: str = "", *, exported: bool = False) -> Function:
+    def function(
+        self, name: str, result: str, parameters: str = "", *, exported: bool = False
+    ) -> GlueFunction:
         """A new function; `parameters` reads `"frame:ptr, count:i64"`. Others call it by name."""
         if exported:
             self.exports.append(name)
         pairs = [p.strip().split(":") for p in parameters.split(",") if p.strip()]
         params = [(kind, p) for p, kind in pairs]
-        return Function(self, name, result, params, linkage="dso_local" if exported else "internal")
+        return GlueFunction(self, name, result, params, linkage="dso_local" if exported else "internal")
 
     def variable(self, name: str, type: str, value: str = "zeroinitializer") -> None:
         """A global variable that Python can find by name. Each has a cache line of its own."""
@@ -43,12 +45,12 @@ class Module(module.Module):
         return [name for name in self.declared if name not in self.functions]
 
 
-class Function(function.Function):
+class GlueFunction(function.Function):
     """A function being written; what it calls is declared on the way."""
 
-    module: Module
+    module: GlueModule
 
-    def _place(self, home: Region, type_: str, expression: str) -> Ssa:
+    def _place(self, home: CodeRegion, type_: str, expression: str) -> Ssa:
         return self.effect(type_, expression)
 
     def i32(self, value: int) -> Ssa:
@@ -84,7 +86,7 @@ _WITHOUT_LOCKS = _WAITS | {
 }  # fmt: skip
 
 
-class Functions:
+class GlueFunctions:
     """The functions of one file of the glue, in order; what it decorates writes the body of one:
 
     @FUNCTIONS("name", "i32", "frame:ptr, count:i64")
@@ -95,7 +97,7 @@ class Functions:
         self.found: list[tuple[Callable[..., None], tuple[str, ...], bool]] = []
 
     def __call__(self, *head: str, exported: bool = False) -> Callable[[Body], Body]:
-        """`head` and `exported` as `Module.function` takes them."""
+        """`head` and `exported` as `GlueModule.function` takes them."""
 
         def add(body: Body) -> Body:
             self.found.append((body, head, exported))
@@ -103,7 +105,7 @@ class Functions:
 
         return add
 
-    def emit(self, m: Module) -> None:
+    def emit(self, m: GlueModule) -> None:
         """Adds the functions to a module. One without a result returns at its end."""
         for body, head, exported in self.found:
             f = m.function(*head, exported=exported)

@@ -14,7 +14,7 @@ Donated arrays lose their memory when bound, and get it back only if the run doe
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.python_abi import NDARRAY
 from axla.codegen.native.structs import (
     ARRAY,
@@ -44,10 +44,10 @@ _PLAIN = 0x0001 | 0x0100
 _SMALL_CALL = 4096  # bytes of lists on the stack; more come from the allocator
 
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the call to the module."""
     m.variable("ndarray_type", "ptr", "null")  # null: NumPy arrays go the slow way
     m.variable("slow_call", "ptr", "null")  # Python: (callable, owner, flag address, names, *arguments)
@@ -60,7 +60,7 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("bind_array", "ptr", "argument:ptr, info:ptr")
-def _bind_array(f: Function, argument: Ssa, info: Ssa) -> None:
+def _bind_array(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
     """The record of an Array argument that fits its parameter, else null; an exception may be set then."""
     f.guard(argument.get(ARRAY, "info").ne(info), f.null())
     record = argument.get(ARRAY, "record")
@@ -73,7 +73,7 @@ def _bind_array(f: Function, argument: Ssa, info: Ssa) -> None:
 
 
 @_FUNCTIONS("bind_numpy", "ptr", "argument:ptr, info:ptr")
-def _bind_numpy(f: Function, argument: Ssa, info: Ssa) -> None:
+def _bind_numpy(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
     """The data of a NumPy argument that can be used as it is, else null."""
     descr = info.get(SHAPE_INFO, "descr")
     flags = argument.get(NDARRAY, "flags") & _PLAIN
@@ -92,7 +92,7 @@ def _bind_numpy(f: Function, argument: Ssa, info: Ssa) -> None:
 
 
 @_FUNCTIONS("unbind", "void", "arguments:ptr, count:i64, claimed:ptr, held:ptr")
-def _unbind(f: Function, arguments: Ssa, count: Ssa, claimed: Ssa, held: Ssa) -> None:
+def _unbind(f: GlueFunction, arguments: Ssa, count: Ssa, claimed: Ssa, held: Ssa) -> None:
     """Undoes `bind`: donated arrays get their memory back, held ones are let go."""
     with f.loop(0, count) as loop:
         record = claimed.item(loop.index).load("ptr")
@@ -103,7 +103,7 @@ def _unbind(f: Function, arguments: Ssa, count: Ssa, claimed: Ssa, held: Ssa) ->
 
 @_FUNCTIONS("bind", "i32", "program:ptr, arguments:ptr, addresses:ptr, claimed:ptr, held:ptr, released:i1")
 def _bind(
-    f: Function, program: Ssa, arguments: Ssa, addresses: Ssa, claimed: Ssa, held: Ssa, holds: Ssa
+    f: GlueFunction, program: Ssa, arguments: Ssa, addresses: Ssa, claimed: Ssa, held: Ssa, holds: Ssa
 ) -> None:
     """Fills `addresses`, and `claimed` and `held` with records; false (0) if some argument does not fit."""
     count, specs = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "parameters")
@@ -157,7 +157,7 @@ def _bind(
 
 @_FUNCTIONS("take_results", "i64", "program:ptr, addresses:ptr, claimed:ptr, results:ptr, records:ptr")
 def _take_results(
-    f: Function, program: Ssa, addresses: Ssa, claimed: Ssa, results: Ssa, records: Ssa
+    f: GlueFunction, program: Ssa, addresses: Ssa, claimed: Ssa, results: Ssa, records: Ssa
 ) -> None:
     """Records for the results, one count each; gives 0, or the bytes that could not be had."""
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
@@ -190,7 +190,7 @@ def _take_results(
 
 
 @_FUNCTIONS("drop_results", "void", "program:ptr, claimed:ptr, records:ptr, count:i64")
-def _drop_results(f: Function, program: Ssa, claimed: Ssa, records: Ssa, count: Ssa) -> None:
+def _drop_results(f: GlueFunction, program: Ssa, claimed: Ssa, records: Ssa, count: Ssa) -> None:
     """Gives back the first `count` result records that are not a donated parameter's."""
     specs = program.get(PROGRAM, "results")
     with f.loop(0, count) as loop:
@@ -202,7 +202,7 @@ def _drop_results(f: Function, program: Ssa, claimed: Ssa, records: Ssa, count: 
 
 
 @_FUNCTIONS("run_released", "i32", "program:ptr, frame:ptr, flags:ptr")
-def _run_entry(f: Function, program: Ssa, frame: Ssa, flags: Ssa) -> None:
+def _run_entry(f: GlueFunction, program: Ssa, frame: Ssa, flags: Ssa) -> None:
     """Calls the entry without the interpreter lock, in the list of runs."""
     run = f.space(f"[{RUN.size} x i8]")
     first_at = f.glob("runs")
@@ -235,7 +235,7 @@ def _run_entry(f: Function, program: Ssa, frame: Ssa, flags: Ssa) -> None:
 
 
 @_FUNCTIONS("grid_leave", "void", "peers:ptr, code:i32")
-def _grid_leave(f: Function, peers: Ssa, code: Ssa) -> None:
+def _grid_leave(f: GlueFunction, peers: Ssa, code: Ssa) -> None:
     """Stops the run of all, and waits until nobody is busy in the memory of others: a moment, since who is
     busy does not wait.
     """
@@ -253,7 +253,14 @@ def _grid_leave(f: Function, peers: Ssa, code: Ssa) -> None:
     "program:ptr, frame:ptr, addresses:ptr, results:ptr, flags:ptr, released:i1, peers:ptr",
 )  # fmt: skip
 def _execute(
-    f: Function, program: Ssa, frame: Ssa, addresses: Ssa, results: Ssa, flags: Ssa, released: Ssa, peers: Ssa
+    f: GlueFunction,
+    program: Ssa,
+    frame: Ssa,
+    addresses: Ssa,
+    results: Ssa,
+    flags: Ssa,
+    released: Ssa,
+    peers: Ssa,
 ) -> None:
     """Runs the entry once: makes workspace and frame; the frame stays readable for its error fields. With
     peers, as one of several participants.
@@ -304,7 +311,7 @@ def _execute(
 
 
 @_FUNCTIONS("axla_run", "i32", "program:ptr, frame:ptr, addresses:ptr, results:ptr", exported=True)
-def _run(f: Function, program: Ssa, frame: Ssa, addresses: Ssa, results: Ssa) -> None:
+def _run(f: GlueFunction, program: Ssa, frame: Ssa, addresses: Ssa, results: Ssa) -> None:
     """Runs a program in a thread that does not hold the interpreter lock, with memory of the caller."""
     flags, forks = f.slot(f.i64(0)), f.glob("forks").load("i32")
     f.glob("pool_runs").atomic("add", f.i64(1))
@@ -315,13 +322,13 @@ def _run(f: Function, program: Ssa, frame: Ssa, addresses: Ssa, results: Ssa) ->
     f.ret(code)
 
 
-def _copy_rng(f: Function, source: Ssa, target: Ssa) -> None:
+def _copy_rng(f: GlueFunction, source: Ssa, target: Ssa) -> None:
     for offset in (0, 8):
         target.at(offset).store(source.at(offset).load("i64"))
 
 
 @_FUNCTIONS("make_result", "ptr", "program:ptr, records:ptr")
-def _result(f: Function, program: Ssa, records: Ssa) -> None:
+def _result(f: GlueFunction, program: Ssa, records: Ssa) -> None:
     """The result objects: an Array or a tuple of them. Takes the records' counts."""
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
     with f.if_((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
@@ -346,7 +353,7 @@ def _result(f: Function, program: Ssa, records: Ssa) -> None:
 
 
 @_FUNCTIONS("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
-def _fail(f: Function, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
+def _fail(f: GlueFunction, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
     """Lets Python raise the exception of an error code; null."""
     f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())  # a signal's handler raised
     made = f.call("ptr", "report", f.glob("failed_call").load("ptr"), *f.params.values())
@@ -355,7 +362,7 @@ def _fail(f: Function, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
 
 
 @_FUNCTIONS("report", "ptr", "function:ptr, owner:ptr, code:i32, frame:ptr, flag:ptr")
-def _report(f: Function, function: Ssa, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
+def _report(f: GlueFunction, function: Ssa, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
     signed = f.cast("sext", code, "i64")
     numbers = [signed, frame.get(FRAME, "error_step").cast("i64"), frame.get(FRAME, "error_detail")]
     numbers += [flag.load("i32").cast("i64"), frame.cast("i64")]
@@ -370,7 +377,7 @@ def _report(f: Function, function: Ssa, owner: Ssa, code: Ssa, frame: Ssa, flag:
 
 
 @_FUNCTIONS("call_slowly", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
-def _slow(f: Function, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: Ssa) -> None:
+def _slow(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: Ssa) -> None:
     """Calls the Python function for calls that do not fit."""
     keywords = f.slot(f.i64(0))
     with f.if_(names.ne(0)):
@@ -396,7 +403,7 @@ def _slow(f: Function, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: 
 
 
 @_FUNCTIONS("release_arguments", "void", "program:ptr, records:ptr, claimed:ptr, held:ptr")
-def _release_arguments(f: Function, program: Ssa, records: Ssa, claimed: Ssa, held: Ssa) -> None:
+def _release_arguments(f: GlueFunction, program: Ssa, records: Ssa, claimed: Ssa, held: Ssa) -> None:
     """After the run: lets held arrays go, and donated ones whose memory no result took over."""
     specs = program.get(PROGRAM, "parameters")
     with f.loop(0, program.get(PROGRAM, "parameter_count")) as loop:
@@ -410,7 +417,7 @@ def _release_arguments(f: Function, program: Ssa, records: Ssa, claimed: Ssa, he
 
 
 @_FUNCTIONS("call_bound", "ptr", "self:ptr, arguments:ptr, given_flag:ptr, lists:ptr")
-def _call_bound(f: Function, this: Ssa, arguments: Ssa, given_flag: Ssa, lists: Ssa) -> None:
+def _call_bound(f: GlueFunction, this: Ssa, arguments: Ssa, given_flag: Ssa, lists: Ssa) -> None:
     """A call with the right number of arguments; `lists` has room for all lists of addresses and records."""
     program, owner = this.get(CALLABLE, "program"), this.get(CALLABLE, "owner")
     count, result_count = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "result_count")
@@ -442,7 +449,7 @@ def _call_bound(f: Function, this: Ssa, arguments: Ssa, given_flag: Ssa, lists: 
 
 
 @_FUNCTIONS("call_program", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
-def _call(f: Function, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: Ssa) -> None:
+def _call(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: Ssa) -> None:
     program = this.get(CALLABLE, "program")
     parameters = program.get(PROGRAM, "parameter_count")
     plain = count.eq(parameters) & names.eq(0)
@@ -470,13 +477,15 @@ def _call(f: Function, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: 
 
 
 @_FUNCTIONS("callable_vectorcall", "ptr", "self:ptr, arguments:ptr, nargsf:i64, names:ptr", exported=True)
-def _callable_vectorcall(f: Function, this: Ssa, arguments: Ssa, nargsf: Ssa, names: Ssa) -> None:
-    """What Python calls: the vectorcall slot, and a method that takes the address of a cancel flag first."""
+def _callable_vectorcall(f: GlueFunction, this: Ssa, arguments: Ssa, nargsf: Ssa, names: Ssa) -> None:
+    """The functions that Python calls: the vectorcall slot, and a method whose first argument is the address
+    of a cancel flag.
+    """
     f.ret(f.call("ptr", "call_program", this, arguments, nargsf & ((1 << 63) - 1), names, f.null()))
 
 
 @_FUNCTIONS("callable_with_flag", "ptr", "self:ptr, arguments:ptr, count:i64", exported=True)
-def _callable_with_flag(f: Function, this: Ssa, arguments: Ssa, count: Ssa) -> None:
+def _callable_with_flag(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa) -> None:
     with f.if_(count.lt(1)):
         f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null(), f.null()))
     flag = f.call("ptr", "PyLong_AsVoidPtr", arguments.load("ptr"))
@@ -485,7 +494,7 @@ def _callable_with_flag(f: Function, this: Ssa, arguments: Ssa, count: Ssa) -> N
 
 
 @_FUNCTIONS("callable_dealloc", "void", "self:ptr", exported=True)
-def _callable_dealloc(f: Function, this: Ssa) -> None:
+def _callable_dealloc(f: GlueFunction, this: Ssa) -> None:
     owner, kind = this.get(CALLABLE, "owner"), this.get(CALLABLE, "type")
     f.call("void", "PyObject_Free", this)
     f.call("void", "Py_DecRef", owner)
@@ -493,7 +502,7 @@ def _callable_dealloc(f: Function, this: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_cancel", "i64", "program:ptr, value:i32", exported=True)
-def _cancel(f: Function, program: Ssa, value: Ssa) -> None:
+def _cancel(f: GlueFunction, program: Ssa, value: Ssa) -> None:
     """Sets the cancel flag of every run of a program."""
     count = f.slot(f.i64(0))
     run = f.slot(f.glob("runs").load("ptr"))
@@ -510,7 +519,7 @@ def _cancel(f: Function, program: Ssa, value: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_callable_new", "ptr", "program:ptr, owner:ptr", exported=True)
-def _callable_new(f: Function, program: Ssa, owner: Ssa) -> None:
+def _callable_new(f: GlueFunction, program: Ssa, owner: Ssa) -> None:
     made = f.call("ptr", "_PyObject_New", f.glob("callable_type").load("ptr"))
     with f.if_(made.ne(0), likely=True):
         f.call("void", "Py_IncRef", owner)

@@ -1,10 +1,10 @@
 """Collectives of one process, emitted: what the members of a group do together.
 
-The members of a group come to a *meeting*, in round after round. Who starts a collective puts the addresses
-of its operands and results into its slot, and does not wait. Who wants it done waits until all have started,
-does its part (folds or copies what is its own, from the others' memory), then the parts of those that are
-elsewhere, and goes on when all parts are done. A collective that is not in two halves starts and ends at
-once.
+The members of a group use one *rendezvous*, round after round. A member that starts a collective puts the
+addresses of its operands and results into its slot, and does not wait. A member that ends it waits until all
+have started, does its part (folds or copies its own elements from the memory of the others), then the parts
+of members that are busy elsewhere, and goes on when all parts are done. A collective that is not in two
+halves starts and ends at once.
 
 Each slot is written by its member before it arrives, and read by others in the round that the last to arrive
 opens; parts are taken by compare and swap. There are no locks here, so there is no order of locks.
@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import GRID, PEERS, RUNS
 from axla.codegen.straight import Ssa
 from axla.program.abi import COLLECTIVE as STOPPED
 from axla.program.abi import FRAME, Field, Struct
 
-MEETING = Struct(
-    "axla_meeting",
+RENDEZVOUS = Struct(
+    "axla_rendezvous",
     "Where the members of a group come together; for all collectives of the group on one channel.",
     Field("arrived", "i32", "members that have started this round"),
     Field("opened", "i32", "rounds that all have started"),
@@ -52,7 +52,7 @@ COLLECTIVE = Struct(
     Field("half", "i64", "Half"),
     Field("digest", "i64", "of all that must be equal where participants meet"),
     Field("text", "i64", "where its name begins, as text that ends with 0"),
-    Field("kind", "i64", "Part"),
+    Field("kind", "i64", "PartKind"),
     Field("count", "i64", "operands that are moved or folded"),
     Field("together", "i64", "1: one kernel folds all operands"),
     Field("rooted", "i64", "1: the operand behind the data has a root for each of them"),
@@ -71,22 +71,22 @@ MOVED = Struct(
 SEAT = Struct(
     "axla_seat",
     "A participant in a collective.",
-    Field("meeting", "i64", "-1: it is in no group"),
+    Field("rendezvous", "i64", "-1: it is in no group"),
     Field("position", "i64", "in the group"),
     Field("source", "i64", "position of whose operands it gets; -1: zeros"),
 )
 
 
 class Half(IntEnum):
-    """What a step does of a collective."""
+    """Which half of a collective a step runs: the start, the end, or both."""
 
     BOTH = 0
     START = 1
     DONE = 2
 
 
-class Part(IntEnum):
-    """What a member does of a collective."""
+class PartKind(IntEnum):
+    """The work of one participant in a collective."""
 
     FOLD = 0  # its share of the elements, for all
     FOLD_OWN = 1  # its part of the elements, for itself
@@ -100,16 +100,16 @@ class Part(IntEnum):
 
 
 _SPINS = 1000  # 20 to 50 us
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the engine of this process to a module of its own."""
     _FUNCTIONS.emit(m)
 
 
 @_FUNCTIONS("await_round", "i32", "grid:ptr, count:ptr, before:i32")
-def _await_round(f: Function, grid: Ssa, count: Ssa, before: Ssa) -> None:
+def _await_round(f: GlueFunction, grid: Ssa, count: Ssa, before: Ssa) -> None:
     """Waits until one more round counts than before; not 0: the run is to stop."""
     spins = f.slot(f.i64(0))
     with f.while_loop() as loop:
@@ -126,19 +126,19 @@ def _await_round(f: Function, grid: Ssa, count: Ssa, before: Ssa) -> None:
     f.ret(f.i32(0))
 
 
-@_FUNCTIONS("start", "void", "meeting:ptr, slot:ptr, collective:ptr, seat:ptr, operands:ptr, results:ptr")
-def _start(f: Function, meeting: Ssa, slot: Ssa, *brought: Ssa) -> None:
+@_FUNCTIONS("start", "void", "rendezvous:ptr, slot:ptr, collective:ptr, seat:ptr, operands:ptr, results:ptr")
+def _start(f: GlueFunction, rendezvous: Ssa, slot: Ssa, *brought: Ssa) -> None:
     """Puts what a member brings into its slot; the last opens the round."""
     for name, value in zip(("collective", "seat", "operands", "results"), brought, strict=True):
         slot.set(SLOT, name, value)
     slot.set(SLOT, "visits", slot.get(SLOT, "visits") + 1)
-    arrived_at = meeting.at(MEETING.offset("arrived"))
-    with f.if_(arrived_at.atomic("add", f.i32(1)).eq(meeting.get(MEETING, "size") - 1)):
+    arrived_at = rendezvous.at(RENDEZVOUS.offset("arrived"))
+    with f.if_(arrived_at.atomic("add", f.i32(1)).eq(rendezvous.get(RENDEZVOUS, "size") - 1)):
         arrived_at.store(f.i32(0), "seq_cst")
-        _count(f, meeting.at(MEETING.offset("opened")))
+        _count(f, rendezvous.at(RENDEZVOUS.offset("opened")))
 
 
-def _count(f: Function, at: Ssa) -> None:
+def _count(f: GlueFunction, at: Ssa) -> None:
     """One more round, for all that wait for it."""
     at.atomic("add", f.i32(1))
     f.call("void", "futex_wake", at, f.i64(1 << 30))
@@ -150,7 +150,9 @@ def _count(f: Function, at: Ssa) -> None:
     "frame:ptr, collective:ptr, operands:ptr, results:ptr, kernels:ptr",
     exported=True,
 )
-def _collective(f: Function, frame: Ssa, collective: Ssa, operands: Ssa, results: Ssa, kernels: Ssa) -> None:
+def _collective(
+    f: GlueFunction, frame: Ssa, collective: Ssa, operands: Ssa, results: Ssa, kernels: Ssa
+) -> None:
     """A collective of a participant, or a half of it."""
     peers, half = frame.get(FRAME, "peers"), collective.get(COLLECTIVE, "half")
     f.guard(peers.eq(0), f.i32(STOPPED))
@@ -159,22 +161,22 @@ def _collective(f: Function, frame: Ssa, collective: Ssa, operands: Ssa, results
     moved = collective.at(COLLECTIVE.size)
     seats = moved.item(collective.get(COLLECTIVE, "count"), MOVED.size)
     seat = seats.item(number, SEAT.size)
-    with f.if_(seat.get(SEAT, "meeting").lt(0)):
+    with f.if_(seat.get(SEAT, "rendezvous").lt(0)):
         f.call("void", "clear_results", collective, results)
         f.ret(f.i32(0))
-    meeting = peers.get(PEERS, "meetings").item(seat.get(SEAT, "meeting")).load("ptr")
-    slot = meeting.get(MEETING, "slots").item(seat.get(SEAT, "position"), SLOT.size)
+    rendezvous = peers.get(PEERS, "rendezvous_keys").item(seat.get(SEAT, "rendezvous")).load("ptr")
+    slot = rendezvous.get(RENDEZVOUS, "slots").item(seat.get(SEAT, "position"), SLOT.size)
     with f.if_(half.ne(int(Half.DONE))):
-        f.call("void", "start", meeting, slot, collective, seat, operands, results)
+        f.call("void", "start", rendezvous, slot, collective, seat, operands, results)
         f.guard(half.eq(int(Half.START)), f.i32(0))
     before = (slot.get(SLOT, "visits") - 1).cast("i32")
     state = grid.get(GRID, "states").item(number)
-    state.store(meeting.get(MEETING, "number").cast("i64") + 1, "seq_cst")
-    opened, finished = (meeting.at(MEETING.offset(name)) for name in ("opened", "finished"))
+    state.store(rendezvous.get(RENDEZVOUS, "number").cast("i64") + 1, "seq_cst")
+    opened, finished = (rendezvous.at(RENDEZVOUS.offset(name)) for name in ("opened", "finished"))
     code = f.slot(f.call("i32", "await_round", grid, opened, before))
     state.store(f.i64(RUNS), "seq_cst")
     with f.if_(code.load("i32").eq(0), likely=True):
-        code.store(f.call("i32", "do_parts", frame, grid, collective, seat, meeting, kernels, before))
+        code.store(f.call("i32", "do_parts", frame, grid, collective, seat, rendezvous, kernels, before))
     with f.if_(code.load("i32").eq(0), likely=True):
         code.store(f.call("i32", "await_round", grid, finished, before))
     f.ret(code.load("i32"))
@@ -182,34 +184,34 @@ def _collective(f: Function, frame: Ssa, collective: Ssa, operands: Ssa, results
 
 @_FUNCTIONS(
     "do_parts", "i32",
-    "frame:ptr, grid:ptr, collective:ptr, seat:ptr, meeting:ptr, kernels:ptr, before:i32",
+    "frame:ptr, grid:ptr, collective:ptr, seat:ptr, rendezvous:ptr, kernels:ptr, before:i32",
 )  # fmt: skip
-def _do_parts(f: Function, frame: Ssa, grid: Ssa, *given: Ssa) -> None:
+def _do_parts(f: GlueFunction, frame: Ssa, grid: Ssa, *given: Ssa) -> None:
     """Does the part of this member, and then those that nobody has begun."""
-    collective, seat, meeting, kernels, before = given
-    size, busy = meeting.get(MEETING, "size").cast("i64"), grid.at(GRID.offset("busy"))
+    collective, seat, rendezvous, kernels, before = given
+    size, busy = rendezvous.get(RENDEZVOUS, "size").cast("i64"), grid.at(GRID.offset("busy"))
     with f.loop(0, size) as loop:
         at = seat.get(SEAT, "position") + loop.index
         at = f.select(at.lt(size), at, at - size)
-        slot = meeting.get(MEETING, "slots").item(at, SLOT.size)
+        slot = rendezvous.get(RENDEZVOUS, "slots").item(at, SLOT.size)
         with f.if_(slot.at(SLOT.offset("taken")).exchange(before, before + 1) ^ 1):
             loop.again()
         busy.atomic("add", f.i32(1))
         code = f.slot(grid.at(GRID.offset("stop")).load("i32", "seq_cst"))
         with f.if_(code.load("i32").eq(0), likely=True):
-            part = frame, collective, slot.get(SLOT, "seat"), meeting, slot, kernels
+            part = frame, collective, slot.get(SLOT, "seat"), rendezvous, slot, kernels
             code.store(f.call("i32", "do_part", *part))
         busy.atomic("sub", f.i32(1))
         f.guard(code.load("i32").ne(0), code.load("i32"))
-        done = meeting.at(MEETING.offset("parts"))
+        done = rendezvous.at(RENDEZVOUS.offset("parts"))
         with f.if_(done.atomic("add", f.i32(1)).cast("i64").eq(size - 1)):
             done.store(f.i32(0), "seq_cst")
-            _count(f, meeting.at(MEETING.offset("finished")))
+            _count(f, rendezvous.at(RENDEZVOUS.offset("finished")))
     f.ret(f.i32(0))
 
 
 @_FUNCTIONS("clear_results", "void", "collective:ptr, results:ptr")
-def _clear_results(f: Function, collective: Ssa, results: Ssa) -> None:
+def _clear_results(f: GlueFunction, collective: Ssa, results: Ssa) -> None:
     moved = collective.at(COLLECTIVE.size)
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
         size = moved.item(loop.index, MOVED.size).get(MOVED, "total")
@@ -217,25 +219,26 @@ def _clear_results(f: Function, collective: Ssa, results: Ssa) -> None:
 
 
 _PARTS = {
-    Part.FOLD: "fold_share", Part.FOLD_OWN: "fold_own", Part.GATHER: "blocks", Part.EXCHANGE: "blocks",
-    Part.EXCHANGE_OPERANDS: "exchange_operands", Part.TAKE: "take", Part.TAKE_DYNAMIC: "take",
-    Part.FOLD_ROOT: "fold_own", Part.RAGGED: "ragged",
+    PartKind.FOLD: "fold_share", PartKind.FOLD_OWN: "fold_own", PartKind.GATHER: "blocks",
+    PartKind.EXCHANGE: "blocks", PartKind.EXCHANGE_OPERANDS: "exchange_operands",
+    PartKind.TAKE: "take", PartKind.TAKE_DYNAMIC: "take",
+    PartKind.FOLD_ROOT: "fold_own", PartKind.RAGGED: "ragged",
 }  # fmt: skip
-_SIGNATURE = "frame:ptr, collective:ptr, seat:ptr, meeting:ptr, slot:ptr, kernels:ptr"
+_SIGNATURE = "frame:ptr, collective:ptr, seat:ptr, rendezvous:ptr, slot:ptr, kernels:ptr"
 
 
 @_FUNCTIONS("do_part", "i32", _SIGNATURE, exported=True)
-def _do_part(f: Function, *given: Ssa) -> None:
+def _do_part(f: GlueFunction, *given: Ssa) -> None:
     """What a member does, when all have come to the same collective. Engines that bring the others' operands
     from elsewhere call it too; what lies already where it belongs is not copied then.
     """
-    frame, collective, _, meeting, _, _ = given
-    slots = meeting.get(MEETING, "slots")
-    with f.loop(0, meeting.get(MEETING, "size").cast("i64")) as loop:
+    frame, collective, _, rendezvous, _, _ = given
+    slots = rendezvous.get(RENDEZVOUS, "slots")
+    with f.loop(0, rendezvous.get(RENDEZVOUS, "size").cast("i64")) as loop:
         other = slots.item(loop.index, SLOT.size).get(SLOT, "collective")
         with f.if_(other.get(COLLECTIVE, "digest").ne(collective.get(COLLECTIVE, "digest")), likely=False):
             grid = frame.get(FRAME, "peers").get(PEERS, "grid")
-            grid.set(GRID, "clash", meeting.get(MEETING, "number").cast("i64") + 1)
+            grid.set(GRID, "clash", rendezvous.get(RENDEZVOUS, "number").cast("i64") + 1)
             f.ret(f.i32(STOPPED))
     kind = collective.get(COLLECTIVE, "kind")
     for part, name in _PARTS.items():
@@ -249,8 +252,8 @@ def _do_part(f: Function, *given: Ssa) -> None:
 
 @_FUNCTIONS("fold", "i32", f"{_SIGNATURE}, first:i64, low:i64, high:i64, offset:i64")
 def _fold(
-    f: Function, frame: Ssa, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, kernels: Ssa, first: Ssa,
-    low: Ssa, high: Ssa, offset: Ssa,
+    f: GlueFunction, frame: Ssa, collective: Ssa, seat: Ssa, rendezvous: Ssa, slot: Ssa, kernels: Ssa,
+    first: Ssa, low: Ssa, high: Ssa, offset: Ssa,
 ) -> None:  # fmt: skip
     """Blocks [low, high) of operand `first`, or where one kernel folds all together, of all. Operands lie
     `offset` bytes further than results. Behind the kernels there is room for the addresses of one call.
@@ -260,7 +263,7 @@ def _fold(
     arrays = f.select(together.eq(0), f.i64(1), count)
     moved = collective.at(COLLECTIVE.size).item(first, MOVED.size)
     kernel, addresses = kernels.item(first).load("ptr"), kernels.item(count)
-    slots, size = meeting.get(MEETING, "slots"), meeting.get(MEETING, "size").cast("i64")
+    slots, size = rendezvous.get(RENDEZVOUS, "slots"), rendezvous.get(RENDEZVOUS, "size").cast("i64")
     results = slot.get(SLOT, "results").item(first)
     with f.loop(low, high) as blocks:
         begin = blocks.index * moved.get(MOVED, "bytes")
@@ -283,23 +286,23 @@ def _fold(
 
 
 @_FUNCTIONS("block_length", "i64", "moved:ptr, block:i64")
-def _block_length(f: Function, moved: Ssa, block: Ssa) -> None:
+def _block_length(f: GlueFunction, moved: Ssa, block: Ssa) -> None:
     size = moved.get(MOVED, "bytes")
     left = moved.get(MOVED, "total") - block * size
     f.ret(f.select(left.lt(size), left, size))
 
 
-def _folded(f: Function, collective: Ssa) -> Ssa:
+def _folded(f: GlueFunction, collective: Ssa) -> Ssa:
     """How many operands are folded or moved one by one."""
     together = collective.get(COLLECTIVE, "together")
     return f.select(together.eq(0), collective.get(COLLECTIVE, "count"), f.i64(1))
 
 
 @_FUNCTIONS("fold_share", "i32", _SIGNATURE)
-def _fold_share(f: Function, *given: Ssa) -> None:
+def _fold_share(f: GlueFunction, *given: Ssa) -> None:
     """Every member folds a share of the blocks, and gives them to all."""
-    _, collective, seat, meeting, slot, _ = given
-    slots, size = meeting.get(MEETING, "slots"), meeting.get(MEETING, "size").cast("i64")
+    _, collective, seat, rendezvous, slot, _ = given
+    slots, size = rendezvous.get(RENDEZVOUS, "slots"), rendezvous.get(RENDEZVOUS, "size").cast("i64")
     position, every = seat.get(SEAT, "position"), collective.get(COLLECTIVE, "count")
     with f.loop(0, every) as loop:
         moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
@@ -320,20 +323,20 @@ def _fold_share(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("share", "i64", "rows:i64, number:i64, parts:i64")
-def _share(f: Function, rows: Ssa, number: Ssa, parts: Ssa) -> None:
+def _share(f: GlueFunction, rows: Ssa, number: Ssa, parts: Ssa) -> None:
     """Where share `number` of rows begins."""
     f.ret((rows * number).udiv(parts))
 
 
 @_FUNCTIONS("fold_own", "i32", _SIGNATURE)
-def _fold_own(f: Function, *given: Ssa) -> None:
+def _fold_own(f: GlueFunction, *given: Ssa) -> None:
     """Each member folds its part; or the root of each operand all of it, and the others get zeros."""
-    _, collective, seat, meeting, slot, _ = given
+    _, collective, seat, rendezvous, slot, _ = given
     position = seat.get(SEAT, "position")
-    scattered = collective.get(COLLECTIVE, "kind").eq(int(Part.FOLD_OWN))
+    scattered = collective.get(COLLECTIVE, "kind").eq(int(PartKind.FOLD_OWN))
     with f.loop(0, _folded(f, collective)) as loop:
         moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
-        root = f.call("i64", "root_of", collective, seat, meeting, slot, loop.index)
+        root = f.call("i64", "root_of", collective, seat, rendezvous, slot, loop.index)
         f.guard(root.lt(0), f.i32(STOPPED))
         with f.if_((scattered | root.eq(position)) ^ 1):
             result = slot.get(SLOT, "results").item(loop.index).load("ptr")
@@ -345,15 +348,15 @@ def _fold_own(f: Function, *given: Ssa) -> None:
     f.ret(f.i32(0))
 
 
-@_FUNCTIONS("root_of", "i64", "collective:ptr, seat:ptr, meeting:ptr, slot:ptr, number:i64")
-def _root_of(f: Function, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, number: Ssa) -> None:
+@_FUNCTIONS("root_of", "i64", "collective:ptr, seat:ptr, rendezvous:ptr, slot:ptr, number:i64")
+def _root_of(f: GlueFunction, collective: Ssa, seat: Ssa, rendezvous: Ssa, slot: Ssa, number: Ssa) -> None:
     """The position of the root of an operand, which the operand behind the data says, if there is one (-2: it
     says one that is not there); else that of the source of this member.
     """
     f.guard(collective.get(COLLECTIVE, "rooted").eq(0), seat.get(SEAT, "source"))
     said = slot.get(SLOT, "operands").item(collective.get(COLLECTIVE, "count")).load("ptr")
     root = f.cast("sext", said.item(number, 4).load("i32"), "i64")
-    outside = root.lt(0) | root.ge(meeting.get(MEETING, "size").cast("i64"))
+    outside = root.lt(0) | root.ge(rendezvous.get(RENDEZVOUS, "size").cast("i64"))
     f.ret(f.select(outside, f.i64(-2), root))
 
 
@@ -361,23 +364,24 @@ def _root_of(f: Function, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, n
 
 
 @_FUNCTIONS("bring", "void", "target:ptr, source:ptr, length:i64")
-def _bring(f: Function, target: Ssa, source: Ssa, length: Ssa) -> None:
+def _bring(f: GlueFunction, target: Ssa, source: Ssa, length: Ssa) -> None:
     with f.if_(target.ne(source)):
         f.call("ptr", "memcpy", target, source, length)
 
 
-def _others(f: Function, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
-    """The slots of a meeting, how many, and the position of this member."""
-    _, _, seat, meeting, _, _ = given
-    return meeting.get(MEETING, "slots"), meeting.get(MEETING, "size").cast("i64"), seat.get(SEAT, "position")
+def _others(f: GlueFunction, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
+    """The slots of a rendezvous, how many, and the position of this member."""
+    _, _, seat, rendezvous, _, _ = given
+    size = rendezvous.get(RENDEZVOUS, "size").cast("i64")
+    return rendezvous.get(RENDEZVOUS, "slots"), size, seat.get(SEAT, "position")
 
 
 @_FUNCTIONS("blocks", "i32", _SIGNATURE)
-def _blocks(f: Function, *given: Ssa) -> None:
+def _blocks(f: GlueFunction, *given: Ssa) -> None:
     """Result row r: a block of each member's row r; all of it, or exchanged, the one for this member."""
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
-    exchanged = collective.get(COLLECTIVE, "kind").eq(int(Part.EXCHANGE))
+    exchanged = collective.get(COLLECTIVE, "kind").eq(int(PartKind.EXCHANGE))
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
         moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
         result, block = slot.get(SLOT, "results").item(loop.index).load("ptr"), moved.get(MOVED, "bytes")
@@ -391,7 +395,7 @@ def _blocks(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("exchange_operands", "i32", _SIGNATURE)
-def _exchange_operands(f: Function, *given: Ssa) -> None:
+def _exchange_operands(f: GlueFunction, *given: Ssa) -> None:
     """Result m is member m's operand for this member."""
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
@@ -404,24 +408,24 @@ def _exchange_operands(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("take", "i32", _SIGNATURE)
-def _take(f: Function, *given: Ssa) -> None:
+def _take(f: GlueFunction, *given: Ssa) -> None:
     """Every operand of its source, or root; zeros without one."""
-    _, collective, seat, meeting, slot, _ = given
+    _, collective, seat, rendezvous, slot, _ = given
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
-        source = f.call("i64", "root_of", collective, seat, meeting, slot, loop.index)
+        source = f.call("i64", "root_of", collective, seat, rendezvous, slot, loop.index)
         f.guard(source.lt(-1), f.i32(STOPPED))
         result = slot.get(SLOT, "results").item(loop.index).load("ptr")
         total = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size).get(MOVED, "total")
         with f.if_(source.lt(0)):
             f.call("ptr", "memset", result, f.i32(0), total)
             loop.again()
-        operands = meeting.get(MEETING, "slots").item(source, SLOT.size).get(SLOT, "operands")
+        operands = rendezvous.get(RENDEZVOUS, "slots").item(source, SLOT.size).get(SLOT, "operands")
         f.call("void", "bring", result, operands.item(loop.index).load("ptr"), total)
     f.ret(f.i32(0))
 
 
 @_FUNCTIONS("ragged", "i32", _SIGNATURE)
-def _ragged(f: Function, *given: Ssa) -> None:
+def _ragged(f: GlueFunction, *given: Ssa) -> None:
     """The output operand, and on it, member by member, the rows of data that are for this one. Operands are
     data, output, starts, sizes, places: an entry for each member, or as many for each.
     """
@@ -453,7 +457,7 @@ def _ragged(f: Function, *given: Ssa) -> None:
 
 
 @_FUNCTIONS("index_at", "i64", "collective:ptr, numbers:ptr, index:i64")
-def _index_at(f: Function, collective: Ssa, numbers: Ssa, index: Ssa) -> None:
+def _index_at(f: GlueFunction, collective: Ssa, numbers: Ssa, index: Ssa) -> None:
     """A start, a size or a place, of type s64 or s32."""
     with f.if_(collective.get(COLLECTIVE, "index_bytes").eq(8)):
         f.ret(numbers.item(index).load("i64"))

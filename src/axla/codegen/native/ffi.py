@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import fields
 from axla.codegen.straight import Ssa
 from axla.core.status import Status
@@ -102,12 +102,12 @@ TYPE_REGISTER = _struct("Type_Register_Args", "name:ptr, name_len:i64, type_id:p
 TYPE_INFO = _struct("TypeInfo", "deleter:ptr")
 _OLD_STATE = _struct("State_Args_V02", "ctx:ptr, type_id:ptr, state:ptr")
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 ARGUMENTS: dict[str, Struct] = {}
 """The structs that the functions of the API take, by their names."""
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the functions to a module of their own, behind the glue."""
     _FUNCTIONS.emit(m)
 
@@ -118,8 +118,8 @@ def _api(name: str, text: str, result: str = "ptr"):
     """
     arguments = ARGUMENTS[name] = _struct(f"{name}_Args", text)
 
-    def add(body: Callable[[Function, Ssa, Struct], Ssa | None]) -> None:
-        def write(f: Function, args: Ssa) -> None:
+    def add(body: Callable[[GlueFunction, Ssa, Struct], Ssa | None]) -> None:
+        def write(f: GlueFunction, args: Ssa) -> None:
             error = body(f, args, arguments)
             if result == "ptr":
                 f.ret(f.null() if error is None else error)
@@ -129,7 +129,7 @@ def _api(name: str, text: str, result: str = "ptr"):
     return add
 
 
-def _refused(f: Function, code: Status, message: str) -> Ssa:
+def _refused(f: GlueFunction, code: Status, message: str) -> Ssa:
     """A new error."""
     return f.call("ptr", "ffi_error", f.i64(code), f.data(message.encode() + b"\0"))
 
@@ -145,7 +145,7 @@ def _context(args: Ssa, struct: Struct) -> Ssa:
 @_FUNCTIONS(
     "ffi_call", "i32", "frame:ptr, operands:ptr, results:ptr, call:ptr, length:i64", exported=True
 )  # fmt: skip
-def _call(f: Function, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, length: Ssa) -> None:
+def _call(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, length: Ssa) -> None:
     """Calls a handler for a run: a function of the convention `axla`, whose opaque text is a CALL."""
     counts = call.get(CALL, "operands"), call.get(CALL, "results")
     low = f.slot(f.i64(0))
@@ -191,7 +191,7 @@ def _call(f: Function, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, lengt
 
 
 @_FUNCTIONS("ffi_call_moved", "i32", "frame:ptr, operands:ptr, results:ptr, call:ptr")
-def _call_moved(f: Function, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa) -> None:
+def _call_moved(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa) -> None:
     """The call with copies of the arrays that are not aligned: NumPy's often are not."""
     count, others = call.get(CALL, "operands"), call.get(CALL, "results")
     sizes, aliases = call.get(CALL, "sizes"), call.get(CALL, "aliases")
@@ -229,7 +229,7 @@ def _aligned(size: Ssa) -> Ssa:
     return (size + (ALIGNMENT - 1)) & -ALIGNMENT
 
 
-def _place(f: Function, address: Ssa, size: Ssa, free: Ssa) -> Ssa:
+def _place(f: GlueFunction, address: Ssa, size: Ssa, free: Ssa) -> Ssa:
     """Where an array lies in the call: at its address, or, where that is not aligned, in the next bytes."""
     right = (address.cast("i64") & (ALIGNMENT - 1)).eq(0)
     place = f.select(right, address, free.load("ptr"))
@@ -241,7 +241,7 @@ def _place(f: Function, address: Ssa, size: Ssa, free: Ssa) -> Ssa:
 
 
 @_FUNCTIONS("ffi_error", "ptr", "code:i64, message:ptr", exported=True)
-def _error(f: Function, code: Ssa, message: Ssa) -> None:
+def _error(f: GlueFunction, code: Ssa, message: Ssa) -> None:
     bytes_ = f.call("i64", "strlen", message) + 1
     error = f.call("ptr", "malloc", bytes_ + ERROR.size)
     error.set(ERROR, "code", code)
@@ -250,12 +250,12 @@ def _error(f: Function, code: Ssa, message: Ssa) -> None:
 
 
 @_api("Error_Create", "message:ptr, errc:i32")
-def _error_create(f: Function, args: Ssa, struct: Struct) -> Ssa:
+def _error_create(f: GlueFunction, args: Ssa, struct: Struct) -> Ssa:
     return f.call("ptr", "ffi_error", args.get(struct, "errc").cast("i64"), args.get(struct, "message"))
 
 
 @_api("Error_GetDetails", "error:ptr, message:ptr, errc:i32", "void")
-def _error_details(f: Function, args: Ssa, struct: Struct) -> None:
+def _error_details(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     error = args.get(struct, "error")
     args.set(struct, "message", error.at(ERROR.size))
     with f.if_(args.get(struct, "struct_size").gt(struct.offset("errc"))):  # 0.3 has no code there
@@ -263,7 +263,7 @@ def _error_details(f: Function, args: Ssa, struct: Struct) -> None:
 
 
 @_api("Error_Destroy", "error:ptr", "void")
-def _error_destroy(f: Function, args: Ssa, struct: Struct) -> None:
+def _error_destroy(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     f.call("void", "free", args.get(struct, "error"))
 
 
@@ -271,22 +271,22 @@ def _error_destroy(f: Function, args: Ssa, struct: Struct) -> None:
 
 
 @_api("Stream_Get", "ctx:ptr, stream:ptr")
-def _stream(f: Function, args: Ssa, struct: Struct) -> Ssa:
+def _stream(f: GlueFunction, args: Ssa, struct: Struct) -> Ssa:
     return _refused(f, Status.UNIMPLEMENTED, "CPUs have no stream")
 
 
 @_api("RunId_Get", "ctx:ptr, run_id:i64")
-def _run_id(f: Function, args: Ssa, struct: Struct) -> None:
+def _run_id(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     args.set(struct, "run_id", args.get(struct, "ctx").get(CONTEXT, "frame").get(FRAME, "run_id"))
 
 
 @_api("DeviceOrdinal_Get", "ctx:ptr, device_ordinal:i32")
-def _device_ordinal(f: Function, args: Ssa, struct: Struct) -> None:
+def _device_ordinal(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     args.set(struct, "device_ordinal", _context(args, struct).get(CALL, "device"))
 
 
 @_api("InvokeContext_Get", "ctx:ptr, type_id:ptr, data:ptr")
-def _user_data(f: Function, args: Ssa, struct: Struct) -> None:
+def _user_data(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     data = _context(args, struct).get(CALL, "user_data")
     with f.if_(data.eq(0), likely=False):
         f.ret(_refused(f, Status.NOT_FOUND, "the run has no user data of this type"))
@@ -294,22 +294,22 @@ def _user_data(f: Function, args: Ssa, struct: Struct) -> None:
 
 
 @_api("InvokeContext_FindExtension", "ctx:ptr, extension_type:i64, extension:ptr")
-def _find_extension(f: Function, args: Ssa, struct: Struct) -> None:
+def _find_extension(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     args.set(struct, "extension", 0)
 
 
 @_api("CustomOptions_Get", "ctx:ptr, attrs:ptr")
-def _custom_options(f: Function, args: Ssa, struct: Struct) -> None:
+def _custom_options(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     args.set(struct, "attrs", f.data(bytes(ATTRS.ctypes()(struct_size=ATTRS.size))))  # there are none
 
 
 @_FUNCTIONS("ffi_unknown", "ptr", "args:ptr", exported=True)
-def _unknown(f: Function, args: Ssa) -> None:
+def _unknown(f: GlueFunction, args: Ssa) -> None:
     """What a handler that was compiled for a newer version finds behind the functions of this one."""
     f.ret(_refused(f, Status.UNIMPLEMENTED, "the function is of a newer version of XLA's FFI"))
 
 
-def _state_place(f: Function, args: Ssa, struct: Struct) -> Ssa:
+def _state_place(f: GlueFunction, args: Ssa, struct: Struct) -> Ssa:
     """Where the type's address and the state lie in the arguments. In 0.2 there is no stage before them; else
     any stage but the first, 0, is refused.
     """
@@ -320,7 +320,7 @@ def _state_place(f: Function, args: Ssa, struct: Struct) -> Ssa:
 
 
 @_api("State_Set", "ctx:ptr, stage:i32, type_id:ptr, state:ptr")
-def _state_set(f: Function, args: Ssa, struct: Struct) -> None:
+def _state_set(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     place, call = _state_place(f, args, struct), _context(args, struct)
     with f.if_(call.get(CALL, "state").ne(0), likely=False):
         f.ret(_refused(f, Status.ALREADY_EXISTS, "the call has a state already"))
@@ -329,7 +329,7 @@ def _state_set(f: Function, args: Ssa, struct: Struct) -> None:
 
 
 @_api("State_Get", "ctx:ptr, stage:i32, type_id:ptr, state:ptr")
-def _state_get(f: Function, args: Ssa, struct: Struct) -> None:
+def _state_get(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     place, call = _state_place(f, args, struct), _context(args, struct)
     with f.if_(call.get(CALL, "state").eq(0), likely=False):
         f.ret(
@@ -346,7 +346,7 @@ def _state_get(f: Function, args: Ssa, struct: Struct) -> None:
 
 
 @_api("DeviceMemory_Allocate", "ctx:ptr, size:i64, alignment:i64, data:ptr")
-def _allocate(f: Function, args: Ssa, struct: Struct) -> None:
+def _allocate(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     with f.if_(args.get(struct, "alignment").gt(64), likely=False):
         f.ret(_refused(f, Status.INVALID_ARGUMENT, "memory is aligned to 64 bytes, not to more"))
     block = f.call("ptr", "axla_allocate", args.get(struct, "size"))
@@ -356,17 +356,17 @@ def _allocate(f: Function, args: Ssa, struct: Struct) -> None:
 
 
 @_api("DeviceMemory_Free", "ctx:ptr, size:i64, data:ptr")
-def _free(f: Function, args: Ssa, struct: Struct) -> None:
+def _free(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     f.call("void", "axla_free", args.get(struct, "data"), args.get(struct, "size"))
 
 
 @_api("ThreadPool_Schedule", "ctx:ptr, task:ptr, data:ptr")
-def _schedule(f: Function, args: Ssa, struct: Struct) -> None:
+def _schedule(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     f.call("void", "axla_hand_over", args.get(struct, "task"), args.get(struct, "data"))
 
 
 @_api("ThreadPool_NumThreads", "ctx:ptr, num_threads:ptr")
-def _num_threads(f: Function, args: Ssa, struct: Struct) -> None:
+def _num_threads(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     args.get(struct, "num_threads").store(f.call("i64", "axla_task_threads"))
 
 
@@ -374,23 +374,23 @@ def _num_threads(f: Function, args: Ssa, struct: Struct) -> None:
 
 
 @_api("Future_Create", "future:ptr")
-def _future_create(f: Function, args: Ssa, struct: Struct) -> None:
+def _future_create(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     future = f.call("ptr", "calloc", f.i64(1), f.i64(_FUTURE.size))
     args.set(struct, "future", future)
 
 
-def _settle(f: Function, future: Ssa) -> None:
+def _settle(f: GlueFunction, future: Ssa) -> None:
     future.field(_FUTURE, "state").store(f.i32(1), "release")
     f.call("void", "futex_wake", future, f.i64(1))
 
 
 @_api("Future_SetAvailable", "future:ptr")
-def _future_available(f: Function, args: Ssa, struct: Struct) -> None:
+def _future_available(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     _settle(f, args.get(struct, "future"))
 
 
 @_api("Future_SetError", "future:ptr, error:ptr")
-def _future_error(f: Function, args: Ssa, struct: Struct) -> None:
+def _future_error(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     future, error = args.get(struct, "future"), args.get(struct, "error")
     with f.if_(error.eq(0), likely=False):
         f.ret(_refused(f, Status.INVALID_ARGUMENT, "Future_SetError: the error is null"))
@@ -399,7 +399,7 @@ def _future_error(f: Function, args: Ssa, struct: Struct) -> None:
 
 
 @_FUNCTIONS("ffi_await", "ptr", "future:ptr")
-def _await(f: Function, future: Ssa) -> None:
+def _await(f: GlueFunction, future: Ssa) -> None:
     """The error of a future, or null, when it is there. The run cannot be stopped meanwhile: the handler's
     tasks write into its memory.
     """

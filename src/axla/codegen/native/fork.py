@@ -1,4 +1,4 @@
-"""What a fork of the process does to the glue, emitted.
+"""Handlers that repair the glue in the child after a fork, emitted.
 
 The C library calls these functions inside fork(). Nothing of Python can run in between: a handler of
 `os.register_at_fork` that held the lock of the allocator could lose the interpreter lock to a thread that
@@ -7,31 +7,31 @@ waits for the lock of the allocator, and both would wait for ever.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.locks import ORDER
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the functions that the C library calls before a fork, and after it in parent and child."""
     _FUNCTIONS.emit(m)
 
 
 @_FUNCTIONS("axla_fork_before", "void", exported=True)
-def _before(f: Function) -> None:
+def _before(f: GlueFunction) -> None:
     for name in ORDER:
         f.call("void", f"{name}_acquire")  # whoever has it waits for nothing
 
 
 @_FUNCTIONS("axla_fork_parent", "void", exported=True)
-def _release(f: Function) -> None:
+def _release(f: GlueFunction) -> None:
     for name in reversed(ORDER):
         f.call("void", f"{name}_release")
 
 
 @_FUNCTIONS("axla_fork_child", "void", exported=True)
-def _child(f: Function) -> None:
+def _child(f: GlueFunction) -> None:
     _release(f)
     f.call("void", "pool_reset")
     f.call("void", "tasks_reset")

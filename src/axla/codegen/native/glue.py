@@ -12,7 +12,7 @@ from types import MappingProxyType, ModuleType
 
 from axla.codegen.native import call, fork, memory, objects, pool, python_abi, queue, signals, tasks
 from axla.codegen.native import locks as spin_locks
-from axla.codegen.native.assembly import Module
+from axla.codegen.native.assembly import GlueModule
 from axla.codegen.native.image import Image
 from axla.codegen.native.systems import HERE, machine, triple
 from axla.core import cache, locks
@@ -32,12 +32,12 @@ class Glue:
         return c.PYFUNCTYPE(result, *parameters)(self.addresses[name])
 
     def extended(
-        self, emit: Callable[[Module], None], known: Mapping[str, int] = MappingProxyType({})
+        self, emit: Callable[[GlueModule], None], known: Mapping[str, int] = MappingProxyType({})
     ) -> dict[str, int]:
         """The addresses of further functions, which `emit` adds to a module of their own; they may call
         those that are exported here, and those whose addresses are `known`.
         """
-        m = Module(machine())
+        m = GlueModule(machine())
         emit(m)
         return _link(m, {**self.addresses, **known})
 
@@ -67,15 +67,15 @@ def load(checks: bool = False) -> Glue:
     return _loaded
 
 
-def emit(machine: str, *, checks: bool = False, system: ModuleType = HERE) -> Module:
+def emit(machine: str, *, checks: bool = False, system: ModuleType = HERE) -> GlueModule:
     """The glue as an LLVM module; with `checks` of how it uses its locks."""
-    m = Module(machine, checks=checks)
+    m = GlueModule(machine, checks=checks)
     for part in (system, spin_locks, memory, pool, tasks, objects, signals, call, queue, fork):
         part.emit(m)
     return m
 
 
-def _link(m: Module, known: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+def _link(m: GlueModule, known: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
     """Loads the code, which is compiled once for each version of axla and LLVM; `known` are addresses that it
     may call.
     """
@@ -115,7 +115,7 @@ def _compiled(text: str) -> bytes:
     return made.emit_object(module)
 
 
-def _imports(m: Module, known: Mapping[str, int]) -> dict[str, int]:
+def _imports(m: GlueModule, known: Mapping[str, int]) -> dict[str, int]:
     """Addresses of what the glue calls in CPython and the C library."""
     found = {}
     for name in m.imports:

@@ -57,7 +57,7 @@ class _Object(Elf):
         raise InvalidArgument(f"{self.name}: {what}")
 
     def relocations(self) -> Iterator[tuple[Section, int, int, Symbol, int, int]]:
-        """Those of sections that are loaded: section, offset there, type, symbol, its number, addend."""
+        """The relocations of loaded sections: section, offset there, type, symbol, its number, addend."""
         for section in self.sections:
             if section.kind != RELA:
                 continue

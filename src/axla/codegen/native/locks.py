@@ -8,7 +8,7 @@ checks (`glue.load(checks=True)`) each thread notes what it holds, and whoever b
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Module
+from axla.codegen.native.assembly import GlueFunction, GlueModule
 
 ORDER = ("tasks", "memory")
 
@@ -19,7 +19,7 @@ _FAULTS = {
 }
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds `NAME_acquire` and `NAME_release` for each lock, with checks where the module wants them."""
     if m.checks:
         m.variable("lock_key", "i32")  # of pthread_getspecific: a bit for each lock that the thread holds
@@ -43,23 +43,23 @@ def emit(m: Module) -> None:
         f.ret()
 
 
-def _held(f: Function):
+def _held(f: GlueFunction):
     return f.call("ptr", "pthread_getspecific", f.glob("lock_key").load("i32")).cast("i64")
 
 
-def _note(f: Function, op: str, bits: int) -> None:
+def _note(f: GlueFunction, op: str, bits: int) -> None:
     held = f.binary(op, _held(f), f.i64(bits)).cast("ptr")
     f.call("i32", "pthread_setspecific", f.glob("lock_key").load("i32"), held)
 
 
-def _refuse(f: Function, wrong, fault: str) -> None:
+def _refuse(f: GlueFunction, wrong, fault: str) -> None:
     with f.if_(wrong, likely=False):
         f.call("i64", "write", f.i32(2), f.data(_FAULTS[fault]), f.i64(len(_FAULTS[fault])))
         f.call("void", "abort")
 
 
-def _check(m: Module) -> None:
-    """What a thread calls before it waits, or runs what is not the glue's."""
+def _check(m: GlueModule) -> None:
+    """Checks before a thread waits, or calls code outside of the glue, that it holds no lock."""
     f = m.function("lock_check", "void", "waits:i32", exported=True)
     _refuse(f, _held(f).ne(0), "held")
     with f.if_(f.params["waits"].ne(0)):

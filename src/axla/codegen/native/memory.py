@@ -14,7 +14,7 @@ system.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.straight import Ssa
 from axla.program.abi import Field, Struct
 
@@ -35,10 +35,10 @@ _LARGEST = 1 << 47
 _MAPPED = 512 * 1024
 
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the allocator to the module."""
     m.variable("memory_state", f"[{STATE.size} x i8]")
     m.variable("memory_lists", f"[{_CLASSES} x ptr]")
@@ -46,7 +46,7 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("memory_class", "i64", "bytes:i64")
-def _class_of(f: Function, size: Ssa) -> None:
+def _class_of(f: GlueFunction, size: Ssa) -> None:
     """The class of a size, which is the index of its list: 64 bytes, then eight to a power of two."""
     f.guard(size.le(64), f.i64(0))
     last = size - 1
@@ -56,21 +56,21 @@ def _class_of(f: Function, size: Ssa) -> None:
 
 
 @_FUNCTIONS("memory_class_bytes", "i64", "index:i64")
-def _size_of_class(f: Function, index: Ssa) -> None:
+def _size_of_class(f: GlueFunction, index: Ssa) -> None:
     f.guard(index.eq(0), f.i64(64))
     at = index - 1
     f.ret(((at & 7) + 9) << ((at >> 3) + 3))
 
 
 @_FUNCTIONS("memory_from_system", "ptr", "size:i64")
-def _memory_from_system(f: Function, size: Ssa) -> None:
+def _memory_from_system(f: GlueFunction, size: Ssa) -> None:
     with f.if_(size.ge(_MAPPED)):
         f.ret(f.call("ptr", "pages_new", size))
     f.ret(f.call("ptr", "block_new", size))
 
 
 @_FUNCTIONS("memory_to_system", "void", "block:ptr, size:i64")
-def _memory_to_system(f: Function, block: Ssa, size: Ssa) -> None:
+def _memory_to_system(f: GlueFunction, block: Ssa, size: Ssa) -> None:
     with f.if_(size.lt(_MAPPED)):
         f.call("void", "block_free", block)
         f.ret()
@@ -78,7 +78,7 @@ def _memory_to_system(f: Function, block: Ssa, size: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_trim", "void", exported=True)
-def _trim(f: Function) -> None:
+def _trim(f: GlueFunction) -> None:
     state = f.glob("memory_state")
     with f.loop(0, _CLASSES) as classes:
         size = f.call("i64", "memory_class_bytes", classes.index)
@@ -101,7 +101,7 @@ def _trim(f: Function) -> None:
 
 
 @_FUNCTIONS("memory_fresh", "ptr", "size:i64")
-def _fresh(f: Function, size: Ssa) -> None:
+def _fresh(f: GlueFunction, size: Ssa) -> None:
     """A block from the system, after the limit was looked at: nothing is touched when it would be passed."""
     state = f.glob("memory_state")
     limit = state.get(STATE, "limit")
@@ -128,7 +128,7 @@ def _fresh(f: Function, size: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_allocate", "ptr", "bytes:i64", exported=True)
-def _allocate(f: Function, size: Ssa) -> None:
+def _allocate(f: GlueFunction, size: Ssa) -> None:
     f.guard(size.ugt(_LARGEST), f.null())
     index = f.call("i64", "memory_class", size)
     block_size = f.call("i64", "memory_class_bytes", index)
@@ -147,7 +147,7 @@ def _allocate(f: Function, size: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_free", "void", "block:ptr, bytes:i64", exported=True)
-def _free(f: Function, block: Ssa, size: Ssa) -> None:
+def _free(f: GlueFunction, block: Ssa, size: Ssa) -> None:
     index = f.call("i64", "memory_class", size)
     block_size = f.call("i64", "memory_class_bytes", index)
     state = f.glob("memory_state")
@@ -165,7 +165,7 @@ def _free(f: Function, block: Ssa, size: Ssa) -> None:
     f.call("void", "memory_release")
 
 
-def _push(f: Function, block: Ssa, index: Ssa, size: Ssa) -> None:
+def _push(f: GlueFunction, block: Ssa, index: Ssa, size: Ssa) -> None:
     head = f.glob("memory_lists").item(index)
     block.store(head.load("ptr"))
     head.store(block)

@@ -7,7 +7,7 @@ interpreter lock.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import (
     ARRAY,
     AWAITED,
@@ -39,10 +39,10 @@ DLPACK_CONTEXT = {"legacy": 48, "versioned": 8}
 DLPACK_DELETER = {"legacy": 56, "versioned": 16}
 
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds records and arrays to the module."""
     m.variable("array_type", "ptr", "null")  # the heap type
     m.variable("buffer_error", "ptr", "null")  # PyExc_BufferError
@@ -52,7 +52,7 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("axla_record_new", "ptr", "bytes:i64", exported=True)
-def _record_new(f: Function, size: Ssa) -> None:
+def _record_new(f: GlueFunction, size: Ssa) -> None:
     """A record over new memory, with one count; null when there is no memory."""
     block = f.call("ptr", "axla_allocate", size)
     f.guard(block.eq(0), f.null())
@@ -63,7 +63,7 @@ def _record_new(f: Function, size: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_record_over", "ptr", "address:ptr, bytes:i64", exported=True)
-def _record_over(f: Function, address: Ssa, size: Ssa) -> None:
+def _record_over(f: GlueFunction, address: Ssa, size: Ssa) -> None:
     record = f.call("ptr", "axla_allocate", f.i64(RECORD.size))
     f.guard(record.eq(0), f.null())
     values = {"refs": 1, "ready": READY, "address": address, "bytes": size}
@@ -73,25 +73,25 @@ def _record_over(f: Function, address: Ssa, size: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_record_hold", "void", "record:ptr", exported=True)
-def _record_hold(f: Function, record: Ssa) -> None:
+def _record_hold(f: GlueFunction, record: Ssa) -> None:
     record.atomic("add", f.i32(1), "monotonic")
 
 
 @_FUNCTIONS("axla_record_release", "void", "record:ptr", exported=True)
-def _record_release(f: Function, record: Ssa) -> None:
+def _record_release(f: GlueFunction, record: Ssa) -> None:
     f.guard(record.eq(0))
     with f.if_(record.atomic("sub", f.i32(1), "acq_rel").eq(1)):
         f.call("void", "record_free", record)
 
 
 @_FUNCTIONS("axla_record_unwatch", "void", "record:ptr", exported=True)
-def _record_unwatch(f: Function, record: Ssa) -> None:
+def _record_unwatch(f: GlueFunction, record: Ssa) -> None:
     with f.if_(record.atomic("sub", f.i32(WATCHED), "acq_rel").eq(WATCHED)):
         f.call("void", "record_free", record)
 
 
 @_FUNCTIONS("record_free", "void", "record:ptr")
-def _record_free(f: Function, record: Ssa) -> None:
+def _record_free(f: GlueFunction, record: Ssa) -> None:
     release = record.get(RECORD, "release")
     with f.if_(release.ne(0), likely=False):
         f.call_pointer("void", release, record)
@@ -101,7 +101,7 @@ def _record_free(f: Function, record: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_record_wait", "i32", "record:ptr, until:i64", exported=True)
-def _wait(f: Function, record: Ssa, until: Ssa) -> None:
+def _wait(f: GlueFunction, record: Ssa, until: Ssa) -> None:
     """Waits until the bytes of a record are there, without the interpreter lock (the caller holds it): 0; -1
     with an exception: its run failed, or a signal's handler raised, which stops the run; 1: the monotonic
     clock has come to `until` nanoseconds (0: it may).
@@ -133,7 +133,7 @@ def _wait(f: Function, record: Ssa, until: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_array_new", "ptr", "info:ptr, info_object:ptr, record:ptr", exported=True)
-def _array_new(f: Function, info: Ssa, info_object: Ssa, record: Ssa) -> None:
+def _array_new(f: GlueFunction, info: Ssa, info_object: Ssa, record: Ssa) -> None:
     """An Array over a record, whose count it takes; null with an exception set."""
     array = f.call("ptr", "_PyObject_New", f.glob("array_type").load("ptr"))
     with f.if_(array.ne(0), likely=True):
@@ -148,7 +148,7 @@ def _array_new(f: Function, info: Ssa, info_object: Ssa, record: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_array_copy", "ptr", "info:ptr, info_object:ptr, source:ptr", exported=True)
-def _array_copy(f: Function, info: Ssa, info_object: Ssa, source: Ssa) -> None:
+def _array_copy(f: GlueFunction, info: Ssa, info_object: Ssa, source: Ssa) -> None:
     """An Array with a copy of the bytes at an address; null with an exception set (MemoryError)."""
     size = info.get(SHAPE_INFO, "bytes")
     record = f.call("ptr", "axla_record_new", size)
@@ -159,7 +159,7 @@ def _array_copy(f: Function, info: Ssa, info_object: Ssa, source: Ssa) -> None:
 
 
 @_FUNCTIONS("array_dealloc", "void", "array:ptr", exported=True)
-def _array_dealloc(f: Function, array: Ssa) -> None:
+def _array_dealloc(f: GlueFunction, array: Ssa) -> None:
     with f.if_(array.get(ARRAY, "weakrefs").ne(0), likely=False):
         f.call("void", "PyObject_ClearWeakRefs", array)
     f.call("void", "axla_record_release", array.get(ARRAY, "record"))
@@ -171,13 +171,13 @@ def _array_dealloc(f: Function, array: Ssa) -> None:
 
 
 @_FUNCTIONS("array_traverse", "i32", "array:ptr, visit:ptr, context:ptr", exported=True)
-def _array_traverse(f: Function, array: Ssa, visit: Ssa, context: Ssa) -> None:
+def _array_traverse(f: GlueFunction, array: Ssa, visit: Ssa, context: Ssa) -> None:
     """Visits nothing. Having it keeps arrays from being garbage collected, as their Python base class is."""
     f.ret(f.i32(0))
 
 
 @_FUNCTIONS("axla_array_delete", "void", "array:ptr", exported=True)
-def _array_delete(f: Function, array: Ssa) -> None:
+def _array_delete(f: GlueFunction, array: Ssa) -> None:
     """Takes the memory away from an Array; it goes back when no view and no run uses it any more."""
     record = array.get(ARRAY, "record")
     array.set(ARRAY, "record", 0)
@@ -185,7 +185,7 @@ def _array_delete(f: Function, array: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_array_hold", "ptr", "array:ptr, take:i32", exported=True)
-def _array_hold(f: Function, array: Ssa, take: Ssa) -> None:
+def _array_hold(f: GlueFunction, array: Ssa, take: Ssa) -> None:
     """The record of an Array, held; null if the array was deleted. With `take` the array loses it."""
     record = array.get(ARRAY, "record")
     f.guard(record.eq(0), f.null())
@@ -196,14 +196,14 @@ def _array_hold(f: Function, array: Ssa, take: Ssa) -> None:
     f.ret(record)
 
 
-def _refuse(f: Function, view: Ssa, text: bytes) -> None:
+def _refuse(f: GlueFunction, view: Ssa, text: bytes) -> None:
     view.set(BUFFER, "obj", 0)
     f.call("void", "PyErr_SetString", f.glob("buffer_error").load("ptr"), f.data(text + b"\0"))
     f.ret(f.i32(-1))
 
 
 @_FUNCTIONS("array_get_buffer", "i32", "array:ptr, view:ptr, flags:i32", exported=True)
-def _get_buffer(f: Function, array: Ssa, view: Ssa, flags: Ssa) -> None:
+def _get_buffer(f: GlueFunction, array: Ssa, view: Ssa, flags: Ssa) -> None:
     record, info = array.get(ARRAY, "record"), array.get(ARRAY, "info")
     with f.if_(record.eq(0), likely=False):
         _refuse(f, view, b"axla.Array was deleted or donated")
@@ -239,12 +239,12 @@ def _get_buffer(f: Function, array: Ssa, view: Ssa, flags: Ssa) -> None:
 
 
 @_FUNCTIONS("array_release_buffer", "void", "array:ptr, view:ptr", exported=True)
-def _release_buffer(f: Function, array: Ssa, view: Ssa) -> None:
+def _release_buffer(f: GlueFunction, array: Ssa, view: Ssa) -> None:
     # The view's own record: the array may have been deleted since.
     f.call("void", "axla_record_release", view.get(BUFFER, "internal"))
 
 
-def _dlpack(m: Module, kind: str) -> None:
+def _dlpack(m: GlueModule, kind: str) -> None:
     """For both DLPack structs: the deleter of what we export, and the release of what we import."""
     f = m.function(f"dlpack_delete_{kind}", "void", "managed:ptr", exported=True)
     managed = f.params["managed"]

@@ -14,7 +14,7 @@ never sees them. Idle workers spin for a moment and then sleep on the generation
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import fields
 from axla.codegen.straight import Ssa
 from axla.program.abi import FRAME, Field, Struct
@@ -44,10 +44,10 @@ _PAUSE = {"x86_64": ("llvm.x86.sse2.pause", ()), "aarch64": ("llvm.aarch64.hint"
 _NO_ERROR = -1
 
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the pools to the module."""
     m.variable("pools", f"[{_POOLS * POOL.size} x i8]")
     m.variable("pool_threads", "i64", "1")  # of all pools together, callers included
@@ -56,12 +56,12 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("pause", "void", exported=True)
-def _pause(f: Function) -> None:
+def _pause(f: GlueFunction) -> None:
     intrinsic, operands = _PAUSE[f.module.machine]
     f.call("void", intrinsic, *map(f.i32, operands))
 
 
-def _range(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, index: Ssa, grain: Ssa, count: Ssa) -> Ssa:
+def _range(f: GlueFunction, frame: Ssa, kernel: Ssa, args: Ssa, index: Ssa, grain: Ssa, count: Ssa) -> Ssa:
     """Runs one range, unless the run is to stop; gives its code or why it stops."""
     begin = index * grain
     end = begin + grain
@@ -75,7 +75,7 @@ def _range(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, index: Ssa, grain: S
 
 
 @_FUNCTIONS("pool_work", "void", "pool:ptr")
-def _work(f: Function, pool: Ssa) -> None:
+def _work(f: GlueFunction, pool: Ssa) -> None:
     """Claims and runs ranges until none is left or one has failed."""
     frame, kernel, args, count, grain, ranges, _ = (pool.get(POOL, name) for name in _JOB)
     error_at = pool.at(POOL.offset("error"))
@@ -93,7 +93,7 @@ def _work(f: Function, pool: Ssa) -> None:
 
 
 @_FUNCTIONS("pool_worker", "ptr", "pool:ptr")
-def _worker(f: Function, pool: Ssa) -> None:
+def _worker(f: GlueFunction, pool: Ssa) -> None:
     """The life of a worker thread."""
     state_at, sleepers_at = pool, pool.at(POOL.offset("sleepers"))
     generation_at = state_at.at(4)  # both supported machines are little endian
@@ -133,7 +133,7 @@ def _worker(f: Function, pool: Ssa) -> None:
 
 
 @_FUNCTIONS("pool_start", "void", "pool:ptr, threads:i64")
-def _start(f: Function, pool: Ssa, threads: Ssa) -> None:
+def _start(f: GlueFunction, pool: Ssa, threads: Ssa) -> None:
     """Makes the workers that are missing."""
     with f.while_loop() as loop:
         started = pool.get(POOL, "started")
@@ -151,7 +151,7 @@ _SERIAL = "frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64"
 
 
 @_FUNCTIONS("pool_serial", "i32", _SERIAL)
-def _serial(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, grain: Ssa, ranges: Ssa) -> None:
+def _serial(f: GlueFunction, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, grain: Ssa, ranges: Ssa) -> None:
     with f.loop(0, ranges) as loop:
         code = _range(f, frame, kernel, args, loop.index, grain, count)
         f.guard(code.ne(0), code)
@@ -161,7 +161,7 @@ def _serial(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, grain: 
 @_FUNCTIONS(
     "axla_parallel_for", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, asked:i64", exported=True
 )
-def _parallel_for(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, asked: Ssa) -> None:
+def _parallel_for(f: GlueFunction, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, asked: Ssa) -> None:
     with f.if_(count.le(0), likely=False):  # the code of a program polls so
         f.ret(f.call("i32", "poll", frame))
     whole = asked.le(0) | asked.ge(count)
@@ -178,7 +178,7 @@ def _parallel_for(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, a
 
 
 @_FUNCTIONS("pool_run", "i32", f"pool:ptr, {_SERIAL}, threads:i64")
-def _run(f: Function, pool: Ssa, *job: Ssa) -> None:
+def _run(f: GlueFunction, pool: Ssa, *job: Ssa) -> None:
     """A loop on a pool that the caller has taken."""
     *_, ranges, threads = job
     f.call("void", "pool_start", pool, threads)
@@ -194,7 +194,7 @@ def _run(f: Function, pool: Ssa, *job: Ssa) -> None:
     f.ret(f.select(error.eq(_NO_ERROR), f.i32(0), error.cast("i32")))
 
 
-def _open(f: Function, state_at: Ssa, ranges: Ssa, threads: Ssa) -> None:
+def _open(f: GlueFunction, state_at: Ssa, ranges: Ssa, threads: Ssa) -> None:
     """Lets workers in, and wakes as many sleepers as there is work for."""
     generation = (state_at.load("i64") >> 32) + 1
     state_at.store((generation << 32) | 1, "seq_cst")
@@ -203,7 +203,7 @@ def _open(f: Function, state_at: Ssa, ranges: Ssa, threads: Ssa) -> None:
         f.call("void", "futex_wake", state_at.at(4), wake)
 
 
-def _close(f: Function, state_at: Ssa) -> None:
+def _close(f: GlueFunction, state_at: Ssa) -> None:
     """Lets nobody in any more and waits for those inside: a moment by spinning, then asleep."""
     waiting_at = state_at.at(POOL.offset("waiting"))
     state_at.atomic("and", f.i64(-2))
@@ -223,7 +223,7 @@ def _close(f: Function, state_at: Ssa) -> None:
 
 
 @_FUNCTIONS("pool_reset", "void")
-def _reset(f: Function) -> None:
+def _reset(f: GlueFunction) -> None:
     """In a forked child, where only the forking thread lives: no workers, nothing running."""
     f.call("ptr", "memset", f.glob("pools"), f.i32(0), f.i64(_POOLS * POOL.size))
     f.glob("pool_runs").store(f.i64(0))

@@ -8,7 +8,7 @@ and the record is pending: tasks are freed by Python, after their end.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import (
     AWAITED,
     EFFECTS,
@@ -29,10 +29,10 @@ from axla.program.abi import CANCELLED, FRAME
 _EVERYBODY = (1 << 31) - 1
 
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds queues to the module."""
     m.variable("failed_task", "ptr", "null")  # Python, as failed_call, with the task as owner
     m.variable("tasks_ended", "ptr", "null")  # int (*)(void *), with the interpreter lock: frees tasks
@@ -40,7 +40,7 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("record_publish", "void", "record:ptr, status:i32, failure:ptr", exported=True)
-def _record_publish(f: Function, record: Ssa, status: Ssa, failure: Ssa) -> None:
+def _record_publish(f: GlueFunction, record: Ssa, status: Ssa, failure: Ssa) -> None:
     """Makes a record READY or FAILED, with what raises the error, and wakes who waits for it."""
     with f.if_(failure.ne(0)):
         f.call("void", "Py_IncRef", failure)
@@ -52,7 +52,7 @@ def _record_publish(f: Function, record: Ssa, status: Ssa, failure: Ssa) -> None
 
 
 @_FUNCTIONS("record_forget", "void", "record:ptr")
-def _record_forget(f: Function, record: Ssa) -> None:
+def _record_forget(f: GlueFunction, record: Ssa) -> None:
     with f.if_(f.call("i32", "Py_IsInitialized").ne(0), likely=True):
         state = f.call("i32", "PyGILState_Ensure")
         f.call("void", "Py_DecRef", record.get(RECORD, "context"))
@@ -60,13 +60,13 @@ def _record_forget(f: Function, record: Ssa) -> None:
 
 
 @_FUNCTIONS("task_claim", "i32", "task:ptr", exported=True)
-def _claim(f: Function, task: Ssa) -> None:
+def _claim(f: GlueFunction, task: Ssa) -> None:
     """0: the caller says what becomes of the task."""
     f.ret(task.at(TASK.offset("claimed")).atomic("xchg", f.i32(1)))
 
 
 @_FUNCTIONS("leave_grid", "void", "task:ptr, code:i32")
-def _leave_grid(f: Function, task: Ssa, code: Ssa) -> None:
+def _leave_grid(f: GlueFunction, task: Ssa, code: Ssa) -> None:
     """A participant has ended; when it failed, all do, and wait until the failure of the first is known."""
     peers = task.get(TASK, "peers")
     f.guard(peers.eq(0))
@@ -83,7 +83,7 @@ def _leave_grid(f: Function, task: Ssa, code: Ssa) -> None:
 
 
 @_FUNCTIONS("await_input", "i32", "record:ptr, task:ptr")
-def _await_input(f: Function, record: Ssa, task: Ssa) -> None:
+def _await_input(f: GlueFunction, record: Ssa, task: Ssa) -> None:
     """Waits while the queue of another device makes an input: 0, or why to stop."""
     ready_at, flags = record.at(RECORD.offset("ready")), task.get(TASK, "cancel")
     with f.while_loop():
@@ -98,7 +98,7 @@ def _await_input(f: Function, record: Ssa, task: Ssa) -> None:
 
 
 @_FUNCTIONS("run_task", "i1", "queue:ptr, task:ptr")
-def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
+def _run_task(f: GlueFunction, queue: Ssa, task: Ssa) -> None:
     """Runs a task and publishes its results; false where the process is another one now, or ends."""
     program, flags = task.get(TASK, "program"), task.get(TASK, "cancel")
     frame = f.space(f"[{FRAME.size} x i8]", 16)
@@ -141,7 +141,7 @@ def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
 
 
 @_FUNCTIONS("collect_tasks", "i32", "unused:ptr")
-def _collect_tasks(f: Function, unused: Ssa) -> None:
+def _collect_tasks(f: GlueFunction, unused: Ssa) -> None:
     """What Python is to call when it can: it may do so so late that its own function is gone."""
     collect = f.glob("tasks_ended").load("ptr")
     f.guard(collect.eq(0), f.i32(0))
@@ -149,7 +149,7 @@ def _collect_tasks(f: Function, unused: Ssa) -> None:
 
 
 @_FUNCTIONS("queue_worker", "ptr", "queue:ptr")
-def _queue_worker(f: Function, queue: Ssa) -> None:
+def _queue_worker(f: GlueFunction, queue: Ssa) -> None:
     """The life of a queue's thread."""
 
     def count(field: str) -> None:
@@ -173,7 +173,7 @@ def _queue_worker(f: Function, queue: Ssa) -> None:
 
 
 @_FUNCTIONS("queue_hand_over", "i32", "queue:ptr, task:ptr, owners:ptr", exported=True)
-def _queue_hand_over(f: Function, queue: Ssa, task: Ssa, owners: Ssa) -> None:
+def _queue_hand_over(f: GlueFunction, queue: Ssa, task: Ssa, owners: Ssa) -> None:
     """Puts a task into the queue and its owner into a list: 0, if there is a thread. Nothing of Python runs
     in between.
     """
@@ -192,7 +192,7 @@ def _queue_hand_over(f: Function, queue: Ssa, task: Ssa, owners: Ssa) -> None:
 
 
 @_FUNCTIONS("may_run", "i32", "program:ptr", exported=True)
-def _may_run(f: Function, program: Ssa) -> None:
+def _may_run(f: GlueFunction, program: Ssa) -> None:
     """Whether a program may run on its caller's thread: no run of it that was handed over is left, and, if it
     has effects, all runs have begun that were handed over before.
     """

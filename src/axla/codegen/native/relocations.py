@@ -1,4 +1,4 @@
-"""What relocations of ELF objects mean, for the machines whose objects `image.py` links.
+"""Relocations of ELF objects, for the machines whose objects `image.py` links.
 
 `Machine.patch(kind, old, target, at)` gives what the bytes `old` at address `at` become when they refer to
 the address `target`; struct.error where it is out of their reach. Numbers and meanings: the ELF supplements

@@ -11,7 +11,7 @@ second, the monitor ends, and the next one starts another.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import LOOK, RUN
 from axla.codegen.straight import Ssa
 from axla.program.abi import CANCELLED, FRAME, INTERRUPTED
@@ -20,10 +20,10 @@ _PERIOD = 50_000  # microseconds
 _IDLE = 20  # periods without a run until the monitor ends
 
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the monitor, and what runs and polls call."""
     m.variable("main_thread", "i64")  # thread_id() of Python's main thread
     m.variable("main_run", "ptr", "null")  # the innermost long run of the main thread; under the memory lock
@@ -33,7 +33,7 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("monitor", "ptr", "unused:ptr")
-def _monitor(f: Function, unused: Ssa) -> None:
+def _monitor(f: GlueFunction, unused: Ssa) -> None:
     state, idle = f.glob("monitor_state"), f.slot(f.i64(0))
     with f.while_loop() as loop:
         f.call("void", "sleep", f.i32(_PERIOD))
@@ -59,7 +59,7 @@ def _monitor(f: Function, unused: Ssa) -> None:
 
 
 @_FUNCTIONS("main_run_begin", "void", "run:ptr")
-def _begin(f: Function, run: Ssa) -> None:
+def _begin(f: GlueFunction, run: Ssa) -> None:
     f.guard(f.call("i64", "thread_id").ne(f.glob("main_thread").load("i64")))
     run.set(RUN, "outer", f.glob("main_run").load("ptr"))
     f.glob("main_run").atomic("xchg", run.cast("i64"))
@@ -70,7 +70,7 @@ def _begin(f: Function, run: Ssa) -> None:
 
 
 @_FUNCTIONS("main_run_end", "void", "run:ptr")
-def _end(f: Function, run: Ssa) -> None:
+def _end(f: GlueFunction, run: Ssa) -> None:
     with f.if_(f.glob("main_run").load("ptr").eq(run)):
         f.call("void", "memory_acquire")  # the monitor must not write to a run that is gone
         f.glob("main_run").store(run.get(RUN, "outer"))
@@ -78,7 +78,7 @@ def _end(f: Function, run: Ssa) -> None:
 
 
 @_FUNCTIONS("poll", "i32", "frame:ptr", exported=True)
-def _poll(f: Function, frame: Ssa) -> None:
+def _poll(f: GlueFunction, frame: Ssa) -> None:
     """Whether a run is to stop: 0 or a code. Called when its flags are not 0."""
     flags = frame.get(FRAME, "cancel")
     code = flags.load("i32", "monotonic")

@@ -149,17 +149,17 @@ GRID = Struct(
     Field("states", "ptr", "i64 for each participant: see below"),
     Field("busy", "i32", "parts of collectives that are being done, in the memory of others"),
     Field("culprit", "i32", "1 + the participant whose failure ends the run; -1: Python knows it"),
-    Field("clash", "i64", "1 + the meeting to which members came for different collectives"),
+    Field("clash", "i64", "1 + the rendezvous to which members came for different collectives"),
 )
 
-# States of participants; n: it waits in meeting n - 1 of the grid.
+# States of participants; n: it waits in rendezvous n - 1 of the grid.
 NOT_BEGUN, ENDED, WAITS, RUNS = 0, -1, -2, -3
 
 PEERS = Struct(
     "axla_peers",
     "The others, as the code of one program knows them; frame->peers.",
     Field("grid", "ptr", "GRID"),
-    Field("meetings", "ptr", "addresses of MEETINGs, by their numbers in the program"),
+    Field("rendezvous_keys", "ptr", "addresses of RENDEZVOUS structs, by their numbers in the program"),
     Field("number", "i64", "of the participant"),
 )
 

@@ -6,7 +6,7 @@ They are apart from the pools of parallel loops, since a task may wait for anoth
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import fields
 from axla.codegen.straight import Ssa
 from axla.program.abi import Struct
@@ -16,17 +16,17 @@ _LIST = Struct(
     "axla_handed_tasks", "The list, first in, first out.", *fields("first:ptr, last:ptr, threads:i64")
 )
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the list to the module."""
     m.variable("tasks", f"[{_LIST.size} x i8]")
     _FUNCTIONS.emit(m)
 
 
 @_FUNCTIONS("tasks_run", "ptr", "tasks:ptr")
-def _run(f: Function, tasks: Ssa) -> None:
+def _run(f: GlueFunction, tasks: Ssa) -> None:
     """The life of a thread."""
     with f.while_loop() as loop:
         f.call("void", "tasks_acquire")
@@ -43,7 +43,7 @@ def _run(f: Function, tasks: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_hand_over", "void", "function:ptr, data:ptr", exported=True)
-def _hand_over(f: Function, function: Ssa, data: Ssa) -> None:
+def _hand_over(f: GlueFunction, function: Ssa, data: Ssa) -> None:
     tasks = f.glob("tasks")
     task = f.call("ptr", "malloc", f.i64(_TASK.size))
     with f.if_(task.eq(0), likely=False):
@@ -67,12 +67,12 @@ def _hand_over(f: Function, function: Ssa, data: Ssa) -> None:
 
 
 @_FUNCTIONS("axla_task_threads", "i64", "", exported=True)
-def _threads(f: Function) -> None:
+def _threads(f: GlueFunction) -> None:
     """How many threads may run tasks."""
     f.ret(f.glob("pool_threads").load("i64", "monotonic"))
 
 
 @_FUNCTIONS("tasks_reset", "void")
-def _reset(f: Function) -> None:
+def _reset(f: GlueFunction) -> None:
     """In a forked child, where no other thread lives."""
     f.call("ptr", "memset", f.glob("tasks"), f.i32(0), f.i64(_LIST.size))

@@ -146,7 +146,7 @@ _RULES = {opcode: [t[opcode] for t in _TABLES if opcode in t] for table in _TABL
 
 
 def _verify_computation(computation: Computation) -> None:
-    """What holds one computation together."""
+    """Checks the structure of one computation."""
     instructions = computation.instructions
     if not computation.has_root or computation.root not in instructions:
         fail("computation_root", f"computation {computation.name} has no root of its own")

@@ -93,8 +93,8 @@ Waiting = tuple[Instruction, bool] | None
 
 
 def verify_order(module: Module) -> None:
-    """That transfers of a scheduled module meet. Calls are followed, each computation once per transfer that
-    is open when it is called.
+    """Every half of a transfer in a scheduled module has its other half. Calls are followed, each
+    computation once per transfer that is open when it is called.
     """
     schedule = module.schedule
     if not module.config.is_scheduled or schedule is None:

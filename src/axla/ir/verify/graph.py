@@ -1,4 +1,4 @@
-"""That computations hold together: operands and users, parameters, no cycles, calls that end."""
+"""The structure of computations: operands and users, parameters, no cycles, calls that end."""
 
 from __future__ import annotations
 

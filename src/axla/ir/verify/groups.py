@@ -1,4 +1,4 @@
-"""Who takes part in collectives, against replica_count and num_partitions of the header. In this module:
+"""Groups of collectives, checked against replica_count and num_partitions of the header. In this module:
 
   group_members  groups name the members 0 to n-1, and where the header says how many there are, all of them;
                  any, where those that have no group get zeros
@@ -20,7 +20,7 @@ from axla.ir.verify.failure import fail
 
 
 def _members(inst: Instruction) -> tuple[GroupMode, int]:
-    """What the numbers in groups stand for, and how many there are."""
+    """The meaning of the numbers in groups, and how many numbers there are."""
     config, mode = inst.computation.module.config, group_mode(inst.op)
     return mode, member_count(mode, config.replica_count, config.num_partitions)
 

@@ -1,4 +1,4 @@
-"""What the header of a module says of its entry, and schedules."""
+"""The header of a module against its entry, and schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is started is done: two instructions that belong together. In this module:
+"""Pairs of a start and a done: each start has one done. In this module:
 
 pair_user      a start has one user, which goes on with it or ends it
 pair_operand   a done (or update) has such a start as its operand

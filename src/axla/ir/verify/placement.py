@@ -63,7 +63,7 @@ def _verify_memory_space(inst: Instruction) -> None:
 
 
 def verify_sharding(inst: Instruction) -> None:
-    """What a sharding says, against the shape."""
+    """A sharding fits the shape."""
     sharding, shape = inst.extra.sharding, inst.shape
     if inst.opcode == "outfeed" or sharding is None:  # an outfeed's says where the data are, not the token
         return

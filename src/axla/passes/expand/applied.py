@@ -69,7 +69,7 @@ def _is_long(computation: Computation, limits: Limits) -> bool:
 
 
 def _apply(computation: Computation, *given: XlaOp) -> list[XlaOp]:
-    """What the computation gives for scalars."""
+    """The computation applied to scalars."""
     values = [typed(x, p.shape.dtype) for x, p in zip(given, computation.parameters, strict=True)]
     found = ops.Call(given[0].builder, computation, values)
     return list(found) if found.shape.is_tuple else [found]
@@ -117,7 +117,9 @@ def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[X
 
 
 def _windows(inst: Instruction[hlo.Reduce | hlo.ReduceWindow], apply: Apply, *given: XlaOp) -> list[XlaOp]:
-    """What a window combines at each of its places; that of a reduce is all of the dimensions that go."""
+    """The elements that a window combines at each of its places; the window of a reduce covers all reduced
+    dimensions.
+    """
     op, half, builder, whole = inst.op, len(given) // 2, given[0].builder, given[0].dims
     results = list(inst.shape.arrays())
     if isinstance(op, hlo.Reduce):

@@ -20,14 +20,18 @@ from functools import partial
 from itertools import product
 from math import prod
 
+import numpy as np
+
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32
+from axla.core.literal import Literal
 from axla.core.shape import Shape
-from axla.hlo import Concatenate, Convolution, Dot, Pad, Reverse, Slice, Transpose
+from axla.hlo import Concatenate, Constant, Convolution, Dot, Pad, Reverse, Slice, Transpose
 from axla.ir.attributes import ConvDims, PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.convolution import by_channels
+from axla.kernels.product import GemmSpec
 from axla.passes.expand.expander import expand, full, scalar
 from axla.passes.expand.winograd import winograd
 from axla.passes.rewrite import fast_math
@@ -301,6 +305,8 @@ def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruct
     first = not by_channel and features < FEATURES and parts.places[-1] > features
     if first or not parts.keeps_edges(target):
         parts = parts.padded()
+    if target and not (first or by_channel):
+        parts = _whole_words(parts, target)
     x, result = parts.x, parts.result
     if first:
         order = [0, rank + 1, *range(1, rank + 1)]
@@ -321,6 +327,22 @@ def _suits_winograd(parts: _Parts, target: Target | None) -> bool:
     one_by_one = {*window.stride, *window.window_dilation, *window.base_dilation} == {1}
     enough = target is not None and target.blocks_products and min(*dims[-2:], tiles) >= WINOGRAD
     return window.size == (3, 3) and one_by_one and parts.groups == 1 and parts.result.dtype is F32 and enough
+
+
+def _whole_words(parts: _Parts, target: Target) -> _Parts:
+    """With zeros for the inputs that fill a word of short numbers, where the kernel is a constant and so lies
+    in such words.
+    """
+    x, dtype, values = parts.x, shape_of(parts.x).dtype, values_of(parts.kernel)
+    *window, inputs, outputs = shape_of(parts.kernel).dims
+    missing = GemmSpec(dtype, parts.result.dtype, 1, 1, outputs, inputs).by_words(target).missing
+    if parts.groups > 1 or not missing or values is None:
+        return parts
+    none = (0,) * x.shape.rank
+    x = Pad(PaddingConfig(none, (*none[1:], missing), none))(x, scalar(x.computation, dtype, 0))
+    edges = [(0, 0)] * len(window) + [(0, missing), (0, 0)]
+    literal = Literal(Shape(dtype, (*window, inputs + missing, outputs)), np.pad(values, edges))
+    return replace(parts, x=x, kernel=x.computation.add(Constant(literal.shape, literal)))
 
 
 def _inputs_in_window(inst: Instruction, parts: _Parts, target: Target) -> Instruction:

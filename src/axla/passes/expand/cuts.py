@@ -51,7 +51,7 @@ class Cut:
 
     @property
     def axes(self) -> list[int]:
-        """Those of `dims` along which partitions have something different."""
+        """The axes of `dims` along which partitions hold different elements."""
         return [n for n, count in enumerate(self.dims) if count > 1 and n != len(self.dims) - 2]
 
     def divides(self, shape: Shape) -> bool:
@@ -77,8 +77,8 @@ class Cut:
 
 
 def cut_of(sharding: Sharding | None, rank: int, partitions: int) -> Cut | None:
-    """What a sharding cuts; None where all partitions have the whole. UnsupportedError for one of another
-    rank or of other partitions.
+    """The cut that a sharding describes; None where all partitions have the whole. UnsupportedError for a
+    sharding of another rank or of other partitions.
     """
     what = without_axes(sharding, rank).what if sharding is not None else "replicated"
     if what == "unreduced":

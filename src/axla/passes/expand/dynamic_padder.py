@@ -135,7 +135,7 @@ class _Padder:
         return inst.op.side_effect and inst is (value.data if isinstance(value, Sized) else value)
 
     def value(self, inst: Instruction) -> PaddedValue:
-        """What takes the place of an instruction."""
+        """The replacement of an instruction."""
         op = inst.op
         if isinstance(op, hlo.GetTupleElement):
             whole = self.values[inst.operands[0]]

@@ -1,4 +1,4 @@
-"""What every op does with arrays of which only a part counts: the whole data, and the actual sizes."""
+"""Rules of ops for arrays with dynamic sizes: each gives the padded data and the actual sizes."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _dynamic_reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """What has a fixed size in the result has it, whatever the operand for it says."""
+    """Dimensions of fixed size in the result keep that size, whatever the operand for it holds."""
     x, *given = operands
     result = static(shape_of(inst))
     marks = shape_of(inst).dynamic

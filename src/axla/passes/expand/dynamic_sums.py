@@ -26,7 +26,7 @@ def _reduce(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 
 def _neutral(reducer: Computation, init: Instruction) -> Instruction:
-    """What changes nothing when it is combined; the initial value, where nothing better is known."""
+    """The neutral element of a combiner; the initial value where none is known."""
     root, dtype = reducer.root, shape_of(init).dtype
     if len(root.operands) != 2 or set(root.operands) != set(reducer.parameters):
         return init

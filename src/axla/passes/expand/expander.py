@@ -1,4 +1,4 @@
-"""What expansions share: running one over a module, programs of a builder, and constants."""
+"""Code that expanders share: running one over a module, programs of a builder, and constants."""
 
 from __future__ import annotations
 

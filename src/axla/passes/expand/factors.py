@@ -22,7 +22,7 @@ from axla.ir.op import Op, by_op
 
 
 class FactorKind(Enum):
-    """What a partition needs to compute its part along a factor."""
+    """How a partition computes its part along a factor: alone, or with data of others."""
 
     PASSED = "the same part of the operands"
     REDUCED = "all parts of the operands: of its own it has an addend, or the like"
@@ -59,7 +59,7 @@ def factors_of(inst: Instruction) -> Factors | None:
 
 
 def same_factors(shape: Shape, count: int) -> Factors:
-    """Those of arrays of one shape that are cut alike."""
+    """The factors of arrays of one shape that are sharded alike."""
     numbers = tuple((d,) for d in range(shape.rank))
     return Factors(shape.dims, (FactorKind.PASSED,) * shape.rank, (numbers,) * count)
 
@@ -139,7 +139,7 @@ def _elementwise(found: _Finder, op: Op) -> None:
 
 
 def _border(found: _Finder, op: Op) -> None:
-    """Of a manual region: dimensions that are not cut there."""
+    """The border of a manual region: dimensions that are not sharded there."""
     for d, (size, part) in enumerate(zip(found.dims(0), found.dims(1), strict=False)):
         if size == part:
             found.add((0, d), (1, d))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.builder import inverse
+from axla.builder.special import inverse
 from axla.builder.xla_builder import XlaOp
 from axla.hlo import Acos, Acosh, Asin, Asinh, Atanh
 from axla.ir.graph import Instruction, Module

@@ -62,7 +62,7 @@ WASTE, SMALL = 2, 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class PartitionedArray:
-    """What a partition has of an array: axes along each dimension, and those along which it is an addend."""
+    """A partition's part of an array: axes along each dimension, and axes along which it is an addend."""
 
     dims: tuple[Axes, ...]
     sums: Axes = ()
@@ -213,7 +213,7 @@ class _Partitioner:
     def _computed(
         self, new: Computation, inst: Instruction, given: list[Instruction], extra: Extra
     ) -> Instruction:
-        """What an op makes of the parts that it needs, in the parts that are wanted of it."""
+        """An op applied to parts of its operands, with the result sharded as wanted."""
         op, values = inst.op, [value for operand in inst.operands for value in self.found.values[operand]]
         is_unknown = isinstance(op, CustomCall) and RULE not in dict(inst.extra.frontend_attributes)
         if op.side_effect or op.control or is_unknown or len(values) != len(given):
@@ -315,7 +315,7 @@ class _Partitioner:
         return found if dtype is shape.dtype else Convert(shape)(found)
 
     def _count(self, old: Instruction, new: Instruction) -> None:
-        """What an instruction costs, on one device and on one partition."""
+        """The cost of an instruction, on one device and on one partition."""
         for inst in (old, new):
             shapes = [operand.shape for operand in inst.operands]
             cost = inst.op.operations(shapes, inst.shape) + sum(leaf.size for leaf in inst.shape.arrays())

@@ -61,7 +61,9 @@ class ShardingRelation:
 
 @dataclass(slots=True)
 class Along:
-    """What an array has of a factor. `rest`: further axes of the dimension, which do not fit to the sizes."""
+    """The axes of an array along a factor. `rest`: further axes of the dimension, which do not divide the
+    sizes.
+    """
 
     axes: Axes
     is_open: bool
@@ -140,8 +142,8 @@ def parts_of(
     grid: PrimeMesh,
     open_: Sequence[bool] = (),
 ) -> dict[int, Along]:
-    """What an array has of each factor: of the axes of a dimension the major factor takes as many as divide
-    its size. `open_`: the dimensions that may get more.
+    """The axes of an array along each factor: the major factor of a dimension takes as many of its axes as
+    divide its size. `open_`: the dimensions that may get more.
     """
     found: dict[int, Along] = {}
     for dim, numbers in enumerate(numbers_of):

@@ -1,5 +1,5 @@
-"""What a program of several partitions says of shardings: in XLA's way (attributes, custom calls) or in
-Shardy's, which the importer keeps as frontend attributes.
+"""Reads the shardings of a program of several partitions: XLA's (attributes, custom calls) and Shardy's,
+which the importer keeps as frontend attributes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PRIORITY = regex(r"(?<=\})p\d+")
 
 
 class Shardings:
-    """What is said of the instructions of a module."""
+    """The shardings of the instructions of a module."""
 
     def __init__(self, module: Module) -> None:
         self.partitions = module.config.num_partitions

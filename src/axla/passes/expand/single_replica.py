@@ -79,7 +79,7 @@ def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:
 
 
 def _nothing(x: Instruction, shape: Shape) -> Instruction:
-    """What nobody sends: bytes that are 0, even where the element type has no number 0."""
+    """Zero bytes for a participant that receives nothing, even where the element type has no number 0."""
     zero = hlo.Constant.of(np.zeros((), shape.dtype.numpy), shape.dtype)
     return spread(x.computation.add(zero), shape)
 
@@ -102,7 +102,7 @@ def _permuted(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
 
 
 def _sent(inst: Instruction[Paired], x: Instruction) -> Instruction:
-    """What the only replica gets: its own operand, where it sends to itself."""
+    """The operand that the only replica receives: its own, where it sends to itself."""
     pairs = inst.op.source_target_pairs.pairs
     return x if (0, 0) in pairs else _nothing(x, shape_of(x))
 
@@ -179,7 +179,7 @@ def _permute_begun(inst: Instruction) -> Instruction:
 
 
 def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape]) -> Instruction:
-    """What a start gives: operands, results, and contexts."""
+    """The value of a start: operands, results, and contexts."""
     computation, own = inst.computation, inst.operands[0]
     if isinstance(tuple_of(inst).elements[0], TupleShape) and not isinstance(own.shape, TupleShape):
         own = computation.add(hlo.Tuple(), inst.operands)

@@ -1,4 +1,4 @@
-"""What crosses the border of a program becomes calls of the host: infeed, outfeed, send and recv with it.
+"""Transfers with the host (infeed, outfeed, send and recv) become calls of the host.
 
 A transfer between replicas goes from the only replica to itself. Whose two halves are in one computation
 becomes the value itself; where they lie in different ones (a loop and what is around it), or there are
@@ -191,7 +191,7 @@ def _waits_for_itself(computation: Computation, sources: Halves) -> bool:
 
 
 def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruction:
-    """What a half gives: data, context and token."""
+    """The value of a half: data, context and token."""
     computation = inst.computation
     after = computation.add(hlo.AfterAll(), (token,))
     context = scalar(computation, inst.shape.elements[1].dtype, 0)

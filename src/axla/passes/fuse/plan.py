@@ -278,7 +278,7 @@ class _Planner:
         return self.why_reaches(start, cluster)
 
     def units(self, inst: Instruction) -> Sequence[FusionCluster | Instruction]:
-        """What computes an instruction: kernels, itself, or both."""
+        """The kernels that compute an instruction, the instruction itself, or both."""
         found = self.of(inst)
         return (*found, inst) if not found or inst in self.outside else found
 

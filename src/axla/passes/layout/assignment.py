@@ -158,7 +158,7 @@ class _Turned:
             computation.replace(inst, self.add(hlo.Transpose(self.order), [new], inst))
 
     def operand(self, inst: Instruction) -> Instruction:
-        """What a member reads, in the region's order."""
+        """The order in which a member reads an operand, in the dimensions of the region."""
         if inst not in self.made:
             if isinstance(inst.op, hlo.Transpose) and inst.op.dimensions == self.order:
                 self.made[inst] = inst.operands[0]

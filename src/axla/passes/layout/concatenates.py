@@ -16,7 +16,7 @@ def concatenate_canonicalize(module: Module, target: Target) -> None:
     most = target.limits.pieces
 
     def cut(inst: Instruction) -> Instruction | None:
-        return grouped(inst, most // 2) if len(inst.operands) > most else None
+        return grouped(inst, max(2, most // 2)) if len(inst.operands) > most else None
 
     expand(module, "concatenate-canonicalize", {Concatenate: cut})
 

@@ -1,13 +1,15 @@
 """Constants are laid out once, as the kernels read them.
 
 What only moves elements of large constants is computed, which `constant-folding` leaves where it would take
-long. A matrix that products read in panels, and nothing else reads, is stored as [n / panel, k, panel].
+long. A matrix that products read in panels, and nothing else reads, is stored as [n / panel, k, panel], or as
+[n / panel, k / word, panel, word] where instructions multiply words of short numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from axla.hlo import Bitcast, Concatenate, Constant, Convolution, Dot, Reshape, 
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
-from axla.kernels.convolution import panel_width, unpacked
+from axla.kernels.convolution import panels_wanted, unpacked
 from axla.kernels.dot import dot_sizes, plan_product
 from axla.kernels.plan import accumulation_type
 from axla.kernels.product import GemmSpec
@@ -42,15 +44,15 @@ def constant_layout(module: Module, target: Target) -> None:
         if target.local_bytes:
             continue
         for inst in post_order(computation):
-            width = _of_kernel(inst, target) if inst not in bound else None
-            if width is not None and session.may_fire("constant-layout", inst):
-                _store_kernel(inst, width)
+            sizes = _of_kernel(inst, target) if inst not in bound else None
+            if sizes is not None and session.may_fire("constant-layout", inst):
+                _store_kernel(inst, *sizes)
         if not target.blocks_products:
             continue
         for inst in post_order(computation):
-            panel = _in_panels(inst, target) if inst not in bound else None
-            if panel is not None and session.may_fire("constant-layout", inst):
-                _store_panels(inst, panel)
+            sizes = _in_panels(inst, target) if inst not in bound else None
+            if sizes is not None and session.may_fire("constant-layout", inst):
+                _store_panels(inst, *sizes)
 
 
 def _array(inst: Instruction) -> np.ndarray | None:
@@ -91,61 +93,64 @@ def _literal(values: np.ndarray, inst: Instruction) -> Literal:
     return Literal(Shape(shape_of(inst).dtype, array.shape), array)
 
 
-def _in_panels(inst: Instruction, target: Target) -> int | None:
-    """The panel that all users of a constant want; None where they do not agree, or want none."""
-    if (
-        type(inst.op) is not Constant
-        or _array(inst) is None
-        or shape_of(inst).byte_size < LEAST
-        or inst is inst.computation.root
-    ):
+def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
+    """The panel and the word that all users of a constant want, if they agree."""
+    if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
         return None
-    return _agreed(_panel(user, inst, target) for user in inst.users)
+    wanted = _agreed(_panel(user, inst, target) for user in inst.users)
+    least = LEAST // 16 if wanted and wanted[1] > 1 else LEAST  # bytes are put together slowly
+    return wanted if wanted and shape_of(inst).byte_size >= least else None
 
 
-def _agreed(found: Iterable[int | None]) -> int | None:
-    """What all say; None where they do not agree."""
+def _agreed(found: Iterable[Any]) -> Any:
+    """The value that all give; None where they differ."""
     values = set(found)
     return values.pop() if len(values) == 1 else None
 
 
-def _of_kernel(inst: Instruction, target: Target) -> int | None:
-    """The panel in which all convolutions that read a constant want it."""
+def _of_kernel(inst: Instruction, target: Target) -> tuple[int, int] | None:
+    """The panel and the word in which all convolutions that read a constant want it."""
     if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
         return None
-    if shape_of(inst).byte_size < LEAST or any(type(user.op) is not Convolution for user in inst.users):
+    if any(type(user.op) is not Convolution for user in inst.users):
         return None
-    return _agreed(
-        panel_width(user, target) if user.operands[1] is inst is not user.operands[0] else None
+    wanted = _agreed(
+        panels_wanted(user, target) if user.operands[1] is inst is not user.operands[0] else None
         for user in inst.users
     )
+    return wanted if wanted and (wanted[1] > 1 or shape_of(inst).byte_size >= LEAST) else None
 
 
-def _store_kernel(inst: Instruction, width: int) -> None:
+def _store_kernel(inst: Instruction, width: int, word: int) -> None:
     values, computation = _array(inst), inst.computation
     assert values is not None
-    *rest, features = values.shape
-    literal = _literal(np.moveaxis(values.reshape(*rest, features // width, width), -2, 0), inst)
+    *window, inputs, features = values.shape
+    values = np.moveaxis(values.reshape(*window, inputs // word, word, features // width, width), -2, 0)
+    values = values.swapaxes(-1, -2)
+    literal = _literal(values if word > 1 else values[..., 0], inst)
     stored = computation.add(Constant(literal.shape, literal), name=f"{inst.name}.panels", extra=inst.extra)
-    computation.replace(inst, unpacked(stored))
+    computation.replace(inst, unpacked(stored, shape_of(inst).logical))
     computation.remove(inst)
 
 
-def _panel(dot: Instruction, rhs: Instruction, target: Target) -> int | None:
+def _panel(dot: Instruction, rhs: Instruction, target: Target) -> tuple[int, int] | None:
     sizes = dot_sizes(dot)
     if sizes is None or sizes[0] != 1 or dot.operands[1] is not rhs or dot.operands[0] is rhs:
         return None
     left, right, result = (shape_of(i).dtype for i in (*dot.operands, dot))
-    if rhs.shape.rank != 2 or not left is right is result or accumulation_type(result) is not result:
+    if rhs.shape.rank != 2 or left is not right:
         return None
-    if not result.is_float:
+    spec = GemmSpec(left, result, *sizes).by_words(target)
+    plain = left is result is accumulation_type(result) and result.is_float
+    if not plain and (spec.word == 1 or spec.missing or spec.lhs_transposed):
         return None
-    plan = plan_product(GemmSpec(left, result, *sizes), target)
+    plan = plan_product(spec, target)
     width = plan.tile.columns
-    return width if plan.method == "tile" and plan.pack_rhs and sizes[2] % width == 0 else None
+    whole = plan.method == "tile" and plan.pack_rhs and sizes[2] % width == 0
+    return (width, spec.word) if whole else None
 
 
-def _store_panels(inst: Instruction, panel: int) -> None:
+def _store_panels(inst: Instruction, panel: int, word: int) -> None:
     computation = inst.computation
     values = _array(inst)
     assert values is not None
@@ -154,13 +159,17 @@ def _store_panels(inst: Instruction, panel: int) -> None:
         turned = op.rhs_contracting_dims == (1,)
         matrix = values.T if turned else values
         depth, columns = matrix.shape
-        literal = _literal(matrix.reshape(depth, columns // panel, panel).transpose(1, 0, 2), inst)
+        matrix = matrix.reshape(depth // word, word, columns // panel, panel).transpose(2, 0, 3, 1)
+        literal = _literal(matrix if word > 1 else matrix[..., 0], inst)
         name = f"{inst.name}.panels"
         stored = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
         rows = shape_of(dot).dims[0]
         shape = shape_of(dot).with_dims((rows, columns // panel, panel)).logical
-        new = replace(op, shape=shape, rhs_contracting_dims=(1,))
-        made = computation.add(new, [dot.operands[0], stored], extra=dot.extra)
+        new, lhs = replace(op, shape=shape, rhs_contracting_dims=(1,)), dot.operands[0]
+        if word > 1:
+            new = replace(new, lhs_contracting_dims=(1, 2), rhs_contracting_dims=(1, 3))
+            lhs = reshaped(lhs, (rows, depth // word, word))
+        made = computation.add(new, [lhs, stored], extra=dot.extra)
         computation.replace(dot, reshaped(made, (rows, columns)))
         computation.remove(dot)
     computation.remove(inst)

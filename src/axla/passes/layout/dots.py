@@ -11,17 +11,30 @@ from math import prod
 from axla.analysis.regions import is_tiny
 from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
-from axla.hlo import Dot, Transpose
+from axla.hlo import Dot, Reshape, Transpose
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.dot import dot_sizes
 from axla.kernels.geometry import collapsed_transpose
 from axla.passes.layout.normalize import location, reshaped
-from axla.passes.rewrite import current_session
+from axla.passes.rewrite import current_session, sweep
 from axla.target.machine import Limits, Target
 
 FEW_ROWS = 8
+
+
+def dot_exchange(module: Module, target: Target) -> None:
+    """Exchanges the two sides of dots whose result is transposed so that its last dimension is one of the
+    left side.
+    """
+    session = current_session()
+    for computation in module.computations:
+        for inst in [i for i in computation.instructions if isinstance(i.op, Transpose)]:
+            order = _order_of_turned_dot(inst, target.limits)
+            if order and session.may_fire("dot-exchange", inst):
+                computation.replace(inst, _exchanged(inst, order))
+                sweep(computation, (inst,))
 
 
 def dot_canonicalize(module: Module, target: Target) -> None:
@@ -30,16 +43,6 @@ def dot_canonicalize(module: Module, target: Target) -> None:
     """
     session = current_session()
     for computation in module.computations:
-        for inst in post_order(computation):
-            if (
-                isinstance(inst.op, Transpose)
-                and _is_dot_turned(inst, target.limits)
-                and session.may_fire("dot-canonicalize", inst)
-            ):
-                turned = inst.operands[0]
-                computation.replace(inst, _exchanged(turned))
-                computation.remove(inst)
-                computation.remove(turned)
         for inst in post_order(computation):
             if not isinstance(inst.op, Dot) or inst.op.sparsity or len(inst.operands) != 2:
                 continue
@@ -50,39 +53,70 @@ def dot_canonicalize(module: Module, target: Target) -> None:
             computation.remove(inst)
 
 
-def _is_dot_turned(inst: Instruction, limits: Limits) -> bool:
-    """Whether a transpose exchanges the two sides of a dot that nothing else reads, other than one of a few
-    rows with a matrix that lies as it is best read: that takes half as long as the dot exchanged.
+def _order_of_turned_dot(inst: Instruction, limits: Limits) -> list[int] | None:
+    """The dimensions of a dot that nothing else reads, in the order that a transpose gives them, where the
+    last one is of its left side: of the dot with its sides exchanged that moves rows, if anything. Not of a
+    few rows with a matrix that lies as it is best read: that takes half as long as the dot exchanged.
     """
-    dot, turned = inst.operands[0], op_of(inst, Transpose).dimensions
+    (dot,), order = inst.operands, op_of(inst, Transpose).dimensions
+    if isinstance(dot.op, Reshape) and len(dot.users) == 1:
+        longer, (dot,) = shape_of(dot).dims, dot.operands
+        sizes = shape_of(dot).dims if isinstance(dot.op, Dot) else ()
+        if [n for n in longer if n != 1] != [n for n in sizes if n != 1]:
+            return None
+        kept = iter(d for d, n in enumerate(sizes) if n != 1)
+        place = {d: next(kept) for d, n in enumerate(longer) if n != 1}
+        order = tuple(place[d] for d in order if d in place)
     op = dot.op
     if not isinstance(op, Dot) or op.sparsity or len(dot.operands) != 2 or len(dot.users) != 1:
-        return False
-    batches = len(op.lhs_batch_dims)
-    left = dot.operands[0].shape.rank - batches - len(op.lhs_contracting_dims)
-    rank = len(turned)
-    first, second = range(batches, batches + left), range(batches + left, rank)
-    if not first or not second or turned != (*range(batches), *second, *first):
-        return False
-    rows, columns = (prod(dot.shape.dims[d] for d in dims) for dims in (first, second))
+        return None
+    first, second = _free_dims(dot)
+    sizes = shape_of(dot).dims
+    rows, columns = (prod(sizes[d] for d in side) for side in (first, second))
+    longer_than_one = [d for d in order if sizes[d] != 1]
+    if min(rows, columns) <= 1 or longer_than_one[-1] not in first:
+        return None
     inner = len(op.rhs_contracting_dims)
     is_best = 1 < rows <= FEW_ROWS < columns and set(op.rhs_contracting_dims) == set(range(inner))
-    return not is_best or is_tiny(dot, limits)
+    return (
+        None
+        if is_best and not is_tiny(dot, limits)
+        else [*(d for d, n in enumerate(sizes) if n == 1), *longer_than_one]
+    )
 
 
-def _exchanged(dot: Instruction) -> Instruction:
-    """The dot with its operands exchanged: the same products, the result's two sides exchanged."""
+def _free_dims(dot: Instruction) -> tuple[range, range]:
+    """The dimensions of a dot's result that are those of its left side, and those of its right side."""
+    op, rank = op_of(dot, Dot), shape_of(dot).rank
+    batches = len(op.lhs_batch_dims)
+    middle = batches + len(op.lhs_free(shape_of(dot.operands[0]).rank))
+    return range(batches, middle), range(middle, rank)
+
+
+def _exchanged(inst: Instruction, order: Sequence[int]) -> Instruction:
+    """The value of a transpose, by a dot with its operands exchanged: the same products, the result's two
+    sides exchanged, then brought into this order of the dimensions that it had.
+    """
+    dot = inst.operands[0]
+    dot = dot.operands[0] if isinstance(dot.op, Reshape) else dot
     op, (lhs, rhs) = op_of(dot, Dot), dot.operands
     precision = (
         tuple(reversed(op.operand_precision)) if len(op.operand_precision) == 2 else op.operand_precision
     )
     new = Dot.of(
-        lhs=shape_of(rhs), rhs=shape_of(lhs), dtype=dot.shape.dtype, lhs_batch_dims=op.rhs_batch_dims,
+        lhs=shape_of(rhs), rhs=shape_of(lhs), dtype=shape_of(dot).dtype, lhs_batch_dims=op.rhs_batch_dims,
         lhs_contracting_dims=op.rhs_contracting_dims, rhs_batch_dims=op.lhs_batch_dims,
         rhs_contracting_dims=op.lhs_contracting_dims,
     )  # fmt: skip
     new = replace(new, operand_precision=precision, algorithm=op.algorithm)
-    return dot.computation.add(new, [rhs, lhs], extra=dot.extra)
+    made = dot.computation.add(new, [rhs, lhs], extra=dot.extra)
+    first, second = _free_dims(dot)
+    now = [*range(first.start), *second, *first]
+    turns = [now.index(d) for d in order]
+    kept = [d for d in turns if shape_of(made).dims[d] != 1]
+    if kept != sorted(kept):
+        made = dot.computation.add(Transpose(tuple(turns)), [made], extra=location(inst))
+    return reshaped(made, shape_of(inst).dims)
 
 
 def _is_canonical(dot: Instruction) -> bool:

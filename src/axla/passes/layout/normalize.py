@@ -77,7 +77,7 @@ def lies_as_written(shape: AnyShape) -> bool:
 
 
 def location(inst: Instruction) -> Extra:
-    """What is made of an instruction carries: where it is from."""
+    """The source location for instructions that replace this one."""
     return inst.extra if inst.extra is NO_EXTRA else Extra(location=inst.extra.location)
 
 

@@ -40,8 +40,8 @@ def complex_form(t: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def eigenvectors(t: XlaOp, z: XlaOp, *, left: bool) -> XlaOp:
-    """Those of z t z^H as columns of length 1, in the order of the diagonal of the triangular t. The largest
-    element of each is real.
+    """The eigenvectors of z t z^H as columns of length 1, in the order of the diagonal of the triangular t.
+    The largest element of each is real.
     """
     # What t^H has as right ones are left ones; with all indices reversed it is an upper triangle again.
     found = ops.Rev(_of_triangle(ops.Rev(mx.adjoint(t), (1, 2))), (1, 2)) if left else _of_triangle(t)

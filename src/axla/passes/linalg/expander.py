@@ -12,7 +12,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.core.shape_util import inverse, major_to_minor
 from axla.custom.lapack import is_installed
 from axla.custom.registry import registered
-from axla.custom.routines import TARGETS, Request, request_of
+from axla.custom.routines import TARGETS, RoutineCall, request_of
 from axla.custom.site import CallSite
 from axla.hlo import Call, CustomCall
 from axla.hlo.control import call_site
@@ -76,11 +76,11 @@ def _arrays(shapes: Sequence[AnyShape]) -> list[Shape]:
     return [s for s in shapes if isinstance(s, Shape)]
 
 
-def _is_matrix(shape: Shape, request: Request) -> bool:
+def _is_matrix(shape: Shape, request: RoutineCall) -> bool:
     return shape.rank == len(request.batch) + 2
 
 
-def _seen(x: XlaOp, shape: Shape, request: Request, in_memory: bool) -> XlaOp:
+def _seen(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaOp:
     """An operand as the library sees it: matrices are column-major, whatever the layout says."""
     lying = x if in_memory else ops.Transpose(x, major_to_minor(shape))
     batch = prod(request.batch)
@@ -90,7 +90,7 @@ def _seen(x: XlaOp, shape: Shape, request: Request, in_memory: bool) -> XlaOp:
     return ops.Transpose(ops.Reshape(lying, (batch, columns, rows)), (0, 2, 1))
 
 
-def _lying(x: XlaOp, shape: Shape, request: Request, in_memory: bool) -> XlaOp:
+def _lying(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaOp:
     """A result as the program sees it."""
     if _is_matrix(shape, request):
         x = ops.Transpose(x, (0, 2, 1))

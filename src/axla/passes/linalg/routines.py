@@ -1,5 +1,5 @@
-"""What each of JAX's linear algebra targets takes and gives, with its matrices as batches [batch, rows,
-columns] and its vectors as rows of such. A result is in any sizes of as many elements; None is all zeros.
+"""Arguments and results of JAX's linear algebra targets, with matrices as batches [batch, rows, columns] and
+vectors as rows of such. A result has any sizes with as many elements; None is a result that is not there.
 """
 
 from __future__ import annotations

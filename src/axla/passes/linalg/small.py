@@ -78,7 +78,7 @@ def lu(given: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def symmetric_eigenvalues(given: XlaOp, lower: bool, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Those of real matrices, as `divide.hermitian_eigenvalues`, by Jacobi's rotations."""
+    """Eigenvalues of real symmetric matrices, as `divide.hermitian_eigenvalues`, by Jacobi's rotations."""
     batch, n, _ = given.dims
     unit = mx.unit_of(mx.hermitian(given, lower))
     a = numbers(mx.hermitian(given, lower) / unit)

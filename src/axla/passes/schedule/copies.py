@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from axla.analysis.coalesce import Coalesced, coalesce
-from axla.analysis.dataflow import Edge, Place, dataflow
+from axla.analysis.dataflow import CopyPlace, Edge, dataflow
 from axla.core.errors import InternalError
 from axla.core.shape import AnyShape, TupleShape
 from axla.custom.site import nest
@@ -46,14 +46,14 @@ class _Inserter:
         self.before: dict[Instruction | Computation, list[Instruction]] = {}
 
     def run(self) -> None:
-        groups: dict[tuple[Place, Instruction], list[Edge]] = {}
+        groups: dict[tuple[CopyPlace, Instruction], list[Edge]] = {}
         for edge in self.places.failed:
             groups.setdefault((edge.place, edge.at), []).append(edge)
         for (place, at), edges in groups.items():
-            if place is Place.OPERAND:
+            if place is CopyPlace.OPERAND:
                 for edge in edges:
                     self.copy_operand(edge)
-            elif place is Place.INIT:
+            elif place is CopyPlace.INIT:
                 operand = at.operands[0]
                 new, made = self.copied(operand, edges)
                 at.computation.set_operand(at, 0, new)
@@ -61,7 +61,7 @@ class _Inserter:
                 self.drop(operand)
             else:
                 computation = (
-                    at.op.body if place is Place.BACK and isinstance(at.op, While) else at.computation
+                    at.op.body if place is CopyPlace.BACK and isinstance(at.op, While) else at.computation
                 )
                 root = computation.root
                 new, made = self.copied(root, edges)

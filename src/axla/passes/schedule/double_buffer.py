@@ -6,7 +6,7 @@ The first trip of two writes into other memory, and the second one back, so noth
 from __future__ import annotations
 
 from axla.analysis.coalesce import coalesce
-from axla.analysis.dataflow import Place, dataflow
+from axla.analysis.dataflow import CopyPlace, dataflow
 from axla.analysis.trip_count import trip_count
 from axla.hlo import Call, Conditional, Fusion, While
 from axla.ir.clone import own_computations
@@ -26,7 +26,7 @@ def double_buffer_loop_unrolling(module: Module, target: Target) -> None:
     """Makes two trips of a loop one where a copy would come after each, the number of trips being known."""
     session = rewrite.current_session()
     failed = coalesce(dataflow(module, target.limits), reuse=False).failed
-    loops = dict.fromkeys(e.at for e in failed if e.place is Place.BACK and isinstance(e.at.op, While))
+    loops = dict.fromkeys(e.at for e in failed if e.place is CopyPlace.BACK and isinstance(e.at.op, While))
     effectful: frozenset[Computation] | None = None
     changed = False
     for inst in loops:

@@ -59,7 +59,7 @@ def _starts(indices: Instruction, places: Places, rank: int) -> list[Instruction
 
 
 def _tests(start: Instruction, last: int) -> list[Instruction]:
-    """What must be true of a start that is to be between 0 and `last`."""
+    """The conditions under which a start lies between 0 and `last`."""
     low, high = limits(shape_of(start).dtype)
     bounds = [(Direction.GE, 0)] * (low < 0) + [(Direction.LE, last)] * (last < high)
     return [Compare(direction)(start, full(start, number)) for direction, number in bounds]

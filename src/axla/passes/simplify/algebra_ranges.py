@@ -14,7 +14,7 @@ from axla.passes.simplify.ranges import Range, is_never_negative, range_of
 
 
 def _outcome(direction: Direction, a: Range, b: Range) -> bool | None:
-    """What a comparison of numbers of two ranges gives, if it gives the same for all."""
+    """The result of a comparison of numbers of two ranges, if it is the same for all numbers."""
     if direction in (Direction.GT, Direction.GE):
         direction, a, b = direction.mirrored, b, a
     if direction is Direction.LT:
@@ -132,7 +132,7 @@ def _decides(direction: Direction, a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _chosen(root: Instruction, p: Instruction, outcomes: list[bool]) -> Rewritten:
-    """What is `outcomes[0]` where `p` is true, and `outcomes[1]` where it is not."""
+    """`outcomes[0]` where `p` is true, and `outcomes[1]` where it is not."""
     if outcomes[0] is outcomes[1]:
         return full(root, outcomes[0])
     if shape_of(p).dims != shape_of(root).dims:

@@ -1,4 +1,4 @@
-"""What loops carry: a while over a tuple as its elements, and the same loop with other elements."""
+"""Carries of loops: a while over a tuple as its elements, and the same loop with other elements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Loop:
 
     @property
     def next(self) -> tuple[Instruction, ...]:
-        """What the body makes of each element."""
+        """The value of each element after a trip."""
         return self.body.root.operands
 
     @classmethod
@@ -124,7 +124,7 @@ def stand_ins(
     source: Computation, target: Computation, shape: TupleShape, place: Mapping[int, int],
     constants: Mapping[int, Instruction],
 ) -> dict[Instruction, Instruction]:  # fmt: skip
-    """What stands in the copy of a computation for its parameter and the elements of it."""
+    """The replacements, in a copy of a computation, of its parameter and the elements of it."""
     old = source.parameters[0]
     parameter = target.add(Parameter(shape, 0), name=old.name, extra=replace(old.extra, sharding=None))
     values = {old: parameter}

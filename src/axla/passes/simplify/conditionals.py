@@ -83,7 +83,7 @@ def conditional_code_motion(module: Module) -> None:
 def _of_one_branch(
     inst: Instruction, number: int, effectful: Container[Computation], bound: Container[Instruction]
 ) -> list[Instruction]:
-    """What only one branch needs of what is computed before a conditional, each after what needs it."""
+    """Instructions before a conditional that only one branch needs, each after its users."""
     operand = inst.operands[1 + number]
     parameter = op_of(inst, Conditional).branches[number].parameters[0]
     whole = parameter.computation.root is parameter or type(operand.op) is not Tuple
@@ -132,7 +132,7 @@ def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> tuple[
 
 
 def _conditionals(computation: Computation) -> list[Instruction]:
-    """Those that may change. Each has users, or is the root."""
+    """The conditionals that may change. Each has users, or is the root."""
     found = [i for i in computation.instructions if type(i.op) is Conditional]
     bound = rewrite.control_bound(computation) if found else frozenset()
     return [i for i in found if i not in bound and (i.users or i is computation.root)]
@@ -187,7 +187,7 @@ def _select(inst: Instruction) -> None:
 
 
 def _forward_common(inst: Instruction, session: rewrite.Session) -> None:
-    """What every branch gives alike is that, whichever runs."""
+    """Replaces a result of a conditional by the value that every branch gives for it."""
     computation = inst.computation
     if inst.shape.is_array:
         found = [(inst, [b.root for b in op_of(inst, Conditional).branches])]
@@ -208,7 +208,7 @@ def _forward_common(inst: Instruction, session: rewrite.Session) -> None:
 
 
 def _common(inst: Instruction, given: list[Instruction]) -> Instruction | None:
-    """What values of branches are outside, or as constants, if that is the same for all; None otherwise."""
+    """Values of branches as values outside or as constants, where all branches agree; None otherwise."""
     if all(is_constant(value) for value in given):
         return given[0] if all(equal_constants(given[0], value) for value in given[1:]) else None
     found: set[Instruction] = set()

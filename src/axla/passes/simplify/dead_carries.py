@@ -44,8 +44,8 @@ def _is_passed_on(body: Computation, number: int) -> bool:
 
 
 class _Demand:
-    """What the results and the effects of a module depend on: `carries`, as (body, number), of the loops that
-    are taken apart element by element, and which of those `run`.
+    """The values that results and effects of a module depend on: `carries`, as (body, number), of the loops
+    that are taken apart element by element, and which of those `run`.
     """
 
     def __init__(self, module: Module, whiles: list[Instruction], effectful: Container[Computation]) -> None:
@@ -68,7 +68,7 @@ class _Demand:
                 self.stack += self.below(inst)
 
     def enter(self, computation: Computation) -> None:
-        """What a computation that runs does, whoever reads its value."""
+        """Adds the demands of a computation that runs, whoever reads its value."""
         if computation in self.run:
             return
         self.run.add(computation)
@@ -78,7 +78,7 @@ class _Demand:
             self.stack.append(computation.root)
 
     def below(self, inst: Instruction) -> Iterator[Instruction]:
-        """What an instruction needs."""
+        """Adds the operands that an instruction needs."""
         op = inst.op
         if isinstance(op, GetTupleElement):
             (whole,) = inst.operands
@@ -103,7 +103,7 @@ class _Demand:
         self.enter(loop.condition)
 
     def element(self, body: Computation, number: int) -> Iterator[Instruction]:
-        """What an element of the loops of a body needs."""
+        """Adds the demands of one element of the loops of a body."""
         if (body, number) not in self.carries:
             self.carries.add((body, number))
             for loop in self.loops[body]:

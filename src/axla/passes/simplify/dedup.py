@@ -47,8 +47,8 @@ def _call(computation: Computation, kept: dict[Computation, Computation]) -> Non
 
 
 def _form(computation: Computation) -> Hashable:
-    """What is equal for computations of equal instructions, whatever their names and order; None for one
-    whose order matters.
+    """A key that is equal for computations of equal instructions, whatever their names and order; None where
+    the order matters.
     """
     numbers = numbered(computation)
     found: list[Hashable] = [computation.extra]

@@ -57,7 +57,7 @@ def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
 
 
 def _moved(new: Instruction, old: Instruction, inst: Instruction) -> Instruction:
-    """What `old` is of `inst`, of `new`."""
+    """Replays onto `new` the moves that lead from `inst` to `old`."""
     path = []
     while old is not inst:
         path.append(old)

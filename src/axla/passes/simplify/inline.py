@@ -65,7 +65,7 @@ def may_inline(call: Instruction) -> bool:
 
 
 def control_successors(computation: Computation) -> dict[Instruction, list[Instruction]]:
-    """Who waits for an instruction by a control edge."""
+    """The instructions that wait for an instruction by a control edge."""
     found: dict[Instruction, list[Instruction]] = {}
     for inst in computation.instructions:
         if inst.extra is not NO_EXTRA:

@@ -1,4 +1,4 @@
-"""What is moved out of loops: values that are the same in every trip.
+"""Moves loop invariants out of loops: values that are the same in every trip.
 
 A value of the body is invariant if it follows from constants and from elements that the loop passes on. It is
 computed before the loop, and carried, where computing it again takes longer than reading it would.

@@ -84,7 +84,7 @@ def _spread_root(inst: Instruction, session: rewrite.Session) -> None:
 
 
 def _forward_unchanged(loop: Loop, session: rewrite.Session) -> None:
-    """What the loop does not change is, after it, what it was before."""
+    """Replaces, after a loop, the elements that it does not change by their initial values."""
     computation = loop.inst.computation
     unchanged = set(loop.unchanged)
     for index, user in elements_of(loop.inst):
@@ -95,7 +95,7 @@ def _forward_unchanged(loop: Loop, session: rewrite.Session) -> None:
 
 
 def _decide_tests(loop: Loop, session: rewrite.Session) -> None:
-    """What the condition finds of an element and a constant is known in the body."""
+    """Replaces comparisons in the body whose result follows from the condition of the loop."""
     known: list[tuple[int, Compare, Instruction]] = []
     stack = [loop.condition.root]
     while stack:

@@ -1,6 +1,4 @@
-"""What is known of the elements of an array: between which integers they lie, how they follow each other, and
-which floats they are not.
-"""
+"""Facts of the elements of an array: integer bounds, how elements follow each other, and excluded floats."""
 
 from __future__ import annotations
 
@@ -225,7 +223,7 @@ def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = fro
 
 
 def _carry(inst: Instruction) -> tuple[Instruction, Instruction] | None:
-    """What an element of a loop body's parameter is at the start, and what the body makes of it."""
+    """An element of a loop body's parameter: its initial value and its next one."""
     index, (source,) = op_of(inst, GetTupleElement).index, inst.operands
     body = inst.computation
     if not isinstance(source.op, Parameter) or inst.computation.module.entry is body:

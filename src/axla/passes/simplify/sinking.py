@@ -1,4 +1,4 @@
-"""What is moved into loops: constants, and what takes less to make again than to read.
+"""Moves into loops constants, and values that are cheaper to compute again than to read.
 
 A loop that carries an array of constants reads it from memory in every trip, and its body does not know what
 is in it. Made in the body, it is part of the kernels that read it. The other way goes `loop_motion.py`, which
@@ -57,7 +57,9 @@ def why_carry(loop: Loop, number: int) -> str | None:
 
 
 def _tree(value: Instruction) -> list[Instruction] | None:
-    """What makes a value, from constants and iotas on; None where it is more or takes other values."""
+    """The instructions that compute a value from constants and iotas; None where there are too many or other
+    operands.
+    """
     seen, stack = {value}, [value]
     while stack:
         inst = stack.pop()

@@ -6,7 +6,7 @@ No version of this form is promised to be readable by another: it is that of 202
 
 from __future__ import annotations
 
-from axla.foreign.records import AttributeRecord, Record
+from axla.importers.records import AttributeRecord, Record
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import values
 from axla.stablehlo.bytecode.builtin import constant

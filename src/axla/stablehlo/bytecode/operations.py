@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from axla.core.dataclass import dataclass
-from axla.foreign.records import AttributeRecord
+from axla.importers.records import AttributeRecord
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import vhlo
 from axla.stablehlo.bytecode.builtin import location, wrong

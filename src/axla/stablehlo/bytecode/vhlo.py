@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from axla.foreign.records import AttributeRecord, Record
+from axla.importers.records import AttributeRecord, Record
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import LATER_FIELDS, LONGEST_LIST, STRUCTURES, is_default
 from axla.stablehlo.bytecode import builtin, values

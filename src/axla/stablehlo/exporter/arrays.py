@@ -16,7 +16,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.building import number, numbers
 from axla.stablehlo.exporter.control import part
 from axla.stablehlo.exporter.plain import written
-from axla.stablehlo.exporter.scope import Rule, Scope, Tree
+from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree
 
 
 def _constant(scope: Scope, inst: Instruction, op: Constant) -> Tree:
@@ -149,7 +149,7 @@ def _rng_bit_generator(scope: Scope, inst: Instruction, op: hlo.RngBitGenerator)
     return written(scope, inst, op)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, ExportRule] = {
     **by_name(
         "", _bitcast, _bitcast_convert, _constant, _convolution, _dot, _dynamic_reshape, _dynamic_slice,
         _map, _rng, _rng_bit_generator, _tuple, between="-",

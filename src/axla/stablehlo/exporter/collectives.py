@@ -17,7 +17,7 @@ from axla.stablehlo.building import matrix, number, slice_of
 from axla.stablehlo.exporter.control import at_once, part
 from axla.stablehlo.exporter.declared import typed_call
 from axla.stablehlo.exporter.plain import each, said, written
-from axla.stablehlo.exporter.scope import Rule, Scope, Tree
+from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree
 
 
 def _all_reduce(scope: Scope, inst: Instruction, op: hlo.AllReduce | hlo.AllReduceStart) -> Tree:
@@ -85,7 +85,7 @@ def _ragged_all_to_all(scope: Scope, inst: Instruction, op: Any) -> Tree:
     return typed_call(scope, inst, "ragged_all_to_all", config)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, ExportRule] = {
     **by_name("", _all_reduce, _all_to_all, _ragged_all_to_all, between="-"),
     "all-gather-done": part(1),
     "all-gather-start": at_once(partial(written, opcode="all-gather")),

@@ -19,7 +19,7 @@ from axla.stablehlo.building import I32, INDEX, number, vector
 from axla.stablehlo.conversions import channel_handle
 from axla.stablehlo.counterparts import CALL_FIELDS
 from axla.stablehlo.exporter.plain import attributes_of, written
-from axla.stablehlo.exporter.scope import Rule, Scope, Tree, parsed
+from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree, parsed
 from axla.stablehlo.mlir import CALL
 
 
@@ -145,7 +145,7 @@ def _contexts(scope: Scope, inst: Instruction) -> list[Tree]:
     return [scope.tree(shape, repeat(None)) for shape in tuple_of(inst).elements[2:]]
 
 
-def at_once(whole: Callable[..., Tree]) -> Rule:
+def at_once(whole: Callable[..., Tree]) -> ExportRule:
     """The start of an asynchronous op, by the rule of what it starts: (operands, result, contexts)."""
 
     def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
@@ -156,7 +156,7 @@ def at_once(whole: Callable[..., Tree]) -> Rule:
     return rule
 
 
-def part(*path: int) -> Rule:
+def part(*path: int) -> ExportRule:
     """An element of the operand's tree."""
 
     def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
@@ -203,7 +203,7 @@ def _recv_done(scope: Scope, inst: Instruction, op: Op) -> Tree:
     return (data, token)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, ExportRule] = {
     **by_name(
         "", _add_dependency, _after_all, _async_start, _call, _conditional, _copy_start, _custom_call,
         _fusion, _recv, _recv_done, _send, between="-",

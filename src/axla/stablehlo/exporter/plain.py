@@ -10,14 +10,14 @@ from typing import Any
 
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, array
-from axla.foreign.counterparts import Counterpart
+from axla.importers.counterparts import Counterpart
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.building import matrix
 from axla.stablehlo.conversions import combined, computed_types, conversion
 from axla.stablehlo.counterparts import COUNTERPARTS
-from axla.stablehlo.exporter.scope import Rule, Scope, Tree
+from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree
 
 
 def attributes_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
@@ -119,4 +119,4 @@ def each(
     return found
 
 
-RULES: dict[str, Rule] = dict.fromkeys(_ATTRIBUTES, written)
+RULES: dict[str, ExportRule] = dict.fromkeys(_ATTRIBUTES, written)

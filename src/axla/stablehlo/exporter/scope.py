@@ -24,7 +24,7 @@ from axla.stablehlo.text.attributes import Attributes
 from axla.stablehlo.types import dense_of, type_of
 
 Tree = Any  # mlir.Value | tuple[Tree, ...] | None
-Rule = Callable[["Scope", Instruction, Any], Tree]
+ExportRule = Callable[["Scope", Instruction, Any], Tree]
 """Adds operations for an instruction, whose op it is given too; gives its value."""
 DEEPEST = 24
 """Regions in one another; what lies deeper is a function that is called."""
@@ -73,7 +73,7 @@ def carried(extra: Extra) -> dict[str, Any]:
 class Exporter:
     """One export: what is shared between blocks."""
 
-    def __init__(self, module: Module, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, module: Module, rules: Mapping[str, ExportRule]) -> None:
         self.module = module
         self.rules = rules
         self.types: dict[AnyShape, mlir.Type] = {}

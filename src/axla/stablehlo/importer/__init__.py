@@ -9,7 +9,7 @@ package around sees to it); a source is changed by rewriting it, the import know
 from __future__ import annotations
 
 from axla.stablehlo.importer import arrays, chlo, control, effects, plain
-from axla.stablehlo.importer.scope import Rule
+from axla.stablehlo.importer.scope import ImportRule
 
-RULES: dict[str, Rule] = {**plain.RULES, **arrays.RULES, **control.RULES, **effects.RULES, **chlo.RULES}
+RULES: dict[str, ImportRule] = {**plain.RULES, **arrays.RULES, **control.RULES, **effects.RULES, **chlo.RULES}
 """Operation name -> the function that imports it."""

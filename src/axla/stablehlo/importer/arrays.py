@@ -19,12 +19,12 @@ from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.conversions import labels_of, precision
 from axla.stablehlo.importer.plain import op_of
-from axla.stablehlo.importer.scope import Rule, Scope
+from axla.stablehlo.importer.scope import ImportRule, Scope
 
 # Elementwise
 
 
-def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> Rule:
+def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> ImportRule:
     """The larger or the smaller; complex numbers are ordered by their real parts, then by the others."""
 
     def ordered(x: XlaOp, y: XlaOp) -> XlaOp:
@@ -195,7 +195,7 @@ def _sort(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(op, operands)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, ImportRule] = {
     **by_name(
         "stablehlo.", _bitcast_convert, _broadcast, _broadcast_in_dim, _constant, _convert, _convolution,
         _dot, _dynamic_iota, _dynamic_reshape, _fft, _rng, _set_dimension_size, _sort,

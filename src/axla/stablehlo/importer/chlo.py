@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 
 import axla.hlo as hlo
-from axla.builder import bessel, compositions, inverse, zeta
+from axla.builder import compositions
 from axla.builder import elementwise as e
+from axla.builder.special import bessel, inverse, zeta
 from axla.builder.xla_builder import XlaOp
 from axla.core.shape import Shape, array
 from axla.core.tables import by_name
@@ -17,14 +18,14 @@ from axla.stablehlo import reading as attr
 from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.importer.arrays import broadcast, converted
 from axla.stablehlo.importer.plain import op_of
-from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+from axla.stablehlo.importer.scope import ImportRule, Outcome, Scope
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.types import literal_of
 
 _Function = Callable[..., XlaOp]
 
 
-def _composed(function: _Function, count: int) -> Rule:
+def _composed(function: _Function, count: int) -> ImportRule:
     """A function composed of builder operations."""
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
@@ -52,7 +53,7 @@ def _expansion(operation: mlir.Operation, operand: Shape, result: Shape) -> tupl
     return tuple(range(result.rank - operand.rank, result.rank))
 
 
-def _broadcasting(name: str) -> Rule:
+def _broadcasting(name: str) -> ImportRule:
     """An operation, by its name, on operands of different sizes."""
     count = len(COUNTERPARTS[name].record.operands)
 
@@ -126,7 +127,7 @@ _COMPOSED: dict[str, _Function] = {
     "square": compositions.Square,
     "zeta": zeta.Zeta,
 }
-RULES: dict[str, Rule] = {
+RULES: dict[str, ImportRule] = {
     **by_name("chlo.", _constant, _constant_like, _top_k),
     **{
         f"chlo.{prefix}{name}": _composed(function, len(OPERATIONS[f"chlo.{name}"].operands))

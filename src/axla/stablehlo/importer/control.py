@@ -11,7 +11,7 @@ import axla.hlo as hlo
 from axla.core.tables import by_name
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
-from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+from axla.stablehlo.importer.scope import ImportRule, Outcome, Scope
 from axla.stablehlo.text.printer import attribute_text
 
 
@@ -66,7 +66,7 @@ def _nothing(scope: Scope, operation: mlir.Operation) -> Outcome:
     return None
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, ImportRule] = {
     **by_name("stablehlo.", _composite, _optimization_barrier, _while),
     "func.call": _call,
     "sdy.mesh": _nothing,

@@ -28,7 +28,7 @@ from axla.stablehlo.counterparts import CALL_FIELDS
 from axla.stablehlo.importer.declared import declared_op
 from axla.stablehlo.importer.plain import fields_of, op_of
 from axla.stablehlo.importer.program import symbols
-from axla.stablehlo.importer.scope import Outcome, Rule, Scope, whole
+from axla.stablehlo.importer.scope import ImportRule, Outcome, Scope, whole
 from axla.stablehlo.text.printer import attribute_text
 
 # Custom calls
@@ -149,7 +149,7 @@ def _channel_and_place(operation: mlir.Operation) -> tuple[int, bool]:
 
 
 def _with_pairs(scope: Scope, operation: mlir.Operation) -> Extra:
-    """Who sends to whom, as HLO says it."""
+    """Source-target pairs as HLO has them."""
     pairs = attr.matrix(operation, "source_target_pairs", [])
     if not pairs:
         return scope.extra
@@ -308,7 +308,7 @@ _RESHARDED = (
     "propagation_barrier", "reduce_scatter", "replicated_to_unreduced", "sharded_to_unreduced",
 )  # fmt: skip
 """Shardy's operations that give their operand, seen as a whole array, in another sharding."""
-RULES: dict[str, Rule] = {
+RULES: dict[str, ImportRule] = {
     # Tokens that Shardy's operations take and give, in portable artifacts.
     "builtin.unrealized_conversion_cast": _operand,
     **by_name("stablehlo.", _all_to_all, _async_start, _custom_call, _infeed, _outfeed, _recv, _send),

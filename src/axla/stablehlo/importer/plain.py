@@ -7,13 +7,13 @@ from dataclasses import MISSING
 from itertools import cycle
 from typing import Any
 
-from axla.foreign.counterparts import Counterpart
+from axla.importers.counterparts import Counterpart
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.conversions import combined, computed_types, conversion
 from axla.stablehlo.counterparts import COUNTERPARTS
-from axla.stablehlo.importer.scope import Rule, Scope
+from axla.stablehlo.importer.scope import ImportRule, Scope
 
 
 def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
@@ -63,7 +63,7 @@ def op_of(scope: Scope, operation: mlir.Operation, name: str = "", **parts: dict
     return op(**named)
 
 
-def _rule(name: str, counterpart: Counterpart) -> Rule:
+def _rule(name: str, counterpart: Counterpart) -> ImportRule:
     op, operands = counterpart.op, counterpart.record.operands
     count = None if any(value.variadic for value in operands) else len(operands)
     always = None if counterpart.fields or op.holds_shape else op()
@@ -81,4 +81,4 @@ def _rule(name: str, counterpart: Counterpart) -> Rule:
     return rule
 
 
-RULES: dict[str, Rule] = {name: _rule(name, counterpart) for name, counterpart in COUNTERPARTS.items()}
+RULES: dict[str, ImportRule] = {name: _rule(name, counterpart) for name, counterpart in COUNTERPARTS.items()}

@@ -25,7 +25,7 @@ from axla.stablehlo.types import literal_of, shape_of
 
 Outcome = Instruction | Sequence[Instruction] | None
 """What an operation becomes: its value; the tuple of its values; its values one by one."""
-Rule = Callable[["Scope", mlir.Operation], Outcome]
+ImportRule = Callable[["Scope", mlir.Operation], Outcome]
 """Adds instructions for an operation to a scope."""
 
 RETURNS = frozenset({"func.return", "stablehlo.return", "mhlo.return", "sdy.return"})
@@ -235,7 +235,7 @@ class Scope:
 class Import:
     """One import: a source, the module that it becomes, and what is shared between computations."""
 
-    def __init__(self, source: mlir.Source, rules: Mapping[str, Rule], name: str) -> None:
+    def __init__(self, source: mlir.Source, rules: Mapping[str, ImportRule], name: str) -> None:
         self.source = source
         self.partitions = count(source.module.attributes, "mhlo.num_partitions")
         self.rules = rules

@@ -20,7 +20,7 @@ from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.shape import Shape
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Bounded, is_open, refined_type, with_sizes
-from axla.stablehlo.specialize.calls import Functions, Known, Request
+from axla.stablehlo.specialize.calls import FunctionInstances, InstanceRequest, Known
 from axla.stablehlo.specialize.folding import element_type
 from axla.stablehlo.specialize.writer import Writer
 from axla.stablehlo.text import parse_type, type_text
@@ -39,7 +39,7 @@ def specialize(
     The first arguments get the values `dim_args` and are arguments no more; the others get `arg_types`: the
     text of an MLIR type, a Shape, or anything with `shape` and `dtype`; None for the written one.
     """
-    made = Functions(source, Writer)
+    made = FunctionInstances(source, Writer)
     if not made.open and arg_types is None and dim_args is None:
         return source
     made.open.add(entry)  # it is written again, and keeps its name
@@ -56,7 +56,7 @@ def specialize(
     known = [_dimension(n, d, types[n]) for n, d in enumerate(dims)]
     given = enumerate(zip(types[len(dims) :], rest, strict=True), len(dims))
     unknown = mlir.Block([_argument(number, type_, wanted) for number, (type_, wanted) in given])
-    instance = made.run(Request(entry, [*known, *unknown.arguments], all_results=True))
+    instance = made.run(InstanceRequest(entry, [*known, *unknown.arguments], all_results=True))
     others = [op for op in source.body if op.name != "func.func"]
     kept = [op for name, op in made.functions.items() if name in made.kept]
     return source.with_body([*others, instance.operation, *made.called.values(), *kept])

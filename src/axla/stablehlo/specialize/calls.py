@@ -49,7 +49,7 @@ class Instance:
 
 
 @dataclass(slots=True)
-class Request:
+class InstanceRequest:
     """A function wanted for these arguments. What is known is no parameter and no result, unless
     `all_parameters` or `all_results` is set.
     """
@@ -64,7 +64,7 @@ class Request:
         return (self.name, self.all_parameters, self.all_results, *given)
 
 
-Work = Generator[Request, Any, Any]
+Work = Generator[InstanceRequest, Any, Any]
 
 
 def needs_work(operation: mlir.Operation) -> bool:
@@ -81,10 +81,10 @@ def needs_work(operation: mlir.Operation) -> bool:
     return any([is_open(a.type) for block in operation.blocks for a in block.arguments])
 
 
-class Functions:
+class FunctionInstances:
     """The functions of a source, and those written for the types that they are called with."""
 
-    def __init__(self, source: mlir.Source, writer: Callable[[Functions], Any]) -> None:
+    def __init__(self, source: mlir.Source, writer: Callable[[FunctionInstances], Any]) -> None:
         self.writer = writer  # of one instance
         self.functions = functions_of(source)
         self.open: set[str] = set()  # functions with open types or `dynamic_*` inside, or in what they call
@@ -142,7 +142,7 @@ class Functions:
         if self.written > MOST:
             raise UnsupportedError(f"with its sizes known the program has more than {MOST} operations")
 
-    def run(self, request: Request) -> Instance:
+    def run(self, request: InstanceRequest) -> Instance:
         """Makes an instance and those that it calls. Calls do not nest here, however deep they are."""
         stack = [self._instance(request)]
         answer: Any = None
@@ -159,7 +159,7 @@ class Functions:
             if answer is None:
                 stack.append(self._instance(wanted))
 
-    def _instance(self, request: Request) -> Work:
+    def _instance(self, request: InstanceRequest) -> Work:
         self.active.add(request.name)
         try:
             found = yield from self.writer(self).function(self.functions[request.name], request)

@@ -23,7 +23,7 @@ from axla.stablehlo.importer.scope import RETURNS, Import, Scope
 from axla.stablehlo.sizes import Bounded, is_open, sizes_of
 
 LARGEST = 64  # elements of a value that is followed
-Function = Callable[[mlir.Operation, Sequence[np.ndarray]], "np.ndarray | None"]
+FoldFunction = Callable[[mlir.Operation, Sequence[np.ndarray]], "np.ndarray | None"]
 
 
 def known_value(value: mlir.Attribute, type_: mlir.Type) -> np.ndarray | None:
@@ -143,7 +143,7 @@ INTERPRETED: dict[str, str] = {
     **{f"arith.{name}": f"stablehlo.{same}" for name, same in _OF_ARITH.items()},
 }
 """Operations that are interpreted, and as which one of StableHLO."""
-FUNCTIONS: dict[str, Function] = {
+FUNCTIONS: dict[str, FoldFunction] = {
     "shape.broadcast": _shape_broadcast,
     "shape.concat": lambda operation, values: np.concatenate(values),
     "shape.cstr_broadcastable": _broadcastable,

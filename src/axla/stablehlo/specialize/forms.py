@@ -9,7 +9,7 @@ import numpy as np
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError, VerifyError
-from axla.foreign.records import Record
+from axla.importers.records import Record
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.building import matrix, number, numbers, slice_of

@@ -15,7 +15,16 @@ from axla.stablehlo.building import Builder, numbers
 from axla.stablehlo.importer.program import callees
 from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, position_of
 from axla.stablehlo.sizes import Bounded, is_open, refined, refined_type, sizes_of
-from axla.stablehlo.specialize.calls import ASSERTION, CALLS, Functions, Held, Instance, Known, Request, Work
+from axla.stablehlo.specialize.calls import (
+    ASSERTION,
+    CALLS,
+    FunctionInstances,
+    Held,
+    Instance,
+    InstanceRequest,
+    Known,
+    Work,
+)
 from axla.stablehlo.specialize.folding import element_type, folded, is_foldable, known_value
 from axla.stablehlo.specialize.forms import FORMS, Given, reduce_window
 from axla.stablehlo.specialize.inference import result_types
@@ -27,7 +36,7 @@ WINDOWS = "stablehlo.dynamic_reduce_window"
 class Writer(Builder):
     """Writes one instance of a function."""
 
-    def __init__(self, owner: Functions) -> None:
+    def __init__(self, owner: FunctionInstances) -> None:
         super().__init__(mlir.Block())
         self.owner = owner
         self.values: dict[mlir.Value, Held] = {}
@@ -35,7 +44,7 @@ class Writer(Builder):
 
     # Functions, blocks.
 
-    def function(self, function: mlir.Operation, request: Request) -> Work:
+    def function(self, function: mlir.Operation, request: InstanceRequest) -> Work:
         old, given = function.body, request.arguments
         if old is None:
             raise VerifyError(f"function @{request.name} must have a body of one block")
@@ -247,7 +256,7 @@ class Writer(Builder):
             owner.keep(name)
             self.replace(operation, operation.name, operands, [r.type for r in operation.results], attributes)
             return
-        instance = yield Request(name, operands, composite, composite)
+        instance = yield InstanceRequest(name, operands, composite, composite)
         if len(instance.types) != len(operation.results):
             raise VerifyError(f"@{name} gives {len(instance.types)} values")
         known = {v: k for v, k in zip(operation.results, instance.known, strict=True) if k is not None}

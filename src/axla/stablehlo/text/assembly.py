@@ -16,7 +16,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.building import I1, I32, I64, matrix, number, numbers
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.text.draft import PIECES, TYPES, Draft, Step, operand
+from axla.stablehlo.text.draft import PIECES, TYPES, Draft, ReadStep, operand
 from axla.stablehlo.text.operations import Argument, Operations, Use
 
 SHORT_NAMES = {"module": "builtin.module", "call": "func.call", "return": "func.return", "func": "func.func"}
@@ -67,20 +67,20 @@ def operation_at(parser: Operations) -> mlir.Operation:
 
 
 @cache
-def _compiled(form: str) -> list[Step]:
+def _compiled(form: str) -> list[ReadStep]:
     return _steps(form.split())
 
 
-def _steps(pieces: list[str]) -> list[Step]:
+def _steps(pieces: list[str]) -> list[ReadStep]:
     """The steps of the pieces up to the end of a part, which are taken from the list."""
-    steps: list[Step] = []
+    steps: list[ReadStep] = []
     while pieces and pieces[0] not in ("|", "?)"):
         piece = pieces.pop(0)
         steps.append(_optional(pieces) if piece == "(?" else _step(piece))
     return steps
 
 
-def _step(piece: str) -> Step:
+def _step(piece: str) -> ReadStep:
     if piece in PIECES:
         return PIECES[piece]
     if piece.startswith("@"):
@@ -92,7 +92,7 @@ def _step(piece: str) -> Step:
     return _literal(piece)
 
 
-def _literal(token: str) -> Step:
+def _literal(token: str) -> ReadStep:
     def run(parser: Operations, draft: Draft) -> None:
         if parser.token != token:
             parser.fail(f"expected {token!r}, found {parser.saw()}")
@@ -101,7 +101,7 @@ def _literal(token: str) -> Step:
     return run
 
 
-def _optional(pieces: list[str]) -> Step:
+def _optional(pieces: list[str]) -> ReadStep:
     """`(? ... | ... ?)`, but for its begin: which of both is known by the first token."""
     first = "(" if pieces[0].startswith("<") and len(pieces[0]) > 1 else pieces[0]
     steps, others = _steps(pieces), []
@@ -177,7 +177,7 @@ ATTRIBUTES: dict[str, Callable[[Operations], Any]] = {
 }  # fmt: skip
 
 
-def _attribute(name: str, kind: str) -> Step:
+def _attribute(name: str, kind: str) -> ReadStep:
     read = _opaque(kind) if kind.startswith("sdy") else ATTRIBUTES[kind]
 
     def run(parser: Operations, draft: Draft) -> None:
@@ -417,7 +417,7 @@ def _definition(parser: Operations, draft: Draft) -> None:
         parser.fail("a function whose body is empty", at)
 
 
-PARTS: dict[str, Step] = by_name(
+PARTS: dict[str, ReadStep] = by_name(
     "", _successors, _slice, _format, _window, _carries, _scan, _regions, _region, _body, _carried, _loop,
     _reduced, _operator, _applied, _reducer, _visibility, _name, _signature, _definition,
 )  # fmt: skip

@@ -67,7 +67,7 @@ def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarr
 
 
 def _check_structure(payload: str, shape: tuple[int, ...]) -> None:
-    """That the lists nest as the shape says, by their brackets and commas alone."""
+    """Checks by brackets and commas alone that the lists nest as the shape says."""
     found = _STRUCTURE.sub("", payload)
     if not found:
         return  # one element for all

@@ -30,7 +30,7 @@ class Draft:
     location: mlir.Location | None = None
 
 
-Step = Callable[[Operations, Draft], None]
+ReadStep = Callable[[Operations, Draft], None]
 
 # ---- Operands and attributes
 
@@ -69,7 +69,7 @@ def _optional_dictionary(parser: Operations, draft: Draft) -> None:
         _dictionary(parser, draft)
 
 
-PIECES: dict[str, Step] = {
+PIECES: dict[str, ReadStep] = {
     "%": operand, "%*": _operands, "(%*)": _operands_in_parentheses, "%,": _operands_and_commas,
     "{}": _optional_dictionary, "{!}": _dictionary,
 }  # fmt: skip
@@ -165,7 +165,7 @@ def _as_value(parser: Operations, draft: Draft) -> None:
     draft.types, draft.results = draft.results, ()
 
 
-TYPES: dict[str, Step] = by_name(
+TYPES: dict[str, ReadStep] = by_name(
     "", _function, _same, _select, _complex, _tuple, _first, _types, _pairs, _result, _results, _value,
     _as_value,
 )  # fmt: skip

@@ -17,6 +17,6 @@ def verify(source: mlir.Source) -> None:
     The message starts with line and column, the operation and the label of the rule: `add_c1` is the first
     constraint of `add` in the specification, `add_i2` what it says of the second input.
     """
-    from axla.stablehlo.verify.structure import Program
+    from axla.stablehlo.verify.structure import ProgramVerifier
 
-    Program(source).run()
+    ProgramVerifier(source).run()

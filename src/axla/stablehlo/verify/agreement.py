@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from axla.foreign.records import Record, ValueRecord
+from axla.importers.records import Record, ValueRecord
 from axla.stablehlo import mlir
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.printer import attribute_text
 from axla.stablehlo.verify.attributes import WITHIN, kind_of_attribute
 from axla.stablehlo.verify.kinds import Facts, difference, elements_fit, kind, narrowest, sizes_fit, types_fit
-from axla.stablehlo.verify.relations import Rule, relation
+from axla.stablehlo.verify.relations import CheckRule, relation
 from axla.stablehlo.verify.subject import Subject
 
 
@@ -94,19 +94,19 @@ def _regions(subject: Subject, declaration: Record) -> None:
 
 # ---- Rules
 
-Word = Callable[[Subject, str, list[Facts] | None], None]
+Relation = Callable[[Subject, str, list[Facts] | None], None]
 """Of values, or of all operands and results where none are named."""
 Fit = Callable[[Facts, Facts], bool]
 
 
 @cache
-def rules_of(name: str) -> list[tuple[Rule, str]]:
+def rules_of(name: str) -> list[tuple[CheckRule, str]]:
     """The rules of an operation's record with their labels."""
     record = OPERATIONS[name]
     return [(_rule(text, record), label) for text, label in record.rules]
 
 
-def _rule(text: str, record: Record) -> Rule:
+def _rule(text: str, record: Record) -> CheckRule:
     """A word of WORDS, with the values in brackets that it is about, or a relation."""
     parts = re.fullmatch(r"(\w+)(?:\(([\w,]+)\))?", text)
     if parts is None or parts[1] not in WORDS:
@@ -119,7 +119,7 @@ def _rule(text: str, record: Record) -> Rule:
     return said
 
 
-def _following(fit: Fit, what: str) -> Word:
+def _following(fit: Fit, what: str) -> Relation:
     """Operands fit each other and the results; a single result is what follows from all of them."""
 
     def word(s: Subject, label: str, operands: list[Facts] | None) -> None:
@@ -139,7 +139,7 @@ def _following(fit: Fit, what: str) -> Word:
     return word
 
 
-def _agreeing(fit: Fit, what: str) -> Word:
+def _agreeing(fit: Fit, what: str) -> Relation:
     """All values fit the first one."""
 
     def word(s: Subject, label: str, values: list[Facts] | None) -> None:
@@ -151,7 +151,7 @@ def _agreeing(fit: Fit, what: str) -> Word:
     return word
 
 
-def _paired(fit: Fit, what: str) -> Word:
+def _paired(fit: Fit, what: str) -> Relation:
     """Each result fits its operand."""
 
     def word(s: Subject, label: str, values: list[Facts] | None) -> None:
@@ -198,7 +198,7 @@ def _one_scales(a: Facts, b: Facts) -> bool:
     return _one_scale(a, b)
 
 
-WORDS: dict[str, Word] = {
+WORDS: dict[str, Relation] = {
     "shape": _following(_by("shape", sizes_fit), "shape"),
     "same": _following(types_fit, "type"),
     "follow": _follow,

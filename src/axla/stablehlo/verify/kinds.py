@@ -180,7 +180,7 @@ def check_quantized(element: mlir.QuantizedType) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TypeKind:
     """A class of types that a record names: element types as bits, and what is wanted of the rank."""
 
     bits: int
@@ -205,7 +205,7 @@ class Kind:
 
 
 @cache
-def kind(code: str) -> Kind:
+def kind(code: str) -> TypeKind:
     """The set of types that letters name; see above."""
     letters = re.sub(r"[^a-zA-Z]", "", code)
     bits = sum({_BITS[single] for letter in letters for single in _EXPANDED.get(letter, letter)})
@@ -216,7 +216,7 @@ def kind(code: str) -> Kind:
         shape = {"!": "static ", "~": "static or once bounded "}.get(static, "")
         rank_text = f" of rank {rank[0]}" if rank else "" if "*" in code else " with a rank"
         found = f"a {shape}tensor{rank_text} of {found}"
-    return Kind(bits, found, int(rank[0]) if rank else None, static, "*" in code)
+    return TypeKind(bits, found, int(rank[0]) if rank else None, static, "*" in code)
 
 
 # ---- Types against types

@@ -68,8 +68,8 @@ def reduce(s: Subject) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Of one dimension; a size is None when it is not known."""
+class WindowFacts:
+    """A window along one dimension; a size is None when it is not known."""
 
     size: int | None
     stride: int
@@ -88,7 +88,7 @@ class Window:
         return padded * 0 if padded <= 0 or window > padded else (padded - window) // self.stride + 1
 
 
-def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> list[Window]:
+def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> list[WindowFacts]:
     """The windows that the attributes describe: `names` are those of strides and of both dilations. `labels`
     are those of sizes, of padding, of reversal, and of number and values of what `names` are.
     """
@@ -109,10 +109,10 @@ def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> li
     fit = padding.shape in ((0, 2), (count, 2))
     s.need(fit, pairs_rule, "padding has the shape [{}, 2], found {}", count, padding.shape)
     pairs = padding.tolist() or [(0, 0)] * count
-    return [Window(*row) for row in zip(sizes, *lists, pairs, strict=True)]
+    return [WindowFacts(*row) for row in zip(sizes, *lists, pairs, strict=True)]
 
 
-def _counted(found: list[Window], sizes: Sizes) -> Sizes:
+def _counted(found: list[WindowFacts], sizes: Sizes) -> Sizes:
     return tuple([window.count(size) for window, size in zip(found, sizes, strict=True)])
 
 

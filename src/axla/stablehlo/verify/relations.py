@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.core.parsing import undisturbed
-from axla.foreign.records import Record
+from axla.importers.records import Record
 from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.sizes import Bounded
 from axla.stablehlo.verify.kinds import Facts
 from axla.stablehlo.verify.subject import Subject
 
-Rule = Callable[[Subject, str], None]
+CheckRule = Callable[[Subject, str], None]
 """Raises Broken with the label given."""
 
 Term = Callable[[Subject, int], Any]
@@ -32,7 +32,7 @@ that a variadic name stands for.
 """
 
 
-def relation(text: str, record: Record) -> Rule:
+def relation(text: str, record: Record) -> CheckRule:
     """The rule that an expression is true, or that it is the sizes of a result."""
     statement: Any = undisturbed(ast.parse, text).body[0]
     node, term = statement.value, _term(statement.value, record)

@@ -50,7 +50,7 @@ def check_operation(subject: Subject) -> None:
         CONSTRAINTS[name](subject)
 
 
-class Program:
+class ProgramVerifier:
     """Goes through a program, depth first and without recursion."""
 
     def __init__(self, source: mlir.Source):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from axla.foreign.records import ValueRecord
+from axla.importers.records import ValueRecord
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Sizes, with_sizes
 from axla.stablehlo.text.printer import type_text

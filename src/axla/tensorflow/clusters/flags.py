@@ -31,7 +31,7 @@ _dumps: Counter[str] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class ClusterFlags:
     """The values of the flags; the names of the fields are theirs without `tf_xla_` or `xla_`."""
 
     auto_jit: int = 0
@@ -108,7 +108,7 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
-def current() -> Flags:
+def current() -> ClusterFlags:
     """The values now. InvalidArgument for one that makes no sense."""
     take()
     values: dict[str, Any] = {}
@@ -119,7 +119,7 @@ def current() -> Flags:
         except (ValueError, KeyError, re.error):
             shown = "" if text is None else f"={text}"
             raise InvalidArgument(f"{VARIABLE}: --{name}{shown}: wanted {wanted}") from None
-    return Flags(**values)
+    return ClusterFlags(**values)
 
 
 # What they ask for.

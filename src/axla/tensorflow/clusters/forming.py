@@ -160,7 +160,7 @@ class _Groups:
         return name
 
     def nearest(self, name: str, groups: Collection[str]) -> list[str]:
-        """Those of the groups right ahead of a node that no other way leads to."""
+        """The groups right before a node that no other path leads to."""
         ahead = self.ahead[name]
         low = min(self.heights[group] for group in groups)
         high = max(self.heights[group] for group in ahead)

@@ -20,7 +20,7 @@ from axla.tensorflow.clusters.capi import api
 from axla.tensorflow.clusters.cluster import Cluster, clusters, type_number
 from axla.tensorflow.clusters.fallback import in_tensorflow
 from axla.tensorflow.clusters.framework import context, execute, graph_pb2, ops, script_ops, tf
-from axla.tensorflow.clusters.rewriting import KERNEL, PY_FUNC, Way
+from axla.tensorflow.clusters.rewriting import KERNEL, PY_FUNC, ClusterCall
 from axla.tensorflow.clusters.structs import CLUSTER
 from axla.tensorflow.messages import encode
 from axla.tensorflow.types import dtype_of
@@ -48,7 +48,7 @@ def launch(cluster: Cluster, tensors: Sequence[Any]) -> list[Any]:
     return list(node.outputs)
 
 
-def register(cluster: Cluster) -> Way:
+def register(cluster: Cluster) -> ClusterCall:
     """Makes the operation that runs a cluster known to TensorFlow: PyFunc where its C API is missing."""
     with _lock:
         if capi.missing():

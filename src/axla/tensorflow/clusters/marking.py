@@ -52,14 +52,14 @@ Frame = tuple[str, ...]
 Predicate = frozenset[object]
 
 
-class Side(NamedTuple):
+class ConditionSide(NamedTuple):
     """A condition, and what it must be."""
 
     condition: Output
     value: bool
 
 
-class Group(NamedTuple):
+class FrameGroup(NamedTuple):
     """The frames around a node, and what must hold where it runs: conditions, and names of what is not known
     better (of a Merge, of a frame).
     """
@@ -80,7 +80,7 @@ class Mark:
     device: str
     must: bool
     asked: bool
-    group: Group
+    group: FrameGroup
 
 
 def marked(graph: Graph, mode: Literal["auto", "scope"]) -> dict[str, Mark]:
@@ -210,7 +210,7 @@ def _why_no_arrays(node: Node, graph: Graph) -> str:
 # Loops and branches of TensorFlow 1.
 
 
-def _groups(graph: Graph, nodes: Sequence[Node]) -> dict[str, Group]:
+def _groups(graph: Graph, nodes: Sequence[Node]) -> dict[str, FrameGroup]:
     """The group of each node. The values of a loop are taken to live equally long where that proves true."""
     lives = _Lives(graph, nodes, set())
     while more := lives.unequal():
@@ -224,7 +224,7 @@ class _Lives:
     """
 
     def __init__(self, graph: Graph, nodes: Sequence[Node], apart: set[Frame]) -> None:
-        self.graph, self.apart, self.groups = graph, apart, dict[str, Group]()
+        self.graph, self.apart, self.groups = graph, apart, dict[str, FrameGroup]()
         self.entered: dict[Frame, set[Predicate]] = {}
         self.backs: list[tuple[Frame, str]] = []
         for node in nodes:
@@ -250,7 +250,7 @@ class _Lives:
             predicate = frozenset().union(*inputs, *controls)
         if node.kind == "Exit":
             predicate = self.left(frame, predicate)
-        self.groups[node.name] = Group(frame, predicate)
+        self.groups[node.name] = FrameGroup(frame, predicate)
 
     def behind(self, name: str) -> Frame:
         """The frames around what uses a node."""
@@ -261,7 +261,7 @@ class _Lives:
         """What must hold where an output has a value."""
         node, predicate = self.graph.nodes[output.node], self.groups[output.node].predicate
         if node.kind == "Switch" and len(node.inputs) == 2:
-            return predicate | {Side(plain(node.inputs[1], self.graph.nodes), output.index == 1)}
+            return predicate | {ConditionSide(plain(node.inputs[1], self.graph.nodes), output.index == 1)}
         return predicate
 
     def left(self, frame: Frame, predicate: Predicate) -> Predicate:
@@ -269,7 +269,11 @@ class _Lives:
         entered = next(iter(self.entered.get(frame, ())), frozenset())
         rest = predicate - entered - {frame}
         known = frame in predicate and len(rest) == len(self.entered[frame]) == 1
-        ends = [self.graph.nodes[s.condition.node].op for s in rest if isinstance(s, Side) and not s.value]
+        ends = [
+            self.graph.nodes[s.condition.node].op
+            for s in rest
+            if isinstance(s, ConditionSide) and not s.value
+        ]
         return entered if known and ends == ["LoopCond"] else predicate
 
     def unequal(self) -> set[Frame]:
@@ -290,7 +294,7 @@ def _either(predicates: Sequence[Predicate], name: str) -> Predicate:
         return predicates[0]
     if len(predicates) == 2:
         first, second = predicates
-        sides = [each for each in first ^ second if isinstance(each, Side)]
+        sides = [each for each in first ^ second if isinstance(each, ConditionSide)]
         if len(sides) == len(first ^ second) == 2 and sides[0].condition == sides[1].condition:
             return first & second
     return frozenset([name])

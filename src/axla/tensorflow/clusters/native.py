@@ -6,7 +6,7 @@ TensorFlow calls `create` once for a node, `compute` in each step, also in sever
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import PROGRAM
 from axla.codegen.straight import Ssa
 from axla.program.abi import FRAME, OUT_OF_MEMORY
@@ -14,10 +14,10 @@ from axla.tensorflow.clusters.structs import CLUSTER, EXECUTABLE, INPUT, OUTPUT
 
 ALIGNMENT = 64
 """Of the inputs of programs; TensorFlow aligns what it allocates, not parts of it."""
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Adds the kernel to a module."""
     m.variable("tf_compiled", "ptr", "null")  # Python: an EXECUTABLE for inputs, which is held; or null
     m.variable("tf_executed", "ptr", "null")  # Python: runs a program
@@ -26,7 +26,7 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("tf_delete", "void", "cluster:ptr", exported=True)
-def _delete(f: Function, cluster: Ssa) -> None:
+def _delete(f: GlueFunction, cluster: Ssa) -> None:
     f.guard(cluster.eq(0))
     with f.if_(f.call("i32", "Py_IsInitialized").ne(0), likely=True):
         state = f.call("i32", "PyGILState_Ensure")
@@ -38,7 +38,7 @@ def _delete(f: Function, cluster: Ssa) -> None:
 
 
 @_FUNCTIONS("tf_lock", "void", "cluster:ptr", exported=True)
-def _lock(f: Function, cluster: Ssa) -> None:
+def _lock(f: GlueFunction, cluster: Ssa) -> None:
     with f.while_loop() as loop:
         with f.if_(cluster.atomic("xchg", f.i32(1), "acquire").eq(0), likely=True):
             loop.leave()
@@ -46,12 +46,12 @@ def _lock(f: Function, cluster: Ssa) -> None:
 
 
 @_FUNCTIONS("tf_unlock", "void", "cluster:ptr", exported=True)
-def _unlock(f: Function, cluster: Ssa) -> None:
+def _unlock(f: GlueFunction, cluster: Ssa) -> None:
     cluster.store(f.i32(0), "release")
 
 
 @_FUNCTIONS("tf_fits", "i1", "executable:ptr, count:i64, tensors:ptr")
-def _fits(f: Function, executable: Ssa, count: Ssa, tensors: Ssa) -> None:
+def _fits(f: GlueFunction, executable: Ssa, count: Ssa, tensors: Ssa) -> None:
     """Whether inputs are what an executable is for."""
     no = f.const("i1", 0)
     with f.loop(0, count) as loop:
@@ -71,7 +71,7 @@ def _fits(f: Function, executable: Ssa, count: Ssa, tensors: Ssa) -> None:
 
 
 @_FUNCTIONS("tf_find", "ptr", "cluster:ptr, tensors:ptr", exported=True)
-def _find(f: Function, cluster: Ssa, tensors: Ssa) -> None:
+def _find(f: GlueFunction, cluster: Ssa, tensors: Ssa) -> None:
     """The executable for inputs, which is held; null where there is none."""
     found = f.slot(f.null())
     count = cluster.get(CLUSTER, "inputs")
@@ -93,7 +93,7 @@ def _find(f: Function, cluster: Ssa, tensors: Ssa) -> None:
 
 
 @_FUNCTIONS("tf_compute", "void", "cluster:ptr, context:ptr", exported=True)
-def _compute(f: Function, cluster: Ssa, context: Ssa) -> None:
+def _compute(f: GlueFunction, cluster: Ssa, context: Ssa) -> None:
     """The kernel in a step."""
     inputs, outputs = cluster.get(CLUSTER, "inputs"), cluster.get(CLUSTER, "outputs")
     # Tensors and addresses of both, and copies of inputs: a program has no more parameters.
@@ -108,7 +108,7 @@ def _compute(f: Function, cluster: Ssa, context: Ssa) -> None:
 
 
 @_FUNCTIONS("tf_step", "void", "cluster:ptr, context:ptr, lists:ptr")
-def _step(f: Function, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
+def _step(f: GlueFunction, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
     inputs, outputs = cluster.get(CLUSTER, "inputs"), cluster.get(CLUSTER, "outputs")
     status, tensors, made = f.call("ptr", "TF_NewStatus"), lists, lists.item(inputs)
     with f.loop(0, inputs + outputs) as loop:
@@ -143,7 +143,7 @@ def _step(f: Function, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
 
 
 @_FUNCTIONS("tf_outputs", "void", "count:i64, executable:ptr, context:ptr, made:ptr, status:ptr")
-def _outputs(f: Function, count: Ssa, executable: Ssa, context: Ssa, made: Ssa, status: Ssa) -> None:
+def _outputs(f: GlueFunction, count: Ssa, executable: Ssa, context: Ssa, made: Ssa, status: Ssa) -> None:
     """Has TensorFlow allocate outputs, until it cannot."""
     with f.loop(0, count) as loop:
         output = executable.get(EXECUTABLE, "outputs").item(loop.index, OUTPUT.size)
@@ -156,7 +156,7 @@ def _outputs(f: Function, count: Ssa, executable: Ssa, context: Ssa, made: Ssa, 
 
 
 @_FUNCTIONS("tf_run", "void", "cluster:ptr, executable:ptr, context:ptr, tensors:ptr, lists:ptr")
-def _run(f: Function, cluster: Ssa, executable: Ssa, context: Ssa, tensors: Ssa, lists: Ssa) -> None:
+def _run(f: GlueFunction, cluster: Ssa, executable: Ssa, context: Ssa, tensors: Ssa, lists: Ssa) -> None:
     """Runs the program; `lists` has room for addresses of parameters, of copies of them, and of results."""
     program, inputs = executable.get(EXECUTABLE, "program"), cluster.get(CLUSTER, "inputs")
     count = program.get(PROGRAM, "parameter_count")

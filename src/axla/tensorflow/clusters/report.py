@@ -13,7 +13,7 @@ from axla.ir.dot_graph import dot_graph
 from axla.tensorflow.clusters import capi
 from axla.tensorflow.clusters.cluster import Cluster
 from axla.tensorflow.clusters.functions import Jitted
-from axla.tensorflow.clusters.rewriting import Decision
+from axla.tensorflow.clusters.rewriting import ClusterDecision
 from axla.tensorflow.clusters.session import Session
 from axla.tensorflow.clusters.traced import places
 
@@ -23,10 +23,10 @@ class Report:
     """`print` it; `clusters` has the programs, `decisions` what became of each operation."""
 
     clusters: Sequence[Cluster]
-    decisions: Sequence[Decision]
+    decisions: Sequence[ClusterDecision]
 
     @property
-    def outside(self) -> list[Decision]:
+    def outside(self) -> list[ClusterDecision]:
         """The operations that TensorFlow runs."""
         return [one for one in self.decisions if not one.cluster]
 
@@ -58,7 +58,7 @@ def _given(executable: Any) -> str:
     return ", ".join([*shapes, *known]) or "no inputs"
 
 
-def _line(decision: Decision) -> str:
+def _line(decision: ClusterDecision) -> str:
     where = f" of function '{decision.function}'" if decision.function else ""
     return f"{decision.node}{where}: {decision.reason}"
 
@@ -80,4 +80,4 @@ def explain(target: Any) -> Report:
         raise InvalidArgument(f"explain: found {type(target).__name__}, wanted a Session or what jit gave")
     clusters = [traced.cluster for one in jitted for traced in one.traces]
     nodes = [(node, cluster.name) for cluster in clusters for node in cluster.graph.nodes.values()]
-    return Report(clusters, [Decision(node, "", name, "") for node, name in nodes])
+    return Report(clusters, [ClusterDecision(node, "", name, "") for node, name in nodes])

@@ -42,7 +42,7 @@ _PLAIN_ON_XLA = frozenset((
 _XLA_DEVICE = re.compile(r"/?(?:device:)?XLA_(CPU|GPU)(?::(?:\d+|\*))?", re.IGNORECASE)
 
 
-class Way(NamedTuple):
+class ClusterCall(NamedTuple):
     """How TensorFlow runs a cluster: an operation, its attributes, its output. `value` of a cluster is the
     attribute `key`.
     """
@@ -60,12 +60,12 @@ class Way(NamedTuple):
         return listed({**found, self.key: {"i": key} if isinstance(key, int) else {"s": key}})
 
 
-KERNEL = Way("AxlaLaunch", "Targs", "Tresults", "program", "number", "results")
-PY_FUNC = Way("PyFunc", "Tin", "Tout", "token", "token", "output")
+KERNEL = ClusterCall("AxlaLaunch", "Targs", "Tresults", "program", "number", "results")
+PY_FUNC = ClusterCall("PyFunc", "Tin", "Tout", "token", "token", "output")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ClusterDecision:
     """What became of a node of the graph, or of a function: the name of its cluster, or why it has none."""
 
     node: Node
@@ -75,7 +75,7 @@ class Decision:
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class RunPart:
     """What runs for some feeds, fetches and targets: their names (empty for a feed that nothing needs),
     `graph` with the nodes and functions that were not given before, and what was decided.
     """
@@ -85,7 +85,7 @@ class Part:
     fetches: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
     clusters: list[Any] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[ClusterDecision] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +128,7 @@ class Rewriter:
     mode: Mode
     minimum: int
     definition: Callable[[str], Proto | None]
-    way: Way = KERNEL
+    way: ClusterCall = KERNEL
     definitions: dict[str, Proto] = field(default_factory=dict)
     message: Proto = field(default_factory=dict)
     graph: Graph = field(default_factory=lambda: graph_of({}))
@@ -136,7 +136,7 @@ class Rewriter:
     """The name of each node that was given, by what it is."""
     taken: set[str] = field(default_factory=set)
     programs: dict[tuple[object, ...], Any] = field(default_factory=dict)
-    bodies: dict[str, tuple[Proto | None, Part]] = field(default_factory=dict)
+    bodies: dict[str, tuple[Proto | None, RunPart]] = field(default_factory=dict)
     """Of each function: what takes its place, with its clusters."""
     calling: list[str] = field(default_factory=list)
     given: set[str] = field(default_factory=set)
@@ -154,7 +154,7 @@ class Rewriter:
                 self.definitions[op] = found
         self.graph = graph_of(self.message, definitions=self.definitions)
 
-    def part(self, feeds: Sequence[str], fetches: Sequence[str], targets: Sequence[str]) -> Part:
+    def part(self, feeds: Sequence[str], fetches: Sequence[str], targets: Sequence[str]) -> RunPart:
         """The part of the graph that fetches and targets (nodes) need. UnsupportedError for a node that must
         be compiled and cannot be.
         """
@@ -164,7 +164,7 @@ class Rewriter:
         graph.results = [_place(output, graph) for output in outputs]
         graph.nodes = {node.name: node for node in graph.needed(graph.results, targets)}
         graph.controls = list(targets)
-        part = Part({})
+        part = RunPart({})
         found = self._formed(graph, "", part)
         units = self._units(graph, protos, found, part)
         new = self._named(units, graph, found)
@@ -201,7 +201,7 @@ class Rewriter:
 
     # Clusters.
 
-    def _formed(self, graph: Graph, function: str, part: Part) -> _Formed:
+    def _formed(self, graph: Graph, function: str, part: RunPart) -> _Formed:
         """The clusters of a graph, and a decision for each of its nodes."""
         marks = self._marks(graph, function)
         found = _Formed()
@@ -221,7 +221,7 @@ class Rewriter:
             reason = marks[name].reason or "too few nodes that are needed can be with it"
             reason = "" if name in clusters else reason
             _check(node, marks[name], reason)
-            part.decisions.append(Decision(node, function, clusters.get(name, ""), reason))
+            part.decisions.append(ClusterDecision(node, function, clusters.get(name, ""), reason))
         return found
 
     def _marks(self, graph: Graph, function: str) -> dict[str, Mark]:
@@ -254,7 +254,7 @@ class Rewriter:
     # Nodes.
 
     def _units(
-        self, graph: Graph, protos: Mapping[str, Proto], found: _Formed, part: Part
+        self, graph: Graph, protos: Mapping[str, Proto], found: _Formed, part: RunPart
     ) -> dict[str, _Unit]:
         """What may be written, by the names here: nodes that are in no cluster, and those of clusters."""
         units = {}
@@ -310,18 +310,18 @@ class Rewriter:
 
     # Functions.
 
-    def _calling(self, node: Node, proto: Proto, part: Part) -> tuple[Proto, list[str]]:
+    def _calling(self, node: Node, proto: Proto, part: RunPart) -> tuple[Proto, list[str]]:
         """A node that calls rewritten functions in the place of its own, and their names."""
         called = called_by(node.attributes) if node.op in _CALLS else []
         names = {each.name: self._other(each, part) for each in called}
         return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]
 
-    def _other(self, called: Called, part: Part) -> str:
+    def _other(self, called: Called, part: RunPart) -> str:
         """What is called in the place of a function."""
         if called.attributes or called.name in self.calling or called.name not in self.graph.library.messages:
             return called.name
         if called.name not in self.bodies:
-            inside = Part({})
+            inside = RunPart({})
             self.calling.append(called.name)
             try:
                 self.bodies[called.name] = self._body(called, inside), inside
@@ -332,7 +332,7 @@ class Rewriter:
         part.decisions += inside.decisions
         return called.name if body is None else body["signature"]["name"]
 
-    def _body(self, called: Called, part: Part) -> Proto | None:
+    def _body(self, called: Called, part: RunPart) -> Proto | None:
         """A function with clusters in its body; None where it has none."""
         message = self.graph.library.messages[called.name]
         try:
@@ -364,7 +364,7 @@ class Rewriter:
             "control_ret": waits,
         }
 
-    def _add_functions(self, part: Part) -> None:
+    def _add_functions(self, part: RunPart) -> None:
         """Adds the functions that were not given before."""
         library = self.message.get("library", {})
         functions = [*library.get("function", ()), *(body for body, _ in self.bodies.values() if body)]

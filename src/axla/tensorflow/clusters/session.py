@@ -18,7 +18,7 @@ from axla.tensorflow.clusters import capi, flags
 from axla.tensorflow.clusters.cluster import Cluster
 from axla.tensorflow.clusters.framework import client, context, graph_pb2, importer, op_def_registry, tf
 from axla.tensorflow.clusters.launch import register
-from axla.tensorflow.clusters.rewriting import KERNEL, PY_FUNC, Mode, Part, Rewriter
+from axla.tensorflow.clusters.rewriting import KERNEL, PY_FUNC, Mode, Rewriter, RunPart
 from axla.tensorflow.clusters.traced import place_of
 from axla.tensorflow.messages import decode, encode
 from axla.tensorflow.types import Proto
@@ -73,12 +73,12 @@ class Session(tf.compat.v1.Session):
         self._inner, self._graph = self._graph, graph or tf.compat.v1.get_default_graph()
         way = PY_FUNC if capi.missing() else KERNEL
         self._rewriter = Rewriter(_cluster, self.mode, flags.current().min_cluster_size, _definition, way)
-        self._parts: dict[tuple[object, ...], Part] = {}
+        self._parts: dict[tuple[object, ...], RunPart] = {}
         self._steps: dict[tuple[object, ...], _Step] = {}
         self._read, self._rewriting = -1, threading.Lock()
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[RunPart]:
         """What was rewritten: of each choice of feeds, fetches and targets the last."""
         return list(self._parts.values())
 

@@ -17,7 +17,7 @@ from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call, common_dims, spread
 from axla.tensorflow.types import fits
-from axla.tensorflow.values import Value, Variable
+from axla.tensorflow.values import GraphValue, Variable
 
 RECORDS = """
 Shape Size: input:T out_type=type?DT_INT32 -> output:out_type
@@ -68,7 +68,7 @@ def sizes(value: XlaOp) -> list[int | XlaOp]:
 
 
 @lowering("Shape")
-def _shape(call: Call, value: XlaOp) -> Value:
+def _shape(call: Call, value: XlaOp) -> GraphValue:
     numbers, dtype = sizes(value), call.dtype("out_type")
     if not any(value.shape.dynamic):
         return np.array(numbers, np.int64).astype(dtype.numpy)
@@ -78,12 +78,12 @@ def _shape(call: Call, value: XlaOp) -> Value:
 
 
 @lowering("ShapeN")
-def _shape_n(call: Call, values: list[XlaOp]) -> list[Value]:
+def _shape_n(call: Call, values: list[XlaOp]) -> list[GraphValue]:
     return [_shape(call, value) for value in values]
 
 
 @lowering("Size")
-def _size(call: Call, value: XlaOp) -> Value:
+def _size(call: Call, value: XlaOp) -> GraphValue:
     count = prod(sizes(value))
     if isinstance(count, int):
         return np.array(count).astype(call.dtype("out_type").numpy)
@@ -91,12 +91,12 @@ def _size(call: Call, value: XlaOp) -> Value:
 
 
 @lowering("Rank")
-def _rank(call: Call, value: XlaOp) -> Value:
+def _rank(call: Call, value: XlaOp) -> GraphValue:
     return np.array(len(value.dims), np.int32)
 
 
 @lowering("VariableShape")
-def _variable_shape(call: Call, variable: Variable) -> Value:
+def _variable_shape(call: Call, variable: Variable) -> GraphValue:
     known = variable.shape is not None and -1 not in variable.shape
     dims = call.scope.read(variable).dims if call.scope.has(variable) or not known else variable.shape
     return np.array(dims, call.dtype("out_type").numpy)
@@ -369,7 +369,7 @@ def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> Xl
 
 
 @lowering("ZerosLike", "OnesLike")
-def _filled_like(call: Call, value: Value) -> Value:
+def _filled_like(call: Call, value: GraphValue) -> GraphValue:
     if isinstance(value, TensorList):
         return value.zeros() if call.node.op == "ZerosLike" else call.fail("there are no ones of a list")
     found = full(call, value.dims, value.dtype, int(call.node.op == "OnesLike"))

@@ -10,7 +10,7 @@ from axla.tensorflow.records import lowering
 from axla.tensorflow.regions import conditional, loop
 from axla.tensorflow.scope import Call
 from axla.tensorflow.types import dtype_of
-from axla.tensorflow.values import Value
+from axla.tensorflow.values import GraphValue
 
 RECORDS = """
 Const: value=tensor -> output:dtype
@@ -70,7 +70,7 @@ def _const(call: Call) -> np.ndarray:
     "PlaceholderWithDefault", "GuaranteeConst", "DebugGradientIdentity", "DeepCopy", "CheckNumerics",
     "CheckNumericsV2", "XlaSharding", "_ListToArray", "_ArrayToList",
 )  # fmt: skip
-def _identity(call: Call, value: Value) -> Value:
+def _identity(call: Call, value: GraphValue) -> GraphValue:
     """The value as it is. Numbers are not checked, as XLA does it; an array lies on one device as a whole."""
     return value
 
@@ -87,35 +87,35 @@ def _fake(call: Call) -> np.ndarray:
 @lowering(
     "NoOp", "ControlTrigger", "_Retval", "Assert", "DestroyResourceOp", "TensorArrayCloseV3", "StackCloseV2"
 )
-def _nothing(call: Call, *operands: Value) -> None:
+def _nothing(call: Call, *operands: GraphValue) -> None:
     """Nothing. What is asserted is not checked, as XLA does it; resources end with the program."""
 
 
 @lowering("PartitionedCall", "StatefulPartitionedCall")
-def _partitioned_call(call: Call, values: list[Value]) -> list[Value]:
+def _partitioned_call(call: Call, values: list[GraphValue]) -> list[GraphValue]:
     return call.scope.call(call.function("f"), values)
 
 
 @lowering("ToBool")
 def _truth(call: Call, value: XlaOp) -> XlaOp:
-    """Of a scalar whether it is not zero, of other arrays whether they have elements."""
+    """The truth of a value: a scalar that is not zero, an array that has elements."""
     if value.dims:
         return call.scope.constant(np.asarray(value.shape.size > 0))
     return value if value.dtype.is_pred else ops.Ne(value, 0)
 
 
 @lowering("If", "StatelessIf", "XlaIf")
-def _if(call: Call, condition: XlaOp, values: list[Value]) -> list[Value]:
+def _if(call: Call, condition: XlaOp, values: list[GraphValue]) -> list[GraphValue]:
     graphs = [call.function("then_branch"), call.function("else_branch")]
     return conditional(call.scope, _truth(call, condition), graphs, values)
 
 
 @lowering("Case", "StatelessCase")
-def _case(call: Call, index: XlaOp, values: list[Value]) -> list[Value]:
+def _case(call: Call, index: XlaOp, values: list[GraphValue]) -> list[GraphValue]:
     graphs = [call.graph.library.function(called, "it") for called in call["branches"]]
     return conditional(call.scope, index, graphs, values)
 
 
 @lowering("While", "StatelessWhile", "XlaWhile")
-def _while(call: Call, values: list[Value]) -> list[Value]:
+def _while(call: Call, values: list[GraphValue]) -> list[GraphValue]:
     return loop(call.scope, call.function("cond"), call.function("body"), values)

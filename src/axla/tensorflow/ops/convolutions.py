@@ -47,10 +47,10 @@ _FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*f32 TArgs=type
 class Convolution:
     """A convolution with a filter of `filter_dims`, in `groups`; `output` are the sizes of the result."""
 
-    form: windows.Format
+    form: windows.ImageFormat
     filter_dims: tuple[int, ...]
     groups: int
-    steps: list[windows.Steps]
+    steps: list[windows.WindowSteps]
     output: tuple[int, ...]
 
 
@@ -86,7 +86,7 @@ def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) ->
     return Convolution(form, tuple(filter_dims), max(groups, 1), spatial, tuple(output))
 
 
-def _numbers(form: windows.Format, swapped: bool = False) -> ConvolutionDimensionNumbers:
+def _numbers(form: windows.ImageFormat, swapped: bool = False) -> ConvolutionDimensionNumbers:
     """The dimensions of input, filter and output; `swapped` when those of the filter's features are."""
     count, spatial = len(form.spatial), list(form.spatial)
     inward, outward = (count + 1, count) if swapped else (count, count + 1)

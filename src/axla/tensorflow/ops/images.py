@@ -33,7 +33,7 @@ RGBToHSV HSVToRGB: images:T T=type?DT_FLOAT -> output:T
 # Other sizes.
 
 
-class Places(NamedTuple):
+class ResizePositions(NamedTuple):
     """Where the elements of a dimension of a new size come from: `low` and `high` are places in the old
     one, `weight` is what that of `high` counts (nothing where only `low` counts).
     """
@@ -52,25 +52,25 @@ def _scaled(call: Call, old: int, new: int) -> np.ndarray:
     return (np.arange(new, dtype=f) + f(0.5 if call["half_pixel_centers"] else 0)) * scale
 
 
-def _bilinear(call: Call, old: int, new: int) -> Places:
+def _bilinear(call: Call, old: int, new: int) -> ResizePositions:
     where = _scaled(call, old, new) - np.float32(0.5 if call["half_pixel_centers"] else 0)
     below = np.floor(where)
     low, high = np.maximum(below, 0), np.minimum(np.ceil(where), old - 1)
-    return Places(low.astype(np.int32), high.astype(np.int32), where - below)
+    return ResizePositions(low.astype(np.int32), high.astype(np.int32), where - below)
 
 
-def _nearest(call: Call, old: int, new: int) -> Places:
+def _nearest(call: Call, old: int, new: int) -> ResizePositions:
     where = _scaled(call, old, new)
     found = np.floor(where + np.float32(0.5)) if call["align_corners"] else np.floor(where)
     low = np.clip(found, 0, old - 1).astype(np.int32)
-    return Places(low, low, np.zeros(new, np.float32))
+    return ResizePositions(low, low, np.zeros(new, np.float32))
 
 
 _LARGEST = 1 << 18
 """Rows or columns of resized images: where each comes from is computed here."""
 
 
-def _places(call: Call, old: Sequence[int], new: Sequence[int]) -> list[Places]:
+def _places(call: Call, old: Sequence[int], new: Sequence[int]) -> list[ResizePositions]:
     """Where rows and columns come from, for sizes [height, width]."""
     if call["align_corners"] and call["half_pixel_centers"]:
         call.fail("align_corners and half_pixel_centers exclude each other")
@@ -117,7 +117,7 @@ def _resized_grad(call: Call, gradient: XlaOp, images: XlaOp) -> XlaOp:
     return ops.ConvertElementType(found, dtype)
 
 
-def _put_back(value: XlaOp, dim: int, size: int, at: Places) -> XlaOp:
+def _put_back(value: XlaOp, dim: int, size: int, at: ResizePositions) -> XlaOp:
     """The sums, at each place along a dimension, of the elements that come from it, by their weights."""
     indices, updates = at.low, value
     if np.any(at.weight):

@@ -15,7 +15,7 @@ from axla.tensorflow.lists import TensorList
 from axla.tensorflow.ops.common import check_same_dims
 from axla.tensorflow.records import lowering, records
 from axla.tensorflow.scope import Call, matched, spread
-from axla.tensorflow.values import Value
+from axla.tensorflow.values import GraphValue
 
 RECORDS = """
 Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Exp Expm1 Floor Log Log1p Neg Rsqrt Sign Sin Sinh Sqrt
@@ -218,7 +218,7 @@ def _approximate_equal(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
 
 
 @lowering("AddN", "AccumulateNV2")
-def _add_n(call: Call, values: list[Value]) -> Value:
+def _add_n(call: Call, values: list[GraphValue]) -> GraphValue:
     if isinstance(values[0], TensorList):
         return reduce(TensorList.plus, values)
     check_same_dims(call, *values)

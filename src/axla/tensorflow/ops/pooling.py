@@ -36,7 +36,7 @@ AvgPool3DGrad: orig_input_shape:i32 grad:T ksize=ints strides=ints padding=edges
 """
 
 
-def _windows(call: Call, dims: Sequence[int], sizes: Sequence[XlaOp] = ()) -> list[windows.Steps]:
+def _windows(call: Call, dims: Sequence[int], sizes: Sequence[XlaOp] = ()) -> list[windows.WindowSteps]:
     """How the windows go over each dimension; `sizes` are the operands ksize and strides, or nothing where
     they are attributes.
     """
@@ -50,7 +50,7 @@ def _windows(call: Call, dims: Sequence[int], sizes: Sequence[XlaOp] = ()) -> li
 
 
 def _over_windows(
-    values: list[XlaOp], starts: list[XlaOp], step: XlaComputation, steps: list[windows.Steps]
+    values: list[XlaOp], starts: list[XlaOp], step: XlaComputation, steps: list[windows.WindowSteps]
 ) -> XlaOp:
     return ops.ReduceWindowWithGeneralPadding(
         values, starts, step, [s.size for s in steps], [s.stride for s in steps], (), (),
@@ -91,7 +91,7 @@ def _max_pool_grad(call: Call, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaO
     )  # fmt: skip
 
 
-def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.Steps]) -> XlaOp:
+def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.WindowSteps]) -> XlaOp:
     """What `other` is at the first largest number of each window."""
     inner, shape = x.builder.sub_builder("first_largest"), Shape(x.dtype)
     a, p, y, q = (inner.parameter(number, shape, "apyq"[number]) for number in range(4))
@@ -102,7 +102,7 @@ def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.Steps]) -> XlaOp:
 # Averages.
 
 
-def _mean(call: Call, value: XlaOp, dims: Sequence[int], steps: list[windows.Steps]) -> XlaOp:
+def _mean(call: Call, value: XlaOp, dims: Sequence[int], steps: list[windows.WindowSteps]) -> XlaOp:
     """Sums divided by how many elements each window has within images of shape `dims`."""
     counts = np.ones((), np.int64)
     for size, s in zip(dims, steps, strict=True):
@@ -137,7 +137,7 @@ def _avg_pool_grad(call: Call, shape: XlaOp, gradient: XlaOp) -> XlaOp:
     for size, s in zip(dims, steps, strict=True):
         low = s.size - 1 - s.low
         edges.append((low, size + s.size - 2 - (s.count - 1) * s.stride - low, s.stride - 1))
-        around.append(windows.Steps(s.size, 1, 1, size, 0, 0))
+        around.append(windows.WindowSteps(s.size, 1, 1, size, 0, 0))
     if 0 in gradient.dims:
         return ops.Broadcast(ops.Zero(wide.builder, gradient.dtype), dims)
     spread = ops.Pad(_mean(call, wide, dims, steps), zero, edges)

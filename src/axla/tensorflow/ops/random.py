@@ -58,7 +58,7 @@ _PER_SKIP = 256
 """What a skip of 1 adds to a counter."""
 
 
-class Source:
+class RandomSource:
     """A generator of random bits. `key` is u64[1], `counter` u64[2] for Philox, u64[1] for ThreeFry, and
     grows with what is taken.
     """
@@ -75,7 +75,7 @@ class Source:
         return bits
 
 
-def seeded(call: Call, seed: XlaOp, signed: bool = False) -> Source:
+def seeded(call: Call, seed: XlaOp, signed: bool = False) -> RandomSource:
     """A generator whose key and counter are mixed from two numbers. Those of 32 bits become greater ones
     without their sign, which the kernels for the CPU, of `folded`, keep.
     """
@@ -83,18 +83,18 @@ def seeded(call: Call, seed: XlaOp, signed: bool = False) -> Source:
     signed = signed or seed.dtype.bits == 64
     words = ops.ConvertElementType(seed, S64) if signed else ops.BitcastConvertType(seed, U32)
     key = call.scope.constant(_MIXING_KEY)
-    mixed = Source(PHILOX, key, ops.ConvertElementType(words, U64)).bits(U64, (2,))
-    return Source(PHILOX, mixed[:1], ops.PadInDim(mixed[1:], ops.Zero(call.builder, U64), 0, 1, 0))
+    mixed = RandomSource(PHILOX, key, ops.ConvertElementType(words, U64)).bits(U64, (2,))
+    return RandomSource(PHILOX, mixed[:1], ops.PadInDim(mixed[1:], ops.Zero(call.builder, U64), 0, 1, 0))
 
 
-def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> Source:
+def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> RandomSource:
     """The generator with this key and counter; fails where their shapes do not fit the algorithm."""
     chosen = algorithm_of(call, algorithm)
     size = _counter_size(chosen)
     if key.dims != (1,) or len(counter.dims) != 1 or counter.dims[0] < size:
         found = f"{list(key.dims)} and {list(counter.dims)}"
         call.fail(f"key and counter have shapes {found}, wanted [1] and [{size}]")
-    return Source(chosen, key, counter[:size])
+    return RandomSource(chosen, key, counter[:size])
 
 
 def algorithm_of(call: Call, algorithm: XlaOp) -> ops.RandomAlgorithm:
@@ -112,7 +112,7 @@ def _counter_size(algorithm: ops.RandomAlgorithm) -> int:
 # Distributions: each takes the generator, and the type and sizes of the result.
 
 
-def _unit(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
+def _unit(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
     """Numbers from 0 up to, without, 1, in f16, f32 or f64: random bits are the mantissa."""
     mantissa = {16: 10, 32: 23, 64: 52}[dtype.bits]
     if dtype is F16:
@@ -123,13 +123,13 @@ def _unit(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
     return ops.ConvertElementType(bits, dtype) * 2.0**-mantissa
 
 
-def above_zero(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
+def above_zero(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
     """Numbers between 0 and 1; f16 has 0 among them."""
     least = float(dtype.finfo.smallest_normal) if dtype is not F16 else 0.0
     return _unit(source, dtype, dims) * (1 - least) + least
 
 
-def _box_muller(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
+def _box_muller(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
     """Normal numbers by pairs of uniform ones, which lie beside each other in the first even dimension, else
     in the longest one.
     """
@@ -146,7 +146,7 @@ def _box_muller(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
     return ops.Reshape(ops.SliceInDim(found, 0, sizes[place], 1, place), dims)
 
 
-def _truncated_numbers(source: Source, dtype: DType, dims: Sequence[int]) -> XlaOp:
+def _truncated_numbers(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
     return truncated(above_zero(source, dtype, dims))
 
 
@@ -163,7 +163,7 @@ def truncated(units: XlaOp, *given: XlaOp) -> XlaOp:
     return ops.Clamp(low, mean + deviation * sqrt(2) * ops.ErfInv(place), high)
 
 
-def _integers(call: Call, source: Source, dims: Sequence[int], *limits: XlaOp) -> XlaOp:
+def _integers(call: Call, source: RandomSource, dims: Sequence[int], *limits: XlaOp) -> XlaOp:
     """All bits of integers, or integers from a limit up to, without, another: the bits modulo the rest."""
     dtype = call.dtype("dtype")
     if not dtype.is_integer or dtype.bits < 32:
@@ -200,7 +200,7 @@ def _name(call: Call) -> str:
     return call.node.op.removeprefix("Stateless").removeprefix("Stateful").removesuffix("V2")
 
 
-def _draw(call: Call, source: Source, dims: Sequence[int], limits: Sequence[XlaOp]) -> XlaOp:
+def _draw(call: Call, source: RandomSource, dims: Sequence[int], limits: Sequence[XlaOp]) -> XlaOp:
     """Random numbers; those of bf16 are f32 without the last bits, so that they stay below the limit."""
     draw, dtype = _FLOATS.get(_name(call)), call.dtype("dtype")
     if draw is None:
@@ -282,7 +282,7 @@ def _stochastic_cast(call: Call, value: XlaOp, key: XlaOp, counter: XlaOp, algor
 # Generators in variables.
 
 
-def _stored(call: Call, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, Source]:
+def _stored(call: Call, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, RandomSource]:
     """The contents of a variable, and the generator that they are."""
     chosen = algorithm_of(call, algorithm)
     value = call.scope.read(variable)
@@ -291,10 +291,10 @@ def _stored(call: Call, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, So
         found = f"{value.dtype.name} of shape {list(value.dims)}"
         call.fail(f"'{variable.name}' is {found}, wanted s64 of at least {size + 1} elements")
     words = ops.BitcastConvertType(value, U64)
-    return value, Source(chosen, words[size : size + 1], words[:size])
+    return value, RandomSource(chosen, words[size : size + 1], words[:size])
 
 
-def _store(call: Call, variable: Variable, before: XlaOp, source: Source) -> None:
+def _store(call: Call, variable: Variable, before: XlaOp, source: RandomSource) -> None:
     counter = ops.BitcastConvertType(source.counter, S64)
     assign(call, variable, ops.DynamicUpdateSlice(before, counter, [ops.Zero(call.builder, S32)]))
 

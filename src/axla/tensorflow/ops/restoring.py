@@ -10,7 +10,7 @@ from axla.core.errors import did_you_mean
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
 from axla.tensorflow.types import DTYPES
-from axla.tensorflow.values import Value
+from axla.tensorflow.values import GraphValue
 
 RECORDS = """
 RestoreV2: prefix:DT_STRING tensor_names:DT_STRING shape_and_slices:DT_STRING dtypes=types>=1 ->
@@ -22,7 +22,7 @@ RestoreSlice: file_pattern:DT_STRING tensor_name:DT_STRING shape_and_slice:DT_ST
 
 
 @lowering("RestoreV2")
-def _restore(call: Call, prefix: Value, names: np.ndarray, parts: np.ndarray) -> list[np.ndarray]:
+def _restore(call: Call, prefix: GraphValue, names: np.ndarray, parts: np.ndarray) -> list[np.ndarray]:
     wanted = call["dtypes"]
     if not names.shape == parts.shape == (len(wanted),):
         call.fail(f"{names.size} names and {parts.size} slices for {len(wanted)} tensors")
@@ -30,7 +30,7 @@ def _restore(call: Call, prefix: Value, names: np.ndarray, parts: np.ndarray) ->
 
 
 @lowering("Restore", "RestoreSlice")
-def _restore_one(call: Call, pattern: Value, *texts: np.ndarray) -> np.ndarray:
+def _restore_one(call: Call, pattern: GraphValue, *texts: np.ndarray) -> np.ndarray:
     """The tensor of a name, or a part of it."""
     name, part = [text.reshape(-1)[0] for text in (*texts, np.array(b"", object))][:2]
     return _tensor(call, name, part, call["dt"])

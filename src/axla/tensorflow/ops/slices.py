@@ -33,7 +33,7 @@ Number = Any
 
 
 @dataclass(slots=True)
-class Part:
+class DimensionSlice:
     """Elements along a dimension: `count` of them from `start` on, at most `bound`."""
 
     start: Number
@@ -100,7 +100,7 @@ def _entries(call: Call, count: int, rank: int) -> list[tuple[int | None, bool]]
 
 def parts(
     call: Call, dims: Sequence[Number], bounds: Sequence[int], begin: XlaOp, end: XlaOp, strides: XlaOp
-) -> tuple[list[Part], list[int | None]]:
+) -> tuple[list[DimensionSlice], list[int | None]]:
     """The elements along each dimension, and the dimensions of the result: those of the array that do not
     shrink, None for a new one.
     """
@@ -109,7 +109,7 @@ def parts(
         call.fail(f"begin, end and strides have {begin.dims}, {end.dims} and {strides.dims} elements")
     entries = _entries(call, len(steps), len(dims))
     ranges = list(zip(numbers(call, begin, "begin"), numbers(call, end, "end"), steps, strict=True))
-    found: list[Part] = []
+    found: list[DimensionSlice] = []
     kept: list[int | None] = []
     for at, is_new in entries:
         d = len(found)
@@ -120,22 +120,22 @@ def parts(
             found.append(_one(call, ranges[at], dims[d], d))
             continue
         kept.append(d)
-        whole = Part(0, dims[d], bounds[d])
+        whole = DimensionSlice(0, dims[d], bounds[d])
         found.append(whole if at is None else _range(call, at, ranges[at], whole))
     return found, kept
 
 
-def _one(call: Call, given: tuple[Number, Number, int], size: Number, d: int) -> Part:
+def _one(call: Call, given: tuple[Number, Number, int], size: Number, d: int) -> DimensionSlice:
     start, _, stride = given
     place = _from_end(start, size)
     if stride <= 0:
         call.fail(f"dimension {d} goes, its stride is {stride}, wanted a positive one")
     if isinstance(place, int) and isinstance(size, int) and not 0 <= place < size:
         call.fail(f"index {start} is outside of dimension {d}, which has {size} elements")
-    return Part(place, 1, 1)
+    return DimensionSlice(place, 1, 1)
 
 
-def _range(call: Call, at: int, given: tuple[Number, Number, int], whole: Part) -> Part:
+def _range(call: Call, at: int, given: tuple[Number, Number, int], whole: DimensionSlice) -> DimensionSlice:
     (start, stop, stride), size = given, whole.count
     if not stride:
         call.fail("a stride is 0")
@@ -147,15 +147,15 @@ def _range(call: Call, at: int, given: tuple[Number, Number, int], whole: Part) 
     span = end - begin + stride - (1 if stride > 0 else -1)
     if isinstance(span, int):
         count = max(span // stride, 0)
-        return Part(begin, count, count, stride)
+        return DimensionSlice(begin, count, count, stride)
     most = whole.bound - begin if stride > 0 and isinstance(begin, int) else whole.bound
-    return Part(begin, ops.Max(span / stride, 0), max(-(-most // abs(stride)), 0), stride)
+    return DimensionSlice(begin, ops.Max(span / stride, 0), max(-(-most // abs(stride)), 0), stride)
 
 
 # Slices.
 
 
-def sliced(call: Call, value: XlaOp, found: Sequence[Part]) -> XlaOp:
+def sliced(call: Call, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp:
     """The elements that the parts name."""
     low, high, steps, turned = [], [], [], []
     for d, part in enumerate(found):
@@ -176,7 +176,7 @@ def sliced(call: Call, value: XlaOp, found: Sequence[Part]) -> XlaOp:
     return value
 
 
-def _dynamic(call: Call, value: XlaOp, d: int, part: Part) -> XlaOp:
+def _dynamic(call: Call, value: XlaOp, d: int, part: DimensionSlice) -> XlaOp:
     """A slice along a dimension whose beginning or size the program computes."""
     if isinstance(part.start, int) and part.start == 0 and part.bound == value.dims[d] and part.stride == 1:
         if value.shape.dynamic[d]:
@@ -206,7 +206,7 @@ def _slice(call: Call, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
     return sliced(call, value, found)
 
 
-def _from(call: Call, start: Number, count: Number, size: Number, bound: int) -> Part:
+def _from(call: Call, start: Number, count: Number, size: Number, bound: int) -> DimensionSlice:
     """`count` elements from `start` on; -1 are all."""
     rest = size - start
     if isinstance(count, int):
@@ -218,13 +218,13 @@ def _from(call: Call, start: Number, count: Number, size: Number, bound: int) ->
     if isinstance(number, int) and (number < 0 or isinstance(rest, int) and number > rest):
         call.fail(f"{number} elements from {start} on of a dimension of {bound}")
     most = bound - start if isinstance(start, int) else bound
-    return Part(start, number, number if isinstance(number, int) else most)
+    return DimensionSlice(start, number, number if isinstance(number, int) else most)
 
 
 # Gradients and changes.
 
 
-def _placed(call: Call, dims: Sequence[int], found: Sequence[Part], value: XlaOp) -> XlaOp:
+def _placed(call: Call, dims: Sequence[int], found: Sequence[DimensionSlice], value: XlaOp) -> XlaOp:
     """Zeros with an array where the parts are."""
     value = ops.Rev(value, [d for d, part in enumerate(found) if part.stride < 0])
     edges = []
@@ -241,7 +241,7 @@ def _placed(call: Call, dims: Sequence[int], found: Sequence[Part], value: XlaOp
     return ops.DynamicUpdateSlice(full(call, dims, value.dtype), wide, _starts(call, found, True))
 
 
-def _low(part: Part) -> Number:
+def _low(part: DimensionSlice) -> Number:
     """The lowest of the elements that a part names."""
     if not isinstance(part.count, int):
         raise UnsupportedError("the size of the slice depends on arguments of the program")
@@ -250,7 +250,7 @@ def _low(part: Part) -> Number:
     return part.start + (part.count - 1) * part.stride
 
 
-def _starts(call: Call, found: Sequence[Part], is_placed: bool = False) -> list[XlaOp]:
+def _starts(call: Call, found: Sequence[DimensionSlice], is_placed: bool = False) -> list[XlaOp]:
     """Where the parts begin; 0 for a dimension that `is_placed` already."""
     lows = [_low(part) for part in found]
     lows = [0 if is_placed and isinstance(low, int) else low for low in lows]
@@ -266,7 +266,7 @@ def _gradient(call: Call, shape: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp
     return _placed(call, dims, found, ops.Reshape(dy, counts))
 
 
-def _counts(found: Sequence[Part]) -> list[int]:
+def _counts(found: Sequence[DimensionSlice]) -> list[int]:
     for part in found:
         _low(part)
     return [part.count for part in found]

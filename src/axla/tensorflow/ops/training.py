@@ -14,7 +14,7 @@ from axla.tensorflow.ops.common import of_dims
 from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
-from axla.tensorflow.values import Value, Variable
+from axla.tensorflow.values import GraphValue, Variable
 
 RECORDS = """
 ResourceApplyGradientDescent: var:resource alpha:T delta:T ->
@@ -44,14 +44,14 @@ ResourceApplyFtrlV2: var:resource accum:resource linear:resource grad:T lr:T l1:
 
 # Steps. Each takes an object with the operands, variables as their contents, and gives the new contents.
 
-Step = Callable[[Call, Any], Sequence[XlaOp]]
-_STEPS: dict[str, Step] = {}
+OptimizerStep = Callable[[Call, Any], Sequence[XlaOp]]
+_STEPS: dict[str, OptimizerStep] = {}
 
 
-def _step(*names: str) -> Callable[[Step], Step]:
+def _step(*names: str) -> Callable[[OptimizerStep], OptimizerStep]:
     """Registers the step of `ResourceApply` + name, for each name."""
 
-    def register(function: Step) -> Step:
+    def register(function: OptimizerStep) -> OptimizerStep:
         for name in names:
             _STEPS["ResourceApply" + name] = function
             lowering("ResourceApply" + name)(_apply)
@@ -60,7 +60,7 @@ def _step(*names: str) -> Callable[[Step], Step]:
     return register
 
 
-def _apply(call: Call, *operands: Value) -> None:
+def _apply(call: Call, *operands: GraphValue) -> None:
     assert call.node.record is not None
     found = SimpleNamespace()
     dims = read(call, operands[0]).dims

@@ -18,7 +18,7 @@ VECTORS = "NCHW_VECT_C"
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ImageFormat:
     """The numbers of the dimensions of images."""
 
     features: int
@@ -26,7 +26,7 @@ class Format:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class WindowSteps:
     """How a window goes over one dimension: `size` elements of it, each `dilation` from the last, begin at
     every `stride`-th place; `count` are the places, `low` and `high` the padding.
     """
@@ -39,11 +39,11 @@ class Steps:
     high: int
 
 
-def format_of(name: str, rank: int) -> Format:
+def format_of(name: str, rank: int) -> ImageFormat:
     """The dimensions of images in a format; NCHW_VECT_C stands for NCHW."""
     if name in _FEATURES_LAST:
-        return Format(rank - 1, tuple(range(1, rank - 1)))
-    return Format(1, tuple(range(2, rank)))
+        return ImageFormat(rank - 1, tuple(range(1, rank - 1)))
+    return ImageFormat(1, tuple(range(2, rank)))
 
 
 def numbers_of(call: Call, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ def numbers_of(call: Call, numbers: Sequence[int], rank: int, what: str) -> tupl
     return tuple(numbers)
 
 
-def only_spatial(numbers: Sequence[int], form: Format, what: str) -> None:
+def only_spatial(numbers: Sequence[int], form: ImageFormat, what: str) -> None:
     """Refuses other numbers than 1 for dimensions that are not spatial."""
     if any(number != 1 for d, number in enumerate(numbers) if d not in form.spatial):
         raise UnsupportedError(f"{what} are {list(numbers)}, wanted 1 for images and features")
@@ -61,7 +61,7 @@ def only_spatial(numbers: Sequence[int], form: Format, what: str) -> None:
 
 def steps_of(
     call: Call, dims: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> list[Steps]:
+) -> list[WindowSteps]:
     """How windows go over dimensions: each argument has a number for each of them. The padding is that of
     the attributes `padding` and `explicit_paddings`, which has pairs for the dimensions.
     """
@@ -77,7 +77,7 @@ def steps_of(
             low, high = missing // 2, missing - missing // 2
         if size < 1 or count < 0:
             call.fail(f"a window of size {size} for a dimension of size {dim}")
-        found.append(Steps(size, stride, dilation, count, low, high))
+        found.append(WindowSteps(size, stride, dilation, count, low, high))
     return found
 
 

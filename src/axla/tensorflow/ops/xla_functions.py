@@ -17,7 +17,7 @@ from axla.tensorflow.attributes import Called
 from axla.tensorflow.ops.xla import dimension_numbers, pairs
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
-from axla.tensorflow.values import Value, leaves
+from axla.tensorflow.values import GraphValue, leaves
 
 RECORDS = """
 XlaReduce: input:T init_value:T dimensions_to_reduce=ints reducer=func -> output:T
@@ -104,7 +104,7 @@ def _variadic_sort(call: Call, values: list[XlaOp], dimension: XlaOp) -> XlaOp:
 
 
 @lowering("SymbolicGradient")
-def _gradient(call: Call, values: list[Value]) -> list[Value]:
+def _gradient(call: Call, values: list[GraphValue]) -> list[GraphValue]:
     called = call["f"]
     name = call.graph.library.gradients.get(called.name)
     if name is None:

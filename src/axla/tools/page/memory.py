@@ -43,7 +43,7 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LiveBlock:
     """Bytes in use, from the step `first` to the step `last`."""
 
     name: str
@@ -70,7 +70,7 @@ def timed_steps(program: Program) -> list[Timed]:
     return [step for step in found if step is not None]
 
 
-def blocks(program: Program, steps: list[Timed] | None = None) -> list[Block]:
+def blocks(program: Program, steps: list[Timed] | None = None) -> list[LiveBlock]:
     """What lies in the memory of a program, but for arguments and constants, in the order of its beginning.
 
     Results are there to the end of the run.
@@ -107,7 +107,7 @@ def blocks(program: Program, steps: list[Timed] | None = None) -> list[Block]:
     for result in program.results:
         if result is not None:
             alive(result.name, result.place, end, end)
-    made = [Block(key[0], slices[key], first, last) for key, (first, last) in lives.items()]
+    made = [LiveBlock(key[0], slices[key], first, last) for key, (first, last) in lives.items()]
     return sorted(made, key=lambda block: (block.first, block.place.offset))
 
 
@@ -137,7 +137,7 @@ def _uses(timed: Timed) -> Iterator[tuple[Value, int, int]]:
                 yield value, first, first
 
 
-def live_bytes(found: list[Block], ticks: int) -> list[int]:
+def live_bytes(found: list[LiveBlock], ticks: int) -> list[int]:
     """The bytes in use at each of so many steps. What several values have, one after the other or in place,
     counts once.
     """

@@ -22,7 +22,7 @@ from axla.program.program import Program
 from axla.program.steps import KernelStep
 from axla.program.text import print_kernel, print_program
 from axla.target.machine import CpuTarget, Target
-from axla.tools.page.memory import Block, blocks, live_bytes, timed_steps
+from axla.tools.page.memory import LiveBlock, blocks, live_bytes, timed_steps
 from axla.tools.page.records import States
 
 ENTRY = "entry"
@@ -99,7 +99,7 @@ def of_program(module: Module, target: CpuTarget, *, code: bool = True) -> dict[
     }  # fmt: skip
 
 
-def _block(block: Block) -> list[Any]:
+def _block(block: LiveBlock) -> list[Any]:
     place = block.place
     return [block.name, place.allocation.name, place.offset, place.size, block.first, block.last]
 

@@ -1,4 +1,4 @@
-"""What differs between systems: memory for code, pages, threads, waiting, clocks, the form of objects.
+"""The differences of operating systems: memory for code, pages, threads, waiting, clocks, object formats.
 
 `posix.py` has what Linux and macOS share, the other files one system each. `HERE` is the file of this one; a
 file has

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import mmap
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.systems import posix
 from axla.codegen.native.systems.posix import Pages, address, at_fork, library
 from axla.codegen.straight import Ssa
@@ -25,7 +25,7 @@ _HUGE_PAGE = 2 * 1024 * 1024
 _DEAR, _SMALL_BLOCKS = 400_000, 64
 _PAGE = mmap.PAGESIZE  # 4 KB; 64 KB on some machines
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
 def flush(start: int, size: int) -> None:
@@ -35,7 +35,7 @@ def flush(start: int, size: int) -> None:
     clear(start, start + size)
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Emits what the glue needs of Linux: futex, clock, signal mask, pages."""
     posix.emit(m, clock=_MONOTONIC, set_mask=_SET_MASK)
     posix.map_pages(m, "pages_map", _ANONYMOUS)
@@ -43,19 +43,19 @@ def emit(m: Module) -> None:
     _FUNCTIONS.emit(m)
 
 
-def _futex(f: Function, *arguments: Ssa) -> None:
+def _futex(f: GlueFunction, *arguments: Ssa) -> None:
     number = f.i64(_FUTEX[f.module.machine])
     f.module.declare("syscall", "declare i64 @syscall(i64, ...)")
     f.line(f"call i64 (i64, ...) @syscall({', '.join(map(repr, (number, *arguments)))})")
 
 
 @_FUNCTIONS("futex_wait", "void", "address:ptr, value:i32", exported=True)
-def _futex_wait(f: Function, place: Ssa, value: Ssa) -> None:
+def _futex_wait(f: GlueFunction, place: Ssa, value: Ssa) -> None:
     _futex(f, place, f.i64(_WAIT), value.cast("i64"), f.null())
 
 
 @_FUNCTIONS("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)
-def _futex_wait_briefly(f: Function, place: Ssa, value: Ssa) -> None:
+def _futex_wait_briefly(f: GlueFunction, place: Ssa, value: Ssa) -> None:
     time = f.space("[2 x i64]")
     time.store(f.i64(0))
     time.at(8).store(f.i64(10_000_000))
@@ -63,12 +63,12 @@ def _futex_wait_briefly(f: Function, place: Ssa, value: Ssa) -> None:
 
 
 @_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64", exported=True)
-def _futex_wake(f: Function, place: Ssa, count: Ssa) -> None:
+def _futex_wake(f: GlueFunction, place: Ssa, count: Ssa) -> None:
     _futex(f, place, f.i64(_WAKE), count)
 
 
 @_FUNCTIONS("pages_new", "ptr", "size:i64")
-def _pages_new(f: Function, size: Ssa) -> None:
+def _pages_new(f: GlueFunction, size: Ssa) -> None:
     length = (size + (_PAGE - 1)) & -_PAGE
     huge = size.ge(_HUGE)
     extra = f.select(huge, f.i64(_HUGE_PAGE), f.i64(0))

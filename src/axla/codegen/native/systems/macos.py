@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes as c
 import platform
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.systems import posix
 from axla.codegen.native.systems.posix import Pages, address, at_fork, library
 from axla.codegen.straight import Ssa
@@ -22,7 +22,7 @@ FEATURES = ("+reserve-x18",) if platform.machine() == "arm64" else ()
 _MONOTONIC, _SET_MASK, _ANONYMOUS = 6, 3, 0x1000
 _COMPARE_AND_WAIT, _WAKE_ALL, _QUIET = 1, 0x100, 0x1000000  # of __ulock_wait and __ulock_wake
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
 def flush(start: int, size: int) -> None:
@@ -30,31 +30,31 @@ def flush(start: int, size: int) -> None:
     library().sys_icache_invalidate(c.c_void_p(start), c.c_size_t(size))
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Emits what the glue needs of macOS: waiting on addresses, clock, signal mask, pages."""
     posix.emit(m, clock=_MONOTONIC, set_mask=_SET_MASK)
     posix.map_pages(m, "pages_new", _ANONYMOUS)
     _FUNCTIONS.emit(m)
 
 
-def _wait(f: Function, place: Ssa, value: Ssa, microseconds: int) -> None:
+def _wait(f: GlueFunction, place: Ssa, value: Ssa, microseconds: int) -> None:
     """0: without end."""
     how = f.i32(_COMPARE_AND_WAIT | _QUIET)
     f.call("i32", "__ulock_wait", how, place, value.cast("i64"), f.i32(microseconds))
 
 
 @_FUNCTIONS("futex_wait", "void", "address:ptr, value:i32", exported=True)
-def _futex_wait(f: Function, place: Ssa, value: Ssa) -> None:
+def _futex_wait(f: GlueFunction, place: Ssa, value: Ssa) -> None:
     _wait(f, place, value, 0)
 
 
 @_FUNCTIONS("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)
-def _futex_wait_briefly(f: Function, place: Ssa, value: Ssa) -> None:
+def _futex_wait_briefly(f: GlueFunction, place: Ssa, value: Ssa) -> None:
     _wait(f, place, value, 10_000)
 
 
 @_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64", exported=True)
-def _futex_wake(f: Function, place: Ssa, count: Ssa) -> None:
+def _futex_wake(f: GlueFunction, place: Ssa, count: Ssa) -> None:
     """One, or all: those in between look again and sleep on."""
     one = f.i32(_COMPARE_AND_WAIT | _QUIET)
     how = f.select(count.eq(1), one, one | _WAKE_ALL)

@@ -1,4 +1,4 @@
-"""What Linux and macOS share; each calls it with its numbers."""
+"""Functions that Linux and macOS share; each calls them with its constants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import mmap
 from collections.abc import Sequence
 from typing import Any
 
-from axla.codegen.native.assembly import Module
+from axla.codegen.native.assembly import GlueModule
 from axla.core.errors import OutOfMemory, UnsupportedError
 
 _READ, _WRITE, _EXECUTE, _PRIVATE = 1, 2, 4, 2
@@ -51,7 +51,7 @@ def at_fork(addresses: Sequence[int]) -> None:
     register(*map(c.c_void_p, addresses), None)
 
 
-def map_pages(m: Module, name: str, anonymous: int) -> None:
+def map_pages(m: GlueModule, name: str, anonymous: int) -> None:
     """Adds a function that asks for pages."""
     f = m.function(name, "ptr", "size:i64")
     rights, kind = f.i32(_READ | _WRITE), f.i32(_PRIVATE | anonymous)
@@ -59,7 +59,7 @@ def map_pages(m: Module, name: str, anonymous: int) -> None:
     f.ret(f.select(base.cast("i64").eq(-1), f.null(), base))
 
 
-def emit(m: Module, *, clock: int, set_mask: int) -> None:
+def emit(m: GlueModule, *, clock: int, set_mask: int) -> None:
     """Adds all but `pages_new` and what waits."""
     f = m.function("pages_free", "void", "block:ptr, size:i64")
     f.call("i32", "munmap", *f.params.values())

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.straight import Ssa
 from axla.core.errors import OutOfMemory, UnsupportedError
 
@@ -18,7 +18,7 @@ _TAKE, _RELEASE = 0x3000, 0x8000  # of VirtualAlloc and VirtualFree: reserve and
 _READ, _READ_WRITE, _EXECUTE = 2, 4, 0x20  # rights of pages
 _FOREVER = -1
 
-_FUNCTIONS = Functions()
+_FUNCTIONS = GlueFunctions()
 
 
 @functools.cache
@@ -80,28 +80,28 @@ def at_fork(addresses: Sequence[int]) -> None:
     """Nothing forks."""
 
 
-def emit(m: Module) -> None:
+def emit(m: GlueModule) -> None:
     """Emits what the glue needs of Windows: waiting on addresses, threads, clock, pages."""
     _FUNCTIONS.emit(m)
 
 
-def _wait(f: Function, place: Ssa, value: Ssa, milliseconds: int) -> None:
+def _wait(f: GlueFunction, place: Ssa, value: Ssa, milliseconds: int) -> None:
     compared = f.slot(value)
     f.call("i32", "WaitOnAddress", place, compared, f.i64(4), f.i32(milliseconds))
 
 
 @_FUNCTIONS("futex_wait", "void", "address:ptr, value:i32", exported=True)
-def _futex_wait(f: Function, place: Ssa, value: Ssa) -> None:
+def _futex_wait(f: GlueFunction, place: Ssa, value: Ssa) -> None:
     _wait(f, place, value, _FOREVER)
 
 
 @_FUNCTIONS("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)
-def _futex_wait_briefly(f: Function, place: Ssa, value: Ssa) -> None:
+def _futex_wait_briefly(f: GlueFunction, place: Ssa, value: Ssa) -> None:
     _wait(f, place, value, 10)
 
 
 @_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64", exported=True)
-def _futex_wake(f: Function, place: Ssa, count: Ssa) -> None:
+def _futex_wake(f: GlueFunction, place: Ssa, count: Ssa) -> None:
     """One, or all: those in between look again and sleep on."""
     with f.if_(count.eq(1)):
         f.call("void", "WakeByAddressSingle", place)
@@ -110,7 +110,7 @@ def _futex_wake(f: Function, place: Ssa, count: Ssa) -> None:
 
 
 @_FUNCTIONS("thread_start", "i32", "routine:ptr, argument:ptr", exported=True)
-def _thread_start(f: Function, routine: Ssa, argument: Ssa) -> None:
+def _thread_start(f: GlueFunction, routine: Ssa, argument: Ssa) -> None:
     none = f.null()
     thread = f.call("ptr", "CreateThread", none, f.i64(0), routine, argument, f.i32(0), none)
     f.guard(thread.eq(0), f.i32(1))
@@ -119,22 +119,22 @@ def _thread_start(f: Function, routine: Ssa, argument: Ssa) -> None:
 
 
 @_FUNCTIONS("thread_id", "i64", exported=True)
-def _thread_id(f: Function) -> None:
+def _thread_id(f: GlueFunction) -> None:
     f.ret(f.call("i32", "GetCurrentThreadId").cast("i64"))
 
 
 @_FUNCTIONS("sleep", "void", "microseconds:i32", exported=True)
-def _sleep(f: Function, microseconds: Ssa) -> None:
+def _sleep(f: GlueFunction, microseconds: Ssa) -> None:
     f.call("void", "Sleep", (microseconds + 999).udiv(f.i32(1000)))
 
 
 @_FUNCTIONS("yield", "void", exported=True)
-def _yield(f: Function) -> None:
+def _yield(f: GlueFunction) -> None:
     f.call("i32", "SwitchToThread")
 
 
 @_FUNCTIONS("now", "i64", exported=True)
-def _now(f: Function) -> None:
+def _now(f: GlueFunction) -> None:
     ticks, rate = f.space("i64"), f.space("i64")
     f.call("i32", "QueryPerformanceCounter", ticks)
     f.call("i32", "QueryPerformanceFrequency", rate)
@@ -145,20 +145,20 @@ def _now(f: Function) -> None:
 
 
 @_FUNCTIONS("pages_new", "ptr", "size:i64")
-def _pages_new(f: Function, size: Ssa) -> None:
+def _pages_new(f: GlueFunction, size: Ssa) -> None:
     f.ret(f.call("ptr", "VirtualAlloc", f.null(), size, f.i32(_TAKE), f.i32(_READ_WRITE)))
 
 
 @_FUNCTIONS("pages_free", "void", "block:ptr, size:i64")
-def _pages_free(f: Function, block: Ssa, size: Ssa) -> None:
+def _pages_free(f: GlueFunction, block: Ssa, size: Ssa) -> None:
     f.call("i32", "VirtualFree", block, f.i64(0), f.i32(_RELEASE))
 
 
 @_FUNCTIONS("block_new", "ptr", "size:i64")
-def _block_new(f: Function, size: Ssa) -> None:
+def _block_new(f: GlueFunction, size: Ssa) -> None:
     f.ret(f.call("ptr", "_aligned_malloc", size, f.i64(64)))
 
 
 @_FUNCTIONS("block_free", "void", "block:ptr")
-def _block_free(f: Function, block: Ssa) -> None:
+def _block_free(f: GlueFunction, block: Ssa) -> None:
     f.call("void", "_aligned_free", block)

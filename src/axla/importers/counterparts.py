@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 import axla.hlo as hlo
 from axla.core.dataclass import dataclass
-from axla.foreign.records import AttributeRecord, Record
+from axla.importers.records import AttributeRecord, Record
 from axla.ir.op import Op
 
 

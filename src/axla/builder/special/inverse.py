@@ -17,7 +17,7 @@ from axla.builder.xla_builder import XlaOp
 
 
 class _Limits(NamedTuple):
-    """Of the parts of a complex type."""
+    """The limits of the real type of a complex type's parts."""
 
     small: float  # the square of less is no normal number
     large: float  # the square of more overflows

@@ -7,13 +7,13 @@ import pytest
 from axla.core import dtypes
 from axla.core.shape import Shape
 from axla.core.status import frame_message
-from axla.custom.site import Function
+from axla.custom.site import TableFunction
 from axla.program.interface import Alias, Interface, ValueSpec, is_flat, tree_leaves, tree_text
 
 X = ValueSpec("x", Shape(dtypes.F32, (2, 3)), 24)
 STEP = Interface(
     "step", (X,), (X, X), result_tree=(1, (0,)), aliases=(Alias(1, 0, must=True),), workspace_bytes=640,
-    messages=("%d = s32[] divide: by zero",), functions=(Function("host_log"),), long_running=False,
+    messages=("%d = s32[] divide: by zero",), functions=(TableFunction("host_log"),), long_running=False,
 )  # fmt: skip
 
 

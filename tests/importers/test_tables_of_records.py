@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from axla.foreign.counterparts import counterparts
-from axla.foreign.records import AttributeRecord, read_records
+from axla.importers.counterparts import counterparts
+from axla.importers.records import AttributeRecord, read_records
 
 
 def test_a_table_is_read_as_it_says():

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from axla.builder import elementwise as e
 from axla.builder.broadcasting import full
 from axla.builder.compositions import Lgamma, floats
-from axla.builder.gamma import log1p_minus, stirling
 from axla.builder.iteration import iterated
+from axla.builder.special.gamma import log1p_minus, stirling
 from axla.builder.xla_builder import XlaOp
 
 _LEAST = 10.0  # from where on Stirling's series stands for log gamma
