@@ -85,7 +85,7 @@ class OutputReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What `check` found: one entry per output leaf."""
+    """The result of `check`: one entry per output leaf."""
 
     name: str
     backend: str

@@ -24,7 +24,7 @@ from axla.target.machine import CpuTarget
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What an argument or result is called: in C, and in the program that it comes from."""
+    """The names of an argument or result: in C, and in the program that it comes from."""
 
     name: str
     label: str

@@ -1,4 +1,5 @@
-"""What a library takes and gives, as its user wants it: the configuration of tfcompile, names, variables.
+"""The arguments and results of a library as its user wants them: configuration of tfcompile, names,
+variables.
 
 `tf2xla.Config` is a message in text format:
 

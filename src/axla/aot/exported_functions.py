@@ -104,7 +104,7 @@ def _result_table(f: Function, arguments: Ssa, public: Ssa, interface: Interface
 
 
 def mark_of(symbol: str, size: int) -> bytes:
-    """What stands for the constants until `room.py` has them: bytes that no other data has by chance."""
+    """A placeholder for the constants until `room.py` writes them: bytes that no other data has by chance."""
     return blake2b(f"{symbol} {size}".encode(), digest_size=_MARK).digest()
 
 

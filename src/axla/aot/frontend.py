@@ -195,7 +195,7 @@ def _type_of(given: Any) -> Any:
 
 
 def _leaves(args: Sequence[Any]) -> list[Any]:
-    """What stands in lists, tuples and dicts, in JAX's order."""
+    """The leaves of lists, tuples and dicts, in JAX's order."""
     leaves: list[Any] = []
     stack = list(reversed(args))
     while stack:

@@ -41,7 +41,7 @@ _VARIABLES = ("VarHandleOp", "Variable", "VariableV2")
 
 
 def opened_graph(program: Any) -> Saved | None:
-    """What a program that is a graph of TensorFlow has; None for another."""
+    """The graph of a program that is one of TensorFlow; None for another."""
     if isinstance(program, Saved):
         return program
     if isinstance(program, model.Function):
@@ -122,7 +122,7 @@ def _feed_shape(entry: ConfigEntry, graph: Graph) -> Shape:
 
 
 def _shape(entry: ConfigEntry, type_: str | None, dims: Sequence[int] | None) -> Shape:
-    """What the configuration says, and where it says nothing, the graph."""
+    """The shape in the configuration, or else in the graph."""
     dtype, dims = entry.dtype, dims if entry.dims is None else entry.dims
     if dtype is None and type_ is None:
         raise InvalidArgument(f"{entry}: its type is not known: say type: DT_...")

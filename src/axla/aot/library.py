@@ -1,4 +1,4 @@
-"""What a compiled library is to its writers: functions, their arguments and results, code, weights."""
+"""A compiled library as its writers see it: functions, their arguments and results, code, weights."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class CompiledLibrary:
 
     @property
     def prefix(self) -> str:
-        """What files, symbols and macros begin with."""
+        """The prefix of files, symbols and macros."""
         return self.name.prefix
 
     @property

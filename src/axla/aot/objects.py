@@ -146,9 +146,7 @@ def object_of(
 
 
 def constant_names(module: Module) -> dict[Literal, str]:
-    """What the constants of a module that may stand in memory are called: by their op_name, else by their
-    instruction.
-    """
+    """Names of the constants of a module that may lie in memory: their op_name, else their instruction."""
     found: dict[Literal, str] = {}
     for computation in module.computations:
         for inst in computation.instructions:

@@ -1,4 +1,4 @@
-"""What a library is made with, declared once: the parameters of `axla.aot.compile`, their help, and the flags
+"""The options of a library, declared once: the parameters of `axla.aot.compile`, their help, and the flags
 of `axla compile` follow from the fields of `Options`.
 """
 
@@ -101,7 +101,7 @@ def opened(source: Any) -> Any:
 
 
 def words(text: str) -> list[str]:
-    """What commas separate."""
+    """The parts of a text between commas."""
     return [word for word in text.split(",") if word]
 
 

@@ -54,7 +54,7 @@ def objects(library: CompiledLibrary) -> dict[str, bytes]:
 
 
 def stale(folder: Path, prefix: str) -> tuple[str, ...]:
-    """What an earlier compilation into a folder may have left there of weights: no longer the library's."""
+    """Files of weights from an earlier compilation into a folder that are no longer the library's."""
     if not (folder / f"{prefix}.json").is_file():
         return ()
     return tuple(prefix + ending for ending in _WEIGHTS if (folder / (prefix + ending)).is_file())
@@ -76,7 +76,7 @@ def neighbours(folder: Path, prefix: str, written: Sequence[str]) -> list[str]:
 
 
 def merged(*parts: Mapping[str, str | bytes]) -> Contents:
-    """What several writers give, each file from one of them."""
+    """The files of several writers; each file comes from one of them."""
     found: Contents = {}
     for part in parts:
         for name, contents in part.items():

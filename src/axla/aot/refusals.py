@@ -1,4 +1,4 @@
-"""What no library can have, found before any code is generated and said with the line it comes from.
+"""Programs that no library can have: found before code is generated, reported with their source line.
 
 These need the process that runs them (feeds, host callbacks), or other participants. Sizes that a call
 decides are refused too: C has no way to say them.

@@ -42,7 +42,7 @@ def module(library: CompiledLibrary) -> str:
 
 
 def errors() -> list[str]:
-    """What return codes say, as arms of a match."""
+    """The messages of return codes, as arms of a match."""
     return [f"            {code} => {_text(row.about)}," for code, row in FRAME_ERRORS.items()]
 
 

@@ -35,7 +35,7 @@ def write(library: CompiledLibrary) -> dict[str, str | bytes]:
 
 
 def weights_header(library: CompiledLibrary) -> bytes:
-    """What stands before the constants in `P.weights`."""
+    """The header of `P.weights`, before the constants."""
     about = {"format": FORMAT, "library": str(library.name), "digest": digest_of(library.constants)}
     if library.target.form.byte_order == "big":  # the data is used where it lies; the format itself has none
         about["byte_order"] = "big"
@@ -43,7 +43,7 @@ def weights_header(library: CompiledLibrary) -> bytes:
 
 
 def file_facts(library: CompiledLibrary, head: bytes) -> tuple[dict[str, str], dict[str, str]]:
-    """What loaders know of `P.weights`: sizes of its header `head` and of its data, and their digests."""
+    """The facts of `P.weights` that loaders check: sizes and digests of its header `head` and of its data."""
     data = library.constants
     return (
         {"HEADERSIZE": str(len(head)), "DATASIZE": str(len(data))},

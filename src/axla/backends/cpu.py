@@ -37,7 +37,7 @@ class CpuBackend(Backend):
     capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def target(self, options: CompileOptions) -> CpuTarget:
-        """What to generate code for, which this machine must be able to run."""
+        """The target of code generation; this machine must be able to run its code."""
         from axla.codegen.host import host_target
 
         host, cpu = host_target(), options.target_cpu

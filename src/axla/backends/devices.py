@@ -1,4 +1,4 @@
-"""What programs run on: `Device`, `Memory`, and the devices of a backend in this process."""
+"""Devices and their memories: `Device`, `Memory`, and the devices of a backend in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What programs run on. `id` is unique among all processes, `local_id` within its process."""
+    """A device that runs programs. `id` is unique among all processes, `local_id` within its process."""
 
     id: int
     local_id: int

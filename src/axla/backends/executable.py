@@ -100,7 +100,7 @@ class Executable:
 
     @property
     def host_steps(self) -> Mapping[str, str]:
-        """What the host runs in the place of the device, instructions or kernels by name, and why."""
+        """The instructions or kernels that the host runs in place of the device, by name, and why."""
         return {}
 
     # Calls.
@@ -238,7 +238,7 @@ class Executable:
         return module.to_string(print_large_constants=True)
 
     def cost(self) -> Any:
-        """What one run has to do, as `axla.analysis.cost.Cost`: operations, transcendentals, bytes."""
+        """The work of one run as `axla.analysis.cost.Cost`: operations, transcendentals, bytes."""
         from axla.analysis.cost import cost
 
         return cost(self._optimized())
@@ -278,7 +278,7 @@ class Executable:
         return pack(self._payload(), head)
 
     def _target(self) -> Target | None:
-        """What the machine code in the payload is for."""
+        """The target of the machine code in the payload."""
         return None
 
     def _payload(self) -> bytes:

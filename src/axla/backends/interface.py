@@ -1,4 +1,4 @@
-"""What a backend is to everybody else: `Backend`, and its `Client`.
+"""The interface of backends: `Backend`, and its `Client`.
 
 The objects and their meanings are PJRT's. A backend of another package derives from `Backend` and from
 `Executable` (`executable.py`), and says what differs: how a module becomes an executable, and how one run is
@@ -91,8 +91,8 @@ class Client(Devices):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a backend runs. `refused` has a reason for each op, element type, effect and for "participants"
-    that it does not take.
+    """The programs that a backend runs. `refused` has a reason for each op, element type, effect and for
+    "participants" that it does not take.
     """
 
     participants: int = 1

@@ -161,7 +161,7 @@ class InterpretedExecutable(Executable):
         return values
 
     def _made(self, **limits: Any) -> Interpreter:
-        """What evaluates the module in one run."""
+        """The evaluator of the module in one run."""
         return Interpreter(**limits)
 
     @contextmanager

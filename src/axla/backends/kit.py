@@ -1,4 +1,4 @@
-"""What a backend of another package builds on, beside `Backend` and `Executable` of `axla.backends`.
+"""Base classes for backends of other packages, beside `Backend` and `Executable` of `axla.backends`.
 
 program, constants = kit.program_of(module, options)    a Program (axla.program), and its constants' bytes
 class Mine(kit.HostExecutable): ...                     says how one run reads and writes arrays in memory
@@ -304,7 +304,7 @@ class _Walker(Interpreter):
 
 @contextmanager
 def _blamed(what: object) -> Iterator[None]:
-    """What is no error of axla becomes a RuntimeFailure that says what failed, MemoryError an OutOfMemory."""
+    """Makes a RuntimeFailure of any exception that is not axla's, and an OutOfMemory of MemoryError."""
     try:
         yield
     except AxlaError:

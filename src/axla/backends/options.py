@@ -1,4 +1,4 @@
-"""What a compilation and a run are told. `CompileOptions` go to and from XLA's proto and flags."""
+"""Options of a compilation and of a run. `CompileOptions` go to and from XLA's proto and flags."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class CompileOptions:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteOptions:
-    """What one run is told."""
+    """The options of one run."""
 
     deadline: float | None = None
     """Seconds after which it stops."""
@@ -228,7 +228,7 @@ def _assignment(value: Any) -> tuple[tuple[int, ...], ...] | None:
 
 
 def _type(given: Any) -> Any:
-    """Of an array its shape: options must not keep it."""
+    """The shape of an array, in place of the array: options must not keep it."""
     if isinstance(given, np.ndarray | np.generic):
         return Shape(from_numpy(given.dtype), given.shape)
     return given

@@ -1,4 +1,4 @@
-"""What every backend gets: a verified module of known sizes, for the participants that the options say.
+"""Prepares a module for any backend: verified, of known sizes, for the participants of the options.
 
 `sized`, then `verified`. A backend that finds the code of an equal text needs the first only.
 """

@@ -34,7 +34,7 @@ class Registry(Generic[T]):
         return tuple({**self._own, **self._registered, **plugins.installed(self.group)})
 
     def get(self, name: str) -> T:
-        """What has this name, the same object every time.
+        """The backend of a name; the same object every time.
 
         InvalidArgument for a name that nothing has, UnsupportedError for what cannot be loaded.
         """

@@ -25,7 +25,7 @@ class Cuts:
     """Of the arguments' parts."""
 
     def part(self, number: int, value: Any, partition: int) -> Any:
-        """What a partition has of an argument; InvalidArgument for a whole of another shape."""
+        """A partition's part of an argument; InvalidArgument for an argument of another shape."""
         cut, shape = self.arguments[number], self.shapes[number]
         if cut.is_whole:
             return value

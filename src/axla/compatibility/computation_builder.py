@@ -32,7 +32,7 @@ ComputationDataHandle = XlaOp
 
 
 class _Failed(XlaOp):
-    """What methods give after a mistake; to look at it raises that mistake."""
+    """The result of a method after a mistake; its use raises the error."""
 
     __slots__ = ("error",)
 

@@ -141,7 +141,7 @@ class LoadedExecutable:
 
 
 class CpuClient:
-    """What `make_cpu_client` gives."""
+    """The client that `make_cpu_client` makes."""
 
     def __init__(self, backend: str) -> None:
         self.library = ClientLibrary.GetOrCreateLocalClient(backend)

@@ -38,7 +38,7 @@ class EntryWriter(ValuePlaces):
 
     @property
     def writers(self) -> Mapping[type, Callable]:
-        """What writes each kind of steps."""
+        """The writers of steps, by class of step."""
         return STEPS
 
     def emit(self) -> None:

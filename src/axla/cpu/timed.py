@@ -86,7 +86,7 @@ def _is_worth_a_reading(step: Step) -> bool:
 
 
 def row_of(step: Step, kernels: dict) -> Row:
-    """What a profile says of a step."""
+    """The row of a step in a profile."""
     if isinstance(step, CopyStep):
         return Row(step.source.name, "copy", 2 * step.source.shape.byte_size)
     location = str(step.location or "")

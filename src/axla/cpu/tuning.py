@@ -82,7 +82,7 @@ def measured_by(measure: Measure, clock: TimeSource = time.monotonic) -> Iterato
 
 
 def tuner(module: Module, target: Target) -> Tuner | None:
-    """What chooses among plans of a module's kernels: with the flag, for this machine."""
+    """The function that chooses among plans of a module's kernels: with the flag, for this machine."""
     if not flags.current().autotune or identity(target) != identity(host_target()):
         return None
     kernels = sum(inst.op.opcode in _KERNELS for c in module.computations for inst in c.instructions)
@@ -94,7 +94,7 @@ _KERNELS = frozenset({"fusion", "dot", "convolution", "reduce"})
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the cache keeps: the text of a plan, the seconds of the estimated one, and its own."""
+    """An entry of the cache: the text of a plan, the seconds of the estimated plan, and its own."""
 
     plan: str
     planned: float

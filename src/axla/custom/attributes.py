@@ -175,7 +175,7 @@ class _Reader(TokenCursor):
 
 
 def _unquoted(text: str) -> str:
-    """What stands in quotes: MLIR escapes the bytes of a string, which are those of UTF-8 or no text."""
+    """The string in quotes: MLIR escapes its bytes, which are UTF-8 or no text."""
 
     def one(match: re.Match[bytes]) -> bytes:
         if match[1]:

@@ -122,11 +122,11 @@ class Feeds:
         self._channels: dict[tuple[str, int | None], Feed] = {}
 
     def to_host(self, channel: int | None) -> Feed:
-        """What programs send to the host on a channel."""
+        """Values that programs send to the host on a channel."""
         return self._channel("to", channel)
 
     def from_host(self, channel: int | None) -> Feed:
-        """What programs receive from the host on a channel."""
+        """Values that programs receive from the host on a channel."""
         return self._channel("from", channel)
 
     def clear(self) -> None:

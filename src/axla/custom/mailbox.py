@@ -1,4 +1,4 @@
-"""What participants of a run have sent to each other and not yet received: a queue for each address."""
+"""Messages between participants of a run that are not yet received: a queue for each address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `interpreter.probe` sees: programs run as ever, and whoever wants to know records.
+"""Records the values that `interpreter.probe` marks; programs run as without it.
 
     with record_probes() as probes:
         executable(x)

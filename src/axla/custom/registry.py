@@ -125,7 +125,7 @@ def unregister_custom_call(name: str) -> None:
 
 
 def registered(name: str) -> CallTarget | None:
-    """What a name stands for now."""
+    """The target of a name, as registered now."""
     return _targets.get(name)
 
 
@@ -248,7 +248,7 @@ def find_target(site: CallSite) -> CallTarget:
 
 
 def in_libraries(name: str) -> CallTarget | None:
-    """What a name stands for in the libraries of `register_custom_calls`."""
+    """The target of a name in the libraries of `register_custom_calls`."""
     for library, api in tuple(_libraries):
         with suppress(InvalidArgument):
             return _target(name, library, None, api)
@@ -284,8 +284,8 @@ def _check_python(site: CallSite, target: CallTarget) -> None:
 
 
 def keywords_of(function: Callable[..., Any], site: CallSite) -> dict[str, Any]:
-    """What a Python function gets besides the operands: the attributes of a typed call; of another one the
-    opaque text, if the function has a parameter `opaque`.
+    """The keyword arguments of a Python function: the attributes of a typed call; of another one the opaque
+    text, if the function has a parameter `opaque`.
     """
     if function in BUILT_IN.values():
         return {"site": site}

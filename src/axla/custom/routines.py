@@ -48,7 +48,7 @@ class RoutineCall:
 
 
 def request_of(site: CallSite) -> RoutineCall:
-    """What a call asks for, checked as for its plan but without the library."""
+    """The routine that a call asks for, checked as for its plan but without the library."""
     build = _built(site, _Checker)
     values = {k: chr(v) if type(v) is np.uint8 else int(v) for k, v in build.attributes.items()}
     return RoutineCall(build.name, build.batch_dims, values)
@@ -377,7 +377,7 @@ def _gesvd(b: _Builder) -> None:
 
 
 def _geev(b: _Builder) -> None:
-    """Of a real matrix, the eigenvalues are two vectors, and the eigenvectors are packed."""
+    """For a real matrix the eigenvalues are two vectors, and the eigenvectors are packed."""
     complex_ = b.dtype.is_complex
     b.count(1, 4 if complex_ else 5)
     n = b.square()

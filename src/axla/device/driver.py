@@ -1,4 +1,4 @@
-"""What a driver of a device has to do: about a dozen functions.
+"""The interface of device drivers: about a dozen functions.
 
 Those that programs call while they run are called by address, from native code (`DRIVER`), in one order: a
 device has one queue, and what is put into it runs in order. The others are called from Python.
@@ -179,7 +179,7 @@ class Driver:
         raise NotImplementedError
 
     def said(self, code: int) -> str:
-        """What a code of an error means."""
+        """The meaning of an error code."""
         return f"error {code}"
 
     def error(self, what: str, code: int) -> RuntimeFailure:

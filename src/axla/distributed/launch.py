@@ -36,7 +36,7 @@ _GRACE = 0.5
 
 
 class _Launcher:
-    """What is known of a job: why processes failed, by rank and host, and what watches them."""
+    """The state of a job: why processes failed, by rank and host, and the threads that watch them."""
 
     def __init__(self, hosts: str) -> None:
         self.causes: dict[str, str] = {}

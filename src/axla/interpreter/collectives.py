@@ -1,4 +1,5 @@
-"""What collectives mean: of what all members of a group bring, what each takes away.
+"""The semantics of collectives: each participant's result from the operands of all participants of its
+group.
 
 With several processes a member waits for the others of its group (`members.py`, `processes.py`). The only
 replica of a run brings and takes alone: as on XLA:CPU, members that a group names and that do not exist
@@ -212,7 +213,7 @@ def _broadcast(interpreter: Interpreter, inst: Instruction[Rooted], brought: Bro
 
 
 def _permuted(interpreter: Interpreter, inst: Instruction[Paired], operands: GroupValues) -> GroupValues:
-    """What a permutation gives this process."""
+    """The result of a permutation for this participant."""
     if not inst.op.slice_sizes:
         return _sent(interpreter, inst, inst.op.source_target_pairs.pairs, operands)
     data, output, *starts = operands

@@ -275,8 +275,8 @@ class Interpreter:
         )
 
     def _needed(self, computation: Computation) -> list[Instruction]:
-        """What the root depends on and what has effects, in the order to run it. Dead code may even be a loop
-        without end.
+        """The instructions that the root depends on and those with effects, in execution order. Dead code
+        may even be a loop without end.
         """
         order = receives_last(running_order(computation))
         needed: set[Instruction] = set()
@@ -288,7 +288,7 @@ class Interpreter:
         return [inst for inst in order if inst in needed]
 
     def needed(self, computation: Computation) -> Iterator[Instruction]:
-        """What would run, that of called computations included."""
+        """The instructions that would run, those of called computations included."""
         seen, stack = {computation}, [computation]
         while stack:
             for inst in self._needed(stack.pop()):
@@ -402,7 +402,7 @@ def _rank(inst: Instruction) -> int:
 
 
 def _inputs(inst: Instruction) -> tuple[Instruction, ...]:
-    """What an instruction is computed from: an element of a tuple is not from the tuple's other values."""
+    """The instructions that an instruction reads; an element of a tuple does not read the other elements."""
     operands = inst.operands
     if isinstance(inst.op, GetTupleElement) and isinstance(operands[0].op, Tuple):
         return (operands[0].operands[inst.op.index],)

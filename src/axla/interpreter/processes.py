@@ -68,7 +68,8 @@ class Process:
         self, members: Sequence[int], channel: int | None, kind: Hashable, name: str, brought: HostValue,
         combine: Callable[[list[HostValue]], Sequence[HostValue]],
     ) -> HostValue:  # fmt: skip
-        """What `combine` gives this one of what all members brought, in their order.
+        """The result of `combine` for this participant, from the operands of all participants in their
+        order.
 
         Whoever of the members comes to a rendezvous on the channel must be there for the same `kind`.
         """
@@ -136,7 +137,7 @@ class ParticipantProcesses:
         self._ended = threading.Event()
 
     def run(self, programs: Sequence[Callable[[Process], HostValue]]) -> list[HostValue]:
-        """What each program gives for its process. Raises the first failure, when all have stopped."""
+        """The results of each program for its participant. Raises the first failure when all have stopped."""
         threads = []
         for process, program in zip(self.processes, programs, strict=True):
             context = contextvars.copy_context()

@@ -239,7 +239,7 @@ def _paths(tree: Any) -> list[str]:
 
 
 def traced(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> LoweredFunction:
-    """What `jax.jit` gave, as a program for arguments like these."""
+    """The program of a function that `jax.jit` made, for arguments like these."""
     traced: Any = jitted.trace(*args, **kwargs)
     leaves = jax.tree_util.tree_leaves(traced.args_info)
     debug = traced.jaxpr.jaxpr.debug_info

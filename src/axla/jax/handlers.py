@@ -22,7 +22,7 @@ _INTERNAL = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_call
 
 
 def register_handler(name: str, handler: Any, api_version: int = 0, traits: Any = 0) -> None:
-    """What `jax.ffi.register_ffi_target` registers for CPUs, as a target of axla's programs.
+    """Makes a handler that `jax.ffi.register_ffi_target` registers for CPUs a target of axla's programs.
 
     `handler` is a PyCapsule, or a dictionary of them by stage; `api_version` is 0 for untyped functions and 1
     for handlers of the typed FFI. Traits matter on other platforms only. What axla has itself stays its own.

@@ -69,7 +69,7 @@ class Jitted:
         return f"<axla.jax.jit {self._name}>"
 
     def compiled(self, *args: Any, **kwargs: Any) -> Function:
-        """What runs for arguments like these: its `module` and `executable`."""
+        """The compiled program for arguments like these: its `module` and `executable`."""
         with contextlib.nullcontext() if self._x64 is None else jax.enable_x64(self._x64):
             return self._find(args, kwargs)[0].function
 

@@ -22,7 +22,7 @@ _installed: list[bool] = []
 
 
 def initialize() -> None:
-    """What JAX calls when it looks for plugins: installs axla if `jax_platforms` names it."""
+    """Called by JAX when it looks for plugins: installs axla if `jax_platforms` names it."""
     asked = _option("jax_platforms") or ""
     if PLATFORM in asked.split(","):
         install()

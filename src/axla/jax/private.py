@@ -1,4 +1,4 @@
-"""What axla takes of JAX besides its public functions, in one place: any release of JAX may change it."""
+"""All of JAX that axla uses besides its public functions, in one place: any release of JAX may change it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ _token_info: list[ShapeInfo] = []
 
 
 def token() -> Array:
-    """What stands for a token: an array that no program reads."""
+    """The array that represents a token; no program reads it."""
     if not _token_info:
         _token_info.append(ShapeInfo(Shape(dtypes.dtype("pred"), ()), TOKEN))
     [info] = _token_info

@@ -224,7 +224,7 @@ _attributes_of_plugin: list[NamedValues] = []
 
 
 def say_attributes(values: dict[str, Any]) -> None:
-    """What Plugin_Attributes gives."""
+    """The attributes of the plugin (Plugin_Attributes)."""
     _attributes_of_plugin[:] = [NamedValues(values)]
 
 

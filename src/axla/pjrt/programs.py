@@ -234,7 +234,7 @@ class PjrtExecutable:
         return [encode(sharding_message(s or Sharding("replicated")), "OpSharding") for s in found]
 
     def serialized(self) -> bytes:
-        """What `loaded` reads."""
+        """The bytes that `loaded` reads."""
         head = b"%d %d %s\n" % (len(self.code), len(self.options_text), self.fingerprint)
         return head + self.code + self.options_text + self.executable.serialize()
 

@@ -1,4 +1,4 @@
-"""What any instruction may carry, as texts in axla and as messages: metadata, origins, statistics..."""
+"""Attributes that any instruction may have, as texts and as messages: metadata, origins, statistics..."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _WIRE = {"f32": _FIXED32, "f64": _FIXED64, "str": _LENGTH, "bytes": _LENGTH, "me
 
 
 class Malformed(Exception):
-    """What is wrong with bytes, and the offset of the byte."""
+    """An error in the bytes of a message, with the offset of the byte."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)

@@ -177,7 +177,7 @@ def _alias(alias: Any) -> Proto:
 
 
 def _own_config(module: Module) -> Proto:
-    """What a header says besides what HloModuleProto has fields for."""
+    """The fields of a header that HloModuleProto has no fields for."""
     counts = {name: getattr(module.config, name) for name in ("replica_count", "num_partitions")}
     message: Proto = {name: count for name, count in counts.items() if count != 1}
     for name, text in module.config.more:

@@ -79,7 +79,7 @@ class Grid:
         self.struct.stop = self.struct.stop or code
 
     def failed(self, error: BaseException) -> BaseException:
-        """What a participant fails with: the first failure of the run."""
+        """The error of a participant: the first failure of the run."""
         if self.failure is None:
             self.failure = self._clash() if self.struct.clash else error
             self.mailbox.failed(self.failure)
@@ -131,7 +131,7 @@ class Grid:
             self.stop(abi.COLLECTIVE)
 
     def _moves(self) -> tuple[tuple[int, ...], list[int], int]:
-        """What changes when a participant moves."""
+        """The counters that change when a participant makes progress."""
         visits = [slot.visits for _, slots in self._rendezvous_by_key.values() for slot in slots]
         return tuple(self.states), visits, self.mailbox.moved
 
@@ -144,7 +144,7 @@ class Grid:
         self.failed(DeadlineExceeded(f"{name}: the deadline passed before its end: {doing}", abi.DEADLINE))
 
     def _doing(self, participant: int, state: int) -> tuple[str, bool]:
-        """What a participant does, and whether it waits for what is not there."""
+        """The work of a participant now, and whether it waits for something that is not there."""
         name = self.name(participant)
         if state in _PLAIN:
             return f"{name} {_PLAIN[state]}", False
@@ -174,7 +174,7 @@ class Grid:
 
 
 def _text(slot: Any) -> str:
-    """What a member has come for."""
+    """The collective that a participant waits in, as text."""
     return c.string_at(slot.collective + _Collective.from_address(slot.collective).text).decode()
 
 

@@ -26,7 +26,7 @@ _Symbol = Annotated[str, re.compile("[A-Za-z][A-Za-z0-9_]*")]
 
 
 class Role(enum.StrEnum):
-    """What an argument or result is to the caller."""
+    """The role of an argument or result for the caller."""
 
     ARGUMENT = "argument"
     CONSTANT_VARIABLE = "readonly variable"  # kept between calls, only read
@@ -133,7 +133,7 @@ class Manifest:
 
 
 def _plain(value: Any) -> Any:
-    """What stands in JSON for it; fields that are as when they are absent do not."""
+    """The value in JSON, without fields that have their default."""
     if isinstance(value, DType):
         return value.name
     if isinstance(value, tuple):
@@ -187,7 +187,9 @@ def _short(value: object) -> str:
 
 
 def seal(table: dict[str, Any]) -> str:
-    """What the field `sha256` of a description has to be. A size that is damaged looks like any other."""
+    """The value that the field `sha256` of a description must have. A size that is damaged looks like any
+    other.
+    """
     rest = {name: value for name, value in table.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 

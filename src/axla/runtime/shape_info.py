@@ -1,4 +1,4 @@
-"""What native code knows of a shape: a block of memory per shape in use; shapes compare by address."""
+"""Shapes for native code: a block of memory per shape in use; shapes compare by address."""
 
 from __future__ import annotations
 

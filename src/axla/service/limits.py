@@ -1,4 +1,4 @@
-"""What a client may ask for, and what a worker counts for its supervisor."""
+"""The limits of a client, and the counters that a worker keeps for its supervisor."""
 
 from __future__ import annotations
 

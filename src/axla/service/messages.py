@@ -97,7 +97,7 @@ def error_of(message: Message) -> AxlaError:
 
 
 def unavailable(text: str) -> RuntimeFailure:
-    """What a request gets whose server is not there any more."""
+    """The answer to a request whose server is gone."""
     return RuntimeFailure(text, status.DEVICE)
 
 

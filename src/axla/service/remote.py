@@ -64,7 +64,7 @@ def from_environment() -> RemoteBackend:
 
 
 class RemoteBackend(Backend):
-    """What a server offers, over one connection. The session ends with it: arrays and programs are gone."""
+    """A backend of a server, over one connection. Arrays and programs are gone when the session ends."""
 
     name = "remote"
 

@@ -1,4 +1,4 @@
-"""What a worker does with the requests of its client: programs and arrays by number, runs in order.
+"""A worker's handling of its client's requests: programs and arrays by number, runs in order.
 
 One thread reads (`ClientSession.serve`). It runs short programs itself, since a switch of threads takes as
 long as they do; everything else goes to others: asynchronous runs to one, in their order, the rest to a pool.
@@ -65,7 +65,7 @@ def refuse_custom_calls(module: Module) -> None:
 
 
 class Slots(dict[int, Any]):
-    """What a client has, by numbers of its own: values, or a Future of one."""
+    """The values of a client, by its own numbers: values, or a Future of one."""
 
     def __init__(self, what: str, most: int) -> None:
         self.what, self.most = what, most
@@ -518,7 +518,7 @@ class ClientSession:
             future.set_result(message)
 
     def ask(self, kind: str, message: Message, check: Callable[[], None] = lambda: None) -> Message:
-        """What the client answers; `check` raises when waiting has no point any more."""
+        """The answer of the client; `check` raises when waiting has no point any more."""
         number, future = next(self._questions), Future[Message]()
         self._asked[number] = future
         self.transport.send(number, NUMBERS[kind], messages.encode(kind, message))

@@ -54,8 +54,8 @@ _SAID = 300
 
 @dataclass(slots=True)
 class Settings:
-    """What `axla serve` is told. A client must know one of the `tokens`; without any, whoever can open the
-    socket may come. `log` is "text", "json" or "none".
+    """The settings of `axla serve`. A client must know one of the `tokens`; without any, whoever can open
+    the socket may come. `log` is "text", "json" or "none".
     """
 
     backends: tuple[str, ...] = ("cpu",)
@@ -258,7 +258,7 @@ class Supervisor:
             time.sleep(_TICK)
 
     def _look(self) -> None:
-        """What happens with time: breaches of limits, the end of draining."""
+        """Periodic work: breaches of limits, the end of draining."""
         limits, now = self.settings.limits, time.monotonic()
         if now < self._look_at:
             return

@@ -1,4 +1,4 @@
-"""What messages go over: `Transport`, and the one for a unix socket with shared memory for arrays.
+"""Transports of messages: `Transport`, and the one for a unix socket with shared memory for arrays.
 
 A message is a header (bytes that follow, number of the call, kind) and a body. Another transport derives
 from `Transport` and says `send`, `receive`, `close` and, where it has memory in common with the other side,

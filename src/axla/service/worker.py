@@ -80,7 +80,7 @@ def _warm(backend: Backend) -> None:
 
 
 def _restrain(limits: Limits) -> None:
-    """What the system keeps the process, and what it starts, from, from now on."""
+    """Restricts this process, and all that it starts, from now on."""
     with open("/proc/self/statm") as statm:
         size = int(statm.read().split()[0]) * resource.getpagesize()
     bounds: dict[int, float] = {

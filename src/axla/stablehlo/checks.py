@@ -41,7 +41,7 @@ class Check:
     iteration: int = 0
 
     def problem(self, actual: np.ndarray, expected: np.ndarray) -> str:
-        """What is wrong with a value; "" when the assertion holds."""
+        """The problem of a value; "" when the assertion holds."""
         if actual.shape != expected.shape or actual.dtype != expected.dtype:
             return f"found {actual.dtype}{list(actual.shape)}, wanted {expected.dtype}{list(expected.shape)}"
         with np.errstate(all="ignore"):

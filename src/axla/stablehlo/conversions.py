@@ -173,7 +173,7 @@ def _structure(mnemonic: str, dialect: str) -> Conversion:
 
 
 def labels_of(said: attr.Said, name: str) -> ConvDims:
-    """What the dimensions of a convolution mean."""
+    """The labels of a convolution's dimensions."""
     fields, kinds = attr.structure(said, name, "conv"), STRUCTURES["conv"]
     readers = {"l/": partial(attr.integers, default=()), "i/": partial(attr.integer, default=-1)}
     found = {label: readers[kinds[field]](fields, field) for field, label in CONVOLUTION_DIMENSIONS.items()}

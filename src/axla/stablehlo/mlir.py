@@ -428,7 +428,7 @@ class Region:
 
 @dataclass(slots=True)
 class Source:
-    """What a reader gives: the `builtin.module` operation and the blobs that `dense_resource` names."""
+    """A module that was read: the `builtin.module` operation and the blobs that `dense_resource` names."""
 
     module: Operation
     resources: dict[str, bytes] = field(default_factory=dict)

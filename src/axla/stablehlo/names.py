@@ -1,4 +1,4 @@
-"""What a program calls its arguments and results: places in the trees of a function, kept with the module."""
+"""Names of a program's arguments and results: places in the pytrees of a function."""
 
 from __future__ import annotations
 

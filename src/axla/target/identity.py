@@ -1,4 +1,4 @@
-"""What a target is called in texts and keys."""
+"""Names of targets in texts and cache keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes and code generation may assume about a machine.
+"""Machines: all facts that passes and code generation may assume.
 
 A `Target` answers questions; nobody asks it what it is. `CpuTarget` serves every CPU, the one-lane machine
 included, `nvptx_target` an NVIDIA GPU. Targets are values: equal targets give equal code. That of the running
@@ -42,7 +42,7 @@ def aligned(size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is worth a kernel, a register or a thread on a machine. The numbers are those of a CPU.
+    """Thresholds of a machine for kernels, registers and threads. The numbers are those of a CPU.
 
     Operations are those on single elements. A function is one of the expensive ones: exp, tanh, divide...
     """

@@ -136,8 +136,8 @@ def _take_out(frame: _Frame, library: FunctionLibrary) -> None:
 
 
 def _arguments(frame: _Frame) -> tuple[list[Node], list[Node], list[Output]]:
-    """What a loop keeps: nodes that stand for it inside, those that it comes from, and the results of a turn.
-    First what changes, then what stays.
+    """The state of a loop: nodes that represent it inside, those that it comes from, and the results of a
+    trip. First the changing values, then the constant ones.
     """
     arguments: list[Node] = []
     enters: list[Node] = []

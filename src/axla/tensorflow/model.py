@@ -29,7 +29,7 @@ _INITIALIZER = "__saved_model_init_op"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What a function takes: `dtype` and `dims` are None where they are not known; so is a size of -1."""
+    """An argument of a function: `dtype` and `dims` are None where they are not known; so is a size of -1."""
 
     name: str
     output: Output

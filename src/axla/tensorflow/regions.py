@@ -31,7 +31,7 @@ _IDENTITIES = ("Identity", "RefIdentity", "StopGradient", "PreventGradient")
 
 @dataclass(slots=True, eq=False)
 class Carried:
-    """What goes into regions: the values of arguments, and the contents of resources."""
+    """Values that go into regions: the values of arguments, and the contents of resources."""
 
     values: list[GraphValue]
     resources: list[Resource]

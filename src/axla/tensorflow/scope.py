@@ -256,7 +256,7 @@ class Scope:
         return self.state[variable]
 
     def _begin(self, variable: Variable, initial: Shape | np.ndarray) -> XlaOp:
-        """What a variable is when the program begins: a constant, or a parameter."""
+        """The initial value of a variable: a constant, or a parameter."""
         if isinstance(initial, np.ndarray):
             return self.constant(initial)
         self.parameters.append(variable)
@@ -379,7 +379,7 @@ def matched(*values: XlaOp) -> list[XlaOp]:
 
 
 def common_dims(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """What NumPy broadcasts shapes to; VerifyError where they do not go together."""
+    """The shape that NumPy broadcasts shapes to; VerifyError where they do not go together."""
     try:
         return np.broadcast_shapes(*map(tuple, shapes))
     except ValueError:

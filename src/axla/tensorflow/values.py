@@ -1,4 +1,4 @@
-"""What edges of a graph carry: arrays (`XlaOp`), strings (NumPy arrays of `bytes`), lists of tensors, and
+"""Values on the edges of a graph: arrays (`XlaOp`), strings (NumPy arrays of `bytes`), lists of tensors, and
 resources, whose contents are the state of a scope.
 """
 
@@ -18,7 +18,7 @@ from axla.tensorflow.lists import TensorList
 
 @dataclass(slots=True, eq=False)
 class Resource:
-    """What a handle names: compared by identity. Its contents are `Scope.state[resource]`."""
+    """The resource of a handle: compared by identity. Its contents are `Scope.state[resource]`."""
 
     name: str
     origin: Resource | None = field(default=None, kw_only=True)

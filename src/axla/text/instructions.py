@@ -51,7 +51,7 @@ _BETWEEN_BRACES = pattern(r"\}\s*+,\s*+\{")
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What the parser needs of an op class, in the form it needs it."""
+    """An op class as the parser needs it."""
 
     op: type[Op]
     readers: dict[str, tuple[str, Callable[[Any], Any]]]  # attribute's text name -> field, decoder
@@ -62,7 +62,7 @@ class Schema:
 
 @cache
 def schema_of(op: type[Op]) -> Schema:
-    """What the parser reads of an op: operand count, readers of attributes, which ones must be there."""
+    """The schema of an op for the parser: operand count, readers of attributes, which ones must be there."""
     readers = {a.text: (a.name, codec_of(a.type).decode) for a in op.attributes if op is not Constant}
     for name in readers.keys() & {*COMMON, *TEXT_ATTRIBUTES}:
         raise InvalidArgument(f"op {op.opcode}: every op has the attribute {name}, no op one of its own")

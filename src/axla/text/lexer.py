@@ -153,7 +153,7 @@ _BYTES = pattern("[\udc80-\udcff]")
 
 
 def unescaped(found: re.Match[str]) -> str:
-    """What an escape stands for; a byte above 127 as a surrogate."""
+    """The character of an escape; a byte above 127 as a surrogate."""
     code = found[1]
     if code[0] in "01234567":
         value = int(code, 8) & 0xFF

@@ -22,7 +22,7 @@ _METADATA = pattern(BLANK + r"metadata\s*+=")
 
 @lru_cache(maxsize=1024)
 def read_sharding(text: str) -> Sharding | None:
-    """What stands inside sharding={...}; None for nothing. InvalidArgument for what is no sharding."""
+    """The sharding between the braces of sharding={...}; None for nothing. InvalidArgument for other text."""
     cursor = _ShardingCursor(text)
     if not cursor.peek("{"):
         result = cursor.single()

@@ -79,7 +79,7 @@ def bisect(
     module: Module, trials: Trials, question: Question | None = None, *,
     show: Callable[[str], object] = lambda _: None,
 ) -> Verdict:  # fmt: skip
-    """What makes a module fail, as a question asks. `show` is told what is tried."""
+    """Finds the cause of a module's failure, as a question asks. `show` is told of each trial."""
     verify(module)
     return _Search(text_of(module), trials, question or Question(), show).verdict()
 

@@ -50,7 +50,7 @@ SHOWN = 5  # cases named for each reason
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What came of an op at an element type. BY_HOST: it passed, and the host ran some of it."""
+    """The result of an op at an element type. BY_HOST: it passed, and the host ran some of it."""
 
     level: str
     op: str
@@ -111,7 +111,7 @@ def _said(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of many cases on a backend."""
+    """The results of many cases on a backend."""
 
     backend: str
     cases: Sequence[Case]

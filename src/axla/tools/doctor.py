@@ -91,7 +91,7 @@ def versions() -> list[str]:
 
 
 def flags() -> list[str]:
-    """What is set, by name; the token of a service is not shown."""
+    """The flags that are set, by name; the token of a service is not shown."""
     from axla.core import flags as known
 
     told = [f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith(("AXLA_", "XLA_FLAGS"))]
@@ -105,7 +105,7 @@ def flags() -> list[str]:
 
 
 def entry_points() -> list[str]:
-    """What installed packages add."""
+    """The entry points of installed packages."""
     from axla.core.plugins import installed
     from axla.passes.added import load_installed
 

@@ -1,4 +1,4 @@
-"""What `bisect` does in a child process: passes alone, single kernels, and the plan of memory.
+"""The parts of `bisect` that run in a child process: passes alone, single kernels, and the plan of memory.
 
 All functions take the text of a module and a `Question`; names are those of the module after passes.
 """

@@ -1,4 +1,4 @@
-"""What verbs share: the program they read, the sizes that it leaves open, the target they compile for."""
+"""Options that verbs share: the program to read, its open sizes, the target to compile for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
 
 
 def sizes_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What the options say, as `axla.parse` takes it."""
+    """The sizes in the options, as `axla.parse` takes them."""
     return {"arg_types": options.arg_types, "dim_args": options.dim_args}
 
 

@@ -111,7 +111,7 @@ class Trials(Apart):
         return self
 
     def ask(self, module: Module | str, question: Question) -> Outcome:
-        """What comes of running a module."""
+        """The outcome of running a module."""
         text = module if isinstance(module, str) else text_of(module)
         try:
             return self.call(answer, text, question)

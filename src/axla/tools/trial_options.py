@@ -18,7 +18,7 @@ TRIED = "ordinary,special"
 
 
 def add_inputs(parser: argparse.ArgumentParser, kinds: str = "ordinary") -> None:
-    """What the parameters are."""
+    """Adds the options for the values of parameters."""
     parser.add_argument(
         "--seed", "--random", dest="seed", metavar="N", type=int, default=0, help="seed of random inputs (0)"
     )
@@ -32,7 +32,7 @@ def add_inputs(parser: argparse.ArgumentParser, kinds: str = "ordinary") -> None
 
 
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
-    """What counts as equal."""
+    """Adds the options for comparison: when two results are equal."""
     parser.add_argument("--rtol", metavar="X", type=float, help="relative tolerance (by element type)")
     parser.add_argument("--atol", metavar="X", type=float, help="absolute tolerance (by element type)")
     parser.add_argument("--signed-zeros", action="store_true", help="-0.0 and 0.0 differ")
@@ -78,7 +78,7 @@ def tolerance_of(options: argparse.Namespace) -> Tolerance:
 
 
 def question_of(options: argparse.Namespace, module: Module) -> Question:
-    """What the options ask."""
+    """The question that the options ask."""
     given = tuple(archive_of(options.inputs, module).items()) if options.inputs else ()
     return Question(
         backend=options.backend, reference=options.reference, seed=options.seed,

@@ -14,7 +14,7 @@ RESOURCES, RESOURCE_SIZES, VERSIONS, PROPERTIES = range(5, 9)
 
 
 class Malformed(Exception):
-    """What is wrong with the bytes; `read` adds where and makes it a ParseError."""
+    """An error in the bytes; `read` adds where and makes it a ParseError."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What an operation on quantized tensors becomes."""
+"""Operations on quantized tensors, rewritten as operations on integers."""
 
 from __future__ import annotations
 

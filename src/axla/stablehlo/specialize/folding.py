@@ -86,7 +86,7 @@ def is_foldable(operation: mlir.Operation) -> bool:
 
 
 def _interpreted(operation: mlir.Operation, values: Sequence[np.ndarray], type_: mlir.Type) -> np.ndarray:
-    """What the operation becomes in HLO, computed."""
+    """The results of an operation, computed by the interpreter."""
     importer = Import(mlir.Source(operation), RULES, "folded")
     scope = Scope(importer, importer.module.add_computation("folded", entry=True))
     for value, array in zip(operation.operands, values, strict=True):

@@ -256,7 +256,7 @@ def _window(parser: Operations, draft: Draft) -> None:
 
 
 def _carries(parser: Operations, draft: Draft) -> None:
-    """What a scan carries, after its inputs."""
+    """Reads the carries of a scan, after its inputs."""
     draft.names = parser.uses()
 
 

@@ -227,7 +227,7 @@ class Attributes(Types):
         return mlir.EnumAttr(mnemonic, value, dialect)
 
     def structure(self, mnemonic: str, dialect: str = "stablehlo") -> Any:
-        """What follows `#stablehlo.mnemonic`, from `<` on."""
+        """Reads a structured attribute, `#stablehlo.mnemonic`, from `<` on."""
         at = self.start
         if mnemonic == "bounds":
             return mlir.StructAttr(mnemonic, {"bounds": self.sizes()}, dialect)
@@ -325,7 +325,7 @@ class Attributes(Types):
         return found
 
     def _location(self) -> mlir.Location | None:
-        """What stands in `loc(...)` or in another location."""
+        """Reads a location in `loc(...)` or in another location."""
         if self.kind == "hash":
             at, name = self.start, self.advance()[1:]
             found = self._location_alias(name, at)

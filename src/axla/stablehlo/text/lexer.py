@@ -107,7 +107,7 @@ class Cursor(TokenCursor):
         return self.until(brackets[1], read)
 
     def inside(self, brackets: str, read: Callable[[], T]) -> T:
-        """What stands in brackets."""
+        """Reads the list in brackets."""
         self.expect(brackets[0])
         found = read()
         self.expect(brackets[1])

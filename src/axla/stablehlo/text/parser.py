@@ -16,7 +16,7 @@ _LOCATION = pattern(r"(?m:^)[ \t]*+#([\w$.\-]+)[ \t]*+=[ \t]*+(?=loc\()")
 
 
 def parse(source: str, name: str = "") -> mlir.Source:
-    """What a text of MLIR says, in short or generic form; `name` goes before the messages of errors."""
+    """Reads a text of MLIR in short or generic form; `name` goes before the messages of errors."""
     try:
         with collector_paused():
             return _read(source, Parser.file)

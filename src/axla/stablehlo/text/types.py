@@ -74,7 +74,7 @@ class Types(Cursor):
         return self.until(")", self.type)
 
     def results(self) -> list[mlir.Type]:
-        """What follows `->`: one type or a list in parentheses."""
+        """Reads the types after `->`: one type or a list in parentheses."""
         if self.token != "(":
             return [self.type()]
         at = self.start
@@ -122,7 +122,7 @@ class Types(Cursor):
         return shape
 
     def _tensor(self) -> mlir.TensorType:
-        """What follows `tensor`, from `<` on."""
+        """Reads a tensor type after `tensor`, from `<` on."""
         unranked = _UNRANKED.match(self.text, self.end)
         if unranked:
             self.seek(unranked.end())

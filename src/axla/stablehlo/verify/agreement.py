@@ -1,4 +1,4 @@
-"""What a record says: operands, results, attributes, regions, types that agree and other rules."""
+"""Checks an operation against its record: operands, results, attributes, regions, types that agree."""
 
 from __future__ import annotations
 

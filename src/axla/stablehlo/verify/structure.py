@@ -43,7 +43,7 @@ _TERMINATORS = frozenset({"func.return", "stablehlo.return"})
 
 
 def check_operation(subject: Subject) -> None:
-    """What is declared of an operation, then its constraints; Broken for a rule that it breaks."""
+    """Checks the record of an operation, then its constraints; Broken for a rule that it breaks."""
     name = subject.operation.name
     check_declared(subject, OPERATIONS[name])
     if name in CONSTRAINTS:

@@ -1,4 +1,4 @@
-"""What is used of TensorFlow: the package, and parts of it that it does not document."""
+"""TensorFlow as it is used here: the package, and parts of it that it does not document."""
 
 from importlib import import_module
 from typing import Any

@@ -76,7 +76,7 @@ class Jitted:
 
     @property
     def traces(self) -> list[Traced]:
-        """What TensorFlow has traced so far, each with its cluster."""
+        """The traces of TensorFlow so far, each with its cluster."""
         return list(self._traced.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -137,7 +137,7 @@ class Jitted:
         return self._around(*args, **kwargs)
 
     def _launched(self, args: Any, kwargs: Any) -> Any:
-        """What TensorFlow traces: the launch of a cluster."""
+        """Launches a cluster; TensorFlow traces it."""
         traced, tensors = self._bound(args, kwargs)
         results = traced.run([*tensors, *traced.function.captured_inputs])
         return traced.function.function_type.pack_output(results)

@@ -1,4 +1,4 @@
-"""What became of a graph: which operations run in which cluster, which do not, and why."""
+"""A report about a graph: which operations run in which cluster, which do not, and why."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ PY_FUNC = ClusterCall("PyFunc", "Tin", "Tout", "token", "token", "output")
 
 @dataclass(frozen=True, slots=True)
 class ClusterDecision:
-    """What became of a node of the graph, or of a function: the name of its cluster, or why it has none."""
+    """The decision for a node of the graph, or a function: the name of its cluster, or why it has none."""
 
     node: Node
     function: str

@@ -1,4 +1,4 @@
-"""What several devices do together, and what says how arrays lie on them."""
+"""Collectives of several devices, and operations that describe how arrays lie on them."""
 
 from __future__ import annotations
 

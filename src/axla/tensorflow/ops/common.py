@@ -1,4 +1,4 @@
-"""What lowerings of several families share."""
+"""Functions that lowerings of several families share."""
 
 from __future__ import annotations
 

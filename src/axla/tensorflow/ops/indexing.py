@@ -1,4 +1,4 @@
-"""What reads and writes elements at computed places: gathers, scatters, the best of rows."""
+"""Reads and writes of elements at computed indices: gathers, scatters, the best of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What notebooks show: a page in a frame for each of Module, Executable and Profile."""
+"""Pages in notebooks: a frame for each of Module, Executable and Profile."""
 
 from __future__ import annotations
 

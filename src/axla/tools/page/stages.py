@@ -1,4 +1,4 @@
-"""What the compiler does to a module, as data of a page: passes, program, memory, kernels and their code."""
+"""The stages of a compilation as data of a page: passes, program, memory, kernels and their code."""
 
 from __future__ import annotations
 
