@@ -94,6 +94,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
+        """Whether all outputs agree within the tolerance."""
         return not any(output.problem for output in self.outputs)
 
     def raise_if_different(self) -> None:

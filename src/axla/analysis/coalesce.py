@@ -39,14 +39,17 @@ class PlaceOf:
 
     @property
     def start(self) -> int:
+        """The first tick at which a value of the place lives."""
         return self.values[0].start
 
     @property
     def end(self) -> int:
+        """The last tick at which a value of the place lives."""
         return max(v.end for v in self.values)
 
     @property
     def in_memory(self) -> bool:
+        """Whether one of the values must be in memory, not in registers."""
         return any(v.in_memory for v in self.values)
 
 
@@ -60,6 +63,7 @@ class Coalesced:
     donated: dict[int, int] = field(default_factory=dict)  # result leaf -> parameter leaf
 
     def place(self, value: LiveArray) -> PlaceOf:
+        """The place of a value, after all merges."""
         return root_of(self.of[find(value)])
 
     def places(self) -> list[PlaceOf]:

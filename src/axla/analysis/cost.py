@@ -32,6 +32,7 @@ class Cost:
         )  # fmt: skip
 
     def times(self, count: int) -> Cost:
+        """The cost of `count` executions."""
         return Cost(self.operations * count, self.transcendentals * count, self.bytes * count, self.exact)
 
 

@@ -37,10 +37,12 @@ class LibraryValue:
 
     @property
     def dtype(self) -> DType:
+        """The element type of the array."""
         return self.shape.dtype
 
     @property
     def dims(self) -> tuple[int, ...]:
+        """The sizes of the array."""
         return self.shape.dims
 
     @property
@@ -66,6 +68,7 @@ class LibraryFunction:
 
     @property
     def symbol(self) -> str:
+        """The prefix of the function's symbols."""
         return self.name.prefix
 
     @property
@@ -79,6 +82,7 @@ class LibraryFunction:
 
     @property
     def workspace_bytes(self) -> int:
+        """The memory that a caller must provide, in bytes."""
         return self.interface.workspace_bytes
 
     @property
@@ -152,4 +156,5 @@ class CompiledLibrary:
 
     @property
     def weights_symbol(self) -> str:
+        """The symbol of the constants that all functions share."""
         return f"{self.prefix}_weights"

@@ -39,10 +39,12 @@ class Name:
 
     @property
     def prefix(self) -> str:
+        """The name in C and of files: `foo_bar_MatMul`, or the symbol."""
         return self.symbol or "_".join((*self.namespaces, self.cls))
 
     @property
     def qualified(self) -> str:
+        """The name in C++: `foo::bar::MatMul`."""
         return "::".join((*self.namespaces, self.cls))
 
     def with_suffix(self, suffix: str) -> Name:

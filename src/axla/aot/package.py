@@ -31,6 +31,7 @@ class Package:
 
     @property
     def prefix(self) -> str:
+        """The prefix of the package's files and symbols."""
         return self.library.prefix
 
     def load(self) -> Any:

@@ -46,6 +46,7 @@ class GlobalData:
 
     @property
     def shape(self) -> AnyShape:
+        """The shape of the data, an array or a tuple."""
         return self._shape
 
     @property
@@ -127,6 +128,7 @@ class Client:
         return _with_layout(_joined(shape_with_layout.logical, iter(leaves)), shape_with_layout)
 
     def GetShape(self, data: GlobalData) -> AnyShape:
+        """The shape of data on the device."""
         return instance(GlobalData, data, "GetShape").shape
 
     def Unregister(self, data: GlobalData) -> None:
@@ -148,6 +150,7 @@ class Client:
     # Computations.
 
     def GetComputationShape(self, computation: XlaComputation) -> ProgramShape:
+        """The shapes of a computation's parameters and result."""
         return instance(XlaComputation, computation, "the computation").program_shape
 
     def Compile(self, computation: XlaComputation | Module) -> Any:
@@ -268,6 +271,7 @@ class LocalClient(Client):
         return self.backend
 
     def device_count(self) -> int:
+        """The number of devices of the backend in this process."""
         return len(self.device_client.devices)
 
 

@@ -80,6 +80,7 @@ class Shape:
     """
 
     def __new__(cls, text: str) -> AnyShape:
+        """Parses a shape from HLO text."""
         from axla.text.shapes import parse_shape
 
         return parse_shape(instance(str, text, "Shape", "a text such as 'f32[2,3]'"))
@@ -98,19 +99,23 @@ class Shape:
 
     @staticmethod
     def scalar_shape(type: Any) -> ArrayShape:
+        """The shape of a scalar."""
         return ArrayShape(element_type(type))
 
     @staticmethod
     def tuple_shape(shapes: Sequence[AnyShape]) -> TupleShape:
+        """The shape of a tuple."""
         what = "tuple_shape"
         return TupleShape([instance(AnyShape, shape, what, "shapes") for shape in items(shapes, what)])
 
     @staticmethod
     def token_shape() -> AnyShape:
+        """The shape of a token."""
         return TOKEN
 
     @staticmethod
     def opaque_shape() -> AnyShape:
+        """The shape of an opaque value."""
         return OPAQUE
 
 
@@ -137,6 +142,7 @@ class LoadedExecutable:
         return self._executable.execute(list(arguments))
 
     def hlo_modules(self) -> list[Module]:
+        """The module that was compiled, in a list."""
         return [self._computation.module]
 
 
@@ -148,9 +154,11 @@ class CpuClient:
 
     @property
     def platform(self) -> str:
+        """The name of the backend."""
         return self.library.backend
 
     def device_count(self) -> int:
+        """The number of devices of the backend in this process."""
         return self.library.device_count()
 
     def compile(

@@ -48,10 +48,12 @@ class CallSite:
 
     @property
     def operand_leaves(self) -> tuple[AnyShape, ...]:
+        """The arrays and tokens of all operands, depth first."""
         return tuple(leaf for shape in self.operands for leaf in shape.leaves())
 
     @property
     def result_leaves(self) -> tuple[AnyShape, ...]:
+        """The arrays and tokens of the result, depth first."""
         return tuple(self.result.leaves())
 
 

@@ -58,6 +58,7 @@ class MpiMailbox(Mailbox):
         return divmod(self.engine.places[address[1]], self.job.local)
 
     def send(self, address: Any, value: Any) -> None:
+        """Sends a value to a participant, by MPI if it is in another process."""
         rank, device = self._place(address)
         if rank == self.job.index:
             return super().send(address, value)
@@ -109,4 +110,5 @@ class MpiMailbox(Mailbox):
             self.job.broken = self.job.broken or str(error)
 
     def finish(self) -> None:
+        """Waits until all sent values have left this process."""
         wait(self._sent, f"{self.engine.interface.name}: what was sent")

@@ -164,6 +164,7 @@ class Interpreter:
         return self.run_plan(plan, arguments)
 
     def run_plan(self, plan: EvaluationPlan, arguments: Sequence[HostValue]) -> HostValue:
+        """Runs a planned computation; UnsupportedError when calls nest too deeply."""
         if self.depth >= CALL_DEPTH:
             raise UnsupportedError(f"the interpreter runs calls up to {CALL_DEPTH} deep")
         values = plan.values.copy()

@@ -95,10 +95,12 @@ class Process:
     # Mailbox: one sends, another receives, in order.
 
     def send(self, address: Hashable, value: HostValue) -> None:
+        """Puts a value into the mailbox of an address."""
         self.grid.mailbox.setdefault(address, deque()).append(value)
         self.grid.wake(address)
 
     def receive(self, address: Hashable, name: str) -> HostValue:
+        """Takes the oldest value from the mailbox of an address; waits for one."""
         while not self.grid.mailbox.get(address):
             self.wait(address, f"in {name} for what nobody sent")
         return self.grid.mailbox[address].popleft()
@@ -197,4 +199,5 @@ class ParticipantProcesses:
         self.ready.extend(self.parked.pop(key, ()))
 
     def names(self, numbers: Iterable[int]) -> str:
+        """Participants by replica and partition, for messages."""
         return " and ".join(f"({self.processes[n]})" for n in numbers)

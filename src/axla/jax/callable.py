@@ -61,6 +61,7 @@ class Function:
         self._call = call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program with arguments in the pytrees of the function; gives its result pytree."""
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         program = self._program
         if tree != program.in_tree and self._call is not None:

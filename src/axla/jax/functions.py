@@ -72,6 +72,7 @@ class OpenModule(DynamicModule):
     def specialize(
         self, arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None
     ) -> Module:
+        """The module for arguments of these types, or with these sizes."""
         return _named(super().specialize(arg_types, (*self.program.leading, *(dim_args or ()))), self.program)
 
 

@@ -55,6 +55,9 @@ class Jitted:
         self._cache: dict[Any, _Compiled] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compiles for the types of the arguments where that is new, and runs; inside of JAX's
+        transformations JAX does.
+        """
         if not is_plain():
             return self._jitted(*args, **kwargs)
         if self._x64 is None:

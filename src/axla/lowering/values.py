@@ -34,6 +34,7 @@ class DefinedValues:
         self._copied.append(set())
 
     def leave(self) -> None:
+        """Ends a scope: copies that were made in it are gone."""
         self._copied.pop()
 
     def define(self, inst: Instruction, leaf: int, shape: Shape, place: BufferSlice | None) -> Value:
@@ -43,6 +44,7 @@ class DefinedValues:
         return self.define_flow(found, shape, place)
 
     def define_flow(self, found: FlowValue, shape: Shape, place: BufferSlice | None) -> Value:
+        """Names and defines a value of dataflow."""
         name = found.inst.name if isinstance(found.inst.shape, Shape) else f"{found.inst.name}.{found.leaf}"
         value = self._known[find(found)] = Value(self._names.claim(name), shape, place)
         return value
@@ -57,6 +59,7 @@ class DefinedValues:
         )
 
     def knows(self, found: FlowValue) -> bool:
+        """Whether a value of dataflow is defined."""
         return find(found) in self._known
 
     def of(self, inst: Instruction, leaf: int = 0) -> Value:

@@ -65,10 +65,12 @@ class Callbacks:
 
     @property
     def functions(self) -> Sequence[Callable[..., Any]]:
+        """The Python functions, in the order of their numbers."""
         return self._functions
 
     @functions.setter
     def functions(self, functions: Sequence[Callable[..., Any]]) -> None:
+        """The Python functions, in the order of their numbers."""
         if list(functions) != self._functions:
             self._functions[:] = functions
             self._given = [partial(_call_with_buffers, function) for function in functions]

@@ -36,6 +36,7 @@ class Transfers:
             head.ready, head.context = PENDING, c.addressof(_interrupted)
 
     def write(self, number: int, offset: int, data: int, size: int, is_last: bool) -> None:
+        """Copies a piece into a buffer; the last one makes the buffer ready."""
         record = self._records[number]
         head = _Record.from_address(record)
         if not 0 <= offset <= offset + size <= head.bytes:
@@ -46,6 +47,7 @@ class Transfers:
                 native().record_publish(record, READY, c.py_object())
 
     def fail(self, number: int, code: int, text: str) -> None:
+        """Ends a pending buffer with an error."""
         with self._lock:
             if _Record.from_address(self._records[number]).ready <= PENDING:
                 failure_of(code, text).publish(self._records[number])

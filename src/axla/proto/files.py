@@ -43,9 +43,11 @@ class Snapshot:
     buffer_assignment: Proto = field(default_factory=dict)  # XLA's, a message that is carried along
 
     def to_proto(self) -> bytes:
+        """The bytes of an HloSnapshot."""
         return encode(_snapshot_message(self), "HloSnapshot")
 
     def to_text(self) -> str:
+        """An HloSnapshot in the text format of protos."""
         return to_text(_snapshot_message(self), "HloSnapshot")
 
 

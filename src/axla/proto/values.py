@@ -36,6 +36,7 @@ class ShapeReader:
         self._known: dict[int, tuple[Proto, AnyShape]] = {}
 
     def shape(self, message: Proto | None) -> AnyShape:
+        """The shape of a message ShapeProto."""
         if message is None:
             raise ParseError("there is no shape")
         known = self._known.get(id(message))
@@ -98,6 +99,7 @@ class ShapeReader:
         return Layout(tuple(message.get("minor_to_major", ())), **fields)
 
     def program_shape(self, message: Proto) -> ProgramShape:
+        """The shape of a message ProgramShapeProto."""
         parameters = tuple(self.shape(p) for p in message.get("parameters", ()))
         return ProgramShape(parameters, self.shape(message.get("result")))
 
@@ -117,6 +119,7 @@ class ShapeWriter:
         self._known: dict[AnyShape, Proto] = {}
 
     def shape(self, shape: AnyShape) -> Proto:
+        """The message ShapeProto of a shape."""
         known = self._known.get(shape)
         if known is None:
             known = self._known[shape] = self._shape(shape)
@@ -159,6 +162,7 @@ class ShapeWriter:
         return message
 
     def program_shape(self, shape: ProgramShape) -> Proto:
+        """The message ProgramShapeProto of a program shape."""
         return {
             "parameters": [self.shape(p) for p in shape.parameters],
             "result": self.shape(shape.result),

@@ -154,6 +154,7 @@ class TensorList:
         return self.arrays[-1] if known is None else builder.constant(np.int32(known))
 
     def buffers(self) -> list[XlaOp]:
+        """The arrays that hold the elements, without the length."""
         return self.arrays[:-1] if self.type.length is None else self.arrays
 
     def of_length(self, length: int | XlaOp) -> TensorList:

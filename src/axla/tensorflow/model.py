@@ -267,6 +267,7 @@ class Function:
         self._programs: dict[Any, tuple[Any, Imported]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the graph with arguments by position or by name."""
         given = len(args) == len(self.entry.arguments) and not kwargs
         arrays = list(args) if given else self._arranged(args, kwargs)
         key = self._key(arrays)

@@ -38,6 +38,7 @@ class Carried:
     contents: list[GraphValue]
 
     def all(self) -> list[GraphValue]:
+        """Values and contents in one list."""
         return [*self.values, *self.contents]
 
     def operand(self, scope: Scope) -> XlaOp:

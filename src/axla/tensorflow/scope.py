@@ -282,6 +282,7 @@ class Call:
         return dtype_of(self.attributes[name], f"attribute {name!r}")
 
     def fail(self, message: str) -> NoReturn:
+        """Raises VerifyError about this node."""
         raise VerifyError(message)
 
     def constant(self, value: XlaOp, what: str) -> np.ndarray:

@@ -118,6 +118,7 @@ class Report:
 
     @property
     def total(self) -> Counter[str]:
+        """The number of cases by result."""
         return Counter(case.kind for case in self.cases)
 
     @property

@@ -68,11 +68,13 @@ class Recorder(Limit):
         self._before = 0
 
     def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
+        """Whether the pass runs; notes which rules fired before."""
         stage(f"pass {step.name}")
         self._before = sum(session.firings.values())
         return super().wants(step, module, session)
 
     def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
+        """Notes a run of a pass: whether it changed the module, and the rules that fired."""
         super().ran(step, module, session, changed)
         fired = sum(session.firings.values()) - self._before
         self.found.append(PassRun(step.name, bool(step.required), changed, fired, session.last))

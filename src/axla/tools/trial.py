@@ -94,6 +94,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
+        """Whether the run counts as a failure."""
         return self.kind in FAILURES
 
     def is_like(self, other: Outcome) -> bool:
@@ -258,6 +259,7 @@ class Limit(driver.Observer):
         self.limit, self.fuel, self.runs = limit, fuel, 0
 
     def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
+        """Whether the pass runs: one of the first `limit`, or a required one."""
         if self.limit is None or self.runs < self.limit - 1:
             return True
         session.fuel = self.fuel if self.runs == self.limit - 1 else None
@@ -265,6 +267,7 @@ class Limit(driver.Observer):
         return self.runs < self.limit
 
     def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
+        """Counts the run."""
         self.runs += 1
 
 

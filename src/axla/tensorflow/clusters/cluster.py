@@ -142,6 +142,7 @@ class Cluster:
         self.struct.in_python = profile is not None or self.backend != "cpu"
 
     def imported(self, given: Sequence[Shape | np.ndarray]) -> Module:
+        """The module of the cluster for inputs of these shapes and constants of these values."""
         pairs = [*zip(self.inputs, given, strict=True)]
         feeds = [(output, one) for output, one in pairs if isinstance(one, Shape)]
         constants = {output: one for output, one in pairs if isinstance(one, np.ndarray)}

@@ -80,6 +80,7 @@ class Jitted:
         return list(self._traced.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the function as one cluster, or adds the cluster to the graph that is being made."""
         if is_whole():
             return self._inside(*args, **kwargs)
         try:

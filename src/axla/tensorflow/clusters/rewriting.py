@@ -55,6 +55,7 @@ class ClusterCall(NamedTuple):
     output: str
 
     def attributes(self, program: Any) -> list[Proto]:
+        """The attributes of the node that runs a cluster."""
         key, lists = getattr(program, self.value), (program.input_types, program.result_types)
         found = {self.inputs: {"list": {"type": lists[0]}}, self.results: {"list": {"type": lists[1]}}}
         return listed({**found, self.key: {"i": key} if isinstance(key, int) else {"s": key}})

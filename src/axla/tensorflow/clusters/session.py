@@ -87,6 +87,7 @@ class Session(tf.compat.v1.Session):
         return super().make_callable(fetches, feed_list or [], accept_options)
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
+        """Raises UnsupportedError: clusters run whole steps."""
         raise UnsupportedError("partial_run: a session with clusters runs whole steps only")
 
     def _make_callable_from_options(self, callable_options: Any) -> Any:

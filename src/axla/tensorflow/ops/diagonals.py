@@ -43,10 +43,12 @@ class Band:
 
     @property
     def count(self) -> int:
+        """The number of diagonals."""
         return self.high - self.low + 1
 
     @property
     def longest(self) -> int:
+        """The length of the longest diagonal."""
         return min(self.rows + min(self.high, 0), self.columns - max(self.low, 0))
 
     @property

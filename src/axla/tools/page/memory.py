@@ -39,6 +39,7 @@ class Timed:
 
     @property
     def name(self) -> str:
+        """The name of the step's instruction."""
         return self.step.source.name if isinstance(self.step, CopyStep) else self.step.name
 
 
