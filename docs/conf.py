@@ -17,6 +17,7 @@ extensions = ["myst_parser", "site_lib.extension"]
 exclude_patterns = ["examples"]
 root_doc = "index"
 suppress_warnings = ["toc.not_included", "ref.python"]  # site_lib.links finds pages to which none leads
+smartquotes = False  # -- is the beginning of an option
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]  # types in signatures: most are no entries of the reference
 highlight_language = "text"

@@ -195,5 +195,5 @@ def page(module: str, *others: str) -> str:
             elsewhere[name] = home
     named = ", ".join(f"{{py:obj}}`{name} <{home}.{name}>`" for name, home in elsewhere.items())
     doc = markdown(ast.get_docstring(tree_of(path)) or "")
-    head = [f"## {module}", f"```{{py:currentmodule}} {module}\n```", doc]
+    head = [f"```{{py:currentmodule}} {module}\n```", doc]
     return "\n\n".join([*head, *([f"On other pages: {named}."] if named else []), *entries])

@@ -173,7 +173,7 @@ MISTAKES = {
     "convolution_c1": lambda x: ops.ConvGeneral(
         x, random(3, 2), [1], [], ConvolutionDimensionNumbers(0, 2, [], 0, 1, [], 0, 1, [])
     ),
-    "are not places": lambda x: ops.ConvGeneral(
+    "wanted the number of each dimension once": lambda x: ops.ConvGeneral(
         x, x, [], [], ConvolutionDimensionNumbers(0, 0, [], 0, 1, [], 0, 1, [])
     ),
     "fft_c2": lambda x: ops.Fft(x, ops.FftType.FFT, [3]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -52,3 +53,11 @@ def test_links_that_lead_nowhere(tmp_path):
     assert links.problems(tmp_path) == [
         "a.html: #not-there", "a.html: b.html", "lost.html: no page leads there",
     ]  # fmt: skip
+
+
+def test_the_programs_life_begins_with_what_jax_writes():
+    pytest.importorskip("jax")
+    page = (ROOT / "docs" / "design" / "life-of-a-program.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (ROOT / "docs" / "design" / "life.mlir").read_text(encoding="utf-8").strip()

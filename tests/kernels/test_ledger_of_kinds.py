@@ -207,8 +207,11 @@ def kind_with(**said):
     [
         (3, "wanted a class of Kind, found 3"),
         (kind_with(name="loop"), "Other: there is a kind named 'loop' already"),
-        (kind_with(name=""), "Other: a kind has a name, and ops as its heroes"),
-        (kind_with(heroes=("sort",)), r"Other: a kind has a name, and ops as its heroes; found \('sort',\)"),
+        (kind_with(name=""), "Other: wanted a kind with a name and with ops as heroes"),
+        (
+            kind_with(heroes=("sort",)),
+            r"Other: wanted a kind with a name and with ops as heroes, found \('sort',\)",
+        ),
         (kind_with(planned=dict), "Other: it needs a class of plans of its own, found <class 'dict'>"),
         (kind_with(planned=kinds.kinds()[0].planned), "Other: it needs a class of plans of its own"),
         (kind_with(), "Other: it has no method plan"),

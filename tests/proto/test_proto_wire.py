@@ -91,7 +91,7 @@ INSTRUCTION = field(2, b"\x0a\x01x" + field(3, b"\x12\x7f"))
         (b"\x28\xff", "HloModuleProto.id: a number does not end, at byte 2"),
         (b"\x28" + b"\xff" * 11, "HloModuleProto.id: a number has more than ten bytes"),
         (b"\x03", "there is no field number 0"),
-        (b"\x0b", "wire type 3, which is not in use"),
+        (b"\x0b", "wire type 3, which protobuf does not define"),
         (field(8, b"") * 2, "HloModuleProto.input_output_alias: it stands there twice"),
     ],
 )

@@ -98,7 +98,7 @@ class CpuBackend(Backend):
         try:
             made = decode(payload)
         except ValueError as error:
-            raise InvalidArgument(f"load: these are no programs as axla writes them ({error})") from error
+            raise InvalidArgument(f"load: these bytes are not programs of axla ({error})") from error
         client.check(made.interface.name, made.interface.participants, options)
         return _executable(made, client, options)
 

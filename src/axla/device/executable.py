@@ -328,7 +328,7 @@ class DeviceBackend(Backend):
                 head["host_bytes"], head["waits"], head["host_steps"],
             )  # fmt: skip
         except (ValueError, KeyError, TypeError) as error:
-            raise InvalidArgument(f"load: these are no programs as axla writes them ({error})") from error
+            raise InvalidArgument(f"load: these bytes are not programs of axla ({error})") from error
         if target != identity(driver.target):
             raise UnsupportedError(f"load: made for {target}, this device is {identity(driver.target)}")
         return DeviceExecutable(made, driver, turns, client=client, options=options)

@@ -281,7 +281,8 @@ def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Seq
     places = {first_at: first, second_at: second} | {at: str(n) for n, at in enumerate(spatial)}
     if len(places) != 2 + len(spatial) or min(places) < 0 or len(spatial) > 10:
         raise ShapeError(
-            f"convolution: {first}={first_at}, {second}={second_at}, spatial={list(spatial)} are not places"
+            f"convolution: {first}={first_at}, {second}={second_at}, spatial={list(spatial)}: "
+            "wanted the number of each dimension once"
         )
     return "".join(places.get(at, "?") for at in range(max(places) + 1))
 

@@ -72,7 +72,7 @@ class Function:
             if leaves[k] is not weight:
                 place = program.names.arguments[k]
                 raise InvalidArgument(
-                    f"{self!r}: {place} is a static weight, found another array than it was"
+                    f"{self!r}: {place} is a static weight: found an array that is not the first one"
                 )
         given = [
             array_of(leaves[k], p.shape, program.x64)

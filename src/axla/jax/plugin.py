@@ -56,7 +56,7 @@ def install() -> None:
 def _options() -> dict[str, Any]:
     """The options of the client, when JAX makes it."""
     if distributed.global_state.client is not None:
-        raise UnsupportedError("jax.distributed: axla has the devices of one process")
+        raise UnsupportedError("jax.distributed: axla supports the devices of one process only")
     count = _option("jax_num_cpu_devices")
     return {"devices": count if count > 0 else flags.current().host_device_count}
 

@@ -55,7 +55,9 @@ def checked(kind: Any, others: Iterable[type[Kind]]) -> type[Kind]:
         raise InvalidArgument(f"register: wanted a class of Kind, found {kind!r}")
     what = f"register: {kind.__module__}.{kind.__qualname__}"
     if not kind.name or not all(isinstance(op, type) and issubclass(op, Op) for op in kind.heroes):
-        raise InvalidArgument(f"{what}: a kind has a name, and ops as its heroes; found {kind.heroes}")
+        raise InvalidArgument(
+            f"{what}: wanted a kind with a name and with ops as heroes, found {kind.heroes}"
+        )
     if any(kind.name == other.name for other in others):
         raise InvalidArgument(f"{what}: there is a kind named '{kind.name}' already")
     if kind.planned is None:

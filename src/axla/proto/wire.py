@@ -181,7 +181,7 @@ def _skipped(data: bytes, tag: int, pos: int, end: int) -> int:
     elif wire in (_FIXED32, _FIXED64):
         length = 4 if wire == _FIXED32 else 8
     else:
-        raise Malformed(f"field {number} is of wire type {wire}, which is not in use", pos)
+        raise Malformed(f"field {number} is of wire type {wire}, which protobuf does not define", pos)
     if length > end - pos:
         raise Malformed(f"field {number} takes {length} bytes, {end - pos} are left", pos)
     return pos + length

@@ -79,9 +79,7 @@ class LoadedProgram:
         try:
             placed = aligned_memory(len(data))
         except MemoryError:
-            raise OutOfMemory(
-                f"{self.interface.name}: {len(data)} bytes of constants are not there"
-            ) from None
+            raise OutOfMemory(f"{self.interface.name}: {len(data)} bytes of constants are missing") from None
         placed[:] = data
         return placed.toreadonly()
 

@@ -112,7 +112,7 @@ class Transport:
         """The other side has taken pieces: their room is free."""
         for slot in body:
             if slot >= PIECES or slot in self._free:
-                raise Malformed("service: a credit for a piece that is not under way")
+                raise Malformed("service: a credit for a piece that was not sent")
             self._free.append(slot)
 
     def _place(self, slot: int, part: np.ndarray) -> Any:

@@ -145,7 +145,7 @@ def _rng(scope: Scope, inst: Instruction, op: hlo.Rng) -> Tree:
 
 def _rng_bit_generator(scope: Scope, inst: Instruction, op: hlo.RngBitGenerator) -> Tree:
     if not isinstance(inst.shape, TupleShape):
-        raise UnsupportedError("the bits alone, without the state")
+        raise UnsupportedError("rng-bit-generator: the bits alone, without the state")
     return written(scope, inst, op)
 
 
