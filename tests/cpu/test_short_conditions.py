@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import axla
+from axla.core import flags
 from axla.cpu.compiler import llvm_modules
 from axla.lowering.pipeline import compile_program
 from axla.target.machine import cpu_target
@@ -118,6 +119,84 @@ def test_signs_of_remainders(remainders, a, b):
     while y and steps < 40:
         x, y, steps = y, x % y, steps + 1
     assert [int(part) for part in remainders(np.int32(a), np.int32(b))] == [x, steps]
+
+
+LOOP_IN_A_CONDITION = """
+HloModule halved
+
+long {
+  state = (s32[], s32[]) parameter(0)
+  n = s32[] get-tuple-element(state), index=1
+  zero = s32[] constant(0)
+  ROOT more = pred[] compare(n, zero), direction=GT
+}
+
+half {
+  state = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  n = s32[] get-tuple-element(state), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  less = s32[] shift-right-logical(n, one)
+  ROOT result = (s32[], s32[]) tuple(next, less)
+}
+
+condition {
+  state = (s32[], s32[]) parameter(0)
+  halved = (s32[], s32[]) while(state), condition=long, body=half
+  bits = s32[] get-tuple-element(halved), index=0
+  most = s32[] constant(12)
+  ROOT more = pred[] compare(bits, most), direction=LT
+}
+
+body {
+  state = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  n = s32[] get-tuple-element(state), index=1
+  ten = s32[] constant(10)
+  more = s32[] multiply(n, ten)
+  ROOT result = (s32[], s32[]) tuple(i, more)
+}
+
+ENTRY main {
+  first = s32[] parameter(0)
+  n = s32[] parameter(1)
+  start = (s32[], s32[]) tuple(first, n)
+  ROOT end = (s32[], s32[]) while(start), condition=condition, body=body
+}
+"""
+
+
+@pytest.mark.parametrize(("first", "n", "last"), [(0, 3, 3000), (3, 3, 300), (0, 5000, 5000)])
+def test_a_loop_in_a_condition_is_written_once(first, n, last):
+    i, end = axla.compile(axla.parse(LOOP_IN_A_CONDITION))(np.int32(first), np.int32(n))
+    assert (int(i), int(end)) == (first, last)
+
+
+REMAINDER_OF_A_ROW = """
+HloModule row
+
+ENTRY main {
+  mask = pred[40] parameter(0)
+  x = s32[] parameter(1)
+  y = s32[] parameter(2)
+  a = s32[40] broadcast(x), dimensions={}
+  b = s32[40] broadcast(y), dimensions={}
+  r = s32[40] remainder(a, b)
+  zero = s32[40] constant({...})
+  some = pred[40] compare(r, zero), direction=NE
+  corrected = pred[40] and(mask, some)
+  sum = s32[40] add(r, b)
+  ROOT c = s32[40] select(corrected, sum, r)
+}
+""".replace("{...}", "{" + ", ".join("0" * 40) + "}")
+
+
+def test_a_jump_is_for_one_number():
+    with flags.override(cache_dir="", disable_hlo_passes=("algsimp",)):
+        compiled = axla.compile(axla.parse(REMAINDER_OF_A_ROW))
+    mask = np.arange(40) % 3 == 0
+    np.testing.assert_array_equal(compiled(mask, np.int32(17), np.int32(5)), np.where(mask, 7, 2))
 
 
 def llvm(text: str) -> str:

@@ -11,7 +11,7 @@ from axla.interpreter import evaluate
 FAST = "--xla_cpu_enable_fast_math"
 
 
-def convolution(batch, size, padding, dtype="f32", stride=1, labels="b01f_01io->b01f"):
+def convolution(batch, size, padding, dtype="f32", stride=1, labels="b01f_01io->b01f", to=""):
     high, wide = ((n + sum(p) - 3) // stride + 1 for n, p in zip(size, padding, strict=True))
     pad = "x".join(f"{low}_{end}" for low, end in padding)
     x = f"{dtype}[{batch},{size[0]},{size[1]},32]"
@@ -19,8 +19,8 @@ def convolution(batch, size, padding, dtype="f32", stride=1, labels="b01f_01io->
     return axla.parse(f"""ENTRY e {{
       x = {x} parameter(0)
       k = {kernel} parameter(1)
-      ROOT c = {dtype}[{batch},{high},{wide},40] convolution(x, k), window={{size=3x3 stride={stride}x{stride}
-        pad={pad}}}, dim_labels={labels}
+      ROOT c = {to or dtype}[{batch},{high},{wide},40] convolution(x, k), window={{size=3x3
+        stride={stride}x{stride} pad={pad}}}, dim_labels={labels}
     }}""")
 
 
@@ -54,6 +54,7 @@ def test_results_are_those_of_the_sums(batch, size, padding, labels, constant):
 @pytest.mark.parametrize("module", [
     convolution(1, (12, 12), [(1, 1), (1, 1)], stride=2), convolution(1, (4, 4), [(0, 0), (0, 0)]),
     convolution(1, (12, 12), [(1, 1), (1, 1)], "f64"),
+    convolution(1, (12, 12), [(1, 1), (1, 1)], "bf16", to="f32"),
 ])  # fmt: skip
 def test_others_are_computed_as_before(module):
     arguments = numbers(module)

@@ -114,7 +114,8 @@ def _select(e: Elements, inst: Instruction, index: Indices) -> Value:
     tests = _sign_tests(condition, a, b)
     if tests is not None and y.lanes == 1:
         differ, is_some = (e(o, at) for o in tests)
-        if integer.jumps(e.values.m.reg(differ.ssa)):  # what follows goes on with y before it is known
+        # What follows a jump goes on with y before it is known.
+        if differ.lanes == 1 and integer.jumps(e.values.m.reg(differ.ssa)):
             return either(e, differ, lambda: (e.values.select(is_some, x, y),), lambda: (y,), likely=False)[0]
     return e.values.select(e(condition, at), x, y)
 

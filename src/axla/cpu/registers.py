@@ -290,9 +290,8 @@ def _passed(inst: Instruction[hlo.While]) -> list[bool]:
 
 def _is_short(condition: Computation) -> bool:
     """Whether a condition is a few operations on numbers."""
-    short = len(condition.instructions) <= SHORT
-    return short and all(
-        not isinstance(inst.shape, Shape) or (inst.shape.dims == () and not inst.op.computations())
+    return len(condition.instructions) <= SHORT and not any(
+        inst.op.computations() or (isinstance(inst.shape, Shape) and inst.shape.dims)
         for inst in condition.instructions
     )
 

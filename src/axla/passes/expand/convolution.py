@@ -326,7 +326,8 @@ def _suits_winograd(parts: _Parts, target: Target | None) -> bool:
     tiles = prod(-(-n // 2) for n in parts.places) * parts.result.dims[0]
     one_by_one = {*window.stride, *window.window_dilation, *window.base_dilation} == {1}
     enough = target is not None and target.blocks_products and min(*dims[-2:], tiles) >= WINOGRAD
-    return window.size == (3, 3) and one_by_one and parts.groups == 1 and parts.result.dtype is F32 and enough
+    plain = {shape_of(parts.x).dtype, shape_of(parts.kernel).dtype, parts.result.dtype} == {F32}
+    return window.size == (3, 3) and one_by_one and parts.groups == 1 and plain and enough
 
 
 def _whole_words(parts: _Parts, target: Target) -> _Parts:
