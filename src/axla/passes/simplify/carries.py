@@ -42,11 +42,17 @@ class Loop:
         start, root = inst.operands[0], op.body.root
         if type(start.op) is not Tuple or type(root.op) is not Tuple or inst is inst.computation.root:
             return None
-        users = (*inst.users, *op.body.parameters[0].users, *op.condition.parameters[0].users)
-        if any(type(u.op) is not GetTupleElement for u in users):
+        if not is_taken_apart(inst):
             return None
         same = tuple(n for n in range(len(root.operands)) if is_passed(inst, n))
         return cls(inst, op.condition, op.body, start.operands, len(root.operands), same)
+
+
+def is_taken_apart(inst: Instruction) -> bool:
+    """Whether the tuple of a while is read by get-tuple-elements alone, after the loop and inside."""
+    op = op_of(inst, While)
+    users = (*inst.users, *op.body.parameters[0].users, *op.condition.parameters[0].users)
+    return all(type(u.op) is GetTupleElement for u in users)
 
 
 def is_passed(inst: Instruction, number: int) -> bool:

@@ -12,7 +12,14 @@ from axla.ir.traverse import computations_callees_first
 from axla.ir.typed import op_of
 from axla.passes import rewrite
 from axla.passes.simplify.algebra_logic import NEGATED
-from axla.passes.simplify.carries import Loop, elements_of, equal_constants, is_passed, rebuilt
+from axla.passes.simplify.carries import (
+    Loop,
+    elements_of,
+    equal_constants,
+    is_passed,
+    is_taken_apart,
+    rebuilt,
+)
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 from axla.passes.simplify.dead_carries import cut_dead_carries
 from axla.passes.simplify.equal_carries import equal_carries
@@ -77,7 +84,8 @@ def _spread_root(inst: Instruction, session: rewrite.Session) -> None:
     if type(start.op) is not Tuple or type(op.body.root.op) is not Tuple or shape is not start.shape:
         return
     places = range(len(shape.elements))
-    if not any(is_passed(inst, n) for n in places) or not session.may_fire("while-spread", inst):
+    is_cut = is_taken_apart(inst) and any(is_passed(inst, n) for n in places)
+    if not is_cut or not session.may_fire("while-spread", inst):
         return
     parts = [GetTupleElement(n)(inst) for n in places]
     inst.computation.set_root(Tuple()(*parts))
