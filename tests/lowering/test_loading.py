@@ -240,7 +240,7 @@ def test_custom_calls_are_served_by_whom_the_text_says():
     text, segment = text_of(module)
     x = np.arange(64, dtype=np.float32)
     assert bits(loaded(text, segment), [x]) == bits(axla.compile(module), [x])
-    table = next(line for line in text.splitlines() if line.lstrip().startswith("function name"))
+    table = next(line for line in text.splitlines() if line.lstrip().startswith("table-function name"))
     for old, new, message in (
         ("api=python", "api=axla", "function 0 is no python"),
         ("function=0", "function=1", "function 1 is no python"),
