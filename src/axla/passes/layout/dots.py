@@ -4,8 +4,9 @@ exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from axla.analysis.regions import is_tiny
@@ -13,12 +14,12 @@ from axla.core.dataclass import dataclass
 from axla.core.shape import Shape
 from axla.hlo import Dot, Reshape, Transpose
 from axla.ir.graph import Instruction, Module
-from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.dot import dot_sizes
 from axla.kernels.geometry import collapsed_transpose
+from axla.passes.expand.expander import expand
 from axla.passes.layout.normalize import location, reshaped
-from axla.passes.rewrite import current_session, sweep
+from axla.passes.rewrite import control_bound, current_session, sweep
 from axla.target.machine import Limits, Target
 
 FEW_ROWS = 8
@@ -30,8 +31,9 @@ def dot_exchange(module: Module, target: Target) -> None:
     """
     session = current_session()
     for computation in module.computations:
+        bound = control_bound(computation)
         for inst in [i for i in computation.instructions if isinstance(i.op, Transpose)]:
-            order = _order_of_turned_dot(inst, target.limits)
+            order = _order_of_turned_dot(inst, target.limits, bound)
             if order and session.may_fire("dot-exchange", inst):
                 computation.replace(inst, _exchanged(inst, order))
                 sweep(computation, (inst,))
@@ -41,19 +43,12 @@ def dot_canonicalize(module: Module, target: Target) -> None:
     """Gives every dot that becomes a kernel at most one batch, one free and one contracting dimension per
     operand.
     """
-    session = current_session()
-    for computation in module.computations:
-        for inst in post_order(computation):
-            if not isinstance(inst.op, Dot) or inst.op.sparsity or len(inst.operands) != 2:
-                continue
-            done = _is_canonical(inst) or is_tiny(inst, target.limits)
-            if done or not session.may_fire("dot-canonicalize", inst):
-                continue
-            computation.replace(inst, _canonical(inst))
-            computation.remove(inst)
+    expand(module, "dot-canonicalize", {Dot: partial(_canonical, limits=target.limits)})
 
 
-def _order_of_turned_dot(inst: Instruction, limits: Limits) -> list[int] | None:
+def _order_of_turned_dot(
+    inst: Instruction, limits: Limits, bound: Container[Instruction]
+) -> list[int] | None:
     """The dimensions of a dot that nothing else reads, in the order that a transpose gives them, where the
     last one is of its left side: of the dot with its sides exchanged that moves rows, if anything. Not of a
     few rows with a matrix that lies as it is best read: that takes half as long as the dot exchanged.
@@ -69,6 +64,8 @@ def _order_of_turned_dot(inst: Instruction, limits: Limits) -> list[int] | None:
         order = tuple(place[d] for d in order if d in place)
     op = dot.op
     if not isinstance(op, Dot) or op.sparsity or len(dot.operands) != 2 or len(dot.users) != 1:
+        return None
+    if any(one in bound for one in (inst, *inst.operands, dot)):
         return None
     first, second = _free_dims(dot)
     sizes = shape_of(dot).dims
@@ -167,8 +164,10 @@ def _sides(dot: Instruction) -> tuple[_Side, _Side]:
     return min(options, key=lambda sides: sum(min(map(s.cost, s.orders())) for s in sides))
 
 
-def _canonical(dot: Instruction) -> Instruction:
+def _canonical(dot: Instruction, limits: Limits) -> Instruction | None:
     op = op_of(dot, Dot)
+    if op.sparsity or len(dot.operands) != 2 or _is_canonical(dot) or is_tiny(dot, limits):
+        return None
     lhs, rhs = _sides(dot)
     batch = prod(_sizes(lhs, lhs.batch))
     m, n, k = prod(_sizes(lhs, lhs.free)), prod(_sizes(rhs, rhs.free)), prod(_sizes(lhs, lhs.contracting))
@@ -191,7 +190,8 @@ def _canonical(dot: Instruction) -> Instruction:
         rhs_batch_dims=batches, rhs_contracting_dims=(at + 1 if right_turned else at,),
         operand_precision=op.operand_precision, algorithm=op.algorithm,
     )  # fmt: skip
-    made = dot.computation.add(new, [left, right], extra=dot.extra)
+    extra = replace(dot.extra, control_predecessors=())  # `expand` moves them
+    made = dot.computation.add(new, [left, right], extra=extra)
     return reshaped(made, dot.shape.dims)
 
 
