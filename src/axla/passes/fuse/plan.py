@@ -32,6 +32,7 @@ from axla.passes.fuse.rules import (
     why_not_join,
 )  # fmt: skip
 from axla.passes.rewrite import control_bound
+from axla.passes.simplify.inline import control_successors
 from axla.target.machine import Limits
 
 Readers = dict[FusionCluster, list[Instruction]]  # kernel -> its members that read a value
@@ -82,6 +83,7 @@ class _Planner:
         self.alone = set() if in_machine_loop else too_long(self.order, self.crowded, limits)
         self.crowded |= self.alone
         self.bound = control_bound(computation)
+        self.waiting = control_successors(computation)
         self.position = {inst: n for n, inst in enumerate(self.order)}
         self.keys = AccessKeys(limits.row_in_lane)
         self.clusters: list[FusionCluster] = []
@@ -309,7 +311,7 @@ class _Planner:
             if (unit.first if cluster else position[unit]) > beyond:
                 continue
             for root in unit.roots if cluster else (unit,):
-                for user in root.users:
+                for user in (*root.users, *self.waiting.get(root, ())):
                     stack.extend(self.units(user))
         self.budget -= len(seen)
         return "too many kernels in between" if left < 0 else None
