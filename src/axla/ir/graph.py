@@ -202,7 +202,7 @@ class Computation:
 
     __slots__ = (
         "module", "name", "id", "instructions", "parameters", "_root", "version", "extra",
-        "cached_order", "cached_order_version", "facts", "__weakref__",
+        "has_control_edges", "cached_order", "cached_order_version", "facts", "__weakref__",
     )  # fmt: skip
 
     module: Module
@@ -213,6 +213,7 @@ class Computation:
     _root: Instruction | None
     version: int
     extra: Extra
+    has_control_edges: bool  # there are some, or have been
     facts: dict[Hashable, tuple[int, Any]]  # what analyses found, with the version they found it for (`fact`)
 
     def fact(self, name: Hashable, find: Callable[[Computation], Any]) -> Any:
@@ -262,6 +263,7 @@ class Computation:
         inst.users = {}
         inst.computation = self
         inst.extra = extra
+        self.has_control_edges |= extra is not NO_EXTRA and bool(extra.control_predecessors)
         module = self.module
         inst.id = module._new_id()
         inst.name = (
@@ -328,6 +330,7 @@ class Computation:
 
     def set_extra(self, inst: Instruction, extra: Extra) -> None:
         inst.extra = extra
+        self.has_control_edges |= bool(extra.control_predecessors)
         self._changed(structure=True)
 
     def set_own_extra(self, extra: Extra) -> None:
@@ -463,6 +466,7 @@ class Module:
         computation._root = None
         computation.version = 0
         computation.extra = NO_EXTRA
+        computation.has_control_edges = False
         computation.cached_order = ()
         computation.cached_order_version = -1
         computation.facts = {}

@@ -177,6 +177,8 @@ def fast_math() -> bool:
 
 def control_bound(computation: Computation) -> frozenset[Instruction]:
     """Instructions with control edges in or out: they stay where and what they are."""
+    if not computation.has_control_edges:
+        return frozenset()
     found: list[Instruction] = []
     for inst in computation.instructions:
         extra = inst.extra
@@ -188,12 +190,13 @@ def control_bound(computation: Computation) -> frozenset[Instruction]:
 
 def sweep(
     computation: Computation, candidates: Iterable[Instruction],
-    bound: Container[Instruction] = (), held: Container[Instruction] = (),
+    bound: Container[Instruction] | None = None, held: Container[Instruction] = (),
     effectful: Container[Computation] | None = None,
 ) -> None:  # fmt: skip
     """Removes candidates that nothing uses, and what only they used; calls only where it is said which
-    computations have effects.
+    computations have effects. What is `bound` stays, by default what control edges bind.
     """
+    bound = control_bound(computation) if bound is None else bound
     stack = list(candidates)
     root = computation.root if computation.has_root else None
     while stack:

@@ -55,7 +55,7 @@ def attention_blocking(
                 continue
             chain = _Chain.before(product, bound, _Sizes(large, block, rows))
             if chain is not None and session.may_fire("attention-blocking", product):
-                work.append(chain.replace(bound))
+                work.append(chain.replace())
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class _Chain:
         again = sum(_bytes(inst) for inst, dim in self.cut.items() if dim is None)
         return 0 < self.block < size and again <= READ_AGAIN * self.block * each
 
-    def replace(self, bound: frozenset[Instruction]) -> Computation:
+    def replace(self) -> Computation:
         """Puts a loop in the place of the product; its body."""
         product, computation = self.product, self.product.computation
         module, extra = computation.module, Extra(location=product.extra.location)
@@ -166,7 +166,7 @@ class _Chain:
         computation.replace(
             product, computation.add(GetTupleElement(len(first) - 1), (loop,), extra=product.extra)
         )
-        rewrite.sweep(computation, (product,), bound)
+        rewrite.sweep(computation, (product,))
         return body
 
     def _shape(self, inst: Instruction, dim: int) -> Shape:

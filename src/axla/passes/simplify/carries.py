@@ -49,10 +49,13 @@ class Loop:
 
 
 def is_taken_apart(inst: Instruction) -> bool:
-    """Whether the tuple of a while is read by get-tuple-elements alone, after the loop and inside."""
+    """Whether the tuple of a while is read by get-tuple-elements alone, after the loop and inside, which
+    wait for nothing and nothing for them.
+    """
     op = op_of(inst, While)
     users = (*inst.users, *op.body.parameters[0].users, *op.condition.parameters[0].users)
-    return all(type(u.op) is GetTupleElement for u in users)
+    bound = rewrite.control_bound(inst.computation)
+    return all(type(u.op) is GetTupleElement for u in users) and bound.isdisjoint((inst, *inst.users))
 
 
 def is_passed(inst: Instruction, number: int) -> bool:

@@ -263,6 +263,8 @@ def _unread(inst: Instruction) -> set[int]:
         return set()
     if any(type(branch.root.op) is not Tuple for branch in op.branches):
         return set()
+    if not rewrite.control_bound(inst.computation).isdisjoint(inst.users):
+        return set()
     return set(range(len(shape.elements))) - {index for index, _ in elements_of(inst)}
 
 

@@ -95,7 +95,7 @@ class _Folder:
             forward[inst] = folded
         if forward:
             rewrite.replace_all(computation, forward)
-            rewrite.sweep(computation, forward, bound)
+            rewrite.sweep(computation, forward)
 
     def value(self, inst: Instruction, constants: list[Instruction]) -> Literal | None:
         """The value of an instruction of constants; None when it cannot be computed after all."""
