@@ -118,7 +118,9 @@ def _of_kernel(inst: Instruction, target: Target) -> tuple[int, int] | None:
         panels_wanted(user, target) if user.operands[1] is inst is not user.operands[0] else None
         for user in inst.users
     )
-    return wanted if wanted and (wanted[1] > 1 or shape_of(inst).byte_size >= LEAST) else None
+    # A constant of few bytes would become code of the kernel, which reads panels from memory.
+    least = target.limits.constant_bytes + 1 if wanted and wanted[1] > 1 else LEAST
+    return wanted if wanted and shape_of(inst).byte_size >= least else None
 
 
 def _store_kernel(inst: Instruction, width: int, word: int) -> None:
