@@ -115,7 +115,7 @@ def test_pieces_that_do_not_fit(pair, body, said):
 def test_credits_that_nobody_owes(pair):
     client, _ = pair
     for body in (b"\0", bytes([PIECES]), b"\0\0"):
-        with pytest.raises(Malformed, match="not under way"):
+        with pytest.raises(Malformed, match="was not sent"):
             client.credit(body)
 
 
