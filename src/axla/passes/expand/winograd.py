@@ -12,13 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 import axla.hlo as hlo
-from axla.core.literal import Literal
 from axla.ir.attributes import PaddingConfig, SliceDims, Window
-from axla.ir.graph import Computation, Instruction
-from axla.ir.typed import shape_of
+from axla.ir.graph import Instruction
+from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.expander import scalar
 from axla.passes.simplify.algebra_movement import reshaped
-from axla.passes.simplify.match import constant, values_of
+from axla.passes.simplify.match import values_of
 
 _INPUT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
 _OUTPUT = ((1, 1, 1, 0), (0, 1, -1, -1))
@@ -67,20 +66,16 @@ def winograd(x: Instruction, kernel: Instruction, window: Window, places: Sequen
 def _kernel(kernel: Instruction) -> Instruction:
     """[16, inputs, outputs]: the kernel, transformed; at compile time where it is constant."""
     *_, inputs, outputs = shape_of(kernel).dims
-    flat, matrix = reshaped(kernel, [9, inputs * outputs]), np.kron(_KERNEL, _KERNEL)
-    dtype, turns = shape_of(kernel).dtype, type(kernel.op) is hlo.Transpose
-    values = values_of(kernel.operands[0] if turns else kernel)
+    computation, dtype, matrix = kernel.computation, shape_of(kernel).dtype, np.kron(_KERNEL, _KERNEL)
+    is_turned = isinstance(kernel.op, hlo.Transpose)
+    values = values_of(kernel.operands[0] if is_turned else kernel)
     if values is not None:
-        values = values.transpose(kernel.op.dimensions) if isinstance(kernel.op, hlo.Transpose) else values
+        values = values.transpose(op_of(kernel, hlo.Transpose).dimensions) if is_turned else values
         made = matrix @ values.reshape(9, -1).astype(np.float64)
-        return _constant(kernel.computation, made.astype(values.dtype).reshape(16, inputs, outputs))
-    left = _constant(kernel.computation, matrix.astype(dtype.numpy))
+        return computation.add(hlo.Constant.of(made.reshape(16, inputs, outputs), dtype))
+    left, flat = computation.add(hlo.Constant.of(matrix, dtype)), reshaped(kernel, [9, inputs * outputs])
     op = hlo.Dot.of(shape_of(left), shape_of(flat), lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))
     return reshaped(op(left, flat), [16, inputs, outputs])
-
-
-def _constant(computation: Computation, values: np.ndarray) -> Instruction:
-    return constant(computation, Literal.of(values))
 
 
 def _transformed(
