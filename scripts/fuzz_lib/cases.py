@@ -24,7 +24,7 @@ from axla.custom.feeds import feeds
 from axla.custom.registry import register_custom_call
 from axla.hlo.casting import convert
 from axla.ir.graph import Alias, Module
-from axla.ir.traverse import below
+from axla.ir.traverse import below, callers
 from axla.ir.verify import verify
 from axla.text import parse_hlo
 
@@ -424,6 +424,34 @@ def twin(case: Case) -> Module | None:
             verify(made)
         except REFUSALS:
             continue
+        line = case.text[case.text.rfind("\n", 0, match.start()) :]
+        if not keeps_order(case.module, made, re.findall(r"%?([\w.-]+) = ", line)[0]):
+            continue
         if [s for _, s in parameter_leaves(made)] == [s for _, s in parameter_leaves(case.module)]:
             return made
     return None
+
+
+def keeps_order(module: Module, changed: Module, name: str) -> bool:
+    """Whether what sorts and reductions call is an order, and associative, after this instruction changed.
+
+    If it is not, results depend on which elements are compared, or combined, first, and that is open.
+    """
+    before, after = (
+        next(i for c in m.computations for i in c.instructions if i.name == name) for m in (module, changed)
+    )
+    users, above, waiting = set(), callers(changed), [after.computation]
+    while waiting:
+        for user in above[waiting.pop()]:
+            users.add(user.opcode)
+            waiting.append(user.computation)
+    users &= SUMMING | {"sort"}
+    if not users:
+        return True
+    if after is not after.computation.root:
+        return False
+    if "sort" in users:
+        pair = {str(getattr(i.op, "direction", "")) for i in (before, after)}
+        return pair == {"LT", "GT"}
+    exact = {"maximum", "minimum"} | ({"add", "multiply"} if after.shape.dtype.is_integer else set())
+    return {before.opcode, after.opcode} <= exact

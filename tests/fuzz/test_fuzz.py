@@ -105,6 +105,40 @@ ENTRY e { x = s32[] parameter(0)
     assert "follows" in unequal(module, axla.parse(text.replace(", control-predecessors={a}", "")))
 
 
+ORDERED = """
+order { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  k = s32[] constant(1)
+  c = s32[] add(a, k)
+  d = s32[] add(b, k)
+  ROOT less = pred[] compare(c, d), direction=LT }
+sum { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = s32[] add(a, b) }
+ENTRY e { x = s32[8] parameter(0)
+  z = s32[] constant(0)
+  y = s32[8] sort(x), dimensions={0}, is_stable=true, to_apply=order
+  s = s32[] reduce(y, z), dimensions={0}, to_apply=sum
+  ROOT r = (s32[8], s32[]) tuple(y, s) }"""
+
+
+def test_a_twin_sorts_by_an_order_and_reduces_by_what_is_associative():
+    """Where they do not, results depend on what is compared or combined first."""
+    case, known = case_from(ORDERED, np.arange(8, dtype=np.int32)), set()
+    case.text = case.module.to_string()
+    order = next(c for c in case.module.computations if c.name == "order")
+    inside = {str(i.op) for i in order.instructions if i is not order.root}
+    for seed in range(120):
+        case.draw = random.Random(seed)
+        made = cases.twin(case)
+        if made is not None:
+            by_name = {c.name: c for c in made.computations}
+            order, total = by_name["order"], by_name["sum"]
+            known |= {str(order.root.op.direction), total.root.opcode}
+            assert {str(i.op) for i in order.instructions if i is not order.root} == inside
+    assert known == {"LT", "GT", "add", "multiply", "maximum", "minimum"}
+
+
 def test_collectives_agree_with_the_model():
     for seed in range(6):
         assert not participants.modelled(random.Random(seed))

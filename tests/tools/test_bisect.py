@@ -251,6 +251,22 @@ def test_every_piece_of_a_right_program_is_right():
             assert all(name.emitter for name in names)
 
 
+def test_what_a_kernel_does_not_write_is_wrong(monkeypatch):
+    """Also where it should be zero: whatever memory has there is no small number."""
+    from axla.codegen.emit.transpose import _Transpose
+    from axla.tools.pieces import piece_outcome, pieces_of
+
+    text = """HloModule m
+ENTRY e { x = f32[65,70] parameter(0)
+ y = f32[65,70] negate(x)
+ ROOT t = f32[70,65] transpose(y), dimensions={1,0} }"""
+    question = Question(inputs=(("x", np.zeros((65, 70), np.float32)),))
+    pieces = pieces_of(text, question)
+    assert all(piece_outcome(piece, question)[0].kind == "agrees" for piece in pieces)
+    monkeypatch.setattr(_Transpose, "singles", lambda *_: None)
+    assert any(piece_outcome(piece, question)[0].kind == "differs" for piece in pieces)
+
+
 def test_copies_everywhere_change_no_value():
     from axla.tools.pieces import copied_outcome
 
