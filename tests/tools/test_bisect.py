@@ -121,6 +121,32 @@ def test_a_kernel_is_named_with_its_emitter(verdict):
     assert found.emitter.startswith("axla.codegen.emit.")
 
 
+WRITABLE = """
+from axla.analysis import coalesce as home
+
+right = home._fix_memory
+
+def writable(done):
+    right(done)
+    for place in done.places():
+        place.writable = True
+
+home._fix_memory = writable
+"""
+
+
+def test_an_argument_that_a_run_overwrites_is_a_fault_of_memory(verdict):
+    text = """HloModule m
+ENTRY main {
+  x = f32[40] parameter(0)
+  i = s32[] constant(3)
+  u = f32[1] constant({7})
+  ROOT r = f32[40] dynamic-update-slice(x, u, i)
+}"""
+    found = verdict(WRITABLE, text)
+    assert found.culprit == "memory" and "argument" in found.outcome.text
+
+
 def test_a_stale_entry_is_named(tmp_path):
     path = tmp_path / "planted.py"
     path.write_text(STALE)
