@@ -31,6 +31,7 @@ from axla.ir.op import OPS
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 
 from .draft import ANY, COUNTER, INDEX, Draft, Scope, tupled
+from .told import NAME
 
 Motif = Callable[[Scope], None]
 
@@ -700,7 +701,7 @@ def effect(s: Scope) -> None:
     else:
         x = s.pick(lambda h: h.dtype is S32 and h.size < 100)
         number = s.scalar(len(s.effects), S32)
-        op = hlo.CustomCall(x.shape, custom_call_target="fuzz.told", custom_call_has_side_effect=True)
+        op = hlo.CustomCall(x.shape, custom_call_target=NAME, custom_call_has_side_effect=True)
         found = s.computation.add(op, [x, number], extra=before)
         s.kept(found)
         s.effects.append(found)

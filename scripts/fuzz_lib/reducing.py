@@ -14,6 +14,7 @@ from axla.ir.graph import Module
 from axla.tools.apart import Apart, Ended
 from axla.tools.reduce import reduce
 
+from . import told
 from .work import ENDED, headline
 
 SECONDS = 180.0
@@ -71,7 +72,7 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
         tolerance=DEFAULT_TOLERANCE if is_rough(module) else BITS,
         caching=oracle == "cache",
     )  # fmt: skip
-    with Trials(seconds=SECONDS) as trials:
+    with Trials(seconds=SECONDS, load=[told.__file__]) as trials:
         return str(bisect(module, trials, question))
 
 

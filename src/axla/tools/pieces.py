@@ -397,11 +397,12 @@ def piece_outcome(piece: ModulePiece, question: Question) -> tuple[Outcome, tupl
 
 def _spoil(module: Module, program: Any, given: list[list[np.ndarray]], question: Question) -> None:
     """Leaves memory behind that the next results will most likely have, with nothing right in it: so elements
-    that nobody writes show.
+    that nobody writes show. The bytes are large numbers, or NaN, in all types of floats: a small one would
+    pass for zero.
     """
     dropped = [results_of(module, program, given, question.deadline) for _ in range(3)]
     for array in [array for rows in dropped for row in rows for array in row]:
-        ctypes.memset(array.ctypes.data, 0xA5, array.nbytes)
+        ctypes.memset(array.ctypes.data, 0x7F, array.nbytes)
 
 
 def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName, ...]]:
@@ -459,6 +460,7 @@ def inner_outcomes(piece: ModulePiece, question: Question) -> str:
                 program, _ = _program(part, question)
             for given, _ in piece.calls:
                 wanted = _interpreted(part, given, Interpreter(deadline=question.deadline))
+                _spoil(part, program, given, question)
                 found = results_of(part, program, given, question.deadline)
                 if difference(part, found[0], wanted[0], question):
                     return repr(value)
