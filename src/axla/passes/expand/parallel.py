@@ -12,8 +12,8 @@ from axla.hlo import CustomCall
 from axla.interpreter.parallel import RUN_PARALLEL, check_parallel
 from axla.ir.clone import stand_alone
 from axla.ir.graph import Instruction, Module
-from axla.ir.printer import print_module
 from axla.passes.expand.expander import expand
+from axla.text.printer import print_module
 
 TARGET = "axla.run_parallel"
 
