@@ -1,5 +1,5 @@
-"""Programs that run beside each other (StableHLO's `interpreter.run_parallel`): a call of the host, whose
-configuration has their texts.
+"""Programs that run in parallel (StableHLO's `interpreter.run_parallel`): a host call whose configuration
+contains their texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TARGET = "axla.run_parallel"
 
 
 def parallel_programs(module: Module) -> None:
-    """Leaves no call that names programs."""
+    """Replaces every custom call that names parallel programs."""
     expand(module, "parallel-programs", {CustomCall: _written_out})
 
 
