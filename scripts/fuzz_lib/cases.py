@@ -175,7 +175,7 @@ def _wide(draft: Draft) -> None:
     x = draft.entry.parameter(Shape(draft.dtypes[0], sizes))
     motifs.attempt(draft.entry, lambda s: motifs.pointwise(s, x))
     motifs.make(draft, draw.randint(1, 3), [
-        motifs.reduced, motifs.reduced, motifs.reduced, motifs.transposed, motifs.pointwise, motifs.identity,
+        motifs.reduced, motifs.reduced, motifs.deep, motifs.transposed, motifs.pointwise, motifs.identity,
         motifs.rows, motifs.window, motifs.sorted_, motifs.scattered, motifs.part, motifs.largest,
     ])  # fmt: skip
 
@@ -390,7 +390,7 @@ _CHANGES = (
     (r"constant\((-?\d+)\)", ("0", "1", "2", "3", "5")),
     (r"= \S+ (add|subtract|multiply|maximum)\(", ("add", "subtract", "multiply", "maximum", "minimum")),
     (r"= \S+ (negate|abs|sign|floor|tanh|sine)\(", ("negate", "abs", "sign", "floor", "tanh", "sine")),
-    (r"\{(\d+(?:, \d+)+)\}\)", ()),
+    (r"\{ ?((?:[-\w.+]+, )+[-\w.+]+) ?\}", ()),
     (r"dimensions=\{(0|1)\}", ("0", "1")),
     (r"\{(1,0|0,1)\} (?:parameter|transpose|add|multiply|copy)\(", ("1,0", "0,1")),
     (r"\[(0:\d+)\]", ()),
