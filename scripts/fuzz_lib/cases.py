@@ -395,7 +395,7 @@ _CHANGES = (
     (r"\{(1,0|0,1)\} (?:parameter|transpose|add|multiply|copy)\(", ("1,0", "0,1")),
     (r"\[(0:\d+)\]", ()),
     (r"padding=(\d)", ("0", "1", "2")),
-    (r"index=(\d)", ("0", "1", "2")),
+    (r", index=(\d)", ("0", "1", "2")),
 )  # fmt: skip
 
 
@@ -420,8 +420,9 @@ def twin(case: Case) -> Module | None:
             verify(made)
         except REFUSALS:
             continue
-        line = case.text[case.text.rfind("\n", 0, match.start()) :]
-        if not keeps_order(case.module, made, re.findall(r"%?([\w.-]+) = ", line)[0]):
+        line = case.text[case.text.rfind("\n", 0, match.start()) :].split("\n")[1]
+        named = re.match(r" *(?:ROOT )?%?([\w.-]+) = ", line)
+        if named is None or not keeps_order(case.module, made, named[1]):
             continue
         if [s for _, s in parameter_leaves(made)] == [s for _, s in parameter_leaves(case.module)]:
             return made
