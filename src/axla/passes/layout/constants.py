@@ -95,8 +95,8 @@ def _literal(values: np.ndarray, inst: Instruction) -> Literal:
 
 
 def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
-    """The panel width and word size that all users of a constant want, if they agree; a width of 0 if they want
-    it transposed.
+    """The panel width and word size that all users of a constant want, if they agree; a width of 0 if they
+    want it transposed.
     """
     if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
         return None
