@@ -83,6 +83,7 @@ class Reader(ShapeCursor):
         return not self.text[self.pos : end].strip()
 
     def end_line(self) -> None:
+        """Moves to the next line; fails when anything is left on this one."""
         if not self.line_ends():
             self.fail(f"expected the end of the line, found {self.saw()}")
         self.line += 1
@@ -170,9 +171,11 @@ class Node:
     block = False
 
     def write(self, value: Any, indent: str) -> str:
+        """Returns the text of a value. Further lines of a block are indented deeper than `indent`."""
         raise NotImplementedError
 
     def read(self, reader: Reader, indent: int) -> Any:
+        """Reads a value at the cursor; blocks are expected at the indentation of `indent` and deeper."""
         raise NotImplementedError
 
 

@@ -197,6 +197,10 @@ class InstructionCursor(ShapeCursor):
         self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],
         shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
+        """Adds an instruction of parsed parts to the computation that is read. `fields` are the attributes of
+        the op, `at` the position that errors name. Without a shape, it is inferred, in the natural layout; a
+        shape that does not fit the op raises ParseError.
+        """
         cls = schema.op
         if cls.effect == "transfers" and shape is not None:
             shape = transfer_shape(cls.opcode, operands, shape)
@@ -349,6 +353,7 @@ class InstructionCursor(ShapeCursor):
         return found
 
     def inline_computation(self) -> Computation:
+        """Reads a computation in braces, as the value of an attribute. The parser of modules has it."""
         raise NotImplementedError
 
     def location(self) -> SourceLocation | None:
@@ -389,6 +394,7 @@ class InstructionCursor(ShapeCursor):
         return SourceLocation(**fields, more=ordered) if fields or ordered else None
 
     def sharding(self) -> Sharding | None:
+        """Reads a sharding in braces; an empty one is None."""
         at = self.skip()
         text = self.raw()
         if not text.startswith("{"):
@@ -419,6 +425,8 @@ class InstructionCursor(ShapeCursor):
         return self.raw()
 
     def control_predecessors(self) -> tuple[Instruction, ...]:
+        """Reads a list of names in braces; ParseError for a name that comes later."""
+
         def one() -> Instruction:
             at = self.skip()
             name = self.name("an instruction")

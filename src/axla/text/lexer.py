@@ -41,6 +41,7 @@ class Refusal:
     """What decoders of forms need of a reader: a way to say no."""
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
+        """Raises ParseError with a message; readers of texts add the line and column of `at`."""
         raise ParseError(message)
 
 
@@ -65,6 +66,7 @@ class Cursor(cursor.Cursor, Refusal):
     # Words and numbers.
 
     def word(self, what: str = "a name") -> str:
+        """Reads a name; `what` says in the error what was expected."""
         return self.take(_NAME, what)[1]
 
     def name(self, what: str = "a name") -> str:
@@ -72,10 +74,12 @@ class Cursor(cursor.Cursor, Refusal):
         return self.take(_PERCENT_NAME, what)[1]
 
     def integer(self, what: str = "an integer") -> int:
+        """Reads an integer of 64 bits, with a sign or not."""
         found = self.take(_INTEGER, what)
         return self.as_int64(found[1], found.start(1))
 
     def as_int64(self, digits: str, at: int) -> int:
+        """Returns the value of digits; fails at `at` when it does not fit in 64 bits."""
         # The length is looked at first: int() of a long text takes quadratic time, and Python refuses it.
         if not digits.removeprefix("-").isdigit():
             self.fail(f"expected an integer, found '{digits[:40]}'", at)
@@ -85,9 +89,11 @@ class Cursor(cursor.Cursor, Refusal):
         return value
 
     def real(self) -> float:
+        """Reads a number as a float: with a point, an exponent, `inf` and `nan`, too."""
         return float(self.take(_REAL, "a number")[1])
 
     def boolean(self) -> bool:
+        """Reads `true`, `false`, `0` or `1`."""
         at = self.skip()
         found = self.word("true or false") if not self.text[at : at + 1].isdigit() else str(self.integer())
         if found not in ("true", "false", "0", "1"):
@@ -95,6 +101,7 @@ class Cursor(cursor.Cursor, Refusal):
         return found in ("true", "1")
 
     def quoted(self) -> str:
+        """Reads a string in double quotes; gives its text without escapes."""
         return unescape(self.take(_STRING, "a string in quotes")[1][1:-1])
 
     def integers(self) -> tuple[int, ...]:

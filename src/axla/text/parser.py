@@ -64,6 +64,7 @@ class Parser(InstructionCursor):
     """Reads one module."""
 
     def parse(self) -> Module:
+        """Reads the text as a module: with a header, computations alone, or lone instructions."""
         header = read_header(self)
         if header is not None:
             self.module = Module(header[0], header[1])
@@ -128,6 +129,7 @@ class Parser(InstructionCursor):
         return computation
 
     def short_form(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
+        """Reads a part of an asynchronous call in its short form, behind `call-start(`, and adds it."""
         return read_short_form(self, name, shape, opcode, at)
 
     def _rename(self, read: Sequence[tuple[Computation, str, dict[str, Instruction]]]) -> None:

@@ -80,6 +80,7 @@ class ShapeCursor(Cursor):
         self._shapes: dict[str, AnyShape] = {"token[]": TOKEN, "opaque[]": OPAQUE}
 
     def shape(self) -> AnyShape:
+        """Reads the shape of an array, tuple, token or buffer, with its layout."""
         found = SIMPLE_ARRAY.match(self.text, self.pos) or SIMPLE_TUPLE.match(self.text, self.pos)
         if found is not None:
             known = self._shapes.get(found[1])
@@ -95,6 +96,7 @@ class ShapeCursor(Cursor):
         return shape
 
     def looks_like_shape(self) -> bool:
+        """Whether a shape begins at the cursor, which does not move."""
         if self.peek("("):
             return True
         return any(p.match(self.text, self.pos) is not None for p in (_KIND, _BUFFER))

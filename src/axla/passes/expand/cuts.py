@@ -43,10 +43,12 @@ class Cut:
 
     @property
     def counts(self) -> tuple[int, ...]:
+        """The number of parts along each dimension of the array."""
         return self.dims[:-2]
 
     @property
     def addends(self) -> int:
+        """The number of partitions whose addends sum up to one part; 1 where each has the part itself."""
         return self.dims[-1]
 
     @property

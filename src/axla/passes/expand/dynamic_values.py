@@ -30,6 +30,7 @@ class Sized:
 
     @property
     def bounds(self) -> tuple[int, ...]:
+        """The static dims of the array: upper bounds of the sizes."""
         return shape_of(self.data).dims
 
     def size(self, d: int) -> Instruction:

@@ -38,6 +38,7 @@ class KnownSharding:
 
     @property
     def is_said(self) -> bool:
+        """Whether the program gives the array a sharding, be it one that the grid does not have."""
         return self.said is not None or self.foreign is not None
 
     def is_open(self, dim: int) -> bool:

@@ -53,6 +53,7 @@ class DiagonalBlock:
 
     @property
     def size(self) -> int:
+        """The number of rows and of columns of each matrix of the batch."""
         return self.matrix.dims[1]
 
 
@@ -67,6 +68,7 @@ class Halves:
 
     @property
     def size(self) -> int:
+        """The number of rows and of columns of the whole matrix."""
         return self.first.size + self.last.size
 
 

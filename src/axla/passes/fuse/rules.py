@@ -36,6 +36,7 @@ class FusionCluster:
 
     @property
     def root(self) -> Instruction:
+        """The first of the roots."""
         return next(iter(self.roots))
 
 
