@@ -27,30 +27,66 @@ from axla.ir.strings import named_values, pattern, quote
 class Marks(Protocol):
     """Methods that decoders of numbers and names call. Each reads one thing, or raises ParseError."""
 
-    def fail(self, message: str, at: int | None = None) -> NoReturn: ...
-    def skip(self) -> int: ...
-    def accept(self, mark: str) -> bool: ...
-    def expect(self, mark: str, where: str = "") -> None: ...
-    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None: ...
-    def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]: ...
-    def integer(self, what: str = ...) -> int: ...
-    def as_int64(self, digits: str, at: int) -> int: ...
-    def listed(self, opening: str, item: Callable[[], Any], closing: str) -> list[Any]: ...
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
+        """Raises ParseError at offset `at`, by default at the next token."""
+
+    def skip(self) -> int:
+        """Skips blanks and comments; gives the offset of the next token."""
+
+    def accept(self, mark: str) -> bool:
+        """Moves behind `mark` if it is next; returns whether it was."""
+
+    def expect(self, mark: str, where: str = "") -> None:
+        """Moves behind `mark`, which must be next."""
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Matches a pattern here, if it fits, and moves behind it."""
+
+    def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+        """Matches a pattern that must fit; `what` names it in the message."""
+
+    def integer(self, what: str = ...) -> int:
+        """Reads an integer of 64 bits."""
+
+    def as_int64(self, digits: str, at: int) -> int:
+        """Returns the value of digits that stand at `at`."""
+
+    def listed(self, opening: str, item: Callable[[], Any], closing: str) -> list[Any]:
+        """Reads items between marks, with commas between them."""
 
 
 class Reader(Marks, Protocol):
     """The methods of a parser that decoders call."""
 
-    def peek(self, mark: str) -> bool: ...
-    def word(self, what: str = ...) -> str: ...
-    def real(self) -> float: ...
-    def boolean(self) -> bool: ...
-    def quoted(self) -> str: ...
-    def integers(self) -> tuple[int, ...]: ...
-    def raw(self) -> str: ...
-    def shape(self) -> AnyShape: ...
-    def computation(self) -> Computation: ...
-    def named_values(self) -> tuple[tuple[str, str], ...]: ...
+    def peek(self, mark: str) -> bool:
+        """Whether `mark` is next."""
+
+    def word(self, what: str = ...) -> str:
+        """Reads a name."""
+
+    def real(self) -> float:
+        """Reads a float."""
+
+    def boolean(self) -> bool:
+        """Reads `true`, `false`, `0` or `1`."""
+
+    def quoted(self) -> str:
+        """Reads a string in quotes; gives its text without escapes."""
+
+    def integers(self) -> tuple[int, ...]:
+        """Reads a list: `{1,0,2}`."""
+
+    def raw(self) -> str:
+        """Reads the text up to a comma or line end outside brackets."""
+
+    def shape(self) -> AnyShape:
+        """Reads a shape with its layout."""
+
+    def computation(self) -> Computation:
+        """Reads the name of a computation, or one that is written out in braces."""
+
+    def named_values(self) -> tuple[tuple[str, str], ...]:
+        """Reads pairs `{name="value", other={...}}`; gives them sorted by name."""
 
 
 @dataclass(frozen=True, slots=True)
