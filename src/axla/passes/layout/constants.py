@@ -1,8 +1,8 @@
-"""Constants are laid out once, as the kernels read them.
+"""Constants are stored once, in the layout that kernels read.
 
-What only moves elements of large constants is computed, which `constant-folding` leaves where it would take
-long. A matrix that products read in panels, and nothing else reads, is stored as [n / panel, k, panel], or as
-[n / panel, k / word, panel, word] where instructions multiply words of short numbers.
+Ops that only move elements of large constants are evaluated here; `constant-folding` leaves them where that
+takes long. A matrix that only products read, in panels, is stored as [n / panel, k, panel], or as [n / panel,
+k / word, panel, word] where instructions multiply words of short numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOVES = (Bitcast, Concatenate, Reshape, Reverse, Slice, Transpose)
 
 
 def constant_layout(module: Module, target: Target) -> None:
-    """Computes what moves elements of constants, and stores matrices of products in panels."""
+    """Evaluates ops that move elements of constants, and stores matrices of products in panels."""
     session = rewrite.current_session()
     for computation in module.computations:
         bound = rewrite.control_bound(computation)
@@ -87,14 +87,14 @@ def _replace(inst: Instruction, values: np.ndarray) -> None:
 
 
 def _literal(values: np.ndarray, inst: Instruction) -> Literal:
-    """The literal of values of the type of `inst`, copied at most once."""
+    """A literal of these values with the type of `inst`, copied at most once."""
     array = np.ascontiguousarray(values).reshape(values.shape)
     array.flags.writeable = False
     return Literal(Shape(shape_of(inst).dtype, array.shape), array)
 
 
 def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
-    """The panel and the word that all users of a constant want, if they agree."""
+    """The panel width and word size that all users of a constant want, if they agree."""
     if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
         return None
     wanted = _agreed(_panel(user, inst, target) for user in inst.users)
@@ -103,13 +103,13 @@ def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
 
 
 def _agreed(found: Iterable[Any]) -> Any:
-    """The value that all give; None where they differ."""
+    """The value that all entries have; None where they differ."""
     values = set(found)
     return values.pop() if len(values) == 1 else None
 
 
 def _of_kernel(inst: Instruction, target: Target) -> tuple[int, int] | None:
-    """The panel and the word in which all convolutions that read a constant want it."""
+    """The panel width and word size that all convolutions reading a constant want, if they agree."""
     if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
         return None
     if any(type(user.op) is not Convolution for user in inst.users):
