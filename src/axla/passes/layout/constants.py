@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from axla.core.literal import ElidedLiteral, Literal
+from axla.core.literal import ElidedLiteral, Literal, MovedLiteral
 from axla.core.shape import Shape
 from axla.hlo import Bitcast, Concatenate, Constant, Convolution, Dot, Reshape, Reverse, Slice, Transpose
 from axla.ir.graph import Instruction, Module
@@ -58,7 +58,7 @@ def constant_layout(module: Module, target: Target) -> None:
 def _array(inst: Instruction) -> np.ndarray | None:
     literal = op_of(inst, Constant).literal if type(inst.op) is Constant else None
     known = literal is not None and literal.shape.is_array and not isinstance(literal, ElidedLiteral)
-    return literal.array if literal is not None and known else None
+    return literal.values if literal is not None and known else None
 
 
 def _is_moved(inst: Instruction) -> bool:
@@ -87,10 +87,10 @@ def _replace(inst: Instruction, values: np.ndarray) -> None:
 
 
 def _literal(values: np.ndarray, inst: Instruction) -> Literal:
-    """The literal of values of the type of `inst`, copied at most once."""
-    array = np.ascontiguousarray(values).reshape(values.shape)
-    array.flags.writeable = False
-    return Literal(Shape(shape_of(inst).dtype, array.shape), array)
+    """The literal of values of the type of `inst`, which are not copied here."""
+    shape = Shape(shape_of(inst).dtype, values.shape)
+    values.flags.writeable = False
+    return Literal(shape, values) if values.flags.c_contiguous else MovedLiteral(shape, values)
 
 
 def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
@@ -156,22 +156,24 @@ def _store_panels(inst: Instruction, panel: int, word: int) -> None:
     computation = inst.computation
     values = _array(inst)
     assert values is not None
+    made: dict[bool, Instruction] = {}
     for dot in list(inst.users):
         op = op_of(dot, Dot)
         turned = op.rhs_contracting_dims == (1,)
         matrix = values.T if turned else values
         depth, columns = matrix.shape
-        matrix = matrix.reshape(depth // word, word, columns // panel, panel).transpose(2, 0, 3, 1)
-        literal = _literal(matrix if word > 1 else matrix[..., 0], inst)
-        name = f"{inst.name}.panels"
-        stored = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
+        if turned not in made:
+            matrix = matrix.reshape(depth // word, word, columns // panel, panel).transpose(2, 0, 3, 1)
+            literal = _literal(matrix if word > 1 else matrix[..., 0], inst)
+            name = f"{inst.name}.panels"
+            made[turned] = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
         rows = shape_of(dot).dims[0]
         shape = shape_of(dot).with_dims((rows, columns // panel, panel)).logical
         new, lhs = replace(op, shape=shape, rhs_contracting_dims=(1,)), dot.operands[0]
         if word > 1:
             new = replace(new, lhs_contracting_dims=(1, 2), rhs_contracting_dims=(1, 3))
             lhs = reshaped(lhs, (rows, depth // word, word))
-        made = computation.add(new, [lhs, stored], extra=dot.extra)
-        computation.replace(dot, reshaped(made, (rows, columns)))
+        product = computation.add(new, [lhs, made[turned]], extra=dot.extra)
+        computation.replace(dot, reshaped(product, (rows, columns)))
         computation.remove(dot)
     computation.remove(inst)
