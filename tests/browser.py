@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,28 @@ class Browser:
         if "exceptionDetails" in found:
             raise AssertionError(f"{script}: {found['exceptionDetails']}")
         return found["result"].get("value")
+
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """Within, everything is about the frame of the page once that is drawn: one without rights, which has
+        a process of its own.
+        """
+        end = time.monotonic() + 60
+        while not (
+            found := [t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "iframe"]
+        ):
+            assert time.monotonic() < end, "the page has no frame"
+        page = self._session
+        self._session = self.call("Target.attachToTarget", targetId=found[0]["targetId"], flatten=True)[
+            "sessionId"
+        ]
+        try:
+            while not self.run("document.documentElement.dataset.ready"):
+                assert time.monotonic() < end, "the frame is not ready"
+                time.sleep(0.02)
+            yield
+        finally:
+            self._session = page
 
     def text(self, selector: str) -> str:
         return self.run(f"document.querySelector({json.dumps(selector)}).textContent")

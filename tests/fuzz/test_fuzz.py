@@ -13,11 +13,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from fuzz_lib import cases, judge, oracles, participants, work  # noqa: E402
+from fuzz_lib import cases, judge, oracles, participants, reducing, told, work  # noqa: E402
 from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
 
 import axla  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
+from axla.tools.apart import Apart  # noqa: E402
+from axla.tools.bisect import bisect  # noqa: E402
+from axla.tools.trial import Question, Trials  # noqa: E402
 
 SLOW = ("ahead", "ptx", "opencl", "xla")
 
@@ -103,6 +106,125 @@ ENTRY e { x = s32[] parameter(0)
     module = axla.parse(text)
     assert not unequal(module, axla.parse(module.to_string()))
     assert "follows" in unequal(module, axla.parse(text.replace(", control-predecessors={a}", "")))
+
+
+ORDERED = """
+order { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  k = s32[] constant(1)
+  c = s32[] add(a, k)
+  d = s32[] add(b, k)
+  ROOT less = pred[] compare(c, d), direction=LT }
+sum { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = s32[] add(a, b) }
+ENTRY e { x = s32[8] parameter(0)
+  z = s32[] constant(0)
+  y = s32[8] sort(x), dimensions={0}, is_stable=true, to_apply=order
+  s = s32[] reduce(y, z), dimensions={0}, to_apply=sum
+  ROOT r = (s32[8], s32[]) tuple(y, s) }"""
+
+
+def test_a_twin_sorts_by_an_order_and_reduces_by_what_is_associative():
+    """Where they do not, results depend on what is compared or combined first."""
+    case, known = case_from(ORDERED, np.arange(8, dtype=np.int32)), set()
+    case.text = case.module.to_string()
+    order = next(c for c in case.module.computations if c.name == "order")
+    inside = {str(i.op) for i in order.instructions if i is not order.root}
+    for seed in range(120):
+        case.draw = random.Random(seed)
+        made = cases.twin(case)
+        if made is not None:
+            by_name = {c.name: c for c in made.computations}
+            order, total = by_name["order"], by_name["sum"]
+            known |= {str(order.root.op.direction), total.root.opcode}
+            assert {str(i.op) for i in order.instructions if i is not order.root} == inside
+    assert known == {"LT", "GT", "add", "multiply", "maximum", "minimum"}
+
+
+TURNED = """
+from axla.ir.graph import NO_EXTRA
+from axla.passes.added import add_pass
+
+def turned(module):
+    entry = module.entry
+    calls = [i for i in entry.instructions if i.opcode == "custom-call"]
+    extras = [i.extra for i in calls]
+    for call in calls:
+        entry.set_extra(call, NO_EXTRA)
+    entry.set_extra(calls[0], extras[1].__class__(control_predecessors=(calls[1],)))
+
+add_pass(turned, after="cse")
+"""
+
+
+def limits_here():
+    from axla.backends.cpu import CpuBackend
+    from axla.backends.options import CompileOptions
+
+    target = CpuBackend().target(CompileOptions())
+    return target.name, target.limits
+
+
+def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
+    path = tmp_path / "target.py"
+    for seed in range(2):
+        target = oracles.some_target(random.Random(seed))
+        path.write_text(oracles.loading(target))
+        with Apart(60.0, load=[str(path)]) as child:
+            assert child.call(limits_here) == (target.name, target.limits)
+
+
+STALE = """
+from axla.cpu import programs
+
+programs._constants = lambda module: "the same for all"
+"""
+
+
+def test_bisect_tells_an_entry_of_another_program(tmp_path, monkeypatch):
+    """What a cache takes for a program are its twins, also those with other values in a large constant."""
+    monkeypatch.setenv("AXLA_VERIFY", "0")  # with it programs are compiled again
+    monkeypatch.setenv("AXLA_CACHE_DIR", "")
+    path = tmp_path / "stale.py"
+    path.write_text(STALE)
+    values = ", ".join(str(n / 2) for n in range(24))
+    module = axla.parse(f"""
+ENTRY e {{ x = f32[24] parameter(0)
+  c = f32[24] constant({{{values}}})
+  ROOT r = f32[24] add(x, c) }}""")
+    said = reducing.bisected(module, [np.ones(24, np.float32)], "cache", [str(path)])
+    assert said.startswith("cache: an entry of kind program")
+
+
+def test_bisect_sees_in_which_order_the_host_is_called(tmp_path):
+    path = tmp_path / "turned.py"
+    path.write_text(TURNED)
+    module = axla.parse("""
+ENTRY e { x = s32[] parameter(0)
+  k = s32[] constant(1)
+  a = s32[] custom-call(x, x), custom_call_target="fuzz.told", custom_call_has_side_effect=true
+  b = s32[] custom-call(x, k), custom_call_target="fuzz.told", custom_call_has_side_effect=true, \
+control-predecessors={a}
+  ROOT c = s32[] add(a, b) }""")
+    with Trials(60.0, load=[told.__file__]) as trials:
+        assert trials.ask(module, Question()).kind == "agrees"
+    with Trials(60.0, load=[told.__file__, str(path)]) as trials:
+        found = bisect(module, trials, Question())
+    assert (found.culprit, found.name) == ("pass", "turned") and "outfeed" in found.outcome.text
+
+
+def test_an_argument_that_is_written_is_a_failure():
+    case = case_from(ZERO, np.ones(4, np.float32))
+
+    class Writing:
+        def execute(self, inputs, **options):
+            inputs[0][2] = 7
+            return [-np.ones(4, np.float32)]
+
+    with pytest.raises(cases.Changed, match="argument 0"):
+        case.run(Writing(), case.inputs)
+    assert (case.inputs[0] == 1).all()
 
 
 def test_collectives_agree_with_the_model():

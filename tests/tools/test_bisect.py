@@ -121,6 +121,32 @@ def test_a_kernel_is_named_with_its_emitter(verdict):
     assert found.emitter.startswith("axla.codegen.emit.")
 
 
+WRITABLE = """
+from axla.analysis import coalesce as home
+
+right = home._fix_memory
+
+def writable(done):
+    right(done)
+    for place in done.places():
+        place.writable = True
+
+home._fix_memory = writable
+"""
+
+
+def test_an_argument_that_a_run_overwrites_is_a_fault_of_memory(verdict):
+    text = """HloModule m
+ENTRY main {
+  x = f32[40] parameter(0)
+  i = s32[] constant(3)
+  u = f32[1] constant({7})
+  ROOT r = f32[40] dynamic-update-slice(x, u, i)
+}"""
+    found = verdict(WRITABLE, text)
+    assert found.culprit == "memory" and "argument" in found.outcome.text
+
+
 def test_a_stale_entry_is_named(tmp_path):
     path = tmp_path / "planted.py"
     path.write_text(STALE)
@@ -249,6 +275,22 @@ def test_every_piece_of_a_right_program_is_right():
             outcome, names = piece_outcome(piece, Question())
             assert outcome.kind == "agrees", f"{piece.name}: {outcome}"
             assert all(name.emitter for name in names)
+
+
+def test_what_a_kernel_does_not_write_is_wrong(monkeypatch):
+    """Also where it should be zero: whatever memory has there is no small number."""
+    from axla.codegen.emit.transpose import _Transpose
+    from axla.tools.pieces import piece_outcome, pieces_of
+
+    text = """HloModule m
+ENTRY e { x = f32[65,70] parameter(0)
+ y = f32[65,70] negate(x)
+ ROOT t = f32[70,65] transpose(y), dimensions={1,0} }"""
+    question = Question(inputs=(("x", np.zeros((65, 70), np.float32)),))
+    pieces = pieces_of(text, question)
+    assert all(piece_outcome(piece, question)[0].kind == "agrees" for piece in pieces)
+    monkeypatch.setattr(_Transpose, "singles", lambda *_: None)
+    assert any(piece_outcome(piece, question)[0].kind == "differs" for piece in pieces)
 
 
 def test_copies_everywhere_change_no_value():

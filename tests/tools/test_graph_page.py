@@ -14,6 +14,7 @@ from test_graph import INJECTED, LOOP, TEXT
 
 import axla
 from axla.codegen.host import host_target
+from axla.comparison import random_inputs
 from axla.tools.page import compiled, stages
 from axla.tools.page.html import page
 from browser import CHROMIUM, Browser
@@ -57,8 +58,6 @@ def whole(text: str, *, runs: int = 0, code: bool = True):
     module = axla.parse(text)
     data = compiled.of_module(module, host_target(), code=code)
     if runs:
-        from axla.comparison import random_inputs
-
         data["profile"] = compiled.of_run(module, [random_inputs(module)], runs, lambda _: None)
     return data
 
@@ -83,7 +82,7 @@ def boxes(browser: Browser, selector: str) -> list[list[float]]:
 def test_the_graph_has_an_edge_for_each_operand_with_shape_and_layout(shown):
     browser = shown(stages.of_module(axla.parse(TEXT)))
     assert names(browser) == {"x", "one", "ones", "m", "t", "zero", "r"}
-    edges = browser.texts("#scene .edge text")
+    edges = browser.texts("#scene .label")
     assert sorted(edges) == sorted(
         [
             "f32[]",
@@ -95,7 +94,7 @@ def test_the_graph_has_an_edge_for_each_operand_with_shape_and_layout(shown):
         ]
     )
     browser.click("#shapes")
-    assert browser.count("#scene .edge text") == 0 and browser.count("#scene .edge") == 6
+    assert browser.count("#scene .label") == 0 and browser.count("#scene .edge") == 6
 
 
 def test_data_flows_downwards_without_overlaps(shown):
@@ -106,6 +105,14 @@ def test_data_flows_downwards_without_overlaps(shown):
             beside = abs(x - other_x) * 2 >= width + other_width
             assert beside or abs(y - other_y) * 2 >= height + other_height
     assert browser.run("current.edges.every((e) => e.points[0].y < e.points.at(-1).y)")
+
+
+def test_an_edge_out_of_a_tuple_has_the_number_of_the_element(shown):
+    text = """ENTRY e { p = (f32[2], s32[3]) parameter(0)
+      a = f32[2] get-tuple-element(p), index=0  b = s32[3] get-tuple-element(p), index=1
+      ROOT t = (s32[3], f32[2]) tuple(b, a) }"""
+    browser = shown(stages.of_module(axla.parse(text)))
+    assert set(browser.texts("#scene .label")) == {"index=0", "index=1", "0: s32[3]{0}", "1: f32[2]{0}"}
 
 
 def test_details_lead_on(shown):
@@ -125,7 +132,10 @@ def test_a_click_on_a_box_selects_it(shown):
     browser.click("#scene .node > rect", 2)
     assert len(names(browser, ".selected")) == 1
     assert browser.text("#right h3").lstrip("%") in names(browser, ".selected")
-    assert browser.count("#scene .edge.lit") >= 1
+    lit = browser.count("#scene .edge.lit")
+    assert lit >= 1
+    browser.click("#shapes")
+    assert browser.count("#scene .edge.lit") == lit
 
 
 def test_computations_unfold_and_fold(shown):
@@ -197,6 +207,9 @@ def test_search_finds_by_name_opcode_shape_and_source(shown):
     browser.type("#search", "model.py:13")
     browser.click("#results .link")
     assert browser.text("#right h3") == "%t"
+    [(left, top, right, bottom)] = boxes(browser, "#canvas")  # all of a small graph stays in sight
+    for box in boxes(browser, "#scene .node"):
+        assert left <= box[0] < box[2] <= right and top <= box[1] < box[3] <= bottom
 
 
 def test_colours_by_cost_by_kernel_and_by_changes(shown):
@@ -288,6 +301,8 @@ def test_memory_shows_who_has_which_bytes_when(shown):
     loops = [box for box in boxes(browser, ".chart:first-of-type rect[data-label='']")]
     assert len(loops) == 1 and loops[0][3] - loops[0][1] > 200  # grey, as high as all of the workspace
     assert "most in use at a time" in browser.text("#peak") and browser.count("#view-memory polyline") == 1
+    steps = browser.texts("#view-memory .chart:last-of-type text.axis[y='135']")
+    assert steps == [str(number) for number in sorted({int(step) for step in steps})]
 
 
 def test_source_lines_lead_to_their_instructions(shown):
@@ -351,6 +366,13 @@ def test_of_ten_thousand_instructions_a_neighbourhood_is_shown(shown):
     assert browser.count("#scene .node") > 0
 
 
+def test_what_many_share_is_in_a_neighbourhood_without_its_users(shown):
+    lines = ["v0 = f32[8] parameter(0)", *(f"v{k + 1} = f32[8] add(v{k}, v0)" for k in range(200))]
+    browser = shown(stages.of_module(axla.parse("ENTRY e {" + "\n".join(lines) + "}")))
+    assert names(browser) == {"v0", *(f"v{k}" for k in range(195, 201))}
+    assert "+194" in browser.texts("#scene .more")
+
+
 def epoch() -> str:
     """A training epoch of the example: a loop over mini-batches."""
     spec = importlib.util.spec_from_file_location("digits", EXAMPLES / "digits.py")
@@ -389,18 +411,62 @@ def test_slider_search_profile_and_memory_of_whole_programs(shown, program):
     browser = shown(whole(program(), runs=2, code=program is not layers))
     last = browser.run("data.stages.length - 1")
     assert last >= 2
+    marked = set()
     for stage in range(last + 1):
         browser.slide("#slider", stage)
-        assert browser.text("#pass").startswith(f"{stage}/{last} ") and browser.count("#scene .node") > 1
+        for side, kinds in (("before", ("removed", "changed")), ("after", ("added", "changed"))):
+            browser.click(f"#side button[data-side={side}]")
+            assert browser.text("#pass").startswith(f"{stage}/{last} ") and browser.count("#scene .node") > 1
+            found = {kind for kind in kinds if browser.count(f"#scene .node.{kind}")}
+            assert bool(found) == browser.run(
+                f"{list(kinds)}.some((kind) => difference({stage})[kind].size > 0)"
+            )
+            marked |= found
+    assert {"removed", "added"} <= marked
     browser.type("#search", "dot(")
     found = browser.count("#results .link")
     assert found >= 3
     browser.click("#results .link", found - 1)
     assert browser.text("#right h3")[1:] in names(browser, ".selected") & names(browser, ".found")
     browser.click("nav [data-tab=profile]")
-    steps = browser.texts("#view-profile tbody td:nth-child(6)")
+    steps = [name.strip() for name in browser.texts("#view-profile tbody td:nth-child(6)")]
     assert "2 calls" in browser.text("#view-profile") and len(steps) > 10
+    browser.settle()
+    [calls, compilation] = [
+        set(browser.values(f"#view-profile .chart:nth-of-type({n}) rect", "data-label")) for n in (1, 2)
+    ]
+    assert calls <= set(steps) and {"passes", "llvm"} <= compilation
+    computed = set(browser.run("data.steps.filter(([, , kernel]) => kernel).map(([name]) => name)"))
+    number = next(k for k, name in enumerate(steps) if name in computed)
+    browser.click("#view-profile tbody tr", number)
+    assert browser.text("#right h3") == f"%{steps[number]}" and "a call" in browser.text("#right")
     browser.click("nav [data-tab=memory]")
     browser.settle()
-    drawn = {name for name in browser.values("#view-memory rect", "data-label") if name}
-    assert drawn & {name.strip() for name in steps} and browser.count("#view-memory polyline") == 1
+    drawn = browser.values("#view-memory rect", "data-label")
+    assert set(drawn) & computed and browser.count("#view-memory polyline") == 1
+    number = next(k for k, name in enumerate(drawn) if name in computed)
+    browser.click("#view-memory rect", number)
+    assert browser.text("#right h3") == f"%{drawn[number]}" and "memory:" in browser.text("#right")
+
+
+@pytest.mark.parametrize("program", [epoch, pytest.param(gpt, marks=pytest.mark.corpus)])
+def test_frames_in_notebooks(browser, tmp_path, program):
+    browser.errors.clear()
+    module = axla.parse(program())
+    executable = axla.compile(module)
+    with axla.profile() as taken:
+        executable(*random_inputs(module))
+    for thing, tabs in (
+        (module, ["graph", "source"]),
+        (executable, ["graph", "kernels", "memory", "source"]),
+        (taken, ["profile"]),
+    ):
+        path = tmp_path / "cell.html"
+        path.write_text(f'<html data-ready="1"><body>{thing._repr_html_()}</body></html>', encoding="utf-8")
+        browser.open(path)
+        with browser.frame():
+            assert module.name in browser.text("#title")
+            assert browser.texts("#tabs button") == tabs
+            assert browser.count("#scene .node" if "graph" in tabs else "#view-profile tbody tr") > 1
+            assert browser.run("window.origin") == "null"  # without the rights of the notebook
+    assert browser.errors == []

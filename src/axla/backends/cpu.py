@@ -66,6 +66,7 @@ class CpuBackend(Backend):
         return _executable(found, client, options, module)
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        """Compiles a module to machine code of `target(options)`; equal modules come from the cache."""
         return _executable(self.compiled(module, options), client, options, module)
 
     def compiled(self, module: Module, options: CompileOptions) -> Packed:
@@ -91,6 +92,7 @@ class CpuBackend(Backend):
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
+        """Compiles the modules and runs them beside each other, one participant each."""
         return Programs([[module] for module in modules], self.compiled).run(rows, deadline)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
@@ -122,6 +124,7 @@ class OneLaneBackend(CpuBackend):
     about = "the same compiler without vectors and with 32-bit indices, as for small devices"
 
     def target(self, options: CompileOptions) -> CpuTarget:
+        """The target of code generation: this machine with one lane; InvalidArgument with a `target_cpu`."""
         from axla.codegen.host import one_lane_target
 
         if options.target_cpu is not None:

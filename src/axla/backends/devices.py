@@ -31,6 +31,7 @@ class Device:
 
     @property
     def default_memory(self) -> Memory:
+        """The memory where arrays are placed when no memory is named: the first."""
         return self.memories[0]
 
     def __str__(self) -> str:
@@ -68,6 +69,7 @@ class Devices:
 
     @property
     def devices(self) -> list[Device]:
+        """The devices by id, as a new list."""
         return list(self._devices)
 
     @property

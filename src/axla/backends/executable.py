@@ -71,14 +71,17 @@ class Executable:
 
     @property
     def name(self) -> str:
+        """The name of the module."""
         return self.interface.name
 
     @property
     def num_replicas(self) -> int:
+        """The number of replicas of a run."""
         return self.counts[0]
 
     @property
     def num_partitions(self) -> int:
+        """The number of partitions of each replica."""
         return self.counts[1]
 
     @property

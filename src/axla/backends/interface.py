@@ -101,14 +101,17 @@ class Capabilities:
 
     @property
     def element_types(self) -> tuple[str, ...]:
+        """The HLO names of the element types that the backend takes."""
         return tuple(d.name for d in dtypes.ALL if d.name not in self.refused)
 
     @property
     def ops(self) -> tuple[str, ...]:
+        """The opcodes that the backend takes."""
         return tuple(opcode for opcode in OPS if opcode not in self.refused)
 
     @property
     def effects(self) -> tuple[str, ...]:
+        """The kinds of side effects that the backend takes."""
         return tuple(effect for effect in effects() if effect not in self.refused)
 
 

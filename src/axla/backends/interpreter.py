@@ -42,6 +42,7 @@ class InterpreterBackend(Backend):
     capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        """Prepares a copy of the module for evaluation; InvalidArgument for options of machine code."""
         options.refuse_machine(self.name)
         work = prepared_copy(module)
         if options.donate:
@@ -51,6 +52,7 @@ class InterpreterBackend(Backend):
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
+        """Evaluates the modules beside each other, on a thread each; gives the results of each."""
         made = [InterpretedExecutable(prepared_copy(module), client=self.client) for module in modules]
         values = [one.values(list(row)) for one, row in zip(made, rows, strict=True)]
         with np.errstate(all="ignore"):
@@ -124,6 +126,7 @@ class InterpretedExecutable(Executable):
 
     @property
     def entry(self) -> Computation:
+        """The entry of the prepared copy, which is evaluated."""
         return self._work.entry
 
     def cancel(self) -> int:

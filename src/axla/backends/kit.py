@@ -324,6 +324,7 @@ class OpByOpBackend(Backend):
     executable: ClassVar[type[OpByOp]] = OpByOp
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        """Simplifies a copy of the module and makes an executable of the class `executable`."""
         options.refuse_machine(self.name)
         return self.executable(simplified(module, options), client=client, module=module, options=options)
 

@@ -24,6 +24,7 @@ class XlaComputation:
 
     @property
     def module(self) -> Module:
+        """The module; InvalidArgument when building it failed."""
         if self._module is None:
             message = "computation: this one is empty: building it failed, see the builder's first error"
             raise InvalidArgument(message)
@@ -31,23 +32,29 @@ class XlaComputation:
 
     @property
     def entry(self) -> Computation:
+        """The entry computation of the module."""
         return self.module.entry
 
     @property
     def name(self) -> str:
+        """The name of the module."""
         return self.module.name
 
     @property
     def program_shape(self) -> ProgramShape:
+        """The shapes of the parameters and of the result."""
         return self.entry.program_shape
 
     def get_program_shape(self) -> ProgramShape:
+        """Returns `program_shape`, under the name that JAX's `XlaComputation` has for it."""
         return self.program_shape
 
     def get_hlo_module(self) -> Module:
+        """Returns `module`, under the name that JAX's `XlaComputation` has for it."""
         return self.module
 
     def as_hlo_text(self) -> str:
+        """Returns the module as HLO text."""
         return self.module.to_string()
 
     def __repr__(self) -> str:

@@ -114,9 +114,11 @@ class Operators:
         return (self[k] for k in range(len(self)))
 
     def astype(self, dtype: Any) -> Self:
+        """Converts every element to a dtype, as `ConvertElementType` does."""
         return FUNCTIONS["ConvertElementType"](self, dtype)
 
     def reshape(self, *dims: Any) -> Self:
+        """Reshapes to dims, given as one sequence or one by one; the elements stay in row-major order."""
         sizes = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
         return FUNCTIONS["Reshape"](self, sizes)
 

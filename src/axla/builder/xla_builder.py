@@ -52,6 +52,7 @@ class XlaOp(Operators):
 
     @property
     def shape(self) -> AnyShape:
+        """The shape of the value: of an array, a tuple or a token."""
         return self.instruction.shape
 
     def __repr__(self) -> str:
@@ -212,6 +213,7 @@ class XlaBuilder:
     # Questions.
 
     def get_shape(self, op: XlaOp) -> AnyShape:
+        """Returns the shape of a value of this builder."""
         return _op(op, "get_shape").shape
 
     def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
@@ -243,6 +245,7 @@ class XlaBuilder:
         self._next_metadata = instance(OpMetadata, metadata, "set_one_shot_op_metadata")
 
     def clear_op_metadata(self) -> None:
+        """Stops giving metadata to the ops that are added from here on."""
         self._metadata = None
         self._extras.clear()
 
@@ -254,11 +257,13 @@ class XlaBuilder:
         self._extras.clear()
 
     def clear_sharding(self) -> None:
+        """Stops giving a sharding to the ops that are added from here on."""
         self._sharding = None
         self._extras.clear()
 
     @property
     def sharding(self) -> str:
+        """The sharding of ops that are added, in the text form of HLO; "" for none."""
         return str(self._sharding or "")
 
     def set_frontend_attributes(self, attributes: Mapping[str, str]) -> Mapping[str, str]:
@@ -270,6 +275,7 @@ class XlaBuilder:
         return before
 
     def clear_frontend_attributes(self) -> None:
+        """Stops giving frontend attributes to the ops that are added from here on."""
         self.set_frontend_attributes({})
 
     def set_instruction_frontend_attribute(self, op: XlaOp, key: str, value: str) -> None:

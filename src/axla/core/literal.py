@@ -163,18 +163,23 @@ class MovedLiteral(Literal):
 
 
 def copy_in_order(values: np.ndarray, into: np.ndarray) -> None:
-    """Copies elements to a row-major array: lines of them, where rows are short."""
+    """Copies elements to a row-major array: short rows all at once, and a transposed matrix by tiles."""
     bits = np.dtype(f"u{values.itemsize}") if values.itemsize in (1, 2, 4, 8) else values.dtype
     values, into = values.view(bits), into.view(bits)  # NumPy moves types of others one by one
     if values.ndim > 1 and values.shape[-1] <= SHORT:
         for n in range(values.shape[-1]):
             into[..., n] = values[..., n]
+    elif values.ndim == 2 and values.strides[0] < values.strides[1]:
+        for row in range(0, len(values), TILE):
+            for column in range(0, values.shape[1], TILE):
+                tile = slice(row, row + TILE), slice(column, column + TILE)
+                into[tile] = values[tile]
     else:
         into[...] = values
 
 
-SHORT = 8
-"""Elements of a short row."""
+SHORT, TILE = 8, 256
+"""Elements of a short row, and of a side of a tile."""
 
 
 def unwritable(array: np.ndarray) -> np.ndarray:

@@ -42,6 +42,7 @@ class EntryWriter(ValuePlaces):
         return STEPS
 
     def emit(self) -> None:
+        """Writes the whole function: the check of the frame's version, all steps, the return of 0."""
         f = self.f
         self.kernels = {kernel.name: kernel for kernel in self.program.kernels}
         version = self.field("version", "i32")
@@ -50,6 +51,7 @@ class EntryWriter(ValuePlaces):
         f.ret(f.const("i32", 0))
 
     def steps(self, steps: Sequence[Step]) -> None:
+        """Writes steps in their order; UnsupportedError for a kind that no CPU runs."""
         for step in steps:
             write = self.writers.get(type(step))
             if write is None:
@@ -59,6 +61,7 @@ class EntryWriter(ValuePlaces):
     # -- control -----------------------------------------------------------------------------------------
 
     def loop_step(self, step: kinds.LoopStep) -> None:
+        """Writes a loop; carried values in registers are parameters of its blocks."""
         carried = [one for one in step.carried if one.parameter.place is None]
 
         def enter(parts: Sequence[Ssa]) -> None:
@@ -76,6 +79,7 @@ class EntryWriter(ValuePlaces):
         self.define_all([one.result for one in carried], parts)
 
     def branch_step(self, step: kinds.BranchStep) -> None:
+        """Writes a branch for each side; results in registers are merged behind them."""
         results = [value for value in step.results if value.place is None]
 
         def side(branch: Branch) -> Callable[[], list[Ssa]]:
@@ -90,15 +94,18 @@ class EntryWriter(ValuePlaces):
         self.define_all(results, parts)
 
     def parts(self, values: Sequence[Value]) -> list[Ssa]:
+        """The registers that hold the elements of values, one after the other."""
         return [part for value in values for part in registers_of(self.elements(value))]
 
     def define_all(self, values: Sequence[Value], parts: Sequence[Ssa]) -> None:
+        """Defines values by registers, as `parts` lists them."""
         for value, elements in zip(values, from_registers([v.shape for v in values], parts), strict=True):
             self.define(value, elements)
 
     # -- memory ------------------------------------------------------------------------------------------
 
     def copy_step(self, step: kinds.CopyStep) -> None:
+        """Writes a copy: into registers, element by element where it is tiny, else of bytes."""
         source, target = step.source, step.target
         if target.place is None:
             self.define(target, self.elements(source))
@@ -110,6 +117,7 @@ class EntryWriter(ValuePlaces):
         self.pause()
 
     def store_step(self, step: kinds.StoreStep) -> None:
+        """Writes an update element by element into a window of the result's memory."""
         shape, small = step.result.shape, step.update.shape
         begin = self.window_start(step)
         elements = self.elements(step.update)
@@ -127,6 +135,7 @@ class EntryWriter(ValuePlaces):
         ]
 
     def kernel_step(self, step: kinds.KernelStep) -> None:
+        """Writes the calls of a kernel's phases with pointers to operands, results and scratch memory."""
         kernel = self.kernels[step.kernel]
         pointers = [self.pointer(value.memory) for value in (*step.operands, *step.results)]
         if step.scratch is not None:
@@ -137,6 +146,7 @@ class EntryWriter(ValuePlaces):
                 self.run_phase(phase, args, kernel.polls)
 
     def run_phase(self, phase: Phase, args: Ssa, may_stop: bool) -> None:
+        """Writes the call of one phase: direct, or through `parallel_for` of the frame."""
         f = self.f
         frame = f.params["frame"]
         if not phase.parallel:
@@ -148,6 +158,7 @@ class EntryWriter(ValuePlaces):
         self.parallel_for(f.glob(phase.symbol), args, phase.count, phase.grain)
 
     def parallel_for(self, kernel: Ssa, args: Ssa, count: int, grain: int) -> None:
+        """Writes a call of the frame's `parallel_for`; its error code ends the function."""
         f = self.f
         ranges = f.const("i64", count), f.const("i64", grain)
         frame = f.params["frame"]

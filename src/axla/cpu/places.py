@@ -38,6 +38,7 @@ class Leaf:
         self.whole = whole
 
     def elements(self) -> list[Element]:
+        """Reads all elements, in row-major order."""
         return [self.read(index) for index in indices(self.shape)]
 
 
@@ -93,6 +94,7 @@ class ValuePlaces:
         return f.load("ptr", place, 8, readonly=True)
 
     def array(self, place: BufferSlice, shape: Shape) -> Array:
+        """A view of a slice as an array in row-major order."""
         return Array(self.values, self.pointer(place), shape.dtype, shape.dims, readonly=False)
 
     def pause(self) -> None:
@@ -114,9 +116,11 @@ class ValuePlaces:
         return found
 
     def elements(self, value: Value) -> list[Element]:
+        """Reads all elements of a value, in row-major order."""
         return self.leaf(value).elements()
 
     def scalar(self, value: Value) -> Element:
+        """Reads the only element of a value of rank 0."""
         return self.leaf(value).read(())
 
     def define(self, value: Value, elements: list[Element]) -> None:
@@ -124,6 +128,7 @@ class ValuePlaces:
         self._registers[value.name] = elements
 
     def memory(self, value: Value) -> Leaf:
+        """Returns a reader of a value in memory that loads each element at its first read."""
         # Its address is computed where it is read: a program may have many parameters that it hardly uses.
         known: dict[tuple, Element] = {}
 
@@ -182,6 +187,7 @@ class ValuePlaces:
             array.store(index, element)
 
     def writable(self, place: BufferSlice, shape: Shape) -> Array:
+        """A view of a slice for writing; InternalError where the allocation is read only."""
         if not place.allocation.writable:
             raise InternalError(f"cpu: {place} is read only, and would be written")
         return self.array(place, shape)

@@ -40,6 +40,7 @@ class TimedEntry(EntryWriter):
     """Writes the entry. The function table has `FUNCTIONS` behind the program's own."""
 
     def emit(self) -> None:
+        """Writes the whole function; the first two readings give the cost of a reading."""
         self.rows: dict[int, tuple[int, Step]] = {}  # by the identity of the step: its number
         self.timed = True
         self.state = self.f.stack("i64", 3, slot=9)  # the last reading, and room for a timespec
@@ -49,6 +50,7 @@ class TimedEntry(EntryWriter):
         super().emit()
 
     def steps(self, steps: Sequence[Step]) -> None:
+        """Writes steps, each with a reading behind it if it is worth one."""
         for step in steps:
             timed = self.timed
             self.timed = timed and any(map(_is_worth_a_reading, nested_steps(step)))
@@ -59,6 +61,7 @@ class TimedEntry(EntryWriter):
                 self.lap(number)
 
     def lap(self, row: int) -> None:
+        """Writes a reading of the clock that adds the time since the last one to a row."""
         f = self.f
         f.call("void", "axla_lap", f.params["frame"], self.state, f.const("i64", 2 * row))
 

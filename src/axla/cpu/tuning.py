@@ -122,6 +122,9 @@ class Tuner:
         self._done, self._kernels = 0, kernels
 
     def __call__(self, kernel: Kernel) -> Kernel:
+        """Returns the kernel with its fastest plan. Measurements come from the cache, or are made and kept
+        there. When the time for tuning is over, the kernel comes back as it is, and `complete` is False.
+        """
         start = time.perf_counter_ns()
         self._done += 1
         progress.report("tuning", self._done, max(self._done, self._kernels))

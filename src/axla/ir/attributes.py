@@ -1,5 +1,5 @@
 """Value types of op attributes: immutable, hashable, compared by value. Their text forms are in
-`axla.ir.codec`.
+`axla.text.attributes`.
 
 Plain attributes are Python's own types: int, float, bool, str (written in quotes), `Word` (written bare),
 tuples of int or bool, and these with `| None`, where None means that the text does not give the

@@ -429,7 +429,7 @@ class Module:
     config: ModuleConfig
     schedule: dict[Computation, tuple[Instruction, ...]] | None
     version: int
-    printer: ClassVar[Callable[..., str]]  # `print_module` of printer.py, which puts it here
+    printer: ClassVar[Callable[..., str]]  # `print_module`: axla.text puts it here
 
     def __init__(self, name: str, config: ModuleConfig | None = None):
         self.name = name

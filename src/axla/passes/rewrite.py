@@ -135,6 +135,7 @@ class Session:
         return self._callers.get(computation, [])
 
     def forget(self) -> None:
+        """Drops the cached callers of computations."""
         self._callers = None
 
     def may_fire(self, name: str, inst: Instruction) -> bool:

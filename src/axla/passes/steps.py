@@ -39,9 +39,11 @@ class Pass:
 
     @property
     def function(self) -> Callable[..., None]:
+        """The function that runs the pass; its file is imported here at the first use."""
         return _function(self.home)
 
     def __call__(self, **options: Any) -> Pass:
+        """Returns the pass with these options set; options that it has already stay, or are replaced."""
         return replace(self, options=tuple({**dict(self.options), **options}.items()))
 
     def __str__(self) -> str:

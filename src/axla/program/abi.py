@@ -64,9 +64,11 @@ class Field:
         return _TYPES[self.type][1]
 
     def align(self, pointer_bytes: int = POINTER) -> int:
+        """The alignment in bytes: the size of the integer or pointer."""
         return pointer_bytes if self.type == "ptr" else _TYPES[self.type][3]
 
     def size(self, pointer_bytes: int = POINTER) -> int:
+        """The size in bytes of all `count` values."""
         return self.align(pointer_bytes) * self.count
 
 

@@ -57,6 +57,7 @@ class AllocationContents:
         return gone
 
     def put(self, start: int, what: tuple[int, set[Known]]) -> None:
+        """Records that the range from `start` holds `what`: its end and its values. It must be free."""
         insort(self.starts, start)
         self.held[start] = what
 
@@ -79,9 +80,11 @@ class Contents:
         }
 
     def fail(self, problem: str) -> NoReturn:
+        """Raises VerifyError with the name of the program, the current step and the problem."""
         raise VerifyError(f"program {self.program.name}: {self.where}: {problem}")
 
     def require(self, holds: bool, problem: str) -> None:
+        """Raises VerifyError with the problem unless the condition holds."""
         if not holds:
             self.fail(problem)
 
@@ -95,6 +98,7 @@ class Contents:
             function(*arguments)
 
     def kill(self, *places: BufferSlice) -> None:
+        """Forgets all values that overlap these slices, until the scope ends."""
         for place in places:
             memory = self.of(place)
             for gone in memory.kill(place.offset, place.offset + place.size):
@@ -146,9 +150,11 @@ class Contents:
             self.put(value, known, keep=keep)
 
     def small(self, value: Value) -> None:
+        """Requires that an array has few enough elements for registers."""
         self.require(value.shape.size <= MOST_REGISTERS, f"{value.name} is too large for registers")
 
     def put(self, value: Value, known: Known, *, keep: bool = False) -> None:
+        """Records that a value lies in its memory, which must be writable unless `keep`."""
         if not (self.placed(value).writable or keep):
             self.fail(f"{value.place} is read only")
         self.hold(value.memory, known, keep=keep)
@@ -175,6 +181,7 @@ class Contents:
                 self.require(both, f"{value.name} is read in {place}, which does not hold it")
 
     def typed(self, value: Value, shape: AnyShape) -> None:
+        """Requires that a value has a shape, layouts aside."""
         if value.shape.logical is not shape.logical:
             self.fail(f"{value.name} is {value.shape}, wanted {shape}")
 

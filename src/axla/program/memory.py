@@ -42,6 +42,7 @@ class Allocation:
 
     @property
     def name(self) -> str:
+        """The name in the text of a program: `parameter3`, `workspace`, `host`."""
         if self.space is MemorySpace.HOST:
             return "host"
         if self.kind in (AllocationKind.CONSTANTS, AllocationKind.WORKSPACE):
@@ -69,6 +70,7 @@ class BufferSlice:
 
     @property
     def space(self) -> MemorySpace:
+        """The memory space of the allocation: of the host or of the device."""
         return self.allocation.space
 
     def overlaps(self, other: BufferSlice) -> bool:

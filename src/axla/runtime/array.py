@@ -46,12 +46,14 @@ class Array:
         _info: ShapeInfo
 
     def __new__(cls, *args: object, **kwargs: object) -> Array:
+        """Raises InvalidArgument: arrays are made by `device_put` and by programs."""
         raise InvalidArgument("axla.Array has no constructor: use axla.device_put(array)")
 
     # Facts.
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The dims of the array."""
         return self._info.dims
 
     @property
@@ -66,18 +68,22 @@ class Array:
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return len(self._info.dims)
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return self._info.shape.size
 
     @property
     def nbytes(self) -> int:
+        """The bytes that the elements take."""
         return self._info.bytes
 
     @property
     def itemsize(self) -> int:
+        """The bytes of an element."""
         return self._info.dtype.itemsize
 
     @property
@@ -282,6 +288,7 @@ class HostArray(Array):
     __slots__ = ("_info", "_values")
 
     def __new__(cls, values: np.ndarray) -> HostArray:
+        """Makes an array of NumPy values, which become read-only."""
         self = object.__new__(cls)
         values.flags.writeable = False
         self._info = shape_info(Shape(dtypes.from_numpy(values.dtype), values.shape))
@@ -294,6 +301,7 @@ class HostArray(Array):
 
     @property
     def device(self) -> int:
+        """0, the only device."""
         return 0
 
     def _head(self, what: str) -> Any:
@@ -302,13 +310,16 @@ class HostArray(Array):
         return self._values
 
     def block_until_ready(self, timeout: float | None = None) -> HostArray:
+        """Returns the array, which is always ready; InvalidArgument when it is deleted."""
         self._head("block_until_ready")
         return self
 
     def delete(self) -> None:
+        """Drops the values; the array cannot be read any more."""
         self._values = None
 
     def to_numpy(self) -> np.ndarray:
+        """Returns the values, read-only, without a copy."""
         return self._head("to_numpy")
 
     @property
@@ -330,6 +341,7 @@ class DistantArray(Array):
     elsewhere: ClassVar[bool] = True
 
     def __new__(cls, shape: Shape, place: Any, ordinal: int, run: Any = None) -> Self:
+        """Makes an array of a shape at a place on the device with this ordinal."""
         self = object.__new__(cls)
         self._info, self._place, self._ordinal, self._values = shape_info(shape), place, ordinal, None
         self._run = run
@@ -345,6 +357,7 @@ class DistantArray(Array):
 
     @property
     def device(self) -> int:
+        """The ordinal of the device that holds the array; InvalidArgument when it is deleted."""
         self._head("device")
         return self._ordinal
 
@@ -354,10 +367,12 @@ class DistantArray(Array):
         return self._place
 
     def is_ready(self) -> bool:
+        """Whether the run that makes the array has ended, well or not."""
         self._head("is_ready")
         return self._run is None or self._run.is_done()
 
     def block_until_ready(self, timeout: float | None = None) -> Self:
+        """Waits until the run that makes the array has ended; DeadlineExceeded after `timeout` seconds."""
         self._head("block_until_ready")
         run = self._run
         if run is not None and not run.wait(timeout):
@@ -365,9 +380,11 @@ class DistantArray(Array):
         return self
 
     def delete(self) -> None:
+        """Gives up the place of the array and the copy of its values."""
         self._place = self._values = None
 
     def to_numpy(self) -> np.ndarray:
+        """Returns the values, read-only; they are copied here at the first read."""
         place = self._head("to_numpy")
         why = why_no_array(self._info.shape)
         if why is not None:

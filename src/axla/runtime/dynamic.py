@@ -34,6 +34,7 @@ class DynamicCall:
         self._donated = interface.donated
 
     def __call__(self, *arguments: Any) -> Array | tuple[Array, ...]:
+        """Runs the program with arrays of actual sizes; gives results of actual sizes."""
         return self._run(self._call, arguments)
 
     def with_flag(self, flag: int, *arguments: Any) -> Array | tuple[Array, ...]:

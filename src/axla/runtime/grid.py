@@ -159,6 +159,7 @@ class Grid:
         return name + (f" for {missing}" if absent else ""), bool(absent)
 
     def name(self, participant: int) -> str:
+        """The replica and partition of a participant, for messages."""
         replica, partition = divmod(participant, self.partitions)
         return f"replica {replica}, partition {partition}"
 

@@ -123,6 +123,9 @@ class LoadedLibrary:
         raise InvalidArgument(f"{self.name} has no function {name!r}; {choices(self.functions, name)}")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Calls the only function, or the one for as many rows as the first argument has. InvalidArgument
+        where there is none for that number of rows.
+        """
         if len(self.functions) == 1:
             return next(iter(self.functions.values()))(*arguments, **named)
         first = next(iter((*arguments, *named.values())), None)
@@ -153,6 +156,7 @@ class LoadedFunction:
 
     @property
     def name(self) -> str:
+        """The name of the function."""
         return self.facts.name
 
     def __repr__(self) -> str:
@@ -183,6 +187,7 @@ class LoadedFunction:
         return {facts.name: array for facts, array in zip(self.results, results, strict=True)}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Runs the function; one result comes alone, several as a tuple."""
         results = self._call(self._ordered(arguments, named))
         return results[0] if len(results) == 1 else tuple(results)
 

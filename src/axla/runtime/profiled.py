@@ -40,6 +40,7 @@ class ProfiledCall:
         self._lock = locks.new_lock()
 
     def __call__(self, *arguments: Any) -> Any:
+        """Runs the program and adds the times of the run to the profile."""
         call, run = self._made()
         return run.measure(call, *arguments)
 

@@ -77,6 +77,7 @@ class Failure:
         _failures.add(self)
 
     def __call__(self) -> NoReturn:
+        """Raises the error, which counts as seen from then on."""
         self._unread = False
         raise raised_again(self.error)
 

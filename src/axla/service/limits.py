@@ -60,15 +60,19 @@ class Page:
         self.numbers = memoryview(mmap.mmap(file, mmap.PAGESIZE)).cast("Q")
 
     def add(self, name: str, count: int = 1) -> None:
+        """Adds `count` to the counter of a name in `COUNTERS`."""
         self.numbers[_PLACES[name]] += count
 
     def set(self, name: str, value: int) -> None:
+        """Sets a counter to a value of at least 0."""
         self.numbers[_PLACES[name]] = value
 
     def get(self, name: str) -> int:
+        """The value of a counter; it may be read while the other process writes it."""
         return self.numbers[_PLACES[name]]
 
     def close(self) -> None:
+        """Closes the file descriptor of the shared memory; the counters stay mapped."""
         os.close(self.file)
 
 

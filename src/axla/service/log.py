@@ -24,6 +24,9 @@ class Log:
         self.session, self.form = session, form
 
     def request(self, kind: str, subject: str, seconds: float, error: BaseException | None) -> None:
+        """Writes the line of a request that has ended, with its time and error. `subject` is the program, if
+        it has one; long names and messages are cut.
+        """
         facts: dict[str, Any] = {"request": kind, "ms": round(seconds * 1e3, 3)}
         if subject:
             facts["program"] = subject[:_PROGRAM]

@@ -60,6 +60,7 @@ class GrpcTransport(Transport):
         self._pool = ThreadPoolExecutor(1, "axla-grpc")
 
     def send(self, call: int, kind: int, *body: Any) -> None:
+        """Queues a message for the stream; a thread of gRPC sends it."""
         self._out.put(whole(call, kind, *body))
 
     def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
@@ -89,6 +90,7 @@ class GrpcTransport(Transport):
         return number, kind, body if kind == PIECE else bytes(body)
 
     def close(self) -> None:
+        """Ends the stream and closes the channel."""
         self._out.put(None)
         self._channel.close()
 

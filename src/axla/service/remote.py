@@ -83,6 +83,9 @@ class RemoteBackend(Backend):
         self.link.close()
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        """Sends the module to the server, which compiles it with the flags that differ from their defaults.
+        What the server dumps is written to `dump_to` here. UnsupportedError for custom calls.
+        """
         number, now = self.link.handles(), flags.current()
         given = {name: getattr(now, name) for name in flags.FIELDS if name not in OF_SERVER}
         mine = {name: v for name, v in given.items() if v != getattr(_PLAIN, name)} | dict(options.flags)
@@ -99,14 +102,17 @@ class RemoteBackend(Backend):
         return RemoteExecutable(self.link, number, answer, client=client, module=module, options=options)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
+        """Raises UnsupportedError: a server takes no machine code."""
         raise UnsupportedError(f"{self.name}: a server takes no machine code, so it loads no executables")
 
     def device_put(self, array: Any, device: Device) -> Array:
+        """Copies an array-like to a device of the server."""
         return put(self.link, array, device.id)
 
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
+        """Runs the modules beside each other on the server; arguments are copied there where they are not."""
         for module in modules:
             refuse_custom_calls(module)
         given = [_there(self.link, array) for row in rows for array in row]
@@ -153,12 +159,14 @@ class RemoteArray(DistantArray):
     def of(
         cls, link: Link, number: int, shape: Shape, ordinal: int, run: PendingRequest | None = None
     ) -> RemoteArray:
+        """Makes an array over the number that the server has for it; `run` is what makes it there."""
         made = cls(shape, RemoteHandle(number, link.released), ordinal, run)
         made.link = link
         return made
 
     @property
     def number(self) -> int:
+        """The number of the array on the server; InvalidArgument when it is deleted."""
         return self._head("to a server").number
 
     def keep(self, values: np.ndarray) -> None:
@@ -208,10 +216,12 @@ class RemoteExecutable(Executable):
 
     @property
     def stages(self) -> tuple[str, ...]:
+        """The stages that the server can show with `as_text`."""
         return tuple(self._said.get("stages", ()))
 
     @property
     def host_steps(self) -> Mapping[str, str]:
+        """The steps that the server's host runs in place of its device, and why."""
         return table(self._said.get("host_steps", ()))
 
     def cancel(self) -> int:
@@ -219,6 +229,7 @@ class RemoteExecutable(Executable):
         return self.link.call("Cancel", {"program": self._handle.number}).get("number", 0)
 
     def memory(self) -> MemoryStats:
+        """The bytes that a run and the executable take; the size of code is what the server said."""
         return replace(super().memory(), code=self._said.get("code_bytes", 0))
 
     # Runs.

@@ -146,6 +146,7 @@ class Worker:
         )
 
     def close(self) -> None:
+        """Closes the pipes and removes the temporary folders of a process that has ended."""
         for one in (self.control, self.reasons, self._prints):
             if one is not None:
                 one.close()

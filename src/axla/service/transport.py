@@ -153,6 +153,7 @@ class SocketTransport(Transport):
         self._mine = self._theirs = None
 
     def send(self, call: int, kind: int, *body: Any) -> None:
+        """Writes a message to the socket. A message of the thread that is writing one comes behind it."""
         data, here = whole(call, kind, *body), threading.get_ident()
         if self._sender == here:  # `stuck` has read something that is answered at once
             self._later.append(data)
@@ -178,6 +179,7 @@ class SocketTransport(Transport):
             data = memoryview(data)[sent:] if sent < len(data) else b""
 
     def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
+        """Reads the next message; None when none is whole after `timeout` seconds."""
         buffer, late = self._buffer, None if timeout is None else time.monotonic() + timeout
         while True:
             if len(buffer) >= HEADER.size:
@@ -238,6 +240,7 @@ class SocketTransport(Transport):
         return bool(poll.poll(seconds * 1000))
 
     def close(self) -> None:
+        """Shuts the socket down in both directions."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 

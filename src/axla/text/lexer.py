@@ -11,26 +11,26 @@ from typing import NoReturn
 
 from axla.core import cursor
 from axla.core.errors import ParseError
-from axla.ir.strings import pattern
+from axla.core.regex import ascii_regex
 
 BLANK = r"\s*+(?:(?:/\*[\s\S]*?\*/|//[^\n]*+)\s*+)*+"
 NAME = r"[A-Za-z_][\w.\-]*+"
 STRING = r'"(?:[^"\\]|\\[\s\S])*+"'
 
-TOKEN = pattern(
+TOKEN = ascii_regex(
     BLANK
     + rf"""(?:(?P<string>{STRING})
     |(?P<name>%?{NAME})
     |(?P<number>-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-inf\b|-nan\b)
     |(?P<mark>->|<=|[^\s"]))""".replace("\n", "").replace("    ", "")
 )
-_INTEGER = pattern(BLANK + r"(-?\d++)")
-_REAL = pattern(BLANK + r"(-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf\b|-?nan\b)")
-_NAME = pattern(BLANK + f"({NAME})")
-_PERCENT_NAME = pattern(BLANK + f"%?({NAME})")
-_STRING = pattern(BLANK + f"({STRING})")
-_INTEGERS = pattern(BLANK + r"\{\s*+(?:(-?\d++\s*+(?:,\s*+-?\d++\s*+)*+))?\}")
-_NESTING = pattern(rf"{STRING}|[{{}}()\[\],]|->|//[^\n]*+|/\*[\s\S]*?\*/|[^{{}}()\[\],\"\s/]++|/|\s++")
+_INTEGER = ascii_regex(BLANK + r"(-?\d++)")
+_REAL = ascii_regex(BLANK + r"(-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf\b|-?nan\b)")
+_NAME = ascii_regex(BLANK + f"({NAME})")
+_PERCENT_NAME = ascii_regex(BLANK + f"%?({NAME})")
+_STRING = ascii_regex(BLANK + f"({STRING})")
+_INTEGERS = ascii_regex(BLANK + r"\{\s*+(?:(-?\d++\s*+(?:,\s*+-?\d++\s*+)*+))?\}")
+_NESTING = ascii_regex(rf"{STRING}|[{{}}()\[\],]|->|//[^\n]*+|/\*[\s\S]*?\*/|[^{{}}()\[\],\"\s/]++|/|\s++")
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -41,13 +41,14 @@ class Refusal:
     """What decoders of forms need of a reader: a way to say no."""
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
+        """Raises ParseError with a message; readers of texts add the line and column of `at`."""
         raise ParseError(message)
 
 
 class Cursor(cursor.Cursor, Refusal):
     """A place in an HLO text: words, numbers, strings and what else is alike in all its parts."""
 
-    blanks = cursor.always(pattern(BLANK))
+    blanks = cursor.always(ascii_regex(BLANK))
     next_token = TOKEN.match
 
     def __init__(self, text: str) -> None:
@@ -65,6 +66,7 @@ class Cursor(cursor.Cursor, Refusal):
     # Words and numbers.
 
     def word(self, what: str = "a name") -> str:
+        """Reads a name; `what` says in the error what was expected."""
         return self.take(_NAME, what)[1]
 
     def name(self, what: str = "a name") -> str:
@@ -72,10 +74,12 @@ class Cursor(cursor.Cursor, Refusal):
         return self.take(_PERCENT_NAME, what)[1]
 
     def integer(self, what: str = "an integer") -> int:
+        """Reads an integer of 64 bits, with a sign or not."""
         found = self.take(_INTEGER, what)
         return self.as_int64(found[1], found.start(1))
 
     def as_int64(self, digits: str, at: int) -> int:
+        """Returns the value of digits; fails at `at` when it does not fit in 64 bits."""
         # The length is looked at first: int() of a long text takes quadratic time, and Python refuses it.
         if not digits.removeprefix("-").isdigit():
             self.fail(f"expected an integer, found '{digits[:40]}'", at)
@@ -85,9 +89,11 @@ class Cursor(cursor.Cursor, Refusal):
         return value
 
     def real(self) -> float:
+        """Reads a number as a float: with a point, an exponent, `inf` and `nan`, too."""
         return float(self.take(_REAL, "a number")[1])
 
     def boolean(self) -> bool:
+        """Reads `true`, `false`, `0` or `1`."""
         at = self.skip()
         found = self.word("true or false") if not self.text[at : at + 1].isdigit() else str(self.integer())
         if found not in ("true", "false", "0", "1"):
@@ -95,6 +101,7 @@ class Cursor(cursor.Cursor, Refusal):
         return found in ("true", "1")
 
     def quoted(self) -> str:
+        """Reads a string in double quotes; gives its text without escapes."""
         return unescape(self.take(_STRING, "a string in quotes")[1][1:-1])
 
     def integers(self) -> tuple[int, ...]:
@@ -134,7 +141,7 @@ class Cursor(cursor.Cursor, Refusal):
         return text[start:end].rstrip()
 
 
-_UNESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]+|[\s\S])")
+_UNESCAPE = ascii_regex(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]+|[\s\S])")
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
@@ -149,7 +156,7 @@ def unescape(text: str) -> str:
     return found
 
 
-_BYTES = pattern("[\udc80-\udcff]")
+_BYTES = ascii_regex("[\udc80-\udcff]")
 
 
 def unescaped(found: re.Match[str]) -> str:

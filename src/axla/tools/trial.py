@@ -146,6 +146,8 @@ def answer(text: str, question: Question) -> Outcome:
         for other in question.before:
             with contextlib.suppress(AxlaError):
                 _compiled(parse(other), question)
+        if not question.caching:
+            cache.clear()
         return _outcome(parse(text), question)
 
 
@@ -190,6 +192,7 @@ def _judged(
         best = float("inf")
         for number, row in enumerate(rows):
             found: list[list[np.ndarray]] = []
+            before = [[a.tobytes() for a in leaves] for leaves in row]
             for turn in range(question.repeat):
                 start = time.perf_counter()
                 again = results_of(module, program, row, question.deadline)
@@ -197,6 +200,10 @@ def _judged(
                 if turn and not _equal(found, again):
                     return Outcome("differs", f"run {turn + 1} gives other bits than the first", "runs")
                 found = again
+            if [[a.tobytes() for a in leaves] for leaves in row] != before:
+                return Outcome(
+                    "differs", "a run changed an argument that it was not given to keep", "arguments"
+                )
             for participant, results in enumerate(found if wanted else ()):
                 right = wanted[number][participant]
                 wrong = difference(module, results, right, question)

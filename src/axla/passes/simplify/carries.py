@@ -38,6 +38,10 @@ class Loop:
 
     @classmethod
     def of(cls, inst: Instruction) -> Loop | None:
+        """Returns the loop of a while instruction, or None. It is None unless the initial value and the root
+        of the body are tuples, the loop is not the root of its computation, and only get-tuple-elements use
+        it, its parameters and its results.
+        """
         op = op_of(inst, While)
         start, root = inst.operands[0], op.body.root
         if type(start.op) is not Tuple or type(root.op) is not Tuple or inst is inst.computation.root:

@@ -67,6 +67,7 @@ class Invariants:
     largest: dict[Instruction, int] = field(default_factory=dict)
 
     def add(self, inst: Instruction) -> None:
+        """Records an instruction whose operands are recorded, with its work and largest array."""
         operands = dict.fromkeys(inst.operands)
         own = _work(inst)
         self.work[inst] = min(_ALWAYS, own + sum(self.work[o] for o in operands))

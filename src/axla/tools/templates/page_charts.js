@@ -1,9 +1,19 @@
 // Charts of rectangles over time: timelines, and memory.
 
+// Round numbers within a range, at most so many, at least so far apart.
+function ticks(from, to, most, least) {
+  const wanted = Math.max(least, (to - from) / Math.max(1, most)), power = 10 ** Math.floor(Math.log10(wanted));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= wanted * 0.999), found = [];
+  for (let k = Math.ceil(from / step); k * step <= to; k++) found.push(k * step);
+  return found;
+}
+
 // `blocks` are {x0, x1, y0, y1, colour, label, note, click, lit}. `lanes` are names, of which each is 1 high; without
-// them y is bytes. `unit` turns x into text. The wheel zooms into x, double click shows all again.
-function chart(blocks, {lanes = null, line = [], height = 260, unit = String, end = null}) {
-  const left = lanes ? 130 : 70, bottom = 18;
+// them y is bytes. `unit` turns x into text, `least` is the least distance of its ticks. The wheel zooms into x,
+// double click shows all again.
+function chart(blocks, {lanes = null, line = [], height = 260, unit = String, least = 0, end = null}) {
+  const names = (lanes || []).map((name) => cut(name, 30));
+  const left = lanes ? 20 + LETTER * Math.max(...names.map((name) => name.length)) : 70, bottom = 18;
   const range = {from: 0, to: end ?? Math.max(1e-9, ...blocks.map((block) => block.x1))};
   const whole = {...range};
   const top = lanes ? lanes.length : Math.max(1, ...blocks.map((block) => block.y1), ...line);
@@ -14,13 +24,12 @@ function chart(blocks, {lanes = null, line = [], height = 260, unit = String, en
     const x = (value) => left + ((value - range.from) / (range.to - range.from)) * (right - left);
     const y = (value) => lanes ? 4 + (value / top) * (height - bottom - 4) : (height - bottom) - (value / top) * (height - bottom - 8);
     made.replaceChildren();
-    for (let k = 0; k <= 6; k++) {
-      const value = range.from + ((range.to - range.from) * k) / 6;
+    for (const value of ticks(range.from, range.to, (right - left) / 90, least)) {
       made.append(svg("line", {class: "grid", x1: x(value), x2: x(value), y1: 0, y2: height - bottom}));
-      made.append(svg("text", {class: "axis", x: x(value), y: height - 5, "text-anchor": k === 6 ? "end" : "middle"}, unit(value)));
+      made.append(svg("text", {class: "axis", x: x(value), y: height - 5, "text-anchor": x(value) > right - 20 ? "end" : "middle"}, unit(value)));
     }
-    if (lanes) lanes.forEach((name, k) => made.append(svg("text", {class: "axis", x: 4, y: y(k + 0.5) + 4}, cut(name, 18))));
-    else for (let k = 0; k <= 4; k++) made.append(svg("text", {class: "axis", x: left - 4, y: y((top * k) / 4) + 4, "text-anchor": "end"}, quantity((top * k) / 4, "B")));
+    names.forEach((name, k) => made.append(svg("text", {class: "axis", x: 4, y: y(k + 0.5) + 4}, name)));
+    if (!lanes) for (const value of ticks(0, top, height / 50, 1)) made.append(svg("text", {class: "axis", x: left - 4, y: y(value) + 4, "text-anchor": "end"}, quantity(value, "B")));
     const last = [];  // of each lane: the pixel up to which it is drawn
     for (const block of blocks) {
       if (block.x1 < range.from || block.x0 > range.to) continue;

@@ -2,6 +2,7 @@
 
 const WHOLE = 150;  // instructions of a computation that is shown as a whole
 const MOST = 120;   // instructions of a neighbourhood
+const SHARED = 20;  // users from which on a value leads no neighbourhood to all of them
 const LETTER = 6.7, SMALL_LETTER = 5.5;  // widths in pixels
 
 const view = {
@@ -35,7 +36,8 @@ function visible(computation, seeds) {
   for (let step = 0; step < view.depth && found.size < MOST; step++) {
     const next = [];
     for (const id of edge) {
-      for (const other of [...state.instructions.get(id).record.operands, ...(state.users.get(id) || [])]) {
+      const users = state.users.get(id) || [];
+      for (const other of [...state.instructions.get(id).record.operands, ...(users.length > SHARED ? [] : users)]) {
         if (found.has(other) || !inside.has(other)) continue;
         if (found.size >= MOST) break;
         found.add(other);
@@ -50,14 +52,25 @@ function visible(computation, seeds) {
 
 // -- Layout -------------------------------------------------------------------------------------------------
 
+// The opcode and the rest of the title: dot.3, or dot logits.
+function titleOf({opcode, name}) {
+  return [opcode, name === opcode || name.startsWith(`${opcode}.`) ? name.slice(opcode.length) : ` ${cut(name, 32)}`];
+}
+
 function labels(record, computation) {
-  const title = [record.opcode, record.name];
+  const title = titleOf(record);
   const lines = [];
   if (record.opcode === "constant" || record.opcode === "parameter") lines.push(record.text.replace(/^.*? = /, ""));
   else if (!view.shapes || record.id === computation.root) lines.push(record.shape);
   const ns = nsOf(record);
   if (ns && lastStage()) lines.push(`${duration(ns / calls())} a call`);
   return {title, lines: lines.map((line) => cut(line, 44))};
+}
+
+// What flows along an edge: a shape; of a tuple that is taken apart, the number of the element.
+function edgeText(record, operand) {
+  const element = record.opcode === "get-tuple-element" && /, (index=\d+)/.exec(record.text);
+  return element ? element[1] : cut(operand.shape, 34);
 }
 
 function lastStage() {
@@ -78,7 +91,7 @@ function layOut(computation, seeds) {
   const nodes = new Map();
   for (const record of list) {
     const {title, lines} = labels(record, computation);
-    let width = Math.max((title[0].length + 1 + Math.min(title[1].length, 32)) * LETTER, ...lines.map((line) => line.length * LETTER)) + 14;
+    let width = Math.max((title[0].length + title[1].length) * LETTER, ...lines.map((line) => line.length * LETTER)) + 14;
     if (record.calls.length) width += 16;
     let height = 18 + 13 * lines.length;
     const inner = [];
@@ -102,7 +115,7 @@ function layOut(computation, seeds) {
   for (const record of list) {
     record.operands.forEach((operand, number) => {
       if (!shown.has(operand)) return;
-      const shape = view.shapes ? cut(state.instructions.get(operand).record.shape, 34) : "";
+      const shape = view.shapes ? edgeText(record, state.instructions.get(operand).record) : "";
       const label = record.operands.length > 1 && shape ? `${number}: ${shape}` : shape;
       const size = label ? {width: label.length * SMALL_LETTER + 4, height: 11, labelpos: "c"} : {};
       edges.push({from: operand, to: record.id, label, number, ...size});
@@ -201,8 +214,8 @@ function drawGraph(fit = true) {
   const canvas = byId("canvas");
   const scene = svg("g", {id: "scene"});
   canvas.replaceChildren(
-    svg("defs", {}, svg("marker", {id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto"},
-      svg("path", {d: "M0,1 L8,4 L0,7 z", fill: "#90a4ae"}))),
+    svg("defs", {}, svg("marker", {id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto"},
+      svg("path", {d: "M0,1 L8,4 L0,7 z", fill: "context-stroke"}))),
     scene,
   );
   const colours = COLOURS[view.colours], most = colours.most ? colours.most() : 1;
@@ -213,22 +226,22 @@ function drawGraph(fit = true) {
     ? `${current.nodes.length} of ${computation.list.length} instructions, around what is selected`
     : `${computation.list.length} instructions`;
   byId("depth-label").hidden = byId("whole").hidden = isWhole(computation);
+  byId("unfold").hidden = !current.nodes.some((node) => node.record.calls.length);
   byId("legend").replaceChildren(...colours.legend().map(([name, colour]) =>
     element("span", {}, element("span", {class: "swatch", style: `background: ${colour}`}), name)));
   if (fit) fitGraph(true);
   else placeScene();
+  lightUp();
 }
 
 function picture(layout, colour) {
-  const found = [];
-  for (const edge of layout.edges) {
-    const group = svg("g", {class: `edge${edge.control ? " control" : ""}`, "data-from": edge.from, "data-to": edge.to});
-    group.append(svg("path", {d: curve(edge.points), "marker-end": "url(#arrow)"}));
-    if (edge.label) group.append(svg("text", {x: edge.x, y: edge.y + 3, "text-anchor": "middle"}, edge.label));
-    found.push(group);
-  }
-  for (const node of layout.nodes) found.push(nodePicture(node, layout, colour));
-  return found;
+  return [
+    ...layout.edges.map((edge) => svg("path", {
+      class: `edge${edge.control ? " control" : ""}`, "data-from": edge.from, "data-to": edge.to, d: curve(edge.points), "marker-end": "url(#arrow)",
+    })),
+    ...layout.edges.filter(({label}) => label).map((edge) => svg("text", {class: "label", x: edge.x, y: edge.y + 3, "text-anchor": "middle"}, edge.label)),
+    ...layout.nodes.map((node) => nodePicture(node, layout, colour)),
+  ];
 }
 
 function curve(points) {
@@ -254,7 +267,7 @@ function nodePicture(node, layout, colour) {
     click: () => select(record.id),
     dblclick: () => (record.calls.length ? toggleFold(record.id) : goTo(record.id)),
   }));
-  const title = svg("text", {x: 6, y: 13}, svg("tspan", {class: "opcode"}, node.title[0]), ` ${cut(node.title[1], 32)}`);
+  const title = svg("text", {x: 6, y: 13}, svg("tspan", {class: "opcode"}, node.title[0]), node.title[1]);
   group.append(title);
   node.lines.forEach((line, k) => group.append(svg("text", {x: 6, y: 26 + 13 * k}, line)));
   if (record.calls.length)
@@ -303,28 +316,18 @@ function fitGraph(readable = false) {
   const {width, height} = byId("canvas").getBoundingClientRect();
   if (!width || !current) return;
   camera.scale = Math.min(1.2, Math.max(width / current.width, 0.02), Math.max(height / current.height, 0.02));
-  if (readable && camera.scale < 0.55) {
-    const shown = current.nodes.map((node) => node.record.id);
-    camera.scale = 0.75;
-    moveTo([view.selected, ...view.seeds, current.computation.root].find((id) => shown.includes(id)));
-    const within = (at, room, size) => (size < room ? (room - size) / 2 : Math.min(8, Math.max(room - size, at)));
-    camera.x = within(camera.x, width, current.width * camera.scale);
-    camera.y = within(camera.y, height, current.height * camera.scale);
+  if (readable && camera.scale < 0.7) {
+    const ids = [view.selected, ...view.seeds, current.computation.root];
+    const middle = ids.map((id) => current.nodes.find((node) => node.record.id === id)).find(Boolean) || current.nodes[0];
+    camera.scale = 0.8;
+    const within = (at, room, size) => (size < room ? (room - size) / 2 : Math.min(8, Math.max(room - size, room / 2 - at)));
+    camera.x = within(middle.x * camera.scale, width, current.width * camera.scale);
+    camera.y = within(middle.y * camera.scale, height, current.height * camera.scale);
     placeScene();
     return;
   }
   camera.x = (width - current.width * camera.scale) / 2;
   camera.y = Math.max(8, (height - current.height * camera.scale) / 2);
-  placeScene();
-}
-
-function moveTo(id) {
-  const node = current.nodes.find((one) => one.record.id === id);
-  if (!node) return;
-  const {width, height} = byId("canvas").getBoundingClientRect();
-  camera.scale = Math.max(camera.scale, 0.75);
-  camera.x = width / 2 - node.x * camera.scale;
-  camera.y = height / 2 - node.y * camera.scale;
   placeScene();
 }
 

@@ -27,7 +27,6 @@ function drawAll(fit = true) {
   drawChanges();
   if (tab === "graph") drawGraph(fit);
   else TABS[tab].draw();
-  lightUp();
   drawDetails();
 }
 
@@ -68,7 +67,6 @@ function goTo(id, together = [id]) {
   view.selected = id;
   markTab("graph");
   drawAll();
-  moveTo(id);
 }
 
 // The instruction of a step or value: those of programs are of the last state.
@@ -127,7 +125,7 @@ function listen() {
   byId("depth").addEventListener("input", (event) => { view.depth = Number(event.target.value) || 1; view.extra = new Set(); drawGraph(); });
   for (const [name, {label, usable}] of Object.entries(COLOURS))
     if (!usable || usable()) byId("colours").append(element("option", {value: name}, label));
-  byId("colours").addEventListener("change", (event) => { view.colours = event.target.value; drawGraph(false); lightUp(); });
+  byId("colours").addEventListener("change", (event) => { view.colours = event.target.value; drawGraph(false); });
   for (const [name, {usable}] of Object.entries(TABS))
     if (usable()) byId("tabs").append(element("button", {role: "tab", "data-tab": name, click: () => openTab(name)}, name));
   listenToPointer();

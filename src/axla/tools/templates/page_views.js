@@ -93,8 +93,7 @@ function drawChanges() {
   const after = stateAt(view.stage).instructions, before = view.stage ? stateAt(view.stage - 1).instructions : after;
   const list = [];
   for (const [ids, what, instructions, side] of [[removed, "removed", before, "before"], [changed, "changed", after, null], [added, "added", after, "after"]])
-    for (const id of ids) {
-      if (list.length >= 60) break;
+    for (const id of [...ids].slice(0, 20)) {
       const go = () => {
         if (side && side !== view.side) setStage(view.stage, side, false);
         goTo(id);
@@ -103,7 +102,7 @@ function drawChanges() {
     }
   const total = added.size + removed.size + changed.size;
   if (total > list.length) list.push(element("div", {class: "quiet"}, `and ${total - list.length} more`));
-  byId("changes-title").hidden = !view.stage;
+  byId("changes-title").hidden = !total;
   byId("changes").replaceChildren(...list);
 }
 
@@ -218,7 +217,7 @@ function stepLanes(run, count) {
       const kernel = kernelOf.get(name);
       blocks.push({
         x0: at, x1: at + ns, y0: lane, y1: lane + 1, label: name, note: `${name}, ${kind}: ${duration(ns)} a call`,
-        colour: kernel ? hue(kernelNumber(kernel)) : "#cfd8dc", click: () => goToName(name),
+        colour: kernel ? hue(kernelNumber(kernel)) : data.kernels ? "#cfd8dc" : hue(k), click: () => goToName(name),
       });
       at += ns;
     });
@@ -241,17 +240,18 @@ function drawMemory() {
     x0: first, x1: last + 1, y0: 0, colour: "#f5f5f5", label: "", note: `${name}, ${kind}: steps ${first} to ${last}`, click: () => goToName(name),
   }));
   // Of a loop the steps of one trip are shown.
+  const steps = {unit: String, least: 1, end: live.length};
   for (const allocation of [...new Set(blocks.map((block) => block[1]))].sort((a, b) => (b === "workspace") - (a === "workspace")).slice(0, 20)) {
     const mine = blocks.filter((block) => block[1] === allocation);
     const y1 = Math.max(...mine.map(([, , offset, size]) => offset + size));
     parts.push(element("p", {}, element("b", {}, allocation), ": bytes upwards, steps to the right; loops and branches are grey"));
-    parts.push(chart(loops.map((loop) => ({...loop, y1})).concat(mine.map(([name, , offset, size, first, last]) => ({
-      x0: first, x1: last + 1, y0: offset, y1: offset + size, colour: hue(name.length * 7 + offset / 64), label: name, lit: name === selected,
+    parts.push(chart(loops.map((loop) => ({...loop, y1})).concat(mine.map(([name, , offset, size, first, last], k) => ({
+      x0: first, x1: last + 1, y0: offset, y1: offset + size, colour: hue(k), label: name, lit: name === selected,
       note: `${name}: ${quantity(size, "B")} at ${offset}, steps ${first} to ${last}`, click: () => goToName(name),
-    }))), {height: allocation === "workspace" ? 320 : 110, unit: (value) => `${Math.round(value)}`, end: live.length}));
+    }))), {height: allocation === "workspace" ? 320 : 110, ...steps}));
   }
   parts.push(element("p", {}, element("b", {}, "bytes in use"), " but for parameters and constants, step by step"));
-  parts.push(chart([], {line: live, height: 140, unit: (value) => `${Math.round(value)}`, end: live.length}));
+  parts.push(chart([], {line: live, height: 140, ...steps}));
   place.replaceChildren(...parts);
 }
 
@@ -274,9 +274,9 @@ function drawSource() {
     selected: name === chosenLine,
     click: () => { view.found = new Set(line.ids); goTo(line.first, line.ids); },
   })).sort((a, b) => b.cells.at(-1)[0] - a.cells.at(-1)[0]);
-  const text = rows.length ? "Source lines that the instructions name, in the state that the slider shows; a click shows their instructions."
-    : "The instructions name no source lines.";
-  byId("view-source").replaceChildren(element("p", {}, text), table(["source", "instructions", "operations", "bytes", ...(timeOf.size ? ["time a call"] : [])], rows));
+  const text = "Source lines that the instructions name, in the state that the slider shows; a click shows their instructions.";
+  const heads = ["source", "instructions", "operations", "bytes", ...(timeOf.size ? ["time a call"] : [])];
+  byId("view-source").replaceChildren(...(rows.length ? [element("p", {}, text), table(heads, rows)] : [element("p", {}, "The instructions name no source lines.")]));
 }
 
 let chosenLine = "";
