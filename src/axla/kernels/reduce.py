@@ -88,6 +88,7 @@ class ReduceKind(Kind):
 
     @classmethod
     def why_not_joined(cls, inst: Instruction, limits: Limits) -> str | None:
+        """Short reduces may join kernels of others; dimensions that are apart keep a reduce out."""
         return None if is_inner_reduce(inst, limits) else "reduces dimensions that are not neighbours"
 
     @classmethod
@@ -135,10 +136,12 @@ class RowPlan(Plan):
 
     @property
     def row_count(self) -> int:
+        """The number of rows."""
         return prod(self.rows)
 
     @property
     def row_size(self) -> int:
+        """The number of elements of a row."""
         return prod(self.columns)
 
 
@@ -175,21 +178,25 @@ class RowKind(ReduceKind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """The form of a reduce over trailing dimensions: rows and columns. Equal ones share a kernel."""
         geometry = cls.geometry(inst, limits)
         return geometry and (cls, geometry.outer, geometry.reduced)
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        """Arrays are read at the linear index, initial values as scalars."""
         half = len(hero.operands) // 2
         return [keys.lin(elements(hero.operands[0].shape))] * half + [keys.lin(1)] * half
 
     @classmethod
     def root_sizes(cls, form: Form) -> set[int]:
+        """Results have an element a row, or all elements of the space."""
         _, rows, columns = form
         return {rows, rows * columns}
 
     @classmethod
     def why_not_results(cls, form: Form, hero: Instruction, sizes: set[int], limits: Limits) -> str | None:
+        """Results must have a size of `root_sizes`; one large row is reduced by all threads, apart."""
         _, rows, columns = form
         if not sizes <= cls.root_sizes(form):
             return f"the kernel's results have neither {rows} nor {rows * columns} elements"
@@ -199,6 +206,7 @@ class RowKind(ReduceKind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> RowKind | None:
+        """The kernel, if its heroes are reduces of one space and its roots have fitting sizes."""
         found = cls.reduces(body, limits)
         if found is None:
             return None
@@ -227,6 +235,7 @@ class RowKind(ReduceKind):
 
     @property
     def reductions(self) -> list[Reducing]:
+        """All reduces, stage by stage."""
         return [Reducing(inst) for stage in self.stages for inst in stage]
 
     def plan(self, task: KernelTask, target: Target) -> RowPlan:
@@ -301,6 +310,7 @@ class Teams:
 
     @property
     def threads(self) -> int:
+        """The number of threads that share a step."""
         return self.columns * self.teams
 
 
@@ -348,11 +358,13 @@ class ColumnKind(ReduceKind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """The form of a reduce over middle dimensions: the three sizes. Equal ones share a kernel."""
         geometry = cls.geometry(inst, limits)
         return geometry and (cls, *geometry.sizes)
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        """Arrays are read at the index of the space, initial values as scalars."""
         geometry, half = reduce_geometry(hero), len(hero.operands) // 2
         assert geometry is not None
         space = keys.special(("mid", *geometry.sizes), elements(hero.operands[0].shape))
@@ -360,11 +372,13 @@ class ColumnKind(ReduceKind):
 
     @classmethod
     def root_sizes(cls, form: Form) -> set[int]:
+        """Results have an element for each outer and inner index."""
         _, outer, _, inner = form
         return {outer * inner}
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ColumnKind | None:
+        """The kernel, if its heroes are reduces of one space that do not depend on each other."""
         found = cls.reduces(body, limits)
         if found is None:
             return None
