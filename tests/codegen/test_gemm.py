@@ -293,7 +293,7 @@ def run(module: LlvmModule, name: str, *arrays: np.ndarray) -> None:
     function(*[array.ctypes.data for array in arrays])
 
 
-@pytest.mark.parametrize("rows", [3136, 200])
+@pytest.mark.parametrize("rows", [3136, 100])
 def test_what_follows_a_large_product_comes_to_the_cache_before(rows):
     """The result, and an array that is added; small ones are near anyway."""
     level = X86_LEVELS["x86-64-v3"]
