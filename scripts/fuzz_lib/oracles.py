@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from verify_lib import mutate
 
 import axla
 from axla.backends.cpu import CpuBackend, CpuExecutable
@@ -232,7 +233,9 @@ class PassesOff(Oracle):
 
 
 class SomePasses(Oracle):
-    """Without some passes and rules, in another order of instructions, verified after every pass."""
+    """Without some passes and rules, in another order of instructions, with more control edges, verified
+    after every pass.
+    """
 
     name, share = "some-passes", 0.2
 
@@ -243,7 +246,10 @@ class SomePasses(Oracle):
             sorted(rewrite.rules_by_name()), draw.randint(0, 30)
         )
         changes = {"disable_hlo_passes": tuple(off), "verify": True, "shuffle": draw.randrange(1000)}
-        return differs(case, ran(case, compiled(case, flags=changes)))
+        module = clone_module(case.module)
+        if draw.random() < 0.5:
+            mutate.bind(module, draw)
+        return differs(case, ran(case, compiled(case, module, flags=changes)))
 
 
 class EachPass(Oracle):

@@ -66,14 +66,17 @@ class Literal:
 
     @classmethod
     def scalar(cls, dtype: DType, value: object) -> Literal:
+        """Returns a literal of rank 0; the value is cast to the dtype."""
         return cls(Shape(dtype), np.asarray(value).astype(dtype.numpy))
 
     @classmethod
     def full(cls, shape: Shape, value: object) -> Literal:
+        """Returns an array literal with one value, cast to the dtype, in every element."""
         return cls(shape, np.full(shape.dims, np.asarray(value).astype(shape.dtype.numpy)))
 
     @classmethod
     def token(cls) -> Literal:
+        """Returns the literal of a token."""
         return cls(TOKEN)
 
     @property
@@ -82,6 +85,7 @@ class Literal:
         return self.array
 
     def leaves(self) -> Iterator[Literal]:
+        """The literals inside that are no tuples, depth first."""
         if not self.shape.is_tuple:
             yield self
             return
@@ -270,16 +274,20 @@ class ElidedLiteral(Literal):
 
     @property
     def array(self) -> np.ndarray:
+        """Raises UnsupportedError, since the values are not known."""
         self._refuse()
 
     @property
     def elements(self) -> tuple[Literal, ...]:
+        """Raises UnsupportedError, since the values are not known."""
         self._refuse()
 
     def leaves(self) -> Iterator[Literal]:
+        """Raises UnsupportedError, since the values are not known."""
         self._refuse()
 
     def is_uniform(self) -> bool:
+        """False, since the values are not known."""
         return False
 
     def __eq__(self, other: object) -> bool:
