@@ -206,6 +206,12 @@ def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
             assert child.call(limits_here) == (target.name, target.limits)
 
 
+def test_bisect_is_told_what_an_oracle_donated():
+    case = case_from(ZERO, np.ones(4, np.float32))
+    found = [reducing.compiled_how(case.module, [], "donated", str(seed), "", "") for seed in range(6)]
+    assert {donated for _, donated in found} == {(), (0,)} and not any(text for text, _ in found)
+
+
 STALE = """
 from axla.cpu import programs
 

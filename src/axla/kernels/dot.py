@@ -51,6 +51,7 @@ class GemmPlan:
 
     @property
     def calls(self) -> int:
+        """The number of calls: units of the result by `group`."""
         return -(-self.units // self.group)
 
     def least_depth(self, spec: GemmSpec) -> int:
@@ -69,6 +70,7 @@ class GemmPlan:
 
     @property
     def scratch_bytes(self) -> int:
+        """The scratch memory of all calls, in bytes."""
         return self.region_bytes * self.calls
 
 
@@ -378,6 +380,7 @@ class DotKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """A dot in canonical form, also one of packed panels, is the hero of a kernel of its own."""
         return (cls, inst.id) if dot_sizes(inst) or panel_sizes(inst) else None
 
     @classmethod
@@ -390,14 +393,17 @@ class DotKind(Kind):
 
     @classmethod
     def why_not_joined(cls, inst: Instruction, limits: Limits) -> str:
+        """Any other dot is a kernel of its own, too."""
         return "a dot is a kernel of its own"
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str:
+        """Operands are read many times, so they are not computed in the kernel."""
         return "operands of a dot are read many times and packed as they lie"
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> DotKind | None:
+        """The kernel, if it has one dot, of parameters, and work on its result element by element."""
         dots = [i for i in body.order if isinstance(i.op, Dot)]
         hero, inside = dots[0], set(body.order)
         if len(dots) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):
