@@ -165,7 +165,7 @@ def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
         message = f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
         raise AssertionError(message)
     if spec.panel:
-        return _plan_tiles(spec, target)
+        return _plan_row(spec, target) if spec.m == 1 else _plan_tiles(spec, target)
     return (
         _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_folded(spec, target)
         or _plan_tiles(spec, target)
@@ -208,7 +208,9 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
         along = True
     lanes = fitting(target.lanes(spec.accumulator), spec.k if along else length)
     chains = 2 if spec.k >= 2 * lanes else 1
-    tile = Tile(min(4, length), chains, lanes) if along else Tile(8, 1, lanes)
+    # From afar a matrix comes fastest as it lies, one row behind the other.
+    far = spec.numbers * length * spec.dtype.itemsize > target.caches.l2
+    tile = Tile(1 if far else min(4, length), chains, lanes) if along else Tile(8, 1, lanes)
     # A strip of sums is at most half of L1; columns are cut so that the pieces of their rows stay a few lines
     # long.
     size = spec.accumulator.itemsize
@@ -240,6 +242,25 @@ def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
     return GemmPlan(
         "folded", Tile(rows, 1, lanes), spec.k, high, spec.n, False, True, units, group, rhs_bytes=packed
     )
+
+
+def row_panel(spec: GemmSpec, target: Target) -> int:
+    """Columns of the panels in which a constant matrix is stored that one row is multiplied by: all sums of a
+    panel are in registers. 0 where no number of vectors divides the columns.
+    """
+    lanes, most = target.lanes(spec.accumulator), target.registers // 4
+    return next((v * lanes for v in range(most, most // 2, -1) if spec.n % (v * lanes) == 0), 0)
+
+
+def _plan_row(spec: GemmSpec, target: Target) -> GemmPlan:
+    """The plan of one row times a matrix in panels, which is read once, as it lies."""
+    lanes, size = target.lanes(spec.accumulator), spec.accumulator.itemsize
+    panels = spec.n // spec.panel
+    wanted = max(1, min(16, spec.n * spec.k // target.limits.vector_work))
+    columns = -(-panels // wanted) * spec.panel
+    tile, converts = Tile(1, spec.panel // lanes, lanes, 2), spec.dtype is not spec.accumulator
+    found = GemmPlan("tile", tile, spec.k, 1, columns, converts, False, -(-spec.n // columns), 1)
+    return replace(found, lhs_bytes=aligned(found.lhs_stride * size) if converts else 0)
 
 
 def _plan_tiles(

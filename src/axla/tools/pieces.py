@@ -433,8 +433,8 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
 
 
 def inner_outcomes(piece: ModulePiece, question: Question) -> str:
-    """The first instruction inside of a fusion whose value is wrong when the kernel gives it, as text; ""
-    where the whole alone is wrong.
+    """The first instruction inside of a fusion whose value is wrong when the kernel gives it, as text; the
+    last one where all before are right, "" where it is no fusion.
     """
     from axla.api import parse
 
@@ -469,7 +469,7 @@ def inner_outcomes(piece: ModulePiece, question: Question) -> str:
                     return repr(value)
         except AxlaError:
             continue
-    return ""
+    return repr(body.root)
 
 
 # -- memory -----------------------------------------------------------------------------------------------
