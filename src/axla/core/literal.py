@@ -148,10 +148,12 @@ class MovedLiteral(Literal):
 
     @property
     def values(self) -> np.ndarray:
+        """The elements as they lie in memory, without a copy."""
         return self._values
 
     @property
     def array(self) -> np.ndarray:
+        """The elements in a row-major array, read-only; it is made at the first use."""
         if self._ordered is None:
             self._ordered = np.empty(self._values.shape, self._values.dtype)
             copy_in_order(self._values, self._ordered)
@@ -160,6 +162,7 @@ class MovedLiteral(Literal):
 
     @property
     def elements(self) -> tuple[Literal, ...]:
+        """Empty, since the literal is an array."""
         return ()
 
     def __reduce__(self):
