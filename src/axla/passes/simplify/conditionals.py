@@ -206,6 +206,8 @@ def _forward_common(inst: Instruction, session: rewrite.Session) -> None:
     else:
         return
     for user, given in found:
+        if not user.users and user is not computation.root:
+            continue  # control edges keep it
         common = _common(inst, given)
         if common is None or common.shape is not user.shape:
             continue
