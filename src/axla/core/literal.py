@@ -14,8 +14,8 @@ from axla.core.dtypes import DType, from_numpy
 from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 
-SAMPLE = 4096
-"""Bytes of a large array that its hash depends on, up to twice as many."""
+SAMPLE = 256
+"""Elements of a large array that its hash depends on, up to twice as many."""
 
 LINE = 64
 """Bytes of a line of the cache."""
@@ -79,6 +79,11 @@ class Literal:
         """Returns the literal of a token."""
         return cls(TOKEN)
 
+    @property
+    def values(self) -> np.ndarray:
+        """The elements in row-major order, wherever they lie in memory."""
+        return self.array
+
     def leaves(self) -> Iterator[Literal]:
         """The literals inside that are no tuples, depth first."""
         if not self.shape.is_tuple:
@@ -111,11 +116,11 @@ class Literal:
         return self.elements == other.elements and np.array_equal(_raw(self.array), _raw(other.array))
 
     def __hash__(self) -> int:
-        """Of a large array some bytes count, since large ones that differ do so nearly everywhere."""
+        """Of a large array some elements count, since large ones that differ do so nearly everywhere."""
         if self._hash is None:
-            raw = _raw(self.array)
-            step = raw.size // SAMPLE | 1 if raw.size > SAMPLE else 1
-            self._hash = hash((self.shape, raw[::step].tobytes(), self.elements))
+            values = self.values
+            seen = values.flat[:: values.size // SAMPLE | 1 if values.size > SAMPLE else 1]
+            self._hash = hash((self.shape, seen.tobytes(), self.elements))
         return self._hash
 
     @property
@@ -129,14 +134,94 @@ class Literal:
         return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"
 
 
+class MovedLiteral(Literal):
+    """A constant whose elements lie in another order in memory, as those of a transposed array do: they are
+    put in order where they are stored (`constants_memory`), or when somebody reads `array`.
+
+    `lent`: somebody may write to the memory once compilation has ended. Before, the literal moves elsewhere.
+    """
+
+    __slots__ = ("lent", "_values", "_ordered")
+
+    def __init__(self, shape: Shape, values: np.ndarray, *, lent: bool = False) -> None:
+        self.shape = shape
+        self._hash = self._digest = None
+        self._values, self._ordered, self.lent = values, None, lent
+
+    def move_to(self, values: np.ndarray) -> None:
+        """Takes the elements, in the same order, from other memory, which nobody writes to."""
+        self._values, self._ordered, self.lent = values, None, False
+
+    def keep(self) -> None:
+        """Copies the elements if they are lent."""
+        if self.lent:
+            self.move_to(self._values.copy())
+
+    @property
+    def values(self) -> np.ndarray:
+        """As for `Literal`: not copied, unless the literal has moved."""
+        return self._values if self._values.shape == self._dims else self.array
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements in order, copied when they are first asked for."""
+        if self._ordered is None:
+            ordered = self._values.view()
+            if not ordered.flags.c_contiguous:
+                ordered = np.empty(ordered.shape, ordered.dtype)
+                copy_in_order(self._values, ordered)
+            self._ordered = ordered.reshape(self._dims)
+            self._ordered.flags.writeable = False
+        return self._ordered
+
+    @property
+    def _dims(self) -> tuple[int, ...]:
+        assert isinstance(self.shape, Shape)
+        return self.shape.dims
+
+    @property
+    def elements(self) -> tuple[Literal, ...]:
+        """None: it is an array."""
+        return ()
+
+    def __reduce__(self):
+        return Literal, (self.shape, self.array)
+
+
+def copy_in_order(values: np.ndarray, into: np.ndarray) -> None:
+    """Copies elements to a row-major array: short rows all at once, and a transposed matrix by tiles."""
+    bits = np.dtype(f"u{values.itemsize}") if values.itemsize in (1, 2, 4, 8) else values.dtype
+    values, into = values.view(bits), into.view(bits)  # NumPy moves types of others one by one
+    if values.ndim > 1 and values.shape[-1] <= SHORT:
+        for n in range(values.shape[-1]):
+            into[..., n] = values[..., n]
+    elif values.ndim == 2 and values.strides[0] < values.strides[1]:
+        for row in range(0, len(values), TILE):
+            for column in range(0, values.shape[1], TILE):
+                tile = slice(row, row + TILE), slice(column, column + TILE)
+                into[tile] = values[tile]
+    else:
+        into[...] = values
+
+
+SHORT, TILE = 8, 256
+"""Elements of a short row, and of a side of a tile."""
+
+
 def unwritable(array: np.ndarray) -> np.ndarray:
     """The array, or a copy where it is a view of memory that may be written by another one."""
-    memory = array.base
+    base = array.base
+    return array.copy() if isinstance(base, np.ndarray) and may_be_written(base) else array
+
+
+def may_be_written(array: np.ndarray) -> bool:
+    """Whether an array, or one whose memory it is a view of, may be written to."""
+    memory: object = array
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
-            return array.copy()
+            return True
         memory = memory.base
-    return array
+    return False
 
 
 def _raw(array: np.ndarray) -> np.ndarray:

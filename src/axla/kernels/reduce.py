@@ -11,10 +11,11 @@ from typing import ClassVar
 
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
-from axla.hlo import Reduce
-from axla.ir.attributes import FusionKind
+from axla.hlo import Broadcast, Compare, Iota, Or, Reduce, Select
+from axla.ir.attributes import Direction, FusionKind
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import below
+from axla.ir.typed import op_of, shape_of
 from axla.kernels.access import AccessKeys, KernelBody, accesses, elements, kernel_roots
 from axla.kernels.geometry import ReduceGeometry, reduce_geometry
 from axla.kernels.kind import Form, Kind
@@ -58,6 +59,39 @@ def _any_order(computation: Computation) -> bool:
         if numbers != [number, number + count]:
             return False
     return True
+
+
+def searched(lowest: Instruction) -> Instruction | None:
+    """The maximum, or minimum, of a row whose first place `lowest` finds: the lowest index, of an iota along
+    the row, where an element equals it, or is NaN. Elsewhere what `lowest` reduces is its initial value.
+    """
+    chosen, reduced, reducing = lowest.operands[0], op_of(lowest, Reduce).dimensions, Reducing(lowest)
+    if reducing.plain != "minimum" or not isinstance(chosen.op, Select):
+        return None
+    hit, places, none = chosen.operands
+    long = [d for d in reduced if shape_of(chosen).dims[d] > 1]
+    if not isinstance(places.op, Iota) or [places.op.iota_dimension] != long:
+        return None
+    if not isinstance(none.op, Broadcast) or none.operands != reducing.inits:
+        return None
+    parts = hit.operands if isinstance(hit.op, Or) else (hit,)
+    pairs = {_compared(part): part.operands for part in parts}
+    equal = pairs.pop(Direction.EQ, ())
+    if len(parts) > 1 + len(pairs) or not pairs.keys() <= {Direction.NE}:
+        return None
+    for element, spread in (equal, equal[::-1]) if equal else ():
+        extreme = spread.operands[0] if isinstance(spread.op, Broadcast) else spread
+        if not isinstance(extreme.op, Reduce) or extreme.op.dimensions != reduced:
+            continue
+        found, itself = Reducing(extreme), (element, element)
+        if found.plain in ("maximum", "minimum") and found.inputs == (element,):
+            return extreme if pairs.get(Direction.NE, itself) == itself else None
+    return None
+
+
+def _compared(inst: Instruction) -> Direction | None:
+    """The direction of a comparison for which -0 equals 0."""
+    return inst.op.direction if isinstance(inst.op, Compare) and not inst.op.is_total_order else None
 
 
 def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from axla.core.dtypes import S8
-from axla.core.literal import ElidedLiteral, Literal
+from axla.core.literal import ElidedLiteral, Literal, MovedLiteral
 from axla.core.shape import Shape
 from axla.hlo import Bitcast, Concatenate, Constant, Convolution, Dot, Reshape, Reverse, Slice, Transpose
 from axla.ir.graph import Instruction, Module
@@ -65,7 +65,7 @@ def constant_layout(module: Module, target: Target) -> None:
 def _array(inst: Instruction) -> np.ndarray | None:
     literal = op_of(inst, Constant).literal if type(inst.op) is Constant else None
     known = literal is not None and literal.shape.is_array and not isinstance(literal, ElidedLiteral)
-    return literal.array if literal is not None and known else None
+    return literal.values if literal is not None and known else None
 
 
 def _is_moved(inst: Instruction) -> bool:
@@ -94,10 +94,10 @@ def _replace(inst: Instruction, values: np.ndarray) -> None:
 
 
 def _literal(values: np.ndarray, inst: Instruction) -> Literal:
-    """A literal of these values with the type of `inst`, copied at most once."""
-    array = np.ascontiguousarray(values).reshape(values.shape)
-    array.flags.writeable = False
-    return Literal(Shape(shape_of(inst).dtype, array.shape), array)
+    """A literal of these values with the type of `inst`. They are not copied here."""
+    shape = Shape(shape_of(inst).dtype, values.shape)
+    values.flags.writeable = False
+    return Literal(shape, values) if values.flags.c_contiguous else MovedLiteral(shape, values)
 
 
 def _is_marked_wrong(inst: Instruction) -> bool:
@@ -181,31 +181,32 @@ def _store_panels(inst: Instruction, panel: int, word: int) -> None:
     computation = inst.computation
     values = _array(inst)
     assert values is not None
+    stored: dict[bool, Instruction] = {}
     for dot in list(inst.users):
         op = op_of(dot, Dot)
-        turned = op.rhs_contracting_dims == (1,)
+        turned, rows = op.rhs_contracting_dims == (1,), shape_of(dot).dims[0]
         matrix = values.T if turned else values
         depth, columns = matrix.shape
-        if not panel:
-            literal = _literal(matrix.T, inst)
-            stored = computation.add(Constant(literal.shape, literal), name=f"{inst.name}.turned")
-            made = computation.add(
-                replace(op, rhs_contracting_dims=(1,)), [dot.operands[0], stored], extra=dot.extra
-            )
-            computation.replace(dot, made)
-            computation.remove(dot)
-            continue
-        matrix = matrix.reshape(depth // word, word, columns // panel, panel).transpose(2, 0, 3, 1)
-        literal = _literal(matrix if word > 1 else matrix[..., 0], inst)
-        name = f"{inst.name}.panels"
-        stored = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
-        rows = shape_of(dot).dims[0]
-        shape = shape_of(dot).with_dims((rows, columns // panel, panel)).logical
-        new, lhs = replace(op, shape=shape, rhs_contracting_dims=(1,)), dot.operands[0]
-        if word > 1:
-            new = replace(new, lhs_contracting_dims=(1, 2), rhs_contracting_dims=(1, 3))
-            lhs = reshaped(lhs, (rows, depth // word, word))
-        made = computation.add(new, [lhs, stored], extra=dot.extra)
-        computation.replace(dot, reshaped(made, (rows, columns)))
+        if turned not in stored:
+            literal = _literal(_laid_out(matrix, panel, word), inst)
+            name = f"{inst.name}.{'panels' if panel else 'turned'}"
+            stored[turned] = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
+        new, lhs = replace(op, rhs_contracting_dims=(1,)), dot.operands[0]
+        if panel:
+            new = replace(new, shape=shape_of(dot).with_dims((rows, columns // panel, panel)).logical)
+            if word > 1:
+                new = replace(new, lhs_contracting_dims=(1, 2), rhs_contracting_dims=(1, 3))
+                lhs = reshaped(lhs, (rows, depth // word, word))
+        made = computation.add(new, [lhs, stored[turned]], extra=dot.extra)
+        computation.replace(dot, reshaped(made, (rows, columns)) if panel else made)
         computation.remove(dot)
     computation.remove(inst)
+
+
+def _laid_out(matrix: np.ndarray, panel: int, word: int) -> np.ndarray:
+    """A matrix in panels of words, or turned where `panel` is 0."""
+    if not panel:
+        return matrix.T
+    depth, columns = matrix.shape
+    found = matrix.reshape(depth // word, word, columns // panel, panel).transpose(2, 0, 3, 1)
+    return found if word > 1 else found[..., 0]
