@@ -103,7 +103,7 @@ def is_graph_def(content: str | bytes) -> bool:
 
 
 def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
-    """What a program is given as: text, or bytes that are none."""
+    """Reads a program from text, bytes or a file: returns text, or bytes of a proto or of bytecode."""
     if isinstance(source, str):
         return source
     if isinstance(source, os.PathLike):
