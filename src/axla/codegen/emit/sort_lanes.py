@@ -94,12 +94,15 @@ class NetworkSort:
                     values.store(found, f.gep("i32", line, loop.index))
 
     def load(self, row: Ssa) -> Value:
+        """The keys of a row, a vector."""
         return self.values.load(U32, self.address(row), self.lanes, align=4 * self.lanes)
 
     def store(self, row: Ssa, keys: Value) -> None:
+        """Writes the keys of a row."""
         self.values.store(keys, self.address(row), align=4 * self.lanes)
 
     def address(self, row: Ssa) -> Ssa:
+        """Where the keys of a row lie."""
         return self.f.gep("i32", self.keys, self.f.mul(row, self.lanes))
 
     # -- the network ---------------------------------------------------------------------------------------
