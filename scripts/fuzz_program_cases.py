@@ -11,7 +11,6 @@ import contextlib
 import ctypes as c
 import mmap
 import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -178,12 +177,10 @@ class Guarded:
 
 def run(packed: Any, inputs: Sequence[bytes], fill: int) -> list[bytes]:
     """The bytes of the results of a program without functions; `inputs`: those of its parameters."""
-    from axla.codegen.native.image import Image
-    from axla.program import abi
-    from axla.runtime.program import ENTRY
+    from axla.core.errors import DeadlineExceeded
+    from axla.tools.ranges import call as run_program
 
     interface = packed.interface.of_code()
-    image = Image([("program", image) for image in packed.images], [ENTRY])
     becomes = {alias.parameter: alias.result for alias in interface.aliases}
     arguments = [
         Guarded(spec.bytes, spec.shape.dtype.real.itemsize, data, writable=n in becomes)
@@ -197,32 +194,18 @@ def run(packed: Any, inputs: Sequence[bytes], fill: int) -> list[bytes]:
     constants = Guarded(len(packed.constants), 64, packed.constants, writable=False)
     workspace = Guarded(interface.workspace_bytes, 64, fill)
 
-    @c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
-    def parallel_for(frame: int, kernel: int, args: int, count: int, grain: int) -> int:
-        if not count:  # it only asks whether to go on
-            return cancel[0]
-        call = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)(kernel)
+    def ranges(call: Callable[[int, int], int], count: int, grain: int) -> int:
         for begin in range(0, count, grain):
-            if cancel[0]:
-                return cancel[0]
-            if code := call(frame, args, begin, min(begin + grain, count)):
+            if code := call(begin, min(begin + grain, count)):
                 return code
         return 0
 
-    cancel = (c.c_int32 * 2)()
-    frame = abi.FRAME.ctypes()()
-    frame.version, frame.rng_state = abi.FRAME_VERSION, abi.RNG_SEED
-    tables = [(c.c_void_p * max(len(m), 1))(*(g.address for g in m)) for m in (arguments, results)]
-    frame.arguments, frame.results = map(c.addressof, tables)
-    frame.constants, frame.workspace = constants.address, workspace.address
-    frame.parallel_for = c.cast(parallel_for, c.c_void_p).value
-    frame.cancel = c.addressof(cancel)
-    timer = threading.Timer(texts.DEADLINE, lambda: cancel.__setitem__(0, abi.DEADLINE))
-    timer.start()
-    code = c.CFUNCTYPE(c.c_int32, c.c_void_p)(image.addresses[ENTRY])(c.addressof(frame))
-    timer.cancel()
-    if code:
-        raise TimeoutError if code == abi.DEADLINE else RuntimeError(f"code {code}")
+    addresses = ([memory.address for memory in row] for row in (arguments, results))
+    rest = constants.address, workspace.address
+    try:
+        run_program(packed, *addresses, *rest, ranges, texts.DEADLINE)
+    except DeadlineExceeded:
+        raise TimeoutError from None
     return [result.read() for result in results]
 
 

@@ -20,9 +20,9 @@ from axla.core.dtypes import ALL
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape
 from axla.ir.attributes import RawText, Word
-from axla.ir.codec import codec_of
 from axla.ir.graph import Computation
 from axla.ir.op import OPS, Attribute, Op
+from axla.text.attributes import codec_of
 from axla.tools.samples import UNTYPED, modules_of
 
 KIND = {

@@ -19,9 +19,9 @@ from axla.core.literal import Literal
 from axla.core.shape import Shape
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
-from axla.ir.literal_text import literal_text
 from axla.ir.op import OPS, package_of
 from axla.ir.structure import Constant, Parameter
+from axla.text.literal_printer import literal_text
 from axla.tools.samples import run_fed
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"

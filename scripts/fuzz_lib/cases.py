@@ -184,7 +184,7 @@ def _wide(draft: Draft) -> None:
     x = draft.entry.parameter(Shape(draft.dtypes[0], sizes))
     motifs.attempt(draft.entry, lambda s: motifs.pointwise(s, x))
     motifs.make(draft, draw.randint(1, 3), [
-        motifs.reduced, motifs.reduced, motifs.reduced, motifs.transposed, motifs.pointwise, motifs.identity,
+        motifs.reduced, motifs.reduced, motifs.deep, motifs.transposed, motifs.pointwise, motifs.identity,
         motifs.rows, motifs.window, motifs.sorted_, motifs.scattered, motifs.part, motifs.largest,
     ])  # fmt: skip
 
@@ -361,12 +361,12 @@ _CHANGES = (
     (r"constant\((-?\d+)\)", ("0", "1", "2", "3", "5")),
     (r"= \S+ (add|subtract|multiply|maximum)\(", ("add", "subtract", "multiply", "maximum", "minimum")),
     (r"= \S+ (negate|abs|sign|floor|tanh|sine)\(", ("negate", "abs", "sign", "floor", "tanh", "sine")),
-    (r"\{(\d+(?:, \d+)+)\}\)", ()),
+    (r"\{ ?((?:[-\w.+]+, )+[-\w.+]+) ?\}", ()),
     (r"dimensions=\{(0|1)\}", ("0", "1")),
     (r"\{(1,0|0,1)\} (?:parameter|transpose|add|multiply|copy)\(", ("1,0", "0,1")),
     (r"\[(0:\d+)\]", ()),
     (r"padding=(\d)", ("0", "1", "2")),
-    (r"index=(\d)", ("0", "1", "2")),
+    (r", index=(\d)", ("0", "1", "2")),
 )  # fmt: skip
 
 
@@ -391,8 +391,9 @@ def twin(case: Case) -> Module | None:
             verify(made)
         except REFUSALS:
             continue
-        line = case.text[case.text.rfind("\n", 0, match.start()) :]
-        if not keeps_order(case.module, made, re.findall(r"%?([\w.-]+) = ", line)[0]):
+        line = case.text[case.text.rfind("\n", 0, match.start()) :].split("\n")[1]
+        named = re.match(r" *(?:ROOT )?%?([\w.-]+) = ", line)
+        if named is None or not keeps_order(case.module, made, named[1]):
             continue
         if [s for _, s in parameter_leaves(made)] == [s for _, s in parameter_leaves(case.module)]:
             return made

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from axla.comparison import parameter_leaves, random_inputs
+from axla.core.errors import InvalidArgument
 from axla.text import parse_hlo
 from axla.tools.reduce import test_text
 
@@ -54,13 +55,23 @@ class Files:
                 print(f"{where}: not reduced: {type(error).__name__}: {error}"[:300], flush=True)
 
     def _reduce(self, where: Path, failure: Failure) -> None:
-        from .cases import case_of
-        from .reducing import arguments, backend_of, bisected, reduced, smallest_apart
+        from axla.tools.apart import Apart
 
-        if ORACLES[failure.oracle].reduces:
+        from .cases import case_of
+        from .reducing import arguments, backend_of, bisected, reduced, smallest_apart, steady, target_of
+
+        asked = (failure.oracle, failure.seed, failure.family, failure.why)
+        reduces, load = ORACLES[failure.oracle].reduces, []
+        if reduces:
             case = case_of(failure.seed)
             module, inputs = case.module, case.inputs
-            small = reduced(module, inputs, failure.oracle, failure.seed, case.family, failure.why)
+            if failure.oracle == "threads":
+                asked = steady(module, inputs, *asked)
+            try:
+                small = reduced(module, inputs, *asked)
+            except InvalidArgument:  # it does not fail again: threads race, maybe
+                asked = steady(module, inputs, *asked)
+                small = reduced(module, inputs, *asked)
         else:
             module = parse_hlo(failure.text)
             inputs = random_inputs(module)
@@ -71,13 +82,21 @@ class Files:
         np.savez(
             where / "reduced.npz", **dict(zip((n for n, _ in parameter_leaves(small)), left, strict=True))
         )
+        if reduces:
+            given = [(n, a) for (n, _), a in zip(parameter_leaves(small), left, strict=True)]
+            with Apart(seconds=40.0) as child:
+                text = child.call(target_of, small, given, *asked)
+            if text:
+                (where / "target.py").write_text(text)
+                load = [str(where / "target.py")]
         run = f"axla check --backend {backend_of(failure.oracle)}"
-        run += " --inputs reduced.npz" if ORACLES[failure.oracle].reduces else ""
+        run += " --inputs reduced.npz" if reduces else ""
+        run += " --load target.py" if load else ""
         (where / "reduced.hlo").write_text(
             test_text(small, run, f"{failure.oracle}: {headline(failure.why)}")
         )
         print(f"{where}/reduced.hlo: {after} instructions of {before}", flush=True)
-        found = bisected(small, left, failure.oracle)
+        found = bisected(small, left, failure.oracle, load)
         (where / "bisect.txt").write_text(f"{found}\n")
         print(found.splitlines()[0], flush=True)
 

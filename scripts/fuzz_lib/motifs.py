@@ -288,6 +288,23 @@ def reduced(s: Scope) -> None:
         s.add(_chosen(s, x.shape.dtype), *((x, spread) if s.draw.random() < 0.5 else (spread, x)))
 
 
+def deep(s: Scope) -> None:
+    """A reduction of more elements than registers hold, along rows or across them."""
+    draw, dtype = s.draw, s.draft.dtype()
+    count, inner = draw.choice((9, 33, 40, 65, 129)), draw.choice((1, 7, 16, 33, 65, 130, 200))
+    dims = (*draw.choice(((), (), (2,), (3,), (17,))), count, inner)
+    while prod(dims) > 30_000:
+        dims = dims[1:]
+    x, name = s.like(Shape(dtype, dims)), draw.choice(_combining(dtype))
+    if draw.random() < 0.3:
+        x = pointwise(s, x)
+    s.add(
+        hlo.Reduce((dims.index(count),), s.draft.combiner(name, x.shape.dtype)),
+        x,
+        _start(s, name, x.shape.dtype),
+    )
+
+
 def largest(s: Scope) -> None:
     """A reduction of pairs: a value and its place."""
     x = s.pick(lambda h: h.rank > 0 and not h.dtype.is_complex)
@@ -820,7 +837,8 @@ MOTIFS: dict[Motif, float] = {
     pointwise: 5, compared: 2, converted: 2.5, identity: 2.5, broadcast: 1.5, reshaped: 1, transposed: 1.5,
     sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1.5, part: 1, updated: 1.5, gathered: 0.8,
     scattered: 1,
-    reduced: 2.5, largest: 0.6, window: 1.5, sorted_: 0.8, top: 1, scanned: 0.8, rows: 0.6, product: 1.2,
+    reduced: 2.5, deep: 1.5, largest: 0.6,
+    window: 1.5, sorted_: 0.8, top: 1, scanned: 0.8, rows: 0.6, product: 1.2,
     any_product: 0.6, convolution: 0.7, fourier: 0.4, loop: 2, branches: 0.8, called: 0.6,
     mapped: 0.3, barrier: 0.4, effect: 0.3, random_bits: 0.3, graft: 7,
 }  # type: ignore[dict-item]  # fmt: skip

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from verify_lib import mutate
 
 import axla
 from axla.backends.cpu import CpuBackend, CpuExecutable
@@ -145,7 +146,35 @@ def some_target(draw: random.Random) -> CpuTarget:
         if draw.random() < 0.25:
             changes[name] = draw.choice(values)
     known = {f.name for f in fields(Limits)}
-    return replace(base, limits=replace(base.limits, **{n: v for n, v in changes.items() if n in known}))
+    LATEST[:] = [
+        replace(base, limits=replace(base.limits, **{n: v for n, v in changes.items() if n in known}))
+    ]
+    return LATEST[0]
+
+
+LATEST: list[CpuTarget] = []
+"""The target that was drawn last, if any was."""
+
+
+def loading(target: CpuTarget) -> str:
+    """A file for `--load` that has `cpu` compile for a target."""
+    level = f"replace(X86_LEVELS[{target.name!r}], triple=HERE.triple)"
+    base = "HERE" if target.name == host_target().name else level
+    return LOADING.format(base=base, limits=target.limits)
+
+
+LOADING = """\
+# The machine, with its limits, for which the fuzzer compiled: axla bisect reduced.hlo --load target.py
+from dataclasses import replace
+
+from axla.backends.cpu import CpuBackend
+from axla.codegen.host import host_target
+from axla.target.machine import X86_LEVELS, Limits
+
+HERE = host_target()
+TARGET = replace({base}, limits={limits})
+CpuBackend.target = lambda self, options: TARGET
+"""
 
 
 @cache
@@ -204,7 +233,9 @@ class PassesOff(Oracle):
 
 
 class SomePasses(Oracle):
-    """Without some passes and rules, in another order of instructions, verified after every pass."""
+    """Without some passes and rules, in another order of instructions, with more control edges, verified
+    after every pass.
+    """
 
     name, share = "some-passes", 0.2
 
@@ -215,7 +246,10 @@ class SomePasses(Oracle):
             sorted(rewrite.rules_by_name()), draw.randint(0, 30)
         )
         changes = {"disable_hlo_passes": tuple(off), "verify": True, "shuffle": draw.randrange(1000)}
-        return differs(case, ran(case, compiled(case, flags=changes)))
+        module = clone_module(case.module)
+        if draw.random() < 0.5:
+            mutate.bind(module, draw)
+        return differs(case, ran(case, compiled(case, module, flags=changes)))
 
 
 class EachPass(Oracle):
@@ -334,6 +368,20 @@ class Programs(Oracle):
         return differs(case, ran(case, executable))
 
 
+def packed_for(case: Case, target: CpuTarget) -> Any:
+    """The code of a case for a target."""
+    from axla.cpu.compiler import compile_module
+    from axla.lowering.donation import row_major_boundary
+
+    work = clone_module(case.module)
+    row_major_boundary(work)
+    with flags.override(cache_dir="", optimization_level=0):
+        try:
+            return compile_module(work, target)
+        except UnsupportedError as error:
+            raise Skip(str(error)) from error
+
+
 class Guarded(Oracle):
     """Between pages that nobody may touch, with any bytes in fresh memory, a program gives the same bits."""
 
@@ -345,17 +393,8 @@ class Guarded(Oracle):
     def check(self, case: Case) -> str:
         from fuzz_program_cases import run
 
-        from axla.cpu.compiler import compile_module
-        from axla.lowering.donation import row_major_boundary
-
-        work = clone_module(case.module)
-        row_major_boundary(work)
         target = case.draw.choice((host_target, one_lane_target, lambda: some_target(case.draw)))()
-        with flags.override(cache_dir="", optimization_level=0):
-            try:
-                packed = compile_module(work, target)
-            except UnsupportedError as error:
-                raise Skip(str(error)) from error
+        packed = packed_for(case, target)
         face = packed.interface.of_code()
         if face.functions or packed.interface.is_dynamic or len(face.parameters) != len(case.inputs):
             raise Skip("it calls functions")
@@ -375,6 +414,36 @@ class Guarded(Oracle):
             if why := unlike(x, y):
                 return f"result {n} depends on what was in memory: {why}"
         return ""
+
+
+class Apart(Oracle):
+    """The ranges of a parallel loop, each run with memory as it was before the loop, write different bytes,
+    and give the same together.
+    """
+
+    name, share = "apart", 0.2
+
+    def fits(self, case: Case) -> bool:
+        return not case.has_effects and "custom-call" not in case.opcodes
+
+    def check(self, case: Case) -> str:
+        from axla.tools.ranges import run_apart
+
+        here = case.family == "wide" and case.draw.random() < 0.5
+        packed = packed_for(case, host_target() if here else some_target(case.draw))
+        if len(packed.interface.of_code().parameters) != len(case.inputs):
+            raise Skip("parameters that nobody reads")
+        try:
+            found, why = run_apart(
+                packed, [np.ascontiguousarray(a).tobytes() for a in case.inputs], cases.SECONDS
+            )
+        except (AxlaError, UnsupportedError) as error:
+            raise Skip(str(error)) from error
+        arrays = [
+            np.frombuffer(d, s.shape.dtype.numpy).reshape(s.shape.dims)
+            for d, s in zip(found, packed.interface.of_code().results, strict=True)
+        ]
+        return why or differs(case, (arrays, []))
 
 
 class Serialized(Oracle):

@@ -20,6 +20,10 @@ from .work import ENDED, headline
 SECONDS = 180.0
 CANDIDATE = 2.0
 """Of a run of a candidate, which may be a loop without an end."""
+TWINS = 100
+"""Draws of modules that a cache may take for another one."""
+STEADY = 10
+"""Draws of targets on which ranges may depend on each other."""
 TRIES = 3
 """Draws of an oracle that a candidate gets: one may take what the fault is not in."""
 
@@ -57,7 +61,44 @@ def backend_of(oracle: str) -> str:
     return oracle if oracle in ("one-lane", "opencl") else "cpu"
 
 
-def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
+def steady(
+    module: Module, inputs: Sequence[np.ndarray], oracle: str, seed: str, family: str, why: str
+) -> tuple[str, str, str, str]:  # fmt: skip
+    """How to ask about a failure that comes by chance so that it comes every time: by `apart`, with a seed by
+    which it compiles for a target on which ranges depend on each other. As it was, where there is none.
+    """
+    given = [(name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True)]
+    with Apart(seconds=40.0) as child:
+        for number in range(STEADY):
+            question = ("apart", f"{seed} {number}", family, "it differs")
+            if child.call(asked, module, given, *question):
+                return question
+    return oracle, seed, family, why
+
+
+def target_of(module: Module, given: Given, oracle: str, seed: str, family: str, why: str) -> str:
+    """A file for `--load` with the target for which an oracle that fails compiled; "" for this machine."""
+    from .oracles import LATEST, loading
+
+    LATEST.clear()
+    asked(module, given, oracle, seed, family, why)
+    return loading(LATEST[0]) if LATEST else ""
+
+
+def twins(module: Module) -> tuple[str, ...]:
+    """Texts of modules that differ in one place from a module."""
+    from .cases import Case, twin
+
+    text = module.to_string(print_large_constants=True)
+    case = Case("twins", module, [], text=text)
+    found = []
+    for seed in range(TWINS):
+        case.draw = random.Random(seed)
+        found.append(twin(case))
+    return tuple(dict.fromkeys(m.to_string(print_large_constants=True) for m in found if m is not None))
+
+
+def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str, load: Sequence[str] = ()) -> str:
     """What `axla bisect` says of a module: the pass, kernel... that makes it differ from the interpreter."""
     from axla.comparison import BITS, DEFAULT_TOLERANCE
     from axla.tools.bisect import bisect
@@ -70,9 +111,9 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str) -> str:
     question = Question(
         backend=backend_of(oracle), inputs=given if ORACLES[oracle].reduces else (),
         tolerance=DEFAULT_TOLERANCE if is_rough(module) else BITS,
-        caching=oracle == "cache",
+        before=twins(module) if oracle == "cache" else (),
     )  # fmt: skip
-    with Trials(seconds=SECONDS, load=[told.__file__]) as trials:
+    with Trials(seconds=SECONDS, load=[told.__file__, *load]) as trials:
         return str(bisect(module, trials, question))
 
 

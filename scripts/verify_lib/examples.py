@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from axla.core.shape import AnyShape
 from axla.ir.graph import Instruction
-from axla.ir.printer import PrintOptions, _Printer
 from axla.ir.structure import Parameter
 from axla.passes import rewrite
 from axla.passes.examples import FILE
 from axla.passes.rewrite import Rewritten, Rule
 from axla.passes.simplify.match import combiner
+from axla.text.printer import PrintOptions, _Printer
 
 from . import seeds
 from .checks import rules

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from axla.core.collector import collector_paused
 from axla.core.errors import InvalidArgument, ParseError
-from axla.core.regex import regex
+from axla.core.regex import ascii_regex, regex
 from axla.ir.graph import Module
 from axla.ir.places import located
-from axla.ir.strings import pattern
 
 if TYPE_CHECKING:
     from axla.backends import Client, Executable
     from axla.stablehlo.mlir import Source
 
-_MLIR = pattern(
+_MLIR = ascii_regex(
     r"""(?:\s|//[^\n]*+)*+(?:module\b|func\.func\b|sdy\.mesh\b|"[\w.]+"[ ]*\(|[#!][\w$.]+[ ]*=)"""
 )
 _GRAPH_DEF = regex(r"\s*node\s*\{\s*name\s*:|\n[\s\S]{1,3}\n[\s\S][\w./\-]+\x12[\s\S][A-Z]\w+")

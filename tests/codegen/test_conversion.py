@@ -165,6 +165,21 @@ def test_float_to_integer_saturates(compiled, source, target):
     assert [int(v) for v in got] == want
 
 
+@pytest.mark.parametrize("backend", ["cpu", "one-lane"])
+@pytest.mark.parametrize("target", [kind for kind in INTEGERS if kind.bits >= 8], ids=str)
+def test_float_to_the_nearest_integer(target, backend):
+    """Rounded to even, then saturated; NaN gives 0."""
+    x = np.concatenate([hard_floats(np.dtype(np.float32)), np.arange(-400, 400, 0.125, np.float32)])
+    text = f"""ENTRY e {{ x = f32[{x.size}] parameter(0)
+      r = f32[{x.size}] round-nearest-even(x)
+      ROOT c = {target}[{x.size}] convert(r) }}"""
+    limits = np.iinfo(target.numpy)
+    with np.errstate(invalid="ignore"):
+        rounded = np.round(x.astype(np.float64))
+    want = [0 if v != v else int(min(max(v, limits.min), limits.max)) for v in rounded.tolist()]
+    assert np.asarray(axla.compile(axla.parse(text), backend=backend)(x)).tolist() == want
+
+
 @pytest.mark.parametrize("source", [D.S4, D.U2, D.S8, D.U16, D.S32, D.U32, D.S64, D.U64], ids=str)
 def test_from_integers(compiled, source):
     rng = np.random.default_rng(3)

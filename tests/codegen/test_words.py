@@ -69,18 +69,65 @@ def test_products_of_bf16_take_words_where_denormals_may_go():
         assert host_target().flushes
 
 
+def emitted(text, features, **facts):
+    """The assembly of a kernel."""
+    machine = replace(target("x86-64-v4", features=features), **facts)
+    module = LlvmModule(machine.index_type)
+    emit_kernel(module, plan_kernel("kernel", axla.parse(text).entry, (), machine), machine)
+    module.publish("kernel")
+    return llvm.emit_assembly(module.text(), machine)
+
+
+def test_conversions_to_bytes_round_and_saturate_by_instructions():
+    text = (
+        "ENTRY e { a = f32[512] parameter(0) b = f32[512] round-nearest-even(a) ROOT r = s8[512] convert(b) }"
+    )
+    found = emitted(text, [])
+    assert "\tvcvtps2dq\t" in found and "\tvpmovsdb\t" in found
+    assert "vrndscale" not in found and "vpminsd" not in found and "vmaxps" not in found
+
+
+SHORT = """ENTRY e { a = bf16[65536] parameter(0) b = bf16[65536] parameter(1) c = f32[65536] parameter(2)
+  sum = bf16[65536] add(a, b)
+  z = bf16[] constant(0)
+  zero = bf16[65536] broadcast(z), dimensions={}
+  positive = bf16[65536] maximum(sum, zero)
+  converted = bf16[65536] convert(c)
+  both = bf16[65536] minimum(converted, sum)
+  ROOT t = (bf16[65536], bf16[65536], bf16[65536], bf16[65536]) tuple(sum, positive, converted, both) }"""
+
+
+def test_bf16_is_rounded_by_an_instruction_where_denormals_may_go():
+    text = SHORT.replace("65536", "512")
+    assert "\tvcvtneps2bf16\t" in emitted(text, ["+avx512bf16"], flushes=True)
+    assert "vcvtneps2bf16" not in emitted(text, ["+avx512bf16"])
+    assert "vcvtneps2bf16" not in emitted(text, [], flushes=True)
+
+
+@has["halves"]
+def test_bf16_rounded_by_an_instruction_has_the_same_bits():
+    """All but denormals, and what they round to: they may be zeros of their sign. NaN stays NaN."""
+    rng = np.random.default_rng(5)
+    a = np.arange(65536, dtype=np.uint16).view(BF16.numpy)
+    b = np.where(rng.random(65536) < 0.5, a[::-1], rng.permutation(a)).astype(BF16.numpy)
+    c = rng.integers(0, 1 << 32, 65536, np.uint32).view(np.float32)
+    c[:4096] = (np.arange(4096, dtype=np.uint32) << 20 | 0x8000).view(np.float32)  # ties
+    exact = axla.compile(axla.parse(SHORT))(a, b, c)
+    found = axla.compile(axla.parse(SHORT), flags={"xla_cpu_ftz": True})(a, b, c)
+    for got, want in zip(found, exact, strict=True):
+        got, want = (np.asarray(v).astype(np.float32) for v in (got, want))
+        least = np.finfo(np.float32).tiny
+        gone = (np.abs(want) <= least) & (got == 0) & (np.signbit(got) == np.signbit(want))
+        same = (got == want) & (np.signbit(got) == np.signbit(want)) | np.isnan(got) & np.isnan(want)
+        assert (same | gone).all(), (got[~(same | gone)][:5], want[~(same | gone)][:5])
+
+
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide"])
 def test_halves_are_computed_as_halves_where_the_machine_does_that(name):
-    def emitted(*features):
-        text = f"ENTRY e {{ a = f16[64] parameter(0) ROOT r = f16[64] {name}(a, a) }}"
-        machine = target("x86-64-v4", features=features)
-        module = LlvmModule(machine.index_type)
-        emit_kernel(module, plan_kernel("halves", axla.parse(text).entry, (), machine), machine)
-        module.publish("halves")
-        return llvm.emit_assembly(module.text(), machine)
-
-    assert f"\tv{name[:3]}ph\t" in emitted("+avx512fp16") and "vcvt" not in emitted("+avx512fp16")
-    assert "\tvcvtph2ps\t" in emitted()
+    text = f"ENTRY e {{ a = f16[64] parameter(0) ROOT r = f16[64] {name}(a, a) }}"
+    own = emitted(text, ["+avx512fp16"])
+    assert f"\tv{name[:3]}ph\t" in own and "vcvt" not in own
+    assert "\tvcvtph2ps\t" in emitted(text, [])
 
 
 @has["bytes"]

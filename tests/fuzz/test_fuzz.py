@@ -13,11 +13,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from fuzz_lib import cases, judge, oracles, participants, told, work  # noqa: E402
+from fuzz_lib import cases, judge, oracles, participants, reducing, told, work  # noqa: E402
 from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
 
 import axla  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
+from axla.tools.apart import Apart  # noqa: E402
 from axla.tools.bisect import bisect  # noqa: E402
 from axla.tools.trial import Question, Trials  # noqa: E402
 
@@ -96,6 +97,21 @@ ENTRY e { x = f32[1000] parameter(0)
     assert judge.differs(plain, ([plain.wanted[0][0] * np.float32(1.01)], plain.wanted[1]))
 
 
+def test_the_sign_of_a_nan_says_nothing():
+    text = """
+ENTRY e { x = f32[4] parameter(0)
+  c = f32[] constant(-1)
+  b = f32[4] broadcast(c), dimensions={}
+  m = f32[4] multiply(b, x)
+  ROOT r = u32[4] bitcast-convert(m) }"""
+    case = case_from(text, np.array([np.nan, 1, 2, 3], np.float32))
+    wanted, heard = case.wanted
+    other = wanted[0] ^ np.array([1 << 31, 0, 0, 0], np.uint32)
+    assert not judge.differs(case, ([other], heard))
+    plain = case_from(text, np.array([0, 1, 2, 3], np.float32))
+    assert judge.differs(plain, ([plain.wanted[0][0] ^ np.uint32(1 << 31)], heard))
+
+
 def test_a_lost_control_edge_is_a_difference():
     text = """
 ENTRY e { x = s32[] parameter(0)
@@ -155,6 +171,45 @@ def turned(module):
 
 add_pass(turned, after="cse")
 """
+
+
+def limits_here():
+    from axla.backends.cpu import CpuBackend
+    from axla.backends.options import CompileOptions
+
+    target = CpuBackend().target(CompileOptions())
+    return target.name, target.limits
+
+
+def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
+    path = tmp_path / "target.py"
+    for seed in range(2):
+        target = oracles.some_target(random.Random(seed))
+        path.write_text(oracles.loading(target))
+        with Apart(60.0, load=[str(path)]) as child:
+            assert child.call(limits_here) == (target.name, target.limits)
+
+
+STALE = """
+from axla.cpu import programs
+
+programs._constants = lambda module: "the same for all"
+"""
+
+
+def test_bisect_tells_an_entry_of_another_program(tmp_path, monkeypatch):
+    """What a cache takes for a program are its twins, also those with other values in a large constant."""
+    monkeypatch.setenv("AXLA_VERIFY", "0")  # with it programs are compiled again
+    monkeypatch.setenv("AXLA_CACHE_DIR", "")
+    path = tmp_path / "stale.py"
+    path.write_text(STALE)
+    values = ", ".join(str(n / 2) for n in range(24))
+    module = axla.parse(f"""
+ENTRY e {{ x = f32[24] parameter(0)
+  c = f32[24] constant({{{values}}})
+  ROOT r = f32[24] add(x, c) }}""")
+    said = reducing.bisected(module, [np.ones(24, np.float32)], "cache", [str(path)])
+    assert said.startswith("cache: an entry of kind program")
 
 
 def test_bisect_sees_in_which_order_the_host_is_called(tmp_path):

@@ -150,6 +150,8 @@ def test_cholesky(lower):
     factor = hlo.Cholesky(lower).evaluate(a)
     product = factor[0] @ factor[0].T if lower else factor[0].T @ factor[0]
     assert np.allclose(product, a[0]) and np.isnan(factor[1]).all()
+    nothing = np.array([[np.inf, np.nan], [np.nan, 1]])  # NumPy alone gives numbers
+    assert np.isnan(hlo.Cholesky(lower).evaluate(nothing)).all()
 
 
 @pytest.mark.parametrize(

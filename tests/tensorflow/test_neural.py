@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from axla.core.errors import UnsupportedError, VerifyError
-from axla.ir.printer import print_module
+from axla.text.printer import print_module
 from tensorflow_nodes import Known, module_of, run_node
 
 f32, inf, nan = np.float32, np.inf, np.nan

@@ -11,8 +11,8 @@ from axla.core import dtypes
 from axla.core.errors import ParseError, UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import Shape
-from axla.ir.literal_text import constant_text, literal_text
 from axla.text import parse_hlo, parse_shape
+from axla.text.literal_printer import constant_text, literal_text
 from axla.text.literals import read_literal
 from axla.text.shapes import ShapeCursor
 

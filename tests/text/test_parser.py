@@ -10,8 +10,11 @@ import pytest
 
 from axla.core.dtypes import F32, S32
 from axla.core.shape import Shape
-from axla.ir.op import OPS
+from axla.ir.attributes import Window
+from axla.ir.graph import Computation
+from axla.ir.op import ATTRIBUTE_TYPES, OPS
 from axla.text import looks_like_hlo, parse_hlo
+from axla.text.attributes import CODECS, codec_of
 
 HEADED = """HloModule m, entry_computation_layout={(f32[2]{0})->f32[2]{0}}
 
@@ -336,3 +339,8 @@ def test_a_scalar_that_is_padded(end):
     )
     text = module.to_string()
     assert parse_hlo(text).to_string() == text
+
+
+def test_every_type_of_attributes_has_a_text_form():
+    assert all(codec_of(type_) is CODECS[type_] for type_ in ATTRIBUTE_TYPES)
+    assert all(codec_of(type_ | None) is CODECS[type_] for type_ in (int, Computation, Window))

@@ -63,14 +63,7 @@ def shaken(module: Module, seed: int) -> Module:
                     computation.set_operand(inst, number, product)
             factor = _factor(computation, inst, rng)
             if factor is not None:
-                users = list(inst.users)
-                product = computation.add(Multiply(), [inst, factor], inst.shape)
-                for user in users:
-                    for number, operand in enumerate(user.operands):
-                        if operand is inst:
-                            computation.set_operand(user, number, product)
-                if computation.root is inst:
-                    computation.set_root(product)
+                computation.replace(inst, computation.add(Multiply(), [inst, factor], inst.shape))
     return made
 
 

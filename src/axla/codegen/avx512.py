@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from axla.codegen.arithmetic import Reg
 from axla.codegen.types import element_type, lane_count, vector
+from axla.kernels.product import HALVES
 
 _WIDTH = {"float": 32, "double": 64}
 
@@ -36,6 +37,30 @@ def getmant(x: Reg) -> Reg:
 def rsqrt14(x: Reg) -> Reg:
     """1 / sqrt(x) to 14 bits."""
     return _call("rsqrt14", [x], None, masked=False)
+
+
+def rounds(x: Reg) -> bool:
+    """Whether an instruction rounds floats like x to bf16, and may take denormals for zero."""
+    return x.m.target.flushes and HALVES in x.m.target.intrinsics and x.element == "float" and applies(x)
+
+
+def bfloat(x: Reg) -> Reg:
+    """The bits of the nearest bf16."""
+    return x.cast("fptrunc", "bfloat").bits()
+
+
+def converts(x: Reg) -> bool:
+    """Whether `to_integers` takes registers like x."""
+    return x.m.target.math.avx512 and (x.element, x.lanes) == ("float", 16)
+
+
+def to_integers(x: Reg, nearest: bool) -> Reg:
+    """The integers next to 16 floats, or their integer parts; -2**31 for NaN and what is out of range."""
+    f, kind = x.m.f, vector("i32", 16)
+    name = f"llvm.x86.avx512.mask.cvt{'' if nearest else 't'}ps2dq.512"
+    f.module.declare(name, f"declare {kind} @{name}({x.type}, {kind}, i16, i32 immarg)")
+    rounding = f.const("i32", 4)  # the current mode
+    return x.m.reg(f.call(kind, name, x.ssa, f.zero(kind), f.const("i16", -1), rounding))
 
 
 def _masked(operation: str, operands: list[Reg], immediate: int | None = None) -> Reg:

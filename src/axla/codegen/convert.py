@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from axla.codegen import small_float
+from axla.codegen import avx512, small_float
 from axla.codegen.arithmetic import Reg
 from axla.core.dtypes import F32, F64, DType
 
@@ -45,14 +45,14 @@ def resize(x: Reg, dtype: DType, to: str) -> Reg:
     return x.cast("sext" if dtype.is_signed else "zext", to)
 
 
-def convert(x: Reg, source: DType, target: DType) -> Reg:
-    """A real value in another real type."""
+def convert(x: Reg, source: DType, target: DType, nearest: Reg | None = None) -> Reg:
+    """A real value in another real type. `nearest`: the float of which x is the nearest whole number."""
     if source is target:
         return x
     if target.is_pred:
         return x.ne(0)
     if source.is_float:
-        return _from_float(x, source, target)
+        return _from_float(x, source, target, nearest)
     return _from_integer(x, source, target)
 
 
@@ -73,9 +73,9 @@ def _exact(source: DType, target: DType) -> bool:
     return source.bits <= form.fraction + 1 and 2.0**source.bits <= form.largest
 
 
-def _from_float(x: Reg, source: DType, target: DType) -> Reg:
+def _from_float(x: Reg, source: DType, target: DType, nearest: Reg | None) -> Reg:
     if not target.is_float:
-        return float_to_integer(x, target)
+        return float_to_integer(x, target, nearest)
     if target is F64:
         return x.cast("fpext", "double")
     if target is F32:
@@ -99,8 +99,8 @@ def _contains(target: DType, source: DType) -> bool:
     )
 
 
-def float_to_integer(x: Reg, target: DType) -> Reg:
-    """The integer part, saturated; NaN gives 0.
+def float_to_integer(x: Reg, target: DType, nearest: Reg | None = None) -> Reg:
+    """The integer part, saturated; NaN gives 0. `nearest`: as for `convert`.
 
     LLVM: fptosi and fptoui of values out of range are poison. A select whose other arm is taken does not
     mind.
@@ -112,6 +112,13 @@ def float_to_integer(x: Reg, target: DType) -> Reg:
     most = (2 ** (bits - 1) if target.is_signed else 2**bits) - 1
     precise = 24 if x.element == "float" else 53
     opcode = "fptosi" if target.is_signed else "fptoui"
+    if bits <= 16 and avx512.converts(x):
+        given = x if nearest is None else nearest
+        bounded = m.select(given.is_nan(), 0.0, m.least(given, float(most)))
+        whole = avx512.to_integers(bounded, nearest is not None)
+        # LLVM knows the instruction that narrows, by both limits.
+        limited = m.intrinsic("smax", whole, m.number(whole, least))
+        return m.intrinsic("smin", limited, m.number(whole, most)).cast("trunc", register)
     if most.bit_length() <= precise and bits < 32:
         # Both bounds are floats: clamp first. i32 is what machines convert to.
         clamped = m.most(m.least(x, float(most)), float(least))

@@ -6,6 +6,7 @@ In registers such a value is the equal f32. `round_to` makes any f32 representab
 
 from __future__ import annotations
 
+from axla.codegen import avx512
 from axla.codegen.arithmetic import Reg
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, DType
@@ -76,6 +77,8 @@ def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
     form = FORMATS[dtype.name]
     if dtype.name == "f16" and m.target.has_half_conversion:
         return x.cast("fptrunc", "half").cast("fpext", "float")
+    if dtype.name == "bf16" and avx512.rounds(x):
+        return decode(avx512.bfloat(x), dtype)
     if form.kind == SCALE:
         return _round_scale(x)
     rounded = _round_fraction(x.bits(), 23 - form.fraction).floats()

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from axla.codegen import integer, small_float, soft
+from axla.codegen import avx512, integer, small_float, soft
 from axla.codegen.arithmetic import Arithmetic, Reg
 from axla.codegen.convert import convert, memory_element, register_element, resize, wrap
 from axla.codegen.function import Branch, Function, Ssa
@@ -39,6 +39,7 @@ _PORTABLE = frozenset({
 })  # fmt: skip
 # Instructions of the machine; of f16, an f32 that is rounded to f16 has the same bits.
 _PLAIN = frozenset({"add", "subtract", "multiply", "divide"})
+_ORDERING = frozenset({"maximum", "minimum"})
 _ROUNDING = frozenset({"roundeven", "floor", "ceil", "trunc"})
 
 
@@ -54,9 +55,8 @@ def allowed_intrinsics(target: Target) -> frozenset[str]:
     if target.has_masked:
         allowed |= {"masked.load", "masked.store"}
     if target.math.avx512:
-        allowed |= {
-            f"x86.avx512.{name}" for name in ("mask.scalef", "mask.getexp", "mask.getmant", "rsqrt14")
-        }
+        own = "mask.scalef", "mask.getexp", "mask.getmant", "mask.cvtps2dq", "mask.cvttps2dq", "rsqrt14"
+        allowed |= {f"x86.avx512.{name}" for name in own}
     return frozenset(allowed)
 
 
@@ -133,6 +133,8 @@ class Values:
         self.m = Arithmetic(f, target, soft.lowering)
         # Register -> the bits it was decoded from, for stores that only move data.
         self._bits: dict[str, Reg] = {}
+        # Register -> the one that was rounded to it, to whole numbers or to bf16 by an instruction.
+        self._unrounded: dict[str, Reg] = {}
 
     # -- making values -----------------------------------------------------------------------------------
 
@@ -271,6 +273,8 @@ class Values:
 
     def _encode(self, x: Reg, dtype: DType) -> Reg:
         known = self._bits.get(x.ssa.text + dtype.name)
+        if known is None and dtype is BF16 and avx512.rounds(x):
+            return avx512.bfloat(x)
         return known if known is not None else small_float.encode(x, dtype)
 
     def store(self, value: Value, pointer: Ssa, nontemporal: bool = False, *, align: int = 0) -> None:
@@ -324,7 +328,10 @@ class Values:
             return Value(dtype, x.lanes, ((re.ne(0) | im.ne(0)).ssa,))
         source, part = x.dtype.real, dtype.real
         count = 2 if x.dtype.is_complex and dtype.is_complex else 1
-        parts = [convert(reg, source, part).ssa for reg in self.regs(x)[:count]]
+        regs = self.regs(x)[:count]
+        if source is F32 and part is BF16:
+            return Value(dtype, x.lanes, (self._rounded(regs[0], part).ssa,))
+        parts = [convert(reg, source, part, self._unrounded.get(reg.ssa.text)).ssa for reg in regs]
         if dtype.is_complex and count == 1:
             parts.append(self._number(part, 0, x.lanes))
         return Value(dtype, x.lanes, tuple(parts))
@@ -355,8 +362,16 @@ class Values:
         """
         # Types under 16 bits may lack the result's sign of zero, or a rounded-up largest number.
         if dtype.is_float and dtype.bits < 32 and not (exact and dtype.bits == 16):
-            result = small_float.round_to(result, dtype, plain)
+            result = self._rounded(result, dtype, plain)
         return Value(dtype, result.lanes, (result.ssa,))
+
+    def _rounded(self, x: Reg, dtype: DType, plain: bool = False) -> Reg:
+        """An f32 rounded to a small float type."""
+        if dtype is not BF16 or not avx512.rounds(x):
+            return small_float.round_to(x, dtype, plain)
+        found = self._from_memory(dtype, avx512.bfloat(x).ssa).ssa
+        self._unrounded[found.text] = x
+        return self.m.reg(found)
 
     def _function(self, opcode: str, body: Callable[..., Reg], *regs: Reg) -> Reg:
         """`body(*regs)`, the function of HLO's name; by a call where it has been written out often enough."""
@@ -402,7 +417,13 @@ class Values:
                 halves = [reg.cast("fptrunc", "half") for reg in regs]
                 return self._real(dtype, tables.FLOATS[opcode](*halves).cast("fpext", "float"), exact=True)
             if opcode in tables.FLOATS:
+                if dtype is BF16 and opcode in _ORDERING:  # rounding keeps the order
+                    wide = [self._unrounded.get(reg.ssa.text, reg) for reg in regs]
+                    if wide != regs:
+                        return Value(dtype, lanes, (self._rounded(tables.FLOATS[opcode](*wide), dtype).ssa,))
                 result = self._function(opcode, tables.FLOATS[opcode], *regs)
+                if opcode == "round-nearest-even":
+                    self._unrounded[result.ssa.text] = regs[0]
                 return self._real(dtype, result, opcode in tables.EXACT, opcode in _PLAIN)
         elif dtype.is_pred:
             if opcode in integer.PRED:

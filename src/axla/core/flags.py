@@ -103,8 +103,8 @@ class Flags:
     )  # fmt: skip
     flush_denormals: bool = flag(
         False, "xla_cpu_ftz",
-        doc="Allow to take denormals for zero where that is faster: in products of bf16 on CPUs that have an "
-        "instruction for them.",
+        doc="Allow to take denormals for zero where that is faster: in products of bf16, and where "
+        "numbers are rounded to it, on CPUs that have instructions for that.",
     )  # fmt: skip
     allow_excess_precision: bool = flag(
         True, "xla_allow_excess_precision",

@@ -18,7 +18,6 @@ from axla.custom.routines import TARGETS
 from axla.hlo.control import CustomCall
 from axla.ir.graph import Module
 from axla.ir.op import package_of
-from axla.ir.printer import print_module
 from axla.ir.structure import Constant
 from axla.kernels import ADDED, ENTRY_POINTS
 from axla.passes.added import ADDED as PASSES_ADDED
@@ -29,6 +28,7 @@ from axla.passes.rewrite import has_foreign
 from axla.program.packed import Packed, byte_size, decode, encode
 from axla.target.identity import identity
 from axla.target.machine import CpuTarget
+from axla.text.printer import print_module
 
 _WATCHED = ("dump_to", "verify", "timings", "trace", "shuffle", "fuel")
 """Flags that look at the compiler at work: with them it works."""

@@ -115,7 +115,8 @@ class Cholesky(Op):
                 result[at] = np.linalg.cholesky(lower[at])
             except np.linalg.LinAlgError:
                 result[at] = np.nan
-            if not (np.real(np.diagonal(result[at])) > 0).all():  # NumPy does not look for NaN
+            # NumPy does not look for NaN, and loses it below an infinity.
+            if np.isnan(lower[at]).any() or not (np.real(np.diagonal(result[at])) > 0).all():
                 result[at] = np.nan
         return (result if self.lower else np.conj(np.swapaxes(result, -1, -2))).astype(operand.dtype)
 

@@ -1,5 +1,5 @@
 """Value types of op attributes: immutable, hashable, compared by value. Their text forms are in
-`axla.ir.codec`.
+`axla.text.attributes`.
 
 Plain attributes are Python's own types: int, float, bool, str (written in quotes), `Word` (written bare),
 tuples of int or bool, and these with `| None`, where None means that the text does not give the
@@ -162,6 +162,7 @@ class Window:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions that the window moves along."""
         return len(self.size)
 
     @property
@@ -188,6 +189,7 @@ class PaddingConfig:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions that are padded, those by 0 included."""
         return len(self.low)
 
 
@@ -208,6 +210,7 @@ class SliceDims:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions of the operand."""
         return len(self.starts)
 
 

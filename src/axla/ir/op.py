@@ -20,8 +20,10 @@ the text form writes as the instruction's shape and not among the attributes.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import sys
 import threading
+import types
 import typing
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -30,11 +32,12 @@ from typing import Any, NoReturn
 from axla.core import locks, plugins
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError, did_you_mean
-from axla.core.shape import AnyShape
+from axla.core.regex import ascii_regex
+from axla.core.shape import AnyShape, Shape
 from axla.core.tables import by_name
-from axla.ir.codec import codec_of
-from axla.ir.graph import Attribute, Example, Op
-from axla.ir.strings import pattern
+from axla.ir import attributes as kinds
+from axla.ir.devices import ReplicaGroups
+from axla.ir.graph import Attribute, Computation, Example, Op
 
 if typing.TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -47,6 +50,17 @@ FACTS = frozenset(Op.__annotations__) - {
     "__dataclass_fields__", "ended_by", "examples",
 }  # fmt: skip
 """What a declaration may say of an op: see `Op`."""
+
+ATTRIBUTE_TYPES: frozenset[Any] = frozenset({
+    int, float, kinds.Single, bool, str, kinds.Word, kinds.RawText, AnyShape, Shape, Computation,
+    tuple[int, ...], tuple[bool, ...], tuple[tuple[int, ...], ...], tuple[tuple[str, str], ...],
+    tuple[AnyShape, ...], tuple[Computation, ...], tuple[kinds.Precision, ...], tuple[kinds.OutputAlias, ...],
+    tuple[kinds.Sparsity, ...], kinds.Window, kinds.PaddingConfig, kinds.SliceDims, kinds.ConvDims,
+    kinds.SourceTargetPairs, ReplicaGroups,
+})  # fmt: skip
+"""The types of attributes, beside the classes of enum.StrEnum, and `X | None` of each. `axla.text.attributes`
+reads and writes them.
+"""
 
 ENTRY_POINTS = "axla.ops"
 """The group of the entry points of packages that declare ops. Name: the opcode; object: the class."""
@@ -116,6 +130,18 @@ def attr(text: str = "", *, always: bool = False, required: bool = False, proto:
     )
 
 
+def attribute_type(type_: Any) -> Any:
+    """The type of an attribute without `| None`; InvalidArgument where no attribute may be of that type."""
+    if type_ in ATTRIBUTE_TYPES or (isinstance(type_, type) and issubclass(type_, enum.StrEnum)):
+        return type_
+    if isinstance(type_, types.UnionType) or typing.get_origin(type_) is typing.Union:
+        inner = [t for t in typing.get_args(type_) if t is not type(None)]
+        if len(inner) == 1:
+            return attribute_type(inner[0])
+    wanted = "wanted a type of axla.ir.op.ATTRIBUTE_TYPES, or a class of enum.StrEnum"
+    raise InvalidArgument(f"there is no text form for attributes of type {type_}: {wanted}")
+
+
 def example(*operands: AnyShape, **attributes: Any) -> Example:
     """An entry of `Op.examples`: shapes of operands that an op with these attributes takes."""
     return attributes, operands
@@ -151,7 +177,7 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
                 made.holds_shape = True
                 continue
             if not is_own(made):
-                codec_of(type_)
+                attribute_type(type_)
             default = field.default
             if field.default_factory is not dataclasses.MISSING:
                 default = field.default_factory()
@@ -187,8 +213,8 @@ def _types(cls: type[Op]) -> dict[str, Any]:
     return found
 
 
-_OPCODE = pattern(r"[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+")
-_OPERANDS = pattern(r"(?:[a-z_]\w*+(?: |$))*+(?:[a-z_]\w*+\?(?: |$))*+(?:\*[a-z_]\w*+)?+")
+_OPCODE = ascii_regex(r"[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+")
+_OPERANDS = ascii_regex(r"(?:[a-z_]\w*+(?: |$))*+(?:[a-z_]\w*+\?(?: |$))*+(?:\*[a-z_]\w*+)?+")
 
 
 def _check(cls: type, opcode: str, operands: str, facts: dict[str, Any]) -> None:

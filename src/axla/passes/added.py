@@ -26,7 +26,7 @@ ENTRY_POINTS = "axla.passes"
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A pass and its place: before the first run of a pass, or behind the last one of another."""
+    """A pass that was added, and its place: before the first run of another pass, or after the last one."""
 
     step: Pass
     before: str
@@ -41,11 +41,13 @@ _lock = locks.new_lock()
 def add_pass(
     function: Callable[..., None], *, before: str = "", after: str = "", name: str = "", required: str = ""
 ) -> Pass:
-    """Puts a function of a module into the CPU pipeline, before or after a pass that is there; inside of the
-    group that repeats, if that pass is there. `name` is its own with hyphens by default; `required` says why
-    it cannot be disabled. `axla.compile` runs it from then on, and no program compiled so is cached.
+    """Adds a function to the CPU pipeline, before or after an existing pass; inside a group that repeats, if
+    that pass is in one.
 
-    InvalidArgument for a name that there is, and a place that there is not.
+    `name` is the function's name with hyphens by default. `required` gives the reason why the pass cannot be
+    disabled. From then on `axla.compile` runs it, and does not cache compiled programs.
+
+    Raises InvalidArgument for a name that exists already, or a place that does not exist.
     """
     step = Pass(name or function.__name__.replace("_", "-"), function, required)
     if step.name in PASSES:
@@ -64,8 +66,8 @@ def add_pass(
 
 
 def add_rules(group: str, *, before: str = "", after: str = "") -> Pass:
-    """Puts a pass into the CPU pipeline, of the name `group`, that applies the rules of that group.
-    InvalidArgument where there are none, and as for `add_pass`.
+    """Adds a pass with the name `group` to the CPU pipeline, which applies the rewrite rules of that group.
+    Raises InvalidArgument where the group has no rules, and as `add_pass` does.
     """
     if group not in rewrite.RULES:
         raise InvalidArgument(
@@ -80,7 +82,7 @@ def add_rules(group: str, *, before: str = "", after: str = "") -> Pass:
 
 
 def remove_pass(name: str) -> None:
-    """Takes away what `add_pass` or `add_rules` added; InvalidArgument for what they did not."""
+    """Removes what `add_pass` or `add_rules` added; InvalidArgument for any other name."""
     found = next((added for added in ADDED if added.step.name == name), None)
     if found is None:
         raise InvalidArgument(f"remove_pass: {name!r} was not added")
@@ -89,7 +91,9 @@ def remove_pass(name: str) -> None:
 
 
 def pipeline(*, load: bool = True) -> tuple[Step, ...]:
-    """The CPU pipeline with what was added; with `load`, by installed packages, too."""
+    """The CPU pipeline with the passes that were added; with `load`, also with those of installed
+    packages.
+    """
     if load:
         load_installed()
     steps = CPU
@@ -99,12 +103,12 @@ def pipeline(*, load: bool = True) -> tuple[Step, ...]:
 
 
 def pipelines() -> dict[str, tuple[Step, ...]]:
-    """The pipelines by their names; `cpu` has what was added, too."""
+    """All pipelines by name; `cpu` includes the passes that were added."""
     return {**PIPELINES, "cpu": pipeline()}
 
 
 def _placed(steps: tuple[Step, ...], added: Added) -> tuple[Step, ...]:
-    """Steps with one more."""
+    """The steps with an added pass in its place."""
     place = added.before or added.after
     at = [n for n, step in enumerate(steps) if place in _names(step)]
     if not at:
@@ -125,7 +129,9 @@ def _names(step: Step) -> list[str]:
 
 
 def load_installed() -> None:
-    """Calls what packages named, each once. UnsupportedError for one that cannot be loaded."""
+    """Calls the functions that installed packages name as entry points, each once. Raises UnsupportedError
+    for one that cannot be loaded.
+    """
     for name, entry in plugins.installed(ENTRY_POINTS).items():
         with _lock:
             if name in _called:

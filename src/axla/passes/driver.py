@@ -1,7 +1,7 @@
-"""Runs passes. All common work is here, so that a pass does nothing but its rewriting.
+"""Runs passes. Work that all passes share is done here, so that a pass does nothing but rewrite.
 
 Around every pass the driver dumps, verifies, shuffles, times and traces, as the flags say, and reports which
-pass failed on which module. What a pass and a pipeline are says `steps.py`.
+pass failed on which module. `steps.py` defines passes and pipelines.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ FIXPOINT_ROUNDS = 25  # no program that we know needs more than 5
 
 
 class Observer:
-    """Sees the passes of the pipelines of this name, and may leave optional ones out: derive from it. In
-    force within `observed`.
+    """Base class for observers of the passes of a pipeline; an observer may skip optional passes. It is
+    active within `observed`.
     """
 
     pipeline = "cpu"
 
     def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
-        """Asked before a pass runs: whether an optional one does."""
+        """Called before a pass runs: whether an optional pass is to run."""
         return True
 
     def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
-        """Told after a pass."""
+        """Called after a pass."""
 
 
 @contextmanager
 def observed(observer: Observer) -> Iterator[None]:
-    """Within the block, of this thread, pipelines are seen by `observer`."""
+    """Makes `observer` see the pipelines that this thread runs within the block."""
     token = OBSERVER.set(observer)
     try:
         yield
@@ -62,8 +62,8 @@ def run(
     module: Module, steps: Sequence[Step], target: Target | None = None, *,
     name: str = "passes", flags: Flags | None = None,
 ) -> None:  # fmt: skip
-    """Runs the passes of a pipeline over a module. InvalidArgument where one asks for a target and there is
-    none.
+    """Runs the passes of a pipeline over a module. Raises InvalidArgument where a pass needs a target and
+    `target` is None.
     """
     runner = _Runner(module, target, name, flags or flag_values.current(), tuple(flat(steps)))
     runner.check_names()
@@ -124,7 +124,7 @@ class _Runner:
             self.random = random.Random(flags.shuffle)
 
     def check_names(self) -> None:
-        """InvalidArgument for flags that name what is neither a pass nor a rule."""
+        """Raises InvalidArgument for flags that name neither a pass nor a rule."""
         named = {*self.flags.disable_hlo_passes, *self.flags.enable_hlo_passes_only}
         if not named:
             return
@@ -200,7 +200,7 @@ class _Runner:
         progress.report("passes", number + 1, len(self.passes))
 
     def concerns(self, step: Pass) -> bool:
-        """Whether the module has an op that a pass is for."""
+        """Whether the module contains an op that a pass handles."""
         if not step.ops:
             return True
         if self.opcodes[0] != self.module.version:
@@ -209,7 +209,7 @@ class _Runner:
         return not step.ops.isdisjoint(self.opcodes[1])
 
     def given(self, step: Pass) -> dict[str, typing.Any]:
-        """The options that a pass is called with."""
+        """The keyword arguments that a pass is called with."""
         found = dict(step.options)
         if asks_for_target(step.function):
             if self.target is None and needs_target(step.function):
@@ -219,7 +219,9 @@ class _Runner:
         return found
 
     def verify(self) -> None:
-        """Verifies the module, whatever its version says, unless all of it is as it was verified before."""
+        """Verifies the module, whatever its version number, unless nothing in it changed since it was last
+        verified.
+        """
         from axla.ir.verify import state, verify
 
         found = state(self.module)
@@ -267,7 +269,7 @@ class _Runner:
         timing.after = instruction_count(self.module)
 
     def report(self) -> None:
-        """Prints what the flags timings and fuel promise."""
+        """Prints the report that the flags for timings and fuel ask for."""
         out = sys.stderr
         if self.flags.timings:
             total = sum(t.seconds for t in self.timings.values())

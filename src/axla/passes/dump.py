@@ -40,8 +40,8 @@ def path_of(module: Module, suffix: str, flags: Flags | None = None) -> str:
 
 
 def write_text(module: Module, suffix: str, text: str | bytes, flags: Flags | None = None) -> str:
-    """Writes what is of any kind (LLVM IR, assembly, Program, bytes) beside a module's dumps; the path, or ""
-    if not wanted. Bytes are not written to standard output.
+    """Writes a text or bytes (LLVM IR, assembly, a Program...) beside a module's dumps; returns the path, or
+    "" if no dump is wanted. Bytes are not written to standard output.
     """
     flags = flags or flag_values.current()
     if not wanted(module, flags):
@@ -61,7 +61,7 @@ def write_text(module: Module, suffix: str, text: str | bytes, flags: Flags | No
 
 
 def write_module(module: Module, stage: str, flags: Flags | None = None) -> str:
-    """Writes the module in the forms that the flags ask for; gives the path of the text, or ""."""
+    """Writes the module in the forms that the flags ask for; returns the path of the text, or ""."""
     flags = flags or flag_values.current()
     if not wanted(module, flags):
         return ""

@@ -28,18 +28,18 @@ from typing import Any, TypeVar
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import AxlaError, ParseError
-from axla.core.regex import regex
+from axla.core.regex import ascii_regex, regex
 from axla.core.shape import AnyShape, Shape
-from axla.ir.strings import quote
-from axla.text.lexer import NAME, pattern
+from axla.text.lexer import NAME
 from axla.text.shapes import ShapeCursor
+from axla.text.strings import quote
 
 T = TypeVar("T")
 
-_BARE = pattern(rf"(?!none\Z){NAME}\Z")
-_WORD = pattern(NAME)
-_FIELD = pattern(rf"\s*+({NAME})=")
-_BELOW = pattern(rf"({NAME}):")
+_BARE = ascii_regex(rf"(?!none\Z){NAME}\Z")
+_WORD = ascii_regex(NAME)
+_FIELD = ascii_regex(rf"\s*+({NAME})=")
+_BELOW = ascii_regex(rf"({NAME}):")
 _LINE = regex(r"( *)([^\n]*)\n?")
 
 

@@ -24,13 +24,11 @@ from typing import Any, Union
 from axla.core.collector import collector_paused
 from axla.core.errors import ParseError, VerifyError
 from axla.core.literal import digest_of
-from axla.core.regex import regex
+from axla.core.regex import ascii_regex, regex
 from axla.core.shape import Shape
 from axla.custom.site import CallSite, TableFunction
 from axla.ir.clone import fingerprint
 from axla.ir.graph import Computation
-from axla.ir.printer import print_module
-from axla.ir.strings import quote
 from axla.ir.verify import verify
 from axla.kernels.kind import Kind
 from axla.kernels.kinds import kinds
@@ -42,15 +40,17 @@ from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.program.program import Constant, Program
 from axla.program.steps import Branch, Carried, Step, Value
 from axla.program.verify import verify_program
-from axla.text.lexer import BLANK, pattern
+from axla.text.lexer import BLANK
 from axla.text.parser import parse_hlo
+from axla.text.printer import print_module
+from axla.text.strings import quote
 
 FORMAT = "axla-program"
 VERSION = 1
 
 _FIRST = regex(r"([\w-]+) +(\S+)[ \t]*\n")
-_RANGE = pattern(BLANK + r"(\w+)\[(\d+):(\d+)\]")
-_PLACED = pattern(r"[ ]*+in\b")
+_RANGE = ascii_regex(BLANK + r"(\w+)\[(\d+):(\d+)\]")
+_PLACED = ascii_regex(r"[ ]*+in\b")
 _NAME = regex("\x01([^\x01]*)\x01")
 
 

@@ -1,4 +1,4 @@
-"""Attributes of ops as values of fields and back: a pair of functions per type, like `axla.ir.codec`."""
+"""Attributes of ops as values of fields and back: a pair of functions per type, like `text.attributes`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir import attributes
 from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Instruction
-from axla.ir.literal_text import literal_text
 from axla.proto import sharding
 from axla.proto.schema import Field
 from axla.proto.values import literal_message, read_literal
+from axla.text.literal_printer import literal_text
 from axla.text.literals import read_literal as parse_literal
 from axla.text.shapes import ShapeCursor
 

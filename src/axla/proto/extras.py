@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.core.errors import InvalidArgument
+from axla.core.regex import ascii_regex
 from axla.core.shape import AnyShape, TupleShape
 from axla.ir.graph import SourceLocation
-from axla.ir.strings import quote
 from axla.text.header import booleans
 from axla.text.instructions import METADATA_KEYS, PRINTED_ATTRIBUTES, TEXT_ATTRIBUTES
-from axla.text.lexer import BLANK, STRING, Cursor, pattern, unescape
+from axla.text.lexer import BLANK, STRING, Cursor, unescape
+from axla.text.strings import quote
 
 Proto = dict[str, Any]
 
@@ -52,7 +53,7 @@ def location_message(location: SourceLocation) -> Proto:
 
 # Where a value comes from: {({"a"}, {"b" {0}})}, one entry for each leaf of the shape.
 
-ENTRY = pattern(BLANK + rf"\{{\s*+(?:({STRING})\s*+(?:\{{([\d,\s]*+)\}})?+)?+\s*+\}}")
+ENTRY = ascii_regex(BLANK + rf"\{{\s*+(?:({STRING})\s*+(?:\{{([\d,\s]*+)\}})?+)?+\s*+\}}")
 
 
 def origin_text(message: Proto, shape: AnyShape) -> str:

@@ -17,10 +17,10 @@ from typing import Any
 from axla.core.dataclass import dataclass
 from axla.core.errors import ParseError, ShapeError
 from axla.ir.attributes import PaddingConfig, Single, SliceDims, Window
-from axla.ir.codec import codec_of as text_codec
 from axla.ir.op import Attribute, Op, is_own
 from axla.proto.attributes import WHOLE, Around, FieldCodec, Whole, codec_of
 from axla.proto.schema import TABLES, Field
+from axla.text.attributes import codec_of as text_codec
 from axla.text.forms import implied_type
 from axla.text.instructions import read_attribute
 

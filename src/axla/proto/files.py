@@ -14,8 +14,8 @@ from axla.core.collector import collector_paused
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, InvalidArgument, ParseError, choices
 from axla.core.literal import Literal
+from axla.core.regex import ascii_regex
 from axla.ir.graph import Module
-from axla.ir.strings import pattern
 from axla.proto.reader import read_module
 from axla.proto.schema import TABLES
 from axla.proto.text_format import from_text, to_text
@@ -137,7 +137,7 @@ def _snapshot_message(snapshot: Snapshot) -> Proto:
 
 # Which message it is.
 
-_TEXT = pattern(
+_TEXT = ascii_regex(
     r"(?:\s++|#[^\n]*+)*+(?:(?P<HloSnapshot>hlo)\s*+:?\s*+[{<]|(?P<outer>hlo_module)\s*+:?\s*+[{<]"
     r"|(?P<HloModuleProto>(?:name|entry_computation_name)\s*+:\s*+[\"']|(?:entry_computation_id|id)\s*+:\s*+\d"
     r"|computations\s*+[{<]\s*+name\s*+:))"

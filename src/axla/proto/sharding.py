@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from axla.core.errors import AxlaError, InvalidArgument, ParseError
+from axla.core.regex import ascii_regex
 from axla.ir.attributes import RawText, SourceTargetPairs
 from axla.ir.devices import Axis, DeviceOrder, Iota, IotaGroups, Mesh, MeshAxes, ReplicaGroups
 from axla.ir.sharding import SUBGROUPS, WORDS, DimAxes, MeshTiles, Sharding, Tiles, tiled
-from axla.text.lexer import pattern
 from axla.text.sharding import read_sharding
 
 Proto = dict[str, Any]
 
-_DOMAIN = pattern(r'\{\s*+kind="sharding",\s*+entry=\{(.*)\},\s*+exit=\{(.*)\}\s*+\}')
+_DOMAIN = ascii_regex(r'\{\s*+kind="sharding",\s*+entry=\{(.*)\},\s*+exit=\{(.*)\}\s*+\}')
 
 
 def _devices(devices: DeviceOrder, listed: str, reshape: str, transpose: str) -> Proto:
@@ -126,8 +126,8 @@ def _sharding(message: Proto) -> Sharding:
 
 
 def _metadata_text(message: Proto) -> str:
-    from axla.ir.printer import location_text
     from axla.proto.extras import location_of
+    from axla.text.printer import location_text
 
     found = [location_of(m, with_frames=True) for m in message.get("metadata", ())]
     texts = ["{" + (location_text(location) if location else "") + "}" for location in found]

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from axla.core.cursor import Cursor, always
-from axla.ir.strings import pattern, quote
+from axla.core.regex import ascii_regex
 from axla.proto.schema import TABLES, Field, Message
 from axla.proto.wire import ARRAY_TYPES, MAX_DEPTH, UNKNOWN, number_bytes, unknown_fields
 from axla.text.lexer import unescaped
+from axla.text.strings import quote
 
 # Writing.
 
@@ -69,13 +70,13 @@ def _unknown_text(found: tuple[int, int, bytes | int]) -> tuple[int, str]:
 # Reading.
 
 _BLANK = r"(?:\s++|#[^\n]*+)*+"
-_NAME = pattern(_BLANK + r"([A-Za-z_]\w*+|\d++)")
-_VALUE = pattern(
+_NAME = ascii_regex(_BLANK + r"([A-Za-z_]\w*+|\d++)")
+_VALUE = ascii_regex(
     _BLANK + r"(-?(?:0[xX][0-9a-fA-F]++|(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+f?|[A-Za-z_]\w*+))"
 )
-_STRING = pattern(_BLANK + r"""("(?:[^"\\\n]|\\[\s\S])*+"|'(?:[^'\\\n]|\\[\s\S])*+')""")
-_MARK = pattern(_BLANK + r"([:{}<>\[\],;])")
-_ESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|[\s\S])")
+_STRING = ascii_regex(_BLANK + r"""("(?:[^"\\\n]|\\[\s\S])*+"|'(?:[^'\\\n]|\\[\s\S])*+')""")
+_MARK = ascii_regex(_BLANK + r"([:{}<>\[\],;])")
+_ESCAPE = ascii_regex(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|[\s\S])")
 _CLOSING = {"{": "}", "<": ">"}
 _ANY = Message("a message", skips=True)
 
@@ -86,7 +87,7 @@ def from_text(text: str, name: str | Message) -> dict[str, Any]:
 
 
 class _Reader(Cursor):
-    blanks = always(pattern(_BLANK))
+    blanks = always(ascii_regex(_BLANK))
     next_token = _MARK.match
     most_levels = MAX_DEPTH
 

@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from axla.core.errors import did_you_mean
+from axla.core.regex import ascii_regex
 from axla.ir.graph import Alias, ModuleConfig
 from axla.text.instructions import InstructionCursor
-from axla.text.lexer import BLANK, NAME, STRING, pattern
+from axla.text.lexer import BLANK, NAME, STRING
 
-_HEADER = pattern(BLANK + r"HloModule\b")
-_ATTRIBUTE = pattern(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
-_TABLE = pattern(BLANK + r"(FileNames|FunctionNames|FileLocations|StackFrames)\b")
-_ENTRY = pattern(BLANK + rf"(\d++)[ \t]*+({STRING}|\{{[^{{}}]*+\}})")
+_HEADER = ascii_regex(BLANK + r"HloModule\b")
+_ATTRIBUTE = ascii_regex(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
+_TABLE = ascii_regex(BLANK + r"(FileNames|FunctionNames|FileLocations|StackFrames)\b")
+_ENTRY = ascii_regex(BLANK + rf"(\d++)[ \t]*+({STRING}|\{{[^{{}}]*+\}})")
 
 
 def read_header(cursor: InstructionCursor) -> tuple[str, ModuleConfig] | None:

@@ -15,38 +15,39 @@ from typing import Any
 import axla.hlo  # noqa: F401  fills OPS
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, ShapeError, did_you_mean
+from axla.core.regex import ascii_regex
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import show
 from axla.ir.attributes import Window
-from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Attribute, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.op import OPS, Op, declared, unknown
 from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, GetTupleElement, Parameter
 from axla.ir.typed import op_of
 from axla.text import asynchronous
+from axla.text.attributes import codec_of
 from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.inference import transfer_shape, with_natural_layout
-from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
+from axla.text.lexer import BLANK, NAME, STRING, unescape
 from axla.text.literals import read_literal
 from axla.text.shapes import ARRAY, TUPLE, ShapeCursor, compatible
 from axla.text.sharding import read_sharding
 
 _OPCODE = r"[a-z][\w\-]*+"
-_START = pattern(BLANK + rf"(ROOT\b)?+{BLANK}%?+({NAME}){BLANK}={BLANK}")
-_FAST = pattern(_START.pattern + rf"({ARRAY}|{TUPLE}){BLANK}({_OPCODE}){BLANK}\(")
-_OPERANDS = pattern(rf"{BLANK}(%?+{NAME}(?:{BLANK},{BLANK}%?+{NAME})*+)?+{BLANK}\)")
-_OPERAND = pattern(BLANK + rf"(%?+)({NAME}(?:#\d++)*+)")
-_OPERAND_NAME = pattern(rf"/\*[\s\S]*?\*/|//[^\n]*+|({NAME})")
-_WORD_BEFORE_PAREN = pattern(BLANK + rf"({_OPCODE}){BLANK}\(")
-_ATTRIBUTE = pattern(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
-_METADATA = pattern(BLANK + rf'(\{{(?:[^{{}}"]++|{STRING}|\{{[^{{}}"]*+\}})*+\}})')
-_METADATA_ENTRY = pattern(
+_START = ascii_regex(BLANK + rf"(ROOT\b)?+{BLANK}%?+({NAME}){BLANK}={BLANK}")
+_FAST = ascii_regex(_START.pattern + rf"({ARRAY}|{TUPLE}){BLANK}({_OPCODE}){BLANK}\(")
+_OPERANDS = ascii_regex(rf"{BLANK}(%?+{NAME}(?:{BLANK},{BLANK}%?+{NAME})*+)?+{BLANK}\)")
+_OPERAND = ascii_regex(BLANK + rf"(%?+)({NAME}(?:#\d++)*+)")
+_OPERAND_NAME = ascii_regex(rf"/\*[\s\S]*?\*/|//[^\n]*+|({NAME})")
+_WORD_BEFORE_PAREN = ascii_regex(BLANK + rf"({_OPCODE}){BLANK}\(")
+_ATTRIBUTE = ascii_regex(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
+_METADATA = ascii_regex(BLANK + rf'(\{{(?:[^{{}}"]++|{STRING}|\{{[^{{}}"]*+\}})*+\}})')
+_METADATA_ENTRY = ascii_regex(
     BLANK + rf",?+{BLANK}({NAME}){BLANK}={BLANK}({STRING}|-?\d++|\{{[^{{}}\"]*+\}}|{NAME})"
 )
 
 
-_BETWEEN_BRACES = pattern(r"\}\s*+,\s*+\{")
+_BETWEEN_BRACES = ascii_regex(r"\}\s*+,\s*+\{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class InstructionCursor(ShapeCursor):
         return inst, found[1] is not None
 
     def _fail_at_start(self):
-        if self.match(pattern(BLANK + r"(?:ROOT\b)?" + BLANK + f"%?{NAME}")) is None:
+        if self.match(ascii_regex(BLANK + r"(?:ROOT\b)?" + BLANK + f"%?{NAME}")) is None:
             self.fail(f"expected the name of an instruction, found {self.saw()}")
         self.fail(f"expected '=' behind the name of an instruction, found {self.saw()}")
 

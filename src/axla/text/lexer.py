@@ -11,26 +11,26 @@ from typing import NoReturn
 
 from axla.core import cursor
 from axla.core.errors import ParseError
-from axla.ir.strings import pattern
+from axla.core.regex import ascii_regex
 
 BLANK = r"\s*+(?:(?:/\*[\s\S]*?\*/|//[^\n]*+)\s*+)*+"
 NAME = r"[A-Za-z_][\w.\-]*+"
 STRING = r'"(?:[^"\\]|\\[\s\S])*+"'
 
-TOKEN = pattern(
+TOKEN = ascii_regex(
     BLANK
     + rf"""(?:(?P<string>{STRING})
     |(?P<name>%?{NAME})
     |(?P<number>-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-inf\b|-nan\b)
     |(?P<mark>->|<=|[^\s"]))""".replace("\n", "").replace("    ", "")
 )
-_INTEGER = pattern(BLANK + r"(-?\d++)")
-_REAL = pattern(BLANK + r"(-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf\b|-?nan\b)")
-_NAME = pattern(BLANK + f"({NAME})")
-_PERCENT_NAME = pattern(BLANK + f"%?({NAME})")
-_STRING = pattern(BLANK + f"({STRING})")
-_INTEGERS = pattern(BLANK + r"\{\s*+(?:(-?\d++\s*+(?:,\s*+-?\d++\s*+)*+))?\}")
-_NESTING = pattern(rf"{STRING}|[{{}}()\[\],]|->|//[^\n]*+|/\*[\s\S]*?\*/|[^{{}}()\[\],\"\s/]++|/|\s++")
+_INTEGER = ascii_regex(BLANK + r"(-?\d++)")
+_REAL = ascii_regex(BLANK + r"(-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf\b|-?nan\b)")
+_NAME = ascii_regex(BLANK + f"({NAME})")
+_PERCENT_NAME = ascii_regex(BLANK + f"%?({NAME})")
+_STRING = ascii_regex(BLANK + f"({STRING})")
+_INTEGERS = ascii_regex(BLANK + r"\{\s*+(?:(-?\d++\s*+(?:,\s*+-?\d++\s*+)*+))?\}")
+_NESTING = ascii_regex(rf"{STRING}|[{{}}()\[\],]|->|//[^\n]*+|/\*[\s\S]*?\*/|[^{{}}()\[\],\"\s/]++|/|\s++")
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -48,7 +48,7 @@ class Refusal:
 class Cursor(cursor.Cursor, Refusal):
     """A place in an HLO text: words, numbers, strings and what else is alike in all its parts."""
 
-    blanks = cursor.always(pattern(BLANK))
+    blanks = cursor.always(ascii_regex(BLANK))
     next_token = TOKEN.match
 
     def __init__(self, text: str) -> None:
@@ -141,7 +141,7 @@ class Cursor(cursor.Cursor, Refusal):
         return text[start:end].rstrip()
 
 
-_UNESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]+|[\s\S])")
+_UNESCAPE = ascii_regex(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]+|[\s\S])")
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
@@ -156,7 +156,7 @@ def unescape(text: str) -> str:
     return found
 
 
-_BYTES = pattern("[\udc80-\udcff]")
+_BYTES = ascii_regex("[\udc80-\udcff]")
 
 
 def unescaped(found: re.Match[str]) -> str:

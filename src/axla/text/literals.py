@@ -16,25 +16,28 @@ from axla.core.cursor import always
 from axla.core.dtypes import F8E8M0FNU, DType
 from axla.core.errors import UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal, why_no_array
+from axla.core.regex import ascii_regex
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import show
-from axla.ir.literal_text import PAYLOAD_BITS
-from axla.text.lexer import BLANK, pattern
+from axla.text.lexer import BLANK
+from axla.text.literal_printer import PAYLOAD_BITS
 from axla.text.shapes import ShapeCursor
 
 # Tokens are braces, complex numbers, and everything else between commas and blanks.
 _COMMENT = r"/\*[\s\S]*?\*/|//[^\n]*+"
-_TOKEN = pattern(rf"[{{}}]|\((?:[^()]|\([^()]*+\))*+\)|nan\(\w*+\)|-nan\(\w*+\)|[^\s{{}}(),/]++|/|{_COMMENT}")
-_GAP = always(pattern(rf"(?:[\s,]++|{_COMMENT})*+"))
-_NUMBER = pattern(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
-_INT = pattern(r"-?\d++")
-_NAN = pattern(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
+_TOKEN = ascii_regex(
+    rf"[{{}}]|\((?:[^()]|\([^()]*+\))*+\)|nan\(\w*+\)|-nan\(\w*+\)|[^\s{{}}(),/]++|/|{_COMMENT}"
+)
+_GAP = always(ascii_regex(rf"(?:[\s,]++|{_COMMENT})*+"))
+_NUMBER = ascii_regex(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
+_INT = ascii_regex(r"-?\d++")
+_NAN = ascii_regex(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
 MAX_SPLATS = 1 << 29
 """How many bytes single values, or values that are left out, may fill in a text: `f32[1024] constant(0)` is
 the first of 1024 elements.
 """
 
-_ELIDED = pattern(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
+_ELIDED = ascii_regex(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
 
 
 def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
@@ -256,7 +259,7 @@ def _set_nans(
 
 
 _PART = r"((?:[^\s,()]++|\([^()]*+\))++)"
-_PAIR = pattern(rf"\(\s*+{_PART}\s*+,\s*+{_PART}\s*+\)")
+_PAIR = ascii_regex(rf"\(\s*+{_PART}\s*+,\s*+{_PART}\s*+\)")
 
 
 def _complexes(dtype: DType, texts: Sequence[str], exact: bool) -> np.ndarray:

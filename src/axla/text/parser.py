@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from axla.core.collector import collector_paused
 from axla.core.errors import InvalidArgument
-from axla.core.regex import regex
+from axla.core.regex import ascii_regex, regex
 from axla.core.shape import AnyShape, ProgramShape
 from axla.hlo.family import show
 from axla.ir.graph import Computation, Extra, Instruction, Module
@@ -16,15 +16,15 @@ from axla.ir.structure import Parameter
 from axla.ir.typed import op_of
 from axla.text.header import read_header
 from axla.text.instructions import InstructionCursor
-from axla.text.lexer import BLANK, NAME, pattern
+from axla.text.lexer import BLANK, NAME
 from axla.text.shapes import compatible
 from axla.text.short_forms import read_short_form
 
-_ENTRY = pattern(BLANK + r"ENTRY\b")
-_COMPUTATION = pattern(BLANK + f"(?:ENTRY{BLANK})?%?{NAME}{BLANK}[({{]")
-_INSTRUCTION = pattern(BLANK + f"(?:ROOT{BLANK})?%?{NAME}{BLANK}=")
+_ENTRY = ascii_regex(BLANK + r"ENTRY\b")
+_COMPUTATION = ascii_regex(BLANK + f"(?:ENTRY{BLANK})?%?{NAME}{BLANK}[({{]")
+_INSTRUCTION = ascii_regex(BLANK + f"(?:ROOT{BLANK})?%?{NAME}{BLANK}=")
 _ANONYMOUS = regex(r"\.anon(?:\.\d+)?$")
-_EXECUTION_THREAD = pattern(BLANK + "," + BLANK + "execution_thread" + BLANK + "=")
+_EXECUTION_THREAD = ascii_regex(BLANK + "," + BLANK + "execution_thread" + BLANK + "=")
 
 
 def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str = "") -> Module:

@@ -9,6 +9,7 @@ from typing import Any
 
 from axla.core.dtypes import BY_NAME
 from axla.core.errors import ParseError, ShapeError
+from axla.core.regex import ascii_regex
 from axla.core.shape import (
     LAYOUT_KEYS,
     OPAQUE,
@@ -21,22 +22,22 @@ from axla.core.shape import (
     Shape,
     TupleShape,
 )  # fmt: skip
-from axla.text.lexer import BLANK, NAME, Cursor, pattern
+from axla.text.lexer import BLANK, NAME, Cursor
 
 ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
-SIMPLE_ARRAY = pattern(BLANK + f"({ARRAY})")
+SIMPLE_ARRAY = ascii_regex(BLANK + f"({ARRAY})")
 """An array shape without shapes in its layout; a brace opens a layout only before a digit or colon."""
 
 TUPLE = r"\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\)"
-SIMPLE_TUPLE = pattern(BLANK + f"({TUPLE})")
+SIMPLE_TUPLE = ascii_regex(BLANK + f"({TUPLE})")
 """A flat or nested tuple with at most one level of brackets in it, as one string."""
 
-_KIND = pattern(BLANK + r"([a-z]\w*+)" + BLANK + r"\[")
-_DIMENSION = pattern(BLANK + r"(<=)?" + BLANK + r"(\d++)")
-_LAYOUT_START = pattern(BLANK + r"\{" + BLANK + r"(?=[\d:])")
-_LAYOUT_KEY = pattern(BLANK + r"(SC|[DTL#*ESPM])" + BLANK + r"(?=\()")
-_PLACE = pattern(BLANK + r"([DC][+~]*+)")
-_BUFFER = pattern(BLANK + r"b\(")
+_KIND = ascii_regex(BLANK + r"([a-z]\w*+)" + BLANK + r"\[")
+_DIMENSION = ascii_regex(BLANK + r"(<=)?" + BLANK + r"(\d++)")
+_LAYOUT_START = ascii_regex(BLANK + r"\{" + BLANK + r"(?=[\d:])")
+_LAYOUT_KEY = ascii_regex(BLANK + r"(SC|[DTL#*ESPM])" + BLANK + r"(?=\()")
+_PLACE = ascii_regex(BLANK + r"([DC][+~]*+)")
+_BUFFER = ascii_regex(BLANK + r"b\(")
 
 
 def parse_shape(text: str) -> AnyShape:
@@ -243,7 +244,7 @@ class ShapeCursor(Cursor):
         return ProgramShape(tuple(shapes), result, tuple(names) if len(names) == len(shapes) else ())
 
 
-_PARAMETER_NAME = pattern(BLANK + f"%?({NAME})" + BLANK + r"(?::|(?<=[\s/])(?=[a-z(]))")
+_PARAMETER_NAME = ascii_regex(BLANK + f"%?({NAME})" + BLANK + r"(?::|(?<=[\s/])(?=[a-z(]))")
 _KEY_ORDER = [*LAYOUT_KEYS]
 _LAYOUT_READERS = {
     "D": ShapeCursor._read_dim_types,

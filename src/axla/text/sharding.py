@@ -5,19 +5,20 @@ from __future__ import annotations
 from functools import lru_cache
 
 from axla.core.errors import InvalidArgument
-from axla.ir.codec import read_axes, read_iota, read_mesh
+from axla.core.regex import ascii_regex
 from axla.ir.devices import DeviceOrder
 from axla.ir.sharding import SUBGROUPS, WORDS, DimAxes, MeshTiles, Sharding, Tiles, tiled
-from axla.text.lexer import BLANK, Cursor, pattern
+from axla.text.attributes import read_axes, read_iota, read_mesh
+from axla.text.lexer import BLANK, Cursor
 
-_WORD = pattern(BLANK + rf"({'|'.join(WORDS)}|maximal)\b")
-_GROUP = pattern(BLANK + r"shard_(as|like)\b")
-_DEVICES = pattern(BLANK + r"devices\s*+=\s*+\[([\d\s,]*+)\]")
-_DEVICE = pattern(BLANK + r"device\s*+=")
-_LIST = pattern(BLANK + r"(\d++(?:\s*+,\s*+\d++)*+)")
-_LAST_REPLICATE = pattern(BLANK + r"last_tile_dim_replicate\b")
-_LAST = pattern(BLANK + r"last_tile_dims\s*+=")
-_METADATA = pattern(BLANK + r"metadata\s*+=")
+_WORD = ascii_regex(BLANK + rf"({'|'.join(WORDS)}|maximal)\b")
+_GROUP = ascii_regex(BLANK + r"shard_(as|like)\b")
+_DEVICES = ascii_regex(BLANK + r"devices\s*+=\s*+\[([\d\s,]*+)\]")
+_DEVICE = ascii_regex(BLANK + r"device\s*+=")
+_LIST = ascii_regex(BLANK + r"(\d++(?:\s*+,\s*+\d++)*+)")
+_LAST_REPLICATE = ascii_regex(BLANK + r"last_tile_dim_replicate\b")
+_LAST = ascii_regex(BLANK + r"last_tile_dims\s*+=")
+_METADATA = ascii_regex(BLANK + r"metadata\s*+=")
 
 
 @lru_cache(maxsize=1024)

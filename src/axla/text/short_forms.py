@@ -7,11 +7,11 @@ from typing import Any
 
 from axla.core.shape import AnyShape, TupleShape
 from axla.hlo.asynchronous import MAIN, AsyncStart
-from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Instruction
 from axla.ir.op import OPS
 from axla.ir.structure import Parameter
 from axla.text.asynchronous import LATER, share_with_called, start_of
+from axla.text.attributes import codec_of
 from axla.text.instructions import InstructionCursor, schema_of
 
 

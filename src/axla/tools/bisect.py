@@ -167,10 +167,22 @@ class _Search:
             how = "the number of threads" if each else "chance: runs differ"
             self.failure = Outcome("differs", f"the bits of results depend on {how}")
             return self.threads("threads" if each else "runs")
+        self.failure = Outcome("differs", "ranges of a parallel loop depend on each other")
+        racing = self.racing("threads")
+        if racing is not None:
+            return racing
         return Verdict("none", outcome=right, evidence=(f"{right}; with caches, and {THREADS} threads, too",))
 
     def threads(self, what: str) -> Verdict:
         """Which kernel depends on the number of threads, or on chance."""
+        racing = self.racing(what)
+        if racing is not None:
+            return racing
+        self.evidence.append("every kernel alone gives equal bits: what they run in is at fault")
+        return self.found("threads")
+
+    def racing(self, what: str) -> Verdict | None:
+        """The kernel whose ranges depend on each other; None where each gives equal bits."""
         for piece in self.pieces():
             try:
                 question = self.question.but(repeat=AGAIN)
@@ -180,8 +192,7 @@ class _Search:
                 continue
             if names is not None:
                 return self.kernel(piece, names, Outcome("differs", f"bits depend on {what}"), "threads")
-        self.evidence.append("every kernel alone gives equal bits: what they run in is at fault")
-        return self.found("threads")
+        return None
 
     # -- passes -------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ All functions take the text of a module and a `Question`; names are those of the
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from axla.backends.cpu import CpuBackend, CpuExecutable
 from axla.backends.options import CompileOptions
 from axla.core import cache, flags
 from axla.core.dataclass import dataclass
-from axla.core.errors import AxlaError, InternalError
+from axla.core.errors import AxlaError, InternalError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape, TupleShape
 from axla.interpreter.evaluate import HostValue, Interpreter
@@ -29,7 +30,9 @@ from axla.ir.verify import verify
 from axla.passes import driver, pipelines, rewrite
 from axla.passes.schedule.order import running_computations
 from axla.passes.steps import Pass
+from axla.program.packed import Packed
 from axla.tools.apart import stage
+from axla.tools.ranges import run_apart
 from axla.tools.trial import (
     Limit,
     Outcome,
@@ -374,7 +377,7 @@ def piece_outcome(piece: ModulePiece, question: Question) -> tuple[Outcome, tupl
     stage(f"code of {piece.name}")
     with flags.override(cache_dir=""):
         cache.clear()
-        program, names = _program(module, question)
+        program, names, _ = _program(module, question)
     stage(f"run of {piece.name}")
     bits: list[bytes] | None = None
     try:
@@ -405,8 +408,8 @@ def _spoil(module: Module, program: Any, given: list[list[np.ndarray]], question
         ctypes.memset(array.ctypes.data, 0x7F, array.nbytes)
 
 
-def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName, ...]]:
-    """An executable of a module whose kernels are decided, and the names of these."""
+def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName, ...], Packed]:
+    """An executable of a module whose kernels are decided, the names of these, and the code."""
     from axla.cpu.compiler import code_of
     from axla.kernels.kinds import kind_planned_as
     from axla.lowering.pipeline import constants_memory, program_of
@@ -426,7 +429,7 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
     loaded = CpuExecutable(
         made.images, made.interface, made.constants, client=backend.client, module=module, options=options
     )
-    return loaded, names
+    return loaded, names, made
 
 
 def inner_outcomes(piece: ModulePiece, question: Question) -> str:
@@ -457,7 +460,7 @@ def inner_outcomes(piece: ModulePiece, question: Question) -> str:
         try:
             verify(part)
             with flags.override(cache_dir=""):
-                program, _ = _program(part, question)
+                program, _, _ = _program(part, question)
             for given, _ in piece.calls:
                 wanted = _interpreted(part, given, Interpreter(deadline=question.deadline))
                 _spoil(part, program, given, question)
@@ -539,15 +542,21 @@ def differs_by_threads(
     piece: ModulePiece, question: Question, counts: Sequence[int]
 ) -> tuple[KernelName, ...] | None:
     """The kernels of a piece whose code gives different bits with different numbers of threads, or in
-    different runs; None where all are equal.
+    different runs, or has ranges that race; None where there is nothing of this.
     """
     from axla.api import parse
     from axla.tools.trial import threads
 
     module = parse(piece.text)
     with flags.override(cache_dir=""):
-        program, names = _program(module, question)
+        program, names, code = _program(module, question)
     for given, _ in piece.calls:
+        if len(given) == 1:
+            with contextlib.suppress(UnsupportedError):
+                results, why = run_apart(code, [np.ascontiguousarray(a).tobytes() for a in given[0]])
+                found = results_of(module, program, given, question.deadline)
+                if why or results != [a.tobytes() for a in found[0]]:
+                    return names
         seen: set[bytes] = set()
         for count in counts:
             with threads(count):

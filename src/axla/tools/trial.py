@@ -146,6 +146,8 @@ def answer(text: str, question: Question) -> Outcome:
         for other in question.before:
             with contextlib.suppress(AxlaError):
                 _compiled(parse(other), question)
+        if not question.caching:
+            cache.clear()
         return _outcome(parse(text), question)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
+from axla.core.regex import ascii_regex
 from axla.ir.graph import Instruction
-from axla.ir.strings import pattern
 from axla.ir.verify.failure import fail
 
 _ENTRY = r"\s*+(?:(?:atol|rtol)\s*+=\s*+[\d.eE+\-]++|ulps\s*+=\s*+\d++)\s*+"
-_ACCURACY = pattern(
+_ACCURACY = ascii_regex(
     r"\{\s*+(?:mode\s*+=\s*+(?:default|highest)|tolerance\s*+=\s*+\{"
     + f"(?:{_ENTRY}(?:,{_ENTRY})*+)?"
     + r"\})\s*+\}"

@@ -1,5 +1,5 @@
-"""Passes that write one op as several others that exist everywhere: `topk` as a sort, `scan` as a loop, ...
+"""Passes that write one op in terms of several simpler ones: `topk` as a sort, `scan` as a loop, ...
 
-Each file has the expansion of one op (or a family), a function from an instruction to what takes its place;
-`expander.py` runs it.
+Each file has the expansion of one op (or a family): a function from an instruction to its replacement.
+`expander.py` runs these functions over a module.
 """

@@ -1,8 +1,9 @@
-"""Computations that are no straight-line code (loops, sorts, calls of the host...), applied to elements: a
-loop calls them, element by element, in the order of the interpreter.
+"""Calls of computations that are not straight-line code (they contain loops, sorts, host calls...): a loop
+calls them element by element, in the order of the interpreter.
 
-A map is a loop over places. reduce, reduce-window and scatter are one loop: values come in order, each with
-the place of the element that it is combined with. A sort merges runs of 1, 2, 4... elements.
+A map becomes a loop over its elements. reduce, reduce-window and scatter become the same kind of loop: it
+takes values in order, each with the position of the element that it is combined with. A sort merges runs of
+1, 2, 4... elements.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ Apply = Callable[..., list[XlaOp]]
 
 
 def application_expander(module: Module, target: Target) -> None:
-    """Leaves no map, reduce, reduce-window, scatter or sort whose computation is not emitted in line."""
+    """Replaces every map, reduce, reduce-window, scatter and sort whose computation cannot be emitted in
+    line.
+    """
     version = -1
     while version != module.version:  # what a loop calls may apply computations itself
         version = module.version
@@ -61,7 +64,9 @@ def _called(module: Module) -> set[Computation]:
 
 
 def _is_long(computation: Computation, limits: Limits) -> bool:
-    """Whether a computation is long code, and all its own: too long to combine elements in line."""
+    """Whether the code of a computation, without what it shares with others, is too long to be emitted in
+    line for each element.
+    """
     inside = [inst.op for inst in computation.instructions]
     if any(op.computation_fields for op in inside):
         return False
@@ -69,7 +74,7 @@ def _is_long(computation: Computation, limits: Limits) -> bool:
 
 
 def _apply(computation: Computation, *given: XlaOp) -> list[XlaOp]:
-    """The computation applied to scalars."""
+    """Applies the computation to scalars."""
     values = [typed(x, p.shape.dtype) for x, p in zip(given, computation.parameters, strict=True)]
     found = ops.Call(given[0].builder, computation, values)
     return list(found) if found.shape.is_tuple else [found]
@@ -97,8 +102,8 @@ def _map(inst: Instruction[hlo.Map], apply: Apply, *given: XlaOp) -> list[XlaOp]
 
 
 def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[XlaOp]) -> list[XlaOp]:
-    """`totals` with every value combined with the element at its place, in order. It is left out where the
-    place is negative.
+    """Combines each value with the element of `totals` at its position, in order. Values with a negative
+    position are ignored.
     """
     count, dims = len(totals), totals[0].dims
 
@@ -117,7 +122,7 @@ def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[X
 
 
 def _windows(inst: Instruction[hlo.Reduce | hlo.ReduceWindow], apply: Apply, *given: XlaOp) -> list[XlaOp]:
-    """The elements that a window combines at each of its places; the window of a reduce covers all reduced
+    """The elements that a window covers at each of its positions; the window of a reduce covers all reduced
     dimensions.
     """
     op, half, builder, whole = inst.op, len(given) // 2, given[0].builder, given[0].dims
@@ -146,7 +151,7 @@ def _windows(inst: Instruction[hlo.Reduce | hlo.ReduceWindow], apply: Apply, *gi
 
 
 def taken_at(x: XlaOp, places: XlaOp) -> XlaOp:
-    """The elements at these places, which count in row-major order."""
+    """The elements of `x` at these positions, which are row-major numbers."""
     take = hlo.Gather((), (0,), (0,), index_vector_dim=len(places.dims), slice_sizes=(1,))
     return x.builder.add(take, (flat(x), places))
 

@@ -1,9 +1,9 @@
 """argmax and argmin as two plain reductions, which lanes and threads can share.
 
-The reduce that JAX writes for them picks, of two (value, index) pairs, a NaN, else the larger (smaller)
-value, else the lower index. Its index is the lowest one at which the value equals the extreme, or is NaN
-where the extreme is. Its value is left to a reduce in order where somebody reads it: of -0 and 0, the
-combiner keeps whichever it meets.
+JAX writes them as a reduce of (value, index) pairs that prefers NaN, then the larger (smaller) value, then
+the lower index. The index it gives is the lowest one whose value equals the extreme value, or is NaN where
+the extreme value is NaN. Where the value of the pair is read too, the original reduce still computes it: of
+-0 and 0, its combiner keeps the one it meets first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from axla.passes.simplify.match import limits, uniform
 
 
 def argmax_rewriter(module: Module) -> None:
-    """Writes every argmax and argmin whose value nobody reads as a reduction of values and one of indices."""
+    """Writes every argmax and argmin whose value is not read as a reduction of values and one of indices."""
     expand(module, "argmax-rewriter", {Reduce: _rewrite})
 
 
@@ -43,7 +43,9 @@ def _rewrite(inst: Instruction) -> Instruction | None:
 
 
 def _short_iota(indices: Instruction, first: Instruction) -> int | None:
-    """The dimension of 64-bit indices that are an iota which 32 bits hold, like the first index."""
+    """The dimension along which 64-bit indices are an iota, where the indices and the first index fit in 32
+    bits.
+    """
     shape, start = shape_of(indices), uniform(first)
     if not isinstance(indices.op, Iota) or shape.dtype.bits <= S32.bits or start is None:
         return None
@@ -69,7 +71,7 @@ def _reductions(
 
 
 def _hit(values: XlaOp, extreme: XlaOp) -> XlaOp:
-    """Where a value is the extreme one; where the extreme is NaN, where a value is NaN."""
+    """Whether each value equals the extreme value; where that is NaN, whether the value is NaN."""
     equal = values == extreme
     return equal | (values != values) if values.dtype.is_float else equal
 
@@ -84,7 +86,7 @@ def _reads_value(inst: Instruction) -> bool:
 
 
 def _direction(combiner: Computation) -> Direction | None:
-    """GT or LT when a combiner is that of argmax or argmin, None for any other."""
+    """GT or LT where a combiner is that of argmax or argmin, else None."""
     root = combiner.root
     if not isinstance(root.op, Tuple) or len(root.operands) != 2:
         return None
@@ -105,7 +107,7 @@ def _direction(combiner: Computation) -> Direction | None:
 
 
 def _better(inst: Instruction) -> Direction | None:
-    """The direction of `a > b or a is NaN`; of integers without the second half."""
+    """The direction of `a > b or a is NaN`; for integers, of `a > b`."""
     parts = inst.operands if isinstance(inst.op, Or) else (inst,)
     found = {_compared(part) for part in parts}
     is_float = shape_of(inst.computation.parameters[0]).dtype.is_float

@@ -1,5 +1,5 @@
-"""Asynchronous calls: those of one collective of several participants start before they are done; all others
-become calls where they start, on a device that does one thing at a time.
+"""Asynchronous calls. Collectives between several participants stay asynchronous; any other call runs where
+it starts, since a device does one thing at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from axla.passes.expand.single_replica import at_once
 
 
 def async_unwrapper(module: Module) -> None:
-    """Writes every asynchronous call as a call, and collectives in two halves as one that is marked."""
+    """Writes every asynchronous call as a plain call, and a collective with a start and a done instruction as
+    one instruction that is marked as asynchronous.
+    """
     if module.config.replica_count * module.config.num_partitions > 1:
         _join_halves(module)
     kinds = {AsyncStart: _start, AsyncUpdate: _update, AsyncDone: _done}
@@ -31,7 +33,7 @@ def async_unwrapper(module: Module) -> None:
 
 
 def _join_halves(module: Module) -> None:
-    """Puts a collective where it is done, if nobody else wants its beginning."""
+    """Puts a collective where its `done` is, if nothing else uses its `start`."""
     every = [inst for computation in module.computations for inst in computation.instructions]
     awaited = {before for inst in every for before in inst.extra.control_predecessors}
     joined: dict[Instruction, None] = {}
@@ -54,7 +56,9 @@ def _join_halves(module: Module) -> None:
 
 
 def _collective(start: Instruction) -> Instruction | None:
-    """The collective that an instruction begins, at once; None where it begins something else."""
+    """The collective that an instruction starts, as one synchronous instruction; None where it starts
+    something else.
+    """
     op, marked = start.op, (*start.extra.frontend_attributes, ASYNCHRONOUS)
     extra = replace(start.extra, frontend_attributes=marked, control_predecessors=())
     if op.collective is not None:

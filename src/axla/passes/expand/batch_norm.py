@@ -23,7 +23,9 @@ def batchnorm_expander(module: Module) -> None:
 
 
 class _Batch:
-    """The operands in the precision of the arithmetic, and what is done along the features of the first."""
+    """The operands in the precision of the arithmetic, and operations along the feature dimension of the
+    first one.
+    """
 
     def __init__(self, inst: Instruction[BatchNorm], given: Sequence[XlaOp]):
         op, shape = inst.op, shape_of(inst.operands[0])
@@ -34,7 +36,7 @@ class _Batch:
         self.count = shape.size // max(shape.dims[self.feature], 1)
 
     def along(self, x: XlaOp) -> XlaOp:
-        """Numbers per feature, to combine with the operand."""
+        """Broadcasts one number per feature to the shape of the operand."""
         return ops.BroadcastInDim(x, self.x.dims, [self.feature])
 
     def sum(self, x: XlaOp) -> XlaOp:

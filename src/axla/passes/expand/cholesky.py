@@ -36,8 +36,8 @@ def _cholesky(inst: Instruction, a: XlaOp) -> Sequence[XlaOp]:
 
 
 def lower_factor(a: XlaOp) -> XlaOp:
-    """The lower factor of matrices [batch, rows, columns], from their lower triangles. Where there is none,
-    it is right up to the first element of the diagonal that is not positive.
+    """The lower factors of matrices [batch, rows, columns], read from their lower triangles. For a matrix
+    that is not positive definite the factor is right up to the first diagonal element that is not positive.
     """
     return _whole(_factor(a, block_size(a.dims[1])))
 
@@ -56,7 +56,7 @@ def _factor(a: XlaOp, block: int) -> Triangle:
 
 
 def _whole(a: Triangle) -> XlaOp:
-    """The matrix; zero above the diagonal."""
+    """The matrix of the given parts; zero above the diagonal."""
     if isinstance(a, DiagonalBlock):
         return a.matrix
     first, last = _whole(a.first), _whole(a.last)
@@ -65,7 +65,7 @@ def _whole(a: Triangle) -> XlaOp:
 
 
 def _next_column(at: XlaOp, a: XlaOp) -> Sequence[XlaOp]:
-    """A column is found, and taken, times itself, from those behind it."""
+    """Computes a column and subtracts its outer product with itself from the columns after it."""
     numbers, columns = mx.column(a, at), mx.indices(a, 2)
     rows, root = mx.indices(numbers, 1), ops.Sqrt(mx.real(mx.part(a, at, at, 1, 1)))
     found = mx.where(rows == at, mx.like(root, a), mx.where(rows > at, mx.over(numbers, root), 0.0))

@@ -1,15 +1,14 @@
-"""Convolutions take one of two forms that have an emitter, or become dots.
+"""Convolutions get one of two forms that have an emitter, or become dots.
 
-Dilation of the input, reversal and batch groups are written as pad, reverse and reshape. What is left is a
-window with strides, dilation of its own and padding, of few places, that a kernel sees to; where none does,
-padding is a pad too:
+Base dilation, reversal and batch groups are written as pad, reverse and reshape. The remaining window has
+strides, window dilation and padding; if the kernel cannot handle the padding, it becomes a pad as well:
 
     features last    b01f_01io->b01f    lanes run along features: of the result, or of groups of one feature
     features first   bf01_01io->bf01    lanes run along the last spatial dimension; no padding
 
-A window that sees one element, or all of them, is a dot. So is one whose kernel is too big for a cache, where
-there are not many places: a convolution reads it for each row of places, the dot of what the windows see
-reads it once.
+A convolution whose window covers one element, or the whole input, is a dot. So is one whose kernel does not
+fit in the cache, if there are few window positions: a convolution reads the kernel for each row of positions,
+a dot of the patches reads it once.
 """
 
 from __future__ import annotations
@@ -57,18 +56,18 @@ WINOGRAD = 32
 
 
 def convolution_canonicalize(module: Module, target: Target | None = None) -> None:
-    """Leaves convolutions of the two forms, and dots."""
+    """Gives every convolution one of the two forms, or makes it a dot."""
     canonical = partial(_canonical, target=target)
     expand(module, "convolution-canonicalize", {Convolution: canonical})
 
 
 def spatial_labels(rank: int) -> str:
-    """The labels of so many spatial dimensions, in order."""
+    """The labels of `rank` spatial dimensions: 0, 1, 2..."""
     return "".join(chr(ord("0") + d) for d in range(rank))
 
 
 def canonical_labels(rank: int, features_first: bool) -> ConvDims:
-    """The labels of the two forms."""
+    """The dimension labels of one of the two forms."""
     spatial = spatial_labels(rank)
     data = f"bf{spatial}" if features_first else f"b{spatial}f"
     return ConvDims(data, f"{spatial}io", data)
@@ -76,7 +75,9 @@ def canonical_labels(rank: int, features_first: bool) -> ConvDims:
 
 @dataclass(frozen=True)
 class _Parts:
-    """[batch, spatial..., features] x [spatial..., inputs, outputs], with a window that runs forwards."""
+    """A convolution [batch, spatial..., features] x [spatial..., inputs, outputs] whose window is not
+    reversed.
+    """
 
     x: Instruction
     kernel: Instruction
@@ -89,7 +90,7 @@ class _Parts:
         return self.result.dims[1:-1]
 
     def padded(self) -> _Parts:
-        """The same with a window that has no edges."""
+        """The same convolution of a padded input: its window has neither padding nor base dilation."""
         window = self.window
         interior = tuple(d - 1 for d in window.base_dilation)
         if not any((*window.low, *window.high, *interior)):
@@ -100,7 +101,7 @@ class _Parts:
         return replace(self, x=x, window=inside)
 
     def keeps_edges(self, target: Target | None) -> bool:
-        """Whether the kernel sees to the edges of the window."""
+        """Whether the kernel handles padding of the window."""
         window, dims = self.window, shape_of(self.x).dims
         edges, row = (*window.low, *window.high), prod(dims[-2:]) * shape_of(self.x).dtype.itemsize
         plain = min(edges) >= 0 and set(window.base_dilation) == {1} and min(dims) > 0
@@ -140,7 +141,7 @@ def _parts(inst: Instruction, result: Shape) -> _Parts:
 
 
 def _with_padding(x: Instruction, labels: ConvDims, window: Window) -> tuple[Instruction, Window]:
-    """The input without zeros that the program puts around it, and the window with them."""
+    """The operand of a pad with zeros, and the window with that padding added to its own."""
     value = values_of(x.operands[1]) if isinstance(x.op, Pad) else None
     if value is None or value.any() or set(window.base_dilation) - {1}:
         return x, window
@@ -188,7 +189,9 @@ def _convolved(inst: Instruction, parts: _Parts, target: Target | None) -> Instr
 
 
 def _at_only_place(parts: _Parts) -> Instruction:
-    """A product of what the window sees at its only place and the kernel."""
+    """A convolution with a single window position, as a product of the input that the window covers and the
+    kernel.
+    """
     x, kernel, window = parts.x, parts.kernel, parts.window
     dims, turns = shape_of(x).dims, isinstance(x.op, Transpose)
     if window.size != dims[1:-1]:
@@ -207,8 +210,8 @@ def _at_only_place(parts: _Parts) -> Instruction:
 
 
 def _by_phases(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
-    """A convolution of a dilated input as convolutions of the input: places of the result that are as far
-    apart as its elements see them at the same places in the window, every so many of all.
+    """A convolution with base dilation as several convolutions without. Output positions that see the input
+    elements at the same places of the window, `base dilation` positions apart, form one of them.
     """
     window, places = parts.window, parts.places
     d = next(d for d, by in enumerate(window.base_dilation) if by > 1)
@@ -241,12 +244,12 @@ def _by_phases(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
 
 
 def _with(values: Sequence[int], d: int, value: int) -> tuple[int, ...]:
-    """The values with another one at `d`."""
+    """The tuple with the entry at `d` replaced."""
     return (*values[:d], value, *values[d + 1 :])
 
 
 def _elements_of(parts: _Parts, at: Sequence[int]) -> Instruction:
-    """The elements that all windows see at one of their places."""
+    """The input elements that the windows cover at position `at` of the window."""
     dims, window = shape_of(parts.x).dims, parts.window
     first = [n * d for n, d in zip(at, window.window_dilation, strict=True)]
     limits = [f + (n - 1) * s + 1 for f, n, s in zip(first, parts.places, window.stride, strict=True)]
@@ -257,7 +260,7 @@ def _elements_of(parts: _Parts, at: Sequence[int]) -> Instruction:
 
 
 def _reads_kernel_often(parts: _Parts, target: Target | None) -> bool:
-    """Whether the kernel is too big for a cache, and the patches are not."""
+    """Whether the kernel does not fit in the cache, while the patches do."""
     if target is None or target.local_bytes or parts.groups > 1:
         return False
     kernel, places = shape_of(parts.kernel), prod(parts.result.dims[:-1])
@@ -266,13 +269,13 @@ def _reads_kernel_often(parts: _Parts, target: Target | None) -> bool:
 
 
 def _patches(parts: _Parts) -> Instruction:
-    """[batch, places..., window * features]: what each window sees."""
+    """The patches that the windows cover: [batch, positions..., window * features]."""
     seen = [_elements_of(parts, at) for at in product(*map(range, parts.window.size))]
     return Concatenate((len(parts.places) + 1,))(*seen)
 
 
 def _dot(parts: _Parts, x: Instruction) -> Instruction:
-    """A product per group of what the windows see: [places, groups * inputs] x [inputs, groups * outputs]."""
+    """The dot of the patches, one per group: [positions, groups * inputs] x [inputs, groups * outputs]."""
     *seen, outputs = shape_of(parts.kernel).dims
     inputs = prod(seen)
     groups, rows = parts.groups, shape_of(x).size // (parts.groups * inputs)
@@ -321,7 +324,7 @@ def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruct
 
 
 def _suits_winograd(parts: _Parts, target: Target | None) -> bool:
-    """Whether a convolution is faster by Winograd's products."""
+    """Whether Winograd's algorithm makes a convolution faster."""
     window, dims = parts.window, shape_of(parts.kernel).dims
     tiles = prod(-(-n // 2) for n in parts.places) * parts.result.dims[0]
     one_by_one = {*window.stride, *window.window_dilation, *window.base_dilation} == {1}
@@ -331,8 +334,8 @@ def _suits_winograd(parts: _Parts, target: Target | None) -> bool:
 
 
 def _whole_words(parts: _Parts, target: Target) -> _Parts:
-    """With zeros for the inputs that fill a word of short numbers, where the kernel is a constant and so lies
-    in such words.
+    """Pads the input features with zeros to whole words of short numbers, where the kernel is a constant and
+    can be stored in such words.
     """
     x, dtype, values = parts.x, shape_of(parts.x).dtype, values_of(parts.kernel)
     *window, inputs, outputs = shape_of(parts.kernel).dims
@@ -347,8 +350,8 @@ def _whole_words(parts: _Parts, target: Target) -> _Parts:
 
 
 def _inputs_in_window(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
-    """Groups of one output feature each, of several inputs, as channels: the inputs are a dimension of the
-    window.
+    """Groups with several inputs and one output feature each, as channels: the inputs of a group become a
+    dimension of the window.
     """
     (batch, *spatial, _), window, groups = shape_of(parts.x).dims, parts.window, parts.groups
     inputs, rank = shape_of(parts.kernel).dims[-2], window.rank

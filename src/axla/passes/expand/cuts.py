@@ -1,4 +1,4 @@
-"""Cutting whole arrays into the parts that partitions have, and putting parts together again."""
+"""Cuts whole arrays into the parts that partitions hold, and joins parts to whole arrays."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ CHANNEL = 1
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a whole array is cut. `dims`: parts along each dimension; then how many partitions have the same
-    part; then how many have addends, whose sum is the part. `partitions` in row-major order of these.
+    """How a whole array is cut.
+
+    `dims`: the number of parts along each dimension, then the number of partitions with the same part, then
+    the number of partitions whose arrays must be added to give the part. `partitions`: numbers of the
+    partitions, row-major over `dims`.
     """
 
     dims: tuple[int, ...]
@@ -57,7 +60,7 @@ class Cut:
         return [n for n, count in enumerate(self.dims) if count > 1 and n != len(self.dims) - 2]
 
     def divides(self, shape: Shape) -> bool:
-        """Whether the parts of an array are of one size."""
+        """Whether all parts of an array have the same size."""
         return len(shape.dims) == len(self.counts) and not any(map(int.__mod__, shape.dims, self.counts))
 
     def part_of(self, shape: Shape) -> Shape:
@@ -67,20 +70,20 @@ class Cut:
         return Shape(shape.dtype, tuple(map(int.__floordiv__, shape.dims, self.counts)))
 
     def groups(self, axis: int, replicas: int) -> ReplicaGroups:
-        """The participants that differ along an axis only."""
+        """The groups of participants that differ only in their position along an axis."""
         rows = np.moveaxis(np.reshape(self.partitions, self.dims), axis, -1).reshape(-1, self.dims[axis])
         every = np.concatenate([rows + len(self.partitions) * replica for replica in range(replicas)])
         return ReplicaGroups(tuple(map(tuple, every.tolist())))
 
     def places(self, axis: int) -> list[int]:
-        """The place of each partition along an axis."""
+        """The position of each partition along an axis."""
         at = np.unravel_index(np.argsort(self.partitions), self.dims)
         return at[axis].tolist()
 
 
 def cut_of(sharding: Sharding | None, rank: int, partitions: int) -> Cut | None:
-    """The cut that a sharding describes; None where all partitions have the whole. UnsupportedError for a
-    sharding of another rank or of other partitions.
+    """The cut that a sharding describes; None where every partition holds the whole array. Raises
+    UnsupportedError for a sharding of another rank or for other partitions.
     """
     what = without_axes(sharding, rank).what if sharding is not None else "replicated"
     if what == "unreduced":
@@ -97,7 +100,7 @@ def cut_of(sharding: Sharding | None, rank: int, partitions: int) -> Cut | None:
 
 
 def cut_whole(whole: Instruction, cut: Cut) -> Instruction:
-    """The part of a whole array that the partition which runs this has."""
+    """The part of a whole array that the current partition holds."""
     computation, shape = whole.computation, shape_of(whole)
     part = cut.part_of(shape)
     found = whole
@@ -113,8 +116,8 @@ def cut_whole(whole: Instruction, cut: Cut) -> Instruction:
 
 
 def addend(part: Instruction, cut: Cut) -> Instruction:
-    """A whole array that has the part in its place and zeros elsewhere: the sum of those of all partitions is
-    the array of which each has a part.
+    """A whole array with the part in its place and zeros elsewhere. The sum of these arrays of all partitions
+    is the array that was cut.
     """
     computation, shape = part.computation, shape_of(part)
     dims = tuple(map(int.__mul__, shape.dims, cut.counts))
@@ -123,7 +126,7 @@ def addend(part: Instruction, cut: Cut) -> Instruction:
 
 
 def _starts(computation: Computation, part: Shape, cut: Cut) -> list[Instruction]:
-    """Where the part of the partition which runs this begins."""
+    """The start indices of the current partition's part."""
     number = computation.add(PartitionId())
     columns = [[place * size for place in cut.places(axis)] for axis, size in enumerate(part.dims)]
     return [looked_up(number, column) for column in columns]
@@ -135,14 +138,14 @@ def _nothing(computation: Computation, shape: Shape) -> Instruction:
 
 
 def looked_up(number: Instruction, column: list[int], dtype: DType = S32) -> Instruction:
-    """The scalar of a table that a partition's number chooses."""
+    """Looks up a scalar in a constant table by the number of the partition."""
     table = Literal.of(column, dtype)
     row = DynamicSlice((1,))(number.computation.add(Constant(table.shape, table)), number)
     return Reshape(Shape(dtype))(row)
 
 
 def joined(part: Instruction, cut: Cut, replicas: int) -> Instruction:
-    """The whole array of which each partition has a part."""
+    """The whole array, gathered from the parts of all partitions."""
     for axis in cut.axes:
         shape, groups = shape_of(part), cut.groups(axis, replicas)
         if axis == len(cut.dims) - 1:

@@ -1,4 +1,4 @@
-"""Ops that say themselves which other ops they are: those of other packages, by a method `expand`."""
+"""Ops of other packages that define their own expansion, by a method `expand`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DEEPEST = 8
 
 
 def op_expander(module: Module) -> None:
-    """Writes every op that has a method `expand(*operands)` as what that builds of the operands.
-    UnsupportedError for one that is still there after `DEEPEST` times.
+    """Replaces every op that has a method `expand(*operands)` by what that method builds. Raises
+    UnsupportedError for one that still exists after `DEEPEST` rounds.
     """
     for times in range(DEEPEST + 1):
         instructions = (inst for c in module.computations for inst in c.instructions)

@@ -1,9 +1,10 @@
-"""Arrays of dynamic size as arrays of their bounds, with the sizes as values beside them.
+"""Arrays of dynamic size as arrays of their maximal size, with the actual sizes as extra values.
 
-What lies behind the actual size is never seen: ops that combine elements replace it first (`dynamic_rules`).
-Where computations are called, an array with n dynamic dimensions is the tuple of the whole array and n sizes.
-The entry takes its sizes as more parameters behind its own, in the order of leaves and dimensions, and gives
-those of its result behind it: `(result, size, size...)`. The entry layout still says what was dynamic.
+Elements beyond the actual size never affect a result: ops that combine elements replace them first
+(`dynamic_rules`). As argument or result of a computation, an array with n dynamic dimensions is a tuple of
+the padded array and n sizes. The entry takes sizes as additional parameters after its own, in the order of
+leaves and dimensions, and returns those of its result after it: `(result, size, size...)`. The entry layout
+still says which dimensions were dynamic.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PaddedValue = Sized | list["PaddedValue"] | Instruction
 
 
 def dynamic_padder(module: Module) -> None:
-    """Leaves no dynamic shape, and no op that gives, sets or takes sizes."""
+    """Removes all dynamic shapes, and all ops that get, set or depend on dynamic sizes."""
     for computation in computations_callees_first(module):
         if any(map(_concerns, computation.instructions)):
             if not current_session().may_fire("dynamic-padder", computation.root):
@@ -47,7 +48,7 @@ def _is_dynamic(shape: AnyShape) -> bool:
 
 
 def _packed_shape(shape: AnyShape) -> AnyShape:
-    """The shape of a value where computations are called."""
+    """The shape of a value as argument or result of a computation."""
     if isinstance(shape, TupleShape):
         return TupleShape([_packed_shape(s) for s in shape.elements])
     if isinstance(shape, Shape) and shape.is_dynamic:
@@ -94,7 +95,7 @@ class _Padder:
     # -- the entry ---------------------------------------------------------------------------------------
 
     def enter(self) -> None:
-        """Parameters of fixed sizes, and parameters for the actual ones."""
+        """Gives parameters fixed sizes, and adds parameters for the actual sizes."""
         entry = self.computation
         before = tuple(entry.parameters)
         for parameter in before:
@@ -115,7 +116,7 @@ class _Padder:
         module.set_config(entry_layout=ProgramShape(parameters, layout.result))
 
     def leave(self, root: Instruction) -> None:
-        """The result with its bounds as sizes, and the actual ones behind it."""
+        """Makes the root a tuple of the padded result and its actual sizes."""
         entry = self.computation
         sizes: list[Instruction] = []
         result = self.packed(self.values[root], self.shape(root), sizes)
@@ -128,14 +129,14 @@ class _Padder:
         module.set_config(entry_layout=ProgramShape(layout.parameters, result_shape), aliases=aliases)
 
     def stays(self, inst: Instruction) -> bool:
-        """Whether an instruction without users is there for itself."""
+        """Whether an instruction without users must stay: a parameter, or one with side effects."""
         if isinstance(inst.op, hlo.Parameter):
             return True
         value = self.values[inst]
         return inst.op.side_effect and inst is (value.data if isinstance(value, Sized) else value)
 
     def value(self, inst: Instruction) -> PaddedValue:
-        """The replacement of an instruction."""
+        """The replacement of an instruction, as padded data with sizes."""
         op = inst.op
         if isinstance(op, hlo.GetTupleElement):
             whole = self.values[inst.operands[0]]
@@ -165,7 +166,9 @@ class _Padder:
         return found if isinstance(op, hlo.SetDimensionSize) else _declared(found, inst.shape)
 
     def same(self, inst: Instruction, operands: Sequence[PaddedValue]) -> PaddedValue:
-        """An instruction that knows of no dynamic size; its operands may have been made anew."""
+        """An instruction that does not depend on dynamic sizes, with its operands replaced where they
+        changed.
+        """
         calls = _takes_tuples(inst.op)  # as computations do that are called
         for number, (value, old) in enumerate(zip(operands, inst.operands, strict=True)):
             new = (
@@ -187,8 +190,8 @@ class _Padder:
     def packed(
         self, value: PaddedValue, shape: AnyShape, sizes_out: list[Instruction] | None = None
     ) -> Instruction:
-        """A value as one instruction, of the packed shape of `shape`; of its bounds, if there is a list for
-        the sizes.
+        """A value as one instruction of the packed shape of `shape`. With a list `sizes_out` it is the padded
+        value alone, and the sizes are appended to the list.
         """
         if isinstance(value, Instruction):
             return value
@@ -207,8 +210,8 @@ class _Padder:
     def unpacked(
         self, inst: Instruction, shape: AnyShape, sizes_in: Iterator[Instruction] | None = None
     ) -> PaddedValue:
-        """The value that an instruction of the packed shape of `shape` stands for; of its bounds, if the
-        sizes come on their own.
+        """The value that an instruction of the packed shape of `shape` represents. With `sizes_in` the
+        instruction is the padded value alone.
         """
         if isinstance(shape, TupleShape):
             if not _is_dynamic(shape):
@@ -228,7 +231,9 @@ class _Padder:
 
 
 def _declared(value: Any, shape: Any) -> Any:
-    """A value of the sizes that its shape says are dynamic: in others, anything lies behind the size."""
+    """A value whose dynamic sizes are those that its shape declares as dynamic; other dimensions count as
+    full.
+    """
     if isinstance(value, list):
         return [_declared(v, s) for v, s in zip(value, shape.elements, strict=True)]
     if not isinstance(value, Sized):

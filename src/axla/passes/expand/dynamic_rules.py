@@ -1,4 +1,6 @@
-"""Rules of ops for arrays with dynamic sizes: each gives the padded data and the actual sizes."""
+"""Rules for ops on arrays with dynamic sizes: each gives the padded data and the actual sizes of the
+result.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from axla.passes.expand.expander import converted, full, scalar, spread
 
 
 def applied(inst: Instruction, operands: Sequence[Sized]) -> Result:
-    """The value of an instruction for operands with sizes."""
+    """Applies an instruction to operands with sizes."""
     rule = _elementwise if inst.op.elementwise else RULES.get(type(inst.op))
     if rule is None:
         if all(s is None for o in operands for s in o.sizes):
@@ -49,7 +51,7 @@ def _elementwise(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _bitcast_convert(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """A dimension more for the parts of an element, or one less where parts become one."""
+    """One more dimension for the parts of an element, or one less where parts are joined to one element."""
     (x,) = operands
     new = again(inst, [x.data])
     rank = shape_of(new).rank
@@ -59,7 +61,7 @@ def _bitcast_convert(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _batched(inst: Instruction, operands: Sequence[Sized]) -> Result:
-    """Ops that do the same with each matrix, or row, of a batch."""
+    """Ops that treat each matrix, or row, of a batch alike."""
     op = inst.op
     own = len(op.fft_length) if isinstance(op, hlo.Fft) else 1 if isinstance(op, hlo.TopK) else 2
     batch = len(operands[0].sizes) - own
@@ -84,7 +86,7 @@ def _transpose(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _reverse(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """The reversed data, moved down to where its part that counts begins."""
+    """Reverses the padded data, then shifts it so that the valid part begins at 0."""
     op, (x,) = op_of(inst, hlo.Reverse), operands
     found, zero = again(inst, [x.data]), number(x.data, 0)
     starts = [
@@ -102,7 +104,7 @@ def _reverse(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _whole(result: Sequence[int], x: Sized) -> tuple[Instruction | None, ...]:
-    """The sizes of dimensions that a slice keeps whole."""
+    """The sizes of the dimensions that a slice takes whole; None for others."""
     return tuple(s if n == m else None for n, m, s in zip(result, x.bounds, x.sizes, strict=True))
 
 
@@ -112,7 +114,7 @@ def _slice(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _dynamic_update_slice(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Where the update does not count, what was there stays."""
+    """Where the update is not valid, the old elements stay."""
     x, update, *starts = operands
     numbers = [s.data for s in starts]
     mask = update.mask(range(len(update.sizes)))
@@ -138,7 +140,7 @@ def _pad(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Along a dynamic dimension each operand is put behind what counts of those before it."""
+    """Along a dynamic dimension each operand is put behind the valid elements of those before it."""
     op = op_of(inst, hlo.Concatenate)
     at = op.dimensions[0]
     rank = len(operands[0].sizes)
@@ -158,7 +160,7 @@ def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Dimensions that stay are carried over; others are gathered, element by element, from where they lie."""
+    """Dimensions that stay keep their sizes; the elements of other ones are gathered one by one."""
     x, result = operands[0], static(shape_of(inst))
     source = Shape(result.dtype, x.bounds, [s is not None for s in x.sizes])
     carried = carried_sizes(source, shape_of(inst), getattr(inst.op, "inferred_dimension", -1))
@@ -177,7 +179,7 @@ def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _dynamic_reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Dimensions of fixed size in the result keep that size, whatever the operand for it holds."""
+    """Static dimensions of the result keep their size, whatever their size operand says."""
     x, *given = operands
     result = static(shape_of(inst))
     marks = shape_of(inst).dynamic
@@ -190,7 +192,7 @@ def _dynamic_reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _gathered(x: Sized, result: Shape, sizes: Sequence[Instruction | None]) -> Instruction:
-    """The elements of x that count, in row-major order, as the first ones of the result's sizes."""
+    """The valid elements of x in row-major order, as the first ones of an array of the result's sizes."""
     computation = x.data.computation
     dtype = S32 if result.size < 1 << 31 else S64
     places = result.with_dtype(dtype).logical
@@ -232,7 +234,7 @@ def _gather(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _scatter(inst: Instruction, operands: Sequence[Sized]) -> Result:
-    """Updates that do not count go to places outside, where they are dropped."""
+    """Invalid updates get positions outside of the array, where they are dropped."""
     op, count = op_of(inst, hlo.Scatter), len(operands) // 2
     inputs, indices, updates = operands[:count], operands[count], together(operands[count + 1 :])
     if any(updates[0].sizes[d] is not None for d in op.update_window_dims):

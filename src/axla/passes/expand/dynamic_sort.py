@@ -1,4 +1,4 @@
-"""Sorting when some elements do not count: those come last, whatever they are."""
+"""Sorting arrays with dynamic sizes: invalid elements come last, whatever their value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from axla.ir.graph import Computation, Instruction
 
 
 def sorted_first(op: Sort, operands: Sequence[Instruction], counts: Instruction) -> list[Instruction]:
-    """The sorted operands, with all elements that count before all that do not."""
+    """The sorted operands, with all valid elements before all invalid ones."""
     comparator = _with_mask(op.to_apply)
     new = Sort(op.dimensions, op.is_stable, comparator)
     found = counts.computation.add(new, [*operands, counts])
@@ -20,7 +20,7 @@ def sorted_first(op: Sort, operands: Sequence[Instruction], counts: Instruction)
 
 
 def _with_mask(comparator: Computation) -> Computation:
-    """A comparator of two more operands, which say whether the left and the right element count."""
+    """A comparator with two more operands, which say whether the left and the right element are valid."""
     made = comparator.module.add_computation(f"{comparator.name}.counting")
     values = [made.add(Parameter(p.shape, n)) for n, p in enumerate(comparator.parameters)]
     left, right = (made.add(Parameter(Shape(PRED), len(values) + side)) for side in range(2))

@@ -1,4 +1,6 @@
-"""Rules of arrays of dynamic size for ops that combine elements: what does not count changes no sum."""
+"""Rules for ops that combine elements of arrays with dynamic size: invalid elements are replaced by a neutral
+element.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def _reduce_window(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 
 def _places(window: Window, d: int, size: Instruction) -> Instruction:
-    """How many places a window has along its dimension d of so many elements."""
+    """The number of positions of a window along its dimension d, for an array with `size` elements there."""
     one, zero = number(size, 1), number(size, 0)
     dilation = number(size, window.base_dilation[d])
     reach = hlo.Add()(hlo.Multiply()(hlo.Subtract()(size, one), dilation), one)
@@ -63,7 +65,7 @@ def _places(window: Window, d: int, size: Instruction) -> Instruction:
 
 
 def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Batch and spatial dimensions of the input may be of dynamic size, and the features that are summed."""
+    """Batch, spatial and summed feature dimensions of the input may have dynamic sizes."""
     op, (x, kernel) = op_of(inst, hlo.Convolution), operands
     labels = op.dim_labels
     features = least(x.sizes[labels.input_feature], kernel.sizes[labels.kernel_input])

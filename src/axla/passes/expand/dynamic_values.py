@@ -1,4 +1,6 @@
-"""Arrays of which only a part counts, and what the rules for ops on them share (`dynamic_rules`)."""
+"""Arrays of which only a part is valid, and functions that the rules for ops on them share
+(`dynamic_rules`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from axla.passes.expand.expander import converted, scalar, spread
 
 @dataclass(frozen=True)
 class Sized:
-    """An array: elements up to `sizes[d]` of dimension d count, all of them where that is None."""
+    """An array with valid sizes: elements below `sizes[d]` of dimension d are valid; all of them where that
+    is None.
+    """
 
     data: Instruction
     sizes: tuple[Instruction | None, ...] = ()
@@ -39,7 +43,7 @@ class Sized:
         return scalar(self.data.computation, S32, self.bounds[d]) if found is None else found
 
     def mask(self, dimensions: Sequence[int]) -> Instruction | None:
-        """Which elements count along these dimensions; None when all do."""
+        """Whether each element is valid along these dimensions; None when all are."""
         found: Instruction | None = None
         for d in dimensions:
             size = self.sizes[d]
@@ -49,7 +53,7 @@ class Sized:
         return found
 
     def masked(self, dimensions: Sequence[int], fill: Instruction) -> Instruction:
-        """The data with a scalar where it does not count."""
+        """The data with invalid elements replaced by a scalar."""
         mask = self.mask(dimensions)
         if mask is None:
             return self.data
@@ -63,12 +67,12 @@ PaddingRule = Callable[[Instruction, Sequence[Sized]], Result]
 
 
 def static(shape: Shape) -> Shape:
-    """The shape with its bounds as sizes."""
+    """The shape with static dimensions of its maximal sizes."""
     return Shape(shape.dtype, shape.dims)
 
 
 def bounds(shape: AnyShape) -> AnyShape:
-    """The shape with all bounds as sizes."""
+    """The same for a shape that may be a tuple."""
     if isinstance(shape, TupleShape):
         return TupleShape([bounds(s) for s in shape.elements])
     return static(shape) if isinstance(shape, Shape) else shape
@@ -93,7 +97,7 @@ def number(like: Instruction, value: int) -> Instruction:
 
 
 def least(*sizes: Instruction | None) -> Instruction | None:
-    """The smallest of the sizes that there are."""
+    """The smallest of those sizes that are not None."""
     found: Instruction | None = None
     for size in dict.fromkeys(s for s in sizes if s is not None):
         found = size if found is None else Minimum()(found, size)
@@ -101,14 +105,14 @@ def least(*sizes: Instruction | None) -> Instruction | None:
 
 
 def together(arrays: Sequence[Sized]) -> list[Sized]:
-    """Arrays of one shape with the sizes that all of them have."""
+    """Arrays of one shape, each with the sizes that all of them have valid."""
     rank = len(arrays[0].sizes)
     sizes = tuple(least(*[x.sizes[d] for x in arrays]) for d in range(rank))
     return [Sized(x.data, sizes) for x in arrays]
 
 
 def several(inst: Instruction, sizes: tuple[Instruction | None, ...]) -> Result:
-    """The results of an instruction, each with the dynamic sizes."""
+    """The results of an instruction, each with these dynamic sizes."""
     if isinstance(inst.shape, Shape):
         return Sized(inst, sizes)
     return [Sized(GetTupleElement(n)(inst), sizes) for n, _ in enumerate(inst.shape.leaves())]

@@ -1,4 +1,4 @@
-"""The order of what a program takes from the host and gives to it: one for all backends."""
+"""The order of transfers with the host (infeed, outfeed, host calls), the same for all backends."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Kinds = frozenset[type[Op]]
 
 
 def effect_order(module: Module) -> None:
-    """Gives effects, and calls of computations that have some, control edges in the order in which the
-    interpreter runs them. CompileError for infeeds, or outfeeds, that nothing orders.
+    """Adds control edges between instructions with effects, and calls of computations with effects, in the
+    order in which the interpreter runs them. Raises CompileError for infeeds, or outfeeds, whose order the
+    program does not define.
     """
     holding: dict[Computation, Kinds] = {}
     every = (inst.op for computation in module.computations for inst in computation.instructions)
@@ -39,7 +40,7 @@ def effect_order(module: Module) -> None:
 
 
 def _kinds(inst: Instruction, holding: Mapping[Computation, Kinds]) -> Kinds:
-    """Which effects happen when an instruction runs. An infeed without arrays reads nothing."""
+    """The kinds of effects that an instruction has. An infeed without arrays reads nothing."""
     op = inst.op
     if op.in_order and op.side_effect:
         nothing = isinstance(op, Infeed) and all(leaf.is_token for leaf in op.shape.leaves())
@@ -59,7 +60,7 @@ def _refuse(opcode: str, pair: Sequence[Instruction]) -> NoReturn:
 def _unordered(
     order: Sequence[Instruction], events: Container[Instruction]
 ) -> Iterator[tuple[Instruction, Instruction]]:
-    """The events next to each other in `order` of which the second does not depend on the first."""
+    """The neighbours in `order` of which the second does not depend on the first."""
     after: dict[Instruction, int] = {}  # how many events, the last of them included, come before
     last: Instruction | None = None
     count = 0

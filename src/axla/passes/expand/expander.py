@@ -1,4 +1,4 @@
-"""Code that expanders share: running one over a module, programs of a builder, and constants."""
+"""Functions that expanders share: running an expansion over a module, building with a builder, constants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Waiting = dict[Instruction, dict[Instruction, None]]
 
 
 def expand(module: Module, name: str, kinds: Mapping[type[Op], Expansion]) -> None:
-    """Puts what `kinds` gives in the place of every instruction of these ops; None leaves one as it is."""
+    """Replaces every instruction with an op of `kinds` by what the function for that op returns; None leaves
+    it.
+    """
     session = current_session()
     for computation in list(module.computations):
         found = [inst for inst in computation.instructions if type(inst.op) in kinds]
@@ -58,7 +60,9 @@ def _describe(old: Instruction, made: Sequence[Instruction]) -> None:
 def _move_control_edges(
     old: Instruction, new: Instruction, made: Sequence[Instruction], waiting: Waiting
 ) -> None:
-    """Whoever waited for the old instruction waits for the new one; all of what is new waits as it did."""
+    """Instructions that waited for the old instruction wait for the new one; all new instructions wait for
+    what the old one waited for.
+    """
     computation, before = old.computation, old.extra.control_predecessors
     for inst in made:
         if before:
@@ -78,7 +82,9 @@ def _move_control_edges(
 
 
 def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any) -> Instruction:
-    """The program that `write(inst, *more, *operands)` gives the results of, beside the instruction."""
+    """The results of the program that `write(inst, *more, *operands)` builds, placed beside the
+    instruction.
+    """
     from axla.builder import ops  # many programs need none of the builder
     from axla.builder.xla_builder import XlaBuilder
 
@@ -94,7 +100,7 @@ def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any
 
 
 def embedded(program: Module, inst: Instruction) -> Computation:
-    """A copy of a program in the module of a call, said to be from where the call is."""
+    """A copy of a program in the module of a call, with the source location of the call."""
     mapping: dict[Computation, Computation] = {}
     found = clone_computation(program.entry, inst.computation.module, mapping=mapping)
     for computation in mapping.values():
@@ -124,13 +130,13 @@ def full(computation: Computation, shape: Shape, value: object) -> Instruction:
 
 
 def spread(x: Instruction, shape: Shape, dimensions: Sequence[int] = ()) -> Instruction:
-    """`x` in the dimensions of `shape`: its dimension k is dimension `dimensions[k]` of the result."""
+    """`x` broadcast to `shape`: dimension k of x is dimension `dimensions[k]` of the result."""
     wanted = shape.with_dtype(shape_of(x).dtype).logical
     return x if shape_of(x).dims == wanted.dims else Broadcast(wanted, tuple(dimensions))(x)
 
 
 def packed(shape: AnyShape, values: Sequence[Instruction]) -> Instruction:
-    """The values as one of a shape: a tuple of them, or the only one."""
+    """The values as one value of a shape: a tuple of them, or the only one."""
     return values[0].computation.add(Tuple(), values) if shape.is_tuple else values[0]
 
 

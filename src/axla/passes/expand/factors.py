@@ -1,7 +1,7 @@
-"""Which dimensions of an op's operands and results are cut together: its factors.
+"""Which dimensions of an op's operands and results are partitioned together: the factors of the op.
 
-A dot of [m,k] and [k,n] has the factors m, k and n. A dimension that is reshaped may be of several factors,
-the major one first.
+A dot of [m,k] and [k,n] has the factors m, k and n. A dimension that is reshaped may consist of several
+factors, the major one first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from axla.ir.op import Op, by_op
 
 
 class FactorKind(Enum):
-    """How a partition computes its part along a factor: alone, or with data of others."""
+    """What a partition needs to compute its part along a factor: only its own part, or data of others."""
 
     PASSED = "the same part of the operands"
     REDUCED = "all parts of the operands: of its own it has an addend, or the like"
@@ -32,8 +32,8 @@ class FactorKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """The factors of an instruction by number. `arrays`: for each operand, and each array of the result, the
-    numbers of each dimension's factors; () of what is no array.
+    """The factors of an instruction. `arrays`: for each operand, then each array of the result, the factor
+    numbers of each dimension; () for what is no array.
     """
 
     sizes: tuple[int, ...]
@@ -42,7 +42,7 @@ class Factors:
 
 
 def factors_of(inst: Instruction) -> Factors | None:
-    """The factors of an instruction; None for one of which nothing is known."""
+    """The factors of an instruction; None where they are unknown."""
     rule = dict(inst.extra.frontend_attributes).get(RULE)
     if rule is not None:
         return _of_rule(inst, rule)
@@ -59,7 +59,7 @@ def factors_of(inst: Instruction) -> Factors | None:
 
 
 def same_factors(shape: Shape, count: int) -> Factors:
-    """The factors of arrays of one shape that are sharded alike."""
+    """The factors of several arrays of one shape that are sharded alike."""
     numbers = tuple((d,) for d in range(shape.rank))
     return Factors(shape.dims, (FactorKind.PASSED,) * shape.rank, (numbers,) * count)
 
@@ -76,8 +76,8 @@ _KINDS = {
 
 
 def _of_rule(inst: Instruction, text: str) -> Factors | None:
-    """The factors of a text such as <([i, jk])->([j, i]) {i=2, j=3, k=2}, reduction={k}>; None where it says
-    them of other arrays.
+    """The factors in a text such as <([i, jk])->([j, i]) {i=2, j=3, k=2}, reduction={k}>; None where the text
+    does not fit the arrays of the instruction.
     """
     found = _RULE.search(text)
     if found is None:
@@ -114,7 +114,7 @@ class _Finder:
         return shape.dims if isinstance(shape, Shape) else ()
 
     def add(self, *places: tuple[int, int], kind: FactorKind = FactorKind.PASSED, size: int = 0) -> None:
-        """One factor of these dimensions of arrays (array, dimension)."""
+        """Adds a factor that consists of these dimensions, each given as (array, dimension)."""
         for array, dim in places:
             self.arrays[array][dim].append(len(self.sizes))
         self.sizes.append(size or self.dims(places[0][0])[places[0][1]])
@@ -123,7 +123,7 @@ class _Finder:
     def alike(
         self, kind: Callable[[int], FactorKind] = lambda d: FactorKind.PASSED, size_of: int = 0
     ) -> None:
-        """All arrays of the result's rank have the same factors, one for each dimension."""
+        """Gives all arrays of the result's rank the same factors, one per dimension."""
         rank = len(self.dims(-1))
         arrays = [n for n in range(len(self.shapes)) if len(self.dims(n)) == rank]
         for d in range(rank):
@@ -139,7 +139,7 @@ def _elementwise(found: _Finder, op: Op) -> None:
 
 
 def _border(found: _Finder, op: Op) -> None:
-    """The border of a manual region: dimensions that are not sharded there."""
+    """The boundary of a manual region: only dimensions that are not sharded there have factors."""
     for d, (size, part) in enumerate(zip(found.dims(0), found.dims(1), strict=False)):
         if size == part:
             found.add((0, d), (1, d))
@@ -168,7 +168,9 @@ def _bitcast_convert(found: _Finder, op: Op) -> None:
 
 
 def _reshape(found: _Finder, op: Op) -> None:
-    """One factor between any two places where a dimension ends, if both shapes can be divided there."""
+    """One factor for each stretch between two places where a dimension of either shape ends, if both shapes
+    can be divided there.
+    """
     if 0 in found.dims(0):
         return
     ends = [[1, *accumulate(found.dims(n), mul)] for n in range(2)]

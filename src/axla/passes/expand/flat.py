@@ -1,4 +1,4 @@
-"""Programs as one looks at them to cut them: every use of a value may want it cut in its own way."""
+"""Copies of programs for partitioning, in which each use of a value can be sharded in its own way."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LARGEST = 1 << 18
 
 
 def flat_copy(module: Module) -> Module:
-    """A copy in which calls are written out, loops and branches share no computations, and what is computed
-    of constants, or spread of a scalar, stands once for each user.
+    """A copy in which calls are inlined, loops and branches do not share computations, and each user has its
+    own copy of values computed from constants or broadcast from scalars.
     """
     module = clone_module(module)
     inline_calls(module, lambda caller, _: len(caller.instructions) < LARGEST)
@@ -27,7 +27,7 @@ def flat_copy(module: Module) -> Module:
 
 
 def inline_calls(module: Module, is_wanted: Callable[[Computation, Computation], bool]) -> None:
-    """Writes out the calls for which `is_wanted`, told the caller and what it calls."""
+    """Inlines the calls for which `is_wanted(caller, called)` holds."""
     for computation in called_first(module.entry):
         for call in list(computation.instructions):
             if applies(call, Call) and is_wanted(computation, call.op.to_apply):
@@ -61,7 +61,7 @@ def _is_scalar(inst: Instruction) -> bool:
 
 
 def _copy(value: Instruction) -> Instruction:
-    """A copy of a value with all that it is computed of, but for scalars, which nobody cuts."""
+    """A copy of a value with everything it is computed from, except scalars, which are not partitioned."""
     copies: dict[Instruction, Instruction] = {}
     for inst in needed_first((value,), lambda inst: [o for o in inst.operands if not _is_scalar(o)]):
         operands = [copies.get(o, o) for o in inst.operands]

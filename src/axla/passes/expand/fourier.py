@@ -26,7 +26,7 @@ MOST_CONSTANT = 1 << 16
 
 
 def fft_expander(module: Module) -> None:
-    """Leaves transforms of lengths that have small factors only."""
+    """Replaces transforms whose length has a large prime factor."""
     expand(module, "fft-expander", {Fft: _expanded})
 
 
@@ -87,7 +87,9 @@ def _chirp(x: XlaOp) -> XlaOp:
 
 
 def _constants(builder: XlaBuilder, dtype: DType, n: int, size: int) -> tuple[XlaOp, XlaOp]:
-    """w of 0 to n - 1, and the transform of conj(w) laid around a circle of `size` elements, as constants."""
+    """The constants w(0)...w(n - 1), and the transform of conj(w) arranged periodically in `size`
+    elements.
+    """
     k = np.arange(n, dtype=np.int64)
     w = np.exp(-1j * np.pi * (k * k % (2 * n)) / n)
     kernel = np.zeros(size, np.complex128)
@@ -108,7 +110,7 @@ def _computed(builder: XlaBuilder, dtype: DType, n: int, size: int) -> tuple[Xla
 
 
 def _hermitian(x: XlaOp, length: int) -> XlaOp:
-    """All of a line whose transform is real (but for what the first value makes imaginary) from its first
+    """The whole line of a real transform (but for the imaginary part of the first value) from its first
     half.
     """
     last = len(x.dims) - 1

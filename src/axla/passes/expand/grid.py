@@ -1,5 +1,5 @@
-"""The devices of a program as a mesh whose axes have prime sizes: an array is cut along an axis or is not,
-and a part of an axis that a program names is a few of these.
+"""The devices of a program as a mesh whose axes have prime sizes: an array is either cut along an axis or
+not, and a part of an axis that a program names is a set of whole prime axes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
-    """The axes along which the dimensions of an array are cut; those along which it is a sum that is not made
-    yet; all axes that are for something else than dimensions; where others may be added.
+    """The axes along which each dimension of an array is cut; the axes along which the array is still to be
+    summed; all axes used for other purposes; which dimensions may be cut further.
     """
 
     dims: tuple[Axes, ...]
@@ -33,7 +33,9 @@ class Cutting:
 
 
 class PrimeMesh:
-    """A mesh of prime sizes, made for one sharding, for all that have the same devices in this order."""
+    """A mesh with axes of prime sizes, made from one sharding, for all shardings of the same devices in that
+    order.
+    """
 
     def __init__(self, what: Tiles | MeshTiles) -> None:
         sizes, self.devices = _mesh_of(what)
@@ -41,11 +43,13 @@ class PrimeMesh:
         self.runs = _runs(sizes)  # the axes that the sharding itself names
 
     def count(self, axes: Iterable[int]) -> int:
-        """How many parts axes make."""
+        """The number of parts into which the axes cut."""
         return prod(self.sizes[axis] for axis in axes)
 
     def parted(self, axes: Axes, size: int) -> Axes:
-        """As many of the axes as divide a size, and are whole axes of the program."""
+        """The longest prefix of the axes whose number of parts divides a size, in whole axes of the
+        program.
+        """
         found: Axes = ()
         while run := next((run for run in self.runs if run[:1] == axes[len(found) : len(found) + 1]), ()):
             longer = (*found, *run)
@@ -55,7 +59,7 @@ class PrimeMesh:
         return found
 
     def cutting(self, sharding: Sharding, rank: int) -> Cutting | None:
-        """The sharding in axes of the grid; None where it has others."""
+        """The sharding as axes of this mesh; None where it uses axes that the mesh does not have."""
         what = sharding.what
         if what == "replicated":
             return Cutting(((),) * rank, is_open=(False,) * rank)
@@ -74,7 +78,7 @@ class PrimeMesh:
             return None
 
     def sharding(self, dims: Sequence[Axes], unreduced: Axes = ()) -> Sharding:
-        """The sharding that cuts so."""
+        """The sharding that cuts dimensions along these axes."""
         used = [axis for axes in (*dims, unreduced) for axis in axes]
         rest = self._others(used)
         devices: DeviceOrder = Iota(tuple(self.sizes), (*used, *rest))
@@ -86,7 +90,7 @@ class PrimeMesh:
         return Sharding("unreduced" if is_sum else found)
 
     def cut(self, dims: Sequence[Axes], sums: Axes = ()) -> Cut:
-        """The same as numbers of partitions."""
+        """The same as a Cut, by numbers of partitions."""
         used = [axis for axes in dims for axis in axes]
         rest = self._others([*used, *sums])
         counts = (*map(self.count, dims), self.count(rest), self.count(sums))
@@ -136,7 +140,7 @@ def _mesh_of(what: Tiles | MeshTiles) -> tuple[list[int], tuple[int, ...] | None
 
 
 def _runs(sizes: list[int]) -> list[Axes]:
-    """The numbers of the primes of each size."""
+    """For each size, the numbers of its prime factors in the list of all."""
     ends = [0, *accumulate(len(_primes(size)) for size in sizes)]
     return [tuple(range(*ends[n : n + 2])) for n in range(len(sizes))]
 

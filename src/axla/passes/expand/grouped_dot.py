@@ -18,12 +18,16 @@ from axla.passes.matrix import combiner, number, where
 
 
 def ragged_dot_rewriter(module: Module) -> None:
-    """Writes every ragged-dot as a dot of which what is in no group, or in another, is masked."""
+    """Writes every ragged-dot as plain dots, with rows that belong to no group, or to another group,
+    masked.
+    """
     expand(module, "ragged-dot-rewriter", {RaggedDot: _ragged})
 
 
 def scaled_dot_rewriter(module: Module) -> None:
-    """Multiplies the operands of every scaled-dot by their scales, in f32 or better, and makes it a dot."""
+    """Multiplies the operands of every scaled-dot by their scales, in f32 or wider, and makes it a plain
+    dot.
+    """
     expand(module, "scaled-dot-rewriter", {ScaledDot: lambda inst: written(inst, _scaled)})
 
 
@@ -37,7 +41,7 @@ def _ragged(inst: Instruction) -> Instruction:
 
 
 def _by_rows(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: XlaOp) -> Sequence[XlaOp]:
-    """Every row with the rhs of every group; of those the row's own is kept."""
+    """Multiplies every row with the rhs of every group, then keeps the product for the row's own group."""
     batch, result = op.lhs_batch_dims, shape_of(inst)
     rows, columns = op.lhs_free(len(lhs.dims)), op.rhs_free(len(rhs.dims))
     dims = [*(lhs.dims[d] for d in (*batch, *rows)), *(rhs.dims[d] for d in columns)]
@@ -50,7 +54,7 @@ def _by_rows(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: Xl
 
 
 def _by_sums(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: XlaOp) -> Sequence[XlaOp]:
-    """Both operands once for every group, with zeros for what belongs to the others."""
+    """Repeats both operands once for every group, with zeros for elements of other groups."""
     sides = []
     for x, place in (
         (lhs, {d: d + 1 for d in range(len(lhs.dims))}),
@@ -70,7 +74,9 @@ def _by_sums(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: Xl
 
 
 def _mask(op: RaggedDot, lhs: XlaOp, sizes: XlaOp, like: XlaOp, place: dict[int, int], group: int) -> XlaOp:
-    """Which elements of `like` belong to their group: dimension d of lhs is its dimension place[d]."""
+    """Whether each element of `like` belongs to its group; dimension d of lhs is dimension place[d] of
+    `like`.
+    """
     builder, shape, wide = lhs.builder, Shape(S64, like.dims), typed(sizes, S64)
     rank, count = len(sizes.dims), sizes.dims[-1]
     edge = (0,) * (rank - 1)

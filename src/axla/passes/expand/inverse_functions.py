@@ -1,4 +1,6 @@
-"""Inverse trigonometric and hyperbolic functions of complex numbers, in functions of their parts."""
+"""Inverse trigonometric and hyperbolic functions of complex numbers, in terms of their real and imaginary
+parts.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Programs of several partitions whose shapes are whole arrays outside of manual regions (JAX's shard_map),
-and parts inside, become what one partition runs.
+"""Programs for several partitions whose shapes are whole arrays outside of manual regions (JAX's shard_map),
+and parts inside, become the program of one partition.
 
-Outside of regions every partition computes everything, on whole arrays (`partition` cuts programs without
-regions only). Where a region begins, and where results are cut, a partition takes its part; where a region
-ends, and where arguments are cut, the parts are gathered, unless the same part is all that is wanted.
+Outside of regions every partition computes everything, on whole arrays (`partition` only cuts programs
+without regions). Where a region begins, and where results are sharded, a partition takes its part; where a
+region ends, and where arguments are sharded, the parts are gathered, unless only the same part is used.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ WHOLE_ARRAYS = "axla.whole_arrays"
 
 
 def has_whole_arrays(module: Module) -> bool:
-    """Whether it is for a partitioner: it says so, or shardings are said in it."""
+    """Whether a module is written for a partitioner: it is marked so, or contains shardings."""
     if WHOLE_ARRAYS in dict(module.config.frontend_attributes):
         return True
     return any(target_of(i) in (SHARDING, ENTER, LEAVE) for c in module.computations for i in c.instructions)
 
 
 def manual_partitioning(module: Module, found: Propagation) -> None:
-    """Gives parameters and results the shapes of one partition's parts, which `found`, the propagation of the
-    module or of one that it is a copy of, says.
+    """Gives parameters and results the shapes of one partition's parts. `found`: the propagation of shardings
+    in this module or in its original.
     """
     shardings = Shardings(module)
     # Calls of functions with regions in them are written out, so that parts go from region to region.
@@ -67,7 +67,7 @@ def manual_partitioning(module: Module, found: Propagation) -> None:
 
 
 def say_borders(module: Module, found: Propagation) -> None:
-    """Says the shardings of arguments and results, whose shapes are those of parts now."""
+    """Inserts the shardings of arguments and results, whose shapes now are those of parts."""
     entry = module.entry
     for parameter, sharding in zip(entry.parameters, found.arguments, strict=True):
         if isinstance(parameter.shape, Shape):
@@ -138,7 +138,9 @@ def _elements(value: Instruction) -> list[Instruction]:
 
 
 def _donated(module: Module) -> dict:
-    """Aliases of arguments and results whose parts have one shape; other arguments are only given away."""
+    """Keeps aliases of arguments and results whose parts have one shape; other aliased arguments become
+    donors only.
+    """
     config, root = module.config, module.entry.root
     kept, donors = [], list(config.buffer_donors)
     for alias in config.aliases:
@@ -192,7 +194,7 @@ def _become(inst: Instruction, value: Instruction) -> None:
 
 
 def _check(inst: Instruction, cut: Cut | None) -> None:
-    """VerifyError for a part that is not what the border says."""
+    """Raises VerifyError where the shape of a part does not fit the sharding at the boundary."""
     whole, part = (inst.operands[0], inst) if target_of(inst) == ENTER else (inst, inst.operands[0])
     try:
         wanted = shape_of(whole) if cut is None else cut.part_of(shape_of(whole))
@@ -203,7 +205,7 @@ def _check(inst: Instruction, cut: Cut | None) -> None:
 
 
 def _run_on_one(call: Instruction, device: int, partitions: int) -> None:
-    """A call that one partition makes; the others get its results."""
+    """Makes one partition run a call; the others receive its results."""
     computation, module = call.computation, call.computation.module
     operand = computation.add(Tuple(), call.operands)
     on_it, elsewhere = (module.add_computation(name) for name in ("on_one", "elsewhere"))
@@ -220,7 +222,7 @@ def _run_on_one(call: Instruction, device: int, partitions: int) -> None:
 
 
 def _rebuilt(value: Instruction, op: CollectiveBroadcast) -> Instruction:
-    """A value with its arrays those of the group's root."""
+    """The value of a call with its arrays taken from the root of the replacing group."""
     if value.shape.is_tuple:
         return value.computation.add(Tuple(), [_rebuilt(part, op) for part in _elements(value)])
     return op(value) if isinstance(value.shape, Shape) else value

@@ -1,5 +1,5 @@
-"""Programs that run beside each other (StableHLO's `interpreter.run_parallel`): a call of the host, whose
-configuration has their texts.
+"""Programs that run in parallel (StableHLO's `interpreter.run_parallel`): a host call whose configuration
+contains their texts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from axla.hlo import CustomCall
 from axla.interpreter.parallel import RUN_PARALLEL, check_parallel
 from axla.ir.clone import stand_alone
 from axla.ir.graph import Instruction, Module
-from axla.ir.printer import print_module
 from axla.passes.expand.expander import expand
+from axla.text.printer import print_module
 
 TARGET = "axla.run_parallel"
 
 
 def parallel_programs(module: Module) -> None:
-    """Leaves no call that names programs."""
+    """Replaces every custom call that names parallel programs."""
     expand(module, "parallel-programs", {CustomCall: _written_out})
 
 

@@ -1,8 +1,9 @@
-"""Programs of whole arrays become what one partition computes: its parts, as the propagation has them.
+"""Makes of a program of whole arrays the program of one partition, by the shardings that the propagation
+found.
 
-An op computes its part of the result from parts of its operands, as far as factors are cut. What it needs
-otherwise is gathered, and addends of which each partition has one are summed. What has no factors, every
-partition computes.
+A partition computes its part of an op's result from parts of the operands, as far as the factors of the op
+are cut. Other operands are gathered, and partial sums are added across partitions. An op without factors is
+computed by every partition.
 """
 
 from __future__ import annotations
@@ -62,18 +63,20 @@ WASTE, SMALL = 2, 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class PartitionedArray:
-    """A partition's part of an array: axes along each dimension, and axes along which it is an addend."""
+    """A partition's part of an array: the axes that cut each dimension, and the axes along which it is a
+    partial sum.
+    """
 
     dims: tuple[Axes, ...]
     sums: Axes = ()
 
 
 class _Whole(Exception):
-    """The program stays whole."""
+    """Raised inside to say that the program stays whole."""
 
 
 def of_one_partition(module: Module) -> Module:
-    """The program of one partition: with manual regions, or where `partitioned` gives none, every partition
+    """The program of one partition. With manual regions, or where `partitioned` returns None, every partition
     computes whole arrays outside of regions.
     """
     found = Propagation(module)
@@ -85,8 +88,8 @@ def of_one_partition(module: Module) -> Module:
 
 
 def partitioned(found: Propagation) -> Module | None:
-    """The program of one partition, which the module of the propagation becomes; None of one that needs what
-    is not there, or that partitions compute at a higher cost than one device.
+    """The module of the propagation, made the program of one partition. None where it needs something
+    unsupported, or where partitions would do more work than one device.
     """
     grid, before = found.grid, set(found.module.computations)
     if grid is None or sorted(grid.cut(()).partitions) != list(range(found.partitions)):
@@ -141,7 +144,7 @@ class _Partitioner:
         return PartitionedArray(dims, value.said.unreduced if value.said is not None else ())
 
     def _shape(self, shape: AnyShape, parts: list[PartitionedArray]) -> AnyShape:
-        """The shape with its leaves in parts, which are used up."""
+        """The shape with its leaves replaced by parts, which are consumed from the list."""
         if shape.is_tuple:
             return TupleShape([self._shape(inner, parts) for inner in shape.parts])
         if not isinstance(shape, Shape):
@@ -150,7 +153,7 @@ class _Partitioner:
         return Shape(shape.dtype, tuple(size // n for size, n in zip(shape.dims, counts, strict=True)))
 
     def _as(self, value: Instruction, have: PartitionedArray, want: PartitionedArray) -> Instruction:
-        """One part as another one."""
+        """Converts a part from sharding `have` to sharding `want`."""
         rank = len(have.dims)
         made = tuple(axis for axis in have.sums if axis not in want.sums)
         if made:
@@ -173,7 +176,7 @@ class _Partitioner:
     def _handed_on(
         self, value: Instruction, have: Sequence[KnownSharding], want: Sequence[KnownSharding]
     ) -> Instruction:
-        """A value, perhaps a tuple, in the parts of others."""
+        """The same for a value that may be a tuple."""
         pairs = [(self._part(a), self._part(b)) for a, b in zip(have, want, strict=True)]
 
         def changed(value: Instruction) -> Instruction:
@@ -213,7 +216,7 @@ class _Partitioner:
     def _computed(
         self, new: Computation, inst: Instruction, given: list[Instruction], extra: Extra
     ) -> Instruction:
-        """An op applied to parts of its operands, with the result sharded as wanted."""
+        """Applies an op to parts of its operands, with the result sharded as wanted."""
         op, values = inst.op, [value for operand in inst.operands for value in self.found.values[operand]]
         is_unknown = isinstance(op, CustomCall) and RULE not in dict(inst.extra.frontend_attributes)
         if op.side_effect or op.control or is_unknown or len(values) != len(given):
@@ -254,8 +257,8 @@ class _Partitioner:
         return self._as(found, made[0], wanted[0])
 
     def _chosen(self, inst: Instruction, arrays: list[PartitionedArray]) -> dict[int, Axes]:
-        """The axes along which the factors of an instruction are cut when it is computed: those of its
-        results, and those of its operands that are left.
+        """The axes along which the factors of an instruction are cut: those of its results, then those of its
+        operands where still unused.
         """
         factors = self.factors.get(inst)
         if factors is None or isinstance(inst.op, CustomCall | Constant):
@@ -283,7 +286,7 @@ class _Partitioner:
         return chosen
 
     def _misplaced(self, factors: Factors, chosen: dict[int, Axes]) -> int | None:
-        """A factor that is cut in a dimension whose major factor is not cut into single elements."""
+        """A factor that is cut although the major factor of its dimension is not cut into single elements."""
         for array in factors.arrays:
             for numbers in array:
                 is_cut_up = True
@@ -303,7 +306,7 @@ class _Partitioner:
         return AllReduce(CHANNEL, groups, False, True, op.to_apply)(part)
 
     def _iota(self, new: Computation, op: Iota, shape: AnyShape, axes: Axes) -> Instruction:
-        """The numbers of a part, which begin with its first."""
+        """The part of an iota, which starts at the index of the part's first element."""
         assert isinstance(shape, Shape)
         dtype = shape.dtype if shape.dtype in (S32, S64, U32, U64) else S32
         found = new.add(Iota(shape.with_dtype(dtype), op.iota_dimension))
@@ -315,7 +318,7 @@ class _Partitioner:
         return found if dtype is shape.dtype else Convert(shape)(found)
 
     def _count(self, old: Instruction, new: Instruction) -> None:
-        """The cost of an instruction, on one device and on one partition."""
+        """Adds the costs of an instruction, on one device and on one partition."""
         for inst in (old, new):
             shapes = [operand.shape for operand in inst.operands]
             cost = inst.op.operations(shapes, inst.shape) + sum(leaf.size for leaf in inst.shape.arrays())
@@ -330,9 +333,7 @@ _ANY_START = {Maximum, Minimum, And, Or}
 
 
 def _combiner(inst: Instruction) -> type[Op] | None:
-    """What combines the partial results that partitions have along a factor that is reduced; None of what
-    they do not have.
-    """
+    """The combiner for partial results along a reduced factor; None where the op has none."""
     op = inst.op
     if isinstance(op, Dot | Convolution):
         return Add
@@ -349,7 +350,7 @@ def _combiner(inst: Instruction) -> type[Op] | None:
 
 
 def _local(inst: Instruction, operands: list[Instruction], shape: AnyShape) -> Op:
-    """The op on parts: with the sizes of parts where it has sizes."""
+    """The op for parts: attributes that are sizes are replaced by sizes of the parts."""
     op: Any = inst.op
     if isinstance(op, CustomCall):
         return op

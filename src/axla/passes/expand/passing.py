@@ -1,8 +1,8 @@
-"""How arrays that an op reads and makes pass the axes on to each other along which they are cut, by Shardy's
-rules: along factors, which say what dimensions are cut together.
+"""Passes sharding axes on between the arrays that an op reads and produces, by Shardy's rules: along factors,
+which say which dimensions are cut together.
 
-Where two shardings of one factor disagree, as much is passed on as they have in common; where two factors of
-an array want one axis, the one that comes from the larger array gets it, then the one of the first operand.
+Where two shardings of one factor disagree, their common prefix is passed on. Where two factors of an array
+want the same axis, the factor that comes from the larger array gets it, then that of the first operand.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ LEVELS = 5
 
 @dataclass(eq=False, slots=True)
 class KnownSharding:
-    """How an array is cut, as far as is known. `said`: what the program says; `foreign`: a sharding said of
-    it that the grid does not have.
+    """What is known about the sharding of an array. `said`: given by the program; `foreign`: given, but not
+    expressible on the mesh.
     """
 
     shape: AnyShape
@@ -48,8 +48,8 @@ class KnownSharding:
 
 @dataclass(eq=False, slots=True)
 class ShardingRelation:
-    """Values whose shardings depend on each other: the first ones are the operands of `inst`, the others its
-    results. Without `inst` a value is handed on.
+    """Values whose shardings depend on each other: first the operands of `inst`, then its results. Without
+    `inst` one value becomes the other (loops, branches).
     """
 
     values: list[KnownSharding]
@@ -62,8 +62,8 @@ class ShardingRelation:
 
 @dataclass(slots=True)
 class Along:
-    """The axes of an array along a factor. `rest`: further axes of the dimension, which do not divide the
-    sizes.
+    """The axes of an array along a factor. `rest`: further axes of the dimension, which do not divide its
+    size.
     """
 
     axes: Axes
@@ -76,9 +76,9 @@ NONE, FORWARD, BACKWARD, BOTH = "none", "forward", "backward", "both"
 
 
 def direction_of(step: ShardingRelation, kind: FactorKind, level: int) -> str:
-    """Where a step passes a factor on. First where nothing is computed, or element by element, of what has no
-    other user; then of what has; then what each partition computes of its own parts; then all the others, and
-    last into what a broadcast makes.
+    """The direction in which a step passes a factor on at a priority level. First come ops that compute
+    nothing, or work element by element, on values without other users; then on values with other users; then
+    ops that a partition computes from its own parts; then all others; last the results of broadcasts.
     """
     op = step.inst.op if step.inst is not None else None
     if kind is FactorKind.KEPT:
@@ -97,7 +97,7 @@ def _is_elementwise(step: ShardingRelation) -> bool:
 
 
 def pass_on(step: ShardingRelation, directions: Sequence[str], grid: PrimeMesh) -> Iterator[KnownSharding]:
-    """Passes axes on between the values of a step; gives those that got some."""
+    """Passes axes on between the values of a step; returns the values that gained axes."""
     if not any(axes for value in step.values for axes in value.dims):
         return
     factors, count = step.factors, step.operands
@@ -144,7 +144,7 @@ def parts_of(
     open_: Sequence[bool] = (),
 ) -> dict[int, Along]:
     """The axes of an array along each factor: the major factor of a dimension takes as many of its axes as
-    divide its size. `open_`: the dimensions that may get more.
+    divide its size. `open_`: the dimensions that may get more axes.
     """
     found: dict[int, Along] = {}
     for dim, numbers in enumerate(numbers_of):
@@ -164,7 +164,7 @@ def parts_of(
 
 
 def _dim(numbers: Axes, parts: dict[int, Along], factors: Factors, grid: PrimeMesh) -> Axes:
-    """The axes of a dimension by those of its factors, to the first one that is not cut as far as can be."""
+    """Combines the axes of a dimension's factors, up to the first factor that is not fully cut."""
     found: Axes = ()
     for number in numbers:
         part = parts[number]
@@ -175,8 +175,8 @@ def _dim(numbers: Axes, parts: dict[int, Along], factors: Factors, grid: PrimeMe
 
 
 def _common(arrays: list[dict[int, Along]], operands: int, number: int, direction: str) -> Axes:
-    """The axes that arrays have for a factor, as far as they agree; the ones that pass on add axes, the
-    others only disagree.
+    """The axes of a factor on which all arrays agree. Arrays in the passing direction contribute axes; others
+    can only disagree.
     """
     if direction == NONE:
         return ()
@@ -202,7 +202,7 @@ def _common(arrays: list[dict[int, Along]], operands: int, number: int, directio
 def _in_order(
     wanted: dict[int, Axes], arrays: list[dict[int, Along]], step: ShardingRelation, grid: PrimeMesh
 ) -> list[int]:
-    """The factors that have axes to pass on, those that come from the largest array first."""
+    """The factors that have axes to pass on, those from the largest array first."""
     sizes = [prod(step.factors.sizes[number] for number in parts) for parts in arrays]
 
     def key(number: int) -> tuple[int, ...]:
@@ -217,7 +217,7 @@ def _in_order(
 
 
 def _fitting(wanted: Axes, part: Along, used: set[int], size: int, grid: PrimeMesh) -> Axes:
-    """As many of the axes as an array can have for a factor."""
+    """As many of the axes as an array can take for a factor."""
     if wanted[: len(part.axes)] != part.axes or not part.is_open or part.rest:
         return part.axes
     found = part.axes

@@ -1,5 +1,5 @@
-"""How all values of a program of several partitions are cut: what is said of some of them, and what follows
-for the others (`passing`).
+"""How all values of a program for several partitions are sharded: the shardings given for some of them, and
+what follows for the others (`passing`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from axla.passes.expand.shardings import ENTER, SHARDING, Shardings, target_of
 
 
 class Propagation:
-    """The shardings of the values of a program. `module` is a flat copy of it, `values` has one for each leaf
-    of an instruction; `arguments` and `results` are shardings of those of the entry, None of what is no array
-    and of an array of which nothing is known. `running`: the computations that run as they are, callers
-    first; `receivers`: the values that get what these give.
+    """The shardings of the values of a program.
+
+    `module` is a flat copy of it; `values` has an entry for each leaf of an instruction. `arguments` and
+    `results` are the shardings of the entry's, None for what is no array or unknown. `running`: the
+    computations that run as they are, callers first; `receivers`: the values that take the results of these.
     """
 
     def __init__(self, module: Module) -> None:
@@ -57,20 +58,20 @@ class Propagation:
 
     @property
     def has_regions(self) -> bool:
-        """Whether parts of the program are written for one of several partitions."""
+        """Whether parts of the program are manual regions, written for one partition."""
         return any(map(self._shardings.is_of_a_partition, self.values))
 
     @property
     def has_sums(self) -> bool:
-        """Whether arguments or results are sums that are still to be made, which one device does not have."""
+        """Whether arguments or results are partial sums, which a single device does not have."""
         return any(one.is_unreduced for one in (*self.arguments, *self.results) if one is not None)
 
     def sharding_of(self, inst: Instruction) -> Sharding | None:
-        """The sharding of an array of the flat copy; None where nothing is known of it."""
+        """The sharding of an array of the flat copy; None where it is unknown."""
         return self._found(self.values[inst][0])
 
     def _found(self, value: KnownSharding) -> Sharding | None:
-        """The sharding with parts of one size, by whole axes."""
+        """The sharding of a value with parts of equal size, by whole axes."""
         shape = value.shape
         if not isinstance(shape, Shape):
             return None
@@ -135,7 +136,7 @@ class Propagation:
     # What is said.
 
     def _hear(self, results: list[tuple[KnownSharding, Sharding]]) -> PrimeMesh | None:
-        """Gives values the shardings that are said of them; the grid of the first one."""
+        """Reads the given shardings of values; the mesh comes from the first one."""
         single = [
             inst for inst, values in self.values.items() if len(values) == 1 and target_of(inst) != ENTER
         ]
@@ -187,7 +188,9 @@ def _new_value(shape: AnyShape) -> KnownSharding:
 
 
 def _structural(inst: Instruction, given: list[list[KnownSharding]]) -> list[KnownSharding] | None:
-    """The values of an instruction that only names others; None of one that makes its own."""
+    """The values that an instruction only renames (tuples, elements); None for an instruction that computes
+    its own.
+    """
     op = inst.op
     if isinstance(op, Tuple):
         return [value for values in given for value in values]
@@ -206,7 +209,7 @@ def _is_shared(inst: Instruction) -> bool:
 
 
 def _is_handed_on(value: KnownSharding) -> bool:
-    """Whether it goes around a loop or comes from a branch."""
+    """Whether a value is carried by a loop or comes from a branch."""
     return any(step.inst is None for step in value.steps)
 
 

@@ -1,4 +1,4 @@
-"""ragged-all-to-all of one replica: runs of rows of the data replace rows of the output."""
+"""ragged-all-to-all of a single replica: runs of rows of the data replace rows of the output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _FAR = 1 << 61
 
 
 def ragged_exchange(module: Module) -> None:
-    """Leaves exchanges between several members: they are steps of the program, or refused."""
+    """Replaces ragged-all-to-all of one participant. Those of several become steps of the program, or are
+    refused.
+    """
     if module.config.replica_count * module.config.num_partitions == 1:
         expand(module, "ragged-all-to-all-expander", {RaggedAllToAll: _expanded})
 
@@ -38,7 +40,9 @@ def _expanded(inst: Instruction[RaggedAllToAll]) -> Instruction | None:
 def _replaced(
     inst: Instruction, data: XlaOp, output: XlaOp, starts: XlaOp, sizes: XlaOp, places: XlaOp, _: XlaOp
 ) -> Sequence[XlaOp]:
-    """`output`, whose `size` rows from `place` on each run replaces by rows of the data from `start` on."""
+    """`output` with `size` rows from `place` on replaced by rows of the data from `start` on, for each
+    run.
+    """
     dims, rows, builder = output.dims, output.dims[0], output.builder
     # The data between as many rows of zeros as the output has: every shift is a slice of it.
     edges = (rows, *[0] * (len(dims) - 1))

@@ -20,12 +20,12 @@ Words = tuple[XlaOp, ...]
 
 
 def rng_bit_generator_expander(module: Module) -> None:
-    """Writes every rng-bit-generator as arithmetic, but those that do not exist."""
+    """Writes every rng-bit-generator with an implemented algorithm as arithmetic."""
     expand(module, "rng-bit-generator-expander", {RngBitGenerator: _generator})
 
 
 def rng_bit_generator_check(module: Module) -> None:
-    """UnsupportedError for a generator that does not exist, where the program still uses it."""
+    """Raises UnsupportedError for a generator with an unknown algorithm that is still used."""
     for computation in module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, RngBitGenerator):
@@ -62,7 +62,7 @@ def _whole(low: XlaOp, high: XlaOp) -> XlaOp:
 
 
 def _counters(first: Words, count: int) -> Words:
-    """`first`, a number of several scalar words, and its successors."""
+    """`first`, a number in several scalar words, and the `count - 1` numbers after it."""
     builder = first[0].builder
     short = count < 1 << 32
     places = (ops.Iota(builder, U32, count),) if short else halves(ops.Iota(builder, U64, count))
@@ -125,12 +125,12 @@ def philox_bits(state: XlaOp, dims: Sequence[int], wide: bool) -> tuple[XlaOp, X
 
 
 def philox_counters(size: int, wide: bool) -> int:
-    """How many numbers of 128 bits so many words take."""
+    """The number of 128-bit blocks that `size` words take."""
     return -(-size * (2 if wide else 1) // 4)
 
 
 def philox_line(counter: Words, key: Words, size: int, wide: bool) -> XlaOp:
-    """So many words of Philox, from four scalar words of a counter on, the lowest first."""
+    """`size` words of Philox. The counter is four scalar words, the lowest first."""
     count = philox_counters(size, wide)
     words = _philox(_counters(counter, count), key)
     if wide:
@@ -152,7 +152,7 @@ def _philox(words: Words, keys: Words) -> Words:
 
 
 def _advanced(state: XlaOp, order: Sequence[int], by: int) -> XlaOp:
-    """The state with a number moved on, whose words are at `order`, the lowest first."""
+    """The state with its counter advanced; `order` lists the words of the counter, the lowest first."""
     parts = [state[n] for n in range(state.dims[0])]
     old = parts[order[0]]
     parts[order[0]] = old + by

@@ -1,4 +1,4 @@
-"""rng as arithmetic on random words: the state of the run gives each instruction counters of its own."""
+"""rng as arithmetic on random words: the state of the run gives each instruction its own counters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _random(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
 
 
 def _words(builder: XlaBuilder, count: int, wide: bool) -> XlaOp:
-    """So many random words of 32 or 64 bits."""
+    """`count` random words of 32 or 64 bits."""
     state = builder.add(RngGetAndUpdateState(Shape(U64, (2,)), philox_counters(count, wide)))
     low, high = (halves(state[n]) for n in range(2))
     key = tuple(builder.constant(np.uint32(k)) for k in KEY)
@@ -45,7 +45,7 @@ def _words(builder: XlaBuilder, count: int, wide: bool) -> XlaOp:
 
 
 def _unit(words: XlaOp, dtype: DType) -> XlaOp:
-    """Numbers in [0, 1): multiples of the distance of 1 from the next number."""
+    """Numbers in [0, 1): multiples of the machine epsilon."""
     bits = 52 if dtype is F64 else 23
     high = ops.ShiftRightLogical(words, words.dtype.bits - bits)
     return typed(high, dtype) * 2.0**-bits
@@ -77,7 +77,7 @@ def _uniform_integer(words: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
 
 
 def _normal(line: Shape, *given: XlaOp) -> XlaOp:
-    """Two numbers from two words each (Box and Muller)."""
+    """Normally distributed numbers, two from each pair of words (Box and Muller)."""
     wide = F64 if line.dtype is F64 else F32
     half = -(-line.size // 2)
     words = _words(given[0].builder, 2 * half, wide is F64)

@@ -1,9 +1,10 @@
-"""Windows made cheap: edges become padding that changes nothing, long windows are combined by doubling.
+"""Cheaper forms of reduce-window: padding replaces checks of edges, and long windows are combined by
+doubling.
 
-A place that reaches over an edge has to ask where it is at every step. So the operand is padded with what
-changes nothing (zero for a sum). A window of n elements along one dimension takes about 2 log2(n)
-combinations of whole arrays, [x(i) x(i+1)] from x, [x(i) ... x(i+3)] from these, and so on; dimensions are
-independent.
+A window that reaches over an edge has to check its position at every step. So the operand is padded with a
+neutral element (zero for a sum). A window of n elements along one dimension takes about 2 log2(n)
+combinations of whole arrays: [x(i) x(i+1)] from x, [x(i) ... x(i+3)] from these, and so on. Dimensions are
+handled one after the other.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ LONG = 16
 
 
 def reduce_window_rewriter(module: Module, target: Target | None = None) -> None:
-    """Pads windows with edges, makes windows over everything reduces, and cuts long ones apart; but for those
-    that are scans, where the target has kernels for them.
+    """Pads windows that reach over edges, makes windows over the whole array reduces, and splits long ones.
+    Windows that are scans stay where the target has kernels for them.
     """
 
     def rewritten(inst: Instruction) -> Instruction | None:
@@ -84,13 +85,13 @@ def _padded(x: Instruction, window: Window, fill: Any) -> Instruction:
 
 
 def _sees_all(x: Instruction, window: Window, result: Shape) -> bool:
-    """Whether the one place of the window is the whole array."""
+    """Whether the window has a single position that covers the whole array."""
     dense = all(n == 1 or size == 1 for n, size in zip(window.window_dilation, window.size, strict=True))
     return dense and result.size == 1 and window.size == shape_of(x).dims
 
 
 def _by_dimensions(whole: _Window, result: Shape) -> Instruction:
-    """The window one dimension after the other."""
+    """Applies the window to one dimension after the other."""
     x, window = whole.x, whole.window
     for d in range(window.rank):
         x = _line(whole, x, d, result.dims[d])
@@ -98,7 +99,9 @@ def _by_dimensions(whole: _Window, result: Shape) -> Instruction:
 
 
 def _line(whole: _Window, x: Instruction, d: int, places: int) -> Instruction:
-    """x, every element combined with those that follow in dimension d and the window; at its places only."""
+    """x with every element combined with those that follow it along dimension d within the window; only at
+    the positions of the window.
+    """
     window = whole.window
     size, step, stride = window.size[d], window.window_dilation[d], window.stride[d]
     total: Instruction | None = None

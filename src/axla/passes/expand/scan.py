@@ -1,7 +1,7 @@
-"""scan as a loop that takes slices of the inputs and puts slices of the outputs.
+"""scan as a loop that takes slices of the inputs and writes slices of the outputs.
 
-Where a target has kernels for scans, an associative one by a sum or its like is a window over all before each
-element, which they take.
+Where a target has kernels for scans, an associative scan by a sum (or a similar op) becomes a reduce-window
+over all elements up to each one, which these kernels compute.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ def scan_expander(module: Module, target: Target | None = None) -> None:
 
 
 def _combiner(inst: Instruction) -> type[Op] | None:
-    """The op with which an associative scan combines its one input, where it gives what it carries, and the
-    order is free.
-    """
+    """The op of an associative scan with one input whose output is the carry; None for other scans."""
     op = op_of(inst, Scan)
     root, parameters = op.to_apply.root, op.to_apply.parameters
     if not op.is_associative or len(parameters) != 2 or op.num_carries != 1:
@@ -52,7 +50,7 @@ def _combiner(inst: Instruction) -> type[Op] | None:
 
 
 def _window(inst: Instruction, combine: type[Op], x: XlaOp, carry: XlaOp) -> Sequence[XlaOp]:
-    """The window over what is before each element, or behind it, and the carry."""
+    """The reduce-window over all elements before (or after) each element, and the final carry."""
     op = op_of(inst, Scan)
     (at,), dims, dtype = op.dimensions, x.dims, x.dtype
     own = neutral(combine, dtype)

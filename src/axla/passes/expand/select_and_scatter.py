@@ -38,7 +38,7 @@ def _expanded(inst: Instruction, x: XlaOp, source: XlaOp, init: XlaOp) -> Sequen
 
 
 def _chooser(builder: XlaBuilder, op: hlo.SelectAndScatter, x: XlaOp, positions: XlaOp) -> object:
-    """(element, position) chosen so far, and the next one: the first stays chosen while `select` says so."""
+    """The (element, position) chosen so far and the next one: the first stays chosen while `select` holds."""
     made = builder.sub_builder("choose")
     types = [Shape(x.dtype), Shape(positions.dtype)] * 2
     value, position, new, where = (made.parameter(n, s) for n, s in enumerate(types))

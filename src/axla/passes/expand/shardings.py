@@ -48,12 +48,12 @@ class Shardings:
         self.meshes = meshes_of(module)
 
     def told(self, inst: Instruction) -> Sharding | None:
-        """The sharding that is said of an instruction, as it is said."""
+        """The sharding of an instruction as the program gives it."""
         text = dict(inst.extra.frontend_attributes).get(SHARDY)
         return inst.extra.sharding or (self.of_shardy(text) if text is not None else None)
 
     def said(self, inst: Instruction) -> Sharding | None:
-        """The same as tiles; at the border of a region, those along the axes that are manual in it."""
+        """The same as tiles; at the boundary of a region, only those along the region's manual axes."""
         found, axes = self.told(inst), dict(inst.extra.frontend_attributes).get(MANUAL_AXES)
         if found is None or not isinstance(inst.shape, Shape):
             return without_axes(found, 0) if found is not None else None
@@ -62,7 +62,9 @@ class Shardings:
         return without_axes(found, inst.shape.rank)
 
     def of_shardy(self, text: str) -> Sharding | None:
-        """#sdy.sharding<@mesh, [{"x"}, {}]>; the first of several. None for one that HLO does not have."""
+        """The sharding in #sdy.sharding<@mesh, [{"x"}, {}]>, the first of several. None where HLO has no
+        equivalent.
+        """
         found = _SHARDY.search(text)
         if found is None:
             return None
@@ -75,7 +77,7 @@ class Shardings:
         return read_sharding(f"mesh{mesh}, {rest}")
 
     def is_of_a_partition(self, inst: Instruction) -> bool:
-        """Whether it stands in a manual region, or at its border, as far as one sees."""
+        """Whether an instruction is in a manual region, or at its boundary, as far as can be seen."""
         op = inst.op
         if not isinstance(op, CustomCall):
             return isinstance(op, PartitionId) or op.collective is not None
@@ -94,7 +96,7 @@ class Shardings:
 
 
 def _along(tiles: MeshTiles, names: set[str]) -> MeshTiles:
-    """The tiles along these axes of the mesh."""
+    """The tiles along these axes of the mesh only."""
 
     def kept(dim: DimAxes) -> DimAxes:
         return DimAxes(tuple(axis for axis in dim.axes if axis.name in names))

@@ -1,7 +1,7 @@
-"""Collectives when one replica runs alone, and what else means nothing on one device.
+"""Collectives of a single replica, and other ops that have no meaning on one device.
 
-Members that a group names and that do not exist contribute nothing, but constants, as on XLA:CPU. Operations
-that would need another member are left as they are, for the code generator to refuse.
+Group members that do not exist contribute nothing, except for constants, as on XLA:CPU. Operations that need
+another member are left for the code generator to refuse.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from axla.passes.expand.expander import Expansion, converted, expand, full, pack
 
 
 def collectives_removal(module: Module) -> None:
-    """Leaves no copy in two steps, no domain; of one participant no collective, of several those that are
-    done at once, in place of two halves that `async-unwrapper` has left.
+    """Removes asynchronous copies and domains; collectives of one participant; and for several participants
+    the start and done forms that `async-unwrapper` has left, which become synchronous.
     """
     alone = module.config.replica_count * module.config.num_partitions == 1
     for kinds in (_HALVES, _IN_PLACE, _ALONE if alone else _TOGETHER):
@@ -43,7 +43,7 @@ def _reduced(inst: Instruction[Reducing]) -> Instruction:
 
 
 def _added(inst: Instruction[Reducing]) -> Sequence[Instruction]:
-    """The operands, or what members with the same constants give."""
+    """The operands, or the sum over members that contribute the same constants."""
     count = equal_addends(inst)
     if count == 1:
         return inst.operands
@@ -65,7 +65,7 @@ def _exchanged(inst: Instruction[hlo.AllToAll]) -> Instruction | None:
 
 
 def _rooted(inst: Instruction[hlo.CollectiveBroadcast | hlo.CollectiveReduce]) -> Instruction | None:
-    """The operands, of which the only member is the root."""
+    """The operands: the only member is the root."""
     dynamic = inst.op.has_dynamic_root
     return packed(inst.shape, inst.operands[: len(inst.operands) - dynamic]) if _alone(inst) else None
 
@@ -79,13 +79,13 @@ def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:
 
 
 def _nothing(x: Instruction, shape: Shape) -> Instruction:
-    """Zero bytes for a participant that receives nothing, even where the element type has no number 0."""
+    """Zero bytes for a participant that receives nothing, also for element types that have no zero."""
     zero = hlo.Constant.of(np.zeros((), shape.dtype.numpy), shape.dtype)
     return spread(x.computation.add(zero), shape)
 
 
 def _gathered(inst: Instruction) -> Instruction:
-    """The own parts first, zeros for members that do not exist."""
+    """The own parts first, then zeros for members that do not exist."""
     parts = []
     for x, shape in zip(inst.operands, inst.shape.parts, strict=True):
         own = shape_of(x)
@@ -102,13 +102,15 @@ def _permuted(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
 
 
 def _sent(inst: Instruction[Paired], x: Instruction) -> Instruction:
-    """The operand that the only replica receives: its own, where it sends to itself."""
+    """The operand if the only replica sends it to itself, else zeros."""
     pairs = inst.op.source_target_pairs.pairs
     return x if (0, 0) in pairs else _nothing(x, shape_of(x))
 
 
 def _slices_moved(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
-    """A permutation in place, slice by slice: each goes with a flag, which only targets get."""
+    """A collective-permute in place, slice by slice: each slice is sent with a flag, which only targets
+    receive.
+    """
     if not inst.op.slice_sizes:
         return None
     computation, (data, output, *starts) = inst.computation, inst.operands
@@ -157,7 +159,7 @@ def _first(inst: Instruction) -> Instruction:
 def at_once(
     inst: Instruction, kind: type[Op], shape: AnyShape | None = None, extra: Extra | None = None
 ) -> Instruction:
-    """The collective that an instruction begins."""
+    """The synchronous collective that a start instruction stands for."""
     names = {field.name for field in fields(kind)}
     given = {field.name: getattr(inst.op, field.name) for field in fields(inst.op) if field.name in names}
     if shape is not None:
@@ -179,7 +181,7 @@ def _permute_begun(inst: Instruction) -> Instruction:
 
 
 def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape]) -> Instruction:
-    """The value of a start: operands, results, and contexts."""
+    """The value of a start instruction: operands, results, and contexts."""
     computation, own = inst.computation, inst.operands[0]
     if isinstance(tuple_of(inst).elements[0], TupleShape) and not isinstance(own.shape, TupleShape):
         own = computation.add(hlo.Tuple(), inst.operands)
@@ -188,7 +190,7 @@ def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape])
 
 
 def _scattered_first(inst: Instruction[hlo.ReduceScatter]) -> Instruction | None:
-    """A reduce-scatter along the first dimension, between transposes; None where it is so already."""
+    """A reduce-scatter along the first dimension, between transposes; None where it already is."""
     at = inst.op.dimensions[0]
     if at == 0:
         return None
@@ -206,8 +208,8 @@ def _scattered_first(inst: Instruction[hlo.ReduceScatter]) -> Instruction | None
 
 
 def _numbers_widened(inst: Instruction[hlo.RaggedAllToAll]) -> Instruction | None:
-    """A ragged-all-to-all whose starts, sizes and places are s64, unless all are s32. The largest s64 stands
-    for more: both are beyond all arrays.
+    """A ragged-all-to-all with s64 offsets and sizes, unless all are s32. Larger u64 values become the
+    largest s64: either is beyond any array.
     """
     data, output, *numbers = inst.operands
     kinds = {shape_of(x).dtype for x in numbers}
@@ -218,7 +220,7 @@ def _numbers_widened(inst: Instruction[hlo.RaggedAllToAll]) -> Instruction | Non
 
 
 def _in_s64(x: Instruction) -> Instruction:
-    """Numbers of at most the largest s64."""
+    """Numbers as s64, at most the largest s64."""
     shape = shape_of(x)
     return hlo.Minimum()(x, full(x.computation, shape, (1 << 63) - 1)) if shape.dtype is U64 else x
 

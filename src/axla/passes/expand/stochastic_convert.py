@@ -1,4 +1,4 @@
-"""stochastic-convert in arithmetic: the fraction cut off, as a number of steps, against the random bits."""
+"""stochastic-convert in arithmetic: compares the fraction that is cut off with the random bits."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _topk(inst: Instruction) -> Instruction | None:
 
 
 def _has_emitter(x: Instruction, k: int) -> bool:
-    """Whether keeping the best so far is cheaper than sorting all, and done by an emitter of its own."""
+    """Whether an emitter of its own, which keeps the best elements so far, is cheaper than a full sort."""
     shape = shape_of(x)
     length = shape.dims[-1]
     return shape.dtype.bits <= 32 and SMALL * k <= length < 1 << 31
@@ -64,22 +64,22 @@ def _sorted(inst: Instruction, k: int, largest: bool) -> Instruction:
 
 
 def _first(_: Instruction, k: int, largest: bool, x: XlaOp) -> Sequence[XlaOp]:
-    """The first k of the elements, the largest (or smallest) first, and of their positions."""
+    """The first k elements in order, the largest (or smallest) first, and their positions."""
     pair = [x, indices(x, len(x.dims) - 1)]
     before = key_comparator(x.builder, pair, ops.GtTotalOrder if largest else ops.LtTotalOrder)
     return [values[..., :k] for values in ops.Sort(x.builder, pair, before, -1, True)]
 
 
 def approx_topk_decomposer(module: Module) -> None:
-    """Writes every approximate selection as an exact one, a topk or a sort and slices: where there is no unit
-    that selects approximately, the recall asked for is a lower bound.
+    """Writes every approximate top-k as an exact one: a topk, or a sort and slices. The requested recall is a
+    lower bound, so an exact result is valid.
     """
     expand(module, "approx-topk-decomposer", {CustomCall: _approximate})
 
 
 def _approximate(inst: Instruction) -> Instruction | None:
-    """Operands, then an initial value of each -> the operands in the order of the computation that is called,
-    as many as the result has room for.
+    """Reorders the operands of a call (arrays, then their initial values) to those of the called computation,
+    cut to the size of the result.
     """
     op, computation = op_of(inst, CustomCall), inst.computation
     if op.custom_call_target != "ApproxTopK" or registered(op.custom_call_target):
@@ -98,8 +98,8 @@ def _approximate(inst: Instruction) -> Instruction | None:
 
 
 def _takes_largest(values: tuple[Instruction, ...], dim: int, before: Computation) -> bool | None:
-    """Whether elements of rows are selected with their positions, and are the largest ones, or the smallest;
-    None for other selections. Of equal elements any may be taken.
+    """Whether rows are searched for their largest (True) or smallest (False) elements with positions; None
+    for other selections. Any of several equal elements may be taken.
     """
     key = sort_key(before)
     if len(values) != 2 or key is None or dim != shape_of(values[0]).rank - 1:
@@ -115,9 +115,7 @@ def _takes_largest(values: tuple[Instruction, ...], dim: int, before: Computatio
 def _selection(
     inst: Instruction, op: CustomCall, values: tuple[Instruction, ...]
 ) -> tuple[int, Computation, list[Shape]]:
-    """The dimension, the comparator, and the shapes of the results; UnsupportedError for what is no call of
-    ApproxTopK.
-    """
+    """Dimension, comparator and result shapes of an ApproxTopK call; UnsupportedError for a malformed one."""
     results = list(inst.shape.arrays())
     shapes = [x.shape for x in values if isinstance(x.shape, Shape)]
     config = _config(inst)

@@ -1,8 +1,8 @@
-"""Transfers with the host (infeed, outfeed, send and recv) become calls of the host.
+"""Transfers with the host (infeed, outfeed, send and recv) become host calls.
 
-A transfer between replicas goes from the only replica to itself. Whose two halves are in one computation
-becomes the value itself; where they lie in different ones (a loop and what is around it), or there are
-several on a channel, the values wait in a queue of the run.
+A transfer between replicas goes from the only replica to itself. If both halves are in one computation, the
+value is passed on directly. If they are in different ones (a loop and its surroundings), or a channel has
+several transfers, the values wait in a queue of the run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ Halves = dict[Instruction, Instruction]  # a receive -> the send whose data it g
 
 
 def transfer_rewriter(module: Module) -> None:
-    """Leaves receives on channels on which nobody sends, for the code generator to refuse."""
+    """Replaces transfers, except receives on channels on which nothing is sent, which the code generator
+    refuses.
+    """
     if module.config.replica_count * module.config.num_partitions > 1:
         _between_participants(module)
         return
@@ -71,7 +73,7 @@ def transfer_rewriter(module: Module) -> None:
 
 
 def _between_participants(module: Module) -> None:
-    """Every half is a call: who sends does not wait, and who receives does."""
+    """Makes every half a host call: a send does not wait, a receive does."""
     counts = module.config.replica_count, module.config.num_partitions
 
     def config(inst: Instruction) -> str:
@@ -110,7 +112,7 @@ def _call(
     inst: Instruction, shape: AnyShape, target: str, operands: Sequence[Instruction],
     config: str | None = None,
 ) -> Instruction:  # fmt: skip
-    """A call of the host, configured by the channel of a transfer."""
+    """A host call, configured by the channel of a transfer."""
     op = hlo.CustomCall(shape.logical, custom_call_target=target, custom_call_has_side_effect=True)
     channel = getattr(inst.op, "channel_id", None)
     config = config if config is not None or channel is None else str(channel)
@@ -127,7 +129,7 @@ def _outfeed(inst: Instruction) -> Instruction:
 
 
 def _own_sends(computation: Computation) -> Halves:
-    """The receives of a computation with the send of the same channel in it, where that makes no cycle."""
+    """Pairs of receive and send of the same channel in one computation, where joining them makes no cycle."""
     halves: dict[tuple[type, int], list[Instruction]] = {}
     for inst in computation.instructions:
         op = inst.op
@@ -142,7 +144,7 @@ def _own_sends(computation: Computation) -> Halves:
 
 
 def _lone_sends(module: Module) -> Iterator[Instruction]:
-    """Sends on channels on which nobody receives: all that happens is that they are done."""
+    """Sends on channels on which nothing is received: only their `done` remains."""
     every = [inst for computation in module.computations for inst in computation.instructions]
     received = {inst.op.channel_id for inst in every if isinstance(inst.op, hlo.Recv)}
     for inst in every:
@@ -152,7 +154,7 @@ def _lone_sends(module: Module) -> Iterator[Instruction]:
 
 
 def _queued(module: Module, sources: Halves) -> dict[Instruction, None]:
-    """All halves of channels on which there are other transfers than within computations; these leave
+    """All halves of channels with transfers other than those within one computation; the latter stay in
     `sources`.
     """
     halves: dict[int | None, list[Instruction]] = {}
@@ -178,7 +180,7 @@ def _same_data(recv: Instruction, send: Instruction) -> bool:
 
 
 def _waits_for_itself(computation: Computation, sources: Halves) -> bool:
-    """Whether something received is needed, in the end, for what is sent on its channel."""
+    """Whether the value sent on a channel depends on the value received on it."""
     order: TopologicalSorter[Instruction] = TopologicalSorter()
     for inst in computation.instructions:
         sent = sources[inst].operands if inst in sources else ()
@@ -191,7 +193,7 @@ def _waits_for_itself(computation: Computation, sources: Halves) -> bool:
 
 
 def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruction:
-    """The value of a half: data, context and token."""
+    """The value of a send or recv: data, context and token."""
     computation = inst.computation
     after = computation.add(hlo.AfterAll(), (token,))
     context = scalar(computation, inst.shape.elements[1].dtype, 0)
@@ -199,7 +201,7 @@ def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruct
 
 
 def _nothing(inst: Instruction) -> Instruction | None:
-    """Zeros in the place of what will be received; None for tuples in tuples."""
+    """Zeros in place of the data to be received; None for nested tuples."""
     shape, computation = tuple_of(inst).elements[0], inst.computation
     if isinstance(shape, Shape):
         return full(computation, shape, 0)

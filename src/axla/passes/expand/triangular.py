@@ -45,7 +45,7 @@ ENOUGH = 16
 
 @dataclass(slots=True)
 class DiagonalBlock:
-    """A lower triangular block on the diagonal; what is above the diagonal is not looked at."""
+    """A lower triangular block on the diagonal; elements above the diagonal are ignored."""
 
     matrix: XlaOp
     unit: bool = False
@@ -82,23 +82,23 @@ def triangular_solve_expander(module: Module) -> None:
 
 
 def block_size(size: int) -> int:
-    """Rows of the blocks of a matrix with `size` rows: a power of two."""
+    """The number of rows of a block, a power of two, for a matrix with `size` rows."""
     usual = min(max(-(-size // 16), BLOCK_ROWS[0]), BLOCK_ROWS[-1])
     return 1 << (max(usual, -(-size // MOST)) - 1).bit_length()
 
 
 def panel_size(size: int) -> int:
-    """Columns of the panels that a matrix with `size` columns is factored by, of which there are few."""
+    """The number of columns of a panel, one of a few, for a matrix with `size` columns."""
     return max(block_size(size), 1 << (-(-size // PANELS) - 1).bit_length())
 
 
 def split(size: int, block: int) -> int:
-    """Where to cut what is bigger than a block."""
+    """Where to cut a matrix that is larger than a block."""
     return block << ((size - 1) // block).bit_length() - 1
 
 
 def batched(x: XlaOp, dtype: DType) -> XlaOp:
-    """Matrices of numbers of 32 bits at least; all leading dimensions are one."""
+    """Matrices of elements of at least 32 bits, with all leading dimensions merged to one."""
     wide = typed(x, dtype if dtype.bits >= 32 else F32)
     return ops.Reshape(wide, (prod(x.dims[:-2]), *x.dims[-2:]))
 
@@ -124,7 +124,7 @@ def solve(a: Triangle, b: XlaOp) -> XlaOp:
 
 
 def by_substitution(a: Triangle, b: XlaOp) -> XlaOp:
-    """The same without inverses."""
+    """The same by substitution alone, without inverses."""
     return _substituted(a, b, by_substitution)
 
 
@@ -137,7 +137,7 @@ def _substituted(a: Triangle, b: XlaOp, solve_part: Solver) -> XlaOp:
 
 
 def _by_rows(a: DiagonalBlock, b: XlaOp) -> XlaOp:
-    """Row by row: what is found is taken from the rows below."""
+    """Solves row by row: each solved row is subtracted from the rows below."""
 
     def step(at: XlaOp, matrix: XlaOp, x: XlaOp) -> Sequence[XlaOp]:
         rows, found = mx.indices(x, 1), mx.row(x, at)

@@ -25,8 +25,8 @@ _KERNEL = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
 
 def winograd(x: Instruction, kernel: Instruction, window: Window, places: Sequence[int]) -> Instruction:
-    """The convolution of [batch, height, width, inputs] with [3, 3, inputs, outputs], at so many `places`
-    along height and width. The window has a stride of 1 and no dilation.
+    """The convolution of [batch, height, width, inputs] with [3, 3, inputs, outputs]; `places` is the number
+    of window positions along height and width. The window has stride 1 and no dilation.
     """
     batch, *size, inputs = shape_of(x).dims
     outputs = shape_of(kernel).dims[-1]
@@ -64,7 +64,7 @@ def winograd(x: Instruction, kernel: Instruction, window: Window, places: Sequen
 
 
 def _kernel(kernel: Instruction) -> Instruction:
-    """[16, inputs, outputs]: the kernel, transformed; at compile time where it is constant."""
+    """The transformed kernel, [16, inputs, outputs]; computed at compile time where it is constant."""
     *_, inputs, outputs = shape_of(kernel).dims
     computation, dtype, matrix = kernel.computation, shape_of(kernel).dtype, np.kron(_KERNEL, _KERNEL)
     is_turned = isinstance(kernel.op, hlo.Transpose)
@@ -87,7 +87,9 @@ def _transformed(
 
 
 def _sum(signs: Sequence[int], values: Sequence[Instruction]) -> Instruction:
-    """The values with these signs, added up; 0 leaves one out, the first sign is not all that is negative."""
+    """The sum of the values with these signs; 0 omits one. The first sign that is not 0 must not be -1 for
+    all values.
+    """
     terms = sorted(
         ((sign, value) for sign, value in zip(signs, values, strict=True) if sign), key=lambda t: -t[0]
     )

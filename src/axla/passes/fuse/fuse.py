@@ -17,7 +17,7 @@ from axla.target.machine import Limits, Target
 
 
 def fusion(module: Module, target: Target) -> None:
-    """Puts instructions together that are better computed by one kernel."""
+    """Puts instructions into kernels that compute them together."""
     for decided in _plans(module, target.limits):
         apply(decided, target.limits)
 
@@ -78,13 +78,13 @@ def _body(computation: Computation, cluster: FusionCluster) -> tuple[Computation
 
 
 def _in_order(cluster: FusionCluster) -> list[Instruction]:
-    """Members, operands first; below the roots only."""
+    """The members of a cluster, operands first, without those that no root needs."""
     members = cluster.members
     return needed_first(cluster.roots, lambda inst: (o for o in inst.operands if o in members))
 
 
 def why_not_fuse(producer: Instruction, consumer: Instruction, limits: Limits) -> str | None:
-    """The reason why an instruction is not computed in the kernel of another that reads it; None if it is."""
+    """The reason why a producer is not computed in the kernel of a consumer; None if it is."""
     decided = plan(consumer.computation, limits)
     readers = {consumer}
     for cluster in decided.clusters:
@@ -101,7 +101,7 @@ def why_not_fuse(producer: Instruction, consumer: Instruction, limits: Limits) -
 
 
 def explain(module: Module, limits: Limits) -> str:
-    """Every decision of the fusion pass on a module, a line each."""
+    """Every decision of the fusion pass on a module, one per line."""
     lines = []
     for decided in _plans(module, limits):
         lines += [f"{decided.computation.name}: {decision}" for decision in decided.decisions]

@@ -1,8 +1,9 @@
-"""Decides what becomes one kernel, without changing anything.
+"""Decides which instructions become one kernel, without changing anything.
 
-Instructions are visited from the results back to the parameters. One whose users are all in kernels goes into
-them, if the rules allow; one that others need too may become a further root of a kernel that reads it; all
-else starts a kernel. At the end, kernels that read the same big array in the same way are put together.
+Instructions are visited from the results back to the parameters. An instruction whose users are all in
+kernels is added to these kernels, if the rules allow. One that is needed elsewhere too may become an
+additional root of a kernel that reads it. All others start a kernel. At the end, kernels that read the same
+large array in the same way are merged.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SPAN = 2000  # positions between the results of one kernel: further apart they w
 
 @dataclass(frozen=True, slots=True)
 class FusionDecision:
-    """A producer and the root of a kernel that reads it: together (reason None), or not."""
+    """A producer and the root of a kernel that reads it: fused (reason None), or the reason why not."""
 
     producer: Instruction
     consumer: Instruction
@@ -66,7 +67,7 @@ class FusionPlan:
 
 
 def plan(computation: Computation, limits: Limits, *, in_machine_loop: bool = False) -> FusionPlan:
-    """The kernels of a computation; in a loop that is all registers, what is tiny stays there."""
+    """The kernels of a computation; in a loop that runs in registers, tiny instructions stay in registers."""
     planner = _Planner(computation, limits, in_machine_loop)
     planner.visit_all()
     planner.merge_siblings()
@@ -137,7 +138,7 @@ class _Planner:
             self.start(inst)
 
     def fuse_into_all(self, inst: Instruction, readers: Readers) -> bool:
-        """Computes `inst` in every kernel that reads it, if the rules allow all of them."""
+        """Computes `inst` in every kernel that reads it, if the rules allow it for all of them."""
         if len(readers) > 1 and not may_copy(inst, len(readers), self.limits):
             for cluster in readers:
                 self.decide(inst, cluster, f"{len(readers)} kernels read it")
@@ -155,7 +156,9 @@ class _Planner:
         return True
 
     def copy_where_possible(self, inst: Instruction, readers: Readers, outside: bool) -> None:
-        """Something free goes into the kernels that take it; the others read it from memory."""
+        """Puts a free instruction into those kernels that may contain it; other kernels read it from
+        memory.
+        """
         for cluster, users in readers.items():
             found = keys_in(self.keys, inst, cluster, users)
             reason = why_not_join(self.keys, inst, cluster, users, found)
@@ -171,7 +174,7 @@ class _Planner:
             self.outside.add(inst)
 
     def why_not_row(self, inst: Instruction, cluster: FusionCluster) -> str | None:
-        """Row scalars of a few elements go into a kernel only if the reduce they come from will be there."""
+        """Small results of a row reduction go into a kernel only if the reduction will be in it."""
         if not self.is_tiny(inst) or inst.op.free or inst not in self.row_fed:
             return None
         form = self.row_fed[inst]
@@ -212,7 +215,9 @@ class _Planner:
         self.join(inst, cluster, {self.keys.root(inst): None})
 
     def leave_elements(self, inst: Instruction) -> None:
-        """What gives several arrays and stays outside takes its elements out of the kernels they joined."""
+        """For a tuple-shaped instruction that stays outside, removes its get-tuple-elements from the kernels
+        that they joined.
+        """
         for user in inst.users:
             if isinstance(user.op, GetTupleElement):
                 for cluster in self.member_of.pop(user, []):
@@ -222,7 +227,7 @@ class _Planner:
     # -- several roots --
 
     def add_root(self, inst: Instruction, readers: Readers) -> bool:
-        """Makes `inst`, which is needed in memory anyway, a further result of a kernel that reads it."""
+        """Makes `inst`, which is needed in memory anyway, an additional result of a kernel that reads it."""
         for cluster in sorted(readers, key=lambda c: c.last)[:ATTEMPTS]:
             users = readers[cluster]
             found = keys_in(self.keys, inst, cluster, users)
@@ -262,12 +267,16 @@ class _Planner:
         return None if fits else "results of other sizes"
 
     def crosses(self, first: int, last: int) -> None:
-        """Notes that a kernel with several results has members on both sides of these places in the order."""
+        """Records that a kernel with several results has members on both sides of these positions in the
+        order.
+        """
         for position in range(first, last):
             self.crossing[position] += 1
 
     def why_cyclic(self, inst: Instruction, cluster: FusionCluster) -> str | None:
-        """Whether another user of `inst` leads back to the kernel: then it could not run before or after."""
+        """The reason why `inst` may not join a cluster: another of its users leads back to the cluster, a
+        cycle. Else None.
+        """
         start: list[FusionCluster | Instruction] = []
         inside = {inst}  # members that read it, too: others may read them, computed once more outside
         stack = [inst]
@@ -280,12 +289,16 @@ class _Planner:
         return self.why_reaches(start, cluster)
 
     def units(self, inst: Instruction) -> Sequence[FusionCluster | Instruction]:
-        """The kernels that compute an instruction, the instruction itself, or both."""
+        """The kernels that compute an instruction, the instruction itself if it is computed outside, or
+        both.
+        """
         found = self.of(inst)
         return (*found, inst) if not found or inst in self.outside else found
 
     def why_reaches(self, start: Iterable[FusionCluster | Instruction], goal: FusionCluster) -> str | None:
-        """Whether the goal needs what one of `start` gives. The search is bounded; giving up means yes."""
+        """The reason why `goal` depends on a result of `start`; None if it does not. A search that becomes
+        too long counts as a dependence.
+        """
         # Uses come after definitions, so a path leads back in the order only through a kernel with several
         # results that has members on both sides. Behind `beyond` no kernel reaches back to the goal.
         beyond = goal.last
@@ -340,7 +353,7 @@ class _Planner:
     def signature(
         self, cluster: FusionCluster, operand: Instruction, users: Iterable[Instruction]
     ) -> tuple | None:
-        """Kernels with one signature may be one kernel; None for those that stay alone."""
+        """A key: kernels with the same one may be merged; None for those that may not."""
         if not cluster.form[0].side_by_side:
             return None
         if any(not isinstance(r.shape, Shape) for r in cluster.roots):
@@ -407,7 +420,9 @@ class _Planner:
     # -- what is better read than computed --
 
     def trim(self) -> None:
-        """Takes views of operands out of kernels: the kernel reads the view, which costs nothing outside."""
+        """Takes views of operands out of kernels: outside they cost nothing, and the kernel reads the
+        view.
+        """
         for cluster in self.live_clusters():
             for inst in sorted(cluster.members, key=self.position.__getitem__):
                 if (
@@ -422,7 +437,7 @@ class _Planner:
 
 
 def _row_fed(order: Iterable[Instruction], limits: Limits) -> dict[Instruction, Form]:
-    """Small values that come from rows reduced, with what their kernels are built around."""
+    """Small values computed from reduced rows, with the form of their kernels."""
     found: dict[Instruction, Form] = {}
     for inst in order:
         form = hero_form(inst, limits)

@@ -1,4 +1,4 @@
-"""Why an instruction does not go into a kernel: the rules of fusion, each a reason in words."""
+"""Why an instruction is not put into a kernel: the rules of fusion, each with its reason as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from axla.target.machine import Limits
 
 @dataclass(eq=False, slots=True)
 class FusionCluster:
-    """A kernel in the making: members with the keys under which they are evaluated."""
+    """A kernel under construction: members, with the keys under which they are evaluated."""
 
     number: int
     form: Form
@@ -41,7 +41,7 @@ class FusionCluster:
 
 
 def why_never(inst: Instruction, limits: Limits) -> str | None:
-    """The reason why an instruction is in no kernel with others, whatever they are."""
+    """The reason why an instruction never shares a kernel with others; None where it may."""
     op = inst.op
     cls = type(op)
     if cls is hlo.Parameter:
@@ -74,12 +74,12 @@ def _gives_several(inst: Instruction) -> bool:
 
 
 def _is_in_line(op: Op) -> bool:
-    """Whether elements are computed in a kernel by themselves, no computation being called as a whole."""
+    """Whether an op is computed element by element in line, without a call of a whole computation."""
     return op.in_line and not (op.control or op.passes_on or isinstance(op, hlo.Fusion))
 
 
 def is_passed(op: Op) -> bool:
-    """Whether an op names a value of another one: it is never a kernel of its own."""
+    """Whether an op only renames a value of another one: it never becomes a kernel."""
     return op.passes_on or isinstance(op, hlo.GetTupleElement)
 
 
@@ -110,7 +110,9 @@ def why_not_join(
     readers: Iterable[Instruction],
     found: dict[int, None],
 ) -> str | None:
-    """Why a producer read by `readers` under the keys `found` is not computed inside of a cluster."""
+    """The reason why a producer, read by `readers` under the keys `found`, is not computed inside a cluster;
+    None where it is.
+    """
     limits = cluster.limits
     if len(cluster.members) >= limits.members:
         return f"the kernel has {limits.members} instructions"
@@ -148,8 +150,8 @@ def _why_not_place(inst: Instruction, readers: Iterable[Instruction], limits: Li
 def why_not_hero(
     keys: AccessKeys, inst: Instruction, cluster: FusionCluster, found: dict[int, None]
 ) -> str | None:
-    """The reason why an instruction that a kernel is built around does not fit a cluster; None for ordinary
-    ones.
+    """The reason why the hero of a kernel does not fit a cluster; None for instructions that are no
+    heroes.
     """
     limits, form = cluster.limits, hero_form(inst, cluster.limits)
     if form is None:
@@ -183,7 +185,7 @@ def _why_not_work(keys: AccessKeys, inst: Instruction, found: dict[int, None], l
 
 
 def is_epilogue(inst: Instruction) -> bool:
-    """Whether an instruction is best computed where a dot has just been: it is the only reader of the dot."""
+    """Whether an instruction is best computed in the kernel of a dot: it is the only user of the dot."""
     if not inst.op.elementwise:
         return False
     return any(_takes_followers(o) and list(o.users) == [inst] for o in map(chased, inst.operands))
@@ -194,7 +196,7 @@ def _takes_followers(inst: Instruction) -> bool:
 
 
 def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
-    """Whether an instruction with users in several kernels is computed in each of them."""
+    """Whether an instruction with users in several kernels is computed again in each of them."""
     if inst.op.free:
         return True
     if is_costly(inst) or clusters > 3 or hero_form(inst, limits) is not None or is_epilogue(inst):
@@ -204,7 +206,7 @@ def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
 
 
 def is_register(inst: Instruction, row_fed: Container[Instruction], limits: Limits) -> bool:
-    """Whether an instruction is computed by the entry in registers, not in a kernel."""
+    """Whether the entry function computes an instruction in registers, without a kernel."""
     if isinstance(inst.op, hlo.Constant | hlo.Iota | hlo.Broadcast):
         return False
     return is_tiny(inst, limits) and inst not in row_fed

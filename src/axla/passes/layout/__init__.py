@@ -1,1 +1,3 @@
-"""Layouts leave the program (`normalize.py`), and dots take the one form that has an emitter (`dots.py`)."""
+"""Removes layouts from the program (`normalize.py`), and gives dots the one form that has an emitter
+(`dots.py`).
+"""

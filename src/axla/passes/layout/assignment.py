@@ -1,8 +1,8 @@
-"""Layout assignment: what lies between transposes is computed in their order of dimensions.
+"""Layout assignment: ops between transposes are computed in the order of dimensions of the transposed arrays.
 
-Convolutions have features last, and stand between transposes where a program has them first. Elementwise
-work, windows, pads and concatenations do not care: a region of them takes the order of the arrays that it
-reads and gives, if fewer bytes are turned at its borders than before.
+Convolutions have features last, with transposes around them where a program has features first. Elementwise
+ops, windows, pads and concatenations work in any order: a region of them takes the order of the arrays that
+it reads and produces, if that makes fewer bytes be transposed at its boundary.
 
     transpose(f(transpose(x), broadcast(c)))  =>  f'(x, broadcast'(c))
 """
@@ -34,7 +34,7 @@ LEAST_RANK = 3
 
 
 def layout_assignment(module: Module) -> None:
-    """Leaves transposes where regions of ops that do without have their borders."""
+    """Moves transposes to the boundaries of regions of ops that work in any order of dimensions."""
     session = rewrite.current_session()
     for computation in module.computations:
         if not any(_turns(inst) for inst in computation.instructions):
@@ -46,14 +46,14 @@ def layout_assignment(module: Module) -> None:
 
 
 def _turns(inst: Instruction) -> bool:
-    """Whether it is a transpose that moves elements of an array of some dimensions."""
+    """Whether an instruction is a transpose of rank LEAST_RANK or more that moves elements."""
     if not isinstance(inst.op, hlo.Transpose) or inst.shape.rank < LEAST_RANK:
         return False
     return len(collapsed_transpose(inst)[0]) > 1
 
 
 def _regions(computation: Computation) -> list[list[Instruction]]:
-    """Ops that can be computed in any order of dimensions, as far as they read each other, operands first."""
+    """Regions of connected ops that can be computed in any order of dimensions, operands first."""
     bound = rewrite.control_bound(computation)
     order = [i for i in post_order(computation) if i not in bound and _is_free(i)]
     number = {inst: n for n, inst in enumerate(order)}
@@ -75,7 +75,7 @@ def _regions(computation: Computation) -> list[list[Instruction]]:
 
 
 def _is_free(inst: Instruction) -> bool:
-    """Whether the op does the same to an array whose dimensions have another order."""
+    """Whether an op gives the same result in any order of the dimensions of its arrays."""
     op, shape = inst.op, inst.shape
     if not isinstance(shape, Shape) or shape.rank < LEAST_RANK or shape.is_dynamic or op.side_effect:
         return False
@@ -87,12 +87,14 @@ def _is_free(inst: Instruction) -> bool:
 
 
 def _arrays(inst: Instruction) -> Sequence[Instruction]:
-    """The operands that have the dimensions of the result."""
+    """The operands with the rank of the result."""
     return [o for o in inst.operands if o.shape.rank == inst.shape.rank]
 
 
 def _best_order(region: Sequence[Instruction]) -> Order | None:
-    """The order in which fewer bytes are turned at the borders; None if there is none."""
+    """The order in which the fewest bytes are transposed at the boundary of a region; None if no order is
+    better.
+    """
     members = set(region)
     read = dict.fromkeys(o for inst in region for o in _arrays(inst) if o not in members)
     users = {inst: [u for u in inst.users if u not in members] for inst in region}
@@ -126,7 +128,7 @@ def _keeps_windows(inst: Instruction, order: Order) -> bool:
 
 
 class _Turned:
-    """A region computed in another order of dimensions."""
+    """A region that is computed in another order of dimensions."""
 
     def __init__(self, region: Sequence[Instruction], order: Order):
         self.region, self.order, self.inverse = region, order, inverse(order)
@@ -146,7 +148,9 @@ class _Turned:
             self.computation.remove(inst)
 
     def leave(self, inst: Instruction, users: Iterable[Instruction]) -> None:
-        """Gives what reads a member its value; transposes back to the region's order go."""
+        """Gives users outside the region its values; a transpose back to the order of the region is
+        dropped.
+        """
         new, computation, rest = self.made[inst], self.computation, []
         for user in users:
             if isinstance(user.op, hlo.Transpose) and user.op.dimensions == self.inverse:
@@ -158,7 +162,7 @@ class _Turned:
             computation.replace(inst, self.add(hlo.Transpose(self.order), [new], inst))
 
     def operand(self, inst: Instruction) -> Instruction:
-        """The order in which a member reads an operand, in the dimensions of the region."""
+        """An operand in the region's order of dimensions."""
         if inst not in self.made:
             if isinstance(inst.op, hlo.Transpose) and inst.op.dimensions == self.order:
                 self.made[inst] = inst.operands[0]
@@ -177,11 +181,11 @@ class _Turned:
         return shape.with_dims(self.moved(shape.dims)).logical
 
     def moved(self, values: Sequence[Item]) -> tuple[Item, ...]:
-        """Values of dimensions in the region's order."""
+        """A value per dimension, rearranged to the region's order."""
         return tuple(values[d] for d in self.inverse)
 
     def op(self, inst: Instruction) -> Op:
-        """The op in the region's order."""
+        """The op for the region's order of dimensions."""
         op, moved = inst.op, self.moved
         if isinstance(op, hlo.ReduceWindow):
             return replace(op, window=Window(*(moved(getattr(op.window, f.name)) for f in fields(Window))))

@@ -1,9 +1,9 @@
-"""Attention in blocks: what lies between two products, computed and used a block at a time.
+"""Attention in blocks: two products and what lies between them, computed block by block.
 
-`softmax(q k^T) v` has between its products an array with a row for each query and a column for each key, for
-each matrix of the batch. Rows and matrices are independent of each other: a block of them is a loop's trip,
-which computes a part of the first product, what follows it, and a part of the second product. The array is
-never there as a whole, and its blocks stay in the caches.
+Between its products, `softmax(q k^T) v` has an array with a row for each query and a column for each key, for
+each matrix of the batch. Rows and matrices are independent of each other, so a trip of a loop computes one
+block of them: its part of the first product, of the ops after it, and of the second product. The whole array
+never exists, and its blocks stay in the caches.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ READ_AGAIN = 2
 def attention_blocking(
     module: Module, target: Target, large: int = LARGE, block: int = BLOCK, rows: int = LEAST_ROWS
 ) -> None:
-    """Computes two products, and what lies between them, in a loop over blocks of the batch or of rows, where
-    the array between them has at least `large` bytes. A block has at most `block` bytes where it can, and at
-    least so many `rows` of one matrix.
+    """Computes two products, and the ops between them, in a loop over blocks of the batch or of rows, where
+    the array between them has at least `large` bytes. A block has at most `block` bytes where possible, and
+    at least `rows` rows of one matrix.
     """
     if not target.blocks_products:
         return
@@ -69,7 +69,7 @@ class _Sizes:
 
 @dataclass(slots=True)
 class _Chain:
-    """Two products and what lies between them, cut along one dimension of the last one's result."""
+    """Two products and the ops between them, to be cut along one dimension of the last result."""
 
     product: Instruction
     dim: int
@@ -83,9 +83,7 @@ class _Chain:
 
     @classmethod
     def before(cls, product: Instruction, bound: frozenset[Instruction], sizes: _Sizes) -> _Chain | None:
-        """What is cut before a product, along the first dimension that can be: those of the batch come
-        first.
-        """
+        """Decides what is cut before a product, and along which dimension: batch dimensions first."""
         for dim, size in enumerate(shape_of(product).dims):
             found = cls(product, dim, sizes)
             if size > 1 and found._grow(bound) and found._pays():
@@ -93,7 +91,9 @@ class _Chain:
         return None
 
     def _grow(self, bound: frozenset[Instruction]) -> bool:
-        """Finds what is computed in blocks; whether another product is, and no value is cut in two ways."""
+        """Collects the instructions that are computed in blocks. Whether another product is among them, and
+        no value is cut in two ways.
+        """
         product, root = self.product, self.product.computation.root
         sources = _cut_operands(product, self.dim)
         if sources is None:
@@ -118,7 +118,9 @@ class _Chain:
         return any(type(inst.op) is hlo.Dot for inst in self.inner)
 
     def _pays(self) -> bool:
-        """Decides how large a block is; whether what blocks read again is little beside what they hold."""
+        """Chooses the size of a block. Whether the data that every block reads again is small compared with
+        what blocks hold.
+        """
         product = self.product
         size = shape_of(product).dims[self.dim]
         each = max(_bytes(inst) for inst in self.inner) // size
@@ -129,7 +131,7 @@ class _Chain:
         return 0 < self.block < size and again <= READ_AGAIN * self.block * each
 
     def replace(self) -> Computation:
-        """Puts a loop in the place of the product; its body."""
+        """Replaces the product by a loop; returns its body."""
         product, computation = self.product, self.product.computation
         module, extra = computation.module, Extra(location=product.extra.location)
         made = [inst for inst in self.cut if inst not in self.inner and _is_made(inst)]
@@ -182,7 +184,7 @@ def _starts(array: Instruction, dim: int, start: Instruction) -> list[Instructio
 
 
 def _is_made(inst: Instruction) -> bool:
-    """Whether a value is made in the loop rather than handed to it."""
+    """Whether a value is computed inside the loop rather than passed in."""
     return type(inst.op) is hlo.Iota or (type(inst.op) is Constant and not shape_of(inst).rank)
 
 
@@ -191,8 +193,8 @@ def _bytes(inst: Instruction) -> int:
 
 
 def _cut_operands(inst: Instruction, dim: int) -> list[int | None] | None:
-    """Which dimension of each operand is cut where dimension `dim` of the result is, None for an operand of
-    which all is needed; None where blocks of the result cannot be computed alone.
+    """For each operand, the dimension that is cut where dimension `dim` of the result is, or None for one
+    that is needed whole. None where blocks of the result cannot be computed alone.
     """
     op, operands = inst.op, inst.operands
     if not isinstance(inst.shape, Shape) or any(inst.shape.dynamic):

@@ -1,6 +1,6 @@
-"""A concatenation of very many pieces is done in groups.
+"""A concatenation of very many operands is done in groups.
 
-A kernel chooses among its pieces at every element, or has a loop for each of them.
+A kernel selects among its operands for every element, or has a loop for each of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from axla.target.machine import Target
 
 
 def concatenate_canonicalize(module: Module, target: Target) -> None:
-    """Leaves no concatenation of more pieces than a kernel takes: groups of half as many come first."""
+    """Limits the number of operands of a concatenation to what a kernel takes: groups of half as many come
+    first.
+    """
     most = target.limits.pieces
 
     def cut(inst: Instruction) -> Instruction | None:
@@ -22,7 +24,7 @@ def concatenate_canonicalize(module: Module, target: Target) -> None:
 
 
 def grouped(inst: Instruction, count: int) -> Instruction:
-    """The concatenation as a tree: of `count` pieces each."""
+    """The concatenation as a tree of concatenations with `count` operands each."""
     op, add, pieces = inst.op, inst.computation.add, inst.operands
     while len(pieces) > count:
         pieces = tuple(add(op, pieces[at : at + count]) for at in range(0, len(pieces), count))

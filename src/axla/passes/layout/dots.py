@@ -26,8 +26,8 @@ FEW_ROWS = 8
 
 
 def dot_exchange(module: Module, target: Target) -> None:
-    """Exchanges the two sides of dots whose result is transposed so that its last dimension is one of the
-    left side.
+    """Swaps the operands of dots whose result is transposed so that its last dimension comes from the left
+    operand.
     """
     session = current_session()
     for computation in module.computations:
@@ -49,9 +49,10 @@ def dot_canonicalize(module: Module, target: Target) -> None:
 def _order_of_turned_dot(
     inst: Instruction, limits: Limits, bound: Container[Instruction]
 ) -> list[int] | None:
-    """The dimensions of a dot that nothing else reads, in the order that a transpose gives them, where the
-    last one is of its left side: of the dot with its sides exchanged that moves rows, if anything. Not of a
-    few rows with a matrix that lies as it is best read: that takes half as long as the dot exchanged.
+    """The order of dimensions that a transpose gives to the result of a dot, which nothing else reads, if its
+    last dimension comes from the left operand, and swapping the operands leaves at most rows to be moved. Not
+    for a few rows times a matrix that is already stored as it is best read: that dot takes half as long
+    unswapped.
     """
     (dot,), order = inst.operands, op_of(inst, Transpose).dimensions
     if isinstance(dot.op, Reshape) and len(dot.users) == 1:
@@ -91,9 +92,7 @@ def _free_dims(dot: Instruction) -> tuple[range, range]:
 
 
 def _exchanged(inst: Instruction, order: Sequence[int]) -> Instruction:
-    """The value of a transpose, by a dot with its operands exchanged: the same products, the result's two
-    sides exchanged, then brought into this order of the dimensions that it had.
-    """
+    """The transposed result of a dot, computed with swapped operands and brought into the order `order`."""
     dot = inst.operands[0]
     dot = dot.operands[0] if isinstance(dot.op, Reshape) else dot
     op, (lhs, rhs) = op_of(dot, Dot), dot.operands
@@ -123,8 +122,8 @@ def _is_canonical(dot: Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """An operand and what its dimensions are for, in the order of the result (batch, free) and of the sum
-    (contracting).
+    """An operand, with its dimensions grouped by role: batch and free in the order of the result, contracting
+    in the order of the sum.
     """
 
     inst: Instruction
@@ -133,8 +132,8 @@ class _Side:
     free: tuple[int, ...]
 
     def cost(self, order: Sequence[int]) -> int:
-        """0 when bringing the dimensions into this order moves nothing in memory; twice as much when single
-        elements move.
+        """The cost of bringing the dimensions into this order: 0 when nothing moves in memory; double when
+        single elements move.
         """
         shape = shape_of(self.inst)
         kept = [d for d in order if shape.dims[d] != 1]

@@ -1,4 +1,4 @@
-"""Products that have an operand in common, and are too narrow to read it well, become one."""
+"""Merges products that share an operand and are too narrow to read it efficiently."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOK = 32
 
 
 def dot_merger(module: Module) -> None:
-    """Puts narrow products of one operand together: it is read once."""
+    """Merges narrow products that share an operand, so that it is read once."""
     session = rewrite.current_session()
     for computation in module.computations:
         groups: dict[tuple[Any, ...], list[Instruction]] = defaultdict(list)
@@ -47,7 +47,7 @@ def dot_merger(module: Module) -> None:
 
 
 def _is_narrow(inst: Instruction, side: int) -> bool:
-    """Whether a product is one of matrices, of which that on this side is narrow and the other one is not."""
+    """Whether a product of matrices is narrow on this side only."""
     op, (left, right) = op_of(inst, Dot), inst.operands
     if op.lhs_batch_dims or len(op.lhs_contracting_dims) != 1 or len(shape_of(inst).dims) != 2:
         return False
@@ -59,7 +59,7 @@ def _is_narrow(inst: Instruction, side: int) -> bool:
 
 
 def _is_apart(inst: Instruction, side: int, others: Container[Instruction]) -> bool:
-    """Whether what a product multiplies depends on none of the others, as far as is looked."""
+    """Whether the operand of a product depends on none of the other products, as far as the search goes."""
     seen, stack = {inst.operands[side]}, [inst.operands[side]]
     while stack:
         one = stack.pop()
@@ -72,7 +72,7 @@ def _is_apart(inst: Instruction, side: int, others: Container[Instruction]) -> b
 
 
 def _packed(found: list[Instruction], side: int) -> list[list[Instruction]]:
-    """The products, as many together as are not too wide."""
+    """Groups the products so that each group is not too wide."""
     parts: list[list[Instruction]] = [[]]
     for inst in found:
         if sum(shape_of(i).dims[side] for i in (*parts[-1], inst)) > MOST:

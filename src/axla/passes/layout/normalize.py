@@ -1,8 +1,8 @@
-"""Layout normalization: afterwards every value inside of a module has the default layout.
+"""Layout normalization: afterwards every value inside a module has the default layout.
 
-A layout says where bytes lie, not what values mean. The entry keeps its layouts in `config.entry_layout`;
-inside, an array that comes or goes in another order is a default-layout array of permuted dimensions next to
-a transpose.
+A layout says where bytes are, not what values mean. The entry keeps its layouts in `config.entry_layout`.
+Inside, a parameter or result with another layout becomes an array with permuted dimensions in the default
+layout, with a transpose beside it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from axla.passes.schedule.copies import assemble, explode
 
 
 def layout_normalization(module: Module) -> None:
-    """Gives every value the default layout; arrays that cross the entry's border in another one are
-    transposed there.
+    """Gives every value the default layout; parameters and results of the entry with another one are
+    transposed.
     """
     entry = module.entry
     if module.schedule is not None or module.config.is_scheduled:
@@ -44,10 +44,8 @@ def layout_normalization(module: Module) -> None:
 
 
 def check_layout(shape: AnyShape, what: str) -> None:
-    """UnsupportedError for an array that no order of dimensions describes.
-
-    On cpu an array lies densely in minor-to-major order: tiles, padding and memory spaces describe other
-    devices.
+    """Raises UnsupportedError for an array whose layout is more than an order of dimensions: the cpu backend
+    has dense minor-to-major arrays, without tiles, padding and memory spaces.
     """
     if isinstance(shape, Shape) and any(t not in ("D", "") for t in shape.layout.dim_types):
         raise UnsupportedError(
@@ -57,7 +55,7 @@ def check_layout(shape: AnyShape, what: str) -> None:
 
 
 def physical_dims(shape: Shape) -> tuple[int, ...]:
-    """The sizes in the order in which they lie in memory, major first."""
+    """The sizes of the dimensions in the order of memory, major first."""
     return tuple(shape.dims[d] for d in major_to_minor(shape))
 
 
@@ -72,7 +70,9 @@ def physical_shape(shape: AnyShape) -> AnyShape:
 
 
 def lies_as_written(shape: AnyShape) -> bool:
-    """Whether every array lies in the default order. Equal sizes do not tell: think of a square."""
+    """Whether every array has the default order of dimensions. Comparing sizes is not enough: think of a
+    square.
+    """
     return all(leaf.layout.is_descending for leaf in shape.arrays())
 
 
@@ -98,7 +98,7 @@ def to_logical(inst: Instruction, shape: Shape) -> Instruction:
 
 
 def _normalize(computation: Computation) -> None:
-    """Drops layouts inside of a computation; turns bitcasts into ops on values; removes copies."""
+    """Drops layouts inside a computation; turns bitcasts into ops on values; removes copies."""
     order = post_order(computation)
     # What a bitcast reads, as it lay before copies to other layouts go away.
     bits = {inst: (inst.operands[0].shape, inst.shape) for inst in order if isinstance(inst.op, Bitcast)}
@@ -127,7 +127,9 @@ def _normalize(computation: Computation) -> None:
 
 
 def _forget_control(inst: Instruction, new: Instruction) -> None:
-    """Whoever had to wait for a removed instruction waits for what it waited for, and for its stand-in."""
+    """Instructions that waited for a removed instruction wait for its predecessors, and for its
+    replacement.
+    """
     for other in list(inst.computation.instructions):
         before = other.extra.control_predecessors
         if inst in before:
@@ -149,8 +151,8 @@ def _normalize_constant(computation: Computation, inst: Instruction) -> None:
 
 
 def _custom_call(inst: Instruction) -> None:
-    """A call whose values lie in other orders sees arrays of the sizes in which they lie; the op keeps the
-    shapes that it declared.
+    """Gives a custom call arrays in the order of memory of their layouts; the op keeps the shapes that it
+    declared.
     """
     op, computation = op_of(inst, CustomCall), inst.computation
     site = call_site(inst)
@@ -178,13 +180,13 @@ def _custom_call(inst: Instruction) -> None:
 def _each(
     move: Callable[[Instruction, Shape], Instruction], leaves: Iterable[Instruction], shape: AnyShape
 ) -> list[Instruction]:
-    """Every array among the leaves moved to, or from, how it lies in `shape`."""
+    """Applies `move` to every array among the leaves, with its shape in `shape`."""
     pairs = zip(leaves, shape.leaves(), strict=True)
     return [move(leaf, s) if isinstance(s, Shape) else leaf for leaf, s in pairs]
 
 
 def _redirect(old: Instruction, users: Sequence[Instruction], was_root: bool, new: Instruction) -> None:
-    """Lets the given users take `new`."""
+    """Makes the given users read `new`."""
     computation = old.computation
     for user in users:
         for number, operand in enumerate(user.operands):
@@ -237,7 +239,7 @@ def reshaped(value: Instruction, dims: Sequence[int]) -> Instruction:
 
 
 def _enter(entry: Computation, boundary: ProgramShape) -> None:
-    """Parameters become arrays of the sizes in which they lie."""
+    """Gives parameters the shapes of their layouts in memory."""
     for parameter, shape in zip(entry.parameters, boundary.parameters, strict=True):
         if lies_as_written(shape):
             continue
@@ -251,7 +253,7 @@ def _enter(entry: Computation, boundary: ProgramShape) -> None:
 
 
 def _leave(entry: Computation, boundary: ProgramShape) -> None:
-    """The result becomes an array of the sizes in which it lies."""
+    """Gives the result the shape of its layout in memory."""
     if lies_as_written(boundary.result):
         return
     made: list[Instruction] = []

@@ -1,4 +1,4 @@
-"""Reductions of dimensions that are not neighbours become reductions of neighbours, which have emitters."""
+"""Reductions of dimensions that are not adjacent become reductions of adjacent ones, which have emitters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from axla.target.machine import Target
 
 
 def reduce_canonicalize(module: Module, target: Target) -> None:
-    """Leaves no long reduce of dimensions that have others between them: it is cut in two, or its operands
-    are turned.
+    """Replaces long reductions of dimensions with others between them: they are split in two, or their
+    operands are transposed.
     """
     session, limits = current_session(), target.limits
     for computation in module.computations:
@@ -32,7 +32,7 @@ def reduce_canonicalize(module: Module, target: Target) -> None:
 
 
 def may_start_twice(reduce: Instruction) -> bool:
-    """Whether the initial value may take part any number of times without changing the result."""
+    """Whether the initial value may be combined any number of times without changing the result."""
     op = op_of(reduce, Reduce)
     if len(reduce.operands) != 2:
         return False
@@ -43,7 +43,7 @@ def may_start_twice(reduce: Instruction) -> bool:
 
 
 def cut(reduce: Instruction) -> Instruction:
-    """The reduce of the minor-most run of reduced dimensions, and a reduce of its result along the others."""
+    """A reduce of the minor-most run of reduced dimensions, then a reduce of its result along the others."""
     op = op_of(reduce, Reduce)
     value, init = reduce.operands
     shape = shape_of(value)

@@ -42,9 +42,11 @@ def hermitian_eigenvalues(a: XlaOp, lower: bool, vectors: bool) -> tuple[XlaOp, 
 
 
 def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp | None, XlaOp | None, XlaOp]:
-    """As `jacobi.singular_values`, of larger matrices. s and -s are the eigenvalues of [0 r^H; r 0], where r
-    is the matrix or its factor R. The upper halves of their vectors are the columns of v, up to rounding,
-    which is large beside small s: QR makes v unitary. That of a v gives u.
+    """As `jacobi.singular_values`, for larger matrices.
+
+    s and -s are the eigenvalues of [0 r^H; r 0], where r is the matrix or its factor R. The upper halves of
+    the eigenvectors are the columns of v, with a rounding error that is large for small s: QR makes v
+    unitary. u is computed from a v.
     """
     m, n = a.dims[1:]
     if m < n:
@@ -67,7 +69,7 @@ def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp |
 
 
 def _unitary(a: XlaOp, columns: int) -> XlaOp:
-    """The first columns of Q, so turned that the diagonal of R is not negative."""
+    """The first columns of Q, with signs such that the diagonal of R is not negative."""
     factors, taus = qr(a)
     signs = mx.where(mx.real(mx.diagonal(factors)) < 0, -1.0, mx.number(mx.real(a), 1.0))
     signs = mx.padded(signs, columns, 1)
@@ -115,7 +117,9 @@ def tridiagonal_eigenvalues(main: XlaOp, beside: XlaOp) -> tuple[XlaOp, XlaOp, X
 
 
 def _merged(values: XlaOp, vectors: XlaOp, link: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Eigenvalues [parts, size, 1] and eigenvectors as rows of every two parts, which `link` couples."""
+    """Merges every two neighbouring parts, which `link` couples: eigenvalues [parts, size, 1], eigenvectors
+    as rows.
+    """
     parts, half, _ = vectors.dims
     count, size = parts // 2, 2 * half
     d = ops.Reshape(values, (count, 1, size))
@@ -131,7 +135,7 @@ def _merged(values: XlaOp, vectors: XlaOp, link: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def _rank_one(d: XlaOp, z: XlaOp, rho: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Eigenvalues (a column) and eigenvectors (rows) of diag(d) + rho z z^T: rows d and z, |z| = 1."""
+    """Eigenvalues (a column) and eigenvectors (rows) of diag(d) + rho z z^T; d and z are rows, |z| = 1."""
     tolerance = 8 * mx.epsilon(d.dtype) * mx.largest(ops.Max(ops.Abs(d), mx.stretched(rho, d.dims)), 2)
     z = mx.where(rho * ops.Abs(z) <= tolerance, 0.0, z)
     rank, poles, gaps = _sorted(d, z)
@@ -158,20 +162,22 @@ def _rank_one(d: XlaOp, z: XlaOp, rho: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def _rank(keys: XlaOp, other: XlaOp) -> XlaOp:
-    """The place of each in ascending order; one is a column and the other the same as a row."""
+    """The rank of each key in ascending order; one argument is a column and the other the same keys as a
+    row.
+    """
     before = (other < keys) | ((other == keys) & (mx.places(other, 2) < mx.places(keys, 1)))
     return mx.total(mx.where(before, np.int32(1), np.int32(0)), 2)
 
 
 def _inverse(rank: XlaOp) -> XlaOp:
-    """As a row, which one each place has."""
+    """The inverse permutation, as a row."""
     here = rank == mx.transposed(mx.places(rank, 1))
     return mx.total(mx.where(here, mx.places(rank, 1), np.int32(0)), 1)
 
 
 def _sorted(d: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Ranks (a row), those whose z is 0 last; d in this order (a column); and how far the next one is, which
-    is infinite where one of both has no root to be searched.
+    """The ranks (a row), with those whose z is 0 last; d in this order (a column); and the distance to the
+    next d, infinite where either has no root to be searched.
     """
     keys = mx.where(z == 0, np.inf, d)
     rank = mx.transposed(_rank(mx.transposed(keys), keys))
@@ -185,8 +191,9 @@ def _sorted(d: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _reflected(z: XlaOp, rank: XlaOp, near: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """z with one number in each cluster of equal d, v with the reflections 1 - v v^T that bring this about,
-    and the numbers of the clusters; all rows. `near`: a column in ascending order.
+    """Deflation of equal d: z with a single number in each cluster of equal d, the vectors v of the
+    reflections 1 - v v^T that achieve this, and the numbers of the clusters; all rows. `near`: a column in
+    ascending order.
     """
     size = z.dims[2]
     cut = mx.where(near, np.int32(0), np.int32(1))
@@ -205,7 +212,7 @@ def _reflected(z: XlaOp, rank: XlaOp, near: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]
 
 
 def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """In ascending order, as columns: the nearest d, the distance from it, and both together."""
+    """The roots in ascending order, as columns: the nearest d, the distance from it, and their sum."""
     eps, weights = mx.epsilon(d.dtype), rho * z * z
     count = mx.total(mx.where(z == 0, np.int32(0), np.int32(1)), 2)
     place = mx.places(poles, 1)
@@ -216,7 +223,7 @@ def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[X
     left = rank <= place
 
     def f(base: XlaOp, at: XlaOp, weights: XlaOp, d: XlaOp, left: XlaOp) -> list[XlaOp]:
-        """The sums over the d up to a root and over those behind it, and their derivatives."""
+        """The sums over the d below a root and over those above it, and their derivatives."""
         over = 1.0 / mx.where(weights == 0, 1.0, (d - base) - at)
         part = weights * over
         slope = part * over
@@ -260,7 +267,7 @@ def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[X
 
 
 def _vectors(d: XlaOp, z: XlaOp, rank: XlaOp, poles: XlaOp, base: XlaOp, offset: XlaOp) -> XlaOp:
-    """The vectors of the roots, as rows."""
+    """The eigenvectors that belong to the roots, as rows."""
     count = mx.total(mx.where(z == 0, np.int32(0), np.int32(1)), 2)
     place = mx.places(poles, 1)
     here, used = place == rank, (place < count) & (z != 0)

@@ -12,8 +12,8 @@ from axla.passes.linalg.schur import standardized
 
 
 def eigenvalues(t: XlaOp) -> list[XlaOp]:
-    """Of a form: the eigenvalues, of a real one their real and imaginary parts; columns. Of a pair, the one
-    with a positive imaginary part is first.
+    """The eigenvalues of a Schur form, as columns; of a real form their real and imaginary parts. Of a
+    conjugate pair, the one with a positive imaginary part comes first.
     """
     if t.dtype.is_complex:
         return [mx.diagonal(t)]
@@ -25,7 +25,7 @@ def eigenvalues(t: XlaOp) -> list[XlaOp]:
 
 
 def complex_form(t: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """A real form as a complex one, which is triangular."""
+    """A real Schur form as a complex one, which is triangular."""
     if t.dtype.is_complex:
         return t, z
     n = t.dims[1]
@@ -55,7 +55,7 @@ def eigenvectors(t: XlaOp, z: XlaOp, *, left: bool) -> XlaOp:
 
 
 def unit_columns(x: XlaOp) -> XlaOp:
-    """Columns divided by their lengths."""
+    """Columns divided by their norms."""
     size = mx.largest(mx.magnitude(x), 1)
     x = mx.over(x, mx.where(size == 0, 1.0, size))
     length = ops.Sqrt(mx.total(mx.squared(x), 1))
@@ -63,7 +63,7 @@ def unit_columns(x: XlaOp) -> XlaOp:
 
 
 def _of_triangle(t: XlaOp) -> XlaOp:
-    """The eigenvectors of an upper triangle, up to their length: row by row, from the last."""
+    """The eigenvectors of an upper triangle, not normalised: row by row, from the last."""
     n = t.dims[1]
     least = ops.Max(mx.epsilon(t.dtype) * mx.largest_of_matrix(mx.magnitude(t)), mx.minimum_normal(t.dtype))
 
@@ -83,7 +83,7 @@ def _of_triangle(t: XlaOp) -> XlaOp:
 
 
 def of_real_matrix(vectors: XlaOp, imaginary_parts: XlaOp) -> XlaOp:
-    """Vectors of real matrices: real ones belong to real eigenvalues, conjugate ones to conjugate ones."""
+    """Eigenvectors of real matrices: real eigenvalues get real vectors, conjugate ones conjugate vectors."""
     im = mx.transposed(imaginary_parts)
     before = ops.PadInDim(vectors, ops.Zero(vectors.builder, vectors.dtype), 2, 1, 0)[:, :, : vectors.dims[2]]
     vectors = mx.where(im < 0, mx.conjugate(before), vectors)
@@ -91,7 +91,7 @@ def of_real_matrix(vectors: XlaOp, imaginary_parts: XlaOp) -> XlaOp:
 
 
 def finite(a: XlaOp) -> XlaOp:
-    """Whether all numbers of a matrix are [batch, 1, 1]."""
+    """Whether all elements of a matrix are finite, [batch, 1, 1]."""
     wrong = mx.where(
         (mx.real(a) - mx.real(a) == 0) & (mx.imaginary(a) - mx.imaginary(a) == 0), np.int32(0), np.int32(1)
     )

@@ -1,4 +1,4 @@
-"""Elimination with exchanges of rows: LU factors, tridiagonal systems."""
+"""Elimination with row exchanges: LU factors, tridiagonal systems."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from axla.passes.expand.triangular import lower_triangle, panel_size, solve, spl
 
 @dataclass(slots=True)
 class _Factors:
-    """Both factors in one matrix, [batch, 1, size] the row of the given matrix that each row was and pivots
-    from 0, and [batch, 1, 1] the first step without a pivot, from 1; 0 where there is none.
+    """Both factors in one matrix; [batch, 1, size] for each row its row number in the given matrix; the
+    pivots, from 0; and [batch, 1, 1] the first step without a pivot, from 1, or 0.
     """
 
     matrix: XlaOp
@@ -33,7 +33,7 @@ def lu(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _factors(a: XlaOp, block: int) -> _Factors:
-    """By halves of the columns: the right one is exchanged, solved and updated as the left one says."""
+    """Factors the left half of the columns, then applies its exchanges and updates to the right half."""
     _, m, n = a.dims
     if n <= min(block, m):
         return _panel(a, block)
@@ -60,7 +60,7 @@ def _factors(a: XlaOp, block: int) -> _Factors:
 
 
 def _panel(a: XlaOp, block: int) -> _Factors:
-    """Column by column, in a matrix that lies by columns."""
+    """Factors column by column; the matrix is stored transposed."""
     batch, m, n = a.dims
     high = -(-m // max(block, 64)) * max(block, 64) if m > block else m  # few sizes, few kernels
 
@@ -90,7 +90,7 @@ def _panel(a: XlaOp, block: int) -> _Factors:
 def tridiagonal_solution(
     lower: XlaOp, main: XlaOp, upper: XlaOp, b: XlaOp
 ) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp, XlaOp]:
-    """gtsv: what it leaves in the three diagonals (columns; the first of `lower` and the last of `upper` are
+    """gtsv: the three diagonals as it leaves them (columns; the first of `lower` and the last of `upper` are
     padding), the solution, and info [batch, 1, 1].
     """
     n = main.dims[1]

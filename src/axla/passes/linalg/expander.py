@@ -1,4 +1,4 @@
-"""Puts programs in the place of calls of LAPACK."""
+"""Replaces calls of LAPACK by programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from axla.passes.linalg.routines import ROUTINES
 
 def lapack_expander(module: Module, missing_only: bool = False) -> None:
     """Writes calls of LAPACK as loops and products; with `missing_only`, only where there is no library, or
-    many small matrices are to be solved.
+    where a batch of many small matrices is solved.
     """
     made: dict[CallSite, Module] = {}
 
@@ -54,7 +54,7 @@ def _many_small(site: CallSite) -> bool:
 
 
 def _program(site: CallSite, operands: Sequence[AnyShape], result: AnyShape, in_memory: bool) -> Module:
-    """The program of a call. `in_memory`: its arrays are of the sizes in which they lie already."""
+    """The program for a call. `in_memory`: its arrays already have the shapes of their layouts in memory."""
     request = request_of(site)
     builder = XlaBuilder(site.target)
     given = [builder.parameter(k, shape.logical) for k, shape in enumerate(operands)]
@@ -81,7 +81,7 @@ def _is_matrix(shape: Shape, request: RoutineCall) -> bool:
 
 
 def _seen(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaOp:
-    """An operand as the library sees it: matrices are column-major, whatever the layout says."""
+    """An operand as the library sees it: matrices are column-major, whatever their layout."""
     lying = x if in_memory else ops.Transpose(x, major_to_minor(shape))
     batch = prod(request.batch)
     if not _is_matrix(shape, request):
@@ -91,7 +91,7 @@ def _seen(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaO
 
 
 def _lying(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaOp:
-    """A result as the program sees it."""
+    """A result in the layout that the call declares."""
     if _is_matrix(shape, request):
         x = ops.Transpose(x, (0, 2, 1))
     x = ops.Reshape(x, physical_dims(shape))

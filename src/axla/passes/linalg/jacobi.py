@@ -1,8 +1,8 @@
-"""Jacobi's method, one-sided: rows are rotated in pairs until all are orthogonal to one another. In every
-round each row is in one pair, and all pairs are rotated at once; after as many rounds as there are other rows
-each has met all of them (a sweep).
+"""Jacobi's method, one-sided: pairs of rows are rotated until all rows are orthogonal to one another. In
+every round each row is in one pair, and all pairs are rotated at once; after a sweep of rounds each row has
+met every other one.
 
-Singular values and the eigenvalues of Hermitian matrices are found by this.
+It computes singular values and the eigenvalues of Hermitian matrices.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp |
 def symmetric_eigenvalues(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Ascending eigenvalues [batch, 1, size] of Hermitian matrices, eigenvectors as columns, and info.
 
-    With a multiple of 1 added, a matrix is positive definite and well conditioned: its columns, made
-    orthogonal by rotations from the right, are its eigenvectors times its eigenvalues.
+    Adding a multiple of 1 makes a matrix positive definite and well conditioned. Its columns, made orthogonal
+    by rotations from the right, are its eigenvectors times its eigenvalues.
     """
     n = a.dims[1]
     a = mx.hermitian(a, lower)

@@ -1,5 +1,5 @@
-"""Householder's reflectors 1 - tau v v^H, kept as LAPACK keeps them: v has a one that is not stored, what is
-below it lies in the place of the zeros that the reflector made, tau stands apart.
+"""Householder reflectors 1 - tau v v^H, stored as by LAPACK: the leading one of v is not stored, the rest of
+v is stored where the reflector made zeros, and tau is stored separately.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from axla.passes.expand.triangular import DiagonalBlock, by_substitution, panel_
 
 
 def reflector(x: XlaOp, at: XlaOp | int) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """v, tau and a real beta with (1 - conj(tau) v v^H) x = beta in row `at` and zero below, for columns x.
-    Rows above do not count. Where there is nothing to do, tau is zero.
+    """v, tau and a real beta such that (1 - conj(tau) v v^H) x is beta in row `at` and zero below, for
+    columns x. Rows above are ignored. tau is zero where nothing is to be done.
     """
     rows = mx.places(x, 1)
     x = mx.where(rows >= at, x, 0.0)
@@ -41,14 +41,14 @@ def reflected_from_right(a: XlaOp, v: XlaOp, tau: XlaOp) -> XlaOp:
 
 
 def _eliminated(a: XlaOp, j: XlaOp, at: XlaOp, v: XlaOp, tau: XlaOp, beta: XlaOp) -> XlaOp:
-    """The columns after j reflected; column j as it is kept."""
+    """Applies the reflector to the columns after j, and stores it in column j."""
     rows, columns = mx.places(a, 1), mx.places(a, 2)
     kept = mx.where(rows < at, mx.column(a, j), mx.where(rows == at, beta, v))
     return mx.where(columns > j, reflected(a, v, mx.conjugate(tau)), mx.where(columns == j, kept, a))
 
 
 def qr(a: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """geqrf: R and the reflectors below it, and their factors [batch, 1, count]."""
+    """geqrf: R with the reflectors below it, and the factors tau [batch, 1, count]."""
     return _qr(a, panel_size(min(a.dims[1:])))
 
 
@@ -67,7 +67,7 @@ def _qr(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp]:
 
 
 def _panel(a: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Column by column, in a matrix that lies by columns."""
+    """Factors column by column; the matrix is stored transposed."""
     batch, m, n = a.dims
     high = -(-m // 64) * 64 if m > 64 else m  # few sizes, few kernels
 
@@ -87,8 +87,8 @@ def _panel(a: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def _blocked(panel: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool) -> XlaOp:
-    """Q c or Q^H c for the reflectors of a panel: Q = 1 - v t v^H, where t^H = (1 + d s)^-1 d for the factors
-    conj(taus) as a diagonal matrix d and what v^H v has below its diagonal, s.
+    """Q c or Q^H c for the reflectors of a panel: Q = 1 - v t v^H with t^H = (1 + d s)^-1 d, where d is the
+    diagonal matrix of conj(taus) and s the part of v^H v below its diagonal.
     """
     batch, _, n = panel.dims
     rows, columns = mx.places(panel, 1), mx.places(panel, 2)
@@ -101,7 +101,9 @@ def _blocked(panel: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool) -> XlaO
 
 
 def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """geqp3: columns whose pivot [batch, 1, columns] is not zero come first, of the others the largest."""
+    """geqp3: columns whose entry in `pivots` [batch, 1, columns] is not zero come first; then always the
+    largest remaining one.
+    """
     batch, count = a.dims[0], min(a.dims[1:])
     fixed = mx.where(pivots == 0, np.int32(0), np.int32(1))
     unit = mx.unit_of(a)
@@ -124,14 +126,14 @@ def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _panels(taus: XlaOp) -> list[tuple[int, int]]:
-    """The first reflector of each panel, and the one behind it."""
+    """For each panel the first reflector, and the one after the last."""
     count = taus.dims[2]
     block = panel_size(count)
     return [(k, min(k + block, count)) for k in range(0, count, block)]
 
 
 def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False) -> XlaOp:
-    """Q c, where Q is the product of the reflectors that are kept in `a`."""
+    """Q c, where Q is the product of the reflectors stored in `a`."""
     panels = _panels(taus)
     for first, end in panels if adjoint_of_q else reversed(panels):
         part = a[:, first:, first:end], taus[:, :, first:end]
@@ -141,7 +143,9 @@ def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False) -> X
 
 
 def q_of(a: XlaOp, taus: XlaOp, columns: int, below: int = 0) -> XlaOp:
-    """The first columns of that Q; what is kept in `a` may be so far below its diagonal."""
+    """The first columns of Q, of the reflectors stored in `a`, which begin `below` rows under its
+    diagonal.
+    """
     if not taus.dims[2]:
         return mx.identity(a, a.dims[1], columns)
     _, m, n = a.dims
@@ -158,15 +162,15 @@ def q_of(a: XlaOp, taus: XlaOp, columns: int, below: int = 0) -> XlaOp:
 
 
 def _bordered(c: XlaOp, count: int) -> XlaOp:
-    """An identity matrix above and to the left of a matrix."""
+    """A matrix with `count` rows and columns of an identity added above and to the left."""
     wide = ops.Pad(c, mx.number(c, 0), [(0, 0, 0), (count, 0, 0), (count, 0, 0)])
     rows, columns = mx.places(wide, 1), mx.places(wide, 2)
     return mx.where((rows == columns) & (rows < count), 1.0, wide)
 
 
 def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
-    """gehrd: Q^H a Q and the reflectors below its first subdiagonal. What is to be done is in the rows and
-    columns from `low` (counted from 0) up to `high`.
+    """gehrd: Q^H a Q with the reflectors stored below its first subdiagonal. Only rows and columns from `low`
+    (counted from 0) up to `high` are reduced.
     """
     batch, n, _ = a.dims
 
@@ -188,8 +192,8 @@ def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
 
 
 def tridiagonal(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
-    """sytrd and hetrd: the matrix with what is kept in the given triangle, diagonal, the one beside it (both
-    rows, real), factors. The form of the upper triangle is the lower one's with all indices reversed.
+    """sytrd and hetrd: the matrix with reflectors stored in the given triangle, the diagonal and the
+    off-diagonal (rows, real), and the factors tau. The upper triangle is handled by reversing all indices.
     """
     n, given, axes = a.dims[1], a, (1, 2)
     a = mx.hermitian(a, lower)
@@ -205,8 +209,8 @@ def tridiagonal(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
 
 
 def tridiagonal_form(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
-    """The reflectors, diagonal, the one beside it, and factors, by panels: what the reflectors of a panel do
-    to the rest, - v w^H - w v^H, is subtracted once. A column is computed when it is reached.
+    """The reflectors, diagonal, off-diagonal and factors tau, by panels: the update of the rest by a panel, -
+    v w^H - w v^H, is subtracted once. A column is computed when it is reached.
     """
     batch, n, _ = a.dims
     width = min(block, n - 1)

@@ -1,5 +1,6 @@
 """Arguments and results of JAX's linear algebra targets, with matrices as batches [batch, rows, columns] and
-vectors as rows of such. A result has any sizes with as many elements; None is a result that is not there.
+vectors as rows. A result may have any shape with the right number of elements; None stands for an absent
+result.
 """
 
 from __future__ import annotations

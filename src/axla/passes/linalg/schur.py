@@ -1,7 +1,8 @@
-"""Schur's form by Francis's double shifts: a bulge of three rows is chased down the Hessenberg matrix.
+"""Schur form by Francis's double shifts: a bulge of three rows is chased down the Hessenberg matrix.
 
-One matrix at a time, for where to go on depends on its numbers. Real matrices keep blocks of 2 x 2 for pairs
-of conjugate eigenvalues, in LAPACK's form: equal diagonal elements, the others of different sign.
+Matrices are handled one at a time, since the course depends on their numbers. Real matrices keep 2 x 2 blocks
+for pairs of conjugate eigenvalues, in LAPACK's form: equal diagonal elements, off-diagonal elements of
+opposite sign.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def schur(a: XlaOp, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _one(both: XlaOp, n: int) -> tuple[XlaOp, XlaOp]:
-    """The form of one matrix, of which the first n rows and columns count; and info."""
+    """The Schur form of one matrix, of which the first n rows and columns count; and info."""
     wide, eps = both.dims[2], mx.epsilon(both.dtype)
     norm = mx.largest_of_matrix(mx.magnitude(both[:, :wide]))
 
@@ -98,8 +99,8 @@ def _first_column(both: XlaOp, low: XlaOp, high: XlaOp, since: XlaOp) -> XlaOp:
 
 
 def _chase(k: XlaOp, last: XlaOp, both: XlaOp, x: XlaOp) -> list[XlaOp]:
-    """Reflects rows and columns k to k + 2, so that x becomes a multiple of the first unit vector; the next
-    x is what sticks out below.
+    """Reflects rows and columns k to k + 2, so that x becomes a multiple of the first unit vector; returns
+    the next x, the part of the bulge that is left below.
     """
     v, tau, _ = reflector(x, 0)
     both = mx.with_part(both, reflected(mx.row(both, k, 3), v, mx.conjugate(tau)), k, 0)
@@ -109,8 +110,8 @@ def _chase(k: XlaOp, last: XlaOp, both: XlaOp, x: XlaOp) -> list[XlaOp]:
 
 
 def standardized(both: XlaOp, high: XlaOp, wanted: XlaOp) -> XlaOp:
-    """The block of rows and columns high - 1 and high turned into standard form, in the matrices where this
-    is `wanted` [batch, 1, 1]: triangular, or that of a pair of eigenvalues.
+    """Brings the block of rows and columns high - 1 and high into standard form, in the matrices where
+    `wanted` [batch, 1, 1]: triangular, or the form of a conjugate pair.
     """
     m = high - 1
     c, s, pair = _turn(mx.part(both, m, m, 2, 2))

@@ -1,5 +1,5 @@
-"""Batches of small matrices, one number of all matrices at a time: lanes run along the batch, and what is
-done to a matrix is written out.
+"""Batches of small matrices: lanes run along the batch, and the algorithm is unrolled over the elements of a
+matrix.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Numbers = list[XlaOp]
 
 
 def is_small(a: XlaOp) -> bool:
-    """Whether a batch has so many and such small matrices that unrolled code over the batch pays."""
+    """Whether a batch has enough matrices, small enough that code unrolled over their elements pays."""
     batch, m, n = a.dims
     return batch >= MANY and 0 < max(m, n) <= MOST
 
 
 def numbers(a: XlaOp) -> list[Numbers]:
-    """The numbers of matrices [batch, rows, columns], by rows."""
+    """The elements of matrices [batch, rows, columns], as rows of arrays over the batch."""
     batch, m, n = a.dims
     lying = ops.Transpose(a, (1, 2, 0))
     return [[ops.Reshape(lying[i : i + 1, j : j + 1], (batch,)) for j in range(n)] for i in range(m)]
 
 
 def matrices(found: Sequence[Numbers]) -> XlaOp:
-    """The matrices of numbers."""
+    """The inverse of `numbers`."""
     dims = len(found), len(found[0]), found[0][0].dims[0]
     flat = [ops.Reshape(x, (1, dims[2])) for line in found for x in line]
     return ops.Transpose(ops.Reshape(mx.joined(flat, 0), dims), (2, 0, 1))

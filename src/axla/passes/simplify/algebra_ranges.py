@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 import axla.hlo as hlo
@@ -9,7 +11,7 @@ from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, rule
-from axla.passes.simplify.match import dtype_of, full, is_all, same_shape, uniform
+from axla.passes.simplify.match import dtype_of, full, is_all, limits, same_shape, uniform
 from axla.passes.simplify.ranges import Range, is_never_negative, range_of
 
 
@@ -149,6 +151,51 @@ def multiply_converted_pred(root: Instruction, x: Instruction, y: Instruction) -
         if type(b.op) is hlo.Convert and dtype_of(b.operands[0]).is_pred:
             return hlo.Select()(b.operands[0], a, full(root, 0))
     return None
+
+
+@rule(hlo.Convert)
+def convert_of_clamped(root: Instruction, inner: Instruction) -> Rewritten:
+    """convert(clamp(a, x, b)) => convert(x), of floats to integers from a to b; so of max and min"""
+    if not dtype_of(root).is_integer or not dtype_of(inner).is_float:
+        return None
+    least, most = limits(dtype_of(root))
+    if type(inner.op) is hlo.Clamp:
+        low, x, high = inner.operands
+        bounds = _bound(low) <= least and _bound(high) >= most
+    elif isinstance(inner.op, hlo.Maximum | hlo.Minimum):
+        x, bound = inner.operands
+        bounds = _bound(bound) <= least if type(inner.op) is hlo.Maximum else _bound(bound) >= most
+    else:
+        return None
+    return hlo.Convert(shape_of(root))(x) if bounds and same_shape(x, inner) else None  # NaN is 0 in any case
+
+
+def _bound(inst: Instruction) -> float:
+    """The number that all elements are; NaN where they are not known."""
+    value = uniform(inst)
+    return math.nan if value is None else float(value)
+
+
+@rule(hlo.Convert)
+def convert_of_positive(root: Instruction, inner: Instruction) -> Rewritten:
+    """convert(max(x, 0) * c) => max(convert(x * c), 0), of floats to signed integers, for c > 0"""
+    if not dtype_of(root).is_signed or not dtype_of(inner).is_float:
+        return None
+    steps: list[Instruction] = []
+    while len(inner.users) == 1 and (type(inner.op) is hlo.RoundNearestEven or _is_scaled(inner)):
+        steps.append(inner)
+        inner = inner.operands[0]
+    if type(inner.op) is not hlo.Maximum or len(inner.users) != 1 or not is_all(inner.operands[1], 0):
+        return None
+    x = inner.operands[0]
+    for step in reversed(steps):
+        x = step.op(x, *step.operands[1:])
+    return hlo.Maximum()(hlo.Convert(shape_of(root))(x), full(root, 0))
+
+
+def _is_scaled(inst: Instruction) -> bool:
+    """Whether it is a product with a constant above 0."""
+    return type(inst.op) is hlo.Multiply and _bound(inst.operands[1]) > 0
 
 
 NARROWED = (hlo.Add, hlo.Subtract, hlo.Multiply, hlo.And, hlo.Or, hlo.Xor)

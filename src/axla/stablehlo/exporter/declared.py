@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from axla.core.errors import UnsupportedError
-from axla.ir.codec import codec_of
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.building import I32, number
 from axla.stablehlo.conversions import BY_TYPE
 from axla.stablehlo.exporter.scope import Scope, Tree
+from axla.text.attributes import codec_of
 
 
 def declared_call(scope: Scope, inst: Instruction, op: Op) -> Tree:

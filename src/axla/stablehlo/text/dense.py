@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from axla.core.dtypes import DType
-from axla.ir.strings import pattern
+from axla.core.regex import ascii_regex
 from axla.stablehlo import mlir
 from axla.stablehlo.text.lexer import STRING, unescape
 
 _INTEGER = r"-?(?:0x[0-9a-fA-F]{1,32}+|\d{1,40}+)"
 _FLOAT = r"-?(?:0x[0-9a-fA-F]{1,32}+|\d++\.\d*+(?:[eE][+-]?\d++)?+)"
-_INTEGERS = pattern(rf"\s*+{_INTEGER}\s*+(?:,\s*+{_INTEGER}\s*+)*+")
-_FLOATS = pattern(rf"\s*+{_FLOAT}\s*+(?:[,;]\s*+{_FLOAT}\s*+)*+")
+_INTEGERS = ascii_regex(rf"\s*+{_INTEGER}\s*+(?:,\s*+{_INTEGER}\s*+)*+")
+_FLOATS = ascii_regex(rf"\s*+{_FLOAT}\s*+(?:[,;]\s*+{_FLOAT}\s*+)*+")
 _NEGATIVE_ZERO = re.compile(r"-(?:0x)?0++(?![0-9a-fA-Fx])")
 _WORDS = {"true": "1", "false": "0"}
 _PAIR = re.compile(r"\(([^(),]*),([^(),]*)\)")
 _STRUCTURE = re.compile(r"[^\[\],]+")
-_STRING = pattern(STRING)
+_STRING = ascii_regex(STRING)
 
 
 class BadElements(ValueError):

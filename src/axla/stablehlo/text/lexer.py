@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable
 
 from axla.core.cursor import T, TokenCursor, always
-from axla.ir.strings import pattern
+from axla.core.regex import ascii_regex
 
 BLANK = r"\s*+(?://[^\n]*+\s*+)*+"
 STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
 
-_TOKEN = pattern(
+_TOKEN = ascii_regex(
     BLANK
     + rf"""(?:(?P<mark>[(),=<>\[\]}}]|->|::?+|\{{(?:-\#)?+|\#-\}})
     |(?P<value>%[\w$.\-]++(?:\#\d++)?+)
@@ -31,8 +31,8 @@ _TOKEN = pattern(
     |(?P<end>\Z)
     |(?P<other>\S))""".replace("\n", "").replace("    ", "")
 )
-_NESTING = pattern(rf"{STRING}|->|[<>()\[\]{{}}]|//[^\n]*+|[^<>()\[\]{{}}\"/\-]++|[/\-]")
-_BLANKS = pattern(rf"{STRING}|(?:\s|//[^\n]*+)*+,(?:\s|//[^\n]*+)*+|(?:\s|//[^\n]*+)++")
+_NESTING = ascii_regex(rf"{STRING}|->|[<>()\[\]{{}}]|//[^\n]*+|[^<>()\[\]{{}}\"/\-]++|[/\-]")
+_BLANKS = ascii_regex(rf"{STRING}|(?:\s|//[^\n]*+)*+,(?:\s|//[^\n]*+)*+|(?:\s|//[^\n]*+)++")
 _ESCAPE = re.compile(r'\\(?:([nt"\\])|([0-9A-Fa-f]{2})|(.))')
 _CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
 MAX_DEPTH = 100

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from axla.core.collector import collector_paused
 from axla.core.cursor import T
 from axla.core.errors import ParseError
-from axla.ir.strings import pattern
+from axla.core.regex import ascii_regex
 from axla.stablehlo import mlir
 from axla.stablehlo.text import assembly
 from axla.stablehlo.text.operations import Operations
 
-_LOCATION = pattern(r"(?m:^)[ \t]*+#([\w$.\-]+)[ \t]*+=[ \t]*+(?=loc\()")
+_LOCATION = ascii_regex(r"(?m:^)[ \t]*+#([\w$.\-]+)[ \t]*+=[ \t]*+(?=loc\()")
 
 
 def parse(source: str, name: str = "") -> mlir.Source:

@@ -9,12 +9,12 @@ from typing import Any, get_args
 import numpy as np
 
 from axla.core.errors import InvalidArgument
-from axla.ir.strings import pattern
+from axla.core.regex import ascii_regex
 from axla.ir.traverse import run_nested
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import CONVOLUTION, STRUCTURES
 
-_WORD = pattern(r"[A-Za-z_][\w$.]*+")
+_WORD = ascii_regex(r"[A-Za-z_][\w$.]*+")
 _SPECIAL = re.compile(rb"[^ !#-\[\]-~]")
 SHORT_LIST = 64
 """Elements of more than these are written in hexadecimal."""

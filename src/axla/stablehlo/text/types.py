@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 from axla.core.cursor import always
-from axla.ir.strings import pattern
+from axla.core.regex import ascii_regex
 from axla.stablehlo import mlir
 from axla.stablehlo.text.lexer import BLANK, Cursor
 
-_DIMS = always(pattern(BLANK + r"((?:(?:\d++|\?)\s*+x\s*+)*+)"))
-_UNRANKED = pattern(BLANK + r"\*\s*+x\s*+")
-_INTEGER = pattern(r"(|s|u)i([1-9]\d{0,7})")
+_DIMS = always(ascii_regex(BLANK + r"((?:(?:\d++|\?)\s*+x\s*+)*+)"))
+_UNRANKED = ascii_regex(BLANK + r"\*\s*+x\s*+")
+_INTEGER = ascii_regex(r"(|s|u)i([1-9]\d{0,7})")
 FLOATS = (
     "f32", "f64", "f16", "bf16", "tf32", "f80", "f128", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ",
     "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4", "f8E8M0FNU", "f6E3M2FN", "f6E2M3FN", "f4E2M1FN",

@@ -11,9 +11,9 @@ from typing import Any
 
 from axla.analysis.cost import Cost, instruction_costs
 from axla.ir.graph import Instruction, Module
-from axla.ir.printer import instruction_printer
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.passes.rewrite import rules_by_name
+from axla.text.printer import instruction_printer
 
 LONGEST = 4000
 """Characters of a text that a page shows of one instruction."""

@@ -1,23 +1,10 @@
-"""Strings and numbers as HLO text writes them."""
+"""Strings as HLO text writes them: quotes, escapes, lists of named values."""
 
 from __future__ import annotations
 
 import re
-import sys
 
-from axla.core.regex import regex
-
-_POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)([*+?])\+")
-_KEEPS_PARTS = sys.version_info < (3, 11, 5)
-"""Whether a group that is repeated possessively keeps what it matched of a repeat that failed (CPython issue
-106052): it is repeated greedily then.
-"""
-
-
-def pattern(text: str) -> re.Pattern[str]:
-    """A regex in which letters, digits and blanks are ASCII's, as they are in HLO."""
-    return regex(_POSSESSIVE_GROUP.sub(r")\1", text) if _KEEPS_PARTS else text, re.ASCII)
-
+from axla.core.regex import ascii_regex, regex
 
 _NEEDS_ESCAPE = regex(r"[^ !#-&(-\[\]-~]")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
@@ -41,7 +28,7 @@ def quote(text: str) -> str:
     return f'"{escape(text)}"'
 
 
-_JSON_PART = pattern(r'"(?:[^"\\]|\\[\s\S])*+"|[{}]|[^"{}]++')
+_JSON_PART = ascii_regex(r'"(?:[^"\\]|\\[\s\S])*+"|[{}]|[^"{}]++')
 
 
 def is_braced(text: str) -> bool:

@@ -1,15 +1,13 @@
-"""Attribute type <-> text: one pair of functions per type.
+"""Attributes as HLO text: one pair of functions per type, a decoder and an encoder.
 
 `codec_of(type)` gives the pair for the annotation of an op's field; `X | None` has the codec of X.
-Decoders read from a `Reader`, which the parser's cursor is; encoders give the text that XLA prints.
+Decoders read from a `Reader`: the cursor of the parser. Encoders give the text that XLA prints.
 """
 
 from __future__ import annotations
 
 import enum
 import re
-import types
-import typing
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
@@ -17,40 +15,97 @@ import numpy as np
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, ShapeError
+from axla.core.regex import ascii_regex
 from axla.core.shape import AnyShape, Shape
 from axla.ir import attributes
 from axla.ir.devices import Axis, Iota, IotaGroups, Mesh, MeshAxes, ReplicaGroups
 from axla.ir.graph import Computation
-from axla.ir.strings import named_values, pattern, quote
+from axla.ir.op import attribute_type
+from axla.text.strings import named_values, quote
 
 
 class Marks(Protocol):
     """Methods that decoders of numbers and names call. Each reads one thing, or raises ParseError."""
 
-    def fail(self, message: str, at: int | None = None) -> NoReturn: ...
-    def skip(self) -> int: ...
-    def accept(self, mark: str) -> bool: ...
-    def expect(self, mark: str, where: str = "") -> None: ...
-    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None: ...
-    def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]: ...
-    def integer(self, what: str = ...) -> int: ...
-    def as_int64(self, digits: str, at: int) -> int: ...
-    def listed(self, opening: str, item: Callable[[], Any], closing: str) -> list[Any]: ...
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
+        """Raises ParseError at a position, by default the current one."""
+        ...
+
+    def skip(self) -> int:
+        """Skips blanks and comments; returns the position."""
+        ...
+
+    def accept(self, mark: str) -> bool:
+        """Whether `mark` comes next, which is then read."""
+        ...
+
+    def expect(self, mark: str, where: str = "") -> None:
+        """Reads `mark`."""
+        ...
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Reads what matches `pattern`; None where nothing does."""
+        ...
+
+    def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+        """Reads what matches `pattern`; `what` names it in the error message."""
+        ...
+
+    def integer(self, what: str = ...) -> int:
+        """Reads an integer."""
+        ...
+
+    def as_int64(self, digits: str, at: int) -> int:
+        """The number of these digits, read at `at`; it must fit in 64 bits."""
+        ...
+
+    def listed(self, opening: str, item: Callable[[], Any], closing: str) -> list[Any]:
+        """Reads items with commas between them, in brackets."""
+        ...
 
 
 class Reader(Marks, Protocol):
     """The methods of a parser that decoders call."""
 
-    def peek(self, mark: str) -> bool: ...
-    def word(self, what: str = ...) -> str: ...
-    def real(self) -> float: ...
-    def boolean(self) -> bool: ...
-    def quoted(self) -> str: ...
-    def integers(self) -> tuple[int, ...]: ...
-    def raw(self) -> str: ...
-    def shape(self) -> AnyShape: ...
-    def computation(self) -> Computation: ...
-    def named_values(self) -> tuple[tuple[str, str], ...]: ...
+    def peek(self, mark: str) -> bool:
+        """Whether `mark` comes next; nothing is read."""
+        ...
+
+    def word(self, what: str = ...) -> str:
+        """Reads a bare word."""
+        ...
+
+    def real(self) -> float:
+        """Reads a floating-point number."""
+        ...
+
+    def boolean(self) -> bool:
+        """Reads a boolean."""
+        ...
+
+    def quoted(self) -> str:
+        """Reads a string in quotes."""
+        ...
+
+    def integers(self) -> tuple[int, ...]:
+        """Reads integers in braces."""
+        ...
+
+    def raw(self) -> str:
+        """Reads the text of a value up to the next attribute, without interpreting it."""
+        ...
+
+    def shape(self) -> AnyShape:
+        """Reads a shape."""
+        ...
+
+    def computation(self) -> Computation:
+        """Reads the name of a computation that is defined before."""
+        ...
+
+    def named_values(self) -> tuple[tuple[str, str], ...]:
+        """Reads `{name="value",...}`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +119,10 @@ class Codec:
 def codec_of(type_: Any) -> Codec:
     """The codec of an annotation; InvalidArgument when the type has none."""
     found = CODECS.get(type_)
-    if found is not None:
-        return found
-    if isinstance(type_, types.UnionType) or typing.get_origin(type_) is typing.Union:
-        inner = [t for t in typing.get_args(type_) if t is not type(None)]
-        if len(inner) == 1:
-            found = codec_of(inner[0])
-    elif isinstance(type_, type) and issubclass(type_, enum.StrEnum):
-        found = Codec(lambda reader: _read_choice(reader, type_), str)
     if found is None:
-        wanted = "wanted a type of axla.ir.codec.CODECS, or a class of enum.StrEnum"
-        raise InvalidArgument(f"there is no text form for attributes of type {type_}: {wanted}")
-    CODECS[type_] = found
+        plain = attribute_type(type_)
+        found = CODECS.get(plain) or Codec(lambda reader: _read_choice(reader, plain), str)
+        CODECS[type_] = found
     return found
 
 
@@ -130,8 +177,8 @@ def _read_precisions(reader: Reader) -> tuple[attributes.Precision, ...]:
 # Windows, padding, slices.
 
 _BLANK = r"\s*+"
-_SIZES = pattern(_BLANK + r"(-?\d++(?:x-?\d++)*+)")
-_PADS = pattern(_BLANK + r"(-?\d++_-?\d++(?:_\d++)?(?:x-?\d++_-?\d++(?:_\d++)?+)*+)")
+_SIZES = ascii_regex(_BLANK + r"(-?\d++(?:x-?\d++)*+)")
+_PADS = ascii_regex(_BLANK + r"(-?\d++_-?\d++(?:_\d++)?(?:x-?\d++_-?\d++(?:_\d++)?+)*+)")
 _WINDOW_FIELDS = {
     "size": "size", "stride": "stride", "lhs_dilate": "base_dilation", "rhs_dilate": "window_dilation",
     "rhs_reversal": "reversal",
@@ -209,7 +256,7 @@ def _read_padding(reader: Reader) -> attributes.PaddingConfig:
     return attributes.PaddingConfig(tuple(p[0] for p in pads), tuple(p[1] for p in pads), interior)
 
 
-_NO_PADS = pattern(r"[ \t]*+(?=[,}\r\n]|\Z)|" + _BLANK + r'(?:""|\{\})')
+_NO_PADS = ascii_regex(r"[ \t]*+(?=[,}\r\n]|\Z)|" + _BLANK + r'(?:""|\{\})')
 """What pads a scalar. XLA writes nothing, which its own parser does not take."""
 
 
@@ -243,7 +290,7 @@ def _write_slice(dims: attributes.SliceDims) -> str:
 
 # Convolution dimensions.
 
-_CONV_DIMS = pattern(_BLANK + r"([0-9bf?]++)_([0-9io?]++)->([0-9bf?]++)")
+_CONV_DIMS = ascii_regex(_BLANK + r"([0-9bf?]++)_([0-9io?]++)->([0-9bf?]++)")
 
 
 def _read_conv_dims(reader: Reader) -> attributes.ConvDims:
@@ -269,12 +316,12 @@ def _read_conv_dims(reader: Reader) -> attributes.ConvDims:
 # Collectives.
 
 _NUMBERS = r"\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+"
-_IOTA = pattern(_BLANK + rf"\[{_NUMBERS}\](?:\s*+T\({_NUMBERS}\))?+")
-_PLACES = pattern(_BLANK + rf"\[{_NUMBERS}\]")
-_LISTED = pattern(_BLANK + _NUMBERS)
-_DEVICE_IDS = pattern(_BLANK + r",\s*+device_ids\s*+=\s*+\(")
-_AXIS = pattern(_BLANK + r"'(\w++)'")
-_PART = pattern(_BLANK + r":\s*+\(\s*+(\d++)\s*+\)\s*+(\d++)")
+_IOTA = ascii_regex(_BLANK + rf"\[{_NUMBERS}\](?:\s*+T\({_NUMBERS}\))?+")
+_PLACES = ascii_regex(_BLANK + rf"\[{_NUMBERS}\]")
+_LISTED = ascii_regex(_BLANK + _NUMBERS)
+_DEVICE_IDS = ascii_regex(_BLANK + r",\s*+device_ids\s*+=\s*+\(")
+_AXIS = ascii_regex(_BLANK + r"'(\w++)'")
+_PART = ascii_regex(_BLANK + r":\s*+\(\s*+(\d++)\s*+\)\s*+(\d++)")
 
 
 def _numbers(reader: Marks, text: str | None, at: int) -> tuple[int, ...]:
@@ -382,7 +429,7 @@ def _write_output_aliases(aliases: tuple[attributes.OutputAlias, ...]) -> str:
     return "{" + ", ".join(entries) + "}"
 
 
-_SPARSITY = pattern(_BLANK + r"([LR])\.(\d++)@(\d++):(\d++)")
+_SPARSITY = ascii_regex(_BLANK + r"([LR])\.(\d++)@(\d++):(\d++)")
 
 
 def _read_sparsity(reader: Reader) -> tuple[attributes.Sparsity, ...]:
@@ -393,7 +440,7 @@ def _read_sparsity(reader: Reader) -> tuple[attributes.Sparsity, ...]:
     return tuple(found)
 
 
-_UNDERSCORE = pattern("_")
+_UNDERSCORE = ascii_regex("_")
 
 
 def _write_sparsity(values: tuple[attributes.Sparsity, ...]) -> str:
@@ -431,4 +478,4 @@ CODECS: dict[Any, Codec] = {
     tuple[attributes.OutputAlias, ...]: Codec(_read_output_aliases, _write_output_aliases),
     tuple[attributes.Sparsity, ...]: Codec(_read_sparsity, _write_sparsity),
 }
-"""Every type that an attribute of an op may have; enumerations are added when they are asked for."""
+"""The codecs of `axla.ir.op.ATTRIBUTE_TYPES`; enumerations are added when they are first asked for."""

@@ -15,13 +15,13 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.attributes import Window
-from axla.ir.codec import Codec, codec_of, write_integers
 from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module, SourceLocation
-from axla.ir.literal_text import constant_text
 from axla.ir.op import Op
-from axla.ir.strings import named_values, quote, quote_unless_braced
 from axla.ir.structure import Constant, Parameter
 from axla.ir.traverse import computations_callees_first, schedule_of
+from axla.text.attributes import Codec, codec_of, write_integers
+from axla.text.literal_printer import constant_text
+from axla.text.strings import named_values, quote, quote_unless_braced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

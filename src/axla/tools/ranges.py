@@ -1,0 +1,129 @@
+"""Whether the ranges of a program's parallel loops depend on each other, without threads or chance.
+
+Each range runs with memory as it was before its loop, and what all of them wrote is put together afterwards.
+So a range that reads what another one writes gives other results, and two that write the same byte show. They
+may, where the byte gets its last value at once; where it has others meanwhile, they race.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from axla.codegen.native.image import Image
+from axla.core.errors import DeadlineExceeded, RuntimeFailure, UnsupportedError
+from axla.program import abi
+from axla.program.packed import Packed
+from axla.runtime.program import ENTRY
+
+LARGEST = 1 << 22
+"""Bytes of results and workspace, which are copied for every range."""
+WATCHED = 0.05
+"""Seconds for which bytes are watched that two ranges write."""
+
+_RANGE = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
+_PARALLEL_FOR = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
+
+
+def call(
+    program: Packed, arguments: Sequence[int], results: Sequence[int], constants: int, workspace: int,
+    ranges: Callable[[Callable[[int, int], int], int, int], int], deadline: float,
+) -> None:  # fmt: skip
+    """Runs a program without functions on memory at these addresses. `ranges(run, count, grain)` runs the
+    ranges of a parallel loop, by `run(begin, end)`.
+    """
+    image = Image([("program", image) for image in program.images], [ENTRY])
+    cancel = (c.c_int32 * 2)()
+
+    @_PARALLEL_FOR
+    def parallel_for(frame: int, kernel: int, args: int, count: int, grain: int) -> int:
+        if not count:  # it only asks whether to go on
+            return cancel[0]
+        run = _RANGE(kernel)
+        return ranges(lambda begin, end: cancel[0] or run(frame, args, begin, end), count, grain)
+
+    frame = abi.FRAME.ctypes()()
+    frame.version, frame.rng_state = abi.FRAME_VERSION, abi.RNG_SEED
+    tables = [(c.c_void_p * max(len(row), 1))(*row) for row in (arguments, results)]
+    frame.arguments, frame.results = map(c.addressof, tables)
+    frame.constants, frame.workspace = constants, workspace
+    frame.parallel_for = c.cast(parallel_for, c.c_void_p).value
+    frame.cancel = c.addressof(cancel)
+    timer = threading.Timer(deadline, lambda: cancel.__setitem__(0, abi.DEADLINE))
+    timer.start()
+    code = c.CFUNCTYPE(c.c_int32, c.c_void_p)(image.addresses[ENTRY])(c.addressof(frame))
+    timer.cancel()
+    if code == abi.DEADLINE:
+        raise DeadlineExceeded(f"it took more than {deadline} s")
+    if code:
+        raise RuntimeFailure(f"error code {code}")
+
+
+def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) -> tuple[list[bytes], str]:
+    """The results of a run in which no range sees what another one of its loop writes, and which loop has
+    ranges that race; "" where none has. UnsupportedError for programs with functions, with sizes that are not
+    known, and for large ones.
+    """
+    face = program.interface.of_code()
+    becomes = {alias.result: alias.parameter for alias in face.aliases}
+    sizes = [*(len(data) for data in inputs), *(spec.bytes for spec in face.results), face.workspace_bytes]
+    if face.functions or program.interface.is_dynamic or sum(sizes) > LARGEST:
+        raise UnsupportedError("ranges: functions, sizes that are not known, or too much memory")
+    places = np.cumsum([0, *(-(-size // 64) * 64 + 64 for size in sizes)])
+    memory = np.full(int(places[-1]) + 64, 0x7F, np.uint8)
+    memory = memory[-memory.ctypes.data % 64 :]
+    addresses = [memory.ctypes.data + int(place) for place in places]
+    for place, data in zip(places, inputs, strict=False):
+        memory[place : place + len(data)] = np.frombuffer(data, np.uint8)
+    arguments, results = addresses[: len(inputs)], addresses[len(inputs) : -2]
+    results = [arguments[becomes[n]] if n in becomes else address for n, address in enumerate(results)]
+    constants = np.zeros(len(program.constants or b"") + 64, np.uint8)
+    constants = constants[-constants.ctypes.data % 64 :]
+    constants[: len(program.constants or b"")] = np.frombuffer(program.constants or b"", np.uint8)
+    found: list[str] = []
+
+    def ranges(run: Callable[[int, int], int], count: int, grain: int) -> int:
+        before, merged, owned = memory.copy(), memory.copy(), np.zeros(len(memory), bool)
+        for begin in range(0, count, grain):
+            memory[:] = before
+            code = run(begin, min(begin + grain, count))
+            if code:
+                return code
+            changed = memory != before
+            both = np.nonzero(changed & owned)[0]
+            again = partial(run, begin, min(begin + grain, count))
+            if len(both) and not found and _wavers(again, memory, both, merged[both]):
+                found.append(f"a loop of {count} by {grain}: range {begin} and one before it write the same")
+            owned |= changed
+            merged[changed] = memory[changed]
+        memory[:] = merged
+        return 0
+
+    call(program, arguments, results, constants.ctypes.data, addresses[-2], ranges, deadline)
+    offsets = [address - memory.ctypes.data for address in results]
+    return [
+        memory[at : at + spec.bytes].tobytes() for at, spec in zip(offsets, face.results, strict=True)
+    ], "".join(found[:1])
+
+
+def _wavers(run: Callable[[], int], memory: np.ndarray, places: np.ndarray, right: np.ndarray) -> bool:
+    """Whether bytes have other values than the right ones at any moment when a range runs again and again."""
+    done = threading.Event()
+
+    def repeat() -> None:
+        while not done.is_set():
+            run()
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    stop_at, wrong = time.monotonic() + WATCHED, False
+    while not wrong and time.monotonic() < stop_at:
+        wrong = bool((memory[places] != right).any())
+    done.set()
+    thread.join()
+    return wrong
