@@ -68,6 +68,7 @@ class Oracle:
 def compiled(case: Case, module: Module | None = None, **options: Any) -> Any:
     """The executable of a backend; Skip where the backend refuses."""
     backend = options.pop("backend", "cpu")
+    LATEST["donate"] = options.get("donate", ())
     changes = {
         "cache_dir": "",
         "optimization_level": case.draw.choice((0, 0, 1, 3)),
@@ -146,14 +147,13 @@ def some_target(draw: random.Random) -> CpuTarget:
         if draw.random() < 0.25:
             changes[name] = draw.choice(values)
     known = {f.name for f in fields(Limits)}
-    LATEST[:] = [
-        replace(base, limits=replace(base.limits, **{n: v for n, v in changes.items() if n in known}))
-    ]
-    return LATEST[0]
+    limits = replace(base.limits, **{n: v for n, v in changes.items() if n in known})
+    LATEST["target"] = found = replace(base, limits=limits)
+    return found
 
 
-LATEST: list[CpuTarget] = []
-"""The target that was drawn last, if any was."""
+LATEST: dict[str, Any] = {}
+"""The "target" that was drawn last, and which parameters were to "donate"."""
 
 
 def loading(target: CpuTarget) -> str:

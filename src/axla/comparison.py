@@ -46,7 +46,7 @@ KINDS = {
     "limits": "the largest and smallest numbers of the type", "wide": "all magnitudes",
     "ties": "0 and 1 only", "ones": "1 only",
 }  # fmt: skip
-"""What random inputs may be. Integer scalars, mostly trip counts and offsets, are small in all of them."""
+"""The kinds of random inputs. Integer scalars, mostly trip counts and offsets, are small in all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +395,8 @@ def unstable(
     tolerance: Tolerance = DEFAULT_TOLERANCE,
 ) -> list[np.ndarray]:  # fmt: skip
     """Which elements of each output say nothing: they move by an eighth of the tolerance, or more, when sums,
-    products and functions are off by some units in the last place. `run` gives the outputs of a module.
+    products and functions are off by some units in the last place, and sums in another order. `run` gives the
+    outputs of a module.
     """
     from axla.analysis.rounding import shaken
 
@@ -417,7 +418,7 @@ def _farther(other: np.ndarray, right: np.ndarray, dtype: DType) -> np.ndarray:
     kind = np.complex128 if dtype.is_complex else np.float64
     with np.errstate(all="ignore"):
         a, e = other.astype(kind), right.astype(kind)
-        return np.where(a == e, right, (e + 8 * (a - e)).astype(right.dtype))
+        return np.where(np.isfinite(a) & np.isfinite(e), e + 8 * (a - e), a).astype(right.dtype)
 
 
 def _close(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from axla.core.shape import Shape
-from axla.hlo import Broadcast, Constant, Multiply
+from axla.hlo import Broadcast, Constant, Multiply, Reduce, Reverse
 from axla.ir.clone import clone_module
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import post_order
@@ -49,13 +49,18 @@ def is_approximate(inst: Instruction) -> bool:
 
 def shaken(module: Module, seed: int) -> Module:
     """The module with the values of approximate instructions, and what they take, multiplied by numbers near
-    1: as if all of them were off by up to three units in the last place.
+    1: as if all of them were off by up to three units in the last place. Of odd seeds with sums in the other
+    order, too: one may overflow where the other does not.
     """
     made, rng = clone_module(module), np.random.default_rng(seed)
     for computation in list(made.computations):
         for inst in post_order(computation):
             if inst.opcode in _OUTSIDE or not is_approximate(inst):
                 continue
+            if isinstance(inst.op, Reduce) and len(inst.operands) == 2 and seed % 2:
+                array = inst.operands[0]
+                turned = computation.add(Reverse(inst.op.dimensions), [array], array.shape)
+                computation.set_operand(inst, 0, turned)
             for number, operand in enumerate(inst.operands if inst.opcode not in _ELEMENTWISE else ()):
                 factor = _factor(computation, operand, rng)
                 if factor is not None:

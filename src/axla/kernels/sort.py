@@ -184,8 +184,8 @@ def sort_key(computation: Computation) -> SortKey | None:
 
 
 def key_dtype(dtype: DType) -> DType:
-    """What values are converted to whose bits, as they are, have no order: f32 for floats that have no sign,
-    or as many bits as no integer has.
+    """The type that keys are converted to, for types whose bits cannot be compared: f32 for floats that have
+    no sign, or as many bits as no integer has.
     """
     return F32 if dtype.name in ("f8e8m0fnu", "f6e2m3fn", "f6e3m2fn") else dtype
 

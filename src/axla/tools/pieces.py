@@ -279,7 +279,7 @@ def _copied(value: HostValue) -> Any:
 
 
 def pieces_of(text: str, question: Question) -> list[ModulePiece]:
-    """What the program of a module is made of, in the order in which it runs, with what the interpreter
+    """The pieces of the program of a module, in the order in which they run, with what the interpreter
     computes there: kernels, small values, collectives. Loops and branches are taken apart; what has effects
     or asynchronous parts is left out.
     """
@@ -314,7 +314,7 @@ def pieces_of(text: str, question: Question) -> list[ModulePiece]:
 
 
 def _begin(inst: Instruction) -> Instruction:
-    """What begins the work that an instruction ends; most are both."""
+    """The instruction that begins the work that this one ends; most are both."""
     return inst.operands[0] if inst.op.ends is not None else inst
 
 
@@ -433,8 +433,8 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
 
 
 def inner_outcomes(piece: ModulePiece, question: Question) -> str:
-    """The first instruction inside of a fusion whose value is wrong when the kernel gives it, as text; ""
-    where the whole alone is wrong.
+    """The first instruction inside of a fusion whose value is wrong when the kernel gives it, as text; the
+    last one where all before are right, "" where it is no fusion.
     """
     from axla.api import parse
 
@@ -469,7 +469,7 @@ def inner_outcomes(piece: ModulePiece, question: Question) -> str:
                     return repr(value)
         except AxlaError:
             continue
-    return ""
+    return repr(body.root)
 
 
 # -- memory -----------------------------------------------------------------------------------------------
@@ -517,7 +517,7 @@ def copy_all(module: Module) -> None:
 
 
 def copied_outcome(text: str, question: Question) -> Outcome:
-    """What comes of a run in which every value is copied before it may be overwritten."""
+    """The outcome of a run in which every value is copied before it may be overwritten."""
     from axla.tools.trial import answer
 
     with driver.observed(_Copies()):
@@ -525,7 +525,7 @@ def copied_outcome(text: str, question: Question) -> Outcome:
 
 
 def program_problem(text: str, question: Question) -> str:
-    """What the verifier of programs says of the plan of memory; "" where it has nothing against it."""
+    """The message of the verifier of programs about the plan of memory; "" where it accepts it."""
     from axla.lowering.pipeline import program_of
     from axla.program.verify import verify_program
 
