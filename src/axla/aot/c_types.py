@@ -71,7 +71,7 @@ def _to_int(dtype: DType) -> str:
 
 
 def shared_cpp_block() -> str:
-    """What the classes of all headers of C++ have in common: the base class and thread pools, C++11 without
-    exceptions and run-time types. It stands behind `shared_block`, and once.
+    """The part that all C++ headers share: the base class and thread pools, C++11 without exceptions and
+    run-time types. It stands behind `shared_block`, and once.
     """
     return fill("aot/axla_aot.hpp")

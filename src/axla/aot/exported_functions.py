@@ -24,7 +24,7 @@ _SERIAL, _NEVER = "axla_serial", "axla_never"
 
 
 def add_frame(module: LlvmModule) -> None:
-    """What every exported function needs: the serial parallel_for, the flag that is never set."""
+    """Adds what every exported function needs: the serial parallel_for, the flag that is never set."""
     module.globals[_NEVER] = f"@{_NEVER} = internal constant i32 0"
     numbers = [("i64", "count"), ("i64", "grain")]
     params = [("ptr", "frame"), ("ptr", "kernel"), ("ptr", "args"), *numbers]

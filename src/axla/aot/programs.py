@@ -71,8 +71,8 @@ def _memory(function: LibraryFunction) -> int:
 
 
 def _head(template: str, library: CompiledLibrary) -> list[str]:
-    """What the test and the benchmark begin with: their includes, weights, and the memory that one function
-    after the other uses.
+    """The first lines of the test and of the benchmark: their includes, weights, and the memory that one
+    function after the other uses.
     """
     total = max(map(_memory, library.functions))
     start = fill("aot/arena_static.c")

@@ -44,7 +44,9 @@ def record(
 
 
 def _plain(host: CpuTarget) -> CpuTarget:
-    """What all machines of the host's kind compute: recordings for others do not depend on this one."""
+    """The target that all machines of the host's kind can run, so that recordings do not depend
+    on this machine.
+    """
     if host.name not in X86_LEVELS:
         return host
     return replace(X86_LEVELS["x86-64"], triple=host.triple, form=host.form)

@@ -116,8 +116,8 @@ class Capabilities:
 
 
 class Backend:
-    """What compiles modules and runs them: derive from it, and register it (`axla.backends.register`) or name
-    a function without arguments that gives one as an entry point of the group `axla.backends`.
+    """A compiler and runtime for a kind of device: derive from it, and register it (`axla.backends.register`)
+    or name a function without arguments that gives one as an entry point of the group `axla.backends`.
     """
 
     name: str = ""
@@ -126,6 +126,8 @@ class Backend:
     """A line for `axla backends`."""
     any_devices: bool = False
     """Whether programs may be for other devices than the first in order."""
+    copies_constants: bool = False
+    """Whether an executable has copies of its module's constants, apart from the module itself."""
     device_kind: str = "cpu"
     memory_kinds: tuple[str, ...] = ("device",)
     capabilities: Capabilities = Capabilities()
@@ -140,7 +142,7 @@ class Backend:
         return self.compile(client, self.verified(module, options), options)
 
     def verified(self, module: Module, options: CompileOptions) -> Module:
-        """What `compile` takes; UnsupportedError for what the capabilities exclude."""
+        """The module in the form that `compile` takes; UnsupportedError for what the capabilities exclude."""
         module = verified(module, options)
         self.check(module, options)
         verify_waits(module, *options.participants(module))

@@ -34,7 +34,9 @@ def sized(module: Module, options: CompileOptions) -> Module:
 
 
 def verified(module: Module, options: CompileOptions) -> Module:
-    """What `sized` gave, or a copy without arrays that are whole. VerifyError for an invalid module."""
+    """Verifies a module of known sizes; gives it, or a copy without arrays that are whole. VerifyError for an
+    invalid module.
+    """
     verify_meaning(module)
     if has_whole_arrays(module):
         if options.participants(module)[1] > 1:

@@ -66,14 +66,17 @@ class Reg:
 
     @property
     def type(self) -> str:
+        """The LLVM type, of a scalar or a vector."""
         return self.ssa.type
 
     @property
     def element(self) -> str:
+        """The LLVM type of one lane."""
         return element_type(self.ssa.type)
 
     @property
     def lanes(self) -> int:
+        """The number of lanes; 1 for a scalar."""
         return lane_count(self.ssa.type)
 
     @property
@@ -83,6 +86,7 @@ class Reg:
 
     @property
     def is_float(self) -> bool:
+        """Whether lanes are of type float or double."""
         return self.element in _FLOATS
 
     __add__ = _operation("fadd", "add")
@@ -126,9 +130,11 @@ class Reg:
     """Whether either is NaN."""
 
     def is_nan(self) -> Reg:
+        """Whether each lane is NaN, as a mask."""
         return self.unordered(self)
 
     def cast(self, opcode: str, element: str) -> Reg:
+        """Converts each lane to another element type by an opcode of LLVM."""
         kind = vector(element, self.lanes)
         return self.m.lowered("cast", opcode, self, element) or Reg(
             self.m, self.m.f.cast(opcode, self.ssa, kind)
@@ -155,7 +161,9 @@ class Arithmetic:
         self.lowering = lower(self)
 
     def lowered(self, what: str, *args: Any) -> Reg | None:
-        """What stands for an operation that the target lacks, by a method of `lowering`."""
+        """The replacement for an operation that the target lacks, from a method of `lowering`;
+        None where it has it.
+        """
         return getattr(self.lowering, what)(*args) if self.lowering is not None else None
 
     def has(self, capability: bool, x: Reg) -> bool:
@@ -163,6 +171,7 @@ class Arithmetic:
         return capability and (self.target.has_double or x.element != "double")
 
     def reg(self, ssa: Ssa) -> Reg:
+        """Wraps an LLVM value of this function."""
         return Reg(self, ssa)
 
     def number(self, like: Reg, value: float) -> Reg:
@@ -182,6 +191,7 @@ class Arithmetic:
         return a, b
 
     def splat(self, a: Reg, lanes: int) -> Reg:
+        """Puts a scalar into every lane; a vector is returned as it is."""
         return Reg(self, self.f.splat(a.ssa, lanes))
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
@@ -259,6 +269,7 @@ class Arithmetic:
     # -- choice ------------------------------------------------------------------------------------------
 
     def select(self, condition: Reg, a: Reg | float, b: Reg | float) -> Reg:
+        """Takes lanes of `a` where the condition holds, else those of `b`."""
         x, y = self.pair(a, b)
         if condition.lanes > x.lanes:
             x, y = self.splat(x, condition.lanes), self.splat(y, condition.lanes)
@@ -281,12 +292,15 @@ class Arithmetic:
     # -- sign, square root, rounding ---------------------------------------------------------------------
 
     def abs(self, x: Reg) -> Reg:
+        """The magnitude of floats: clears the sign bit, also of NaN."""
         return self.intrinsic("fabs", x)
 
     def copysign(self, x: Reg | float, sign: Reg) -> Reg:
+        """The magnitude of `x` with the sign bit of `sign`."""
         return self.intrinsic("copysign", x if isinstance(x, Reg) else self.number(sign, x), sign)
 
     def sqrt(self, x: Reg) -> Reg:
+        """The square root of floats, correctly rounded; of negative numbers NaN."""
         return self.intrinsic("sqrt", x)
 
     def magic(self, x: Reg) -> float:
@@ -306,18 +320,21 @@ class Arithmetic:
         return self.select(size < limit, rounded, x)
 
     def floor(self, x: Reg) -> Reg:
+        """Rounds floats down to integers; keeps the sign of zero."""
         if self.has(self.target.has_rounding, x):
             return self.intrinsic("floor", x)
         near = self.rint(x)
         return self.copysign(self.select(near > x, near - 1.0, near), x)
 
     def ceil(self, x: Reg) -> Reg:
+        """Rounds floats up to integers; keeps the sign of zero."""
         if self.has(self.target.has_rounding, x):
             return self.intrinsic("ceil", x)
         near = self.rint(x)
         return self.copysign(self.select(near < x, near + 1.0, near), x)
 
     def trunc(self, x: Reg) -> Reg:
+        """Rounds floats toward zero to integers; keeps the sign of zero."""
         if self.has(self.target.has_rounding, x):
             return self.intrinsic("trunc", x)
         size = self.abs(x)

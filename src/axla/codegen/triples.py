@@ -159,7 +159,7 @@ def _bare(name: str, cpu: str | None, features: tuple[str, ...]) -> CpuTarget:
 
 
 def _needs(target: CpuTarget, rows: _Rows) -> str:
-    """What keeps a machine from doing some instructions by itself; "" where nothing does."""
+    """The reason why a machine needs library functions for some instructions; "" where it needs none."""
     functions = [
         f"define {result} @f{n}({kind} %a, {kind} %b) nounwind {{\n %c = {what}\n ret {result} %c\n}}"
         for n, (result, kind, what) in enumerate(rows)

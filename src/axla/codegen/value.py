@@ -179,6 +179,7 @@ class Values:
         return tuple(self.splat(value, lanes) for value in values)
 
     def complex(self, re: Value, im: Value) -> Value:
+        """A complex value of a real and an imaginary part."""
         re, im = self.together(re, im)
         return Value(C64 if re.dtype is F32 else C128, re.lanes, (*re.parts, *im.parts))
 
@@ -348,12 +349,14 @@ class Values:
         return self._from_memory(dtype, bits.cast("bitcast", memory_element(dtype)).ssa)
 
     def reduce_precision(self, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
+        """Rounds floats to so many bits of exponent and mantissa; the type stays."""
         reduced = small_float.reduce_precision(self.m.reg(x.ssa), x.dtype, exponent_bits, mantissa_bits)
         return Value(x.dtype, x.lanes, (reduced.ssa,))
 
     # -- operations --------------------------------------------------------------------------------------
 
     def regs(self, x: Value) -> list[Reg]:
+        """The registers of the value's parts, for arithmetic."""
         return [self.m.reg(part) for part in x.parts]
 
     def _real(self, dtype: DType, result: Reg, exact: bool = False, plain: bool = False) -> Value:
@@ -405,7 +408,7 @@ class Values:
         return self._computed(opcode, *self.together(a, b))
 
     def _computed(self, opcode: str, *values: Value) -> Value:
-        """What the tables say for the element type."""
+        """Applies the function that the tables have for the opcode and the element type."""
         dtype, lanes = values[0].dtype, values[0].lanes
         regs = [reg for value in values for reg in self.regs(value)]
         if dtype.is_complex:

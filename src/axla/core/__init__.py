@@ -1,1 +1,1 @@
-"""What needs no graph: element types, shapes, literals, errors, flags, caches."""
+"""The parts that need no graph: element types, shapes, literals, errors, flags, caches."""

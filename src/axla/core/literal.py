@@ -136,30 +136,52 @@ class Literal:
 
 class MovedLiteral(Literal):
     """A constant whose elements lie in another order in memory, as those of a transposed array do: they are
-    put in order where they are stored (`write`), or when somebody reads `array`.
+    put in order where they are stored (`constants_memory`), or when somebody reads `array`.
+
+    `lent`: somebody may write to the memory once compilation has ended. Before, the literal moves elsewhere.
     """
 
-    __slots__ = ("_values", "_ordered")
+    __slots__ = ("lent", "_values", "_ordered")
 
-    def __init__(self, shape: Shape, values: np.ndarray) -> None:
+    def __init__(self, shape: Shape, values: np.ndarray, *, lent: bool = False) -> None:
         self.shape = shape
-        self._hash = self._digest = self._ordered = None
-        self._values = values
+        self._hash = self._digest = None
+        self._values, self._ordered, self.lent = values, None, lent
+
+    def move_to(self, values: np.ndarray) -> None:
+        """Takes the elements, in the same order, from other memory, which nobody writes to."""
+        self._values, self._ordered, self.lent = values, None, False
+
+    def keep(self) -> None:
+        """Copies the elements if they are lent."""
+        if self.lent:
+            self.move_to(self._values.copy())
 
     @property
     def values(self) -> np.ndarray:
-        return self._values
+        """As for `Literal`: not copied, unless the literal has moved."""
+        return self._values if self._values.shape == self._dims else self.array
 
     @property
     def array(self) -> np.ndarray:
+        """The elements in order, copied when they are first asked for."""
         if self._ordered is None:
-            self._ordered = np.empty(self._values.shape, self._values.dtype)
-            copy_in_order(self._values, self._ordered)
+            ordered = self._values.view()
+            if not ordered.flags.c_contiguous:
+                ordered = np.empty(ordered.shape, ordered.dtype)
+                copy_in_order(self._values, ordered)
+            self._ordered = ordered.reshape(self._dims)
             self._ordered.flags.writeable = False
         return self._ordered
 
     @property
+    def _dims(self) -> tuple[int, ...]:
+        assert isinstance(self.shape, Shape)
+        return self.shape.dims
+
+    @property
     def elements(self) -> tuple[Literal, ...]:
+        """None: it is an array."""
         return ()
 
     def __reduce__(self):
@@ -188,12 +210,18 @@ SHORT, TILE = 8, 256
 
 def unwritable(array: np.ndarray) -> np.ndarray:
     """The array, or a copy where it is a view of memory that may be written by another one."""
-    memory = array.base
+    base = array.base
+    return array.copy() if isinstance(base, np.ndarray) and may_be_written(base) else array
+
+
+def may_be_written(array: np.ndarray) -> bool:
+    """Whether an array, or one whose memory it is a view of, may be written to."""
+    memory: object = array
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
-            return array.copy()
+            return True
         memory = memory.base
-    return array
+    return False
 
 
 def _raw(array: np.ndarray) -> np.ndarray:

@@ -136,7 +136,7 @@ def text_of(program: Program, target: Target, here: Mapping[str, str], stage: st
 
 
 def rows_of(program: Program) -> dict[str, Row]:
-    """What a profile says of the functions of kernels: the first step that calls one."""
+    """The rows of a profile for the functions of kernels: each is that of the first step that calls it."""
     kernels = {kernel.name: kernel for kernel in program.kernels}
     found: dict[str, Row] = {}
     for step in all_steps(program):

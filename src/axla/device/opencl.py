@@ -376,7 +376,7 @@ class OpenCL(Driver):
         return Loaded(tuple(owner.handles), owner)
 
     def _made(self, what: str, function: Any, *arguments: Any) -> c.c_void_p:
-        """What a function of OpenCL makes that has a place for its error behind its arguments."""
+        """Calls a function of OpenCL that makes an object and stores an error code behind its arguments."""
         code = c.c_int()
         made = c.c_void_p(function(*arguments, c.byref(code)))
         self._check(what, code.value)

@@ -150,6 +150,7 @@ class AllReduceDone(_Collective):
     """The result of an all-reduce-start."""
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the operand's shape."""
         return operand.logical
 
     examples = [example(Shape(F32, (3,)))]
@@ -174,6 +175,9 @@ class AllGather(_AllGather):
     """The operands of all members of a group, one behind the other along the dimension."""
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape; along the dimension it must be that of the operands times the group's
+        size.
+        """
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
         scaled(self, operands, self.shape, self.dimensions[0], grows=True)
         return self.shape
@@ -191,6 +195,7 @@ class AllGatherStart(_AllGather):
     """Begins an all-gather: the value is a tuple of operand and result."""
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape (operands, results, ...), whose results are checked as in all-gather."""
         parts = self.shape.parts
         if len(parts) < 2 or parts[0].logical is not joined(operands):
             self.reject("c0", f"(operands, results) are wanted, found {show(self.shape)}")
@@ -237,12 +242,16 @@ class ReduceScatter(Reducing, Resizing):
     to_apply: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape; along the dimension it must be that of the operands by the group's
+        size.
+        """
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
         scaled(self, operands, self.shape, self.dimensions[0], grows=False)
         return self.shape
 
     @classmethod
     def samples(cls):
+        """A group of one, and all participants in one group."""
         add = sample_reducer("add", F32)
         return [(cls(Shape(F32, (6,)), 1, ReplicaGroups(((0,),)), to_apply=add), (Shape(F32, (6,)),)),
                 (cls(Shape(F32, (3,)), to_apply=add), (Shape(F32, (3,)),))]  # fmt: skip
@@ -256,6 +265,9 @@ class AllToAll(_InGroups, Exchanging):
     dimensions: tuple[int, ...] | None = None
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns a tuple of the operands' shapes, or with a dimension, which groups must divide, the
+        operand's.
+        """
         shapes, size = arrays(self, *operands), group_size(self, self.replica_groups)
         if not shapes:
             self.reject("c1", "at least one operand is wanted, found none")
@@ -293,6 +305,7 @@ class CollectiveBroadcast(_InGroups):
     has_dynamic_root: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the operands' shape."""
         group_size(self, self.replica_groups)
         return rooted(self, operands, self.has_dynamic_root)
 
@@ -307,6 +320,7 @@ class CollectiveReduce(Reducing, _InGroups):
     to_apply: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the operands' shape; `to_apply` must combine scalars of each of their types."""
         group_size(self, self.replica_groups)
         result = rooted(self, operands, self.has_dynamic_root)
         for s in arrays(self, *result.parts):
@@ -315,6 +329,7 @@ class CollectiveReduce(Reducing, _InGroups):
 
     @classmethod
     def samples(cls):
+        """A sum of four floats over all participants."""
         return [(cls(to_apply=sample_reducer("add", F32)), (Shape(F32, (4,)),))]
 
 
@@ -338,6 +353,7 @@ class CollectivePermute(_Collective, Paired):
     slice_sizes: tuple[tuple[int, ...], ...] = attr(default=(), proto="dynamic_slice_sizes")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the operands' shape, or that of the output in the form with slice_sizes."""
         in_place = bool(self.slice_sizes)
         if not operands or in_place and len(operands) != 4:
             message = f"operands, or four of them with slice_sizes, are wanted, found {len(operands)}"
@@ -409,6 +425,9 @@ class CollectivePermuteStart(_Collective, Paired):
     slice_sizes: tuple[tuple[int, ...], ...] = attr(default=(), proto="dynamic_slice_sizes")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape (operands, results, ...), both of which must have the
+        operands' shape.
+        """
         if not isinstance(self.shape, TupleShape) or len(self.shape.elements) < 2:
             found = show(self.shape)
             self.reject("c1", f"(operands, results, ...) are wanted, found {found}")
@@ -442,6 +461,7 @@ class RaggedAllToAll(_InGroups):
     """Slices of different lengths of the input go to places in the outputs of the members."""
 
     def infer(self, data: AnyShape, output: AnyShape, *numbers: AnyShape) -> AnyShape:
+        """Returns the output's shape; input and output may differ in their first size only."""
         group_size(self, self.replica_groups)
         source, target = arrays(self, data, output)
         if not source.rank or source.dtype is not target.dtype or source.dims[1:] != target.dims[1:]:

@@ -147,7 +147,9 @@ _thread = threading.local()
 
 @contextmanager
 def copying(always: bool) -> Iterator[None]:
-    """What this thread views it copies: `always`, or where memory is not aligned, which is an error else."""
+    """Has this thread copy arrays instead of viewing them: `always`, or where memory is not aligned, which is
+    an error else.
+    """
     _thread.copies = [always]
     try:
         yield
@@ -203,7 +205,7 @@ def _error_buffer(args: Any) -> None:
 
 
 def failure_of(code: int, text: str) -> Failure:
-    """What the caller says that went wrong with a buffer."""
+    """Makes the failure of a buffer from the status code and message that the caller gives."""
     failure = Failure(CLASSES.get(Status(code), InvalidArgument)(text), "a buffer that was made so")
     failure.struct.code, failure.struct.read = code, 1
     return failure

@@ -104,7 +104,7 @@ def _call(functions: Sequence[Callable[..., Any]], *operands: Any, index: Any) -
 
 
 class _Context:
-    """What a function of `buffer_callback` is told of its run. jaxlib's own object would ask for the stream,
+    """The context that a function of `buffer_callback` gets. jaxlib's own object would ask for the stream,
     and take only errors that XLA made.
     """
 

@@ -1,5 +1,5 @@
-"""What programs of several partitions ask about shardings: `jax.debug.inspect_array_sharding`, and callbacks
-that are called for each part of an array.
+"""Callbacks of programs of several partitions about shardings: `jax.debug.inspect_array_sharding`, and
+callbacks that are called for each part of an array.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Reader(ShapeCursor):
         self.line += 1
 
     def block(self, indent: int, read: Callable[[str], Any]) -> Any:
-        """What `read` makes of all following lines indented by at least `indent`."""
+        """Gives `read` all following lines indented by at least `indent`, as one text; returns its result."""
         first, lines = self.line, self.lines
         while self.line < len(lines) and lines[self.line][0] >= indent:
             self.line += 1

@@ -26,7 +26,7 @@ _KINDS = {bool: "?", int: "iuf", float: "f", complex: "c"}
 
 
 class LoadedProgram(Protocol):
-    """What calls need of a program: its own class, in `program.py`, lies above."""
+    """The interface of a program that calls need; its class, in `program.py`, is in a higher file."""
 
     interface: Interface
     native: Native

@@ -227,7 +227,7 @@ class Array:
 
 
 def _of_numpy(name: str) -> Callable[..., Any]:
-    """What NumPy's arrays do under this name, as a method of Array: the result is NumPy's."""
+    """A method of Array that calls the method of this name of NumPy's array; the result is NumPy's."""
 
     def method(self: Array, *arguments: Any, **options: Any) -> Any:
         return getattr(self.to_numpy(), name)(*arguments, **options)

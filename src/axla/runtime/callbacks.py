@@ -19,7 +19,7 @@ grids: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """The runs of several participants (`axla.runtime.grid`), by their numbers."""
 
 raised: dict[int, BaseException] = {}
-"""What a callback raised last, by the address of its run's frame."""
+"""The exceptions that callbacks raised last, by the address of the run's frame."""
 
 
 class Stopped(Cancelled):
@@ -27,7 +27,9 @@ class Stopped(Cancelled):
 
 
 def take_raised(frame: int) -> BaseException | None:
-    """What the custom call that just failed in a run raised, once; None for a native function."""
+    """Returns the exception of the custom call that just failed in a run, and forgets it; None
+    for a native function.
+    """
     return raised.pop(frame, None)
 
 

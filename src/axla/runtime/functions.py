@@ -148,7 +148,7 @@ def _enter(frame: int) -> None:
 
 
 def _taken(mailbox: Mailbox, address: Any, where: str) -> Any:
-    """What the only participant has sent to itself."""
+    """Takes a value that the only participant has sent to itself; RuntimeFailure where there is none."""
     if not mailbox.has(address):
         raise RuntimeFailure(f"the only replica waits {where}")
     return mailbox.take(address, current.check)

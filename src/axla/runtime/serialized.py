@@ -30,8 +30,8 @@ _DIGEST = 32
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What compiled a program and how. `options`: a CompileOptionsProto, in hexadecimal; `features`: LLVM's.
-    Machine code has a `triple`.
+    """The compiler, machine and options that a program was compiled with. `options`: a CompileOptionsProto,
+    in hexadecimal; `features`: LLVM's. Machine code has a `triple`.
     """
 
     axla: str

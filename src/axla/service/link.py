@@ -92,7 +92,7 @@ class Link:
             return self._handles - max(count, 1)
 
     def take_released(self) -> Message:
-        """What the server may forget, as fields of a request."""
+        """The arrays and programs that the server may forget, as fields of a request."""
         found: Message = {}
         for name, gone in (("released", self.released), ("dropped", self.dropped)):
             if gone:

@@ -206,7 +206,9 @@ class SocketTransport(Transport):
             buffer += data
 
     def _received_soon(self, timeout: float | None) -> bytes | None:
-        """What comes before it would be worth to sleep: a thread that sleeps is woken some 50 us late."""
+        """Receives data that comes within a short time, without sleeping; None where none does: a thread that
+        sleeps is woken some 50 us late.
+        """
         seconds = 0.0 if self._is_bulk else self.awake
         end = time.monotonic() + (seconds if timeout is None else min(seconds, timeout))
         while True:

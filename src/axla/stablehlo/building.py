@@ -51,7 +51,7 @@ class Builder:
         self.position = (0, 0)
 
     def stand_for(self, operation: mlir.Operation) -> None:
-        """What follows comes from where this operation comes from."""
+        """Gives the operations that are added from here on the location of this operation."""
         self.location, self.position = operation.location, operation.position
 
     def emit(

@@ -188,7 +188,7 @@ def _numbers_of(labels: ConvDims) -> mlir.StructAttr:
 
 
 def _fields_of_algorithm(name: str) -> tuple[Any, ...]:
-    """What a name says, in the order of the fields of #stablehlo.dot_algorithm."""
+    """The fields of #stablehlo.dot_algorithm, in order, that the name of an algorithm stands for."""
     words = name.replace("any_f8", "f8").split("_")[1:]
     count = int(words[3][1:]) if words[3:] and words[3][0] == "x" else 1
     return (*words[:3], 1, 1, count, words[-1] == "accum")

@@ -67,7 +67,7 @@ class _Branches:
         self.chosen: dict[str, int] = {}
         """The input of a Merge that is the only one that can have a value."""
         self.assumed = _ALWAYS
-        """What must hold where a function is called at all: a loop that runs in a branch."""
+        """The sides that hold where a function is called at all, as of a loop in a branch."""
         for node in nodes:
             self.enter(node)
         needed = _all_of(self.state(output) for output in outputs)
@@ -88,7 +88,7 @@ class _Branches:
     # What must hold where a node runs.
 
     def state(self, output: Output) -> State | None:
-        """What must hold where an output has a value; None where it never has one."""
+        """The sides of predicates that must hold where an output has a value; None where it never has one."""
         state, predicate = self.states.get(output.node, _ALWAYS), self.predicate(output.node)
         if state is None or predicate is None:
             return state
@@ -103,7 +103,7 @@ class _Branches:
         return None if (predicate, not side) in state else state | {(predicate, side)}
 
     def predicate(self, name: str) -> Output | None:
-        """What a Switch chooses its output by; None for other nodes."""
+        """The predicate by which a Switch chooses its output; None for other nodes."""
         node = self.nodes.get(name)
         return plain(node.inputs[1], self.nodes) if node is not None and node.kind == "Switch" else None
 
@@ -278,7 +278,7 @@ class _Branches:
 
 
 def _all_of(states: Iterable[State | None]) -> State | None:
-    """What holds where all of these hold; None where that cannot be."""
+    """The union of states; None where they contradict each other."""
     found: set[Side] = set()
     for state in states:
         if state is None:

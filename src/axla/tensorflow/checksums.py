@@ -46,7 +46,7 @@ def _state_behind(data: np.ndarray) -> np.ndarray:
 
 @cache
 def _words() -> np.ndarray:
-    """What each pair of bytes makes of a state of zero."""
+    """The table of checksums of all pairs of bytes, from a state of zero."""
     values = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):
         values = np.where(values & 1, values >> 1 ^ _POLYNOMIAL, values >> 1).astype(np.uint32)

@@ -44,7 +44,7 @@ def argument(name: str, number: int, type_: str) -> Node:
 
 
 def plain(output: Output, nodes: Mapping[str, Node]) -> Output:
-    """What identities pass on."""
+    """The output that a chain of identities passes on."""
     while output.node in nodes and nodes[output.node].op in _IDENTITIES:
         output = nodes[output.node].inputs[0]
     return output

@@ -156,7 +156,9 @@ class FunctionLibrary:
 
 
 def _exact(value: Any) -> Any:
-    """What tells values of messages apart. (NumPy's own texts leave out numbers of long arrays.)"""
+    """A key that differs for different values of messages. (NumPy's own texts leave out numbers
+    of long arrays.)
+    """
     if isinstance(value, dict):
         return tuple((key, _exact(each)) for key, each in sorted(value.items()))
     if isinstance(value, list):

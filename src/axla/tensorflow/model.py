@@ -286,7 +286,7 @@ class Function:
         return dict(zip(names, found, strict=False)) if self.entry.named else found[: len(names)]
 
     def _key(self, arrays: Sequence[Any]) -> Any:
-        """What tells programs apart; None for what is to be made arrays."""
+        """The key of the program for these arguments; None where some are not arrays yet."""
         if not all(isinstance(array, np.ndarray | Array) for array in arrays):
             return None
         return self.variables.version, tuple([(array.dtype, array.shape) for array in arrays])

@@ -27,7 +27,7 @@ _OTHERS = (
     (b"TFL3", 4, "a TensorFlow Lite model", "the SavedModel that it was converted from is read"),
     (b"HloModule", 0, "HLO", "axla.parse reads it"),
 )
-"""What files of other kinds have at a place, what they are, and what to do."""
+"""Marks of files of other kinds, what they are, and what to do."""
 _ENDINGS = {
     **dict.fromkeys((".keras", ".h5", ".hdf5"), ("a model of Keras", _EXPORT)),
     ".onnx": ("an ONNX model", "the SavedModel or GraphDef that it was converted from is read"),
@@ -46,8 +46,9 @@ _OP = re.compile(r"[A-Za-z][\w>/.\-]*$")
 
 @dataclass(slots=True, eq=False)
 class Saved:
-    """What files have: the GraphDef `graph`, the signatures by name, the SaverDef that says how variables are
-    restored, and the tensors of the checkpoint, which are read when they are asked for.
+    """The contents of the files of a saved model: the GraphDef `graph`, the signatures by name,
+    the SaverDef that says how variables are restored, and the tensors of the checkpoint, which
+    are read when they are asked for.
     """
 
     graph: Proto

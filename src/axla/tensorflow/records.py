@@ -93,7 +93,7 @@ def _width(_: str) -> int:
 
 
 def lowerings() -> Mapping[str, Callable[..., Any]]:
-    """What makes HLO of operations, by their names."""
+    """The functions that make HLO of operations, by their names."""
     records()
     return _LOWERINGS
 

@@ -66,7 +66,7 @@ class Carried:
 
 
 def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph]) -> Carried:
-    """What functions need: their arguments, and the resources among them and in their bodies."""
+    """The values that functions need: their arguments, and the resources among them and in their bodies."""
     resources = dict.fromkeys(value for value in values if isinstance(value, Resource))
     for graph in graphs:
         resources.update(dict.fromkeys(named_resources(scope, graph)))
@@ -219,7 +219,7 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValu
 
 
 def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int) -> np.ndarray | None:
-    """What a counter is behind a loop with so many turns; None where it is not known."""
+    """The value of a counter behind a loop of so many trips; None where it is not known."""
     counts = not last.dims and last.dtype.is_integer and last.dtype.bits >= 8
     start = scope.known(before) if counts else None
     step = None if start is None else sum_behind(first.instruction, last.instruction)

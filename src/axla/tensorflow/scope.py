@@ -32,7 +32,7 @@ DEEPEST = 60
 MOST_NODES = 50_000
 """Nodes that one import adds, besides ten times those of the graph: functions that call others grow fast."""
 _MOST_STEPS, _MOST_BYTES, _MOST_SECONDS, _MOST_NUMBERS = 1_000_000, 1 << 28, 20.0, 1 << 22
-"""What the interpreter may take: steps for one constant, bytes for one value, seconds for all constants; and
+"""The limits of the interpreter: steps for one constant, bytes for one value, seconds for all constants; and
 how many numbers of one array Python handles.
 """
 
@@ -71,7 +71,7 @@ def variable_name(node: Node) -> str:
 
 
 class DependsOnArguments(UnsupportedError):
-    """What must be constant depends on arguments: on parameters of these numbers, where they are known."""
+    """A value that must be constant depends on arguments: on these `parameters`, where they are known."""
 
     parameters: set[int] | None = None
 

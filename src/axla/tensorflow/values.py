@@ -44,7 +44,7 @@ VARIABLES: dict[str, type[Variable]] = {
 }  # fmt: skip
 """The operations that name a variable, and what they give."""
 MISSING = Resource("missing")
-"""What stands for values that cannot be made, where that is allowed."""
+"""The stand-in for values that cannot be made, where that is allowed."""
 
 GraphValue = Any
 """XlaOp, np.ndarray of bytes, TensorList, Resource."""
@@ -65,7 +65,7 @@ def rebuilt(value: GraphValue, found: Iterator[XlaOp]) -> GraphValue:
 
 
 def structure(value: GraphValue) -> object:
-    """What must be equal for two values to be results of the same place."""
+    """A key that two values must share to be results of the same place."""
     if isinstance(value, XlaOp):
         return value.shape.logical if isinstance(value.shape, Shape) else value.shape
     if isinstance(value, np.ndarray):

@@ -38,7 +38,7 @@ _CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
 class Refusal:
-    """What decoders of forms need of a reader: a way to say no."""
+    """The interface by which decoders refuse a text."""
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
         """Raises ParseError with a message; readers of texts add the line and column of `at`."""

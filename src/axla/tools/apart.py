@@ -57,12 +57,12 @@ class Apart:
 
     @property
     def last_stage(self) -> str:
-        """What the last call told with `stage` last."""
+        """The stage that the last call reported last."""
         return self._stage
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function that can be imported gives, or raises, there. Ended where the child died, or was
-        stopped after the time.
+        """Calls a function that can be imported in the child; gives or raises what it does. Ended where the
+        child died, or was stopped after the time.
         """
         process = self._running()
         assert process.stdin is not None

@@ -47,10 +47,10 @@ COLLECTIVES = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What makes a program fail. `culprit`: "pass", "kernel", "memory", "cache", "threads", "collective",
-    "runtime", or "none" where it does not fail. `name` is the pass, the kernel, the kind of cache entry...;
-    `rule` with the number of the firing, `instruction` and `change` (a diff of the module) are of passes;
-    `emitter` of kernels. `outcome` is the failure, `evidence` how it was found.
+    """The cause of a program's failure. `culprit`: "pass", "kernel", "memory", "cache", "threads",
+    "collective", "runtime", or "none" where it does not fail. `name` is the pass, the kernel, the kind of
+    cache entry...; `rule` with the number of the firing, `instruction` and `change` (a diff of the module)
+    are of passes; `emitter` of kernels. `outcome` is the failure, `evidence` how it was found.
     """
 
     culprit: str
@@ -141,7 +141,7 @@ class _Search:
         return self.found("runtime", f"code for {backend}, or its driver")
 
     def only_sometimes(self) -> Verdict:
-        """What fails with the caches on, or depends on chance, or does not fail."""
+        """The verdict for a program that fails with the caches on only, or by chance, or not at all."""
         question, right = self.question, self.failure
         cached = self.ask("with caches", question.but(caching=True))
         if cached.failed:
@@ -291,7 +291,7 @@ class _Search:
         return high
 
     def change(self, question: Question, limit: int, right: int | None, wrong: int | None) -> str:
-        """What the wrong firing, or run, changed: a diff of modules."""
+        """The diff of modules that the wrong firing, or run, makes."""
         before = question.but(limit=limit - 1) if right is None else question.but(limit=limit, fuel=right)
         after = question.but(limit=limit, fuel=wrong)
         try:
@@ -463,6 +463,6 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _shown(what: str) -> None:
-    """What is tried, on a terminal; nothing wipes it."""
+    """Shows what is tried on a terminal; an empty text wipes it."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{what[:78]}", end="", file=sys.stderr, flush=True)

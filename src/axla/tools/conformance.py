@@ -80,7 +80,7 @@ def alone() -> list[tuple[str, DType]]:
 
 
 def outcomes(backend: str, of: Iterable[tuple[str, DType]]) -> Iterator[Case]:
-    """What comes of cases on a backend. An op that does not take a type is no case."""
+    """Runs cases on a backend and gives their outcomes. An op that does not take a type is no case."""
     with sample_target():
         for opcode, dtype in of:
             if modules_of(opcode, dtype):

@@ -525,14 +525,19 @@ def copied_outcome(text: str, question: Question) -> Outcome:
 
 
 def program_problem(text: str, question: Question) -> str:
-    """What the verifier of programs says of the plan of memory; "" where it has nothing against it."""
+    """What the verifier of programs says of the plan of memory, and whether kernels overwrite what they may;
+    "" where it has nothing against it.
+    """
+    from axla.lowering.loading import check_program
     from axla.lowering.pipeline import program_of
     from axla.program.verify import verify_program
 
     _, work, _ = _optimized(text, question)
-    backend = backend_of(question.backend)
+    target = backend_of(question.backend).target(CompileOptions())
     try:
-        verify_program(program_of(work, backend.target(CompileOptions()), {}))
+        program = program_of(work, target, {})
+        verify_program(program)
+        check_program(program, target)
     except AxlaError as error:
         return str(error)
     return ""

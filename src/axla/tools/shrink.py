@@ -33,8 +33,8 @@ SIMPLIFIERS = (
 
 
 def size_of(module: Module) -> tuple[int, int, int, int]:
-    """What is to become smaller: instructions, those that compute counted more; elements; the integers among
-    scalar constants; text.
+    """The size that shrinking reduces, most important first: instructions, those that compute counted more;
+    elements; the integers among scalar constants; text.
     """
     weight = elements = numbers = 0
     for computation in module.computations:

@@ -46,7 +46,7 @@ def table() -> str:
 
 
 def particular(target: CpuTarget) -> list[str]:
-    """What programs for a machine have to reckon with."""
+    """The particulars of a machine that its programs have to know."""
     form = target.form
     found = [] if form.format == "elf" else [_FORMATS[form.format]]
     if form.pointer_bytes == 4:

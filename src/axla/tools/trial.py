@@ -51,9 +51,9 @@ SHORTEST = 5.0  # seconds that a run may always take
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is run, and when it counts as wrong. Inputs are random, of each of the `kinds`, unless `inputs`
-    has arrays for parameters by their names; these are cut where a parameter is smaller. `reference`: None to
-    run only. `before` are texts of programs that the process compiles first; `caching` leaves the caches on.
+    """A run, and when it counts as wrong. Inputs are random, of each of the `kinds`, unless `inputs` has
+    arrays for parameters by their names; these are cut where a parameter is smaller. `reference`: None to run
+    only. `before` are texts of programs that the process compiles first; `caching` leaves the caches on.
     `limit`: so many runs of passes, the last with `fuel` firings; after them the required ones only.
     `slower_than`: seconds of a run. `repeat`: runs whose results must have equal bits.
     """
@@ -81,7 +81,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run. `reason` tells faults apart, without what is particular to one program; `text` is
+    """The outcome of a run. `reason` tells faults apart, without what is particular to one program; `text` is
     for reading. `stage` is where it ended, `frames` the functions of a crash or hang, innermost first.
     """
 

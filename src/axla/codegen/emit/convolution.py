@@ -308,8 +308,8 @@ class _Convolution:
         return [r * s + w * d - low for r, s, w, d, low in steps]
 
     def enter_row(self, window: WindowPosition) -> None:
-        """What follows reads the row of the image that a place in the window, of all dimensions but the last,
-        sees: one of zeros beyond the image.
+        """Has the code that follows read the row of the image that a place in the window, of all dimensions
+        but the last, sees: one of zeros beyond the image.
         """
         f, form = self.f, self.form
         if not form.padded_rows:

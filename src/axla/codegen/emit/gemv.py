@@ -31,7 +31,7 @@ class Gemv(Product):
 
     def __init__(self, k: KernelWriter, plan: DotPlan):
         super().__init__(k, plan)
-        spec = self.spec
+        spec = self.spec = replace(self.spec, positive=False)  # the matrix is the first factor of a word
         self.tall = spec.n == 1 and spec.m != 1
         self.length = spec.m if self.tall else spec.n
         # A vector whose k runs down a column has the stride of that matrix's rows.
@@ -42,6 +42,7 @@ class Gemv(Product):
         self.planes = self.cut.unit_columns + self.tile.rows
 
     def emit(self) -> None:
+        """Writes the loop over units, each a strip of the result."""
         f, cut = self.f, self.cut
         self.strip = self.k.scratch_of_call(cut.region_bytes)
         with self.units() as unit:
@@ -170,5 +171,6 @@ class Gemv(Product):
                 self.give_slot(batch, place, f.add(stop, offset + moved), width)
 
     def give_slot(self, batch: Ssa, place: Ssa, slot: Ssa, lanes: int) -> None:
+        """Hands sums in the strip on, to be finished and stored at a place of the result."""
         row, col = (place, 0) if self.tall else (0, place)
         self.give(self.load(self.strip, slot, lanes, self.planes), batch, row, col)

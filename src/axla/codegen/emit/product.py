@@ -35,9 +35,11 @@ class Sums:
         self.biased = False  # bytes of the first factor are moved by 128
 
     def zero(self, lanes: int) -> Value:
+        """A sum of nothing, in every lane."""
         return self.values.constant(self.dtype, 0, lanes)
 
     def add(self, a: Value, b: Value) -> Value:
+        """The sum of two sums."""
         return self.values.binary("add", a, b)
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
@@ -59,7 +61,7 @@ class Sums:
             found = self._dot(name, "i8", found, factors)
         elif self.spec.word == 2:
             found = self._dot(f"{HALVES}.{32 * wide}", "bfloat", found, factors)
-        elif self.biased:
+        elif self.biased or self.spec.positive:
             found = self._dot(f"{BYTES}.{32 * wide}", "i8", found, factors if signed else factors[::-1])
         else:
             for side in zip(*(self._pairs(factor) for factor in factors), strict=True):

@@ -229,8 +229,8 @@ _SIGNATURE = "frame:ptr, collective:ptr, seat:ptr, rendezvous:ptr, slot:ptr, ker
 
 @_FUNCTIONS("do_part", "i32", _SIGNATURE, exported=True)
 def _do_part(f: GlueFunction, *given: Ssa) -> None:
-    """What a member does, when all have come to the same collective. Engines that bring the others' operands
-    from elsewhere call it too; what lies already where it belongs is not copied then.
+    """Does the part of one participant, once all have come to the same collective. Engines that bring the
+    others' operands from elsewhere call it too; what lies already where it belongs is not copied then.
     """
     frame, collective, _, rendezvous, _, _ = given
     slots = rendezvous.get(RENDEZVOUS, "slots")

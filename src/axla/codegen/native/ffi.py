@@ -305,7 +305,7 @@ def _custom_options(f: GlueFunction, args: Ssa, struct: Struct) -> None:
 
 @_FUNCTIONS("ffi_unknown", "ptr", "args:ptr", exported=True)
 def _unknown(f: GlueFunction, args: Ssa) -> None:
-    """What a handler that was compiled for a newer version finds behind the functions of this one."""
+    """Refuses calls of functions that only newer versions of XLA's FFI have."""
     f.ret(_refused(f, Status.UNIMPLEMENTED, "the function is of a newer version of XLA's FFI"))
 
 

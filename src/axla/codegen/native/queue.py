@@ -142,7 +142,7 @@ def _run_task(f: GlueFunction, queue: Ssa, task: Ssa) -> None:
 
 @_FUNCTIONS("collect_tasks", "i32", "unused:ptr")
 def _collect_tasks(f: GlueFunction, unused: Ssa) -> None:
-    """What Python is to call when it can: it may do so so late that its own function is gone."""
+    """Collects ended tasks. Python calls it as a pending call, maybe after the function for it is gone."""
     collect = f.glob("tasks_ended").load("ptr")
     f.guard(collect.eq(0), f.i32(0))
     f.ret(f.call_pointer("i32", collect, unused))

@@ -83,7 +83,7 @@ def verify_meaning(module: Module) -> None:
 
 
 def state(module: Module) -> list[object]:
-    """What `verify` reads of a module. While each of it is the same object, it finds what it found before."""
+    """All objects of a module that `verify` reads: while they are the same ones, its result is the same."""
     schedule = module.schedule or {}
     found: list[object] = [module.config, module.has_entry and module.entry, *schedule, *schedule.values()]
     for computation in module.computations:
@@ -142,7 +142,7 @@ def _verify_meaning(module: Module, inferred: Inferred) -> None:
 
 _TABLES = calls.RULES, placement.RULES
 _RULES = {opcode: [t[opcode] for t in _TABLES if opcode in t] for table in _TABLES for opcode in table}
-"""What is asked of an instruction beyond its shape, by opcode."""
+"""The rules for instructions beyond their shapes, by opcode."""
 
 
 def _verify_computation(computation: Computation) -> None:

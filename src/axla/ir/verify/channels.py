@@ -133,7 +133,7 @@ def _matters(inst: Instruction) -> bool:
 
 
 def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
-    """What happens at an instruction: a transfer or collective, or what a loop, branch or call does."""
+    """The events at an instruction: a transfer or collective, or the computations that it runs."""
     if inst.op.collective is not None or _is_transfer(inst):
         yield inst
     elif inst.op.control:
@@ -141,7 +141,7 @@ def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
 
 
 def _after(inst: Instruction, waiting: Waiting) -> Waiting:
-    """What waits for its other half after `inst`, when `waiting` did before."""
+    """The transfer that waits for its other half after `inst`, where `waiting` did before it."""
     if _is_transfer(inst) and not _begins(inst):
         if waiting is None or inst.operands[0] is not waiting[0]:
             return waiting

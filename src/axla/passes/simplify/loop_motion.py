@@ -107,7 +107,7 @@ def _work(inst: Instruction) -> int:
 
 
 def invariants(loop: Loop, effectful: Container[Computation]) -> Invariants:
-    """What a loop body computes from values that the loop does not change, with its work and size."""
+    """The instructions of a loop body whose values the loop does not change, with its work and size."""
     body, passed = loop.body, set(loop.unchanged)
     bound = rewrite.control_bound(body)
     runs = bool(trip_count(loop.inst))

@@ -134,7 +134,7 @@ f8E4M3B11FNUZ f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
 
 
 def assembly(source: str, is_type: bool) -> Any:
-    """What has no code in its dialect stands there as text."""
+    """Parses a type or attribute that the bytecode has as text."""
     try:
         return parse_type(source) if is_type else parse_attribute(source)
     except ParseError as error:

@@ -21,7 +21,9 @@ from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree
 
 
 def attributes_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
-    """What makes the attributes of an operation from an op: all of them, or those of the fields in `only`."""
+    """Returns a function that makes the attributes of an operation from an op: all of them, or those of the
+    fields in `only`.
+    """
     dialect = counterpart.record.name.partition(".")[0]
     makers = [
         (field.name, field.attribute.name, _getter(field.name, field.inner), conversion(field, dialect).make)

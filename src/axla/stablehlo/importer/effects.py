@@ -201,7 +201,7 @@ def _outfeed(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 
 def _in_place(scope: Scope, operation: mlir.Operation) -> list[Instruction]:
-    """What a region gives for the operands."""
+    """Adds the instructions of a region, applied to the operands, to the computation; gives its results."""
     block = operation.regions[0].blocks[0]
     operands = scope.operands(operation, len(block.arguments))
     scope.values.update(zip(block.arguments, operands, strict=True))
@@ -243,12 +243,12 @@ def _border(
 
 
 def _shardings(operation: mlir.Operation, name: str) -> list[str]:
-    """What stands in #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, ...]>."""
+    """The shardings in #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, ...]>."""
     return re.findall(r"<@[^<>]*>", getattr(operation.attributes.get(name), "text", ""))
 
 
 def _async_start(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """What the region computes, at once: when it is there is for the scheduler to say."""
+    """Computes the region here and at once; the scheduler may make it asynchronous."""
     scope.values[operation.results[0]] = scope.tuple(_in_place(scope, operation))
     return None
 

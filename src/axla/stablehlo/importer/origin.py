@@ -51,7 +51,9 @@ def name_of(location: SourceLocation | None) -> str:
 
 
 def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What is kept for others to read: the frontend attributes given, and shardings of Shardy's."""
+    """The attributes that are kept for others to read: the frontend attributes given, and
+    shardings of Shardy's.
+    """
     given = attributes.get("mhlo.frontend_attributes")
     found: dict[str, str] = {}
     if isinstance(given, dict):

@@ -17,8 +17,8 @@ from axla.stablehlo.importer.scope import ImportRule, Scope
 
 
 def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
-    """What reads the fields of an op from the attributes of an operation. One that is left out has the
-    default of its field. `parts` is what is known already of fields that are several attributes.
+    """Returns a function that reads the fields of an op from the attributes of an operation. One that is left
+    out has the default of its field. `parts` is what is known already of fields that are several attributes.
     """
     read = [
         (f, f.attribute.name, f.attribute.optional and f.default is not MISSING, conversion(f).read)

@@ -24,7 +24,7 @@ from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.types import literal_of, shape_of
 
 Outcome = Instruction | Sequence[Instruction] | None
-"""What an operation becomes: its value; the tuple of its values; its values one by one."""
+"""The result of importing an operation: its value; the tuple of its values; its values one by one."""
 ImportRule = Callable[["Scope", mlir.Operation], Outcome]
 """Adds instructions for an operation to a scope."""
 
@@ -145,6 +145,7 @@ class Scope:
         return whole(self.shapes(operation))
 
     def shapes(self, operation: mlir.Operation) -> list[AnyShape]:
+        """The shapes of the results of an operation."""
         return [self.importer.shape(r.type) for r in operation.results]
 
     # Instructions.
@@ -218,7 +219,9 @@ class Scope:
         return list(found)
 
     def composed(self, function: Callable[..., XlaOp], operands: Sequence[Instruction]) -> Instruction:
-        """What a function composes of builder operations, next to its operands: once for the same shapes."""
+        """Adds the operations that a function composes with a builder, beside its operands; it is called once
+        for equal shapes.
+        """
         shapes = tuple(o.shape for o in operands)
         body = self.importer.compositions.get((function, shapes))
         if body is None:
@@ -249,6 +252,7 @@ class Import:
         self._regions = 0
 
     def shape(self, type_: mlir.Type) -> AnyShape:
+        """The shape of an MLIR type; each type object is translated once."""
         found = self._shapes.get(id(type_))
         if found is None:
             found = self._shapes[id(type_)] = shape_of(type_)

@@ -105,7 +105,7 @@ class _Exact:
         self.sizes = [_sizes(v) for v in operation.operands]
 
     def total(self, wide: mlir.IntegerType) -> mlir.Value:
-        """What the operation gives for the integers less their zero points, in a wider type."""
+        """Adds the operation on integers less their zero points, in a wider type."""
         pairs = zip(self.operands, self.kinds, strict=True)
         centred = [self.writer.centred(value, kind, wide) for value, kind in pairs]
         result = replace(stored(self.operation.results[0].type), element=wide)

@@ -45,6 +45,7 @@ class Writer(Builder):
     # Functions, blocks.
 
     def function(self, function: mlir.Operation, request: InstanceRequest) -> Work:
+        """Writes the body for the types and values of a request; gives the function and its known results."""
         old, given = function.body, request.arguments
         if old is None:
             raise VerifyError(f"function @{request.name} must have a body of one block")
@@ -103,6 +104,7 @@ class Writer(Builder):
     # Values.
 
     def held(self, value: mlir.Value) -> Held:
+        """The new value for an old one, or its known value; VerifyError where it is not defined yet."""
         found = self.values.get(value)
         if found is None:
             raise VerifyError("an operand is used before it is there")
@@ -130,6 +132,7 @@ class Writer(Builder):
         return value
 
     def place(self, operation: mlir.Operation) -> None:
+        """Counts an operation and adds it to the block."""
         self.owner.count()
         super().place(operation)
 
@@ -330,7 +333,7 @@ def _folded(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray |
 
 
 def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
-    """What was added to a value, if that is known."""
+    """The constant that was added to `start`, if the total is such a sum."""
     made = total.owner
     if not isinstance(made, mlir.Operation) or made.name != "stablehlo.add" or start not in made.operands:
         return None
@@ -360,7 +363,7 @@ def _results(
 
 
 def _joined(written: mlir.Type, branches: list[mlir.Type]) -> mlir.Type:
-    """What all branches give: where their sizes differ but are bounded, the largest bound."""
+    """The type of the result of all branches; where bounded sizes differ, the largest bound."""
     if not isinstance(written, mlir.TensorType) or not is_open(written):
         return written
     columns = zip(*[sizes_of(t) for t in branches], strict=True)

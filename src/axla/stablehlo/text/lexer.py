@@ -91,7 +91,7 @@ class Cursor(TokenCursor):
         self.alias_sizes: dict[str, tuple[int, int]] = {}
 
     def until(self, closing: str, read: Callable[[], T]) -> list[T]:
-        """What stands with commas between, or nothing, and the closing bracket."""
+        """Reads items with commas between them, or none, and the closing bracket."""
         found: list[T] = []
         if self.token != closing:
             found.append(read())
@@ -121,7 +121,7 @@ class Cursor(TokenCursor):
             self.fail(f"regions, types or attributes nested more than {MAX_DEPTH} deep")
 
     def define_alias(self, name: str, read: Callable[[], T]) -> T:
-        """What an alias stands for; its size is kept, and counts for each use."""
+        """Reads the value of an alias; its size is kept, and counts for each use."""
         before, deepest, self.deepest = self.weight, self.deepest, self.depth
         found = read()
         self.alias_sizes[name] = 1 + self.weight - before, self.deepest - self.depth
@@ -140,6 +140,7 @@ class Cursor(TokenCursor):
             self.fail(f"aliases nested more than {deepest} deep, at {name}", at)
 
     def string(self, what: str = "a string") -> str:
+        """Reads a string in quotes; gives its text without escapes."""
         at = self.start
         return self._unescaped(self.take("string", what), at)
 
@@ -156,6 +157,7 @@ class Cursor(TokenCursor):
         return token[1:] if token[1] != '"' else self._unescaped(token[1:], at)
 
     def word(self, what: str = "a word") -> str:
+        """Reads a bare word."""
         return self.take("bare", what)
 
     def integer(self) -> int:

@@ -60,6 +60,7 @@ class Operations(Attributes):
         self.fail(f"{name} is not defined here", at)
 
     def define(self, name: str, value: mlir.Value, at: int) -> None:
+        """Gives a value its name in this region; fails where the name is taken."""
         if name in self.values:
             self.fail(f"{name} is defined twice", at)
         self.values[name] = value
@@ -77,6 +78,9 @@ class Operations(Attributes):
         return found
 
     def resolve(self, uses: list[Use], types: Sequence[mlir.Type], at: int) -> list[mlir.Value]:
+        """The values that are used, with the types that the text gives them; fails where
+        the counts differ.
+        """
         if len(uses) != len(types):
             self.fail(f"{len(uses)} operands, but types of {len(types)}", at)
         return [self.use(name, place, kind) for (name, place), kind in zip(uses, types, strict=True)]
@@ -84,6 +88,7 @@ class Operations(Attributes):
     # ---- Operations
 
     def operation(self) -> mlir.Operation:
+        """Reads an operation with the names of its results and its location."""
         names = self._result_names() if self.kind == "value" else []
         at = self.start
         found = self.nameless()
@@ -97,7 +102,9 @@ class Operations(Attributes):
         return found
 
     def nameless(self) -> mlir.Operation:
-        """What follows the names of results, but for the location. A parser reads it by its form."""
+        """Reads an operation without the names of its results and without its location; the
+        parser knows the forms.
+        """
         raise NotImplementedError
 
     def position(self, at: int) -> tuple[int, int]:
@@ -170,6 +177,7 @@ class Operations(Attributes):
         return self.listed("()", self.argument)
 
     def argument(self) -> Argument:
+        """Reads an argument of a block: name, type and location."""
         at, name = self.start, self.take("value", "an argument")
         self.expect(":")
         return name, at, self.type(), self.optional_location()

@@ -208,7 +208,7 @@ def _strings(value: mlir.DenseStrings) -> str:
 
 
 def _fields(value: mlir.StructAttr) -> str:
-    """What stands between the brackets of a structured attribute."""
+    """The text between the brackets of a structured attribute."""
     fields = value.fields
     if value.mnemonic == "bounds":
         return _list(fields["bounds"])[1:-1]

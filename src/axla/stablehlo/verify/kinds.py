@@ -1,4 +1,4 @@
-"""What is known of a type while a program is verified, and the sets of types that operations accept.
+"""The facts about a type while a program is verified, and the sets of types that operations accept.
 
 A *kind* is written in letters: p booleans, s signed and u unsigned integers, i both, n i32, m ui32, f floats,
 d f32 and f64, c complex numbers, q quantized per tensor, a per axis, g by blocks, x index, T all of pifcq,
@@ -92,6 +92,7 @@ class Facts:
 
     @property
     def is_tensor(self) -> bool:
+        """Whether the type is that of a tensor, with a rank or without."""
         return isinstance(self.type, mlir.TensorType)
 
     def __str__(self) -> str:
@@ -190,6 +191,7 @@ class TypeKind:
     unranked: bool = False
 
     def accepts(self, facts: Facts) -> bool:
+        """Whether a type with these facts is of the class."""
         if not facts.bits & self.bits:
             return False
         if not facts.bits & _TENSOR:
@@ -287,7 +289,7 @@ def difference(a: Sizes | None, b: Sizes | None) -> str:
 
 
 def narrower(a: int | None, b: int | None) -> int | None:
-    """What is known of a size that is both."""
+    """Combines two facts about one size: the known one, or the smaller bound."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, Bounded) and isinstance(b, Bounded):
@@ -296,7 +298,7 @@ def narrower(a: int | None, b: int | None) -> int | None:
 
 
 def narrowest(a: Sizes | None, b: Sizes | None) -> Sizes | None:
-    """What is known of sizes that are both."""
+    """Combines two facts about the sizes of one shape."""
     if a is None or b is None:
         return b if a is None else a
     return tuple(map(narrower, a, b))

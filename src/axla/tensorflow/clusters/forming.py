@@ -108,8 +108,9 @@ def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> I
 
 
 def _before(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> dict[str, list[str]]:
-    """What each node waits for. A loop as TensorFlow 1 has it is one more node outside of it, named for its
-    frame: what enters the loop leads there, and what leaves it comes from there. Inside, no way leads back.
+    """The nodes that each node waits for. A loop as TensorFlow 1 has it is one more node
+    outside of it, named for its frame: what enters the loop leads there, and what leaves it
+    comes from there. Inside, no way leads back.
     """
     before: dict[str, list[str]] = {name: [] for name in graph.nodes if name not in free}
     for name, node in graph.nodes.items():

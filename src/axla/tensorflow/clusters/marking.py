@@ -39,7 +39,9 @@ _REASONS = {
 }
 _LEFT = {op: reason for reason, ops in _REASONS.items() for op in ops.split()}
 _LEFT |= dict.fromkeys(RANDOM, "its results differ from run to run")
-"""What clusters leave to TensorFlow though it could be compiled; a node that must be compiled is."""
+"""The ops that could be compiled and are left to TensorFlow, with the reasons; a node that must
+be compiled is.
+"""
 
 _NOT_ARRAYS = {"DT_STRING": "strings", "DT_RESOURCE": "resources", "DT_VARIANT": "variants"}
 _DEVICE = re.compile(
@@ -70,9 +72,9 @@ class FrameGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What says in which cluster a node can be: in none where `reason` is not empty. Nodes with different
-    scope, device or group are never in one cluster. One that `must` be in a cluster and cannot is an error.
-    `asked`: somebody wants it compiled, in however small a cluster.
+    """The facts that decide in which cluster a node can be: in none where `reason` is not empty. Nodes with
+    different scope, device or group are never in one cluster. One that `must` be in a cluster and cannot is
+    an error. `asked`: somebody wants it compiled, in however small a cluster.
     """
 
     reason: str
@@ -136,7 +138,7 @@ def _device(node: Node) -> tuple[str, str, bool]:
 
 
 class Compilable:
-    """What of a graph, and of the functions that it calls, can be compiled."""
+    """The nodes of a graph, and of the functions that it calls, that can be compiled."""
 
     def __init__(self, graph: Graph) -> None:
         self.library = graph.library
@@ -258,14 +260,14 @@ class _Lives:
         return frame[:-1] if self.graph.nodes[name].kind == "Exit" else frame
 
     def predicate(self, output: Output) -> Predicate:
-        """What must hold where an output has a value."""
+        """The conditions that must hold where an output has a value."""
         node, predicate = self.graph.nodes[output.node], self.groups[output.node].predicate
         if node.kind == "Switch" and len(node.inputs) == 2:
             return predicate | {ConditionSide(plain(node.inputs[1], self.graph.nodes), output.index == 1)}
         return predicate
 
     def left(self, frame: Frame, predicate: Predicate) -> Predicate:
-        """What must hold where a loop is left: what did when it was entered, since it ends once."""
+        """The conditions that must hold where a loop is left: those of its entry, since it ends once."""
         entered = next(iter(self.entered.get(frame, ())), frozenset())
         rest = predicate - entered - {frame}
         known = frame in predicate and len(rest) == len(self.entered[frame]) == 1
@@ -289,7 +291,9 @@ class _Lives:
 
 
 def _either(predicates: Sequence[Predicate], name: str) -> Predicate:
-    """What must hold where one of several values is there: two sides of a predicate are always there."""
+    """The conditions under which one of several values exists: one of the two sides of a
+    predicate always does.
+    """
     if len(set(predicates)) == 1:
         return predicates[0]
     if len(predicates) == 2:

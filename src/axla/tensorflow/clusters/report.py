@@ -64,8 +64,8 @@ def _line(decision: ClusterDecision) -> str:
 
 
 def explain(target: Any) -> Report:
-    """What is in clusters of a session, or of a function, a layer or a model that `jit` gave: of what it has
-    run so far. InvalidArgument for anything else.
+    """Reports the clusters of a session, or of a function, a layer or a model that `jit` returned, for what
+    it has run so far. InvalidArgument for anything else.
     """
     if isinstance(target, Session):
         clusters = [cluster for part in target.parts for cluster in part.clusters]

@@ -38,7 +38,7 @@ _PLAIN_ON_XLA = frozenset((
     "_Arg", "_Retval", "Const", "Identity", "IdentityN", "Shape", "Switch", "Merge", "Enter", "Exit",
     "NextIteration", "LoopCond", "RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration",
 ))  # fmt: skip
-"""What XLA's devices run themselves: it belongs to no cluster there."""
+"""The ops that XLA's devices run themselves: there they belong to no cluster."""
 _XLA_DEVICE = re.compile(r"/?(?:device:)?XLA_(CPU|GPU)(?::(?:\d+|\*))?", re.IGNORECASE)
 
 
@@ -77,8 +77,8 @@ class ClusterDecision:
 
 @dataclass(slots=True, eq=False)
 class RunPart:
-    """What runs for some feeds, fetches and targets: their names (empty for a feed that nothing needs),
-    `graph` with the nodes and functions that were not given before, and what was decided.
+    """The graph that runs for some feeds, fetches and targets: their names (empty for a feed that nothing
+    needs), `graph` with the nodes and functions that were not given before, and what was decided.
     """
 
     graph: Proto
@@ -257,7 +257,9 @@ class Rewriter:
     def _units(
         self, graph: Graph, protos: Mapping[str, Proto], found: _Formed, part: RunPart
     ) -> dict[str, _Unit]:
-        """What may be written, by the names here: nodes that are in no cluster, and those of clusters."""
+        """The nodes that may be written, by their names here: those outside clusters, and one
+        for each cluster.
+        """
         units = {}
         for name, node in graph.nodes.items():
             if name in protos and name not in found.homes:
@@ -318,7 +320,7 @@ class Rewriter:
         return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]
 
     def _other(self, called: Called, part: RunPart) -> str:
-        """What is called in the place of a function."""
+        """The name of the function that replaces a function in calls."""
         if called.attributes or called.name in self.calling or called.name not in self.graph.library.messages:
             return called.name
         if called.name not in self.bodies:

@@ -34,8 +34,8 @@ jit_scope = tf.xla.experimental.jit_scope
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """What runs for some feeds (a reference to a tensor of the session's graph, None where it is not needed),
-    fetches and targets; and `owners`, the user's tensors and operations.
+    """The tensors and targets of a run: feeds (a tensor of the session's graph, None where it is not
+    needed), fetches and targets; and `owners`, the user's tensors and operations.
     """
 
     feeds: list[Any]
@@ -79,7 +79,7 @@ class Session(tf.compat.v1.Session):
 
     @property
     def parts(self) -> list[RunPart]:
-        """What was rewritten: of each choice of feeds, fetches and targets the last."""
+        """The rewritten graphs: for each choice of feeds, fetches and targets the last one."""
         return list(self._parts.values())
 
     def make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
@@ -132,7 +132,7 @@ class Session(tf.compat.v1.Session):
         return step
 
     def _made(self, feeds: Any, fetches: Any, targets: Any, owners: Sequence[Any]) -> _Step:
-        """What runs for these, in the session's graph from now on."""
+        """Rewrites the graph for these and adds it to the session's graph."""
         if self._read != self._graph.version:
             flags.dump("before_mark_for_compilation", lambda: str(self._graph.as_graph_def()))
             self._read = self._graph.version

@@ -33,8 +33,8 @@ def timeline(run_metadata: Any, profile: Profile | None = None) -> str:
 
 
 def _during(profile: Profile, begin: int, length: int) -> list[dict[str, Any]]:
-    """What a profile has of `length` microseconds from `begin`, by the clock of TensorFlow. The steps of a
-    program, which are means of all its calls, are put at its first call there. Times are of whole
+    """The events of a profile within `length` microseconds from `begin`, by the clock of TensorFlow. The
+    steps of a program, which are means of all its calls, are put at its first call there. Times are of whole
     nanoseconds: otherwise Perfetto drops spans that overlap when it has rounded them.
     """
     offset = (max(time.time_ns() - time.perf_counter_ns() for _ in range(9)) - 1000 * begin) / 1e3

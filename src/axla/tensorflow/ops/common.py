@@ -36,7 +36,7 @@ def reduced(x: XlaOp, dims: Sequence[int], opcode: str) -> XlaOp:
 
 
 def neutral(opcode: str, dtype: DType) -> np.ndarray:
-    """What changes nothing: the result of none."""
+    """The neutral element of a reduction: its result where there are no elements."""
     if opcode in ("Add", "Or"):
         return np.zeros((), dtype.numpy)
     if opcode in ("Mul", "And"):

@@ -77,7 +77,7 @@ def _identity(call: Call, value: GraphValue) -> GraphValue:
 
 @lowering("FakeParam")
 def _fake(call: Call) -> np.ndarray:
-    """What stands for a value that nobody uses."""
+    """Zeros of the node's shape, for a value that nobody uses."""
     dims = call["shape"]
     if dims is None or -1 in dims:
         call.fail("the shape is not known")

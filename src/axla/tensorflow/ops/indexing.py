@@ -241,7 +241,7 @@ def _dim_map(call: Call, value: XlaOp) -> XlaOp:
 
 @lowering("DataFormatVecPermute")
 def _vec_permute(call: Call, value: XlaOp) -> XlaOp:
-    """What belongs to dimensions (or to those of space only) in the order of another format."""
+    """Permutes numbers of dimensions, all or the spatial ones, into the order of another format."""
     source, target = call["src_format"], call["dst_format"]
     if value.dims[:1] == (len(source) - 2,):
         source, target = (f.translate(str.maketrans("", "", "NC")) for f in (source, target))

@@ -102,7 +102,7 @@ def _trained(
 
 
 def _activated(call: Call, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
-    """What follows a fused normalization: a sum with another array, and Relu."""
+    """Adds what follows a fused normalization: a sum with another array, and Relu."""
     mode = call.attributes.get("activation_mode", "Identity")
     if len(side) > 1 or mode not in ("Identity", "Relu"):
         raise UnsupportedError(f"activation_mode is {mode} with {len(side)} side inputs")

@@ -92,7 +92,7 @@ def _max_pool_grad(call: Call, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaO
 
 
 def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.WindowSteps]) -> XlaOp:
-    """What `other` is at the first largest number of each window."""
+    """The element of `other` at the first largest number of each window."""
     inner, shape = x.builder.sub_builder("first_largest"), Shape(x.dtype)
     a, p, y, q = (inner.parameter(number, shape, "apyq"[number]) for number in range(4))
     chosen = inner.build(ops.Tuple(inner, [ops.Max(a, y), ops.Select(ops.Ge(a, y), p, q)]))

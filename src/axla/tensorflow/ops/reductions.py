@@ -96,8 +96,8 @@ def _arg_extreme(call: Call, x: XlaOp, dimension: XlaOp) -> XlaOp:
 
 @lowering("Cumsum", "Cumprod", "CumulativeLogsumexp")
 def _cumulative(call: Call, x: XlaOp, axis: XlaOp) -> XlaOp:
-    """What elements along a dimension combine to, with those before them; without themselves where the node
-    is exclusive.
+    """Combines each element along a dimension with those before it; without themselves where
+    the node is exclusive.
     """
     at = call.axis(call.integer(axis, "the axis"), len(x.dims))
     combine, start = _CUMULATIVE[call.node.op]
@@ -124,7 +124,7 @@ def _log_sum_exp(x: XlaOp, y: XlaOp) -> XlaOp:
 _CUMULATIVE: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], float]] = {
     "Cumsum": (ops.Add, 0), "Cumprod": (ops.Mul, 1), "CumulativeLogsumexp": (_log_sum_exp, -math.inf),
 }  # fmt: skip
-"""What combines two numbers, and what changes nothing."""
+"""The function that combines two numbers, and its neutral element."""
 
 
 # Counts.

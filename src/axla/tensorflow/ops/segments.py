@@ -31,7 +31,7 @@ _KINDS = {"Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min"}
 
 
 def _start(dtype: DType, kind: str) -> float:
-    """What a segment without rows is: for Max the lowest finite number, for Min the highest."""
+    """The value of a segment without rows: for Max the lowest finite number, for Min the highest."""
     if kind in ("Add", "Mul"):
         return int(kind == "Mul")
     limits: Any = ml_dtypes.finfo(dtype.numpy) if dtype.is_float else ml_dtypes.iinfo(dtype.numpy)

@@ -82,8 +82,8 @@ def _mask(call: Call, name: str, at: int) -> bool:
 
 
 def _entries(call: Call, count: int, rank: int) -> list[tuple[int | None, bool]]:
-    """What a slice has for each dimension, and each new one: the number of its begin, end and stride (None
-    where an ellipsis covers it), and whether the dimension is new.
+    """The entries of a slice, one for each dimension and each new one: the number of its begin, end and
+    stride (None where an ellipsis covers it), and whether the dimension is new.
     """
     marks = [at for at in range(count) if _mask(call, "ellipsis_mask", at)]
     if len(marks) > 1:

@@ -69,7 +69,7 @@ def _check_mirror(call: Call, low: int, high: int, most: int) -> None:
 
 @lowering("MirrorPadGrad")
 def _mirror_pad_grad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
-    """What MirrorPad mirrored is added to what it is the image of."""
+    """Adds the mirrored elements of MirrorPad to those that they are images of."""
     skip = int(call["mode"] == "REFLECT")
     for d, (low, high) in enumerate(edges(call, paddings, len(value.dims))):
         size = value.dims[d] - low - high

@@ -33,7 +33,7 @@ def of_module(module: Module, target: CpuTarget, *, code: bool = True) -> dict[s
 
 
 def of_work(work: Module, target: CpuTarget, *, code: bool = True) -> dict[str, Any]:
-    """What the page shows of a module under compilation: passes, program and code, or why there is none."""
+    """The page's data about a module under compilation: passes, program, code, or why there is none."""
     data: dict[str, Any] = {}
     try:
         data = stages.of_passes(work, None, target)

@@ -72,7 +72,8 @@ def timed_steps(program: Program) -> list[Timed]:
 
 
 def blocks(program: Program, steps: list[Timed] | None = None) -> list[LiveBlock]:
-    """What lies in the memory of a program, but for arguments and constants, in the order of its beginning.
+    """The blocks in the memory of a program, but for arguments and constants, in the order of their
+    beginning.
 
     Results are there to the end of the run.
     """

@@ -11,8 +11,8 @@ MOST_SPANS = 5000
 
 
 def of_profile(profile: Profile) -> dict[str, Any]:
-    """What ran: for each program its rows in the order of the program, and of each device their times; what
-    calls took besides is a row, too.
+    """The data of the page about runs: for each program its rows in the order of the program, and of each
+    device their times; what calls took besides is a row, too.
     """
     runs = []
     for run in profile.runs:
