@@ -202,12 +202,11 @@ def _forward_common(inst: Instruction, session: rewrite.Session) -> None:
         found = [
             (user, [b.root.operands[n] for b in op_of(inst, Conditional).branches])
             for n, user in elements_of(inst)
+            if user.users or user is computation.root  # others are kept by control edges
         ]
     else:
         return
     for user, given in found:
-        if not user.users and user is not computation.root:
-            continue  # control edges keep it
         common = _common(inst, given)
         if common is None or common.shape is not user.shape:
             continue
