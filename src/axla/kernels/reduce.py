@@ -76,17 +76,16 @@ def searched(lowest: Instruction) -> Instruction | None:
         return None
     parts = hit.operands if isinstance(hit.op, Or) else (hit,)
     pairs = {_compared(part): part.operands for part in parts}
-    equal = pairs.pop(Direction.EQ, ())
-    if len(parts) > 1 + len(pairs) or not pairs.keys() <= {Direction.NE}:
+    if len(pairs) < len(parts) or pairs.keys() not in ({Direction.EQ}, {Direction.EQ, Direction.NE}):
         return None
-    for element, spread in (equal, equal[::-1]) if equal else ():
-        extreme = spread.operands[0] if isinstance(spread.op, Broadcast) else spread
-        if not isinstance(extreme.op, Reduce) or extreme.op.dimensions != reduced:
-            continue
-        found, itself = Reducing(extreme), (element, element)
-        if found.plain in ("maximum", "minimum") and found.inputs == (element,):
-            return extreme if pairs.get(Direction.NE, itself) == itself else None
-    return None
+    element, spread = pairs[Direction.EQ]
+    extreme = spread.operands[0] if isinstance(spread.op, Broadcast) else spread
+    itself = (element, element)
+    if not isinstance(extreme.op, Reduce) or pairs.get(Direction.NE, itself) != itself:
+        return None
+    found = Reducing(extreme)
+    same = found.plain in ("maximum", "minimum") and found.inputs == (element,)
+    return extreme if same and extreme.op.dimensions == reduced else None
 
 
 def _compared(inst: Instruction) -> Direction | None:

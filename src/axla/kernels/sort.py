@@ -23,8 +23,6 @@ LOCAL_BYTES = 16 << 10
 """Of local memory, which a block of threads has: several blocks run beside each other."""
 SLOTS = 8
 """Elements that a thread of a block has at most."""
-SHORTEST_NETWORK = 16
-"""Elements of a line that a network sorts."""
 LONGEST_BY_LANES = 512
 """Elements of a line that a network sorts, for each lane of a vector: of more, digits are faster."""
 LEAST_LANES = 4
@@ -204,16 +202,14 @@ def _digits_pay(key: SortKey, length: int) -> bool:
 def _network(key: SortKey, comparator: Computation, length: int, target: Target) -> Network | None:
     """The network for lines of numbers that a comparator compares as they are, zeros and NaN aside."""
     kept = (Parameter, Constant, Compare, Select)
-    if key.dtype.bits != 32 or not all(isinstance(inst.op, kept) for inst in comparator.instructions):
-        return None
-    widest = target.lanes(key.dtype)
-    if not SHORTEST_NETWORK <= length <= LONGEST_BY_LANES * widest:
-        return None
-    bits = (length - 1).bit_length()
+    bits, widest = (length - 1).bit_length(), target.lanes(key.dtype)
     lanes = min(widest, 1 << bits // 2)  # not more than rows, of which lanes are made
+    if key.dtype.bits != 32 or lanes < LEAST_LANES or length > LONGEST_BY_LANES * widest:
+        return None
+    if not all(isinstance(inst.op, kept) for inst in comparator.instructions):
+        return None
     rows = (1 << bits) // lanes
-    held = min(rows, 16 if target.registers >= 32 else 8)
-    return Network(key, rows, lanes, held) if lanes >= LEAST_LANES else None
+    return Network(key, rows, lanes, min(rows, 16 if target.registers >= 32 else 8))
 
 
 def sort_key(computation: Computation) -> SortKey | None:

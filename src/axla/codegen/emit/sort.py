@@ -93,8 +93,7 @@ class _Sort:
             if found.network is None:
                 self.by_elements(source, target, buffers, scratch)
                 return
-            keys = f.gep("i8", scratch, found.network_offset)
-            network = NetworkSort(k, found.network, self.computation, found.dtypes[0], found.length, keys)
+            network = NetworkSort(k, found, found.network, self.computation, scratch)
             branch = f.branch(network.read(source.pointers[0]), likely=True)
             with branch.then():
                 network.sort()
