@@ -46,7 +46,7 @@ def resize(x: Reg, dtype: DType, to: str) -> Reg:
 
 
 def convert(x: Reg, source: DType, target: DType, nearest: Reg | None = None) -> Reg:
-    """A real value in another real type. `nearest`: the float of which x is the nearest whole number."""
+    """Converts a real value to another real type. `nearest`: the float that was rounded to give x."""
     if source is target:
         return x
     if target.is_pred:
@@ -100,7 +100,7 @@ def _contains(target: DType, source: DType) -> bool:
 
 
 def float_to_integer(x: Reg, target: DType, nearest: Reg | None = None) -> Reg:
-    """The integer part, saturated; NaN gives 0. `nearest`: as for `convert`.
+    """Converts to an integer: truncates and saturates; NaN gives 0. `nearest`: as for `convert`.
 
     LLVM: fptosi and fptoui of values out of range are poison. A select whose other arm is taken does not
     mind.

@@ -3,8 +3,8 @@
 The convolution has one of the forms of the pass `convolution-canonicalize`. A tile has `vectors` along one
 axis of the result and `singles` along another:
 
-    features    vectors of output features (from the kernel), singles of the last spatial dimension (from the input)
-    pixels      vectors of the last spatial dimension (from the input), singles of output features (from the kernel)
+    features    vectors of output features (the kernel's), singles of the last spatial dimension (the input's)
+    pixels      vectors of the last spatial dimension (the input's), singles of output features (the kernel's)
     channels    vectors of the features of small groups with as many inputs (from both), singles of the
                 last spatial dimension
 
