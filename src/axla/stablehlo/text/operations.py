@@ -25,9 +25,7 @@ Argument = tuple[str, int, mlir.Type, mlir.Location | None]
 
 
 class Operations(Attributes):
-    """Reads operations. `values` are those that can be used here, by name; `defined` the names of this
-    region.
-    """
+    """Reads operations. `values`: those in scope, by name; `defined`: the names defined in this region."""
 
     __slots__ = ("values", "defined", "newlines")
 
@@ -97,7 +95,7 @@ class Operations(Attributes):
         return found
 
     def nameless(self) -> mlir.Operation:
-        """What follows the names of results, but for the location. A parser reads it by its form."""
+        """Reads an operation after its result names, without the location. Parsers override it."""
         raise NotImplementedError
 
     def position(self, at: int) -> tuple[int, int]:
@@ -106,7 +104,7 @@ class Operations(Attributes):
         return line + 1, at - (self.newlines[line - 1] if line else -1)
 
     def _result_names(self) -> list[tuple[str, int, int]]:
-        """`%0`, `%0:2` or `%a, %b:2`, and the = after it: names, how many each, offsets."""
+        """`%0`, `%0:2` or `%a, %b:2`, and the = after it: names, number of results of each, offsets."""
         found = []
         while not found or self.accept(","):
             at, name = self.start, self.take("value", "the name of a result")
@@ -140,7 +138,7 @@ class Operations(Attributes):
         return self.listed("()", lambda: self.region(isolated))
 
     def region(self, isolated: bool = False, arguments: list[Argument] | None = None) -> mlir.Region:
-        """`{...}`. Arguments of the first block are given where the short form writes them before it."""
+        """`{...}`. Arguments of the first block are passed if the short form has them before the region."""
         self.deeper()
         outer_values, outer_defined = self.values, self.defined
         self.defined = []
