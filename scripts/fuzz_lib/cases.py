@@ -197,7 +197,7 @@ def _effects(draft: Draft) -> None:
 
 FAMILIES: dict[str, tuple[Any, float]] = {
     "mixed": (_mixed, 4), "graft": (_graft, 5), "loops": (_loops, 2), "products": (_products, 1),
-    "wide": (_wide, 0.5),    "effects": (_effects, 0.7),
+    "wide": (_wide, 0.5),    "effects": (_effects, 1.2),
 }  # fmt: skip
 
 

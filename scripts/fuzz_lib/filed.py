@@ -9,6 +9,7 @@ import numpy as np
 
 from axla.comparison import parameter_leaves, random_inputs
 from axla.core.errors import InvalidArgument
+from axla.lowering.donation import donate_parameters
 from axla.text import parse_hlo
 from axla.tools.reduce import test_text
 
@@ -58,7 +59,15 @@ class Files:
         from axla.tools.apart import Apart
 
         from .cases import case_of
-        from .reducing import arguments, backend_of, bisected, reduced, smallest_apart, steady, target_of
+        from .reducing import (
+            arguments,
+            backend_of,
+            bisected,
+            compiled_how,
+            reduced,
+            smallest_apart,
+            steady,
+        )  # fmt: skip
 
         asked = (failure.oracle, failure.seed, failure.family, failure.why)
         reduces, load = ORACLES[failure.oracle].reduces, []
@@ -85,7 +94,8 @@ class Files:
         if reduces:
             given = [(n, a) for (n, _), a in zip(parameter_leaves(small), left, strict=True)]
             with Apart(seconds=40.0) as child:
-                text = child.call(target_of, small, given, *asked)
+                text, donated = child.call(compiled_how, small, given, *asked)
+            donate_parameters(small, donated)
             if text:
                 (where / "target.py").write_text(text)
                 load = [str(where / "target.py")]

@@ -702,7 +702,7 @@ def effect(s: Scope) -> None:
         return
     s.draft.effects = True
     draw = s.draw
-    kind = draw.choice(("infeed", "outfeed", "outfeed", "told", "told"))
+    kind = draw.choice(("infeed", "outfeed", "told", "told", "asked", "asked"))
     before = _ordered(s)
     if kind == "infeed":
         shape = Shape(draw.choice((F32, S32)), s.draft.dims(1, 40))
@@ -711,17 +711,24 @@ def effect(s: Scope) -> None:
         s.tokens.append(s.computation.add(GetTupleElement(1), [found]))
         s.effects.append(found)
     elif kind == "outfeed":
-        x = s.pick(lambda h: h.size < 200)
-        found = s.computation.add(hlo.Outfeed(x.shape), [x, token(s)], extra=before)
-        s.tokens.append(found)
-        s.effects.append(found)
-    else:
+        _outfed(s, s.pick(lambda h: h.size < 200))
+    else:  # one that is only asked has no effect by its flag, so that nothing but control edges orders it
         x = s.pick(lambda h: h.dtype is S32 and h.size < 100)
         number = s.scalar(len(s.effects), S32)
-        op = hlo.CustomCall(x.shape, custom_call_target=NAME, custom_call_has_side_effect=True)
+        op = hlo.CustomCall(x.shape, custom_call_target=NAME, custom_call_has_side_effect=kind == "told")
         found = s.computation.add(op, [x, number], extra=before)
         s.kept(found)
         s.effects.append(found)
+        if kind == "asked":
+            if draw.random() < 0.5:
+                effect(s)
+            _outfed(s, found)  # so that it is needed
+
+
+def _outfed(s: Scope, x: Instruction) -> None:
+    found = s.computation.add(hlo.Outfeed(x.shape), [x, token(s)], extra=_ordered(s))
+    s.tokens.append(found)
+    s.effects.append(found)
 
 
 def _ordered(s: Scope) -> Extra:

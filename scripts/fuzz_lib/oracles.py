@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from verify_lib import mutate
 
 import axla
 from axla.backends.cpu import CpuBackend, CpuExecutable
@@ -67,6 +68,7 @@ class Oracle:
 def compiled(case: Case, module: Module | None = None, **options: Any) -> Any:
     """The executable of a backend; Skip where the backend refuses."""
     backend = options.pop("backend", "cpu")
+    LATEST["donate"] = options.get("donate", ())
     changes = {
         "cache_dir": "",
         "optimization_level": case.draw.choice((0, 0, 1, 3)),
@@ -145,14 +147,13 @@ def some_target(draw: random.Random) -> CpuTarget:
         if draw.random() < 0.25:
             changes[name] = draw.choice(values)
     known = {f.name for f in fields(Limits)}
-    LATEST[:] = [
-        replace(base, limits=replace(base.limits, **{n: v for n, v in changes.items() if n in known}))
-    ]
-    return LATEST[0]
+    limits = replace(base.limits, **{n: v for n, v in changes.items() if n in known})
+    LATEST["target"] = found = replace(base, limits=limits)
+    return found
 
 
-LATEST: list[CpuTarget] = []
-"""The target that was drawn last, if any was."""
+LATEST: dict[str, Any] = {}
+"""The "target" that was drawn last, and which parameters were to "donate"."""
 
 
 def loading(target: CpuTarget) -> str:
@@ -232,7 +233,9 @@ class PassesOff(Oracle):
 
 
 class SomePasses(Oracle):
-    """Without some passes and rules, in another order of instructions, verified after every pass."""
+    """Without some passes and rules, in another order of instructions, with more control edges, verified
+    after every pass.
+    """
 
     name, share = "some-passes", 0.2
 
@@ -243,7 +246,10 @@ class SomePasses(Oracle):
             sorted(rewrite.rules_by_name()), draw.randint(0, 30)
         )
         changes = {"disable_hlo_passes": tuple(off), "verify": True, "shuffle": draw.randrange(1000)}
-        return differs(case, ran(case, compiled(case, flags=changes)))
+        module = clone_module(case.module)
+        if draw.random() < 0.5:
+            mutate.bind(module, draw)
+        return differs(case, ran(case, compiled(case, module, flags=changes)))
 
 
 class EachPass(Oracle):

@@ -76,13 +76,17 @@ def steady(
     return oracle, seed, family, why
 
 
-def target_of(module: Module, given: Given, oracle: str, seed: str, family: str, why: str) -> str:
-    """A file for `--load` with the target for which an oracle that fails compiled; "" for this machine."""
+def compiled_how(
+    module: Module, given: Given, oracle: str, seed: str, family: str, why: str
+) -> tuple[str, tuple[int, ...]]:  # fmt: skip
+    """How an oracle that fails compiled last: a file for `--load` with the target, "" for this machine, and
+    the parameters that were donated.
+    """
     from .oracles import LATEST, loading
 
     LATEST.clear()
     asked(module, given, oracle, seed, family, why)
-    return loading(LATEST[0]) if LATEST else ""
+    return loading(LATEST["target"]) if "target" in LATEST else "", LATEST.get("donate", ())
 
 
 def twins(module: Module) -> tuple[str, ...]:

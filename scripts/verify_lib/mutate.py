@@ -28,7 +28,7 @@ from axla.ir.attributes import FftType, PaddingConfig, SliceDims, Window
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import OPS, Op
 from axla.ir.structure import Constant, Parameter, Tuple
-from axla.ir.traverse import computations_callees_first, post_order
+from axla.ir.traverse import computations_callees_first, post_order, running_order
 from axla.ir.verify import verify
 from axla.passes.simplify.match import limits
 
@@ -77,6 +77,24 @@ def mutant(source: Module, draw: random.Random, dtype: DType, layouts: bool = Fa
     except REFUSALS as error:
         raise Unfit(str(error)) from error
     return made
+
+
+def bind(module: Module, draw: random.Random) -> list[tuple[str, str]]:
+    """Adds a few control edges, along the order in which computations run; gives the names of their ends."""
+    called = [
+        (i.op.control, c) for s in module.computations for i in s.instructions for c in i.op.computations()
+    ]
+    inside = {c for control, c in called if not control}
+    found = []
+    for computation in (module.entry, *dict.fromkeys(c for _, c in called if c not in inside)):
+        order = [i for i in running_order(computation) if not isinstance(i.op, Parameter)]
+        for _ in range(draw.randrange(3) if len(order) > 1 else 0):
+            first, second = sorted(draw.sample(range(len(order)), 2))
+            before, after = order[first], order[second]
+            edges = (*after.extra.control_predecessors, before)
+            computation.set_extra(after, replace(after.extra, control_predecessors=edges))
+            found.append((before.name, after.name))
+    return found
 
 
 class _Change:

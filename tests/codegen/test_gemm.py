@@ -291,3 +291,15 @@ def run(module: LlvmModule, name: str, *arrays: np.ndarray) -> None:
     library = Image([("test", image)], [name])
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arrays))(library.addresses[name])
     function(*[array.ctypes.data for array in arrays])
+
+
+@pytest.mark.parametrize("rows", [3136, 100])
+def test_what_follows_a_large_product_comes_to_the_cache_before(rows):
+    """The result, and an array that is added; small ones are near anyway."""
+    level = X86_LEVELS["x86-64-v3"]
+    extra = np.zeros((1, rows, 256), np.float32)
+    added = f"e = f32[1,{rows},256] parameter(2) ROOT r = f32[1,{rows},256] add(%d, e)"
+    one = Product(GemmSpec(F32, F32, 1, rows, 256, 64), added, (extra,))
+    found = llvm.emit_assembly(module_of([one], level).text(), level).count("\tprefetch")
+    lines = -(-one.plan.tile.columns * 4 // 64)
+    assert found == (2 * lines if rows == 3136 else 0)

@@ -97,6 +97,21 @@ ENTRY e { x = f32[1000] parameter(0)
     assert judge.differs(plain, ([plain.wanted[0][0] * np.float32(1.01)], plain.wanted[1]))
 
 
+def test_the_sign_of_a_nan_says_nothing():
+    text = """
+ENTRY e { x = f32[4] parameter(0)
+  c = f32[] constant(-1)
+  b = f32[4] broadcast(c), dimensions={}
+  m = f32[4] multiply(b, x)
+  ROOT r = u32[4] bitcast-convert(m) }"""
+    case = case_from(text, np.array([np.nan, 1, 2, 3], np.float32))
+    wanted, heard = case.wanted
+    other = wanted[0] ^ np.array([1 << 31, 0, 0, 0], np.uint32)
+    assert not judge.differs(case, ([other], heard))
+    plain = case_from(text, np.array([0, 1, 2, 3], np.float32))
+    assert judge.differs(plain, ([plain.wanted[0][0] ^ np.uint32(1 << 31)], heard))
+
+
 def test_a_lost_control_edge_is_a_difference():
     text = """
 ENTRY e { x = s32[] parameter(0)
@@ -173,6 +188,12 @@ def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
         path.write_text(oracles.loading(target))
         with Apart(60.0, load=[str(path)]) as child:
             assert child.call(limits_here) == (target.name, target.limits)
+
+
+def test_bisect_is_told_what_an_oracle_donated():
+    case = case_from(ZERO, np.ones(4, np.float32))
+    found = [reducing.compiled_how(case.module, [], "donated", str(seed), "", "") for seed in range(6)]
+    assert {donated for _, donated in found} == {(), (0,)} and not any(text for text, _ in found)
 
 
 STALE = """

@@ -232,3 +232,19 @@ def test_a_short_entry_with_loops_is_optimised():
       ROOT w = (s32[], f32[400]) while(s), condition=c, body=b }"""
     assert entry_level(program_of(loop)) == 2
     assert entry_level(program_of("ENTRY e { x = f32[400] parameter(0)  ROOT y = f32[400] cosine(x) }")) == 0
+
+
+def test_products_that_differ_in_what_they_are_scaled_by_are_one_kernel():
+    text = """HloModule m
+    ENTRY e { x = f32[40,64] parameter(0)  w = f32[64,64] parameter(1)
+      a = f32[] constant(0.3)  as = f32[40,64] broadcast(a), dimensions={}
+      b = f32[] constant(0.7)  bs = f32[40,64] broadcast(b), dimensions={}
+      d = f32[40,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      y = f32[40,64] multiply(d, as)
+      f = f32[40,64] dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      ROOT r = f32[40,64] multiply(f, bs) }"""
+    assert len(program_of(text).kernels) == 1
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape).astype(np.float32) for shape in ((40, 64), (64, 64))]
+    apart = axla.compile(axla.parse(text), flags={"xla_disable_hlo_passes": "fusion-deduplicator"})
+    assert np.array_equal(run(text, *given), np.asarray(apart(*given)))

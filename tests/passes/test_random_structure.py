@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import random
+import sys
+from pathlib import Path
 
 import pytest
 
-from axla.core import flags
-from axla.ir.verify import verify
-from axla.passes import driver, pipelines
-from axla.target.machine import cpu_target
-from axla.text.parser import parse_hlo
-from hlo_tests import same_values
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from verify_lib.mutate import bind  # noqa: E402
+
+from axla.core import flags  # noqa: E402
+from axla.ir.graph import Module  # noqa: E402
+from axla.ir.traverse import below  # noqa: E402
+from axla.ir.verify import verify  # noqa: E402
+from axla.passes import driver, pipelines  # noqa: E402
+from axla.target.machine import cpu_target  # noqa: E402
+from axla.text.parser import parse_hlo  # noqa: E402
+from hlo_tests import same_values  # noqa: E402
 
 UNARY = ("negate", "abs", "not", "sign")
 BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "xor")
@@ -175,3 +183,24 @@ def test_structure_keeps_values(seed):
         same_values(before, module, seed)
     except AssertionError as error:
         raise AssertionError(f"seed {seed}: {error}\n{text}\nbecame\n{module.to_string()}") from None
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_random_control_edges(seed):
+    text = Writer(seed).module()
+    before, module = parse_hlo(text), parse_hlo(text)
+    edges = bind(module, random.Random(seed))
+    with flags.override(verify=True, shuffle=seed):
+        driver.run(module, (*pipelines.SIMPLIFY, *pipelines.LOWER), cpu_target())
+        assert not broken(module, edges)
+        same_values(before, module, seed)
+        driver.run(module, pipelines.KERNELS, cpu_target())
+    same_values(before, module, seed)
+
+
+def broken(module: Module, edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Edges of which both ends are there, and the second does not wait for the first."""
+    there = {i.name: i for c in module.computations for i in c.instructions}
+    pairs = [(a, b) for a, b in edges if a in there and b in there]
+    same = [(a, b) for a, b in pairs if there[a].computation is there[b].computation]
+    return [(a, b) for a, b in same if there[a] not in set(below(there[b], set()))]

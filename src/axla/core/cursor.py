@@ -48,6 +48,7 @@ class Cursor:
         return self.pos
 
     def at_end(self) -> bool:
+        """Whether nothing but blanks and comments is left."""
         return self.skip() == len(self.text)
 
     def end(self, what: str) -> None:
@@ -96,15 +97,18 @@ class Cursor:
         return found
 
     def peek(self, mark: str) -> bool:
+        """Whether the next token begins with `mark`; stays before it."""
         return self.text.startswith(mark, self.skip())
 
     def accept(self, mark: str) -> bool:
+        """Moves behind `mark` if it is next; returns whether it was."""
         if self.text.startswith(mark, self.skip()):
             self.pos += len(mark)
             return True
         return False
 
     def expect(self, mark: str, where: str = "") -> None:
+        """Moves behind `mark`, or raises ParseError; `where` completes the message."""
         if not self.accept(mark):
             self.fail(f"expected '{mark}'{' ' + where if where else ''}, found {self.saw()}")
 
@@ -161,11 +165,13 @@ class TokenCursor:
         return "the end of the text" if self.kind == "end" else shown(self.token)
 
     def expect(self, token: str) -> None:
+        """Moves to the token behind this one, which must be `token`."""
         if self.token != token:
             self.fail(f"expected {token!r}, found {self.saw()}")
         self.advance()
 
     def accept(self, token: str) -> bool:
+        """Moves to the token behind this one if this is `token`; returns whether it was."""
         if self.token != token:
             return False
         self.advance()

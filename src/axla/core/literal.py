@@ -14,8 +14,8 @@ from axla.core.dtypes import DType, from_numpy
 from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 
-SAMPLE = 4096
-"""Bytes of a large array that its hash depends on, up to twice as many."""
+SAMPLE = 256
+"""Elements of a large array that its hash depends on, up to twice as many."""
 
 LINE = 64
 """Bytes of a line of the cache."""
@@ -66,17 +66,26 @@ class Literal:
 
     @classmethod
     def scalar(cls, dtype: DType, value: object) -> Literal:
+        """Returns a literal of rank 0; the value is cast to the dtype."""
         return cls(Shape(dtype), np.asarray(value).astype(dtype.numpy))
 
     @classmethod
     def full(cls, shape: Shape, value: object) -> Literal:
+        """Returns an array literal with one value, cast to the dtype, in every element."""
         return cls(shape, np.full(shape.dims, np.asarray(value).astype(shape.dtype.numpy)))
 
     @classmethod
     def token(cls) -> Literal:
+        """Returns the literal of a token."""
         return cls(TOKEN)
 
+    @property
+    def values(self) -> np.ndarray:
+        """The elements in row-major order, wherever they lie in memory."""
+        return self.array
+
     def leaves(self) -> Iterator[Literal]:
+        """The literals inside that are no tuples, depth first."""
         if not self.shape.is_tuple:
             yield self
             return
@@ -107,11 +116,11 @@ class Literal:
         return self.elements == other.elements and np.array_equal(_raw(self.array), _raw(other.array))
 
     def __hash__(self) -> int:
-        """Of a large array some bytes count, since large ones that differ do so nearly everywhere."""
+        """Of a large array some elements count, since large ones that differ do so nearly everywhere."""
         if self._hash is None:
-            raw = _raw(self.array)
-            step = raw.size // SAMPLE | 1 if raw.size > SAMPLE else 1
-            self._hash = hash((self.shape, raw[::step].tobytes(), self.elements))
+            values = self.values
+            seen = values.flat[:: values.size // SAMPLE | 1 if values.size > SAMPLE else 1]
+            self._hash = hash((self.shape, seen.tobytes(), self.elements))
         return self._hash
 
     @property
@@ -123,6 +132,58 @@ class Literal:
 
     def __repr__(self) -> str:
         return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"
+
+
+class MovedLiteral(Literal):
+    """A constant whose elements lie in another order in memory, as those of a transposed array do: they are
+    put in order where they are stored (`write`), or when somebody reads `array`.
+    """
+
+    __slots__ = ("_values", "_ordered")
+
+    def __init__(self, shape: Shape, values: np.ndarray) -> None:
+        self.shape = shape
+        self._hash = self._digest = self._ordered = None
+        self._values = values
+
+    @property
+    def values(self) -> np.ndarray:
+        return self._values
+
+    @property
+    def array(self) -> np.ndarray:
+        if self._ordered is None:
+            self._ordered = np.empty(self._values.shape, self._values.dtype)
+            copy_in_order(self._values, self._ordered)
+            self._ordered.flags.writeable = False
+        return self._ordered
+
+    @property
+    def elements(self) -> tuple[Literal, ...]:
+        return ()
+
+    def __reduce__(self):
+        return Literal, (self.shape, self.array)
+
+
+def copy_in_order(values: np.ndarray, into: np.ndarray) -> None:
+    """Copies elements to a row-major array: short rows all at once, and a transposed matrix by tiles."""
+    bits = np.dtype(f"u{values.itemsize}") if values.itemsize in (1, 2, 4, 8) else values.dtype
+    values, into = values.view(bits), into.view(bits)  # NumPy moves types of others one by one
+    if values.ndim > 1 and values.shape[-1] <= SHORT:
+        for n in range(values.shape[-1]):
+            into[..., n] = values[..., n]
+    elif values.ndim == 2 and values.strides[0] < values.strides[1]:
+        for row in range(0, len(values), TILE):
+            for column in range(0, values.shape[1], TILE):
+                tile = slice(row, row + TILE), slice(column, column + TILE)
+                into[tile] = values[tile]
+    else:
+        into[...] = values
+
+
+SHORT, TILE = 8, 256
+"""Elements of a short row, and of a side of a tile."""
 
 
 def unwritable(array: np.ndarray) -> np.ndarray:
@@ -213,16 +274,20 @@ class ElidedLiteral(Literal):
 
     @property
     def array(self) -> np.ndarray:
+        """Raises UnsupportedError, since the values are not known."""
         self._refuse()
 
     @property
     def elements(self) -> tuple[Literal, ...]:
+        """Raises UnsupportedError, since the values are not known."""
         self._refuse()
 
     def leaves(self) -> Iterator[Literal]:
+        """Raises UnsupportedError, since the values are not known."""
         self._refuse()
 
     def is_uniform(self) -> bool:
+        """False, since the values are not known."""
         return False
 
     def __eq__(self, other: object) -> bool:

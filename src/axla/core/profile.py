@@ -48,10 +48,12 @@ class ProfileStep:
 
     @property
     def gigabytes_per_second(self) -> float:
+        """The bytes that all calls read and wrote by their time, in 10^9 bytes per second."""
         return self.row.bytes * self.calls / self.ns if self.ns else 0.0
 
     @property
     def gigaflops(self) -> float:
+        """The operations of all calls by their time, in 10^9 per second."""
         return self.row.operations * self.calls / self.ns if self.ns else 0.0
 
 

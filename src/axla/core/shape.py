@@ -54,6 +54,7 @@ class Layout:
 
     @property
     def is_default(self) -> bool:
+        """Whether the layout is row-major, without tiles, padding or any other field."""
         default = default_layout(len(self.minor_to_major))
         return self is default or self == default
 
@@ -123,6 +124,7 @@ class AnyShape:
 
     @property
     def logical(self) -> AnyShape:
+        """The shape with all layouts row-major, for comparisons."""
         return self
 
     def leaves(self) -> Iterator[AnyShape]:
@@ -144,6 +146,7 @@ class AnyShape:
         return self.elements if self.is_tuple else (self,)
 
     def to_string(self, *, layout: bool = True) -> str:
+        """The HLO text of the shape."""
         raise AssertionError
 
     def __str__(self) -> str:
@@ -171,6 +174,9 @@ class Shape(AnyShape):
         dynamic: Sequence[bool] = (),
         layout: Layout | None = None,
     ) -> Shape:
+        """Returns the one object of this shape; equal shapes are identical. ShapeError for sizes
+        that are no integers of at least 0, or a layout that does not fit the rank.
+        """
         try:
             dims = tuple(dims)
         except TypeError:
@@ -200,6 +206,7 @@ class Shape(AnyShape):
 
     @property
     def rank(self) -> int:
+        """The number of dimensions."""
         return len(self.dims)
 
     @property
@@ -221,14 +228,17 @@ class Shape(AnyShape):
 
     @property
     def is_scalar(self) -> bool:
+        """Whether the rank is 0."""
         return not self.dims
 
     @property
     def is_dynamic(self) -> bool:
+        """Whether a size is an upper bound only, or not known."""
         return any(self.dynamic)
 
     @property
     def logical(self) -> Shape:
+        """The shape with a row-major layout; dtype, sizes and bounds are kept."""
         return self._logical
 
     def admits(self, dims: Sequence[int]) -> bool:
@@ -250,9 +260,11 @@ class Shape(AnyShape):
         return Shape(dtype, self.dims, self.dynamic, layout)
 
     def with_layout(self, layout: Layout | None) -> Shape:
+        """Returns the shape with another layout; None is row-major."""
         return Shape(self.dtype, self.dims, self.dynamic, layout)
 
     def to_string(self, *, layout: bool = True) -> str:
+        """The HLO text: `f32[2,<=3]{1,0}`."""
         bounds = zip(self.dims, self.dynamic, strict=True)
         sizes = ",".join(("?" if d == UNBOUNDED else f"<={d}") if dyn else str(d) for d, dyn in bounds)
         text = f"{self.dtype.name}[{sizes}]"
@@ -299,6 +311,7 @@ class TupleShape(AnyShape):
     is_tuple = True
 
     def __new__(cls, elements: Sequence[AnyShape] = ()) -> TupleShape:
+        """Returns the one object of this shape; ShapeError for too many leaves or levels."""
         elements = tuple(elements)
         key = (cls, elements)
         found = _INTERNED.get(key)
@@ -322,9 +335,11 @@ class TupleShape(AnyShape):
 
     @property
     def logical(self) -> TupleShape:
+        """The tuple of the logical shapes of its elements."""
         return self._logical or self
 
     def leaves(self) -> Iterator[AnyShape]:
+        """The shapes inside that are no tuples, depth first."""
         stack = list(reversed(self.elements))
         while stack:
             shape = stack.pop()
@@ -334,6 +349,7 @@ class TupleShape(AnyShape):
                 yield shape
 
     def to_string(self, *, layout: bool = True) -> str:
+        """The HLO text: `(f32[2], s32[])`, with a comment at every fifth element."""
         # XLA counts every fifth element for the reader.
         parts = [
             (f"/*index={i}*/" if i and i % 5 == 0 else "") + e.to_string(layout=layout)
@@ -352,6 +368,7 @@ class TokenShape(AnyShape):
     is_token = True
 
     def to_string(self, *, layout: bool = True) -> str:
+        """The HLO text: `token[]`."""
         return "token[]"
 
     def __reduce__(self):
@@ -365,6 +382,7 @@ class OpaqueShape(AnyShape):
     is_opaque = True
 
     def to_string(self, *, layout: bool = True) -> str:
+        """The HLO text: `opaque[]`."""
         return "opaque[]"
 
     def __reduce__(self):
@@ -379,6 +397,7 @@ class BufferShape(AnyShape):
     array: Shape
 
     def __new__(cls, array: Shape) -> BufferShape:
+        """Returns the one object of this shape; equal shapes are identical."""
         key = (cls, array)
         found = _INTERNED.get(key)
         if found is not None:
@@ -391,9 +410,11 @@ class BufferShape(AnyShape):
 
     @property
     def logical(self) -> BufferShape:
+        """The buffer of an array with a row-major layout."""
         return self._logical
 
     def to_string(self, *, layout: bool = True) -> str:
+        """The HLO text: `b(f32[2])`."""
         return f"b({self.array.to_string(layout=layout)})"
 
     def __reduce__(self):

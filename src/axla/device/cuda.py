@@ -210,20 +210,25 @@ class Cuda(Driver):
 
     @property
     def table(self) -> int:
+        """The address of a DRIVER, valid as long as the driver."""
         return c.addressof(self._table)
 
     def allocate(self, size: int) -> int:
+        """Allocates device memory; OutOfMemory where there is too little."""
         found = c.c_uint64()
         self.call(f"{size} bytes", "cuMemAlloc_v2", c.byref(found), c.c_size_t(size))
         return found.value
 
     def free(self, address: int) -> None:
+        """Frees memory that `allocate` returned."""
         self.drop("cuMemFree_v2", c.c_uint64(address))
 
     def write(self, address: int, values: np.ndarray) -> None:
+        """Queues a copy from host to device, of a contiguous array; returns when it is read."""
         self._move(address, values.ctypes.data, values.nbytes)
 
     def read(self, values: np.ndarray, address: int) -> None:
+        """Fills a contiguous array from device memory, behind what is in the queue."""
         self._move(values.ctypes.data, address, values.nbytes)
 
     def _move(self, target: int, source: int, size: int) -> None:
@@ -233,12 +238,14 @@ class Cuda(Driver):
         self.call("a copy", "cuStreamSynchronize", self.stream)
 
     def mark(self) -> CudaHandle:
+        """Records an event in the stream, behind what is queued now."""
         event = CudaHandle(self, _DESTROY)
         self.call("an event", "cuEventCreate", c.byref(event.address), _UNTIMED)
         self.call("an event", "cuEventRecord", event.address, self.stream)
         return event
 
     def happened(self, event: CudaHandle, flag: int = 0) -> bool:
+        """Whether an event has happened; polls a limited number of times, or until `flag` is set."""
         self._check("a run", self.lib.cuCtxSetCurrent(self._context))
         code = self._happened(event.address, flag or c.addressof(self._none), TRIES)
         self._check("a run", max(code, 0))
@@ -246,6 +253,7 @@ class Cuda(Driver):
 
     @contextmanager
     def timed(self) -> Iterator[dict[int, list[int]]]:
+        """Collects the nanoseconds of every launch in the `with` block, by the kernel's handle."""
         found: dict[int, list[int]] = {}
         notes = self._notes
         self.wait()
@@ -275,6 +283,7 @@ class Cuda(Driver):
         return int(milliseconds.value * 1e6)
 
     def build(self, kernels: Sequence[str], code: bytes) -> Loaded:
+        """Loads PTX and looks up its kernels; CompileError with the log of the driver."""
         log, module, handles = c.create_string_buffer(1 << 13), CudaHandle(self, "cuModuleUnload"), []
         options, values = (c.c_int * 2)(_LOG, _LOG_BYTES), (c.c_void_p * 2)(c.addressof(log), len(log))
         self._check("a module", self.lib.cuCtxSetCurrent(self._context))
@@ -290,11 +299,13 @@ class Cuda(Driver):
         return Loaded(tuple(handles), module)
 
     def said(self, code: int) -> str:
+        """The driver's text for an error code."""
         text = c.c_char_p()
         self.lib.cuGetErrorString(code, c.byref(text))
         return f"{(text.value or b'unknown').decode()} (error {code} of CUDA)"
 
     def error(self, what: str, code: int) -> RuntimeFailure:
+        """The error for a failed call: OutOfMemory for that code, else DeviceError."""
         found = super().error(what, code)
         return OutOfMemory(str(found)) if code == _OUT_OF_MEMORY else found
 

@@ -126,6 +126,7 @@ class Driver:
 
     @cached_property
     def pool(self) -> Pool:
+        """The memory of the device that is free and kept for later allocations."""
         return Pool(self)
 
     @property
@@ -183,4 +184,5 @@ class Driver:
         return f"error {code}"
 
     def error(self, what: str, code: int) -> RuntimeFailure:
+        """The error for a call that failed with a code; `what` says what was wanted."""
         return DeviceError(f"{self.name}: {what}: {self.said(code)}")

@@ -36,19 +36,23 @@ class DeviceEntryWriter(EntryWriter):
 
     @property
     def writers(self) -> Mapping[type, Callable]:
+        """The methods that write a step, by its class."""
         return WRITERS
 
     def emit(self) -> None:
+        """Writes the whole function; driver, kernel handles and host memory come from the function table."""
         first = len(self.program.interface.functions)
         self.driver, self.handles, self.host = (self.function(first + n) for n in range(len(FUNCTIONS)))
         super().emit()
 
     def pointer(self, place: BufferSlice) -> Ssa:
+        """The address of a slice, in memory of the host or of the device."""
         if place.space is MemorySpace.HOST:
             return self.f.gep("i8", self.host, self.f.const("i64", place.offset))
         return super().pointer(place)
 
     def kernel_step(self, step: KernelStep) -> None:
+        """Writes the launches of a kernel's phases, or its calls where the host runs it."""
         if any(value.memory.space is MemorySpace.HOST for value in step.results):
             super().kernel_step(step)
             return
@@ -64,6 +68,7 @@ class DeviceEntryWriter(EntryWriter):
         f.poll()
 
     def copy_step(self, step: CopyStep) -> None:
+        """Queues a copy within the device's memory; a target in registers needs none."""
         if step.target.place is None:
             super().copy_step(step)
             return
@@ -71,6 +76,9 @@ class DeviceEntryWriter(EntryWriter):
         self.drive("copy", self.pointer(step.target.memory), self.pointer(step.source.memory), size)
 
     def transfer_step(self, step: TransferStep) -> None:
+        """Queues a copy between the memories of host and device. A side in registers goes
+        through the stack.
+        """
         f, source, target, shape = self.f, step.source, step.target, step.source.shape
         size = f.const("i64", shape.byte_size)
         if source.place is not None and target.place is not None:

@@ -77,6 +77,7 @@ class DeviceExecutable(Executable):
 
     @property
     def stages(self) -> tuple[str, ...]:
+        """The stages of `as_text`; the last is the format of kernels, such as `ptx`."""
         return "hlo", "optimized", "program", "llvm", self.driver.target.form.format
 
     @property
@@ -300,6 +301,9 @@ class DeviceBackend(Backend):
         raise NotImplementedError
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        """Compiles kernels for the device and the entry for the host. Kernels that the driver cannot build
+        run on the host, with a warning; CompileError where none is to blame.
+        """
         options.refuse_machine(self.name)
         driver, turns = self._queue_for(client, options)
         more = {"client": client, "module": module, "options": options}
@@ -340,6 +344,7 @@ class DeviceBackend(Backend):
         return driver, turns_of(driver)
 
     def device_put(self, array: Any, device: Device) -> Array:
+        """Copies an array-like to a device; InvalidArgument for what is no array."""
         try:
             return put(self.driver(device.local_id), array, device.local_id)
         except (TypeError, ValueError) as error:
@@ -356,6 +361,7 @@ class QueueBackend(DeviceBackend):
         self._drivers: dict[int, Driver] = {}
 
     def driver(self, number: int) -> Driver:
+        """The queue of a device by its local id, opened at the first use."""
         with self._lock:
             if number not in self._drivers:
                 self._drivers[number] = self.opened(number)
@@ -373,6 +379,7 @@ class OpenCLBackend(QueueBackend):
     about = "OpenCL devices that take SPIR-V"
 
     def opened(self, number: int) -> Driver:
+        """Opens a queue of a device; beyond their number, devices are used again."""
         from axla.device.opencl import OpenCL, devices
 
         found = devices()
@@ -386,6 +393,7 @@ class CudaBackend(QueueBackend):
     about = "NVIDIA GPUs"
 
     def opened(self, number: int) -> Driver:
+        """Opens a queue of a device; beyond their number, devices are used again."""
         from axla.device.cuda import Cuda, devices
 
         found = devices()

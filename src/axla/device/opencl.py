@@ -287,9 +287,11 @@ class OpenCL(Driver):
 
     @property
     def table(self) -> int:
+        """The address of a DRIVER, valid as long as the driver."""
         return c.addressof(self._table)
 
     def allocate(self, size: int) -> int:
+        """Allocates fine-grained shared memory; OutOfMemory where there is too little."""
         kind = c.c_uint64(_READ_WRITE | _FINE_MEMORY)
         found = self.lib.clSVMAlloc(self._context, kind, c.c_size_t(size), _ALIGN)
         if not found:
@@ -297,18 +299,22 @@ class OpenCL(Driver):
         return found
 
     def free(self, address: int) -> None:
+        """Queues the release of memory, behind what uses it."""
         pointer = (c.c_void_p * 1)(address)
         self.lib.clEnqueueSVMFree(self._queue, 1, pointer, None, None, 0, None, None)
 
     def write(self, address: int, values: np.ndarray) -> None:
+        """Copies an array to shared memory when the queue is empty."""
         self.wait()
         c.memmove(address, values.ctypes.data, values.nbytes)
 
     def read(self, values: np.ndarray, address: int) -> None:
+        """Copies shared memory to an array when the queue is empty."""
         self.wait()
         c.memmove(values.ctypes.data, address, values.nbytes)
 
     def mark(self) -> Event:
+        """Queues a marker and starts what is queued; gives its event."""
         event = c.c_void_p()
         code = self.lib.clEnqueueMarkerWithWaitList(self._queue, 0, None, c.byref(event))
         self._check("an event", code)
@@ -316,17 +322,20 @@ class OpenCL(Driver):
         return Event(self.lib, event.value or 0)
 
     def happened(self, event: Event, flag: int = 0) -> bool:
+        """Whether an event has happened; polls a limited number of times, or until `flag` is set."""
         code = self._happened(event.address, flag or c.addressof(self._none), TRIES)
         if code < 0:
             raise self.error("a run", code)
         return code == 0
 
     def join(self, event: Event) -> None:
+        """Blocks until an event has happened."""
         address = c.c_void_p(event.address)
         self.lib.clWaitForEvents(1, c.byref(address))
 
     @contextmanager
     def timed(self) -> Iterator[dict[int, list[int]]]:
+        """Collects the nanoseconds of every launch in the `with` block, by the kernel's handle."""
         found: dict[int, list[int]] = {}
         notes = self._notes
         self.wait()
@@ -354,6 +363,7 @@ class OpenCL(Driver):
         return times[1].value - times[0].value
 
     def build(self, kernels: Sequence[str], code: bytes) -> Loaded:
+        """Builds SPIR-V and looks up its kernels; CompileError with the log of the build."""
         room, size = c.create_string_buffer(code, len(code)), c.c_size_t(len(code))
         program = self._made("a program", self.lib.clCreateProgramWithIL, self._context, room, size)
         owner = _Program(self.lib, program)
@@ -373,6 +383,7 @@ class OpenCL(Driver):
         return made
 
     def said(self, code: int) -> str:
+        """The name of an error code."""
         return _ERRORS.get(code, f"error {code} of OpenCL")
 
     def _check(self, what: str, code: int) -> None:

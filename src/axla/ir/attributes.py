@@ -162,6 +162,7 @@ class Window:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions that the window moves along."""
         return len(self.size)
 
     @property
@@ -188,6 +189,7 @@ class PaddingConfig:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions that are padded, those by 0 included."""
         return len(self.low)
 
 
@@ -208,6 +210,7 @@ class SliceDims:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions of the operand."""
         return len(self.starts)
 
 

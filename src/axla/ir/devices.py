@@ -140,6 +140,7 @@ class IotaGroups:
             raise InvalidArgument(f"{self}: {len(self.devices)} devices do not spread over the groups")
 
     def rows(self) -> tuple[tuple[int, ...], ...]:
+        """The groups, each as its devices in order."""
         return _rows(self.devices, self.size)
 
     def __str__(self) -> str:
@@ -209,6 +210,7 @@ class ReplicaGroups:
 
     @property
     def table(self) -> IotaGroups | None:
+        """The groups as rows of a table of devices; None where they are listed one by one."""
         return self.form.table() if isinstance(self.form, MeshAxes) else self.form
 
     @property
@@ -218,6 +220,7 @@ class ReplicaGroups:
 
     @property
     def sizes(self) -> set[int]:
+        """The different sizes of groups."""
         return {len(g) for g in self.listed} if self.table is None else {self.table.size}
 
     @property

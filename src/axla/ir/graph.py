@@ -190,6 +190,7 @@ class Instruction(Generic[OpT]):
 
     @property
     def opcode(self) -> str:
+        """The name of the op in HLO text."""
         return self.op.opcode
 
     def __repr__(self) -> str:
@@ -225,16 +226,19 @@ class Computation:
 
     @property
     def root(self) -> Instruction:
+        """The instruction whose value is returned; InternalError while none is set."""
         if self._root is None:
             raise InternalError(f"computation {self.name} has no root")
         return self._root
 
     @property
     def has_root(self) -> bool:
+        """Whether the root is set: it is not while instructions are being added."""
         return self._root is not None
 
     @property
     def program_shape(self) -> ProgramShape:
+        """The shapes and names of the parameters, and the shape of the result."""
         parameters = self.parameters
         return ProgramShape(
             tuple(p.shape for p in parameters), self.root.shape, tuple(p.name for p in parameters)
@@ -281,6 +285,7 @@ class Computation:
         return inst
 
     def set_root(self, root: Instruction) -> None:
+        """Makes an instruction of this computation its root."""
         if root.computation is not self:
             message = f"root {root!r} belongs to computation {root.computation.name}, not {self.name}"
             raise InternalError(message)
@@ -329,6 +334,7 @@ class Computation:
         self._changed(structure=False)
 
     def set_extra(self, inst: Instruction, extra: Extra) -> None:
+        """Replaces sharding, location, control predecessors and the like of an instruction."""
         inst.extra = extra
         self.has_control_edges |= bool(extra.control_predecessors)
         self._changed(structure=True)
@@ -447,12 +453,14 @@ class Module:
 
     @property
     def entry(self) -> Computation:
+        """The computation that a run begins with; InternalError while none is set."""
         if self._entry is None:
             raise InternalError(f"module {self.name} has no entry computation")
         return self._entry
 
     @property
     def has_entry(self) -> bool:
+        """Whether the entry is set: it is not while computations are being added."""
         return self._entry is not None
 
     def add_computation(self, name: str, *, entry: bool = False) -> Computation:
@@ -477,6 +485,7 @@ class Module:
         return computation
 
     def set_entry(self, computation: Computation) -> None:
+        """Makes a computation of this module its entry."""
         if computation.module is not self:
             raise InternalError(f"entry {computation.name} belongs to another module")
         self._entry = computation
@@ -513,10 +522,12 @@ class Module:
         self.version += 1
 
     def set_schedule(self, schedule: dict[Computation, tuple[Instruction, ...]] | None) -> None:
+        """Sets the order in which instructions run, by computation, or drops it."""
         self.schedule = schedule
         self.version += 1
 
     def order_computations(self, key: Callable[[Computation], Any]) -> None:
+        """Sorts the computations by a key, for passes and for the text."""
         self.computations = dict.fromkeys(sorted(self.computations, key=key))
         self.version += 1
 

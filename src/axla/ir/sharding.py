@@ -175,6 +175,7 @@ class Tiling:
 
     @property
     def is_whole(self) -> bool:
+        """Whether every partition has the whole array."""
         return max(self.counts, default=1) == 1
 
     def part(self, dims: tuple[int, ...], partition: int) -> tuple[slice, ...]:

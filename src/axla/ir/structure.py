@@ -18,6 +18,7 @@ class Parameter(Op):
     parameter_number: int
 
     def infer(self) -> AnyShape:
+        """Returns the declared shape; there are no operands."""
         return self.shape
 
     examples = [example(shape=Shape(F32, (2, 3)), parameter_number=0)]
@@ -31,23 +32,28 @@ class Constant(Op):
     literal: Literal
 
     def infer(self) -> AnyShape:
+        """Returns the declared shape, which must be that of the literal, layouts aside."""
         if self.shape.logical is not self.literal.shape.logical:
             self.reject("c1", f"a literal of {self.literal.shape} cannot be {self.shape}")
         return self.shape
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """0: the bytes of a constant are counted where they are read."""
         return 0
 
     def evaluate(self):
+        """Returns the array of the literal, read-only."""
         return self.literal.array
 
     @classmethod
     def of(cls, value: object, dtype=None) -> Constant:
+        """Returns the constant of a NumPy array, or of anything that NumPy takes."""
         literal = Literal.of(value, dtype)
         return cls(literal.shape, literal)
 
     @classmethod
     def samples(cls):
+        """A scalar and a matrix."""
         return [(cls.of(1.5, F32), ()), (cls.of([[1, 2], [3, 4]], F32), ())]
 
 
@@ -56,6 +62,7 @@ class Tuple(Op):
     """Its operands, as one value."""
 
     def infer(self, *elements: AnyShape) -> TupleShape:
+        """Returns the tuple of the operands' shapes."""
         return TupleShape(elements)
 
     examples = [example(Shape(F32, (2,)), Shape(F32)), example()]
@@ -68,6 +75,7 @@ class GetTupleElement(Op):
     index: int = attr(proto="tuple_index")
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the shape of element `index` of the operand, which must be a tuple that long."""
         if not isinstance(operand, TupleShape):
             found = operand.to_string(layout=False)
             reject("get_tuple_element_c1", f"get-tuple-element takes a tuple, found {found}")

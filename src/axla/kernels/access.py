@@ -60,14 +60,17 @@ class AccessKeys:
         return number
 
     def lin(self, n: int) -> int:
+        """The key `lin(n)`: the linear index in a space of n elements."""
         key = self._key(n, n)
         self.linear[key] = n
         return key
 
     def special(self, what: tuple, count: int) -> int:
+        """The key of the index space of a hero's operand, which has `count` elements."""
         return self._key(what, count)
 
     def via(self, user: Instruction, number: int, parent: int, count: int) -> int:
+        """The key under which `user`, evaluated `count` times under `parent`, reads operand `number`."""
         return self._key((user.id, number, parent), count)
 
     def root(self, inst: Instruction) -> int:

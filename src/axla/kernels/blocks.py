@@ -49,6 +49,7 @@ class Staging:
 
     @property
     def vectors(self) -> int:
+        """The number of vectors in a slice."""
         return self.extent * self.depth // self.lanes
 
 
@@ -81,6 +82,7 @@ class BlockCut:
 
     @property
     def columns(self) -> int:
+        """The columns of the result that a block computes."""
         return self.across * self.tile.columns
 
     @property

@@ -69,12 +69,16 @@ class ConvolutionPlan(Plan):
 
     @property
     def vector_axis(self) -> int:
+        """The size of the axis that vectors run along: output features, pixels of a row, or all channels."""
         return {"features": self.outputs, "pixels": self.places[-1], "channels": self.groups * self.outputs}[
             self.mode
         ]
 
     @property
     def single_axis(self) -> int:
+        """The size of the axis whose positions a tile takes one by one: output features or
+        pixels of a row.
+        """
         return self.outputs if self.mode == "pixels" else self.places[-1]
 
     @property
@@ -121,10 +125,12 @@ class ConvolutionKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """Each convolution is the hero of a kernel of its own."""
         return (cls, inst.id)
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
+        """Only constant panels of a kernel go into the kernel that reads them."""
         panels = panels_under(inst) if numbers == [1] else None
         if panels is not None and type(panels.op) is Constant:
             return None
@@ -132,6 +138,7 @@ class ConvolutionKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ConvolutionKind | None:
+        """The kernel, if it has one convolution, of parameters, and work on its result element by element."""
         found, inside = [i for i in body.order if isinstance(i.op, Convolution)], set(body.order)
         hero = found[0]
         if len(found) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):

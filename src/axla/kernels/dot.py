@@ -51,6 +51,7 @@ class GemmPlan:
 
     @property
     def calls(self) -> int:
+        """The number of calls: units of the result by `group`."""
         return -(-self.units // self.group)
 
     def least_depth(self, spec: GemmSpec) -> int:
@@ -73,6 +74,7 @@ class GemmPlan:
 
     @property
     def scratch_bytes(self) -> int:
+        """The scratch memory of all calls, in bytes."""
         return self.region_bytes * self.calls
 
 
@@ -169,7 +171,7 @@ def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
         message = f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
         raise AssertionError(message)
     if spec.panel:
-        return _plan_tiles(spec, target)
+        return _plan_row(spec, target) if spec.m == 1 else _plan_tiles(spec, target)
     return (
         _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_folded(spec, target)
         or _plan_tiles(spec, target)
@@ -212,7 +214,9 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
         along = True
     lanes = fitting(target.lanes(spec.accumulator), spec.k if along else length)
     chains = 2 if spec.k >= 2 * lanes else 1
-    tile = Tile(min(4, length), chains, lanes) if along else Tile(8, 1, lanes)
+    # From afar a matrix comes fastest as it lies, one row behind the other.
+    far = spec.numbers * length * spec.dtype.itemsize > target.caches.l2
+    tile = Tile(1 if far else min(4, length), chains, lanes) if along else Tile(8, 1, lanes)
     # A strip of sums is at most half of L1; columns are cut so that the pieces of their rows stay a few lines
     # long.
     size = spec.accumulator.itemsize
@@ -244,6 +248,25 @@ def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
     return GemmPlan(
         "folded", Tile(rows, 1, lanes), spec.k, high, spec.n, False, True, units, group, rhs_bytes=packed
     )
+
+
+def row_panel(spec: GemmSpec, target: Target) -> int:
+    """Columns of the panels in which a constant matrix is stored that one row is multiplied by: all sums of a
+    panel are in registers. 0 where no number of vectors divides the columns.
+    """
+    lanes, most = target.lanes(spec.accumulator), target.registers // 4
+    return next((v * lanes for v in range(most, most // 2, -1) if spec.n % (v * lanes) == 0), 0)
+
+
+def _plan_row(spec: GemmSpec, target: Target) -> GemmPlan:
+    """The plan of one row times a matrix in panels, which is read once, as it lies."""
+    lanes, size = target.lanes(spec.accumulator), spec.accumulator.itemsize
+    panels = spec.n // spec.panel
+    wanted = max(1, min(16, spec.n * spec.k // target.limits.vector_work))
+    columns = -(-panels // wanted) * spec.panel
+    tile, converts = Tile(1, spec.panel // lanes, lanes, 2), spec.dtype is not spec.accumulator
+    found = GemmPlan("tile", tile, spec.k, 1, columns, converts, False, -(-spec.n // columns), 1)
+    return replace(found, lhs_bytes=aligned(found.lhs_stride * size) if converts else 0)
 
 
 def _plan_tiles(
@@ -363,6 +386,7 @@ class DotKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """A dot in canonical form, also one of packed panels, is the hero of a kernel of its own."""
         return (cls, inst.id) if dot_sizes(inst) or panel_sizes(inst) else None
 
     @classmethod
@@ -377,14 +401,17 @@ class DotKind(Kind):
 
     @classmethod
     def why_not_joined(cls, inst: Instruction, limits: Limits) -> str:
+        """Any other dot is a kernel of its own, too."""
         return "a dot is a kernel of its own"
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str:
+        """Operands are read many times, so they are not computed in the kernel."""
         return "operands of a dot are read many times and packed as they lie"
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> DotKind | None:
+        """The kernel, if it has one dot, of parameters, and work on its result element by element."""
         dots = [i for i in body.order if isinstance(i.op, Dot)]
         hero, inside = dots[0], set(body.order)
         if len(dots) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):

@@ -79,14 +79,17 @@ class FftAxis:
 
     @property
     def strips(self) -> int:
+        """The number of steps for one outer index: `width` inner columns each."""
         return -(-self.inner // self.width)
 
     @property
     def steps(self) -> int:
+        """The number of steps for the whole array."""
         return self.outer * self.strips
 
     @property
     def pieces(self) -> int:
+        """The number of pieces that threads take, `per_piece` steps each."""
         return -(-self.steps // self.per_piece)
 
 
@@ -122,6 +125,7 @@ class FftKind(HeroKind):
         return f"fft of {self.hero.operands[0].shape}"
 
     def plan(self, task: KernelTask, target: Target) -> FftPlan:
+        """Plans one transform after the other: the last axis first, but last where the result is real."""
         op, operand, result = op_of(self.hero, Fft), shape_of(self.hero.operands[0]), shape_of(self.hero)
         lengths, rank = op.fft_length, len(op.fft_length)
         # The array that the axes before the last one see: the complex one.

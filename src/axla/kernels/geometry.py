@@ -29,6 +29,7 @@ class ReduceGeometry:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
+        """The sizes of the space: outer, reduced, inner."""
         return self.outer, self.reduced, self.inner
 
     @property

@@ -162,9 +162,11 @@ class HeroKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """The form of an instruction that such kernels take; None for others."""
         return (cls, inst.id) if cls.alone and cls.takes(inst, limits) else None
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> Self | None:
+        """The kernel, if it has this one instruction."""
         inst = body.order[0]
         return cls(inst) if len(body.order) == 1 and cls.takes(inst, limits) else None

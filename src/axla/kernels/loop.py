@@ -43,6 +43,9 @@ class LoopPlan(Plan):
 
     @property
     def blocks(self) -> tuple[int, int] | None:
+        """The number of blocks and the elements of each; None where the space is cut by
+        rows or dimensions.
+        """
         return None if self.space.outer or self.by_rows else (self.space.blocks, self.space.block)
 
 
@@ -69,6 +72,7 @@ class LoopKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> LoopKind:
+        """The kernel, which any is whose roots are of one size; InternalError for others."""
         if not body.uniform:
             found = ", ".join(r.shape.to_string(layout=False) for r in body.roots)
             raise InternalError(f"no kernel has the roots {found}: their sizes differ")
@@ -87,6 +91,7 @@ class LoopKind(Kind):
         return None
 
     def plan(self, task: KernelTask, target: Target) -> LoopPlan:
+        """Cuts the space of elements, or that of rows where a lane computes short rows whole."""
         columns = self._columns(task, target.limits)
         if not columns:
             space, phase = loop_space(task, self.dims, target, self.inner)
@@ -246,6 +251,7 @@ class CopyKind(HeroKind):
         return f"copy {list(root_shape(self.hero).dims)}"
 
     def served(self, computation: Computation, target: Target) -> LoopKind:
+        """The kind of a loop over the elements, which the copy is planned as."""
         return LoopKind(root_shape(self.hero).dims)
 
 
@@ -288,6 +294,7 @@ class ConcatKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """The form of a concatenation whose operands are all large and whose rows are long."""
         large = all(elements(o.shape) >= limits.hero_piece for o in inst.operands)
         by_rows = 0 < row_space(inst)[1] <= limits.row_in_lane
         plain = by_rows or cls._chooses(inst, limits)
@@ -308,6 +315,7 @@ class ConcatKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ConcatKind | None:
+        """The kernel, if it has one such concatenation, at the linear index of the roots."""
         heroes = [i for i in body.order if isinstance(i.op, hlo.Concatenate) and cls.form(i, limits)]
         if len(heroes) != 1 or not body.uniform or not accesses(body, heroes).heroes:
             return None

@@ -54,10 +54,12 @@ class Space:
 
     @property
     def blocks(self) -> int:
+        """The number of blocks of the inner elements; the last may be smaller."""
         return -(-self.inner // self.block)
 
     @property
     def count(self) -> int:
+        """The number of steps: blocks of all outer indices."""
         return prod(self.outer) * self.blocks
 
 

@@ -75,6 +75,7 @@ class GemmSpec:
 
     @property
     def rhs_row(self) -> int:
+        """The number of elements between rows of rhs as it lies in memory."""
         return self.panel or (self.k if self.rhs_transposed else self.n)
 
 
@@ -96,6 +97,7 @@ class Tile:
 
     @property
     def columns(self) -> int:
+        """The number of columns of the tile."""
         return self.vectors * self.lanes
 
 

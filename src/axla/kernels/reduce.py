@@ -11,10 +11,11 @@ from typing import ClassVar
 
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import DType
-from axla.hlo import Reduce
-from axla.ir.attributes import FusionKind
+from axla.hlo import Broadcast, Compare, Iota, Or, Reduce, Select
+from axla.ir.attributes import Direction, FusionKind
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import below
+from axla.ir.typed import op_of, shape_of
 from axla.kernels.access import AccessKeys, KernelBody, accesses, elements, kernel_roots
 from axla.kernels.geometry import ReduceGeometry, reduce_geometry
 from axla.kernels.kind import Form, Kind
@@ -60,6 +61,39 @@ def _any_order(computation: Computation) -> bool:
     return True
 
 
+def searched(lowest: Instruction) -> Instruction | None:
+    """The maximum, or minimum, of a row whose first place `lowest` finds: the lowest index, of an iota along
+    the row, where an element equals it, or is NaN. Elsewhere what `lowest` reduces is its initial value.
+    """
+    chosen, reduced, reducing = lowest.operands[0], op_of(lowest, Reduce).dimensions, Reducing(lowest)
+    if reducing.plain != "minimum" or not isinstance(chosen.op, Select):
+        return None
+    hit, places, none = chosen.operands
+    long = [d for d in reduced if shape_of(chosen).dims[d] > 1]
+    if not isinstance(places.op, Iota) or [places.op.iota_dimension] != long:
+        return None
+    if not isinstance(none.op, Broadcast) or none.operands != reducing.inits:
+        return None
+    parts = hit.operands if isinstance(hit.op, Or) else (hit,)
+    pairs = {_compared(part): part.operands for part in parts}
+    equal = pairs.pop(Direction.EQ, ())
+    if len(parts) > 1 + len(pairs) or not pairs.keys() <= {Direction.NE}:
+        return None
+    for element, spread in (equal, equal[::-1]) if equal else ():
+        extreme = spread.operands[0] if isinstance(spread.op, Broadcast) else spread
+        if not isinstance(extreme.op, Reduce) or extreme.op.dimensions != reduced:
+            continue
+        found, itself = Reducing(extreme), (element, element)
+        if found.plain in ("maximum", "minimum") and found.inputs == (element,):
+            return extreme if pairs.get(Direction.NE, itself) == itself else None
+    return None
+
+
+def _compared(inst: Instruction) -> Direction | None:
+    """The direction of a comparison for which -0 equals 0."""
+    return inst.op.direction if isinstance(inst.op, Compare) and not inst.op.is_total_order else None
+
+
 def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
     """Whether a reduce is short enough to be a loop inside an element of another kernel."""
     geometry = reduce_geometry(inst)
@@ -88,6 +122,7 @@ class ReduceKind(Kind):
 
     @classmethod
     def why_not_joined(cls, inst: Instruction, limits: Limits) -> str | None:
+        """Short reduces may join kernels of others; dimensions that are apart keep a reduce out."""
         return None if is_inner_reduce(inst, limits) else "reduces dimensions that are not neighbours"
 
     @classmethod
@@ -137,10 +172,12 @@ class RowPlan(Plan):
 
     @property
     def row_count(self) -> int:
+        """The number of rows."""
         return prod(self.rows)
 
     @property
     def row_size(self) -> int:
+        """The number of elements of a row."""
         return prod(self.columns)
 
 
@@ -176,21 +213,25 @@ class RowKind(ReduceKind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """The form of a reduce over trailing dimensions: rows and columns. Equal ones share a kernel."""
         geometry = cls.geometry(inst, limits)
         return geometry and (cls, geometry.outer, geometry.reduced)
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        """Arrays are read at the linear index, initial values as scalars."""
         half = len(hero.operands) // 2
         return [keys.lin(elements(hero.operands[0].shape))] * half + [keys.lin(1)] * half
 
     @classmethod
     def root_sizes(cls, form: Form) -> set[int]:
+        """Results have an element a row, or all elements of the space."""
         _, rows, columns = form
         return {rows, rows * columns}
 
     @classmethod
     def why_not_results(cls, form: Form, hero: Instruction, sizes: set[int], limits: Limits) -> str | None:
+        """Results must have a size of `root_sizes`; one large row is reduced by all threads, apart."""
         _, rows, columns = form
         if not sizes <= cls.root_sizes(form):
             return f"the kernel's results have neither {rows} nor {rows * columns} elements"
@@ -200,6 +241,7 @@ class RowKind(ReduceKind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> RowKind | None:
+        """The kernel, if its heroes are reduces of one space and its roots have fitting sizes."""
         found = cls.reduces(body, limits)
         if found is None:
             return None
@@ -228,6 +270,7 @@ class RowKind(ReduceKind):
 
     @property
     def reductions(self) -> list[Reducing]:
+        """All reduces, stage by stage."""
         return [Reducing(inst) for stage in self.stages for inst in stage]
 
     def plan(self, task: KernelTask, target: Target) -> RowPlan:
@@ -302,6 +345,7 @@ class Teams:
 
     @property
     def threads(self) -> int:
+        """The number of threads that share a step."""
         return self.columns * self.teams
 
 
@@ -349,11 +393,13 @@ class ColumnKind(ReduceKind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """The form of a reduce over middle dimensions: the three sizes. Equal ones share a kernel."""
         geometry = cls.geometry(inst, limits)
         return geometry and (cls, *geometry.sizes)
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        """Arrays are read at the index of the space, initial values as scalars."""
         geometry, half = reduce_geometry(hero), len(hero.operands) // 2
         assert geometry is not None
         space = keys.special(("mid", *geometry.sizes), elements(hero.operands[0].shape))
@@ -361,11 +407,13 @@ class ColumnKind(ReduceKind):
 
     @classmethod
     def root_sizes(cls, form: Form) -> set[int]:
+        """Results have an element for each outer and inner index."""
         _, outer, _, inner = form
         return {outer * inner}
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ColumnKind | None:
+        """The kernel, if its heroes are reduces of one space that do not depend on each other."""
         found = cls.reduces(body, limits)
         if found is None:
             return None

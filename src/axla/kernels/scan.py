@@ -82,6 +82,7 @@ class ScanCut:
 
     @property
     def threads(self) -> int:
+        """The number of threads of a block."""
         return self.rows * self.team * self.columns
 
     @property
@@ -125,11 +126,13 @@ class ScanKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """The form of a reduce-window that is a scan of long lines, on targets that have scans."""
         geometry = scan_geometry(inst) if limits.scans else None
         return (cls, inst.id) if geometry is not None and geometry.length > limits.tiny else None
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ScanKind | None:
+        """The kernel, if it has one scan, at the linear index of the roots."""
         candidates = [i for i in body.order if isinstance(i.op, ReduceWindow) and cls.form(i, limits)]
         if not candidates or not body.uniform:
             return None

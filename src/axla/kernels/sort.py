@@ -58,6 +58,7 @@ class SortPlan(Plan):
 
     @property
     def pieces(self) -> int:
+        """The number of pieces that threads take, `per_piece` lines each."""
         return -(-self.lines // self.per_piece) if self.lines and self.length else 0
 
     @property
@@ -86,6 +87,7 @@ class SortPlan(Plan):
 
     @property
     def digits(self) -> int:
+        """The number of passes of a radix sort: digits of a key; 0 where lines are merged."""
         return -(-self.key.dtype.bits // DIGIT) if self.key else 0
 
     def buffer_offsets(self) -> list[list[int]]:
@@ -104,6 +106,7 @@ class SortPlan(Plan):
 
     @property
     def piece_bytes(self) -> int:
+        """The scratch memory of a piece, in bytes."""
         return self.buffer_offsets()[-1][-1] + aligned(self.length * self.dtypes[-1].itemsize)
 
 
@@ -236,6 +239,7 @@ class TopKPlan(Plan):
 
     @property
     def piece(self) -> int:
+        """The elements of a piece of a line; the last may have fewer."""
         return -(-self.length // self.pieces)
 
 
@@ -251,6 +255,7 @@ class TopKKind(HeroKind):
         return f"{op_of(self.hero, TopK).k} of {self.hero.operands[0].shape}"
 
     def plan(self, task: KernelTask, target: Target) -> TopKPlan:
+        """Plans a heap for some lines, or a selection by blocks of threads, whose best fit local memory."""
         op, shape = op_of(self.hero, TopK), shape_of(self.hero.operands[0])
         lines, length = prod(shape.dims[:-1]), shape.dims[-1]
         tile = min(LOCAL_BYTES // 8, 2 << (length - 1).bit_length()) if length else 0

@@ -34,14 +34,17 @@ class TransposePlan(Plan):
 
     @property
     def output_dims(self) -> tuple[int, ...]:
+        """The dims of the output, collapsed like those of the input."""
         return tuple(self.input_dims[d] for d in self.permutation)
 
     @property
     def q(self) -> int:
+        """The minor dimension of the output."""
         return len(self.input_dims) - 1
 
     @property
     def p(self) -> int:
+        """The dimension of the output that is the minor one of the input."""
         return self.permutation.index(self.q)
 
     @property
@@ -91,11 +94,13 @@ class TransposeKind(Kind):
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        """The operand is read in the index space of the transposed array."""
         dims, permutation = collapsed_transpose(hero)
         return [keys.special(("turned", dims, permutation), elements(hero.shape))]
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> TransposeKind | None:
+        """The kernel, if it has such transposes at the linear index of the roots; equal ones are heroes."""
         candidates = [i for i in body.order if isinstance(i.op, Transpose) and cls.form(i, limits)]
         if not candidates or not body.uniform:
             return None

@@ -44,15 +44,18 @@ class InPlaceKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> Self | None:
+        """The kernel, if its only root is such an op."""
         root = body.roots[0]
         return cls(root) if len(body.roots) == 1 and isinstance(root.op, cls.heroes) else None
 
     @classmethod
     def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
+        """The first operands, one for each result."""
         return hero.operands[: hero.shape.leaf_count]
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
+        """Operands that are updated must be in memory, so they are not computed in the kernel."""
         return "updated in place, so it must be in memory" if inst in cls.written(user) else None
 
     @classmethod
@@ -88,6 +91,7 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        """The array has a key of its own, the update that of its elements, start indices are scalars."""
         whole, _, *starts = hero.operands
         return [
             keys.special(("whole", hero.id, 0), elements(whole.shape)),
@@ -101,6 +105,7 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
+        """The array may be read at the elements that are overwritten, right before that, and nowhere else."""
         if cls._is_overwritten(inst, hero) and list(found) == [cls._update(keys, hero)]:
             return None  # each element is read right before it is written
         if inst is hero.operands[1] and cls._reads_others(hero):
@@ -134,6 +139,7 @@ class UpdateKind(InPlaceKind):
         return False
 
     def plan(self, task: KernelTask, target: Target) -> UpdatePlan:
+        """Cuts the space of the update's elements."""
         space, phase = loop_space(task, self.dims, target)
         return UpdatePlan(self.dims, space, self.hero.name, phases=(phase,))
 
@@ -166,10 +172,12 @@ class ScatterGeometry:
 
     @property
     def batch_count(self) -> int:
+        """The number of windows of the updates."""
         return prod(self.batch_sizes)
 
     @property
     def window_count(self) -> int:
+        """The number of elements of a window."""
         return prod(self.window_sizes)
 
     @property
@@ -179,6 +187,7 @@ class ScatterGeometry:
 
     @property
     def indexed_sizes(self) -> list[int]:
+        """The sizes of the operands in the dimensions `indexed`."""
         return [self.dims[d] for d in self.indexed]
 
     @property
@@ -233,17 +242,20 @@ class ScatterKind(InPlaceKind):
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        """All updates are read under one key."""
         count = len(hero.operands) // 2
         *own, update = own_keys(keys, hero)[: count + 2]
         return [*own, *[update] * count]
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
+        """Indices are read many times, so they are not computed in the kernel unless that is free."""
         if len(user.operands) // 2 in numbers and not inst.op.free:
             return "indices of a scatter are read many times"
         return super().why_not_operand(user, numbers, inst)
 
     def plan(self, task: KernelTask, target: Target) -> ScatterPlan:
+        """Plans a loop over all windows in order, or shares them where the target runs threads by blocks."""
         geometry = ScatterGeometry(self.hero)
         if target.threads > 1 and geometry.batch_count * geometry.window_count:
             return self._shared(geometry, task.name, target)

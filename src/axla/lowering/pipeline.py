@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+import numpy as np
+
 from axla.analysis.buffers import assign_buffers
 from axla.codegen.host import host_target
 from axla.core import trace
-from axla.core.literal import Literal, aligned_memory, bytes_in
+from axla.core.literal import Literal, MovedLiteral, aligned_memory, bytes_in, copy_in_order
 from axla.ir.graph import Module
 from axla.lowering.lower import Choose, lower
 from axla.passes.driver import run_cpu
@@ -53,13 +55,16 @@ def constants_memory(
     constants: Mapping[Literal, int], byte_order: str = sys.byteorder
 ) -> memoryview:  # fmt: skip
     """The same, aligned as programs want it: the one copy of large constants that is made."""
-    end = max((offset + literal.array.nbytes for literal, offset in constants.items()), default=0)
+    end = max((offset + literal.values.nbytes for literal, offset in constants.items()), default=0)
     memory = aligned_memory(aligned(end))
     at = 0
     for literal, offset in constants.items():  # by offset
-        data = bytes_in(literal.array, byte_order)
         memory[at:offset] = bytes(offset - at)
-        at = offset + len(data)
-        memory[offset:at] = data
+        at = offset + literal.values.nbytes
+        if isinstance(literal, MovedLiteral) and byte_order == sys.byteorder:
+            place = np.frombuffer(memory[offset:at], literal.values.dtype).reshape(literal.values.shape)
+            copy_in_order(literal.values, place)
+        else:
+            memory[offset:at] = bytes_in(literal.array, byte_order)
     memory[at:] = bytes(len(memory) - at)
     return memory.toreadonly()

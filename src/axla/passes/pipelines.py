@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from axla.passes.expand import effects
 from axla.passes.expand.expanders import EXPANDERS
-from axla.passes.fuse import fuse
+from axla.passes.fuse import fuse, shared
 from axla.passes.layout import (
     assignment,
     attention,
@@ -133,6 +133,7 @@ reduce_canonicalize = Pass(
     allows="order: that of a reduction is free",
 )  # fmt: skip
 fusion = Pass("fusion", fuse.fusion)
+fusion_deduplicator = Pass("fusion-deduplicator", shared.fusion_deduplicator)
 schedule = Pass("schedule", order.schedule, required="buffers need an order of execution")
 double_buffer_loop_unrolling = Pass(
     "double-buffer-loop-unrolling", double_buffer.double_buffer_loop_unrolling
@@ -146,9 +147,9 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     concatenate_canonicalize, conditional_code_motion, conditional_simplifier, conditional_to_select,
     constant_folding, constant_layout, copy_insertion, cse, dce, defuse, dot_canonicalize, dot_exchange,
     dot_merger, double_buffer_loop_unrolling, effect_order, expand_barriers,
-    flatten_call_graph, float_normalization, fusion, lapack_expander, layout_assignment, layout_normalization,
-    map_inliner, marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule, simplify_sorts,
-    tuple_simplifier, while_loop_dot_batching, while_loop_dot_layout, while_loop_dot_sinking,
+    flatten_call_graph, float_normalization, fusion, fusion_deduplicator, lapack_expander, layout_assignment,
+    layout_normalization, map_inliner, marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule,
+    simplify_sorts, tuple_simplifier, while_loop_dot_batching, while_loop_dot_layout, while_loop_dot_sinking,
     while_loop_fusible_sinking, while_loop_invariant_code_motion, while_loop_simplifier,
     while_loop_unroller, *EXPANDERS,
 )}  # fmt: skip
@@ -179,7 +180,8 @@ LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_gen
 
 KERNELS: tuple[Step, ...] = (
     dot_exchange, attention_blocking, dot_merger, dot_canonicalize, constant_layout, reduce_canonicalize,
-    concatenate_canonicalize, cse, dce, fusion, schedule, double_buffer_loop_unrolling, copy_insertion,
+    concatenate_canonicalize, cse, dce, fusion, fusion_deduplicator, schedule, double_buffer_loop_unrolling,
+    copy_insertion,
 )  # fmt: skip
 
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
@@ -224,6 +226,8 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (algsimp, concatenate_canonicalize, "what reads a slice of a piece finds it in one step"),
     (concatenate_canonicalize, fusion, "groups of pieces are kernels"),
     (layout_normalization, fusion, "access patterns are those of default layouts"),
+    (fusion, fusion_deduplicator, "numbers that kernels have in them are known"),
+    (fusion_deduplicator, schedule, "numbers that become operands have a place"),
     (fusion, schedule, "kernels are what is scheduled"),
     (fusion, copy_insertion, "fusion removes values that would have needed a copy"),
     (flatten_call_graph, schedule, "each computation that runs has one caller and one order"),

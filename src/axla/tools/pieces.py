@@ -432,8 +432,8 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
 
 
 def inner_outcomes(piece: ModulePiece, question: Question) -> str:
-    """The first instruction inside a fusion that has a wrong value when the kernel returns it, as text; ""
-    where only the whole kernel is wrong.
+    """The first instruction inside a fusion that has a wrong value when the kernel returns it, as text; the
+    last one where all before are right, "" where it is not a fusion.
     """
     from axla.api import parse
 
@@ -468,7 +468,7 @@ def inner_outcomes(piece: ModulePiece, question: Question) -> str:
                     return repr(value)
         except AxlaError:
             continue
-    return ""
+    return repr(body.root)
 
 
 # -- memory -----------------------------------------------------------------------------------------------

@@ -257,6 +257,18 @@ def test_what_stablehlo_lacks_is_named(said, text):
         export_text(module)
 
 
+def test_operands_of_a_convolution_get_one_type():
+    text = "ENTRY e {{ x = f32[2,1,4] parameter(0)  k = bf16[1,2,2] parameter(1)  {} }}"
+    how = "window={size=1}, dim_labels=b0f_0io->b0f, feature_group_count=2"
+    module = axla.parse(text.format(f"ROOT c = f32[2,1,2] convolution(x, k), {how}"))
+    again = axla.parse(export_text(module))
+    inputs = random_inputs(module)
+    one, other = (axla.compile(m, backend="interpreter").execute(inputs)[0] for m in (module, again))
+    assert (np.array(one) == np.array(other)).all()
+    with pytest.raises(UnsupportedError, match="rounded to a narrower"):
+        export_text(axla.parse(text.format(f"ROOT c = bf16[2,1,2] convolution(x, k), {how}")))
+
+
 def test_what_stablehlo_lacks_of_a_window_is_named():
     text = """
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }

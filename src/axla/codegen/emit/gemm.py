@@ -8,6 +8,7 @@ are cut into tiles.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from axla.codegen.array import element_address
 from axla.codegen.emit.gemv import Gemv
@@ -156,6 +157,7 @@ class Tiles(Product):
                     b = element_address(f, block.rhs.start, self.dtype, self._rhs_place(block, col_start))
                 if cut.prefetch:
                     self._prefetch_rhs(block, f.sub(i.index, block.rows[0]), j.index)
+                self._prefetch_followers(block, row_start, col_start)
                 self._emit_tile(block, _Place(i.index, j.index, row_start, col_start), a, b)
 
     def _rhs_place(self, block: _Block, col: Ssa) -> Ssa:
@@ -213,6 +215,29 @@ class Tiles(Product):
                 place = f.add(f.mul(at, spec.dtype.itemsize), offset)
                 address = f.gep("i8", block.rhs.start, place, inbounds=False)
                 f.call("void", "llvm.prefetch.p0", address, *(f.const("i32", n) for n in (0, 2, 1)))
+
+    def _prefetch_followers(self, block: _Block, row: Ssa, col: Ssa) -> None:
+        """Brings a tile's part of large arrays of the result's size into L1 while its sums are computed."""
+        f, spec, tile = self.f, self.spec, self.tile
+        arrays = [(array, 0) for array in self.k.inputs if array.pointer not in (self.lhs, self.rhs)]
+        arrays += [(array, 1) for array in self.k.outputs]
+        count = spec.batch * spec.m * spec.n
+        far = [
+            (array, write) for array, write in arrays
+            if prod(array.dims) == count and count * array.dtype.itemsize >= self.k.target.caches.l2 // 4
+        ]  # fmt: skip
+        if not far:
+            return
+        needed = f.icmp("sge", f.add(block.first, block.depth), spec.k)
+        with f.if_(f.const("i1", True) if self.direct else needed), f.loop(0, tile.rows) as r:
+            first = f.add(f.mul(f.add(f.mul(block.batch, spec.m), f.add(row, r.index)), spec.n), col)
+            for array, write in far:
+                size = array.dtype.itemsize
+                for offset in range(0, tile.columns * size, 64):
+                    place = f.add(f.mul(first, size), offset)
+                    address = f.gep("i8", array.pointer, place, inbounds=False)
+                    options = (f.const("i32", n) for n in (write, 3, 1))
+                    f.call("void", "llvm.prefetch.p0", address, *options)
 
     def _lhs_tile(self, block: _Block, row: Ssa) -> Ssa:
         """The rows of lhs for the micro-kernel, packed first if the plan says so."""

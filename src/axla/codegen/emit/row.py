@@ -3,8 +3,11 @@ row.
 
 A row is read from memory once and stays in cache while the stages process it: the reduces of each stage in
 one pass, then one pass that writes. Expensive values of a row that a later pass needs again are stored
-(stashed) where an output row will be written. A reduction of everything (or of a few long rows) is split into
-pieces by shape: phase 0 reduces pieces into scratch memory, phase 1 combines them in order.
+(stashed) where an output row will be written.
+Where a maximum is followed by the search for its first position (`argmax`), the first pass records, lane by
+lane, in which chunk of the row it occurred first, and only that chunk is searched.
+A reduction of everything (or of a few long rows) is split into pieces by shape: phase 0 reduces pieces into
+scratch memory, phase 1 combines them in order.
 """
 
 from __future__ import annotations
@@ -21,14 +24,19 @@ from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelWriter, store
 from axla.codegen.reduction import Reduction, combined, folded, registers, scratch_arrays
-from axla.codegen.value import Value, ValueGroup
-from axla.core.dtypes import BF16, PRED
+from axla.codegen.value import Value, ValueGroup, parts_of, rebuilt
+from axla.core.dtypes import BF16, PRED, S32
 from axla.core.shape import Shape
+from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.kernels.kind import is_costly
 from axla.kernels.plan import Space
-from axla.kernels.reduce import RowPlan
+from axla.kernels.reduce import RowPlan, searched
 
+CHUNK = 8
+"""Vectors of a chunk of a row, of which the one with the row's maximum is looked for."""
+
+S32_MOST = (1 << 31) - 1
 MOST_HELD = 8
 """Vectors of a row that a thread holds in registers from its first pass to its last, instead of reading them
 again."""
@@ -38,11 +46,10 @@ def emit(k: KernelWriter, plan: RowPlan) -> None:
     """Writes the kernels of a `RowPlan`."""
     if plan.pieces > 1:
         return _emit_combine(k, plan) if k.phase else _emit_parts(k, plan)
-    f = k.f
     with _rows(k, plan) as number:
         row = _Row(k, plan, number, plan.lanes)
         for number, stage in enumerate(row.stages):
-            row.reduce(_reductions(k, stage), f.index(0), plan.row_size, row.stash_plan(number))
+            row.reduce(_reductions(k, stage), *row.span(stage), row.stash_plan(number))
         row.write_rows()
         row.write_full()
 
@@ -77,6 +84,9 @@ class _Row:
         self.stashed: dict[Instruction, Array] = {}
         self.row_index = delinearize(row, plan.rows) if plan.rows else ()
         self.space = (*plan.rows, *plan.columns)
+        self.chunk = lanes * CHUNK
+        self.starts: dict[Instruction, Ssa] = {}
+        """Of a maximum, or minimum, the first column of the first chunk that has it."""
         self.held: list[tuple[Index, Ssa | None]] = []
         if k.share.threads > 1 and plan.pieces == 1:
             self.held = self._held()
@@ -162,6 +172,8 @@ class _Row:
         """Reduces columns [low, low + size) of the row and records the results."""
         if self.held:
             accumulated, stash = self._accumulate_held(reductions), {}
+        elif self._is_searched_for(reductions):
+            accumulated, stash = [self._by_chunks(*reductions)], {}
         else:
             accumulated = self.accumulate(reductions, low, size, stash)
         e = self.elements(1)
@@ -219,26 +231,72 @@ class _Row:
         pairs = not stash and unroll > 1 and share.threads == 1 and self._in_pairs(read)
 
         def new(at: Ssa) -> list[ValueGroup]:
-            parts = range(0, chunk, together)
-            columns = [self._column(at, part, lanes) for part in parts]
-            if pairs:
-                columns = [c for part in parts[::2] for c in self._pair(at, part, lanes)]
-            return self._values(e, reductions, columns, stash)
+            return self._values(e, reductions, self._columns(at, chunk, pairs=pairs), stash)
 
-        own, count = share.start(low, lanes), len(reductions)
+        own = share.start(low, lanes)
         current, whole = new(own), size // chunk * chunk
         if whole > chunk:
             start, stop = f.add(own, chunk), f.add(own, whole)
             loop = f.loop(start, stop, chunk, registers(current), nonempty=True)
             current = folded(e, [*reductions] * unroll, loop, current, new)
-        copies = [current[n : n + count] for n in range(0, len(current), count)]
-        while len(copies) > 1:
-            halves = zip(copies[::2], copies[1::2], strict=True)
-            copies = [combined(e, reductions, a, b) for a, b in halves]
         aligned = size // lanes * lanes
-        current = self._rest(e, reductions, (low, whole, aligned), self.k.walk, copies[0], stash)
+        first = _joined(e, reductions, current)
+        current = self._rest(e, reductions, (low, whole, aligned), self.k.walk, first, stash)
         single = self._together(reductions, current)
         return self._rest(self.elements(1), reductions, (low, aligned, size), f.loop, single, stash)
+
+    def span(self, stage: Sequence[Instruction]) -> tuple[Ssa, int]:
+        """The first one, and how many, of the columns that decide the results of a stage."""
+        extreme = searched(stage[0]) if len(stage) == 1 else None
+        if extreme is not None and extreme in self.starts:
+            return self.starts[extreme], self.chunk
+        return self.k.f.index(0), self.plan.row_size
+
+    def _is_searched_for(self, reductions: Sequence[Reduction]) -> bool:
+        """Whether this is one maximum, or minimum, whose first place is all that another stage reduces."""
+        plan, first = self.plan, reductions[0].inst
+        size_fits = 4 * self.chunk <= plan.row_size <= S32_MOST
+        if len(reductions) > 1 or plan.full_roots or self.k.share.threads > 1 or not size_fits:
+            return False
+        return any(len(stage) == 1 and searched(stage[0]) is first for stage in self.stages)
+
+    def _by_chunks(self, r: Reduction) -> ValueGroup:
+        """The maximum, or minimum, of the row. On the way each lane keeps the start of the chunk that had its
+        own one first, and the lowest start of the lanes that have the row's is known afterwards. The last
+        chunk may overlap the one before it.
+        """
+        f, values, lanes, size = self.k.f, self.k.values, self.lanes, self.plan.row_size
+        e, pairs = self.elements(lanes), self._in_pairs(r.inputs)
+
+        def chunk(at: Ssa) -> Value:
+            columns = self._columns(at, self.chunk, pairs=pairs)
+            ((found,),) = _joined(e, [r], self._values(e, [r], columns, {}))
+            return found
+
+        def start(at: Ssa) -> Value:
+            return values.splat(values.from_index(at, S32), lanes)
+
+        def further(current: ValueGroup, at: Ssa) -> ValueGroup:
+            most, first = current
+            (now,) = r.combine(e, (most,), (chunk(at),))
+            differs = values.compare(Direction.NE, now, most)
+            grows = values.binary("and", differs, values.compare(Direction.EQ, most, most))  # NaN is the most
+            return now, values.select(grows, start(at), first)
+
+        current, whole = (chunk(f.index(0)), start(f.index(0))), size // self.chunk * self.chunk
+        with f.loop(self.chunk, whole, self.chunk, parts_of(current)) as loop:
+            loop.yield_(parts_of(further(rebuilt(current, loop.carried), loop.index)))
+        current = rebuilt(current, loop.results)
+        if whole < size:
+            current = further(current, f.index(size - self.chunk))
+        most, first = current
+        found = r.across_lanes(e, (most,))
+        equal = values.compare(Direction.EQ, most, values.splat(found[0], lanes))
+        has = values.binary("or", equal, values.compare(Direction.NE, most, most))
+        starts = values.select(has, first, values.constant(S32, S32_MOST, lanes))
+        (lowest,) = values.across_lanes((starts,), lambda a, b: (values.binary("minimum", *a, *b),))
+        self.starts[r.inst] = values.to_index(lowest)
+        return found
 
     def _unrolls(self, reductions: Sequence[Reduction]) -> tuple[int, ...]:
         """The number of vectors to combine at a time: several hide the latency of additions; one is enough
@@ -273,8 +331,17 @@ class _Row:
         return even, even + 1
 
     def _column(self, base: Ssa, offset: int, lanes: int) -> Index:
-        f = self.k.f
-        return Index(f, f.add(base, offset), 1, lanes, multiple=lanes, limit=self.plan.row_size)
+        f, size = self.k.f, self.plan.row_size
+        multiple = gcd(lanes, size) if self.starts else lanes  # the last chunk ends where the row does
+        return Index(f, f.add(base, offset), 1, lanes, multiple=multiple, limit=size)
+
+    def _columns(self, base: Ssa, count: int, *, pairs: bool) -> list[Index]:
+        """The columns [base, base + count) as vectors of one thread; as those of pairs."""
+        together = self.lanes * self.k.share.threads
+        if pairs:
+            offsets = range(0, count, 2 * together)
+            return [column for offset in offsets for column in self._pair(base, offset, self.lanes)]
+        return [self._column(base, offset, self.lanes) for offset in range(0, count, together)]
 
     def _values(
         self,
@@ -360,6 +427,18 @@ class _Row:
 
 _SIMPLE = (hlo.Parameter, hlo.Broadcast, hlo.Reshape, hlo.Bitcast, hlo.Constant, hlo.Convert)
 """What takes columns two apart as it takes neighbours, besides elementwise ops."""
+
+
+def _joined(
+    e: Elements, reductions: Sequence[Reduction], values: Sequence[ValueGroup]
+) -> Sequence[ValueGroup]:
+    """What was read of several columns, reductions in turn, combined for each reduction."""
+    count = len(reductions)
+    copies = [values[n : n + count] for n in range(0, len(values), count)]
+    while len(copies) > 1:
+        halves = zip(copies[::2], copies[1::2], strict=True)
+        copies = [combined(e, reductions, a, b) for a, b in halves]
+    return copies[0]
 
 
 def _below(roots: Sequence[Instruction], known: Mapping[Instruction, object]) -> dict[Instruction, None]:

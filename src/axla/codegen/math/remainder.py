@@ -44,14 +44,9 @@ def _step(rest: Reg, divisor: Reg, digits: int) -> Reg:
     times smaller than before.
     """
     m = rest.m
-    fraction = FRACTION["double"]
-    mask = 2047 << fraction
     # divisor * 2**k, k >= 0, whose exponent is 22 less than that of the rest.
-    tiny = divisor < 2.0**-1022
-    low = m.select(tiny, divisor * 2.0**54, divisor).bits() & mask
-    low = m.select(tiny, low - (54 << fraction), low)
-    gap = ((rest.bits() & mask) - low) - (22 << fraction)
-    gap = m.select(gap < 0, m.number(gap, 0), gap).lshr(fraction)
+    gap = _exponent(rest) - _exponent(divisor) - 22
+    gap = m.select(gap < 0, m.number(gap, 0), gap)
     multiple = _times_power(divisor, gap)
     quotient = m.trunc(rest / multiple)
     # quotient is below 2**25. Splitting the divisor in two makes both products exact, so no fused
@@ -61,6 +56,14 @@ def _step(rest: Reg, divisor: Reg, digits: int) -> Reg:
     # The quotient may have been rounded up: once more, then.
     left = m.select(left < 0.0, left + multiple, left)
     return m.select(rest >= divisor, left, rest)
+
+
+def _exponent(x: Reg) -> Reg:
+    """The biased exponent of a positive number; below 1 for denormals."""
+    m = x.m
+    tiny = x < 2.0**-1022
+    found = m.select(tiny, x * 2.0**54, x).bits().lshr(FRACTION["double"])
+    return m.select(tiny, found - 54, found)
 
 
 def _times_power(x: Reg, k: Reg) -> Reg:

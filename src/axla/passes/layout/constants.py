@@ -2,7 +2,8 @@
 
 Ops that only move elements of large constants are evaluated here; `constant-folding` leaves them where that
 takes long. A matrix that only products read, in panels, is stored as [n / panel, k, panel], or as [n / panel,
-k / word, panel, word] where instructions multiply words of short numbers.
+k / word, panel, word] where instructions multiply words of short numbers. A matrix that one row is multiplied
+by is transposed where panels do not divide its columns.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from axla.core.literal import ElidedLiteral, Literal
+from axla.core.literal import ElidedLiteral, Literal, MovedLiteral
 from axla.core.shape import Shape
 from axla.hlo import Bitcast, Concatenate, Constant, Convolution, Dot, Reshape, Reverse, Slice, Transpose
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.convolution import panels_wanted, unpacked
-from axla.kernels.dot import dot_sizes, plan_product
+from axla.kernels.dot import dot_sizes, plan_product, row_panel
 from axla.kernels.plan import accumulation_type
 from axla.kernels.product import GemmSpec
 from axla.passes import rewrite
@@ -58,7 +59,7 @@ def constant_layout(module: Module, target: Target) -> None:
 def _array(inst: Instruction) -> np.ndarray | None:
     literal = op_of(inst, Constant).literal if type(inst.op) is Constant else None
     known = literal is not None and literal.shape.is_array and not isinstance(literal, ElidedLiteral)
-    return literal.array if literal is not None and known else None
+    return literal.values if literal is not None and known else None
 
 
 def _is_moved(inst: Instruction) -> bool:
@@ -87,14 +88,16 @@ def _replace(inst: Instruction, values: np.ndarray) -> None:
 
 
 def _literal(values: np.ndarray, inst: Instruction) -> Literal:
-    """A literal of these values with the type of `inst`, copied at most once."""
-    array = np.ascontiguousarray(values).reshape(values.shape)
-    array.flags.writeable = False
-    return Literal(Shape(shape_of(inst).dtype, array.shape), array)
+    """A literal of these values with the type of `inst`. They are not copied here."""
+    shape = Shape(shape_of(inst).dtype, values.shape)
+    values.flags.writeable = False
+    return Literal(shape, values) if values.flags.c_contiguous else MovedLiteral(shape, values)
 
 
 def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
-    """The panel width and word size that all users of a constant want, if they agree."""
+    """The panel width and word size that all users of a constant want, if they agree; a width of 0 if they
+    want it transposed.
+    """
     if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
         return None
     wanted = _agreed(_panel(user, inst, target) for user in inst.users)
@@ -147,6 +150,10 @@ def _panel(dot: Instruction, rhs: Instruction, target: Target) -> tuple[int, int
     if not plain and (spec.word == 1 or spec.missing or spec.lhs_transposed):
         return None
     plan = plan_product(spec, target)
+    if spec.m == 1 and plan.method in ("columns", "rows"):
+        width, far = row_panel(spec, target), rhs.shape.byte_size > target.caches.l2
+        turned = plan.method == "columns" and (far or spec.word > 1)
+        return (width, spec.word) if width else (0, 1) if turned else None
     width = plan.tile.columns
     whole = plan.method == "tile" and plan.pack_rhs and sizes[2] % width == 0
     return (width, spec.word) if whole else None
@@ -156,22 +163,32 @@ def _store_panels(inst: Instruction, panel: int, word: int) -> None:
     computation = inst.computation
     values = _array(inst)
     assert values is not None
+    stored: dict[bool, Instruction] = {}
     for dot in list(inst.users):
         op = op_of(dot, Dot)
-        turned = op.rhs_contracting_dims == (1,)
+        turned, rows = op.rhs_contracting_dims == (1,), shape_of(dot).dims[0]
         matrix = values.T if turned else values
         depth, columns = matrix.shape
-        matrix = matrix.reshape(depth // word, word, columns // panel, panel).transpose(2, 0, 3, 1)
-        literal = _literal(matrix if word > 1 else matrix[..., 0], inst)
-        name = f"{inst.name}.panels"
-        stored = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
-        rows = shape_of(dot).dims[0]
-        shape = shape_of(dot).with_dims((rows, columns // panel, panel)).logical
-        new, lhs = replace(op, shape=shape, rhs_contracting_dims=(1,)), dot.operands[0]
-        if word > 1:
-            new = replace(new, lhs_contracting_dims=(1, 2), rhs_contracting_dims=(1, 3))
-            lhs = reshaped(lhs, (rows, depth // word, word))
-        made = computation.add(new, [lhs, stored], extra=dot.extra)
-        computation.replace(dot, reshaped(made, (rows, columns)))
+        if turned not in stored:
+            literal = _literal(_laid_out(matrix, panel, word), inst)
+            name = f"{inst.name}.{'panels' if panel else 'turned'}"
+            stored[turned] = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
+        new, lhs = replace(op, rhs_contracting_dims=(1,)), dot.operands[0]
+        if panel:
+            new = replace(new, shape=shape_of(dot).with_dims((rows, columns // panel, panel)).logical)
+            if word > 1:
+                new = replace(new, lhs_contracting_dims=(1, 2), rhs_contracting_dims=(1, 3))
+                lhs = reshaped(lhs, (rows, depth // word, word))
+        made = computation.add(new, [lhs, stored[turned]], extra=dot.extra)
+        computation.replace(dot, reshaped(made, (rows, columns)) if panel else made)
         computation.remove(dot)
     computation.remove(inst)
+
+
+def _laid_out(matrix: np.ndarray, panel: int, word: int) -> np.ndarray:
+    """A matrix in panels of words, or turned where `panel` is 0."""
+    if not panel:
+        return matrix.T
+    depth, columns = matrix.shape
+    found = matrix.reshape(depth // word, word, columns // panel, panel).transpose(2, 0, 3, 1)
+    return found if word > 1 else found[..., 0]

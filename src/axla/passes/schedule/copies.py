@@ -17,6 +17,7 @@ from axla.custom.site import nest
 from axla.hlo import Copy, GetTupleElement, Tuple, While
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import schedule_of
+from axla.passes.rewrite import control_bound
 from axla.passes.schedule.order import running_computations
 from axla.target.machine import Target
 
@@ -81,7 +82,8 @@ class _Inserter:
     def drop(self, inst: Instruction) -> None:
         """Removes a tuple that only the replaced use needed."""
         computation = inst.computation
-        if isinstance(inst.op, Tuple) and not inst.users and computation.root is not inst:
+        unused = isinstance(inst.op, Tuple) and not inst.users and computation.root is not inst
+        if unused and inst not in control_bound(computation):
             computation.remove(inst)
 
     def copied(self, inst: Instruction, edges: Iterable[Edge]) -> tuple[Instruction, list[Instruction]]:

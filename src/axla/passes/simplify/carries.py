@@ -55,13 +55,15 @@ class Loop:
 
 
 def is_taken_apart(inst: Instruction) -> bool:
-    """Whether the tuple of a while is only read by get-tuple-elements, after the loop and inside it, without
-    control edges.
-    """
+    """Whether the tuple of a while is only read by get-tuple-elements, after the loop and inside it."""
     op = op_of(inst, While)
-    users = (*inst.users, *op.body.parameters[0].users, *op.condition.parameters[0].users)
-    bound = rewrite.control_bound(inst.computation)
-    return all(type(u.op) is GetTupleElement for u in users) and bound.isdisjoint((inst, *inst.users))
+    return all(map(only_elements, (inst, op.body.parameters[0], op.condition.parameters[0])))
+
+
+def only_elements(value: Instruction) -> bool:
+    """Whether get-tuple-elements alone read a value, and no control edge binds it or them."""
+    bound = rewrite.control_bound(value.computation)
+    return all(type(u.op) is GetTupleElement for u in value.users) and bound.isdisjoint((value, *value.users))
 
 
 def is_passed(inst: Instruction, number: int) -> bool:

@@ -20,7 +20,13 @@ from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import computations_callees_first, needed_first
 from axla.ir.typed import op_of, shape_of, tuple_of
 from axla.passes import rewrite
-from axla.passes.simplify.carries import copy_constant, elements_of, equal_constants, stand_ins
+from axla.passes.simplify.carries import (
+    copy_constant,
+    elements_of,
+    equal_constants,
+    only_elements,
+    stand_ins,
+)
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 from axla.passes.simplify.match import constant, is_constant
 
@@ -86,9 +92,10 @@ def _of_one_branch(
     """Instructions before a conditional that only one branch needs, each after its users."""
     operand = inst.operands[1 + number]
     parameter = op_of(inst, Conditional).branches[number].parameters[0]
-    whole = parameter.computation.root is parameter or type(operand.op) is not Tuple
-    whole = whole or any(type(u.op) is not GetTupleElement for u in parameter.users)
-    if whole or list(operand.users) != [inst] or inst.operands.count(operand) > 1:
+    whole = parameter.computation.root is parameter or not only_elements(parameter)
+    if whole or type(operand.op) is not Tuple or operand in bound:
+        return []
+    if list(operand.users) != [inst] or inst.operands.count(operand) > 1:
         return []
     moved: list[Instruction] = []
     stack, moving = [operand], Counter[Instruction]()  # of an instruction, its users that move
@@ -231,9 +238,7 @@ def _take_less(inst: Instruction, session: rewrite.Session) -> None:
     changed: dict[int, Computation] = {}
     for number, branch in enumerate(op.branches):
         operand, parameter = operands[1 + number], branch.parameters[0]
-        if type(operand.op) is not Tuple or any(type(u.op) is not GetTupleElement for u in parameter.users):
-            continue
-        if parameter is branch.root:
+        if type(operand.op) is not Tuple or parameter is branch.root or not only_elements(parameter):
             continue
         read = {index for index, _ in elements_of(parameter)}
         constants = {n: operand.operands[n] for n in read if is_constant(operand.operands[n])}
@@ -259,11 +264,7 @@ def _unread(inst: Instruction) -> set[int]:
     op, shape = op_of(inst, Conditional), inst.shape
     if not isinstance(shape, TupleShape) or inst is inst.computation.root or not inst.users:
         return set()
-    if any(type(u.op) is not GetTupleElement for u in inst.users):
-        return set()
-    if any(type(branch.root.op) is not Tuple for branch in op.branches):
-        return set()
-    if not rewrite.control_bound(inst.computation).isdisjoint(inst.users):
+    if any(type(branch.root.op) is not Tuple for branch in op.branches) or not only_elements(inst):
         return set()
     return set(range(len(shape.elements))) - {index for index, _ in elements_of(inst)}
 

@@ -10,7 +10,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.typed import op_of, shape_of
 from axla.passes import rewrite
-from axla.passes.simplify.carries import elements_of
+from axla.passes.simplify.carries import elements_of, only_elements
 
 
 def simplify_sorts(module: Module) -> None:
@@ -37,8 +37,7 @@ def simplify_sorts(module: Module) -> None:
 def _needed(inst: Instruction) -> list[int]:
     """The operands that a sort compares, or whose sorted elements are read."""
     everything = list(range(len(inst.operands)))
-    read = any(type(u.op) is not GetTupleElement for u in inst.users)
-    if inst.shape.is_array or inst is inst.computation.root or read:
+    if inst.shape.is_array or inst is inst.computation.root or not only_elements(inst):
         return everything
     order, wanted = op_of(inst, Sort).to_apply, {n for n, _ in elements_of(inst)}
     used = [p for p in order.parameters if p.users or p is order.root]

@@ -124,11 +124,16 @@ def _dot(scope: Scope, inst: Instruction, op: hlo.Dot) -> Tree:
 
 
 def _factors(scope: Scope, inst: Instruction) -> list[mlir.Value]:
-    """The operands of a product; integers multiplied with floats are converted."""
-    result = array(inst.shape).dtype
+    """The operands of a product: integers multiplied with floats are converted, and operands of convolutions
+    get one type.
+    """
+    result, types = array(inst.shape).dtype, {array(o.shape).dtype for o in inst.operands}
+    differ = len(types) > 1 and inst.opcode == "convolution"
+    if differ and any(t.is_inexact and t.bits > result.bits for t in types):
+        raise UnsupportedError("a convolution of several types that is rounded to a narrower one")
     return [
         scope.converted(value, o.shape, result)
-        if result.is_float and not array(o.shape).dtype.is_inexact
+        if differ or (result.is_float and not array(o.shape).dtype.is_inexact)
         else value
         for value, o in zip(scope.ones(inst), inst.operands, strict=True)
     ]
