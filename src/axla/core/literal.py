@@ -135,8 +135,8 @@ class Literal:
 
 
 class MovedLiteral(Literal):
-    """A constant whose elements lie in another order in memory, as those of a transposed array do: they are
-    put in order where they are stored (`write`), or when somebody reads `array`.
+    """A constant whose elements are in another order in memory, like those of a transposed array. They are put
+    into row-major order where they are stored (`write`), or when `array` is read.
     """
 
     __slots__ = ("_values", "_ordered")
@@ -148,10 +148,12 @@ class MovedLiteral(Literal):
 
     @property
     def values(self) -> np.ndarray:
+        """The elements, in the order of memory that they have."""
         return self._values
 
     @property
     def array(self) -> np.ndarray:
+        """The elements in row-major order, copied at the first use."""
         if self._ordered is None:
             self._ordered = np.empty(self._values.shape, self._values.dtype)
             copy_in_order(self._values, self._ordered)
@@ -160,6 +162,7 @@ class MovedLiteral(Literal):
 
     @property
     def elements(self) -> tuple[Literal, ...]:
+        """No elements: the literal is an array."""
         return ()
 
     def __reduce__(self):
