@@ -1,1 +1,1 @@
-"""What needs no graph: element types, shapes, literals, errors, flags, caches."""
+"""What is independent of the graph: element types, shapes, literals, errors, flags, caches."""

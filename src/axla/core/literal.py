@@ -1,4 +1,4 @@
-"""Literals: constant values. An array literal holds a row-major NumPy array that nobody may write."""
+"""Literals: constant values. An array literal holds a read-only row-major NumPy array."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE = 64
 
 
 class Literal:
-    """A constant: `shape` and either `array` (NumPy, read only) or `elements` (of a tuple); a token has
+    """A constant: `shape` and either `array` (NumPy, read-only) or `elements` (of a tuple); a token has
     neither.
 
     Equality compares bits, so NaN equals the same NaN and 0.0 differs from -0.0.
@@ -53,8 +53,8 @@ class Literal:
 
     @classmethod
     def of(cls, value: object, dtype: DType | None = None) -> Literal:
-        """The literal of a NumPy array or anything NumPy takes; tuples become tuple literals. Memory that may
-        be written is copied.
+        """The literal for a NumPy array or anything that NumPy accepts; tuples become tuple literals.
+        Writeable memory is copied.
         """
         if isinstance(value, Literal):
             return value
@@ -125,7 +125,7 @@ class Literal:
 
     @property
     def digest(self) -> str:
-        """The digest of the bytes of an array (`digest_of`)."""
+        """The digest of an array's bytes (`digest_of`)."""
         if self._digest is None:
             self._digest = digest_of(_raw(self.array).data)
         return self._digest
@@ -135,7 +135,7 @@ class Literal:
 
 
 class MovedLiteral(Literal):
-    """A constant whose elements are in another order in memory, like those of a transposed array. They are put
+    """A constant with elements in another order in memory, like those of a transposed array. They are put
     into row-major order where they are stored (`write`), or when `array` is read.
     """
 
@@ -190,7 +190,7 @@ SHORT, TILE = 8, 256
 
 
 def unwritable(array: np.ndarray) -> np.ndarray:
-    """The array, or a copy where it is a view of memory that may be written by another one."""
+    """The array, or a copy if it is a view of memory that is writeable elsewhere."""
     memory = array.base
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
@@ -200,12 +200,12 @@ def unwritable(array: np.ndarray) -> np.ndarray:
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
-    """The bytes of a row-major array, where they are."""
+    """The bytes of a row-major array, without a copy."""
     return array.reshape(-1).view(np.uint8)
 
 
 class Digest:
-    """The digest of a literal, computed when somebody reads it: as a text, or to compare it with one."""
+    """The digest of a literal, computed when it is first converted to text or compared."""
 
     __slots__ = ("literal",)
 
@@ -226,7 +226,7 @@ class Digest:
 
 
 def bytes_in(array: np.ndarray, byte_order: str = sys.byteorder) -> memoryview:
-    """The bytes of a row-major array on a machine of a byte order, "little" or "big"."""
+    """The bytes of a row-major array in a byte order, "little" or "big"."""
     raw = np.ascontiguousarray(array).reshape(-1)
     if byte_order != sys.byteorder:
         raw = raw.view(f"u{raw.itemsize // (1 + np.iscomplexobj(raw))}").byteswap()
@@ -234,19 +234,21 @@ def bytes_in(array: np.ndarray, byte_order: str = sys.byteorder) -> memoryview:
 
 
 def aligned_memory(size: int) -> memoryview:
-    """New memory of unknown contents that begins where a line of the cache does."""
+    """New uninitialised memory, aligned to a cache line."""
     memory = np.empty(size + LINE, np.uint8)
     start = -memory.ctypes.data % LINE
     return memory[start : start + size].data
 
 
 def digest_of(data: bytes | memoryview) -> str:
-    """By which the bytes of a constant are known: blake2b, 32 digits."""
+    """The digest that identifies a constant's bytes: blake2b, 32 hexadecimal digits."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
 def why_no_array(shape: Shape) -> str | None:
-    """Why NumPy, which holds what literals and the interpreter compute, has no array of a shape."""
+    """The reason why NumPy, in which literals and interpreter values are stored, cannot have an array of this
+    shape; None if it can.
+    """
     if shape.rank > 64:
         return f"a NumPy array has at most 64 dimensions, found {shape.rank}"
     # NumPy leaves sizes of 0 out when it asks whether an array is too large.
@@ -256,8 +258,8 @@ def why_no_array(shape: Shape) -> str | None:
 
 
 class ElidedLiteral(Literal):
-    """A constant whose values the text left out, {...}: it has a shape, and equals only itself. `place` is
-    where the text has it.
+    """A constant whose values are elided in the text, {...}: it has a shape, and equals only itself. `place`
+    is its position in the text.
     """
 
     __slots__ = ("place",)
