@@ -598,7 +598,7 @@ def _ended(s: Scope, shapes: list[Shape], counter: tuple[int, int, int]) -> tupl
 def _carried_on(body: Scope, value: Instruction) -> Instruction:
     """What a body makes of a value that it carries."""
     draw, before = body.draw, len(body.values)
-    kind = draw.choice(("same", "update", "update", "scatter", "any", "any", "other", "copy"))
+    kind = draw.choice(("same", "update", "update", "scatter", "moved", "any", "any", "other", "copy"))
     shape = value.shape
     if kind == "same" or not isinstance(shape, Shape):
         return value
@@ -606,6 +606,8 @@ def _carried_on(body: Scope, value: Instruction) -> Instruction:
         return updated(body, value)
     if kind == "scatter" and 0 < shape.rank < 4 and shape.size:
         return scattered(body, value)
+    if kind == "moved" and shape.rank and shape.size:
+        return _moved(body, value)
     if kind == "copy":
         return body.add(hlo.Copy(), value)
     if kind == "any":
@@ -615,6 +617,21 @@ def _carried_on(body: Scope, value: Instruction) -> Instruction:
         if made:
             return draw.choice(made)
     return body.like(shape)
+
+
+def _moved(s: Scope, x: Instruction) -> Instruction:
+    """The elements of a value in other places, maybe together with those that are there."""
+    at = s.draw.randrange(x.shape.rank)
+    if s.draw.random() < 0.5:
+        y = s.add(hlo.Reverse((at,)), x)
+    else:
+        dims, ones = x.shape.dims, (1,) * x.shape.rank
+        cut = tuple(s.draw.randint(0, n) if d == at else 0 for d, n in enumerate(dims))
+        end = tuple(cut[d] if d == at else n for d, n in enumerate(dims))
+        last = s.add(hlo.Slice(SliceDims(cut, dims, ones)), x)
+        first = s.add(hlo.Slice(SliceDims((0,) * len(dims), end, ones)), x)
+        y = s.add(hlo.Concatenate((at,)), last, first)
+    return s.add(_chosen(s, x.shape.dtype), x, y) if s.draw.random() < 0.5 else y
 
 
 def branches(s: Scope) -> None:

@@ -103,7 +103,7 @@ def is_graph_def(content: str | bytes) -> bool:
 
 
 def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
-    """What a program is given as: text, or bytes that are none."""
+    """Reads a program from text, bytes or a file: returns text, or bytes of a proto or of bytecode."""
     if isinstance(source, str):
         return source
     if isinstance(source, os.PathLike):
@@ -170,21 +170,28 @@ def compile(  # noqa: A001
     from axla.backends import Client, CompileOptions, get
 
     client = backend if isinstance(backend, Client) else get(backend).client
-    bound = not isinstance(constant, tuple) or bool(constant)
+    bound, lent = not isinstance(constant, tuple) or bool(constant), []
     with collector_paused():
         if isinstance(module, Module) and bound:
-            from axla.backends.binding import with_constants
-            from axla.backends.prepare import specialized
+            from axla.backends.binding import with_lent_constants
+            from axla.backends.prepare import has_whole_arrays, specialized
             from axla.ir.verify import verify
 
             module = specialized(module, arg_types, dim_args)
             verify(module)
-            module, arg_types, dim_args = with_constants(module, constant), None, None
+            module, lent = with_lent_constants(module, constant)
+            arg_types = dim_args = None
+            if not client.backend.copies_constants or has_whole_arrays(module):
+                for literal in lent:
+                    literal.keep()
         options: Any = (
             donate, num_replicas, num_partitions, device_assignment, replicas, target_cpu, target_features,
             arg_types, dim_args, flags,
         )  # fmt: skip
-        return client.compile(module, CompileOptions(*options))
+        made = client.compile(module, CompileOptions(*options))
+        for literal in lent:
+            literal.keep()
+        return made
 
 
 def device_put(array: Any, device: Any = None) -> Any:

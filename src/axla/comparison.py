@@ -42,7 +42,7 @@ KINDS = {
     "limits": "the largest and smallest numbers of the type", "wide": "all magnitudes",
     "ties": "0 and 1 only", "ones": "1 only",
 }  # fmt: skip
-"""What random inputs may be. Integer scalars, mostly trip counts and offsets, are small in all of them."""
+"""The kinds of random inputs. Integer scalars, mostly trip counts and offsets, are small in all of them."""
 
 
 @dataclass(frozen=True, slots=True)

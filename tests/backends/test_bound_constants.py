@@ -47,6 +47,61 @@ def test_arrays_that_are_written_to_later_change_nothing():
     )
 
 
+LARGE = """HloModule large
+ENTRY e {
+  x = f32[40,256] parameter(0)
+  a = f32[256,192] parameter(1)
+  b = f32[192,320] parameter(2)
+  c = f32[40,320] parameter(3)
+  s = f32[320,256] parameter(4)
+  d = f32[40,192] dot(x, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  f = f32[40,320] dot(d, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  g = f32[40,320] add(f, c)
+  t = f32[256,320] transpose(s), dimensions={1,0}
+  u = f32[320,256] exponential(s)
+  v = f32[256,320] transpose(u), dimensions={1,0}
+  h = f32[40,320] dot(x, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  i = f32[40,320] dot(x, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = (f32[40,320], f32[40,320], f32[40,320]) tuple(g, h, i)
+}"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "one-lane", "interpreter"])
+@pytest.mark.parametrize("kept", [False, True])
+def test_large_arrays_may_be_written_to_once_they_are_compiled(backend, kept):
+    """In panels, as they are, transposed, and folded; compiled, and found in the cache."""
+    random = np.random.default_rng(5)
+    dims = (40, 256), (256, 192), (192, 320), (40, 320), (320, 256)
+    x, *weights = [random.standard_normal(d, dtype=np.float32) / 8 for d in dims]
+    module = axla.parse(LARGE)
+    wanted = [np.asarray(y) for y in axla.compile(module, backend=backend)(x, *weights)]
+    if kept:
+        axla.compile(module, backend=backend, constant=enumerate([w.copy() for w in weights], 1))
+    texts = [w.copy() for w in weights]
+    flags = {"xla_cpu_enable_fast_math": False} if kept else {"verify": True}
+    bound = axla.compile(module, backend=backend, constant=enumerate(weights, 1), flags=flags)
+    for weight in weights:
+        weight[...] = np.nan
+    for found, right in zip(bound(x), wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(found), right, rtol=1e-5, atol=1e-6)
+    again = axla.compile(module, backend=backend, constant=enumerate(texts, 1), flags=flags)
+    for stage in ("hlo", "optimized"):
+        assert bound.as_text(stage) == again.as_text(stage)
+        assert "nan" not in bound.as_text(stage)
+
+
+def test_large_constants_are_in_memory_once():
+    weight = np.random.default_rng(0).standard_normal((256, 192), dtype=np.float32)
+    module = axla.parse(MODULE.replace("300", "256").replace("WIDE", "192"))
+    for number in range(2):  # compiled, and found in the cache
+        bound = axla.compile(module, constant={"w": weight})
+        constants = [i.op.literal for i in bound._source().entry.instructions if i.opcode == "constant"]
+        assert not any(np.shares_memory(c._values, weight) for c in constants)
+        segment = np.frombuffer(bound._loaded.constants(), np.uint8)
+        assert number or [np.shares_memory(c._values, segment) for c in constants] == [True]
+        np.testing.assert_array_equal(constants[0].array, weight)
+
+
 def test_a_view_that_is_read_only_is_copied_where_its_memory_may_be_written():
     module, (x, w, b) = program(192)
     view = w.view()

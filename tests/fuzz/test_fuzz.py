@@ -97,6 +97,22 @@ ENTRY e { x = f32[1000] parameter(0)
     assert judge.differs(plain, ([plain.wanted[0][0] * np.float32(1.01)], plain.wanted[1]))
 
 
+def test_what_overflows_in_one_order_says_nothing():
+    text = """
+multiply { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] multiply(a, b) }
+ENTRY e { x = f32[4] parameter(0)
+  one = f32[] constant(1)
+  ROOT p = f32[] reduce(x, one), dimensions={0}, to_apply=multiply }"""
+    case = case_from(text, np.array([1e30, 1e30, 1e-30, 1e-30], np.float32))
+    wanted, heard = case.wanted
+    assert np.isinf(wanted[0])
+    assert not judge.differs(case, ([np.array(1, np.float32)], heard))
+    plain = case_from(text, np.array([4, 4, 0.25, 0.25], np.float32))
+    assert judge.differs(plain, ([np.array(2, np.float32)], heard))
+
+
 def test_the_sign_of_a_nan_says_nothing():
     text = """
 ENTRY e { x = f32[4] parameter(0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from axla.core.dtypes import of_raw_items
 from axla.core.errors import AxlaError, InvalidArgument, did_you_mean
-from axla.core.literal import Literal, unwritable
+from axla.core.literal import Literal, MovedLiteral, may_be_written, unwritable
 from axla.core.shape import ProgramShape, Shape
 from axla.ir.clone import clone_module
 from axla.ir.graph import Instruction, Module
@@ -18,6 +18,8 @@ from axla.ir.structure import Constant, Parameter
 from axla.ir.typed import op_of
 from axla.stablehlo.names import NAMES, Names, names_in
 
+LENT = 1 << 16
+"""Bytes of an array that is worth lending."""
 BoundValues = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
 
 
@@ -28,9 +30,17 @@ def with_constants(module: Module, values: BoundValues) -> Module:
     Values are arrays with the parameters' types and sizes; writeable ones are copied. InvalidArgument for an
     unknown parameter, one given twice, donated or aliased, and for an array of another type or size.
     """
-    made = clone_module(module)
-    bind(made, literals(module, values))
+    made, lent = with_lent_constants(module, values)
+    for literal in lent:
+        literal.keep()
     return made
+
+
+def with_lent_constants(module: Module, values: BoundValues) -> tuple[Module, list[MovedLiteral]]:
+    """`with_constants`, and its literals of memory that may be written, which are not copied yet."""
+    made, found = clone_module(module), literals(module, values)
+    bind(made, found)
+    return made, [literal for literal in found.values() if isinstance(literal, MovedLiteral)]
 
 
 def literals(module: Module, values: BoundValues) -> dict[int, Literal]:
@@ -117,4 +127,8 @@ def _literal(parameter: Instruction, key: Any, value: Any) -> Literal:
     if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
         found = f"{array.dtype}{list(array.shape)}"
         raise InvalidArgument(f"{where}: wanted {shape.to_string(layout=False)}, found {found}")
-    return Literal(shape.logical, unwritable(array))
+    if array.nbytes < LENT or not array.flags.c_contiguous or not may_be_written(array):
+        return Literal(shape.logical, unwritable(array))
+    view = array.view()
+    view.flags.writeable = False
+    return MovedLiteral(shape.logical, view, lent=True)

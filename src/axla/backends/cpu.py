@@ -33,7 +33,7 @@ class CpuBackend(Backend):
 
     name = "cpu"
     about = "native code for this machine, by LLVM"
-    any_devices = True
+    any_devices = copies_constants = True
     capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def target(self, options: CompileOptions) -> CpuTarget:

@@ -53,7 +53,7 @@ class Executable:
     )  # fmt: skip
 
     stages: ClassVar[tuple[str, ...]] = ("hlo", "optimized")
-    """What `as_text` shows: the module as it was given, after passes..."""
+    """The stages that `as_text` can show: the module as it was given, after passes..."""
 
     def __init__(
         self, interface: Interface, *, client: Devices | None = None, module: Module | None = None,

@@ -126,6 +126,8 @@ class Backend:
     """A line for `axla backends`."""
     any_devices: bool = False
     """Whether programs may be for other devices than the first in order."""
+    copies_constants: bool = False
+    """Whether an executable has copies of its module's constants, apart from the module itself."""
     device_kind: str = "cpu"
     memory_kinds: tuple[str, ...] = ("device",)
     capabilities: Capabilities = Capabilities()

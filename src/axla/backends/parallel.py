@@ -27,7 +27,7 @@ from axla.runtime.program import LoadedProgram
 from axla.text.parser import parse_hlo
 
 Compiled = Callable[[Module, CompileOptions], Packed]
-"""What makes the machine code of a module."""
+"""A function that compiles a module to machine code."""
 _devices = itertools.count(1 << 20, 1 << 10)
 """The first of those of programs that a run calls, which keeps its own busy."""
 

@@ -15,7 +15,8 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 
 Op = TypeVar("Op", bound="Operators")
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
-"""What operators call, by name: `ops.py`, whose functions take and give `XlaOp`s, enters them."""
+"""The functions that operators call, by name: `ops.py`, whose functions take and give `XlaOp`s, enters them.
+"""
 
 
 def _unary(name: str) -> Callable[[Op], Op]:

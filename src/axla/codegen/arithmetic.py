@@ -67,14 +67,17 @@ class Reg:
 
     @property
     def type(self) -> str:
+        """The LLVM type, of a scalar or a vector."""
         return self.ssa.type
 
     @property
     def element(self) -> str:
+        """The LLVM type of one lane."""
         return element_type(self.ssa.type)
 
     @property
     def lanes(self) -> int:
+        """The number of lanes; 1 for a scalar."""
         return lane_count(self.ssa.type)
 
     @property
@@ -84,6 +87,7 @@ class Reg:
 
     @property
     def is_float(self) -> bool:
+        """Whether lanes are of type float or double."""
         return self.element in _FLOATS
 
     __add__ = _operation("fadd", "add")
@@ -127,9 +131,11 @@ class Reg:
     """Whether either is NaN."""
 
     def is_nan(self) -> Reg:
+        """Whether each lane is NaN, as a mask."""
         return self.unordered(self)
 
     def cast(self, opcode: str, element: str) -> Reg:
+        """Converts each lane to another element type by an opcode of LLVM."""
         kind = vector(element, self.lanes)
         return self.m.lowered("cast", opcode, self, element) or Reg(
             self.m, self.m.f.cast(opcode, self.ssa, kind)
@@ -166,6 +172,7 @@ class Arithmetic:
         return capability and (self.target.has_double or x.element != "double")
 
     def reg(self, ssa: Ssa) -> Reg:
+        """Wraps an LLVM value of this function."""
         return Reg(self, ssa)
 
     def number(self, like: Reg, value: float) -> Reg:
@@ -185,6 +192,7 @@ class Arithmetic:
         return a, b
 
     def splat(self, a: Reg, lanes: int) -> Reg:
+        """Puts a scalar into every lane; a vector is returned as it is."""
         return Reg(self, self.f.splat(a.ssa, lanes))
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
@@ -268,6 +276,7 @@ class Arithmetic:
     # -- choice ------------------------------------------------------------------------------------------
 
     def select(self, condition: Reg, a: Reg | float, b: Reg | float) -> Reg:
+        """Takes lanes of `a` where the condition holds, else those of `b`."""
         x, y = self.pair(a, b)
         if condition.lanes > x.lanes:
             x, y = self.splat(x, condition.lanes), self.splat(y, condition.lanes)
@@ -290,12 +299,15 @@ class Arithmetic:
     # -- sign, square root, rounding ---------------------------------------------------------------------
 
     def abs(self, x: Reg) -> Reg:
+        """The magnitude of floats: clears the sign bit, also of NaN."""
         return self.intrinsic("fabs", x)
 
     def copysign(self, x: Reg | float, sign: Reg) -> Reg:
+        """The magnitude of `x` with the sign bit of `sign`."""
         return self.intrinsic("copysign", x if isinstance(x, Reg) else self.number(sign, x), sign)
 
     def sqrt(self, x: Reg) -> Reg:
+        """The square root of floats, correctly rounded; of negative numbers NaN."""
         return self.intrinsic("sqrt", x)
 
     def magic(self, x: Reg) -> float:
@@ -315,18 +327,21 @@ class Arithmetic:
         return self.select(size < limit, rounded, x)
 
     def floor(self, x: Reg) -> Reg:
+        """Rounds floats down to integers; keeps the sign of zero."""
         if self.has(self.target.has_rounding, x):
             return self.intrinsic("floor", x)
         near = self.rint(x)
         return self.copysign(self.select(near > x, near - 1.0, near), x)
 
     def ceil(self, x: Reg) -> Reg:
+        """Rounds floats up to integers; keeps the sign of zero."""
         if self.has(self.target.has_rounding, x):
             return self.intrinsic("ceil", x)
         near = self.rint(x)
         return self.copysign(self.select(near < x, near + 1.0, near), x)
 
     def trunc(self, x: Reg) -> Reg:
+        """Rounds floats toward zero to integers; keeps the sign of zero."""
         if self.has(self.target.has_rounding, x):
             return self.intrinsic("trunc", x)
         size = self.abs(x)

@@ -45,6 +45,7 @@ class Symbol(NamedTuple):
 
     @property
     def is_global(self) -> bool:
+        """Whether the binding is not local, so that linkers see the symbol."""
         return self.info >> 4 != 0
 
 

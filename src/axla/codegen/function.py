@@ -314,6 +314,7 @@ class WhileLoop(Carrying):
         self._tested = True
 
     def yield_(self, values: Sequence[Ssa]) -> None:
+        """Sets what the carried values are in the next iteration; `test` must have been called."""
         if not self._tested:
             raise AssertionError("while_loop: test() comes before yield_()")
         super().yield_(values)
@@ -323,6 +324,7 @@ class WhileLoop(Carrying):
         self._function.line(f"br label %{self._head}")
 
     def leave(self) -> None:
+        """Leaves the loop from its body, if it carries nothing."""
         self._function.line(f"br label %{self._done}")
 
 
@@ -348,9 +350,11 @@ class Branch:
         self._sides[number] = f._pop()
 
     def then(self) -> contextlib.AbstractContextManager[None]:
+        """Opens the side for a condition that holds; the `with` block writes it."""
         return self._side(0)
 
     def otherwise(self) -> contextlib.AbstractContextManager[None]:
+        """Opens the side for a condition that does not hold; the `with` block writes it."""
         return self._side(1)
 
     def merge(self, pairs: Sequence[tuple[Ssa, Ssa]]) -> list[Ssa]:

@@ -56,10 +56,12 @@ class Index:
 
     @property
     def key(self) -> tuple[str, int, int, str]:
+        """A key that equal indices share, for caches."""
         return (self.origin.text, self.offset, self.stride, self.vec.text if self.vec is not None else "")
 
     @property
     def constant(self) -> int | None:
+        """The value where it is known when code is written, else None."""
         return self.origin.constant if self.uniform else None
 
     @property

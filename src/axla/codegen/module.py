@@ -44,6 +44,7 @@ class LlvmModule:
         return self.pointer_bytes if type_ == "ptr" else max(int(type_[1:]) // 8, 1)
 
     def attribute_group(self, text: str) -> int:
+        """The number of a group of function attributes; equal ones share it."""
         return self.attributes.setdefault(text, len(self.attributes))
 
     def size(self) -> int:
@@ -51,6 +52,7 @@ class LlvmModule:
         return sum(map(len, self.functions.values()))
 
     def text(self) -> str:
+        """The whole module as LLVM assembly."""
         declared = (line for name, line in self.declared.items() if name not in self.functions)
         groups = (
             f"attributes #{number} = {{ {text}{self.common} }}" for text, number in self.attributes.items()

@@ -26,6 +26,7 @@ class Handed(Distribution):
         self._slots = slots
 
     def argument(self, slot: int) -> Ssa:
+        """The pointer to the buffer of a slot: a parameter of this function."""
         return self.f.params[self._slots[slot]]
 
 
@@ -49,10 +50,12 @@ class Block(Distribution):
 
     @property
     def begin(self) -> Ssa:
+        """The first step: the number of the block."""
         return self._step
 
     @property
     def end(self) -> Ssa:
+        """One behind the only step."""
         return self._behind
 
     def _special(self, register: str) -> Ssa:
@@ -60,32 +63,42 @@ class Block(Distribution):
         return self.f.cast("zext", found, self.f.module.index_type)
 
     def steps(self) -> contextlib.AbstractContextManager[Ssa]:
+        """Opens the only step; no loop is needed."""
         return contextlib.nullcontext(self.begin)
 
     def argument(self, slot: int) -> Ssa:
+        """The pointer to the buffer of a slot: a parameter of the kernel."""
         return self.f.params[self._slots[slot]]
 
     def handed(self) -> dict[str, Ssa]:
+        """The pointers to all buffers, by the names that they have in called functions."""
         return {name: self.argument(slot) for slot, name in enumerate(self._slots)}
 
     def inside(self, f: Function) -> Distribution:
+        """The distribution of a function that is called with all buffers."""
         return Handed(f, self._slots)
 
     def start(self, low: Ssa, step: int) -> Ssa:
+        """Where the thread begins in a loop from `low` that all threads share: `step`
+        behind the one before.
+        """
         if self.threads == 1:
             return low
         return self.f.add(low, self.f.mul(self.thread, step))
 
     def split(self, threads: int) -> Ssa:
+        """Divides the block into teams of so many threads; gives the number of the thread's team."""
         self.threads, self.thread = threads, self.f.urem(self.member, threads)
         return self.f.udiv(self.member, threads)
 
     def once(self) -> contextlib.AbstractContextManager[None]:
+        """Opens code that the first thread of a team runs alone."""
         if self.threads == 1:
             return contextlib.nullcontext()
         return self.f.if_(self.f.icmp("eq", self.thread, 0))
 
     def finish(self) -> None:
+        """Ends the kernel."""
         self.f.ret()
 
     # -- what threads share ----------------------------------------------------------------------------------

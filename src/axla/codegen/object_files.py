@@ -16,7 +16,7 @@ LINKER_PROVIDES = frozenset({
     "__stack_pointer", "__indirect_function_table", "__memory_base", "__table_base", "_GLOBAL_OFFSET_TABLE_",
     "_gp_disp", ".TOC.",
 })  # fmt: skip
-"""What linkers make themselves: those of WebAssembly, and those of ELF."""
+"""The symbols that linkers define: those of WebAssembly, and those of ELF."""
 _HIDDEN = 2  # of an ELF symbol
 _COFF_CODE, _COFF_DATA = 0x20, 0x40
 _MACHO_CODE = 0x80000000

@@ -41,6 +41,7 @@ class Reduction(Reducing):
         return tuple(emit.unary("negate", v) for v in found) if self.mirrored else found
 
     def combine(self, e: Elements, a: Sequence[Value], b: Sequence[Value]) -> tuple[Value, ...]:
+        """Applies the reducer to two groups of values, one value for each result."""
         if self.mirrored:
             return (e.values.binary("minimum", *a, *b),)
         return e.apply(self.computation, (*a, *b))
@@ -52,6 +53,7 @@ class Reduction(Reducing):
         return tuple(e.values.convert(v, d) for v, d in zip(found, self.results, strict=True))
 
     def initial(self, e: Elements) -> tuple[Value, ...]:
+        """The initial values, read as scalars and converted to the accumulators' types."""
         return self.lift([e(x, ()) for x in self.inits], e.values)
 
     def across_lanes(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:

@@ -41,6 +41,7 @@ class Scattering(ScatterGeometry):
         return found, all_of(e.values, conditions)
 
     def update_index(self, batch: Sequence[AnyIndex], window: Sequence[AnyIndex]) -> tuple[AnyIndex, ...]:
+        """The index into the updates, from that of a window and one within it."""
         groups = (self.batch_dims, batch), (self.op.update_window_dims, window)
         return placed(len(self.update_dims), *groups)
 
@@ -51,6 +52,7 @@ class Scattering(ScatterGeometry):
         return [e.values.convert(v, before.dtype) for v, before in zip(found, old, strict=True)]
 
     def operand_index(self, start: dict[int, AnyIndex], window: Sequence[AnyIndex]) -> tuple[AnyIndex, ...]:
+        """The index into the operands, from the start of a window and an index within it."""
         inside = iter(window)
         found: list[AnyIndex] = []
         for d in range(len(self.dims)):

@@ -29,6 +29,7 @@ class FloatFormat:
 
     @property
     def least_normal(self) -> float:
+        """The smallest positive normal number."""
         return 2.0 ** (1 - self.bias)
 
     @property

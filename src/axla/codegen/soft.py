@@ -58,6 +58,7 @@ class Lowering:
         self.m = m
 
     def binary(self, opcode: str, a: Reg, b: Reg) -> Reg | None:
+        """Divisions and remainders of integers, and arithmetic of doubles, in software."""
         target = self.m.target
         if opcode in _DIVISIONS:
             wide = a.element == "i64"
@@ -72,16 +73,19 @@ class Lowering:
         return None
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg | None:
+        """Comparisons of doubles by the bits of integers."""
         if a.element != "double" or self.m.target.has_double:
             return None
         return self._lanes(lambda x, y: _compare(predicate, x, y), a, b)
 
     def negate(self, a: Reg) -> Reg | None:
+        """The negative of a double: its sign bit is flipped."""
         if a.element != "double" or self.m.target.has_double:
             return None
         return (a.bits() ^ -(1 << 63)).floats()
 
     def cast(self, opcode: str, a: Reg, element: str) -> Reg | None:
+        """Conversions that involve doubles or 64-bit integers, in software."""
         target = self.m.target
         soft = "double" in (a.element, element) and not target.has_double
         wide = "i64" in (a.element, element) and not target.has_wide_division

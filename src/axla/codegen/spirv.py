@@ -91,6 +91,7 @@ class WorkGroup(Block):
         return self.f.cast("trunc", found, self.f.module.index_type)
 
     def argument(self, slot: int) -> Ssa:
+        """The pointer to the buffer of a slot."""
         return self._buffers[slot]
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
@@ -129,6 +130,9 @@ class WorkGroup(Block):
         return held[0]
 
     def barrier(self, *, everywhere: bool = False) -> None:
+        """Waits for all work-items of the group; what they wrote to local memory is there then. `everywhere`:
+        what they wrote to global memory, too.
+        """
         self.f.module.declare("_Z7barrierj", "declare spir_func void @_Z7barrierj(i32) convergent nounwind")
         self.f.line(f"call spir_func void @_Z7barrierj(i32 {_ALL_MEMORY if everywhere else _LOCAL_MEMORY})")
 

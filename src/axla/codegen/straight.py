@@ -78,6 +78,7 @@ class Ssa:
 
     @property
     def code(self) -> Code:
+        """The function that the value belongs to."""
         return self.region.code
 
     def same(self, value: Ssa | int) -> Ssa:
@@ -125,6 +126,7 @@ class Ssa:
         return self.code.effect(type_, f"load {kind}{type_}, {self!r} {order}, align {align}")
 
     def store(self, value: Ssa, order: str = "") -> None:
+        """Stores a value at this address; `order` makes the store atomic."""
         kind = "atomic " if order else ""
         align = self.code.module.align(value.type)
         self.code.line(f"store {kind}{value!r}, {self!r} {order}, align {align}")
@@ -150,6 +152,7 @@ class Ssa:
         return self.field(struct, name).load(struct.fields[struct.index(name)].llvm, order)
 
     def set(self, struct: Struct, name: str, value: Ssa | int, order: str = "") -> None:
+        """Stores to a field of the struct at this address; `order` makes the store atomic."""
         if isinstance(value, int):
             value = self.code.const(struct.fields[struct.index(name)].llvm, value)
         self.field(struct, name).store(value, order)
@@ -191,6 +194,7 @@ class Code:
 
     @property
     def region(self) -> CodeRegion:
+        """The innermost open region, where new instructions go."""
         return self._stack[-1]
 
     def _home(self, operands: Sequence[Ssa], depth: int) -> CodeRegion:
@@ -204,6 +208,7 @@ class Code:
         return self._stack[depth]
 
     def fresh(self) -> str:
+        """A new name of a value, unique in the function."""
         self.made += 1
         return f"%v{self.made}"
 
@@ -258,15 +263,19 @@ class Code:
         return Ssa(text, type_, self._top, number)
 
     def index(self, value: int) -> Ssa:
+        """A constant of the type of indices."""
         return self.const(self.module.index_type, value)
 
     def undef(self, type_: str) -> Ssa:
+        """A value that nobody may use: `poison`."""
         return self.anywhere(type_, "poison")
 
     def null(self) -> Ssa:
+        """The null pointer."""
         return self.anywhere("ptr", "null")
 
     def zero(self, type_: str) -> Ssa:
+        """Zero in all lanes or fields of a type."""
         return self.anywhere(type_, "zeroinitializer") if type_[0] in "<[{" else self.const(type_, 0)
 
     def glob(self, name: str) -> Ssa:
@@ -289,20 +298,24 @@ class Code:
         return self.glob(f"zeros{size}")
 
     def binary(self, opcode: str, a: Ssa, b: Ssa, flags: str = "") -> Ssa:
+        """An instruction of two operands of one type, by LLVM's opcode and flags."""
         return self.pure(
             a.type, f"{opcode}{' ' + flags if flags else ''} {a.type} {a.text}, {b.text}", (a, b)
         )
 
     def unary(self, opcode: str, a: Ssa) -> Ssa:
+        """An instruction of one operand, by LLVM's opcode."""
         return self.pure(a.type, f"{opcode} {a.type} {a.text}", (a,))
 
     def icmp(self, predicate: str, a: Ssa | int, b: Ssa | int) -> Ssa:
+        """Compares integers by LLVM's predicate; two constants are compared here."""
         a, b = self._both(a, b)
         if a.constant is not None and b.constant is not None and predicate in _COMPARED:
             return self.const("i1", _COMPARED[predicate](a.constant, b.constant))
         return self._compare("icmp", predicate, a, b)
 
     def fcmp(self, predicate: str, a: Ssa, b: Ssa) -> Ssa:
+        """Compares floats by LLVM's predicate."""
         return self._compare("fcmp", predicate, a, b)
 
     def _compare(self, opcode: str, predicate: str, a: Ssa, b: Ssa) -> Ssa:
@@ -310,6 +323,7 @@ class Code:
         return self.pure(kind, f"{opcode} {predicate} {a.type} {a.text}, {b.text}", (a, b))
 
     def select(self, condition: Ssa, a: Ssa, b: Ssa) -> Ssa:
+        """`a` where the condition holds, else `b`, lane by lane where that is a mask."""
         if a.text == b.text:
             return a
         if condition.constant is not None:
@@ -336,6 +350,7 @@ class Code:
         return self.pure(type_, text, args) if type_ != "void" and not effect else self._called(type_, text)
 
     def call_pointer(self, type_: str, pointer: Ssa, *args: Ssa) -> Ssa:
+        """Calls a function by its address; the call may have side effects."""
         arguments = ", ".join(f"{a.type} {a.text}" for a in args)
         return self._called(type_, f"call {type_} {pointer.text}({arguments})")
 
@@ -362,11 +377,13 @@ class Code:
         )
 
     def extract(self, a: Ssa, lane: int) -> Ssa:
+        """One lane of a vector; a scalar is returned as it is."""
         if a.type[0] != "<":
             return a
         return self.pure(element_type(a.type), f"extractelement {a.type} {a.text}, i32 {lane}", (a,))
 
     def insert(self, a: Ssa, b: Ssa, lane: int) -> Ssa:
+        """The vector with one lane replaced; of a scalar the new value."""
         if a.type[0] != "<":
             return b
         return self.pure(a.type, f"insertelement {a.type} {a.text}, {b.type} {b.text}, i32 {lane}", (a, b))
@@ -399,6 +416,7 @@ class Code:
         return self.icmp("ne", found, 0)
 
     def lanes_constant(self, type_: str, values: Sequence[int]) -> Ssa:
+        """A vector constant of these integers."""
         element = element_type(type_)
         return self.anywhere(type_, "<" + ", ".join(f"{element} {v}" for v in values) + ">")
 
@@ -416,16 +434,19 @@ class Code:
         return self.binary(opcode, a, b)
 
     def add(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        """The sum of integers that do not overflow."""
         a, b = self._both(a, b)
         if b.constant == 0:
             return a
         return b if a.constant == 0 else self._folded("add nsw", operator.add, a, b)
 
     def sub(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        """The difference of integers that do not overflow."""
         a, b = self._both(a, b)
         return a if b.constant == 0 else self._folded("sub nsw", operator.sub, a, b)
 
     def mul(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        """The product of integers that do not overflow."""
         a, b = self._both(a, b)
         if 0 in (a.constant, b.constant):
             return self.const(a.type, 0)
@@ -442,9 +463,11 @@ class Code:
         return a.same(0) if divisor == 1 else self._folded("urem", operator.mod, a, a.same(divisor))
 
     def smin(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        """The smaller of signed integers."""
         return self._extreme("smin", min, *self._both(a, b))
 
     def smax(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        """The larger of signed integers."""
         return self._extreme("smax", max, *self._both(a, b))
 
     def _extreme(self, name: str, function: Callable[[int, int], int], a: Ssa, b: Ssa) -> Ssa:
@@ -517,6 +540,7 @@ class Code:
         return address
 
     def store(self, value: Ssa, pointer: Ssa, align: int, *, nontemporal: bool = False) -> None:
+        """Stores a value at an address, aligned to `align` bytes; `nontemporal` goes past the caches."""
         hint = ", !nontemporal !0" if nontemporal else ""
         if value.type == "ptr":
             align = min(align, self.module.pointer_bytes)

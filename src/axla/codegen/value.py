@@ -179,6 +179,7 @@ class Values:
         return tuple(self.splat(value, lanes) for value in values)
 
     def complex(self, re: Value, im: Value) -> Value:
+        """A complex value of a real and an imaginary part."""
         re, im = self.together(re, im)
         return Value(C64 if re.dtype is F32 else C128, re.lanes, (*re.parts, *im.parts))
 
@@ -349,12 +350,14 @@ class Values:
         return self._from_memory(dtype, bits.cast("bitcast", memory_element(dtype)).ssa)
 
     def reduce_precision(self, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
+        """Rounds floats to so many bits of exponent and mantissa; the type stays."""
         reduced = small_float.reduce_precision(self.m.reg(x.ssa), x.dtype, exponent_bits, mantissa_bits)
         return Value(x.dtype, x.lanes, (reduced.ssa,))
 
     # -- operations --------------------------------------------------------------------------------------
 
     def regs(self, x: Value) -> list[Reg]:
+        """The registers of the value's parts, for arithmetic."""
         return [self.m.reg(part) for part in x.parts]
 
     def _real(self, dtype: DType, result: Reg, exact: bool = False, plain: bool = False) -> Value:

@@ -217,6 +217,7 @@ class Elements:
         return inner
 
     def results(self, computation: Computation, index: Indices) -> tuple[Value, ...]:
+        """The values of a computation's result at an index, one for each element of a tuple."""
         root = computation.root
         if isinstance(root.shape, TupleShape) and root.op.opcode == "tuple":
             return tuple(self(o, index) for o in root.operands)

@@ -30,7 +30,7 @@ from axla.custom.feeds import feeds, leaves_of
 from axla.ir.graph import Module
 
 Computation = XlaComputation
-"""What a builder of the documents gives: `axla.XlaComputation` by their name."""
+"""The result of a builder in the documents of 2017: `axla.XlaComputation` by their name."""
 
 
 class GlobalData:

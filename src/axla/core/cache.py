@@ -33,7 +33,7 @@ from axla.core.files import replace_file
 KINDS = ("program", "kernel", "glue", "host", "tuning")
 MEMORY_BYTES = 64 << 20
 ENTRY_BYTES = 1 << 10
-"""What an entry takes in memory besides its value: its key, and the objects of a program's interface."""
+"""The bytes of an entry in memory besides its value: its key, and the objects of a program's interface."""
 DISK_BYTES = 512 << 20
 LARGEST = DISK_BYTES // 8
 """Bytes of an entry from which on it is not kept: programs with large constants are compiled again."""

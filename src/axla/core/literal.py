@@ -1,4 +1,4 @@
-"""Literals: constant values. An array literal holds a read-only row-major NumPy array."""
+"""Literals: constant values. An array literal holds a row-major NumPy array that nobody may write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE = 64
 
 
 class Literal:
-    """A constant: `shape` and either `array` (NumPy, read-only) or `elements` (of a tuple); a token has
+    """A constant: `shape` and either `array` (NumPy, read only) or `elements` (of a tuple); a token has
     neither.
 
     Equality compares bits, so NaN equals the same NaN and 0.0 differs from -0.0.
@@ -53,8 +53,8 @@ class Literal:
 
     @classmethod
     def of(cls, value: object, dtype: DType | None = None) -> Literal:
-        """The literal for a NumPy array or anything that NumPy accepts; tuples become tuple literals.
-        Writeable memory is copied.
+        """The literal of a NumPy array or anything NumPy takes; tuples become tuple literals. Memory that may
+        be written is copied.
         """
         if isinstance(value, Literal):
             return value
@@ -125,7 +125,7 @@ class Literal:
 
     @property
     def digest(self) -> str:
-        """The digest of an array's bytes (`digest_of`)."""
+        """The digest of the bytes of an array (`digest_of`)."""
         if self._digest is None:
             self._digest = digest_of(_raw(self.array).data)
         return self._digest
@@ -135,34 +135,53 @@ class Literal:
 
 
 class MovedLiteral(Literal):
-    """A constant with elements in another order in memory, like those of a transposed array. They are put
-    into row-major order where they are stored (`write`), or when `array` is read.
+    """A constant whose elements lie in another order in memory, as those of a transposed array do: they are
+    put in order where they are stored (`constants_memory`), or when somebody reads `array`.
+
+    `lent`: somebody may write to the memory once compilation has ended. Before, the literal moves elsewhere.
     """
 
-    __slots__ = ("_values", "_ordered")
+    __slots__ = ("lent", "_values", "_ordered")
 
-    def __init__(self, shape: Shape, values: np.ndarray) -> None:
+    def __init__(self, shape: Shape, values: np.ndarray, *, lent: bool = False) -> None:
         self.shape = shape
-        self._hash = self._digest = self._ordered = None
-        self._values = values
+        self._hash = self._digest = None
+        self._values, self._ordered, self.lent = values, None, lent
+
+    def move_to(self, values: np.ndarray) -> None:
+        """Takes the elements, in the same order, from other memory, which nobody writes to."""
+        self._values, self._ordered, self.lent = values, None, False
+
+    def keep(self) -> None:
+        """Copies the elements if they are lent."""
+        if self.lent:
+            self.move_to(self._values.copy())
 
     @property
     def values(self) -> np.ndarray:
-        """The elements, in the order of memory that they have."""
-        return self._values
+        """As for `Literal`: not copied, unless the literal has moved."""
+        return self._values if self._values.shape == self._dims else self.array
 
     @property
     def array(self) -> np.ndarray:
-        """The elements in row-major order, copied at the first use."""
+        """The elements in order, copied when they are first asked for."""
         if self._ordered is None:
-            self._ordered = np.empty(self._values.shape, self._values.dtype)
-            copy_in_order(self._values, self._ordered)
+            ordered = self._values.view()
+            if not ordered.flags.c_contiguous:
+                ordered = np.empty(ordered.shape, ordered.dtype)
+                copy_in_order(self._values, ordered)
+            self._ordered = ordered.reshape(self._dims)
             self._ordered.flags.writeable = False
         return self._ordered
 
     @property
+    def _dims(self) -> tuple[int, ...]:
+        assert isinstance(self.shape, Shape)
+        return self.shape.dims
+
+    @property
     def elements(self) -> tuple[Literal, ...]:
-        """No elements: the literal is an array."""
+        """None: it is an array."""
         return ()
 
     def __reduce__(self):
@@ -190,22 +209,28 @@ SHORT, TILE = 8, 256
 
 
 def unwritable(array: np.ndarray) -> np.ndarray:
-    """The array, or a copy if it is a view of memory that is writeable elsewhere."""
-    memory = array.base
+    """The array, or a copy where it is a view of memory that may be written by another one."""
+    base = array.base
+    return array.copy() if isinstance(base, np.ndarray) and may_be_written(base) else array
+
+
+def may_be_written(array: np.ndarray) -> bool:
+    """Whether an array, or one whose memory it is a view of, may be written to."""
+    memory: object = array
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
-            return array.copy()
+            return True
         memory = memory.base
-    return array
+    return False
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
-    """The bytes of a row-major array, without a copy."""
+    """The bytes of a row-major array, where they are."""
     return array.reshape(-1).view(np.uint8)
 
 
 class Digest:
-    """The digest of a literal, computed when it is first converted to text or compared."""
+    """The digest of a literal, computed when somebody reads it: as a text, or to compare it with one."""
 
     __slots__ = ("literal",)
 
@@ -226,7 +251,7 @@ class Digest:
 
 
 def bytes_in(array: np.ndarray, byte_order: str = sys.byteorder) -> memoryview:
-    """The bytes of a row-major array in a byte order, "little" or "big"."""
+    """The bytes of a row-major array on a machine of a byte order, "little" or "big"."""
     raw = np.ascontiguousarray(array).reshape(-1)
     if byte_order != sys.byteorder:
         raw = raw.view(f"u{raw.itemsize // (1 + np.iscomplexobj(raw))}").byteswap()
@@ -234,21 +259,19 @@ def bytes_in(array: np.ndarray, byte_order: str = sys.byteorder) -> memoryview:
 
 
 def aligned_memory(size: int) -> memoryview:
-    """New uninitialised memory, aligned to a cache line."""
+    """New memory of unknown contents that begins where a line of the cache does."""
     memory = np.empty(size + LINE, np.uint8)
     start = -memory.ctypes.data % LINE
     return memory[start : start + size].data
 
 
 def digest_of(data: bytes | memoryview) -> str:
-    """The digest that identifies a constant's bytes: blake2b, 32 hexadecimal digits."""
+    """By which the bytes of a constant are known: blake2b, 32 digits."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
 def why_no_array(shape: Shape) -> str | None:
-    """The reason why NumPy, in which literals and interpreter values are stored, cannot have an array of this
-    shape; None if it can.
-    """
+    """Why NumPy, which holds what literals and the interpreter compute, has no array of a shape."""
     if shape.rank > 64:
         return f"a NumPy array has at most 64 dimensions, found {shape.rank}"
     # NumPy leaves sizes of 0 out when it asks whether an array is too large.
@@ -258,8 +281,8 @@ def why_no_array(shape: Shape) -> str | None:
 
 
 class ElidedLiteral(Literal):
-    """A constant whose values are elided in the text, {...}: it has a shape, and equals only itself. `place`
-    is its position in the text.
+    """A constant whose values the text left out, {...}: it has a shape, and equals only itself. `place` is
+    where the text has it.
     """
 
     __slots__ = ("place",)

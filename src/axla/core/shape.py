@@ -85,7 +85,7 @@ LAYOUT_KEYS = {
     "E": "element_bits", "S": "memory_space", "SC": "split_configs", "P": "physical_shape",
     "M": "metadata_prefix",
 }  # fmt: skip
-"""What a layout's text has behind its dimensions, in this order, and the fields that say it."""
+"""The letters of a layout's text behind its dimensions, in this order, and the fields that they write."""
 
 _DEFAULT_LAYOUTS: dict[int, Layout] = {}
 

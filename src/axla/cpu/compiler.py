@@ -18,12 +18,13 @@ from axla.codegen.value import forbidden_intrinsics
 from axla.core import cache, flags, limits, progress, trace
 from axla.core.collector import collector_paused
 from axla.core.errors import InternalError
-from axla.core.literal import Literal
+from axla.core.literal import Literal, MovedLiteral
 from axla.cpu.entry import emit_entry
 from axla.ir.graph import Module
+from axla.ir.structure import Constant
 from axla.lowering.loading import load_program
 from axla.lowering.lower import Choose
-from axla.lowering.pipeline import compile_program, constants_memory
+from axla.lowering.pipeline import compile_program, constants_memory, settle
 from axla.passes import dump
 from axla.program.kernels import Kernel
 from axla.program.packed import Packed
@@ -122,9 +123,13 @@ def compile_module(
     """Object code for a module, which is changed (pass a clone to keep it); `choose` as for `program_of`."""
     target = target or host_target()
     constants: dict[Literal, int] = {}
+    every = (inst.op for computation in module.computations for inst in computation.instructions)
+    given = [op.literal for op in every if type(op) is Constant and isinstance(op.literal, MovedLiteral)]
     program = compile_program(module, target, constants, choose)
+    memory = constants_memory(constants)
+    settle([literal for literal in given if literal.lent], constants, memory)
     dumped = module if dump.wanted(module) else None
-    return code_of(program, constants_memory(constants), target, parts=parts, dumped=dumped)
+    return code_of(program, memory, target, parts=parts, dumped=dumped)
 
 
 @collector_paused()

@@ -139,7 +139,7 @@ def _kinds() -> tuple[type, ...]:
 
 
 def _functions(module: Module) -> list[tuple[str, str]]:
-    """What custom calls stand for as far as code depends on it: their convention, not their address."""
+    """The names of custom calls with their calling conventions: code depends on these, not on addresses."""
     names = {
         inst.op.custom_call_target for computation in module.computations for inst in computation.instructions
         if type(inst.op) is CustomCall

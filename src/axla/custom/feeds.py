@@ -113,7 +113,7 @@ class Feeds:
     """The queues of a device."""
 
     kind: type[Feed] = Feed
-    """What queues are: in a worker of the service they are those of its client."""
+    """The class of queues: in a worker of the service they are those of its client."""
 
     def __init__(self, device: int) -> None:
         self.device = device
@@ -168,7 +168,7 @@ def _no_others(*unused: Any) -> Any:
 
 
 class _Current(threading.local):
-    """What the run that this thread is in says: which participant it is, whether it is to stop, and how it
+    """The facts of the run that this thread is in: which participant it is, whether it is to stop, and how it
     sends to others (an address, and the value) and receives (an address, and where it waits).
     """
 

@@ -49,9 +49,9 @@ STAGES = ("instantiate", "prepare", "initialize", "execute")  # of FFI
 
 @dataclass(frozen=True)
 class CallTarget:
-    """What a name stands for. `keep` is whatever must live as long as the address. `instantiate` is the
-    handler of FFI that makes the state of a call when a program is loaded, `user_data` the address of what
-    handlers find as their user data, of whatever type.
+    """The function that a name stands for. `keep` is whatever must live as long as the address. `instantiate`
+    is the handler of FFI that makes the state of a call when a program is loaded, `user_data` the address of
+    what handlers find as their user data, of whatever type.
     """
 
     name: str

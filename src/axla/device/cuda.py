@@ -25,7 +25,7 @@ from axla.target.machine import Target
 from axla.target.nvptx import nvptx_target
 
 ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
-"""What PTX is written for; a later GPU takes that of the one before it."""
+"""The compute capabilities that PTX is written for; a later GPU takes that of the one before it."""
 _CAPABILITY = (75, 76)  # attributes of a device: the two parts of its number
 _NON_BLOCKING, _TIMED, _UNTIMED = 1, 0, 2
 _LOG, _LOG_BYTES = 5, 6  # options of the compiler

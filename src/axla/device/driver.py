@@ -118,9 +118,9 @@ class Driver:
     """One device. Addresses of its memory are numbers that can be added to. Queued work runs in order."""
 
     name: str = ""
-    """What users call the device: its maker's name for it."""
+    """The name of the device as its maker gives it."""
     target: Target
-    """What its kernels are compiled for."""
+    """The target that its kernels are compiled for."""
     waited: float = 0.0
     """Seconds that somebody waited for a run last."""
 

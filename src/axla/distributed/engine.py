@@ -41,8 +41,9 @@ _Frame, _Head, _Moved, _Seat, _Rendezvous, _Slot = _structs
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """What a member reads of an operand of another: `rows` blocks of `bytes` bytes, each `stride` behind the
-    one before, from `begin` on. It is put to `at` in result number `result`; -1: into memory of the engine.
+    """The bytes that a participant reads of an operand of another: `rows` blocks of `bytes` bytes, each
+    `stride` behind the one before, from `begin` on. It is put to `at` in result number `result`; -1: into
+    memory of the engine.
     """
 
     begin: int
@@ -109,7 +110,7 @@ def _rows(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadR
 
 
 PieceRule = Callable[["ParticipantCollective", int, int, int], ReadRange]
-"""What the member at position `reader` reads of operand n of the one at `owner`."""
+"""Gives the bytes that the participant at `reader` reads of operand n of the one at `owner`."""
 
 _PIECES: dict[int, tuple[str, PieceRule]] = {
     PartKind.FOLD: ("all-reduce", _share), PartKind.FOLD_OWN: ("reduce-scatter", _own),
@@ -154,7 +155,7 @@ class ParticipantCollective:
         self.rendezvous = _Rendezvous(size=self.size, slots=c.addressof(self.slots))
 
     def _plan(self, pieces: PieceRule, count: int) -> list[tuple[int, int, ReadRange, bool]]:
-        """What comes from others and goes to them: whose position, which operand, what of it, if it goes."""
+        """All transfers with others: the position, the operand, the bytes, and whether they are sent."""
         mine = self.seat.position
         return [
             (p, n, pieces(self, p, mine, n) if gives else pieces(self, mine, p, n), gives)

@@ -47,7 +47,7 @@ class Job:
             counts = ", ".join(f"{number} on rank {rank}" for rank, (number, _) in enumerate(said))
             raise InvalidArgument(f"initialize: devices_per_process is to be the same everywhere: {counts}")
         self.letters: dict[Any, Any] = {}
-        """What has come for participants here that they have not received yet, with the number of its run,
+        """Values that have come for participants here and are not received yet, with the number of its run,
         by engine and address.
         """
         self.arriving: dict[int, Any] = {}

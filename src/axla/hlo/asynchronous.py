@@ -30,6 +30,7 @@ class AsyncStart(Beginning):
     output_to_operand_aliasing: tuple[OutputAlias, ...] = attr(default=(), proto="output_operand_aliasing")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape (operands, result, ...), which must fit the called computation."""
         parts = self.shape.parts
         wanted = TupleShape([o.logical for o in operands])
         if len(parts) < 2 or not isinstance(parts[0], TupleShape) or parts[0].logical is not wanted:
@@ -46,6 +47,7 @@ class AsyncStart(Beginning):
 
     @classmethod
     def samples(cls):
+        """An addition that is begun."""
         x = Shape(F32)
         shape = TupleShape((TupleShape((x, x)), x, Shape(U32)))
         return [(cls(shape, calls=sample_reducer("add", F32)), (x, x))]
@@ -80,10 +82,12 @@ class AsyncUpdate(_GoesOn):
     """A step between the start and the end of an asynchronous call; its attributes repeat the start's."""
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the shape of the start, which the operand must come from."""
         started(self, operand)
         return operand.logical
 
     def evaluate(self, operand):
+        """Returns the value of the start: in the interpreter the call is done already."""
         return operand
 
 
@@ -92,7 +96,9 @@ class AsyncDone(_GoesOn):
     """The result of an asynchronous call; its attributes repeat the start's."""
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the result's shape: element 1 of the operand, which must come from the start."""
         return started(self, operand)
 
     def evaluate(self, operand):
+        """Returns the result that the start has computed."""
         return operand[1]

@@ -149,6 +149,7 @@ class AllReduceDone(_Collective):
     """The result of an all-reduce-start."""
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the operand's shape."""
         return operand.logical
 
     examples = [example(Shape(F32, (3,)))]
@@ -173,6 +174,9 @@ class AllGather(_AllGather):
     """The operands of all members of a group, concatenated along the dimension."""
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape; along the dimension it must be that of the operands times the group's
+        size.
+        """
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
         scaled(self, operands, self.shape, self.dimensions[0], grows=True)
         return self.shape
@@ -190,6 +194,7 @@ class AllGatherStart(_AllGather):
     """Starts an all-gather: the value is a tuple of operand and result."""
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape (operands, results, ...), whose results are checked as in all-gather."""
         parts = self.shape.parts
         if len(parts) < 2 or parts[0].logical is not joined(operands):
             self.reject("c0", f"(operands, results) are wanted, found {show(self.shape)}")
@@ -236,12 +241,16 @@ class ReduceScatter(Reducing, Resizing):
     to_apply: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape; along the dimension it must be that of the operands by the group's
+        size.
+        """
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
         scaled(self, operands, self.shape, self.dimensions[0], grows=False)
         return self.shape
 
     @classmethod
     def samples(cls):
+        """A group of one, and all participants in one group."""
         add = sample_reducer("add", F32)
         return [(cls(Shape(F32, (6,)), 1, ReplicaGroups(((0,),)), to_apply=add), (Shape(F32, (6,)),)),
                 (cls(Shape(F32, (3,)), to_apply=add), (Shape(F32, (3,)),))]  # fmt: skip
@@ -255,6 +264,9 @@ class AllToAll(_InGroups, Exchanging):
     dimensions: tuple[int, ...] | None = None
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns a tuple of the operands' shapes, or with a dimension, which groups must divide, the
+        operand's.
+        """
         shapes, size = arrays(self, *operands), group_size(self, self.replica_groups)
         if not shapes:
             self.reject("c1", "at least one operand is wanted, found none")
@@ -294,6 +306,7 @@ class CollectiveBroadcast(_InGroups):
     has_dynamic_root: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the operands' shape."""
         group_size(self, self.replica_groups)
         return rooted(self, operands, self.has_dynamic_root)
 
@@ -308,6 +321,7 @@ class CollectiveReduce(Reducing, _InGroups):
     to_apply: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the operands' shape; `to_apply` must combine scalars of each of their types."""
         group_size(self, self.replica_groups)
         result = rooted(self, operands, self.has_dynamic_root)
         for s in arrays(self, *result.parts):
@@ -316,6 +330,7 @@ class CollectiveReduce(Reducing, _InGroups):
 
     @classmethod
     def samples(cls):
+        """A sum of four floats over all participants."""
         return [(cls(to_apply=sample_reducer("add", F32)), (Shape(F32, (4,)),))]
 
 
@@ -339,6 +354,7 @@ class CollectivePermute(_Collective, Paired):
     slice_sizes: tuple[tuple[int, ...], ...] = attr(default=(), proto="dynamic_slice_sizes")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the operands' shape, or that of the output in the form with slice_sizes."""
         in_place = bool(self.slice_sizes)
         if not operands or in_place and len(operands) != 4:
             message = f"operands, or four of them with slice_sizes, are wanted, found {len(operands)}"
@@ -410,6 +426,9 @@ class CollectivePermuteStart(_Collective, Paired):
     slice_sizes: tuple[tuple[int, ...], ...] = attr(default=(), proto="dynamic_slice_sizes")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape (operands, results, ...), both of which must have the
+        operands' shape.
+        """
         if not isinstance(self.shape, TupleShape) or len(self.shape.elements) < 2:
             found = show(self.shape)
             self.reject("c1", f"(operands, results, ...) are wanted, found {found}")
@@ -443,6 +462,7 @@ class RaggedAllToAll(_InGroups):
     """Slices of different lengths of the input go to places in the outputs of the members."""
 
     def infer(self, data: AnyShape, output: AnyShape, *numbers: AnyShape) -> AnyShape:
+        """Returns the output's shape; input and output may differ in their first size only."""
         group_size(self, self.replica_groups)
         source, target = arrays(self, data, output)
         if not source.rank or source.dtype is not target.dtype or source.dims[1:] != target.dims[1:]:

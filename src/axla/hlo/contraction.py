@@ -122,6 +122,9 @@ class Dot(Contraction):
     sparsity: tuple[Sparsity, ...] = ()
 
     def infer(self, lhs: AnyShape, rhs: AnyShape, *metadata: AnyShape) -> Shape:
+        """Returns the batch dimensions, then those of lhs and rhs that are not contracted, in the declared
+        dtype.
+        """
         left, right, *_ = arrays(self, lhs, rhs, *metadata)
         if len(metadata) != len(self.sparsity):
             wanted = f"an operand behind lhs and rhs for each of {len(self.sparsity)} entries of sparsity"
@@ -139,15 +142,19 @@ class Dot(Contraction):
         return cls(draft.contracted(lhs, rhs, wide), **numbers)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """Two for each product: a multiplication and an addition."""
         return 2 * result.size * prod(operands[0].dims[d] for d in self.lhs_contracting_dims)
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *metadata: np.ndarray) -> np.ndarray:
+        """Computes the product in the accumulator's type; UnsupportedError for sparse operands."""
         if self.sparsity:
             raise UnsupportedError("dot with sparsity is not implemented by the interpreter")
         return self.contract(lhs, rhs, self.shape.dtype)
 
     @classmethod
     def samples(cls):
+        """Products of several ranks and dtypes, also of mixed ones."""
+
         def made(lhs: Shape, rhs: Shape, dtype: Any = None, **numbers: Any):
             return (cls.of(lhs, rhs, dtype, **numbers), (lhs, rhs))
 

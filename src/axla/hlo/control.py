@@ -41,12 +41,14 @@ class While(Looping):
     body: Computation
 
     def infer(self, init: AnyShape) -> AnyShape:
+        """Returns the operand's shape, which `body` must keep; `condition` must return pred[]."""
         returns(self, accepts(self, self.condition, [init], "condition"), Shape(PRED), "condition")
         returns(self, accepts(self, self.body, [init], "body"), init, "body")
         return init.logical
 
     @classmethod
     def samples(cls):
+        """A loop that multiplies a float by 5 while it is less than 5."""
         module = Module("samples")
         condition, body = module.add_computation("condition"), module.add_computation("body", entry=True)
         for computation, opcode in ((condition, "compare"), (body, "multiply")):
@@ -85,6 +87,7 @@ class Conditional(Op):
         return number if 0 <= number <= last else last
 
     def infer(self, index: AnyShape, *operands: AnyShape) -> AnyShape:
+        """Returns the shape that all branches must share; the index must be pred[] or s32[]."""
         branches = self.branches
         by_pred = index.logical is Shape(PRED)
         if not by_pred and index.logical is not Shape(S32):
@@ -101,6 +104,7 @@ class Conditional(Op):
 
     @classmethod
     def samples(cls):
+        """Two branches, chosen by a pred and by an s32."""
         double, half = (sample_of(name, OPS[name](), F32) for name in ("negate", "abs"))
         value = Shape(F32)
         return [
@@ -121,10 +125,12 @@ class Call(Composite):
     is_composite: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the shape of `to_apply`'s root; its parameters must have the shapes of the operands."""
         return accepts(self, self.to_apply, operands).root.shape.logical
 
     @classmethod
     def samples(cls):
+        """A call of an addition."""
         return [(cls(sample_reducer("add", F32)), (Shape(F32), Shape(F32)))]
 
 
@@ -140,10 +146,12 @@ class Fusion(Calling):
     calls: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the shape of the root of `calls`; its parameters must have the shapes of the operands."""
         return accepts(self, self.calls, operands, "calls").root.shape.logical
 
     @classmethod
     def samples(cls):
+        """A fusion of a multiplication."""
         return [(cls(FusionKind.LOOP, calls=sample_reducer("multiply", F32)), (Shape(F32), Shape(F32)))]
 
 
@@ -174,9 +182,11 @@ class CustomCall(External):
 
     @property
     def side_effect(self) -> bool:
+        """Whether the call must not be removed, duplicated or reordered: what the program says."""
         return self.custom_call_has_side_effect
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the declared shape; layout constraints and aliases must fit the operands."""
         wanted = self.operand_layout_constraints
         if wanted is not None and len(wanted) != len(operands):
             self.reject("c1", f"{len(wanted)} operand_layout_constraints for {len(operands)} operands")
@@ -246,11 +256,13 @@ class AfterAll(Op):
     """
 
     def infer(self, *tokens: AnyShape) -> AnyShape:
+        """Returns the shape of a token; all operands must be tokens."""
         if any(not t.is_token for t in tokens):
             self.reject("c1", f"operands must be tokens, found {show(tokens)}")
         return TOKEN
 
     def evaluate(self, *tokens):
+        """Returns None, the value of a token."""
         return None
 
     examples = [example(), example(TOKEN, TOKEN)]
@@ -261,11 +273,13 @@ class AddDependency(Op):
     """The operand itself, available not before the token is there."""
 
     def infer(self, operand: AnyShape, token: AnyShape) -> AnyShape:
+        """Returns the shape of the first operand; the second must be a token."""
         if not token.is_token:
             self.reject("c1", f"the second operand must be a token, found {show(token)}")
         return operand.logical
 
     def evaluate(self, operand, token):
+        """Returns the first operand."""
         return operand
 
     examples = [example(Shape(F32, (3,)), TOKEN)]

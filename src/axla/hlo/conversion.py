@@ -24,6 +24,7 @@ class Convert(Elementwise):
     shape: Shape
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the declared shape, which must have the operand's dims; complex becomes complex only."""
         (source,) = arrays(self, operand)
         if source.dims != self.shape.dims:
             self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: dimensions differ")
@@ -33,6 +34,7 @@ class Convert(Elementwise):
         return self.shape
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Converts as XLA does: what is out of an integer's range saturates, NaN becomes 0."""
         return casting.convert(operand, self.shape.dtype)
 
     examples = [
@@ -53,6 +55,9 @@ class BitcastConvert(Op):
     shape: Shape
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the declared shape: of as many bits, with a last dimension more or less
+        where sizes differ.
+        """
         (source,) = arrays(self, operand)
         result = self.shape
         if source.dtype.is_complex is not result.dtype.is_complex:
@@ -68,6 +73,7 @@ class BitcastConvert(Op):
         return result
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Reads the bits of the elements as the other dtype."""
         return casting.bitcast(operand, self.shape.dtype)
 
     examples = [
@@ -92,6 +98,7 @@ class Bitcast(Op):
     shape: AnyShape
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the declared shape, which must have as many bits as the operand."""
         if isinstance(operand, Shape) and isinstance(self.shape, Shape):
             of, to = operand.size * operand.dtype.bits, self.shape.size * self.shape.dtype.bits
             if of != to:
@@ -99,6 +106,7 @@ class Bitcast(Op):
         return self.shape
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """0: no memory is read or written."""
         return 0
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
@@ -125,6 +133,7 @@ class ReducePrecision(Elementwise):
     mantissa_bits: int
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the operand's shape, which must be of floats."""
         (source,) = arrays(self, operand)
         if not source.dtype.is_float:
             self.reject("c1", f"floating-point is wanted, found {show(source)}")
@@ -134,6 +143,7 @@ class ReducePrecision(Elementwise):
         return source.logical
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Rounds to nearest, ties to even; values beyond the range become infinite or 0."""
         return casting.reduce_precision(operand, self.exponent_bits, self.mantissa_bits)
 
     examples = [
@@ -155,6 +165,7 @@ class StochasticConvert(Elementwise):
     shape: Shape
 
     def infer(self, operand: AnyShape, random: AnyShape) -> Shape:
+        """Returns the declared shape; the random bits must be unsigned and as wide as the floats."""
         source, bits = arrays(self, operand, random)
         if not source.dtype.is_float:
             self.reject("c1", f"floating-point is wanted, found {show(source)}")
@@ -166,6 +177,7 @@ class StochasticConvert(Elementwise):
         return self.shape
 
     def evaluate(self, operand: np.ndarray, random: np.ndarray) -> np.ndarray:
+        """Rounds by comparing what is cut off with the random bits."""
         return casting.stochastic_convert(operand, random, self.shape.dtype)
 
     examples = [

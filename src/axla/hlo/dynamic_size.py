@@ -23,11 +23,13 @@ class GetDimensionSize(Op):
     dimensions: tuple[int, ...]
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns s32[]; `dimensions` must name one dimension of the operand."""
         (source,) = arrays(self, operand)
         _one_dimension(self, self.dimensions, source)
         return Shape(S32)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Returns the actual size, which the operand has in the interpreter."""
         return np.asarray(operand.shape[self.dimensions[0]], np.int32)
 
     examples = [example(Shape(F32, (2, 3)), dimensions=(1,))]
@@ -45,6 +47,9 @@ class SetDimensionSize(Op):
     dimensions: tuple[int, ...] = attr(required=True, default=())
 
     def infer(self, operand: AnyShape, size: AnyShape) -> Shape:
+        """Returns the declared shape, whose bounds must be the dims of the operand; the
+        size must be s32[].
+        """
         source, scalar = arrays(self, operand, size)
         _one_dimension(self, self.dimensions, source)
         if scalar.logical is not Shape(S32):
@@ -55,6 +60,7 @@ class SetDimensionSize(Op):
         return self.shape
 
     def evaluate(self, operand: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Cuts the operand at the size, clamped to the bound, or fills up with zeros."""
         at = self.dimensions[0]
         count = max(0, min(int(size), self.shape.dims[at]))
         if count > operand.shape[at]:

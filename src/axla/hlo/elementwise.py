@@ -158,6 +158,7 @@ class Compare(Elementwise):
     type: CompareType | None = attr(default=None, proto="comparison_type")
 
     def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
+        """Returns pred of the operands' dims; complex numbers have no order."""
         shapes = arrays(self, lhs, rhs)
         dtype = same_dtype(self, shapes)
         if dtype.is_complex and self.direction not in (Direction.EQ, Direction.NE):
@@ -169,9 +170,11 @@ class Compare(Elementwise):
 
     @property
     def is_total_order(self) -> bool:
+        """Whether floats are in total order: -NaN < -inf < -0 < 0 < inf < NaN."""
         return self.type is CompareType.TOTAL_ORDER
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        """Compares element by element; without total order each comparison but NE is false for NaN."""
         if self.is_total_order and numeric.kind(lhs) == "float":
             lhs, rhs = numeric.total_order_key(lhs), numeric.total_order_key(rhs)
         return np.asarray(_COMPARE[self.direction](numeric.widened(lhs), numeric.widened(rhs)), np.bool_)
@@ -202,6 +205,7 @@ class Select(Elementwise):
     """`on_true[i]` where `pred[i]`, else `on_false[i]`; a scalar `pred` chooses for all."""
 
     def infer(self, pred: AnyShape, on_true: AnyShape, on_false: AnyShape) -> Shape:
+        """Returns the shape of `on_true` and `on_false`; `pred` must have their dims or be a scalar."""
         chooser, first, second = arrays(self, pred, on_true, on_false)
         if not chooser.dtype.is_pred:
             self.reject("c1", f"the first operand must be pred, found {show(chooser)}")
@@ -211,6 +215,7 @@ class Select(Elementwise):
         return result
 
     def evaluate(self, pred: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> np.ndarray:
+        """Chooses element by element, or all by a scalar."""
         return np.where(pred, on_true, on_false)
 
     examples = [
@@ -228,6 +233,7 @@ class Clamp(Elementwise):
     """
 
     def infer(self, low: AnyShape, operand: AnyShape, high: AnyShape) -> Shape:
+        """Returns the operand's shape; each bound must have the same shape or be a scalar."""
         shapes = arrays(self, low, operand, high)
         dtype = same_dtype(self, shapes, REAL)
         return same_dims(
@@ -235,6 +241,7 @@ class Clamp(Elementwise):
         )
 
     def evaluate(self, low: np.ndarray, operand: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Clamps element by element; NaN in any operand gives NaN."""
         return numeric.clamp(low, operand, high)
 
     examples = [

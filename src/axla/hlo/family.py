@@ -127,9 +127,11 @@ class Same(Op):
     __slots__ = ()
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the operand's shape."""
         return operand.logical
 
     def evaluate(self, operand: Any) -> Any:
+        """Returns the operand."""
         return operand
 
 
@@ -139,6 +141,7 @@ class PartOfOperand(Op):
     __slots__ = ()
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """The bytes of the result twice, read and written, and those of the other operands."""
         return 2 * result.byte_size + sum(shape.byte_size for shape in operands[1:])
 
 
@@ -152,15 +155,18 @@ class Elementwise(Op):
     function: Callable[..., np.ndarray] | None = None
 
     def infer(self, *operands: AnyShape) -> Shape:
+        """Returns the operands' dims with the result's dtype; operands must agree in dims and dtype."""
         shapes = arrays(self, *operands)
         cls = type(self)
         dtype = same_dtype(self, shapes, cls.accepts)
         return same_dims(self, shapes, dtype if cls.result is None else cls.result(dtype))
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """One for each element."""
         return result.size
 
     def evaluate(self, *operands: np.ndarray) -> np.ndarray:
+        """Applies the NumPy function of the class; UnsupportedError for a class without one."""
         function = type(self).function
         if function is None:
             raise UnsupportedError(f"the interpreter does not implement {self.opcode}: it has no evaluate")
@@ -168,6 +174,7 @@ class Elementwise(Op):
 
     @classmethod
     def samples(cls) -> list[tuple[Op, tuple[AnyShape, ...]]]:
+        """Matrices and scalars of each dtype that stands for those accepted."""
         if cls.examples:
             return super().samples()
         count = len(cls.operand_names)

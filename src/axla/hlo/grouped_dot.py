@@ -48,10 +48,12 @@ class RaggedDot(_Grouped):
 
     @property
     def is_ragged_free(self) -> bool:
+        """Whether the ragged dimension is one of the result."""
         return self.lhs_ragged_dims[0] not in (*self.lhs_batch_dims, *self.lhs_contracting_dims)
 
     @property
     def is_ragged_contracting(self) -> bool:
+        """Whether the ragged dimension is contracted: then groups are a new first dimension."""
         return self.lhs_ragged_dims[0] in self.lhs_contracting_dims
 
     def prefix(self, rank: int) -> tuple[int, ...]:
@@ -65,6 +67,7 @@ class RaggedDot(_Grouped):
         return (*batch, *(d for d in range(ragged) if d not in batch and d not in contracting))
 
     def infer(self, lhs: AnyShape, rhs: AnyShape, group_sizes: AnyShape) -> Shape:
+        """Returns the dims of the result in the declared dtype; groups must fit rhs."""
         left, right, sizes = arrays(self, lhs, rhs, group_sizes)
         if len(self.lhs_ragged_dims) != 1 or not 0 <= self.lhs_ragged_dims[0] < left.rank:
             self.reject("c1", f"lhs_ragged_dims={self.lhs_ragged_dims} is not one of lhs'")
@@ -96,6 +99,7 @@ class RaggedDot(_Grouped):
                 self.reject("c7", message)
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
+        """Computes a product for each group, of operands that are masked by it."""
         dtype = self.shape.dtype
         if not self.is_ragged_free and not self.is_ragged_contracting:
             return self.contract(lhs, rhs, dtype)
@@ -154,6 +158,8 @@ class RaggedDot(_Grouped):
 
     @classmethod
     def samples(cls):
+        """A ragged dimension that is free, contracted, and of the batch."""
+
         def made(result: tuple[int, ...], shapes: list[tuple[int, ...]], **numbers: Any):
             lhs, rhs, sizes = shapes
             return (cls(Shape(F32, result), **numbers), (Shape(F32, lhs), Shape(F32, rhs), Shape(S32, sizes)))
@@ -196,6 +202,7 @@ class ScaledDot(_Grouped):
         return F64 if self.shape.dtype is F64 else F32
 
     def infer(self, lhs: AnyShape, rhs: AnyShape, lhs_scale: AnyShape, rhs_scale: AnyShape) -> Shape:
+        """Returns the shape of the dot; sizes of a scale must divide those of its operand."""
         left, right, *scales = arrays(self, lhs, rhs, lhs_scale, rhs_scale)
         for number in (left, right, *scales, self.shape):
             if number.dtype.is_complex:
@@ -218,12 +225,14 @@ class ScaledDot(_Grouped):
     def evaluate(
         self, lhs: np.ndarray, rhs: np.ndarray, lhs_scale: np.ndarray, rhs_scale: np.ndarray
     ) -> np.ndarray:
+        """Multiplies operands by their scales in a wide type, then computes the dot."""
         wide = self.wide
         a, b = (_scaled(x, s, wide) for x, s in ((lhs, lhs_scale), (rhs, rhs_scale)))
         return convert(self.contract(a, b, wide), self.shape.dtype)
 
     @classmethod
     def samples(cls):
+        """Scales for blocks, and a scalar scale."""
         numbers: dict[str, Any] = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (1,)}
         small, scale = Shape(F8E4M3FN, (2, 8)), Shape(F32, (2, 2))
         return [

@@ -64,6 +64,7 @@ class Gather(PartOfOperand):
         return found
 
     def infer(self, operand: AnyShape, start_indices: AnyShape) -> Shape:
+        """Returns the batch dimensions of the indices, with the window's at `offset_dims`."""
         source, indices = arrays(self, operand, start_indices)
         dropped = self.dropped
         batch = _check_indices(self, source, indices, self.places)
@@ -89,6 +90,7 @@ class Gather(PartOfOperand):
         return source.with_dims([size for size, _ in result], [dynamic for _, dynamic in result])
 
     def evaluate(self, operand: np.ndarray, start_indices: np.ndarray) -> np.ndarray:
+        """Takes the windows; starts are clamped so that each lies within the operand."""
         sizes = [min(n, d) for n, d in zip(self.slice_sizes, operand.shape, strict=True)]
         starts = window_starts(start_indices, self.index_vector_dim, operand.ndim, self.places)
         batch, last = starts.shape[:-1], np.array(operand.shape, np.int64) - np.array(sizes, np.int64)
@@ -152,6 +154,7 @@ class Scatter(Op):
         return tuple(1 if d in self.dropped else next(sizes) for d in range(rank))
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the operands' shapes; updates must fit them, and `to_apply` must combine their scalars."""
         shapes = arrays(self, *operands)
         count = len(shapes) // 2
         if len(shapes) % 2 == 0 or not count:
@@ -191,9 +194,13 @@ class Scatter(Op):
             self.reject("c8", message)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """One for each element of the updates."""
         return operands[-1].size
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """The bytes of the indices, and three times those of the updates: operands are read and written
+        there.
+        """
         indices, *updates = operands[len(operands) // 2 :]
         return indices.byte_size + 3 * sum(shape.byte_size for shape in updates)
 
@@ -212,6 +219,7 @@ class Scatter(Op):
 
     @classmethod
     def samples(cls):
+        """Updates of rows, of one window, and of batches."""
         add = sample_reducer("add", F32)
         rows = cls((1,), (0,), (0,), index_vector_dim=1, to_apply=add)
         whole = cls((0, 1), (), (0, 1), index_vector_dim=0, to_apply=add)

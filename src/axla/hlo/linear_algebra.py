@@ -31,6 +31,7 @@ class Fft(Op):
     fft_length: tuple[int, ...]
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the operand's shape with the dtype and last dimensions that the kind of transform gives."""
         (source,) = arrays(self, operand)
         lengths, rank = self.fft_length, len(self.fft_length)
         real = self.fft_type is FftType.RFFT
@@ -54,10 +55,12 @@ class Fft(Op):
         return Shape(dtype, (*source.dims[: source.rank - rank], *dims), source.dynamic)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """Those of complex products in log2(length) steps, for each element."""
         steps = sum(int(log2(length)) for length in self.fft_length if length > 0)
         return 2 * _PRODUCTS_OF_COMPLEX * steps * max(result.size, operands[0].size)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Transforms by NumPy; an empty operand or result gives zeros."""
         axes = tuple(range(operand.ndim - len(self.fft_length), operand.ndim))
         wanted = self.infer(Shape(from_numpy(operand.dtype), operand.shape))
         if not operand.size or not wanted.size:
@@ -98,14 +101,17 @@ class Cholesky(Op):
     lower: bool = False
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the operand's shape, which must be of square matrices of floats or complex numbers."""
         (source,) = arrays(self, operand)
         _matrices(self, source)
         return source.logical
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """A third of n for each element of the n x n matrices."""
         return result.size * result.dims[-1] // 3
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Factors each matrix; one that is not positive definite becomes NaN."""
         a = widened(operand)
         lower = np.tril(a) if self.lower else np.conj(np.swapaxes(np.triu(a), -1, -2))
         # NumPy reads the lower triangle only; what is above does not count.
@@ -138,6 +144,7 @@ class TriangularSolve(Op):
     transpose_a: TransposeA = attr(always=True, default=TransposeA.NO_TRANSPOSE)
 
     def infer(self, a: AnyShape, b: AnyShape) -> Shape:
+        """Returns the shape of `b`; batch dimensions must agree, and `b` must fit the matrix."""
         left, right = arrays(self, a, b)
         _matrices(self, left)
         same_dtype(self, (left, right))
@@ -148,9 +155,11 @@ class TriangularSolve(Op):
         return right.logical
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """Two for each element of the result and row of the matrix."""
         return 2 * result.size * operands[0].dims[-1]
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Solves by substitution, reading one triangle of `a` only."""
         matrix = np.tril(widened(a)) if self.lower else np.triu(widened(a))
         if self.unit_diagonal:
             size = matrix.shape[-1]
@@ -223,9 +232,11 @@ class BatchNormInference(_BatchNorm):
     """scale * (x - mean) / sqrt(variance + epsilon) + offset, per feature."""
 
     def infer(self, operand: AnyShape, *features: AnyShape) -> Shape:
+        """Returns the operand's shape; the others must have a number for each feature."""
         return self._check(operand, features)[0].logical
 
     def evaluate(self, operand: np.ndarray, *features: np.ndarray) -> np.ndarray:
+        """Normalises by the given mean and variance."""
         scale, offset, mean, variance = (self._along(f, operand.ndim) for f in features)
         x = widened(operand)
         epsilon = x.dtype.type(self.epsilon)
@@ -239,10 +250,14 @@ class BatchNormTraining(_BatchNorm):
     """Normalises by mean and variance of the batch itself; gives the result, the mean and the variance."""
 
     def infer(self, operand: AnyShape, *features: AnyShape) -> TupleShape:
+        """Returns a tuple: the operand's shape, and those of mean and variance, one number
+        for each feature.
+        """
         source, feature = self._check(operand, features)
         return TupleShape((source.logical, feature, feature))
 
     def evaluate(self, operand: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Normalises by mean and variance over all dimensions but that of features."""
         x, others = widened(operand), self._others(operand.ndim)
         mean, variance = x.mean(others, x.dtype), x.var(others, x.dtype)
         mean, variance = mean.astype(scale.dtype), variance.astype(scale.dtype)
@@ -259,12 +274,14 @@ class BatchNormGrad(_BatchNorm):
     """The gradients of batch-norm-training: of the operand, of scale and of offset."""
 
     def infer(self, operand: AnyShape, *rest: AnyShape) -> TupleShape:
+        """Returns a tuple: the operand's shape, and those of the gradients of scale and offset."""
         source, feature = self._check(operand, rest[:-1])
         if rest[-1].logical is not source.logical:
             self.reject("c3", f"grad_output must be {show(source)}, found {show(rest[-1])}")
         return TupleShape((source.logical, feature, feature))
 
     def evaluate(self, operand: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Computes the three gradients from mean and variance of the forward step."""
         rank, others = operand.ndim, self._others(operand.ndim)
         scale, mean, variance = (self._along(f, rank) for f in rest[:3])
         x, grad = widened(operand), widened(rest[3])

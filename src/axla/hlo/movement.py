@@ -34,6 +34,7 @@ class Broadcast(Op):
     dimensions: tuple[int, ...] = attr(always=True, default=())
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the declared shape, which must have the operand's sizes at `dimensions`."""
         (source,) = arrays(self, operand)
         shape, dimensions = self.shape, self.dimensions
         if source.dtype is not shape.dtype:
@@ -50,9 +51,11 @@ class Broadcast(Op):
         return shape
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
+        """Index k of the operand is index `dimensions[k]` of the result."""
         return tuple(index[d] for d in self.dimensions)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Returns a view with repeated elements; an actual dynamic size stays."""
         if not operand.ndim and self.shape.size <= SMALL:
             return np.full(self.shape.dims, operand)  # faster than a view
         # The operand's own sizes: a dynamic dimension may be shorter than its bound.
@@ -153,6 +156,7 @@ class Reshape(Op):
     inferred_dimension: int = attr(default=-1, proto="dimensions")
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the declared shape, which must have the operand's dtype and number of elements."""
         (source,) = arrays(self, operand)
         if source.dtype is not self.shape.dtype:
             self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: element types differ")
@@ -162,6 +166,7 @@ class Reshape(Op):
         return self.shape
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
+        """The index of the operand with the same row-major position."""
         if not operand.size:
             return tuple(0 for _ in operand.dims)  # no element is ever asked for
         result: list[Any] = [0] * operand.rank
@@ -177,6 +182,7 @@ class Reshape(Op):
         return tuple(result)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Returns the elements with the declared dims."""
         return operand.reshape(self.shape.dims)
 
     examples = [
@@ -201,6 +207,7 @@ class DynamicReshape(Op):
     shape: Shape
 
     def infer(self, operand: AnyShape, *sizes: AnyShape) -> Shape:
+        """Returns the declared shape; there must be a size s32[] for each of its dimensions."""
         (source,) = arrays(self, operand)
         if source.dtype is not self.shape.dtype:
             self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: element types differ")
@@ -209,6 +216,7 @@ class DynamicReshape(Op):
         return self.shape
 
     def evaluate(self, operand: np.ndarray, *sizes: np.ndarray) -> np.ndarray:
+        """Returns the elements in dims of the actual sizes, each clamped to its bound."""
         bounds = zip(sizes, self.shape.dims, self.shape.dynamic, strict=True)
         return refilled(operand, [max(0, min(int(s), n)) if dynamic else n for s, n, dynamic in bounds])
 
@@ -222,6 +230,7 @@ class Transpose(Op):
     dimensions: tuple[int, ...]
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the operand's dims in the order of `dimensions`, which must be a permutation."""
         (source,) = arrays(self, operand)
         if sorted(self.dimensions) != list(range(source.rank)):
             wanted = f"the {source.rank} dimensions of {show(source)}"
@@ -231,9 +240,11 @@ class Transpose(Op):
         )
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
+        """Index `dimensions[k]` of the operand is index k of the result."""
         return tuple(index[self.dimensions.index(d)] for d in range(len(self.dimensions)))
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Returns a view with permuted dimensions."""
         return operand.transpose(self.dimensions)
 
     examples = [
@@ -250,15 +261,18 @@ class Reverse(Op):
     dimensions: tuple[int, ...]
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the operand's shape; `dimensions` must be different ones of it."""
         (source,) = arrays(self, operand)
         if not are_different(self.dimensions, source.rank):
             self.reject("c1", f"dimensions={self.dimensions} are not different dimensions of {show(source)}")
         return source.logical
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
+        """Counts from the end in reversed dimensions."""
         return tuple((operand.dims[d] - 1) - i if d in self.dimensions else i for d, i in enumerate(index))
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Returns a view with reversed dimensions."""
         return np.flip(operand, self.dimensions)
 
     examples = [
@@ -279,6 +293,7 @@ class Iota(Op):
     iota_dimension: int = attr(always=True, proto="dimensions")
 
     def infer(self) -> Shape:
+        """Returns the declared shape, of numbers, which must have `iota_dimension`."""
         if self.shape.rank and not 0 <= self.iota_dimension < self.shape.rank or not self.shape.rank:
             message = f"iota_dimension={self.iota_dimension} is not a dimension of {show(self.shape)}"
             self.reject("c1", message)
@@ -287,6 +302,7 @@ class Iota(Op):
         return self.shape
 
     def evaluate(self) -> np.ndarray:
+        """Counts from 0 along the dimension; the numbers are cast to the dtype."""
         dims, at = self.shape.dims, self.iota_dimension
         if not self.shape.size:
             return np.zeros(dims, self.shape.dtype.numpy)
@@ -305,6 +321,7 @@ class Copy(Same):
     """A copy of the operand, in memory (and with a layout) of its own."""
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
+        """The same index."""
         return tuple(index)
 
     examples = [example(Shape(F32, (2, 3))), example(Shape(F64))]

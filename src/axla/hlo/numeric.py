@@ -58,6 +58,7 @@ class Kernel:
         return self.of(dtype) if _wide(dtype) is None else None
 
     def __call__(self, *operands: Array) -> Array:
+        """Computes the function in the wide type of the first operand's dtype; rounds the result back."""
         dtype = operands[0].dtype
         wide, function = _wide(dtype), self.of(dtype)
         if wide is None:

@@ -21,6 +21,7 @@ class Rng(Op):
     distribution: RandomDistribution = attr(required=True, default=RandomDistribution.UNIFORM)
 
     def infer(self, first: AnyShape, second: AnyShape) -> Shape:
+        """Returns the declared shape; both operands must be scalars of its dtype."""
         for number, s in enumerate(arrays(self, first, second)):
             if s.rank or s.dtype is not self.shape.dtype:
                 self.reject("c1", f"operand {number} must be a scalar of {self.shape.dtype}, found {show(s)}")
@@ -43,6 +44,7 @@ class RngGetAndUpdateState(Op):
     delta: int = attr(required=True, default=0)
 
     def infer(self) -> Shape:
+        """Returns the declared shape, which must be u64[2]."""
         if self.shape.logical is not Shape(U64, (2,)):
             self.reject("c1", f"u64[2] is wanted, found {show(self.shape)}")
         return self.shape

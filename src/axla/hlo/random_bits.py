@@ -40,6 +40,7 @@ class RngBitGenerator(Op):
     algorithm: RandomAlgorithm = attr(required=True, default=RandomAlgorithm.DEFAULT, proto="rng_algorithm")
 
     def infer(self, state: AnyShape) -> AnyShape:
+        """Returns the declared shape (state, bits); the state must suit the algorithm."""
         (source,) = arrays(self, state)
         parts = self.shape.elements if isinstance(self.shape, TupleShape) else ()
         if len(parts) != 2 or parts[0].logical is not source.logical or not isinstance(parts[1], Shape):
@@ -72,6 +73,9 @@ class RngBitGenerator(Op):
         return None
 
     def evaluate(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the next state and the bits; UnsupportedError for a state that the
+        algorithm does not take.
+        """
         shape = self.shape.elements[0]
         why = self.why_not(shape)
         if why:

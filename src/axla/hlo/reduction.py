@@ -45,6 +45,7 @@ class Reduce(Applying):
     to_apply: Computation
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the dims that are kept, for each array; `to_apply` must combine scalars of their dtypes."""
         data, inits = data_and_inits(self, operands)
         first, dimensions = data[0], self.dimensions
         if not are_different(dimensions, first.rank):
@@ -59,10 +60,12 @@ class Reduce(Applying):
         return TupleShape(results) if self.to_apply.root.shape.is_tuple else results[0]
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """How often `to_apply` is applied: once for each element beyond the first of a result."""
         return max(0, operands[0].size - next(result.arrays()).size)
 
     @classmethod
     def samples(cls):
+        """Reductions of several dimensions and of none, also of an empty array."""
         add, largest = signature.sample_reducer("add", F32), signature.sample_reducer("maximum", S32)
         return [
             (cls((1,), add), (Shape(F32, (3, 4)), Shape(F32))),
@@ -83,6 +86,7 @@ class Map(Op):
     to_apply: Computation
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the operands' dims with the dtype that `to_apply` returns."""
         shapes = arrays(self, *operands)
         if not shapes:
             self.reject("c1", "at least one operand is wanted, found none")
@@ -99,10 +103,12 @@ class Map(Op):
         return Shape(root.dtype, shapes[0].dims, shapes[0].dynamic)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """How often `to_apply` is applied: once for each element."""
         return result.size
 
     @classmethod
     def samples(cls):
+        """An addition of two matrices."""
         return [(cls((0, 1), signature.sample_reducer("add", F32)), (Shape(F32, (3, 4)),) * 2)]
 
 
@@ -132,6 +138,7 @@ class Scan(Op):
         )
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the stacked outputs, then the carries, whose shapes `to_apply` must keep."""
         shapes = arrays(self, *operands)
         count = len(shapes) - self.num_carries
         if count < 1 or self.num_carries < 0:
@@ -158,6 +165,7 @@ class Scan(Op):
 
     @classmethod
     def samples(cls):
+        """Running sums along rows, forward and in reverse."""
         module = Module("samples")
         step = module.add_computation("step", entry=True)
         x, carry = (step.add(Parameter(Shape(F32, (3,)), n), name=("x", "carry")[n]) for n in range(2))
@@ -182,9 +190,13 @@ class Sort(Op):
 
     @property
     def dimension(self) -> int:
+        """The dimension that is sorted."""
         return self.dimensions[0]
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the operands' shapes; `to_apply` must compare two scalars of each operand and return
+        pred[].
+        """
         shapes = arrays(self, *operands)
         if not shapes or any(s.dims != shapes[0].dims for s in shapes):
             self.reject("c1", f"operands must have the same dimensions, found {show(shapes)}")
@@ -196,11 +208,13 @@ class Sort(Op):
         return joined(shapes)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """How often elements are compared: n log2(n) times."""
         size = operands[0].size
         return size * max(ceil(log2(size)), 1) if size else 0
 
     @classmethod
     def samples(cls):
+        """A stable sort of rows, and one that is not stable, of a line."""
         module = Module("samples")
         less = module.add_computation("less", entry=True)
         x, y = (less.add(Parameter(Shape(F32), n), name="xy"[n]) for n in range(2))

@@ -24,6 +24,7 @@ class Slice(PartOfOperand):
     slice: SliceDims = attr(proto="slice_dimensions")
 
     def infer(self, operand: AnyShape) -> Shape:
+        """Returns the sizes of the ranges, which must lie within the operand."""
         (source,) = arrays(self, operand)
         wanted = self.slice
         if wanted.rank != source.rank:
@@ -41,12 +42,14 @@ class Slice(PartOfOperand):
         return source.with_dims(dims, [dynamic and n == size for n, size, dynamic in whole])
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
+        """Index i is start + i * stride, per dimension."""
         return tuple(
             (i * stride if stride != 1 else i) + start if start else (i * stride if stride != 1 else i)
             for i, start, stride in zip(index, self.slice.starts, self.slice.strides, strict=True)
         )
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """Returns a view of the ranges."""
         ranges = zip(self.slice.starts, self.slice.limits, self.slice.strides, strict=True)
         return operand[tuple(slice(*r) for r in ranges)]
 
@@ -90,6 +93,7 @@ class DynamicSlice(PartOfOperand):
     dynamic_slice_sizes: tuple[int, ...]
 
     def infer(self, operand: AnyShape, *indices: AnyShape) -> Shape:
+        """Returns the operand's dtype with `dynamic_slice_sizes`, which must fit its dims."""
         (source,) = arrays(self, operand)
         start_indices(self, source, indices)
         sizes = self.dynamic_slice_sizes
@@ -99,6 +103,7 @@ class DynamicSlice(PartOfOperand):
         return source.with_dims(sizes, [dynamic and n == size for n, size, dynamic in whole])
 
     def evaluate(self, operand: np.ndarray, *indices: np.ndarray) -> np.ndarray:
+        """Returns a view of the window; starts are clamped so that it lies within the operand."""
         sizes = [min(n, d) for n, d in zip(self.dynamic_slice_sizes, operand.shape, strict=True)]
         starts = clamped_starts(indices, operand.shape, sizes)
         return operand[tuple(slice(s, s + n) for s, n in zip(starts, sizes, strict=True))]
@@ -118,6 +123,7 @@ class DynamicUpdateSlice(Op):
     """
 
     def infer(self, operand: AnyShape, update: AnyShape, *indices: AnyShape) -> Shape:
+        """Returns the operand's shape; the update must have its dtype and fit its dims."""
         target, window = arrays(self, operand, update)
         start_indices(self, target, indices)
         same_dtype(self, (target, window))
@@ -126,10 +132,12 @@ class DynamicUpdateSlice(Op):
         return target.logical
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """The bytes of the update twice, read and written, and those of the start indices."""
         _, update, *starts = operands
         return 2 * update.byte_size + sum(shape.byte_size for shape in starts)
 
     def evaluate(self, operand: np.ndarray, update: np.ndarray, *indices: np.ndarray) -> np.ndarray:
+        """Writes the update into a copy; starts are clamped so that it lies within the operand."""
         starts = clamped_starts(indices, operand.shape, update.shape)
         result = operand.copy()
         result[tuple(slice(s, s + n) for s, n in zip(starts, update.shape, strict=True))] = update
@@ -152,6 +160,7 @@ class Pad(Op):
     padding: PaddingConfig = attr(proto="padding_config")
 
     def infer(self, operand: AnyShape, value: AnyShape) -> Shape:
+        """Returns the padded dims, none of which may be negative; the padding value must be a scalar."""
         source, fill = arrays(self, operand, value)
         config = self.padding
         same_dtype(self, (source, fill))
@@ -173,6 +182,7 @@ class Pad(Op):
         return source.with_dims(dims, source.dynamic)
 
     def evaluate(self, operand: np.ndarray, value: np.ndarray) -> np.ndarray:
+        """Fills an array with the padding value and puts the elements of the operand that remain into it."""
         config = self.padding
         spread = [n + max(0, n - 1) * step for n, step in zip(operand.shape, config.interior, strict=True)]
         dims = [max(0, n + low + high) for n, low, high in zip(spread, config.low, config.high, strict=True)]
@@ -208,9 +218,11 @@ class Concatenate(Op):
 
     @property
     def dimension(self) -> int:
+        """The dimension along which operands are joined."""
         return self.dimensions[0]
 
     def infer(self, *operands: AnyShape) -> Shape:
+        """Returns the operands' shape with the sum of their sizes in the dimension."""
         shapes = arrays(self, *operands)
         if not shapes:
             self.reject("c1", "at least one operand is wanted, found none")
@@ -232,6 +244,7 @@ class Concatenate(Op):
         return Shape(dtype, dims, dynamic)
 
     def evaluate(self, *operands: np.ndarray) -> np.ndarray:
+        """Joins the operands along the dimension."""
         return np.concatenate(operands, self.dimensions[0])
 
     examples = [

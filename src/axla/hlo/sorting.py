@@ -38,6 +38,7 @@ class TopK(Op):
     largest: bool = attr(always=True, default=True)
 
     def infer(self, operand: AnyShape) -> TupleShape:
+        """Returns two shapes with k as the last dimension: of the operand's dtype and of s32."""
         (source,) = arrays(self, operand)
         same_dtype(self, (source,), REAL)
         if not source.rank or not 0 <= self.k <= source.dims[-1]:
@@ -47,6 +48,7 @@ class TopK(Op):
         return TupleShape((Shape(source.dtype, dims, dynamic), Shape(S32, dims, dynamic)))
 
     def evaluate(self, operand: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Takes k elements in order; of equal ones the first come first."""
         order = (largest_first if self.largest else smallest_first)(operand)[..., : self.k]
         return np.take_along_axis(operand, order, -1), order.astype(np.int32)
 

@@ -25,12 +25,14 @@ class CopyStart(Op):
     cross_program_prefetch_index: int | None = None
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the declared shape, which must be (copy, operand, u32[])."""
         wanted = TupleShape((operand.logical, operand.logical, Shape(U32)))
         if self.shape.logical is not wanted:
             self.reject("c1", f"the shape {show(wanted)} is wanted, found {show(self.shape)}")
         return self.shape
 
     def evaluate(self, operand):
+        """Returns the operand as the copy: arrays do not change in the interpreter."""
         return (operand, operand, np.zeros((), np.uint32))
 
     examples = [example(Shape(F32, (3,)), shape=TupleShape((Shape(F32, (3,)), Shape(F32, (3,)), Shape(U32))))]
@@ -41,9 +43,11 @@ class CopyDone(Op):
     """The result of a copy-start."""
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the shape of the copy; the operand must come from a copy-start."""
         return started(self, operand, 0)
 
     def evaluate(self, operand):
+        """Returns the copy."""
         return operand[0]
 
     examples = [example(TupleShape((Shape(F32, (3,)), Shape(F32, (3,)), Shape(U32))))]
@@ -69,6 +73,7 @@ class Send(_Transfer, Transfer):
     is_host_transfer: bool = False
 
     def infer(self, data: AnyShape, token: AnyShape) -> AnyShape:
+        """Returns the declared shape, which must be (data, u32[], token[])."""
         self._token(token)
         if self.shape.logical is not TupleShape((data.logical, Shape(U32), TOKEN)):
             self.reject("c2", f"({show(data)}, u32[], token[]) is wanted, found {show(self.shape)}")
@@ -89,6 +94,7 @@ class SendDone(_Transfer, Transfer):
     is_host_transfer: bool = False
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns the shape of a token; the operand must come from a send."""
         return started(self, operand, 2)
 
     examples = [example(TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), channel_id=1)]
@@ -103,6 +109,7 @@ class Recv(_Transfer, Transfer):
     is_host_transfer: bool = False
 
     def infer(self, token: AnyShape) -> AnyShape:
+        """Returns the declared shape, which must be (data, u32[], token[])."""
         self._token(token)
         parts = self.shape.parts
         if len(parts) != 3 or parts[1].logical is not Shape(U32) or not parts[2].is_token:
@@ -120,6 +127,7 @@ class RecvDone(_Transfer, Transfer):
     is_host_transfer: bool = False
 
     def infer(self, operand: AnyShape) -> AnyShape:
+        """Returns (data, token[]); the operand must come from a recv."""
         started(self, operand, 2)
         parts = operand.parts
         return TupleShape((parts[0].logical, TOKEN))
@@ -140,6 +148,7 @@ class Infeed(_Transfer):
             self.reject("c2", f"(data, token[]) is wanted, found {show(self.shape)}")
 
     def infer(self, token: AnyShape) -> AnyShape:
+        """Returns the declared shape; the operand must be a token."""
         self._token(token)
         return self.shape
 
@@ -154,6 +163,7 @@ class Outfeed(_Transfer):
     outfeed_config: str = ""
 
     def infer(self, data: AnyShape, token: AnyShape) -> AnyShape:
+        """Returns the shape of a token; `outfeed_shape` must be that of the data."""
         self._token(token)
         if self.outfeed_shape.logical is not data.logical:
             message = f"outfeed_shape={show(self.outfeed_shape)} must be that of the data, {show(data)}"

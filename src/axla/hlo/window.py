@@ -107,6 +107,7 @@ class ReduceWindow(Applying):
     to_apply: Computation
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        """Returns the number of places of the window per dimension, for each array."""
         data, inits = data_and_inits(self, operands)
         dims = places(self, data[0].dims, self.window)
         kinds = accepts_scalars(
@@ -116,10 +117,12 @@ class ReduceWindow(Applying):
         return TupleShape(results) if self.to_apply.root.shape.is_tuple else results[0]
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """How often `to_apply` is applied: once for each element of a window beyond the first."""
         return (prod(self.window.size) - 1) * next(result.arrays()).size
 
     @classmethod
     def samples(cls):
+        """Windows with strides, padding and dilation."""
         add = sample_reducer("add", F32)
         return [
             (cls(Window((2, 2), (1, 2), (0, 1), (1, 0)), add), (Shape(F32, (4, 6)), Shape(F32))),
@@ -139,6 +142,7 @@ class SelectAndScatter(Op):
     scatter: Computation
 
     def infer(self, operand: AnyShape, source: AnyShape, init: AnyShape) -> Shape:
+        """Returns the operand's shape; the source must have an element for each place of the window."""
         data, values, start = arrays(self, operand, source, init)
         dims = places(self, data.dims, self.window)
         if values.dims != dims:
@@ -151,10 +155,12 @@ class SelectAndScatter(Op):
         return data.logical
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """How often `select` is applied: once for each element of each window."""
         return prod(self.window.size) * operands[1].size
 
     @classmethod
     def samples(cls):
+        """The gradient of max-pooling of 2 x 2 elements."""
         greater, add = sample_comparison("GE", F32), sample_reducer("add", F32)
         op_value = cls(Window((2, 2), (2, 2)), greater, add)
         return [(op_value, (Shape(F32, (4, 6)), Shape(F32, (2, 3)), Shape(F32)))]
@@ -209,6 +215,7 @@ class Convolution(Op):
     sparsity_config: RawText | None = None
 
     def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
+        """Returns batch, output features and places of the window in the order of `dim_labels`."""
         left, right = arrays(self, lhs, rhs)
         if self.sparsity_config is not None and not SPARSE.fullmatch(self.sparsity_config):
             wanted = "{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}"
@@ -283,11 +290,13 @@ class Convolution(Op):
         return 2 * met * batch * rhs.dims[labels.kernel_input] * rhs.dims[labels.kernel_output]
 
     def check_dense(self) -> None:
+        """Raises UnsupportedError for a sparse convolution."""
         if self.sparsity_config:
             message = f"convolution with sparsity_config={self.sparsity_config} is not supported"
             raise UnsupportedError(message)
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        """Sums the products in the accumulator's type, one place of the kernel after the other."""
         self.check_dense()
         labels, window, wide = self.dim_labels, self.window, accumulator(self.shape.dtype)
         x = (
@@ -324,6 +333,8 @@ class Convolution(Op):
 
     @classmethod
     def samples(cls):
+        """Convolutions with strides, groups, dilation and reversal, and one without spatial dimensions."""
+
         def made(lhs: Shape, rhs: Shape, labels: tuple[str, str, str], window: Window, **more: Any):
             return (cls.of(lhs, rhs, window=window, dim_labels=ConvDims(*labels), **more), (lhs, rhs))
 

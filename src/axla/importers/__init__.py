@@ -1,4 +1,5 @@
-"""What the importers of other formats share: a record per operation, and the op of HLO that it stands for.
+"""The parts that importers of other formats share: a record per operation, and the op of HLO that it stands
+for.
 
 The importers are `stablehlo/` (MLIR text and bytecode), `tensorflow/` (graphs), `proto/` (XLA's protos) and
 `text/` (HLO text). `records.py` reads tables of records; `counterparts.py` finds the ops of HLO that they

@@ -204,7 +204,7 @@ class Interpreter:
             self.process.check()
 
     def wait(self) -> None:
-        """What to do again and again while somebody outside is waited for."""
+        """Does the work that is due while the run waits for somebody outside; called again and again."""
         self.tick()
         if self.process is not None:
             self.process.offer()

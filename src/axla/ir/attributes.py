@@ -89,7 +89,7 @@ class FftType(enum.StrEnum):
 
 
 class TransposeA(enum.StrEnum):
-    """What `triangular-solve` does to its matrix."""
+    """The form in which `triangular-solve` uses its matrix."""
 
     NO_TRANSPOSE = "NO_TRANSPOSE"
     TRANSPOSE = "TRANSPOSE"

@@ -49,7 +49,7 @@ FACTS = frozenset(Op.__annotations__) - {
     "opcode", "operand_names", "variadic", "optional", "attributes", "holds_shape", "computation_fields",
     "__dataclass_fields__", "ended_by", "examples",
 }  # fmt: skip
-"""What a declaration may say of an op: see `Op`."""
+"""The facts that a declaration may give of an op: see `Op`."""
 
 ATTRIBUTE_TYPES: frozenset[Any] = frozenset({
     int, float, kinds.Single, bool, str, kinds.Word, kinds.RawText, AnyShape, Shape, Computation,

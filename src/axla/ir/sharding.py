@@ -16,7 +16,7 @@ from axla.core.errors import UnsupportedError
 from axla.ir.devices import Axis, DeviceOrder, Iota, Mesh, MeshAxes, brackets
 
 SUBGROUPS = ("manual", "replicated", "unreduced")
-"""What the last dimensions of tiles may be for, in their order."""
+"""The kinds of subgroups that the last dimensions of tiles may be for, in their order."""
 WORDS = ("replicated", "manual", "unknown", "unreduced")
 MAX_DEVICES = 1 << 17
 LONGEST = 1 << 24  # characters of one sharding for all leaves of a tuple, written once for each

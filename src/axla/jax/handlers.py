@@ -49,7 +49,9 @@ def _register_new(handlers: Iterable[tuple[str, Any, int]]) -> None:
 
 
 def register_type(name: str, type_: dict[str, Any]) -> None:
-    """What `jax.ffi.register_ffi_type` registers for CPUs: capsules `type_id` and, if wanted, `type_info`."""
+    """Registers a type that `jax.ffi.register_ffi_type` gives for CPUs: capsules `type_id` and, if wanted,
+    `type_info`.
+    """
     register_ffi_type(name, type_.get("type_id"), type_.get("type_info"))
 
 

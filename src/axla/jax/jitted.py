@@ -36,8 +36,8 @@ class _Compiled:
 
 
 class Jitted:
-    """What `axla.jax.jit` gives: called as the function is. Inside JAX's own transformations it is the
-    function, jitted by JAX.
+    """The function that `axla.jax.jit` returns; it is called like the original. Inside JAX's own
+    transformations it is the function, jitted by JAX.
     """
 
     def __init__(
@@ -167,7 +167,9 @@ class Jitted:
 
 
 def _kind(leaf: Any) -> Any:
-    """What a program depends on of a leaf: its type, weak or not, or the type of a Python number."""
+    """The facts of an argument that a program depends on: its type, weak or not, or the type of
+    a Python number.
+    """
     kind = type(leaf)
     if isinstance(leaf, jax.Array):
         return leaf.aval

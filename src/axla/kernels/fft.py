@@ -22,7 +22,7 @@ from axla.kernels.plan import KernelTask, Phase, Plan, lines_per_piece
 from axla.target.machine import Limits, Target, aligned
 
 RADICES = (4, 2, 3, 5, 7, 11, 13)
-"""What lengths may be made of, in the order in which they are taken."""
+"""The factors that lengths may have, in the order in which they are taken."""
 
 
 def factors(length: int) -> list[int] | None:

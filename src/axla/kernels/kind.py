@@ -21,7 +21,7 @@ from axla.kernels.plan import KernelTask, Plan
 from axla.target.machine import Limits, Target
 
 Form = tuple
-"""What a kernel in the making is built around: its kind, then what its heroes have in common."""
+"""The facts that a kernel in the making is built around: its kind, then what its heroes have in common."""
 
 
 def is_costly(inst: Instruction) -> bool:
@@ -35,7 +35,7 @@ class Kind:
     __slots__ = ()
 
     name: ClassVar[str]
-    """What messages and the page of kinds call its kernels."""
+    """The name of its kernels in messages and on the page of kinds."""
     heroes: ClassVar[tuple[type[Op], ...]] = ()
     """The ops that a kernel is built around: one without any of them is not asked about. Empty: all are."""
     planned: ClassVar[type[Plan] | None] = None

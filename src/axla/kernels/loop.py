@@ -123,7 +123,7 @@ class LoopKind(Kind):
 
 
 LOOP: Form = (LoopKind,)
-"""What has no hero yet."""
+"""The form of a kernel in the making that has no hero yet."""
 
 
 def _overlaps(window: Window) -> bool:

@@ -10,7 +10,7 @@ from math import prod
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, DType
 from axla.core.shape import Shape
-from axla.hlo import Compare, Constant, Parameter, Sort, TopK
+from axla.hlo import Compare, Constant, Parameter, Select, Sort, TopK
 from axla.ir.graph import Computation, Instruction
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.kind import HeroKind
@@ -23,6 +23,10 @@ LOCAL_BYTES = 16 << 10
 """Of local memory, which a block of threads has: several blocks run beside each other."""
 SLOTS = 8
 """Elements that a thread of a block has at most."""
+SHORTEST_NETWORK, LONGEST_NETWORK = 16, 8192
+"""Elements of a line that a network sorts: longer lines take more steps per element than digits."""
+LEAST_LANES = 4
+"""Lanes of the vectors of a network."""
 LONGEST = 1 << 30
 """Elements of a line that blocks sort: twice as many are a number of 32 bits."""
 
@@ -43,6 +47,23 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Network:
+    """How a network sorts a line: its keys, of 32 bits, are `rows` vectors of `lanes`, and what is behind the
+    line is greater. `held` vectors are in registers at once.
+    """
+
+    key: SortKey
+    rows: int
+    lanes: int
+    held: int
+
+    @property
+    def key_bytes(self) -> int:
+        """Bytes of all keys."""
+        return 4 * self.rows * self.lanes
+
+
+@dataclass(frozen=True, slots=True)
 class SortPlan(Plan):
     """The lines of a sort, their pieces, and the scratch memory of a piece."""
 
@@ -51,8 +72,9 @@ class SortPlan(Plan):
     lines: int
     stride: int  # between elements of a line
     per_piece: int
-    key: SortKey | None  # None: lines are merged
+    key: SortKey | None
     dtypes: tuple[DType, ...]
+    network: Network | None = None
 
     tile: int = 0  # elements that a block of threads sorts or merges in local memory; 0: a thread is alone
 
@@ -105,9 +127,14 @@ class SortPlan(Plan):
         return found
 
     @property
+    def network_offset(self) -> int:
+        """Where in a piece's scratch memory the keys of a network lie, and behind them the sorted line."""
+        return self.buffer_offsets()[-1][-1] + aligned(self.length * self.dtypes[-1].itemsize)
+
+    @property
     def piece_bytes(self) -> int:
         """The scratch memory of a piece, in bytes."""
-        return self.buffer_offsets()[-1][-1] + aligned(self.length * self.dtypes[-1].itemsize)
+        return self.network_offset + (2 * aligned(self.network.key_bytes) if self.network else 0)
 
 
 class SortKind(HeroKind):
@@ -137,11 +164,13 @@ class SortKind(HeroKind):
         compared = sort_key(op.to_apply)
         alone = target.threads == 1 or length > LONGEST
         key = compared if compared is None or not alone or _digits_pay(compared, length) else None
-        cost = length * max(1, length.bit_length()) * 4
+        dtypes, stride = tuple(s.dtype for s in shapes), prod(dims[dimension + 1 :])
+        network = None
+        if compared is not None and alone and stride == 1 and dtypes == (compared.dtype,):
+            network = _network(compared, op.to_apply, length, target)
+        cost = length * max(1, length.bit_length()) * (1 if network else 4)
         per_piece = lines_per_piece(lines, cost, target.limits)
-        dtypes = tuple(s.dtype for s in shapes)
-        stride = prod(dims[dimension + 1 :])
-        found = SortPlan(hero.name, length, lines, stride, per_piece, key, dtypes, phases=())
+        found = SortPlan(hero.name, length, lines, stride, per_piece, key, dtypes, network, phases=())
         if not alone and found.pieces:
             return _by_blocks(found, task.name, target)
         phase = Phase(task.name, found.pieces, 1, found.pieces > 1)
@@ -164,6 +193,20 @@ def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
 def _digits_pay(key: SortKey, length: int) -> bool:
     """Whether passes over digits cost less than merges; elements are counted in 32 bits."""
     return (64 << (key.dtype.bits // DIGIT).bit_length()) <= length < 1 << 31
+
+
+def _network(key: SortKey, comparator: Computation, length: int, target: Target) -> Network | None:
+    """The network for lines of numbers that a comparator compares as they are, zeros and NaN aside."""
+    kept = (Parameter, Constant, Compare, Select)
+    if key.dtype.bits != 32 or not all(isinstance(inst.op, kept) for inst in comparator.instructions):
+        return None
+    if not SHORTEST_NETWORK <= length <= LONGEST_NETWORK:
+        return None
+    bits = (length - 1).bit_length()
+    lanes = min(target.lanes(key.dtype), 1 << bits // 2)  # not more than rows, of which lanes are made
+    rows = (1 << bits) // lanes
+    held = min(rows, 16 if target.registers >= 32 else 8)
+    return Network(key, rows, lanes, held) if lanes >= LEAST_LANES else None
 
 
 def sort_key(computation: Computation) -> SortKey | None:

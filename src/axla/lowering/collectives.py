@@ -62,8 +62,8 @@ def _pairs(inst: Instruction, number: int, participants: tuple[int, int]) -> lis
 
 
 def folds_of(inst: Instruction[Reducing]) -> list[Computation]:
-    """What combines two values of every element of the results: for each, or of all where the reducer takes
-    them together.
+    """The computations that combine two values of each result element by element: one for each, or one for
+    all where the reducer takes them together.
     """
     shapes = [array(leaf) for leaf in inst.shape.leaves()]
     to_apply = inst.op.to_apply

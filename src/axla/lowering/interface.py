@@ -1,4 +1,4 @@
-"""What a caller sees of a module: its interface."""
+"""The interface of a module: its parameters, results and aliases as callers see them."""
 
 from __future__ import annotations
 

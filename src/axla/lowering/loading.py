@@ -86,7 +86,7 @@ def _written(computation: Computation) -> int:
 
 
 def _check(program: Program, step: Step, target: Target) -> None:
-    """What the layers below cannot know: whether registers hold a computation, and who is called."""
+    """Checks what the layers below cannot know: whether registers hold a computation, and who is called."""
     if isinstance(step, RegisterStep):
         root = step.computation.root
         for inst in step.computation.instructions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -68,3 +68,17 @@ def constants_memory(
             memory[offset:at] = bytes_in(literal.array, byte_order)
     memory[at:] = bytes(len(memory) - at)
     return memory.toreadonly()
+
+
+def settle(lent: Iterable[MovedLiteral], constants: Mapping[Literal, int], memory: memoryview) -> None:
+    """Moves literals into the memory of a segment that has all their elements, in whatever order."""
+    places = {values.__array_interface__["data"][0]: (values, offset) for values, offset in (
+        (literal.values, offset) for literal, offset in constants.items()
+    )}  # fmt: skip
+    for literal in lent:
+        mine = literal.values
+        values, offset = places.get(mine.__array_interface__["data"][0], (mine, -1))
+        order = sorted(range(values.ndim), key=lambda d: -values.strides[d])
+        if offset >= 0 and values.size == mine.size and values.transpose(order).flags.c_contiguous:
+            place = np.frombuffer(memory, mine.dtype, mine.size, offset)
+            literal.move_to(place.reshape(values.shape).transpose(order))

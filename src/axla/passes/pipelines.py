@@ -160,7 +160,7 @@ EXPAND: tuple[Step, ...] = EXPANDERS
 PREPARE: tuple[Step, ...] = (
     effect_order, approx_topk_decomposer, lapack_expander(missing_only=True), float_normalization,
 )  # fmt: skip
-"""What decides values: every backend runs it, on the module as it is."""
+"""The passes that decide values: every backend runs them, on the module as it is."""
 
 IMPORT: tuple[Step, ...] = (
     *PREPARE, marker_removal, layout_normalization, defuse, *EXPAND, call_inliner, map_inliner,

@@ -47,7 +47,7 @@ FREE_FIRINGS = 1000  # small computations may unfold a lot (map bodies, loops)
 
 
 Rewritten = Instruction | None
-"""What a rule gives: what takes the place of the root, or None."""
+"""The result of a rule: the instruction that replaces the root, or None."""
 
 Rewrite = Callable[..., Rewritten]
 """A rule as a function: of the root, and of its operands."""

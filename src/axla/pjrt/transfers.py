@@ -19,7 +19,7 @@ from axla.runtime.native import native
 _NAME = "AsyncHostToDeviceTransferManager"
 _Record: Any = RECORD.ctypes()
 _interrupted = c.c_int32()
-"""What a wait that a signal ends sets: there is no run to stop."""
+"""The flag that a wait sets when a signal ends it: there is no run to stop."""
 
 
 class Transfers:

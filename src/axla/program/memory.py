@@ -15,7 +15,7 @@ class MemorySpace(enum.StrEnum):
 
 
 class AllocationKind(enum.StrEnum):
-    """What an allocation holds."""
+    """The contents of an allocation: a parameter, a result, constants or the workspace."""
 
     PARAMETER = "parameter"  # leaf `number` of the parameters
     RESULT = "result"  # leaf `number` of the results

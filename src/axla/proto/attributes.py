@@ -26,7 +26,7 @@ Proto = dict[str, Any]
 
 @dataclass(slots=True)
 class Around:
-    """What a conversion may need besides the attribute: shapes, and the instruction's operands."""
+    """The context that the conversion of an attribute may need: shapes, and the instruction's operands."""
 
     shapes: Any  # ShapeReader or ShapeWriter
     operands: tuple[Instruction, ...] = ()
@@ -258,4 +258,4 @@ def _word_codec(field: Field) -> FieldCodec:
 
 
 PREFIXES = {"algorithm": "ALG_", "conv_kind": "CONVOLUTION_KIND_"}
-"""What the names of an enumeration's values begin with, and those in HLO text do not."""
+"""Prefixes that the names of an enumeration's values have in protos and not in HLO text."""

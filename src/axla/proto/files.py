@@ -29,7 +29,7 @@ FORMS = {
     "module": "HloModuleProto", "hlo": "HloProto", "config": "HloModuleProtoWithConfig",
     "snapshot": "HloSnapshot",
 }  # fmt: skip
-"""What `to_proto` writes: the names of its forms, and of XLA's messages."""
+"""The messages that `to_proto` writes: the names of its forms, and of XLA's messages."""
 
 
 @dataclass(frozen=True, slots=True)

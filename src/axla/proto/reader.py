@@ -27,7 +27,7 @@ from axla.text.lexer import Refusal
 Proto = dict[str, Any]
 
 CARRIED: WeakKeyDictionary[Module | Computation | Instruction, tuple[Any, Proto]] = WeakKeyDictionary()
-"""What a message said that axla has no place for, by what it said it of: written back when that is written.
+"""Fields of messages that axla has no place for, by the object they belong to; they are written back with it.
 
 The first part is what must be as it was for that: an instruction's op.
 """

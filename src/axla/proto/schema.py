@@ -51,7 +51,7 @@ class Message:
 
 
 def _entries(file: str | Path) -> dict[str, str]:
-    """What stands behind each name of a file; a line that is indented goes on."""
+    """Reads the entries `name: text` of a file; an indented line continues the one before."""
     found: dict[str, str] = {}
     name = ""
     for line in (Path(__file__).parent / file).read_text("utf-8").splitlines():

@@ -241,7 +241,7 @@ def read_pairs(message: Proto, around: object) -> SourceTargetPairs:
 
 
 def write_domain(text: str, message: Proto, around: object) -> None:
-    """What a text calls the entry is the exit in XLA's message."""
+    """Writes the shardings of a domain; the entry in the text is the exit in XLA's message."""
     found = _DOMAIN.fullmatch(text)
     if found is None:
         raise InvalidArgument(f"domain={text} cannot be written as a proto")

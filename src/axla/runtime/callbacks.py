@@ -21,7 +21,7 @@ grids: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """The runs of several participants (`axla.runtime.grid`), by their numbers."""
 
 raised: dict[int, BaseException] = {}
-"""What a callback raised last, by the address of its run's frame."""
+"""The exceptions that callbacks raised last, by the address of the run's frame."""
 
 
 class Stopped(Cancelled):

@@ -19,7 +19,7 @@ from axla.runtime.native import native
 from axla.runtime.program import LoadedProgram
 
 READINGS = Row("profile", "readings of the clock")
-"""What a profile takes itself."""
+"""The row for the time that the profile itself takes."""
 
 Timed = Callable[[], tuple[Packed, Sequence[Row]] | None]
 

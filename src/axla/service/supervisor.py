@@ -168,7 +168,9 @@ class Supervisor:
         """Clients that owe their first message, and until when."""
         self._waiting: deque[tuple[socket.socket, str]] = deque()
         self._counted = Counter(dict.fromkeys((*COUNTERS[1:], "sessions", "refused", "breaches", "lost"), 0))
-        """What workers have counted that are no more, and what became of clients."""
+        """The counters of workers that have ended, and the numbers of sessions, refusals,
+        breaches and losses.
+        """
         self._counting = threading.Lock()
         self._sessions, self._failures, self._why = 0, 0, ""
         self._began: set[str] = set()

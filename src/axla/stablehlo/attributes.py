@@ -48,7 +48,7 @@ CONVOLUTION = {
     "kernel": {"i": "input_feature", "o": "output_feature"},
     "output": {"b": "batch", "f": "feature"},
 }
-"""What `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]` has as letters, of the input, kernel and output."""
+"""The letters of `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`, for input, kernel and output."""
 
 # Enumerations: mnemonic -> values.
 ENUMERATIONS = {

@@ -7,4 +7,6 @@ from axla.stablehlo.operations import CUSTOM_CALL, OPERATIONS
 
 COUNTERPARTS = counterparts(OPERATIONS)
 CALL_FIELDS = counterpart(CUSTOM_CALL)
-"""What HLO says of custom calls and StableHLO does not: attributes as a convolution has them, and words."""
+"""The fields of custom calls that HLO has and StableHLO has not: attributes as a convolution
+has them, and words.
+"""

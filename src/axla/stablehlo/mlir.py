@@ -183,7 +183,7 @@ def stored(element: Type) -> dtypes.DType:
 CALL = "axla.custom_call"
 """The attribute of custom calls with what HLO says of them and StableHLO does not."""
 OP = "axla.op."
-"""What the targets of custom calls begin with that are ops which HLO does not have."""
+"""The prefix of the targets of custom calls that stand for ops which StableHLO does not have."""
 
 
 # ---- Attributes (beside bool, str, tuple, dict and types)
@@ -416,6 +416,7 @@ class Block:
 
     @property
     def terminator(self) -> Operation:
+        """The last operation, such as `return`."""
         return self.operations[-1]
 
     def __repr__(self) -> str:
@@ -440,6 +441,7 @@ class Source:
 
     @property
     def body(self) -> list[Operation]:
+        """The operations of the module, mostly functions."""
         return self.module.regions[0].blocks[0].operations
 
     def with_body(self, operations: list[Operation]) -> Source:

@@ -81,6 +81,7 @@ class DynamicModule(Module):
 
     @property
     def entry(self) -> Computation:
+        """Raises InvalidArgument, since there is no entry before the sizes are known."""
         raise InvalidArgument(f"the sizes of {self.signature} are not known: {self.wanted()}")
 
     def wanted(self) -> str:

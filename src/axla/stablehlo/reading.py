@@ -15,7 +15,7 @@ from axla.stablehlo.text.printer import type_text
 REQUIRED: Any = object()
 T = TypeVar("T")
 Said = mlir.Operation | dict[str, Any]
-"""What has attributes: an operation, or its attributes, or the fields of a structure."""
+"""A source of attributes: an operation, or its attributes, or the fields of a structure."""
 LONGEST = 4096  # of a list that a file does not write out: many operations can have the same one
 
 

@@ -27,7 +27,7 @@ UNKNOWN = (
     "depends on what is known only when the program runs; give the types of the arguments (arg_types) and "
     "the values of sizes (dim_args)"
 )
-"""What is said of a size that somebody has to give."""
+"""The part of messages about sizes that the caller has to give."""
 
 Sizes = tuple[int | None, ...]
 """Of each dimension a number, a Bounded, or None for `?`."""

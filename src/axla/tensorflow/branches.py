@@ -70,7 +70,7 @@ class _Branches:
         self.chosen: dict[str, int] = {}
         """The input of a Merge that is the only one that can have a value."""
         self.assumed = _ALWAYS
-        """What must hold where a function is called at all: a loop that runs in a branch."""
+        """The sides that hold where a function is called at all, as of a loop in a branch."""
         for node in nodes:
             self.enter(node)
         needed = _all_of(self.state(output) for output in outputs)

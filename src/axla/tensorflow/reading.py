@@ -27,7 +27,7 @@ _OTHERS = (
     (b"TFL3", 4, "a TensorFlow Lite model", "the SavedModel that it was converted from is read"),
     (b"HloModule", 0, "HLO", "axla.parse reads it"),
 )
-"""What files of other kinds have at a place, what they are, and what to do."""
+"""Marks of files of other kinds, what they are, and what to do."""
 _ENDINGS = {
     **dict.fromkeys((".keras", ".h5", ".hdf5"), ("a model of Keras", _EXPORT)),
     ".onnx": ("an ONNX model", "the SavedModel or GraphDef that it was converted from is read"),

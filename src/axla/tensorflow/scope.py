@@ -32,7 +32,7 @@ DEEPEST = 60
 MOST_NODES = 50_000
 """Nodes that one import adds, besides ten times those of the graph: functions that call others grow fast."""
 _MOST_STEPS, _MOST_BYTES, _MOST_SECONDS, _MOST_NUMBERS = 1_000_000, 1 << 28, 20.0, 1 << 22
-"""What the interpreter may take: steps for one constant, bytes for one value, seconds for all constants; and
+"""The limits of the interpreter: steps for one constant, bytes for one value, seconds for all constants; and
 how many numbers of one array Python handles.
 """
 

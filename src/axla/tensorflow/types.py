@@ -24,7 +24,7 @@ DTYPES: dict[str, DType] = {
         "DT_QINT8": "s8", "DT_QUINT8": "u8", "DT_QINT16": "s16", "DT_QUINT16": "u16", "DT_QINT32": "s32",
     }.items()
 }  # fmt: skip
-"""What arrays of a type are: quantized types are their integers."""
+"""The element types of arrays; those of quantized types are their integers."""
 
 _FIELDS = {
     "f16": "half_val", "bf16": "half_val", "f32": "float_val", "f64": "double_val", "pred": "bool_val",

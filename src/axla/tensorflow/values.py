@@ -44,7 +44,7 @@ VARIABLES: dict[str, type[Variable]] = {
 }  # fmt: skip
 """The operations that name a variable, and what they give."""
 MISSING = Resource("missing")
-"""What stands for values that cannot be made, where that is allowed."""
+"""The stand-in for values that cannot be made, where that is allowed."""
 
 GraphValue = Any
 """XlaOp, np.ndarray of bytes, TensorList, Resource."""

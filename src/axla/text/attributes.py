@@ -257,7 +257,7 @@ def _read_padding(reader: Reader) -> attributes.PaddingConfig:
 
 
 _NO_PADS = ascii_regex(r"[ \t]*+(?=[,}\r\n]|\Z)|" + _BLANK + r'(?:""|\{\})')
-"""What pads a scalar. XLA writes nothing, which its own parser does not take."""
+"""The text that pads a scalar. XLA writes nothing, which its own parser does not take."""
 
 
 def _write_padding(padding: attributes.PaddingConfig) -> str:

@@ -12,7 +12,7 @@ from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape, show
 
 UNREADABLE = (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplementedError)
-"""What NumPy raises for files that are damaged, or something else."""
+"""The errors that NumPy raises for damaged files and files of other kinds."""
 
 
 def read_array(path: str) -> np.ndarray:

@@ -51,7 +51,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def candidates(words: list[str]) -> list[str]:
-    """What the last word may become: verbs, options, values of an option; none where it is a file."""
+    """The completions of the last word: verbs, options, values of an option; none where it is a file."""
     from axla.tools.main import VERBS, parser
 
     words = [word for word in words if word != "="] + [""] * (words[-1:] == ["="])  # bash parts --a=b

@@ -36,7 +36,7 @@ VERBS = {
     "help": "say what verbs do",
     "tfcompile": "compile a TensorFlow graph to an object file and a C++ class",
 }
-"""What each verb does. Its module, of the same name, is imported when it is asked for."""
+"""The verbs and a line about each. Its module, of the same name, is imported when it is asked for."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them
 

@@ -146,7 +146,7 @@ STAGES = {
     "llvm": ("llvm", "The LLVM module, entry and kernels together."),
     "asm": ("asm", "The assembly of the LLVM module."),
 }
-"""What the compiler calls a stage, and what it is."""
+"""The compiler's name of a stage, and a line about it."""
 
 XLA_STAGES = {
     "hlo-backend": "hlo", "buffer-assignment": "program", "llvm-before-optimizations": "llvm",

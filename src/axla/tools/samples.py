@@ -33,7 +33,7 @@ ENDS = {
     "async-start": ("async-update", "async-done"), "copy-start": ("copy-done",),
     "collective-permute-start": ("collective-permute-done",),
 }  # fmt: skip
-"""What comes after the ops that begin something: alone they are not valid."""
+"""The ops that must follow those that begin something."""
 STARTS = {end: start for start, ends in ENDS.items() for end in ends}
 
 EXCHANGE = {"send", "send-done", "recv", "recv-done"}

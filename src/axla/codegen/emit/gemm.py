@@ -85,6 +85,7 @@ class Tiles(Product):
         self.partial_stride = spec.n if self.direct else cut.unit_columns * self.parts
 
     def emit(self) -> None:
+        """Writes the micro-kernel and the function that runs it for all tiles of its units."""
         f, spec, cut, tile = self.f, self.spec, self.cut, self.tile
         depths = sorted({cut.depth, self.least_depth})
         emit_microkernel(

@@ -42,6 +42,7 @@ class Gemv(Product):
         self.planes = self.cut.unit_columns + self.tile.rows
 
     def emit(self) -> None:
+        """Writes the loop over units, each a strip of the result."""
         f, cut = self.f, self.cut
         self.strip = self.k.scratch_of_call(cut.region_bytes)
         with self.units() as unit:
@@ -170,5 +171,6 @@ class Gemv(Product):
                 self.give_slot(batch, place, f.add(stop, offset + moved), width)
 
     def give_slot(self, batch: Ssa, place: Ssa, slot: Ssa, lanes: int) -> None:
+        """Hands sums in the strip on, to be finished and stored at a place of the result."""
         row, col = (place, 0) if self.tall else (0, place)
         self.give(self.load(self.strip, slot, lanes, self.planes), batch, row, col)

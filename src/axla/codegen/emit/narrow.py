@@ -24,6 +24,7 @@ class Narrow(Product):
     cut: GemmPlan
 
     def emit(self) -> None:
+        """Writes the loop over units, each some rows of the result."""
         f, spec, cut = self.f, self.spec, self.cut
         with self.units() as unit:
             blocks = -(-spec.m // cut.unit_rows)
@@ -78,6 +79,7 @@ class Folded(Product):
     cut: GemmPlan
 
     def emit(self) -> None:
+        """Writes the loop over units, each some rows of the result, after packing rhs."""
         f, spec, cut = self.f, self.spec, self.cut
         self.columns = 1 << (spec.n - 1).bit_length()
         self.steps = self.lanes // self.columns

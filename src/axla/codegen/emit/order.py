@@ -8,7 +8,7 @@ from axla.codegen.element import Elements
 from axla.codegen.function import Ssa
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value, Values
-from axla.core.dtypes import BY_NAME
+from axla.core.dtypes import BY_NAME, S32, DType
 from axla.hlo import Compare, Parameter, Sort
 from axla.ir.graph import Computation
 from axla.ir.typed import op_of
@@ -35,7 +35,7 @@ class Order:
 
 def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequence[Value]) -> Value:
     """The key of an element as an unsigned integer, smaller ones first."""
-    inner = Elements(e.values, 1)
+    inner = Elements(e.values, 1, least=element[0].lanes)
     for parameter in comparator.parameters:
         number = op_of(parameter, Parameter).parameter_number
         if number % 2 == key.side:
@@ -62,6 +62,19 @@ def ordered_bits(values: Values, value: Value, *, total_order: bool, descending:
             bits = values.bitcast_convert(bits, unsigned)
             bits = values.binary("xor", bits, values.constant(unsigned, 1 << (unsigned.bits - 1)))
     return values.unary("not", bits) if descending else bits
+
+
+def from_ordered_bits(values: Values, bits: Value, dtype: DType, *, descending: bool) -> Value:
+    """The bits of numbers of a type of 32 bits from what `ordered_bits` gives for them."""
+    if descending:
+        bits = values.unary("not", bits)
+    sign = values.constant(bits.dtype, 1 << 31)
+    if dtype.is_float:
+        rose = values.bitcast_convert(bits, S32)
+        rose = values.binary("shift-right-arithmetic", rose, values.constant(S32, 31))
+        fell = values.unary("not", values.bitcast_convert(rose, bits.dtype))
+        return values.binary("xor", bits, values.binary("or", fell, sign))
+    return values.binary("xor", bits, sign) if dtype.is_signed else bits
 
 
 def _float_bits(values: Values, value: Value) -> Value:

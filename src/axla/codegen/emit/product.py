@@ -35,9 +35,11 @@ class Sums:
         self.biased = False  # bytes of the first factor are moved by 128
 
     def zero(self, lanes: int) -> Value:
+        """A sum of nothing, in every lane."""
         return self.values.constant(self.dtype, 0, lanes)
 
     def add(self, a: Value, b: Value) -> Value:
+        """The sum of two sums."""
         return self.values.binary("add", a, b)
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:

@@ -426,7 +426,7 @@ class _Row:
 
 
 _SIMPLE = (hlo.Parameter, hlo.Broadcast, hlo.Reshape, hlo.Bitcast, hlo.Constant, hlo.Convert)
-"""What takes columns two apart as it takes neighbours, besides elementwise ops."""
+"""The ops, besides elementwise ones, that handle columns two apart like neighbours."""
 
 
 def _joined(

@@ -30,7 +30,7 @@ ROWS = 4
 
 
 _TWICE = ("maximum", "minimum", "and", "or")
-"""What gives the same when a value takes part twice."""
+"""The reductions whose result stays the same when a value takes part twice."""
 
 
 def _as(like: Value, parts: Sequence[Ssa]) -> Value:
@@ -55,6 +55,7 @@ class LineScan:
             [[self.totals]] = scratch_arrays(k, [self.reduction], (self.g.outer, plan.pieces))
 
     def emit(self) -> None:
+        """Writes the phase: across lines, along them, or over the totals of pieces."""
         if self.g.inner > 1:
             self.across()
         elif self.totals is not None and self.k.phase == 1:
@@ -71,6 +72,7 @@ class LineScan:
         return found
 
     def initial(self) -> Value:
+        """The initial value of the reduction, as a scalar."""
         (found,) = self.reduction.initial(self.k.elements(1))
         return found
 
@@ -81,6 +83,7 @@ class LineScan:
         return e.values.splat(self.reduction.lift([found], e.values)[0], e.lanes)
 
     def write(self, at: tuple[AnyIndex, ...], value: Value) -> None:
+        """Binds scanned values to the hero and stores what the roots make of them."""
         g, e = self.g, self.k.elements(value.lanes)
         e.bind(self.reduction.inst, self.reduction.finish(e, (value,)))
         self.k.write(e, at, (g.outer, g.length, g.inner))
@@ -115,6 +118,7 @@ class LineScan:
         return self.k.values.select(Value(PRED, 1, (is_first,)), own, joined)
 
     def along(self) -> None:
+        """Scans along lines, or takes the totals of all pieces but the last."""
         f, length, (outer,), pieces = self.f, self.g.length, self.space.outer, self.plan.pieces
         parts = self.totals is not None and self.k.phase == 0
         with self.k.steps(outer, pieces - parts) as (line, number):
@@ -236,6 +240,7 @@ class LineScan:
     # -- across lines --------------------------------------------------------------------------------------
 
     def across(self) -> None:
+        """Scans across lines, a line in each lane."""
         f, g, k, group = self.f, self.g, self.k, self.plan.group + 1  # its first row, then a few at once
         (held,) = self.reduction.accumulators
         starts, totals = (k.local_array(held, (self.space.block,)) for _ in range(2))

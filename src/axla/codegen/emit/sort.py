@@ -7,6 +7,8 @@ Short runs are sorted by insertion and merged in pairs, back and forth between t
 always keep their order.
 
     for each line of the piece:  count digits, then one pass per digit;  or runs, then passes of merges
+
+Short lines of 32-bit keys that are all there is to an element are sorted by a network (`sort_lanes.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Sequence
 from axla.codegen.array import Array, element_address
 from axla.codegen.element import Elements
 from axla.codegen.emit.order import Order, key_bits
+from axla.codegen.emit.sort_lanes import NetworkSort
 from axla.codegen.emit.sort_tiles import TileSort
 from axla.codegen.function import UNPOLLED_INDICES, Function, Ssa
 from axla.codegen.index import Index
@@ -88,10 +91,26 @@ class _Sort:
             buffers = [self.line([f.gep("i8", scratch, o) for o in offsets]) for offsets in places]
             if found.stride == 1:
                 buffers.insert(0, target)
-            if found.key is not None:
-                self.by_digits(source, target, buffers, scratch, found.key)
-            else:
-                self.by_merging(source, target, buffers)
+            if found.network is None:
+                self.by_elements(source, target, buffers, scratch)
+                return
+            keys = f.gep("i8", scratch, found.network_offset)
+            network = NetworkSort(k, found.network, self.computation, found.dtypes[0], found.length, keys)
+            branch = f.branch(network.read(source.pointers[0]), likely=True)
+            with branch.then():
+                network.sort()
+                network.write(target.pointers[0])
+            with branch.otherwise():
+                self.by_elements(source, target, buffers, scratch)
+            branch.merge([])
+
+    def by_elements(self, source: _Line, target: _Line, buffers: list[_Line], scratch: Ssa) -> None:
+        """Sorts a line by digits or by merging."""
+        key = self.layout.key
+        if key is not None:
+            self.by_digits(source, target, buffers, scratch, key)
+        else:
+            self.by_merging(source, target, buffers)
 
     # -- merging -----------------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class TileSort:
         return [Array(values, p, dtype, (count,), readonly=readonly) for p, dtype in pairs]
 
     def emit(self) -> None:
+        """Writes the phase: the first sorts tiles, each later one merges runs in pairs."""
         if self.k.phase:
             self.merged()
         else:
@@ -88,6 +89,7 @@ class TileSort:
         return self.f.cast("zext", found, self.f.module.index_type)
 
     def put(self, at: Ssa, slot: Ssa) -> None:
+        """Stores an element's number at a place of the tile."""
         self.f.store(self.f.cast("trunc", slot, "i32"), self.f.gep("i32", self.slots, at), 4)
 
     # -- tiles ---------------------------------------------------------------------------------------------

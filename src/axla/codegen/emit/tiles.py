@@ -55,9 +55,11 @@ class Dense(Operand):
         self._strides = (matrix.stride, 1) if along_k else (1, matrix.stride)
 
     def across(self, x: Ssa) -> Ssa:
+        """The offset of a row of lhs, or of a column of rhs."""
         return self._f.mul(x, self._strides[0])
 
     def along(self, k: Ssa) -> Ssa:
+        """The offset of a position along k."""
         return self._f.mul(k, self._strides[1])
 
 
@@ -179,6 +181,7 @@ class Blocks(Product):
     # -- the kernel ----------------------------------------------------------------------------------------
 
     def emit(self) -> None:
+        """Writes the loop over units: sums over all slices, then the tile of the result."""
         f, spec, cut = self.f, self.spec, self.cut
         with self.share.steps() as unit:
             stripes, panels = -(-spec.m // cut.rows), -(-spec.n // cut.columns)
@@ -275,14 +278,17 @@ class Threads(Blocks):
         return self.thread
 
     def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
+        """Neighbours in local memory are neighbouring rows or columns of one k."""
         return self.f.add(self.f.mul(k, staging.pitch), x)
 
     def fetch(self, start: Ssa, index: Ssa, lanes: int) -> Value:
+        """Loads elements and converts them to the type of sums."""
         dtype, values = self.spec.dtype, self.values
         address = element_address(self.f, start, dtype, index)
         return values.convert(values.load(dtype, address, lanes, align=lanes * dtype.itemsize), self.dtype)
 
     def put(self, side: Side, half: Ssa, place: Ssa, value: Value) -> None:
+        """Stores a vector, or lane by lane where its lanes are neighbours in k."""
         address = side.address(half, place)
         if not side.staging.along_k:
             self.values.store(value, address, align=self._aligned(value.lanes))
@@ -292,9 +298,11 @@ class Threads(Blocks):
             self.values.store(self.values.lane(value, lane), at)
 
     def zeros(self) -> list[Value]:
+        """A zero for each element of the thread's tile."""
         return [self.zero(1)] * (self.tile.rows * self.tile.columns)
 
     def multiply(self, sides: Sequence[Side], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
+        """Adds the products of all pairs of a row and a column, k by k."""
         for step in range(self.cut.depth // self.cut.groups):
             a = self._read(sides[0], half, step, self.tile.rows, self.down, self.cut.down)
             b = self._read(sides[1], half, step, self.tile.columns, self.across, self.cut.across)
@@ -316,6 +324,7 @@ class Threads(Blocks):
         return found
 
     def finished(self, sums: Sequence[Value]) -> list[Sum]:
+        """The sums by vectors of neighbouring columns."""
         f, cut, wide = self.f, self.cut, self.tile.columns
         high, lanes = (neighbours(self.spec, count) for count in (self.tile.rows, wide))
         found = []
@@ -337,21 +346,26 @@ class Warps(Blocks):
         return self.f.udiv(self.thread, WARP)
 
     def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
+        """Neighbours in local memory are neighbours in the operand."""
         major, minor = (x, k) if staging.along_k else (k, x)
         return self.f.add(self.f.mul(major, staging.pitch), minor)
 
     def fetch(self, start: Ssa, index: Ssa, lanes: int) -> Value:
+        """Loads halves as words, without looking at their values."""
         address = element_address(self.f, start, U16, index)
         dtype = _word(lanes)
         return self.values.load(dtype, address, 2 * lanes // dtype.itemsize, align=2 * lanes)
 
     def put(self, side: Side, half: Ssa, place: Ssa, value: Value) -> None:
+        """Stores words of halves."""
         self.values.store(value, side.address(half, place), align=value.lanes * value.dtype.itemsize)
 
     def zeros(self) -> list[Value]:
+        """A zero for each element of the warp's tile that this thread has."""
         return [self.zero(1)] * (self.tile.rows * self.tile.columns // WARP)
 
     def multiply(self, sides: Sequence[Side], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
+        """Adds the products of 16 x 16 squares of lhs and rhs, by tensor cores."""
         share, tile, total = self.share, self.tile, [value.ssa for value in sums]
         for k in range(0, self.cut.depth, SQUARE):
             a = [
@@ -384,6 +398,7 @@ class Warps(Blocks):
         return self.share.squares(row, turned=not staging.along_k)
 
     def finished(self, sums: Sequence[Value]) -> list[Sum]:
+        """The sums by pairs of columns, as tensor cores leave them to each thread."""
         f, cut = self.f, self.cut
         lane = f.urem(self.thread, WARP)
         found = []

@@ -44,6 +44,7 @@ class GlueModule(module.LlvmModule):
 
     @property
     def imports(self) -> list[str]:
+        """The functions that are called and not defined here: the loader must have them."""
         return [name for name in self.declared if name not in self.functions]
 
 
@@ -56,9 +57,11 @@ class GlueFunction(function.Function):
         return self.effect(type_, expression)
 
     def i32(self, value: int) -> Ssa:
+        """A constant of type i32."""
         return self.const("i32", value)
 
     def i64(self, value: int) -> Ssa:
+        """A constant of type i64."""
         return self.const("i64", value)
 
     def call(self, type_: str, name: str, *args: Ssa, effect: bool = True, flags: str = "") -> Ssa:
@@ -69,6 +72,7 @@ class GlueFunction(function.Function):
         return super().call(type_, name, *args, effect=effect, flags=flags)
 
     def call_pointer(self, type_: str, pointer: Ssa, *args: Ssa) -> Ssa:
+        """Calls a function by its address; with checks, verifies first that the thread holds no lock."""
         if self.module.checks:
             self.call("void", "lock_check", self.i32(0))
         return super().call_pointer(type_, pointer, *args)

@@ -144,7 +144,7 @@ def _verify_meaning(module: Module, inferred: Inferred) -> None:
 
 _TABLES = calls.RULES, placement.RULES
 _RULES = {opcode: [t[opcode] for t in _TABLES if opcode in t] for table in _TABLES for opcode in table}
-"""What is asked of an instruction beyond its shape, by opcode."""
+"""The rules for instructions beyond their shapes, by opcode."""
 
 
 def _verify_computation(computation: Computation) -> None:

@@ -1,4 +1,4 @@
-"""What a program says of the accuracy of results. In this module:
+"""Rules for the accuracy of results that a program asks for. In this module:
 
 result_accuracy  stands at functions of one operand that are approximated; it is a mode, default or
                  highest, or tolerances of at least 0

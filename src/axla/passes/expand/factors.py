@@ -22,7 +22,9 @@ from axla.ir.op import Op, by_op
 
 
 class FactorKind(Enum):
-    """What a partition needs to compute its part along a factor: only its own part, or data of others."""
+    """The data that a partition needs to compute its part along a factor: only its own part, or
+    data of others.
+    """
 
     PASSED = "the same part of the operands"
     REDUCED = "all parts of the operands: of its own it has an addend, or the like"

@@ -329,7 +329,7 @@ class _Partitioner:
 
 
 _ANY_START = {Maximum, Minimum, And, Or}
-"""What gives the same however often the first value is combined."""
+"""The ops whose result does not depend on how often the first value is combined."""
 
 
 def _combiner(inst: Instruction) -> type[Op] | None:

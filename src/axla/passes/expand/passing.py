@@ -26,8 +26,8 @@ LEVELS = 5
 
 @dataclass(eq=False, slots=True)
 class KnownSharding:
-    """What is known about the sharding of an array. `said`: given by the program; `foreign`: given, but not
-    expressible on the mesh.
+    """The sharding of an array, as far as it is known. `said`: given by the program; `foreign`: given, but
+    not expressible on the mesh.
     """
 
     shape: AnyShape

@@ -133,6 +133,7 @@ class _Turned:
     def __init__(self, region: Sequence[Instruction], order: Order):
         self.region, self.order, self.inverse = region, order, inverse(order)
         self.computation = region[0].computation
+        self.bound = rewrite.control_bound(self.computation)
         self.made: dict[Instruction, Instruction] = {}
 
     def replace(self) -> None:
@@ -153,7 +154,8 @@ class _Turned:
         """
         new, computation, rest = self.made[inst], self.computation, []
         for user in users:
-            if isinstance(user.op, hlo.Transpose) and user.op.dimensions == self.inverse:
+            back = isinstance(user.op, hlo.Transpose) and user.op.dimensions == self.inverse
+            if back and user not in self.bound:
                 computation.replace(user, new)
                 computation.remove(user)
             else:

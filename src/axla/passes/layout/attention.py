@@ -77,7 +77,7 @@ class _Chain:
     cut: dict[Instruction, int | None] = field(default_factory=dict)
     """Which dimension of a value is cut; None where each block needs all of it."""
     inner: set[Instruction] = field(default_factory=set)
-    """What is computed in the loop; all else in `cut` is computed before it."""
+    """The instructions that are computed in the loop; all else in `cut` is computed before it."""
     block: int = 0
     """Elements of the dimension in a block."""
 

@@ -21,7 +21,7 @@ MANY = 32
 """Matrices from which on a batch is one of many."""
 
 ROUTINES = ("potrf", "trsm", "getrf", "geqrf", "orgqr", "syevd")
-"""What takes less time for many small matrices than calls of a library."""
+"""The routines that take less time here, for many small matrices, than calls of a library."""
 
 SWEEPS = 16
 """Most sweeps of rotations; 4 to 6 are enough."""

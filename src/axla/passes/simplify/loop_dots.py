@@ -163,7 +163,7 @@ class _Batching:
     """Bytes that the loop carries."""
     session: rewrite.Session | None
     moved: list[Instruction] = field(default_factory=list)
-    """What is to be computed before the loop."""
+    """The instructions to compute before the loop."""
 
     @classmethod
     def of(

@@ -52,6 +52,7 @@ class Entries(Bytes):
         self.needs: list[int] = []  # entries that the one refers to that is being decoded
 
     def grow(self, spans: list[tuple[int, int, str, bool]], attributes: int) -> None:
+        """Sets where each entry lies, attributes before types, and empties the tables of what was read."""
         self.spans = spans
         self.attributes = attributes
         self.types = len(spans) - attributes
@@ -60,12 +61,14 @@ class Entries(Bytes):
         self.weights = [1] * len(spans)
 
     def attribute(self, index: int) -> Any:
+        """The attribute of a number, read at the first use; Malformed for a number that is too large."""
         if index >= self.attributes:
             raise Malformed(f"attribute {index} of {self.attributes}")
         value = self.values[index]
         return self._resolve(index) if value is PENDING else value
 
     def type(self, index: int) -> Any:
+        """The type of a number, read at the first use; Malformed for a number that is too large."""
         if index >= self.types:
             raise Malformed(f"type {index} of {self.types}")
         index += self.attributes
@@ -73,6 +76,7 @@ class Entries(Bytes):
         return self._resolve(index) if value is PENDING else value
 
     def string(self, index: int) -> str:
+        """The string of a number; Malformed for a number that is too large."""
         if index >= len(self.strings):
             raise Malformed(f"string {index} of {len(self.strings)}")
         return self.strings[index]

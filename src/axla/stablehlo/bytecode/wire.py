@@ -58,10 +58,12 @@ class Bytes:
         self.end = len(data) if end < 0 else end
 
     def byte(self) -> int:
+        """Reads one byte."""
         self.at += 1
         return self.data[self.at - 1]
 
     def varint(self) -> int:
+        """Reads an unsigned integer of variable length, as MLIR's bytecode encodes it."""
         value, self.at = varint(self.data, self.at)
         return value
 
@@ -71,6 +73,7 @@ class Bytes:
         return value >> 1 ^ -(value & 1)
 
     def double(self) -> float:
+        """Reads a float of 64 bits, which stands as a signed integer of the same bits."""
         return struct.unpack("<d", (self.signed() & (1 << 64) - 1).to_bytes(8, "little"))[0]
 
     def flagged(self, has_flag: bool, otherwise: bool) -> tuple[int, bool]:
@@ -83,9 +86,11 @@ class Bytes:
         return bounded(self.varint(), self.end - self.at, what)
 
     def several(self, read: Callable[[], T], what: str = "entries") -> tuple[T, ...]:
+        """Reads a count, then so many entries; `what` names them in errors."""
         return tuple([read() for _ in range(self.count(what))])
 
     def blob(self) -> bytes:
+        """Reads a size, then so many bytes."""
         size = self.count("bytes of data")
         self.at += size
         return self.data[self.at - size : self.at]

@@ -91,6 +91,7 @@ class Exporter:
         return found
 
     def leaf_types(self, shape: AnyShape) -> list[mlir.Type]:
+        """The MLIR types of the arrays and tokens inside a shape."""
         return [self.type(leaf) for leaf in shape.leaves()]
 
     def symbol(self, computation: Computation) -> mlir.SymbolRef:
@@ -190,11 +191,13 @@ class Scope(Builder):
         return [self.zero(shape) if value is None else value for value, shape in found]
 
     def zero(self, shape: AnyShape) -> mlir.Value:
+        """Adds a constant of zeros, or a token."""
         if isinstance(shape, Shape):
             return self.constant(Literal.full(shape.with_dims(shape.dims), np.zeros((), shape.dtype.numpy)))
         return self.make("create_token", (), self.exporter.type(shape))
 
     def constant(self, literal: Literal) -> mlir.Value:
+        """Adds a constant with the value of a literal."""
         return self.make("constant", (), self.exporter.type(literal.shape), {"value": dense_of(literal)})
 
     def tree(self, shape: AnyShape, leaves: Iterator[mlir.Value | None]) -> Tree:
@@ -211,6 +214,7 @@ class Scope(Builder):
         return self.make("tuple", parts, self.exporter.type(shape))
 
     def unpacked(self, value: mlir.Value, shape: AnyShape) -> Tree:
+        """The elements of a tuple, as nested tuples like the shape; any other value itself."""
         if not isinstance(shape, TupleShape):
             return value
         types = map(self.exporter.type, shape.elements)
@@ -243,6 +247,9 @@ class Scope(Builder):
         return self.add("stablehlo.convert", (value,), array(shape).with_dtype(wanted))
 
     def call(self, computation: Computation, operands: Sequence[mlir.Value]) -> Tree:
+        """Adds a call of the function that a computation becomes; gives its results as the
+        tree of the shape.
+        """
         callee = {"callee": self.exporter.symbol(computation)}
         return self.add("func.call", operands, computation.root.shape, callee)
 

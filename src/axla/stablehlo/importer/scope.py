@@ -24,7 +24,7 @@ from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.types import literal_of, shape_of
 
 Outcome = Instruction | Sequence[Instruction] | None
-"""What an operation becomes: its value; the tuple of its values; its values one by one."""
+"""The result of importing an operation: its value; the tuple of its values; its values one by one."""
 ImportRule = Callable[["Scope", mlir.Operation], Outcome]
 """Adds instructions for an operation to a scope."""
 
@@ -145,6 +145,7 @@ class Scope:
         return whole(self.shapes(operation))
 
     def shapes(self, operation: mlir.Operation) -> list[AnyShape]:
+        """The shapes of the results of an operation."""
         return [self.importer.shape(r.type) for r in operation.results]
 
     # Instructions.
@@ -251,6 +252,7 @@ class Import:
         self._regions = 0
 
     def shape(self, type_: mlir.Type) -> AnyShape:
+        """The shape of an MLIR type; each type object is translated once."""
         found = self._shapes.get(id(type_))
         if found is None:
             found = self._shapes[id(type_)] = shape_of(type_)

@@ -67,6 +67,7 @@ class Writer(Builder):
         self.constants: dict[Any, mlir.Value] = {}
 
     def convert(self, value: mlir.Value, element: mlir.Type) -> mlir.Value:
+        """Adds a conversion to an element type, unless the value has it."""
         type_ = mlir.tensor(value.type)
         if type_.element == element:
             return value

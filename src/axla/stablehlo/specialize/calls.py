@@ -31,6 +31,7 @@ class Known:
 
     @property
     def key(self) -> tuple:
+        """A key that equal values of equal types share."""
         return type_text(self.type), self.array.shape, self.array.tobytes()
 
 
@@ -60,6 +61,7 @@ class InstanceRequest:
     all_results: bool = False
 
     def key(self) -> tuple:
+        """A key that requests for the same instance share."""
         given = [a.key if isinstance(a, Known) else type_text(a.type) for a in self.arguments]
         return (self.name, self.all_parameters, self.all_results, *given)
 
@@ -138,6 +140,7 @@ class FunctionInstances:
                 stack.extend(self.callees[name])
 
     def count(self) -> None:
+        """Counts an operation that is written; UnsupportedError beyond `MOST`."""
         self.written += 1
         if self.written > MOST:
             raise UnsupportedError(f"with its sizes known the program has more than {MOST} operations")

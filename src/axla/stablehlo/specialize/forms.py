@@ -54,6 +54,7 @@ class Given:
         return self.integers(number, "the sizes of the result")
 
     def attributes(self, *without: str, **more: Any) -> dict[str, Any]:
+        """The attributes of the operation, `without` some, with `more` added or replaced."""
         return {k: v for k, v in self.operation.attributes.items() if k not in without} | more
 
 
@@ -165,4 +166,4 @@ FORMS: dict[str, Callable[[Given], Form | None]] = {
 DYNAMIC = {name for name in _STATIC if OPERATIONS[name].why_not} | {
     "stablehlo.compute_reshape_shape", "stablehlo.cstr_reshapable", "chlo.dynamic_reshape"
 }  # fmt: skip
-"""What the importer does not know, even where all types are written with their sizes."""
+"""Operations that the importer does not know, even where all types have their sizes."""

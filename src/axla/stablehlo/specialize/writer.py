@@ -45,6 +45,7 @@ class Writer(Builder):
     # Functions, blocks.
 
     def function(self, function: mlir.Operation, request: InstanceRequest) -> Work:
+        """Writes the body for the types and values of a request; gives the function and its known results."""
         old, given = function.body, request.arguments
         if old is None:
             raise VerifyError(f"function @{request.name} must have a body of one block")
@@ -103,6 +104,7 @@ class Writer(Builder):
     # Values.
 
     def held(self, value: mlir.Value) -> Held:
+        """The new value for an old one, or its known value; VerifyError where it is not defined yet."""
         found = self.values.get(value)
         if found is None:
             raise VerifyError("an operand is used before it is there")
@@ -130,6 +132,7 @@ class Writer(Builder):
         return value
 
     def place(self, operation: mlir.Operation) -> None:
+        """Counts an operation and adds it to the block."""
         self.owner.count()
         super().place(operation)
 

@@ -24,7 +24,7 @@ SHORT_NAMES = {"module": "builtin.module", "call": "func.call", "return": "func.
 ISOLATED = frozenset({"builtin.module", "func.func"})
 """Operations whose regions see no values from outside."""
 GENERIC = "(%*) <successors> (? < {!} > ?) (? <regions> ?) {} : @function"
-"""What follows the name in quotes of an operation in generic form."""
+"""The format of an operation in generic form, behind its name in quotes."""
 DOT = """
 (? batching_dims = lhs_batching_dimensions:sizes x rhs_batching_dimensions:sizes , ?)
 contracting_dims = lhs_contracting_dimensions:sizes x rhs_contracting_dimensions:sizes

@@ -70,6 +70,7 @@ class Attributes(Types):
         return found
 
     def key(self) -> str:
+        """Reads the name of an attribute: a word, or a string."""
         return self.string() if self.kind == "string" else self.word("a name")
 
     def number(self, kind: mlir.Type | None = None) -> Any:
@@ -272,6 +273,7 @@ class Attributes(Types):
         return {name: found[name] for name in kinds}
 
     def boolean(self) -> bool:
+        """Reads `true` or `false`."""
         if self.token not in ("true", "false"):
             self.fail(f"expected true or false, found {self.saw()}")
         return self.advance() == "true"
@@ -314,6 +316,7 @@ class Attributes(Types):
     # ---- Locations
 
     def optional_location(self) -> mlir.Location | None:
+        """Reads a location if one is next."""
         return self.location() if self.token == "loc" else None
 
     def location(self) -> mlir.Location | None:

@@ -142,6 +142,7 @@ class Cursor(TokenCursor):
             self.fail(f"aliases nested more than {deepest} deep, at {name}", at)
 
     def string(self, what: str = "a string") -> str:
+        """Reads a string in quotes; gives its text without escapes."""
         at = self.start
         return self._unescaped(self.take("string", what), at)
 
@@ -158,6 +159,7 @@ class Cursor(TokenCursor):
         return token[1:] if token[1] != '"' else self._unescaped(token[1:], at)
 
     def word(self, what: str = "a word") -> str:
+        """Reads a bare word."""
         return self.take("bare", what)
 
     def integer(self) -> int:

@@ -58,6 +58,7 @@ class Operations(Attributes):
         self.fail(f"{name} is not defined here", at)
 
     def define(self, name: str, value: mlir.Value, at: int) -> None:
+        """Gives a value its name in this region; fails where the name is taken."""
         if name in self.values:
             self.fail(f"{name} is defined twice", at)
         self.values[name] = value
@@ -75,6 +76,9 @@ class Operations(Attributes):
         return found
 
     def resolve(self, uses: list[Use], types: Sequence[mlir.Type], at: int) -> list[mlir.Value]:
+        """The values that are used, with the types that the text gives them; fails where
+        the counts differ.
+        """
         if len(uses) != len(types):
             self.fail(f"{len(uses)} operands, but types of {len(types)}", at)
         return [self.use(name, place, kind) for (name, place), kind in zip(uses, types, strict=True)]
@@ -82,6 +86,7 @@ class Operations(Attributes):
     # ---- Operations
 
     def operation(self) -> mlir.Operation:
+        """Reads an operation with the names of its results and its location."""
         names = self._result_names() if self.kind == "value" else []
         at = self.start
         found = self.nameless()
@@ -168,6 +173,7 @@ class Operations(Attributes):
         return self.listed("()", self.argument)
 
     def argument(self) -> Argument:
+        """Reads an argument of a block: name, type and location."""
         at, name = self.start, self.take("value", "an argument")
         self.expect(":")
         return name, at, self.type(), self.optional_location()

@@ -59,11 +59,13 @@ class Parser(Operations):
         super().__init__(text)
 
     def nameless(self) -> mlir.Operation:
+        """Reads an operation from its name on, in the generic form or in a pretty one."""
         return assembly.operation_at(self)
 
     # ---- Files
 
     def file(self) -> mlir.Source:
+        """Reads the whole text; operations that stand alone are put into a module."""
         for found in _LOCATION.finditer(self.text):
             self.location_places.setdefault(found[1], found.end())
         operations: list[mlir.Operation] = []

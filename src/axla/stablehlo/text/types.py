@@ -36,6 +36,7 @@ class Types(Cursor):
         super().__init__(text, at)
 
     def attribute(self) -> Any:
+        """Reads an attribute: types may hold one, as the encoding of a tensor."""
         raise NotImplementedError  # of Attributes, which stand in types as encodings
 
     def type(self) -> mlir.Type:

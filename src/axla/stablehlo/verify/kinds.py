@@ -96,6 +96,7 @@ class Facts:
 
     @property
     def is_tensor(self) -> bool:
+        """Whether the type is that of a tensor, with a rank or without."""
         return isinstance(self.type, mlir.TensorType)
 
     def __str__(self) -> str:
@@ -194,6 +195,7 @@ class TypeKind:
     unranked: bool = False
 
     def accepts(self, facts: Facts) -> bool:
+        """Whether a type with these facts is of the class."""
         if not facts.bits & self.bits:
             return False
         if not facts.bits & _TENSOR:

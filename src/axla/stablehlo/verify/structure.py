@@ -57,6 +57,7 @@ class ProgramVerifier:
         self.checked: set[object] = set()
 
     def run(self) -> None:
+        """Checks all operations; VerifyError names the first that breaks a rule, and its place."""
         # Blocks left to do: what comes of each, and the symbols around.
         stack: list[tuple[Iterator[mlir.Operation], Symbols]] = [(iter([self.source.module]), {})]
         while stack:

@@ -20,10 +20,12 @@ class Types(dict[int, Facts]):
     """Facts about types, computed once for each type object of a program."""
 
     def of(self, kind: mlir.Type) -> Facts:
+        """The facts of a type."""
         # By identity: the facts hold the type, and hashing one costs as much as ten of these.
         return self.get(id(kind)) or self.setdefault(id(kind), Facts(kind))
 
     def each(self, values: Sequence[mlir.Value]) -> list[Facts]:
+        """The facts of the types of values."""
         return [self.get(id(value.type)) or self.of(value.type) for value in values]
 
 
@@ -73,6 +75,7 @@ class Subject:
         return self.results[0]
 
     def fail(self, rule: str, message: str, *values: Any) -> NoReturn:
+        """Raises the error of a broken rule; `values` are put into the message."""
         shown = [
             list(v) if isinstance(v, tuple) else type_text(v) if isinstance(v, mlir.Type) else v
             for v in values
@@ -87,9 +90,11 @@ class Subject:
     # ---- Attributes; the declaration has checked their kinds before
 
     def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute of the operation by name, or the default."""
         return self.operation.attributes.get(name, default)
 
     def flag(self, name: str) -> bool:
+        """Whether an attribute is true or a unit."""
         return self.operation.attributes.get(name) in (True, mlir.UNIT)
 
     # ---- By names of the record
@@ -134,15 +139,19 @@ class Subject:
     # ---- Regions
 
     def block(self, region: int) -> mlir.Block:
+        """The only block of a region, by the region's number."""
         return self.operation.regions[region].blocks[0]
 
     def parameters(self, region: int) -> list[Facts]:
+        """The facts of the arguments of a region's block."""
         return self.types.each(self.block(region).arguments)
 
     def returned(self, region: int) -> list[Facts]:
+        """The facts of what a region's block returns."""
         return self.types.each(self.block(region).terminator.operands)
 
     def returns_boolean(self, region: int, rule: str, what: str) -> None:
+        """Requires that a region returns one tensor<i1>; `what` names the region in the message."""
         returned = self.returned(region)
         fit = len(returned) == 1 and returned[0].shape == () and returned[0].element == I1
         self.need(fit, rule, "{} returns one tensor<i1>, found {}", what, ", ".join(map(str, returned)))

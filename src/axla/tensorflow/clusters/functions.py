@@ -18,7 +18,7 @@ from axla.tensorflow.clusters.traced import Traced, is_whole, whole
 _are_run_eagerly = tf.config.functions_run_eagerly
 _STATIC = (bool, int, float, complex, str, bytes, type(None))
 _AROUND = re.compile(r"\{\{.*?\}\} |\s*\[\[.*")
-"""What TensorFlow adds to the message of a cluster."""
+"""The parts that TensorFlow adds to the message of a cluster."""
 _MOST_KEYS = 4096
 """Of kinds of arguments that a function remembers."""
 

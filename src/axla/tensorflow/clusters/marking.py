@@ -39,7 +39,9 @@ _REASONS = {
 }
 _LEFT = {op: reason for reason, ops in _REASONS.items() for op in ops.split()}
 _LEFT |= dict.fromkeys(RANDOM, "its results differ from run to run")
-"""What clusters leave to TensorFlow though it could be compiled; a node that must be compiled is."""
+"""The ops that could be compiled and are left to TensorFlow, with the reasons; a node that must
+be compiled is.
+"""
 
 _NOT_ARRAYS = {"DT_STRING": "strings", "DT_RESOURCE": "resources", "DT_VARIANT": "variants"}
 _DEVICE = re.compile(

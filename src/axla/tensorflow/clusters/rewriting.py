@@ -38,7 +38,7 @@ _PLAIN_ON_XLA = frozenset((
     "_Arg", "_Retval", "Const", "Identity", "IdentityN", "Shape", "Switch", "Merge", "Enter", "Exit",
     "NextIteration", "LoopCond", "RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration",
 ))  # fmt: skip
-"""What XLA's devices run themselves: it belongs to no cluster there."""
+"""The ops that XLA's devices run themselves: there they belong to no cluster."""
 _XLA_DEVICE = re.compile(r"/?(?:device:)?XLA_(CPU|GPU)(?::(?:\d+|\*))?", re.IGNORECASE)
 
 

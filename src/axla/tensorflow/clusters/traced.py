@@ -29,7 +29,7 @@ from axla.tensorflow.messages import decode
 from axla.tensorflow.types import dtype_of
 
 _VALUE, _NEW = "/axla_value", "/axla_new"
-"""What is added to the name of a placeholder: the value of its variable, before and behind the function."""
+"""Suffixes of the names of placeholders: the value of its variable, before and behind the function."""
 _IDENTITIES = ("Identity", "IdentityN")
 _READ = ("ReadVariableOp", "VariableShape", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp")
 """The operations that do not change a variable that they are given."""

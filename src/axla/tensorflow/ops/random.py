@@ -55,7 +55,7 @@ _DEFAULT = 1
 """The number of Philox."""
 _MIXING_KEY = np.array([0x02461E293EC8F720], np.uint64)
 _PER_SKIP = 256
-"""What a skip of 1 adds to a counter."""
+"""The number that a skip of 1 adds to a counter."""
 
 
 class RandomSource:

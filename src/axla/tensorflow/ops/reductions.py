@@ -124,7 +124,7 @@ def _log_sum_exp(x: XlaOp, y: XlaOp) -> XlaOp:
 _CUMULATIVE: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], float]] = {
     "Cumsum": (ops.Add, 0), "Cumprod": (ops.Mul, 1), "CumulativeLogsumexp": (_log_sum_exp, -math.inf),
 }  # fmt: skip
-"""What combines two numbers, and what changes nothing."""
+"""The function that combines two numbers, and its neutral element."""
 
 
 # Counts.

@@ -32,7 +32,7 @@ StackPopV2: handle:resource -> elem:elem_type
 
 
 _FLOW = np.float32(0)
-"""What nodes give whose order is said by edges of numbers."""
+"""The flow value: nodes return it where edges of numbers say their order."""
 
 
 @dataclass(slots=True, eq=False)

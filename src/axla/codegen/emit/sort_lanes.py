@@ -1,0 +1,193 @@
+"""Short lines of 32-bit numbers, sorted by a network: comparisons of keys whose order is always the same, so
+that those of vectors are one minimum and one maximum, and no jump depends on them.
+
+The keys of a line are `rows` vectors in scratch memory. In the sorted line, place c * rows + r is lane c of
+vector r: places less than `rows` apart are compared as whole vectors, and only the last steps of the network
+exchange lanes. The line is read in whatever order it lies; a transpose brings it back.
+
+    keys of the line;  lanes sorted, each for itself;  lanes merged by 2, 4, ...;  the line
+
+Elements are made again of their keys. Where that would give other bits (of -0, and of some NaN), the line is
+to be sorted by its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.codegen.element import Elements
+from axla.codegen.emit.order import from_ordered_bits, key_bits
+from axla.codegen.emit.transpose_registers import transposed
+from axla.codegen.function import Ssa
+from axla.codegen.kernel import KernelWriter
+from axla.codegen.value import Value, parts_of, rebuilt
+from axla.core.dtypes import U32, DType
+from axla.ir.graph import Computation
+from axla.kernels.sort import Network
+from axla.target.machine import aligned
+
+
+class NetworkSort:
+    """Writes code that sorts lines of `length` elements, one after the other, with keys at `scratch`."""
+
+    def __init__(
+        self,
+        k: KernelWriter,
+        network: Network,
+        comparator: Computation,
+        dtype: DType,
+        length: int,
+        scratch: Ssa,
+    ):
+        self.f, self.values = k.f, k.values
+        self.e: Elements = k.elements(1)
+        self.network, self.rows, self.lanes = network, network.rows, network.lanes
+        self.comparator, self.dtype, self.length = comparator, dtype, length
+        self.keys = scratch
+        self.ordered = k.f.gep("i8", scratch, aligned(network.key_bytes))
+
+    # -- the line and its keys -----------------------------------------------------------------------------
+
+    def read(self, line: Ssa) -> Ssa:
+        """Makes the keys of a line, and the greatest ones for places behind it. Whether all its elements can
+        be made again of their keys.
+        """
+        f, values, lanes, length = self.f, self.values, self.lanes, self.length
+        whole, size = length // lanes * lanes, self.rows * lanes
+        if whole < size:
+            with f.loop(whole, size, lanes) as loop:
+                values.store(values.constant(U32, -1, lanes), f.gep("i32", self.keys, loop.index))
+        differ = values.constant(U32, 0)
+        for start, stop, step in ((0, whole, lanes), (whole, length, 1)):
+            if start == stop:
+                continue
+            differ = values.splat(differ, step)
+            with f.loop(start, stop, step, parts_of([differ])) as loop:
+                element = values.load(self.dtype, f.gep("i32", line, loop.index), step)
+                bits = key_bits(self.e, self.comparator, self.network.key, (element,))
+                values.store(bits, f.gep("i32", self.keys, loop.index))
+                changed = values.binary("xor", values.bitcast_convert(element, U32), self.element_bits(bits))
+                (before,) = rebuilt([differ], loop.carried)
+                loop.yield_(parts_of([values.binary("or", before, changed)]))
+            (differ,) = rebuilt([differ], loop.results)
+            (differ,) = values.across_lanes((differ,), lambda a, b: (values.binary("or", *a, *b),))
+        return values.compare("EQ", differ, values.constant(U32, 0)).ssa
+
+    def element_bits(self, bits: Value) -> Value:
+        """The bits of the elements that have such keys."""
+        key = self.network.key
+        return from_ordered_bits(self.values, bits, self.dtype, descending=key.descending)
+
+    def write(self, line: Ssa) -> None:
+        """Stores the elements of all keys, which are sorted."""
+        f, values, lanes, length = self.f, self.values, self.lanes, self.length
+        size, whole = self.rows * lanes, length // lanes * lanes
+        target = line if length == size else self.ordered
+        with f.loop(0, self.rows, lanes) as loop:
+            rows = [self.load(f.add(loop.index, number)) for number in range(lanes)]
+            for lane, column in enumerate(transposed(f, [self.element_bits(row) for row in rows])):
+                values.store(column, f.gep("i32", target, f.add(loop.index, lane * self.rows)))
+        for start, stop, step in ((0, whole, lanes), (whole, length, 1)):
+            if target is not line and start < stop:
+                with f.loop(start, stop, step) as loop:
+                    found = values.load(U32, f.gep("i32", target, loop.index), step)
+                    values.store(found, f.gep("i32", line, loop.index))
+
+    def load(self, row: Ssa) -> Value:
+        """Return the keys of a row, one a lane."""
+        return self.values.load(U32, self.address(row), self.lanes, align=4 * self.lanes)
+
+    def store(self, row: Ssa, keys: Value) -> None:
+        """Write the keys of a row, one a lane."""
+        self.values.store(keys, self.address(row), align=4 * self.lanes)
+
+    def address(self, row: Ssa) -> Ssa:
+        """Return the address of a row of keys."""
+        return self.f.gep("i32", self.keys, self.f.mul(row, self.lanes))
+
+    # -- the network ---------------------------------------------------------------------------------------
+
+    def sort(self) -> None:
+        """Sorts all keys: runs of rows in registers, then longer ones, then lanes with each other."""
+        f, rows, held = self.f, self.rows, self.network.held
+        with f.loop(0, rows, held) as loop:
+            self.exchanged([f.add(loop.index, number) for number in range(held)], _sorted_pairs(held))
+        longer, merges = (rows // held).bit_length() - 1, self.lanes.bit_length() - 1
+        with f.loop(0, longer + merges, 1) as levels:
+            for number in range(merges):
+                with f.if_(f.icmp("eq", levels.index, longer + number)):
+                    self.merge_lanes(2 << number)
+            is_longer, half = f.icmp("slt", levels.index, longer), f.index(rows // 2)
+            distance = f.binary("shl", f.index(held), levels.index)
+            # Runs are compared from both ends first, as `merge_lanes` does with those of lanes.
+            mask = f.select(is_longer, f.sub(f.add(distance, distance), 1), half)
+            self.halve(f.select(is_longer, distance, half), mask)
+
+    def halve(self, distance: Ssa, mask: Ssa) -> None:
+        """Compares rows whose numbers differ in the bits of `mask`, then those at half the distance, ..."""
+        f, rows, held = self.f, self.rows, self.network.held
+        with f.while_loop([distance, mask]) as steps:
+            distance, mask = steps.carried
+            steps.test(f.icmp("sge", distance, held))
+            with f.loop(0, rows // 2, 1) as loop:
+                pair = loop.index
+                low = f.sub(f.add(pair, pair), f.binary("and", pair, f.sub(distance, 1)))
+                self.exchanged([low, f.binary("xor", low, mask)], [(0, 1)])
+            half = f.udiv(distance, 2)
+            steps.yield_([half, half])
+        with f.loop(0, rows, held) as loop:
+            self.exchanged([f.add(loop.index, number) for number in range(held)], _halving_pairs(held))
+
+    def exchanged(self, places: Sequence[Ssa], pairs: Sequence[tuple[int, int]]) -> None:
+        """Loads rows, orders pairs of them, and stores them."""
+        found = [self.load(place) for place in places]
+        for a, b in pairs:
+            found[a], found[b] = self.both(found[a], found[b])
+        for place, row in zip(places, found, strict=True):
+            self.store(place, row)
+
+    def both(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Lane by lane the less one, and the greater one."""
+        return self.values.binary("minimum", a, b), self.values.binary("maximum", a, b)
+
+    def merge_lanes(self, group: int) -> None:
+        """The first steps of merging lanes that are sorted by `group // 2` to such by `group`: those that
+        compare places of different lanes.
+        """
+        f, lanes, shuffle = self.f, range(self.lanes), self.values.shuffle
+        mirrored = [lane // group * group + group - 1 - lane % group for lane in lanes]
+        with f.loop(0, self.rows // 2, 1) as loop:
+            other = f.sub(f.index(self.rows - 1), loop.index)
+            a, b = self.load(loop.index), self.load(other)
+            low, high = self.both(a, shuffle(b, b, mirrored))
+            upper = [lane + len(lanes) * (lane % group >= group // 2) for lane in lanes]
+            b = shuffle(high, low, upper)
+            found = [shuffle(low, high, upper), shuffle(b, b, mirrored)]
+            distance = group // 4
+            while distance:
+                upper = [lane + len(lanes) * bool(lane & distance) for lane in lanes]
+                partner = [lane ^ distance for lane in lanes]
+                found = [shuffle(*self.both(row, shuffle(row, row, partner)), upper) for row in found]
+                distance //= 2
+            self.store(loop.index, found[0])
+            self.store(other, found[1])
+
+
+def _sorted_pairs(count: int) -> list[tuple[int, int]]:
+    """Pairs to be ordered, one after the other, that sort so many values, a power of two."""
+    if count == 1:
+        return []
+    half = _sorted_pairs(count // 2)
+    ends = [(n, count - 1 - n) for n in range(count // 2)]
+    rest = _halving_pairs(count // 2)
+    both = [(a + low, b + low) for low in (0, count // 2) for a, b in half]
+    return both + ends + [(a + low, b + low) for low in (0, count // 2) for a, b in rest]
+
+
+def _halving_pairs(count: int) -> list[tuple[int, int]]:
+    """Pairs half of all values apart, then a quarter, ..."""
+    found, distance = [], count // 2
+    while distance:
+        found += [(n, n + distance) for n in range(count) if not n & distance]
+        distance //= 2
+    return found
