@@ -158,6 +158,40 @@ def test_extremes_of_bytes_are_exact():
                 np.testing.assert_array_equal(compiled.run(product, lhs, rhs), exact, str(product.spec))
 
 
+@pytest.mark.parametrize("backend", ["cpu", "one-lane"])
+def test_bytes_that_are_never_negative(backend):
+    """A convolution, products of matrices and of a row whose first operand is known to have no sign."""
+    rng = np.random.default_rng(3)
+    text = """most { a = s8[] parameter(0) b = s8[] parameter(1) ROOT m = s8[] maximum(a, b) }
+    ENTRY e { x = f32[1,14,14,64] parameter(0)
+      k = s8[3,3,64,64] parameter(1)
+      w = s8[64,96] parameter(2)
+      v = s8[12544,64] parameter(3)
+      z = f32[] constant(0)
+      zero = f32[1,14,14,64] broadcast(z), dimensions={}
+      p = f32[1,14,14,64] maximum(x, zero)
+      n = f32[1,14,14,64] round-nearest-even(p)
+      s = s8[1,14,14,64] convert(n)
+      i = s8[] constant(-128)
+      h = s8[1,7,7,64] reduce-window(s, i), to_apply=most,
+        window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x0_1x0_1x0_0}
+      c = s32[1,14,14,64] convolution(s, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+      r = s8[49,64] reshape(h)
+      d = s32[49,96] dot(r, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      f = s8[1,12544] reshape(s)
+      g = s32[1,64] dot(f, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      ROOT t = (s32[1,14,14,64], s32[49,96], s32[1,64]) tuple(c, d, g) }"""
+    module = axla.parse(text)
+    x = np.where(rng.random((1, 14, 14, 64)) < 0.5, 200, rng.uniform(-150, 150, (1, 14, 14, 64)))
+    sizes = (3, 3, 64, 64), (64, 96), (12544, 64)
+    weights = [np.where(rng.random(size) < 0.3, -128, rng.integers(-128, 128, size)) for size in sizes]
+    weights = [w.astype(np.int8) for w in weights]
+    wanted = axla.compile(module, backend="interpreter")(x.astype(np.float32), *weights)
+    found = axla.compile(module, constant=enumerate(weights, 1), backend=backend)(x.astype(np.float32))
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
 @has["halves"]
 def test_products_of_bf16_by_words():
     compiled = Compiled([Product(spec) for spec in HALVES_SPECS], FLUSHING)

@@ -44,7 +44,7 @@ def with_lent_constants(module: Module, values: BoundValues) -> tuple[Module, li
 
 
 def literals(module: Module, values: BoundValues) -> dict[int, Literal]:
-    """The constants by parameter number."""
+    """The constants by parameter number. Large arrays that may be written to are lent."""
     found: dict[int, Literal] = {}
     pairs = values.items() if isinstance(values, Mapping) else values
     try:

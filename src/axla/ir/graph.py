@@ -161,6 +161,13 @@ class Extra:
 
 NO_EXTRA = Extra()
 
+
+def kernel_extra(inst: Instruction) -> Extra:
+    """What of an instruction's facts its copy in a kernel keeps: its place, and what the back end reads."""
+    location, config = inst.extra.location, inst.extra.backend_config
+    return Extra(location=location, backend_config=config) if location or config else NO_EXTRA
+
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as Python 3.13 has it
 

@@ -17,7 +17,7 @@ from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.access import KernelBody, accesses, elements
 from axla.kernels.blocks import plan_blocks
-from axla.kernels.dot import DotPlan
+from axla.kernels.dot import DotPlan, is_positive
 from axla.kernels.kind import Form, Kind
 from axla.kernels.plan import KernelTask, Phase, Plan, fitting
 from axla.kernels.product import GemmSpec
@@ -205,7 +205,8 @@ class ConvolutionKind(Kind):
         left, kernel, result = (shape_of(i) for i in (*self.hero.operands, self.hero))
         groups = op_of(self.hero, Convolution).feature_group_count
         places, outputs = result.size // result.dims[-1], kernel.dims[-1] // groups
-        plain = GemmSpec(left.dtype, result.dtype, groups, places, outputs, kernel.dims[-2])
+        sizes = groups, places, outputs, kernel.dims[-2]
+        plain = GemmSpec(left.dtype, result.dtype, *sizes, positive=is_positive(self.hero))
         spec = plain.by_words(target)
         fits = spec.word > 1 and not spec.missing and spec.accumulator is accumulator(result.dtype)
         return spec if fits and left.dtype is kernel.dtype else None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from axla.core.dataclass import dataclass
+from axla.core.dtypes import S8
 from axla.hlo import Dot
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Computation, Instruction
@@ -22,7 +23,7 @@ from axla.kernels.blocks import BlockCut, plan_blocks
 from axla.kernels.kind import Form, Kind, is_costly
 from axla.kernels.loop import LoopKind
 from axla.kernels.plan import KernelTask, Phase, Plan, accumulation_type, fitting
-from axla.kernels.product import GemmSpec, Tile, part_count
+from axla.kernels.product import NEVER_NEGATIVE, GemmSpec, Tile, part_count
 from axla.target.machine import Limits, Target, aligned
 
 
@@ -439,7 +440,7 @@ class DotKind(Kind):
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
         """One phase, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
-        plain = GemmSpec(left, result, *self.sizes)
+        plain = GemmSpec(left, result, *self.sizes, positive=is_positive(self.hero))
         if dot_sizes(self.hero) is None:
             spec = plain = self._in_panels(target)
         else:
@@ -456,7 +457,7 @@ class DotKind(Kind):
     def _in_panels(self, target: Target) -> GemmSpec:
         """The product if rhs is stored in panels."""
         left, right, result = (shape_of(i) for i in (*self.hero.operands, self.hero))
-        plain = GemmSpec(left.dtype, result.dtype, *self.sizes)
+        plain = GemmSpec(left.dtype, result.dtype, *self.sizes, positive=is_positive(self.hero))
         return replace(plain.by_words(target) if right.rank == 4 else plain, panel=right.dims[2])
 
     def _planned(self, task: KernelTask, spec: GemmSpec, cut: GemmPlan) -> DotPlan:
@@ -484,6 +485,11 @@ class DotKind(Kind):
             missing = spec.missing and found.least_depth(spec) == 1
             if not missing and _sums_alike(spec, cut, found, straight):
                 yield self._planned(task, spec, found)
+
+
+def is_positive(hero: Instruction) -> bool:
+    """Whether it is known that the first operand of a product, of signed bytes, has none below 0."""
+    return hero.extra.backend_config == NEVER_NEGATIVE and shape_of(hero.operands[0]).dtype is S8
 
 
 MOST_TILES = 6

@@ -16,6 +16,10 @@ ARM_BYTES, ARM_HALVES = "aarch64.neon.sdot", "aarch64.neon.bfdot"
 """The same of AArch64, of bytes that both have signs, or by `udot` none, and of bf16."""
 
 
+NEVER_NEGATIVE = '{"lhs":"never negative"}'
+"""The `backend_config` of a product or convolution whose first operand has no number below 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class GemmSpec:
     """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], all of them dense.
@@ -36,6 +40,7 @@ class GemmSpec:
     word: int = 1
     missing: int = 0
     panel: int = 0
+    positive: bool = False
 
     def by_words(self, target: Target) -> GemmSpec:
         """The same product by dot products of short numbers, if the machine supports them and they pay."""
@@ -61,7 +66,7 @@ class GemmSpec:
         """Whether the instruction multiplies signed with unsigned bytes. Then 128 is added to those of lhs,
         and 128 times the sum of rhs is subtracted from the sums.
         """
-        return self.word == 4 and BYTES in target.intrinsics
+        return self.word == 4 and BYTES in target.intrinsics and not self.positive
 
     @property
     def accumulator(self) -> DType:

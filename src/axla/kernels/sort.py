@@ -1,5 +1,5 @@
-"""Sorts: every line along a dimension, by merging or, where the comparator compares keys, by digits; and the
-k largest (or smallest) elements of every line, where k is small.
+"""Sorts: every line along a dimension, by merging or, where the comparator compares keys, by digits or, where
+lines are short, by a network; and the k largest (or smallest) elements of every line, where k is small.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ LOCAL_BYTES = 16 << 10
 """Of local memory, which a block of threads has: several blocks run beside each other."""
 SLOTS = 8
 """Elements that a thread of a block has at most."""
-SHORTEST_NETWORK, LONGEST_NETWORK = 16, 8192
-"""Elements of a line that a network sorts: longer lines take more steps per element than digits."""
+SHORTEST_NETWORK = 16
+"""Elements of a line that a network sorts."""
+LONGEST_BY_LANES = 512
+"""Elements of a line that a network sorts, for each lane of a vector: of more, digits are faster."""
 LEAST_LANES = 4
 """Lanes of the vectors of a network."""
 LONGEST = 1 << 30
@@ -65,7 +67,11 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class SortPlan(Plan):
-    """The lines of a sort, their pieces, and the scratch memory of a piece."""
+    """The lines of a sort, their pieces, and the scratch memory of a piece.
+
+    `key`: the key whose digits lines are sorted by; without one they are merged. With a `network`, only the
+    lines that it cannot sort are sorted that way.
+    """
 
     hero: str
     length: int
@@ -200,10 +206,11 @@ def _network(key: SortKey, comparator: Computation, length: int, target: Target)
     kept = (Parameter, Constant, Compare, Select)
     if key.dtype.bits != 32 or not all(isinstance(inst.op, kept) for inst in comparator.instructions):
         return None
-    if not SHORTEST_NETWORK <= length <= LONGEST_NETWORK:
+    widest = target.lanes(key.dtype)
+    if not SHORTEST_NETWORK <= length <= LONGEST_BY_LANES * widest:
         return None
     bits = (length - 1).bit_length()
-    lanes = min(target.lanes(key.dtype), 1 << bits // 2)  # not more than rows, of which lanes are made
+    lanes = min(widest, 1 << bits // 2)  # not more than rows, of which lanes are made
     rows = (1 << bits) // lanes
     held = min(rows, 16 if target.registers >= 32 else 8)
     return Network(key, rows, lanes, held) if lanes >= LEAST_LANES else None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from axla.core.shape import TupleShape
 from axla.hlo import GetTupleElement, Parameter, Tuple
 from axla.ir.clone import clone_computation
-from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.graph import Computation, Instruction, Module, kernel_extra
 from axla.ir.traverse import text_order
 
 
@@ -38,8 +38,7 @@ def copy_instruction(
             if one not in called:
                 clone_computation(one, computation.module, mapping=called)
         op = op.with_computations(called.__getitem__)
-    extra = Extra(location=inst.extra.location) if inst.extra.location else NO_EXTRA
-    return computation.add(op, operands, inst.shape.logical, name=inst.name, extra=extra)
+    return computation.add(op, operands, inst.shape.logical, name=inst.name, extra=kernel_extra(inst))
 
 
 def leaf_of(inst: Instruction, leaf: int) -> Instruction:

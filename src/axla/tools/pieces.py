@@ -516,7 +516,7 @@ def copy_all(module: Module) -> None:
 
 
 def copied_outcome(text: str, question: Question) -> Outcome:
-    """The outcome of a run in which every value is copied before it may be overwritten."""
+    """What comes of a run in which every value is copied before it may be overwritten."""
     from axla.tools.trial import answer
 
     with driver.observed(_Copies()):
@@ -525,13 +525,16 @@ def copied_outcome(text: str, question: Question) -> Outcome:
 
 def program_problem(text: str, question: Question) -> str:
     """The program verifier's objection to the memory plan; "" where it has none."""
+    from axla.lowering.loading import check_program
     from axla.lowering.pipeline import program_of
     from axla.program.verify import verify_program
 
     _, work, _ = _optimized(text, question)
-    backend = backend_of(question.backend)
+    target = backend_of(question.backend).target(CompileOptions())
     try:
-        verify_program(program_of(work, backend.target(CompileOptions()), {}))
+        program = program_of(work, target, {})
+        verify_program(program)
+        check_program(program, target)
     except AxlaError as error:
         return str(error)
     return ""

@@ -31,7 +31,7 @@ class Gemv(Product):
 
     def __init__(self, k: KernelWriter, plan: DotPlan):
         super().__init__(k, plan)
-        spec = self.spec
+        spec = self.spec = replace(self.spec, positive=False)  # the matrix is the first factor of a word
         self.tall = spec.n == 1 and spec.m != 1
         self.length = spec.m if self.tall else spec.n
         # A vector whose k runs down a column has the stride of that matrix's rows.

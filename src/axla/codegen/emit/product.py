@@ -61,7 +61,7 @@ class Sums:
             found = self._dot(name, "i8", found, factors)
         elif self.spec.word == 2:
             found = self._dot(f"{HALVES}.{32 * wide}", "bfloat", found, factors)
-        elif self.biased:
+        elif self.biased or self.spec.positive:
             found = self._dot(f"{BYTES}.{32 * wide}", "i8", found, factors if signed else factors[::-1])
         else:
             for side in zip(*(self._pairs(factor) for factor in factors), strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from axla.analysis.regions import machine_loops
 from axla.hlo import Fusion, GetTupleElement, Parameter, Tuple
-from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, kernel_extra
 from axla.ir.traverse import needed_first, post_order
 from axla.kernels.kinds import kernel_kind
 from axla.passes.fuse.plan import FusionPlan, plan
@@ -70,7 +70,7 @@ def _body(computation: Computation, cluster: FusionCluster) -> tuple[Computation
         for number, operand in enumerate(operands)
     }
     for member in members:
-        extra = Extra(location=member.extra.location) if member.extra.location else NO_EXTRA
+        extra = kernel_extra(member)
         copies[member] = body.add(member.op, [copies[o] for o in member.operands], member.shape, extra=extra)
     roots = [copies[r] for r in cluster.roots]
     body.set_root(body.add(Tuple(), roots) if len(roots) > 1 else roots[0])

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from axla.core.dtypes import S8
 from axla.core.literal import ElidedLiteral, Literal, MovedLiteral
 from axla.core.shape import Shape
 from axla.hlo import Bitcast, Concatenate, Constant, Convolution, Dot, Reshape, Reverse, Slice, Transpose
@@ -21,11 +22,12 @@ from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.convolution import panels_wanted, unpacked
-from axla.kernels.dot import dot_sizes, plan_product, row_panel
+from axla.kernels.dot import dot_sizes, is_positive, plan_product, row_panel
 from axla.kernels.plan import accumulation_type
-from axla.kernels.product import GemmSpec
+from axla.kernels.product import NEVER_NEGATIVE, GemmSpec
 from axla.passes import rewrite
 from axla.passes.layout.normalize import reshaped
+from axla.passes.simplify.ranges import range_of
 from axla.target.machine import Target
 
 LEAST = 1 << 16
@@ -44,6 +46,10 @@ def constant_layout(module: Module, target: Target) -> None:
                 _replace(inst, _moved(inst))
         if target.local_bytes:
             continue
+        for inst in post_order(computation):
+            product = isinstance(inst.op, Dot | Convolution) and inst not in bound
+            if product and _is_marked_wrong(inst) and session.may_fire("constant-layout", inst):
+                _mark(inst)
         for inst in post_order(computation):
             sizes = _of_kernel(inst, target) if inst not in bound else None
             if sizes is not None and session.may_fire("constant-layout", inst):
@@ -92,6 +98,18 @@ def _literal(values: np.ndarray, inst: Instruction) -> Literal:
     shape = Shape(shape_of(inst).dtype, values.shape)
     values.flags.writeable = False
     return Literal(shape, values) if values.flags.c_contiguous else MovedLiteral(shape, values)
+
+
+def _is_marked_wrong(inst: Instruction) -> bool:
+    """Whether a product does not say what is known of the bytes of its first operand."""
+    found = range_of(inst.operands[0])
+    known = found is not None and found[0] >= 0 and shape_of(inst.operands[0]).dtype is S8
+    return known is not (inst.extra.backend_config == NEVER_NEGATIVE)
+
+
+def _mark(inst: Instruction) -> None:
+    config = "" if inst.extra.backend_config == NEVER_NEGATIVE else NEVER_NEGATIVE
+    inst.computation.set_extra(inst, replace(inst.extra, backend_config=config))
 
 
 def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
@@ -145,7 +163,7 @@ def _panel(dot: Instruction, rhs: Instruction, target: Target) -> tuple[int, int
     left, right, result = (shape_of(i).dtype for i in (*dot.operands, dot))
     if rhs.shape.rank != 2 or left is not right:
         return None
-    spec = GemmSpec(left, result, *sizes).by_words(target)
+    spec = GemmSpec(left, result, *sizes, positive=is_positive(dot)).by_words(target)
     plain = left is result is accumulation_type(result) and result.is_float
     if not plain and (spec.word == 1 or spec.missing or spec.lhs_transposed):
         return None

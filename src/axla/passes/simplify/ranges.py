@@ -10,12 +10,13 @@ import numpy as np
 
 import axla.hlo as hlo
 from axla.core.shape import Shape
+from axla.ir.attributes import Window
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.typed import op_of
 from axla.passes.rewrite import current_session
-from axla.passes.simplify.match import dtype_of, is_all, limits, uniform, values_of
+from axla.passes.simplify.match import combiner, dtype_of, is_all, limits, uniform, values_of
 
 Range = tuple[int, int]
 """The smallest and the largest integer that an element may be."""
@@ -65,12 +66,22 @@ def _found(inst: Instruction, shape: Shape, depth: int) -> Range | None:
         return range_of(inst.operands[0], depth - 1)
     if isinstance(op, hlo.Convert) and dtype_of(inst.operands[0]).is_pred:
         return 0, 1
+    if isinstance(op, hlo.ReduceWindow) and combiner(op.to_apply) is hlo.Maximum:
+        found, start = (range_of(o, depth - 1) for o in inst.operands)
+        return _largest(found, start) if found and start and _meets_elements(op.window) else None
     combine = RANGES.get(type(op))
     if combine is None:
         return None
     operands = inst.operands[1:] if isinstance(op, hlo.Select) else inst.operands
     ranges = [range_of(o, depth - 1) for o in operands]
     return None if None in ranges else combine(*ranges)
+
+
+def _meets_elements(window: Window) -> bool:
+    """Whether there is an element in each place of a window."""
+    edges = zip(window.size, window.low, window.high, strict=True)
+    dense = {*window.base_dilation, *window.window_dilation} <= {1}
+    return dense and all(max(low, high) < size for size, low, high in edges)
 
 
 def _product(a: Range, b: Range) -> Range:
