@@ -80,15 +80,15 @@ class NetworkSort:
                 values.store(values.load(U32, f.gep("i32", target, at), lanes), f.gep("i32", line, at))
 
     def load(self, row: Ssa) -> Value:
-        """The keys of a row, a vector."""
+        """Return the keys of a row, one a lane."""
         return self.values.load(U32, self.address(row), self.lanes, align=4 * self.lanes)
 
     def store(self, row: Ssa, keys: Value) -> None:
-        """Writes the keys of a row."""
+        """Write the keys of a row, one a lane."""
         self.values.store(keys, self.address(row), align=4 * self.lanes)
 
     def address(self, row: Ssa) -> Ssa:
-        """Where the keys of a row lie."""
+        """Return the address of a row of keys."""
         return self.f.gep("i32", self.keys, self.f.mul(row, self.lanes))
 
     # -- the network ---------------------------------------------------------------------------------------
