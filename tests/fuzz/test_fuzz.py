@@ -15,8 +15,10 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from fuzz_lib import cases, judge, oracles, participants, reducing, told, work  # noqa: E402
 from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
+from verify_lib import mutate  # noqa: E402
 
 import axla  # noqa: E402
+from axla.core.dtypes import F32  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
 from axla.tools.apart import Apart  # noqa: E402
 from axla.tools.bisect import bisect  # noqa: E402
@@ -60,6 +62,21 @@ def test_modules_are_of_many_kinds():
     assert len(opcodes) > 50
     assert {"while", "dot", "reduce", "dynamic-update-slice", "scatter", "transpose"} <= opcodes
     assert len(families) >= 4
+
+
+def test_mutants_of_a_map_name_all_dimensions():
+    """None is all of them too, and is read as such."""
+    text = """
+add { a = f32[] parameter(0)
+  ROOT b = f32[] add(a, a) }
+ENTRY e { x = f32[3,4] parameter(0)
+  ROOT m = f32[3,4] map(x), dimensions={0,1}, to_apply=add }"""
+    for seed in range(60):
+        try:
+            module = mutate.mutant(axla.parse(text), random.Random(seed), F32)
+        except mutate.Unfit:
+            continue
+        assert [i.op.dimensions for i in module.entry.instructions if i.opcode == "map"] == [(0, 1)]
 
 
 def case_from(text: str, *inputs: np.ndarray) -> cases.Case:
