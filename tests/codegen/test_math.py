@@ -258,3 +258,19 @@ def test_exp_where_no_number_is_left():
             tiny = np.finfo(kind.numpy).smallest_subnormal
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=tiny)
             assert (found[5:9] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("opcode", ["sine", "cosine", "tan"])
+def test_a_number_alone_has_the_bits_that_it_has_in_a_vector(opcode, dtype):
+    kind = np.float32 if dtype == "f32" else np.float64
+    near = np.pi / 4 + np.array([-1e-3, -1e-7, 0, 1e-7, 1e-3])
+    given = [0.0, 1e-30, 0.5, 0.785, np.nextafter(kind(0.785), kind(1)), *near, 2.0, 31.4, 1e5, 1e22, np.inf]
+    given = np.array([*given, *np.negative(given), np.nan], kind)
+    text = "ENTRY e {{ x = {0}{1} parameter(0)  ROOT y = {0}{1} {2}(x) }}"
+    vector, number = (
+        axla.compile(axla.parse(text.format(dtype, dims, opcode))) for dims in (f"[{given.size}]", "[]")
+    )
+    wanted = np.asarray(vector(given))
+    found = np.array([np.asarray(number(x)) for x in given])
+    np.testing.assert_array_equal(found.view(f"u{kind().itemsize}"), wanted.view(f"u{kind().itemsize}"))

@@ -146,3 +146,11 @@ def test_what_is_above_an_isa_is_what_xla_takes_for_it(isa, without, monkeypatch
     monkeypatch.setattr(host.systems, "machine", lambda: "x86_64")
     found = host._host_target.__wrapped__(isa).features
     assert {name for name in every if f"+{name}" not in found} == without
+
+
+@pytest.mark.parametrize(("cpu", "fast"), [("znver4", False), ("znver5", False), ("icelake-server", True)])
+def test_machines_whose_gathers_are_slow_load_elements_one_by_one(monkeypatch, cpu, fast):
+    features = dict.fromkeys([name for names in host._LEVEL_FEATURES.values() for name in names], True)
+    monkeypatch.setattr(host, "_description", lambda: (cpu, features))
+    monkeypatch.setattr(host.systems, "machine", lambda: "x86_64")
+    assert host._host_target.__wrapped__("").has_fast_gather == fast
