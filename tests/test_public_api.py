@@ -109,6 +109,48 @@ def test_check_names_the_output_that_differs():
         report.raise_if_different()
 
 
+HANGS_ON_ROUNDING = """HloModule sums
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY e { x = f32[2,4096] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[2] reduce(x, zero), dimensions={1}, to_apply=add
+  k = f32[] constant(1e4)
+  ks = f32[2] broadcast(k), dimensions={}
+  m = f32[2] multiply(s, ks)
+  ROOT t = f32[2] tanh(m) }"""
+
+
+def test_unstable_elements_are_left_out_and_counted():
+    """The first row cancels, but for what its sum rounds; the sum of the second is large."""
+    from axla.comparison import compare, run_flat, unstable
+
+    module = axla.parse(HANGS_ON_ROUNDING)
+    half = np.random.default_rng(0).uniform(1, 2, 2048).astype(np.float32)
+    x = np.stack([np.concatenate([half, -half]), np.ones(4096, np.float32)])
+    [right] = wanted = run_flat(module, [x], "interpreter")
+    [moved] = masks = unstable(module, wanted, lambda work: run_flat(work, [x], "interpreter"))
+    assert moved.tolist() == [True, False]
+    another_order = right + np.array([0.3, 0], np.float32)
+    assert not compare(module, [another_order], wanted, "a", "b").ok
+    report = compare(module, [another_order], wanted, "a", "b", moved=masks)
+    assert report.ok and "1 of 2 elements left out" in str(report) and report.outputs[0].largest == 0
+    wrong = right - np.array([0.3, 0.01], np.float32)
+    assert "1 of 2 elements differ" in str(compare(module, [wrong], wanted, "a", "b", moved=masks))
+    agrees = compare(module, wanted, wanted, "a", "b", moved=masks)
+    assert agrees.outputs[0].unstable == 0
+
+
+def test_check_takes_unstable_elements_for_differences_unless_told():
+    def other(*, skip: bool) -> axla.CheckReport:
+        half = np.random.default_rng(0).uniform(1, 2, 2048).astype(np.float32)
+        x = np.stack([np.concatenate([half, half[::-1] * -1]), np.ones(4096, np.float32)])
+        return axla.check(HANGS_ON_ROUNDING, inputs=[x], skip_unstable=skip)
+
+    with pytest.raises(axla.Mismatch, match="1 of 2 elements differ"):
+        other(skip=False)
+    assert [output.unstable for output in other(skip=True).outputs] == [1]
+
+
 @pytest.mark.parametrize("dtype", axla.dtypes.ALL, ids=str)
 def test_comparison_separates_equal_and_different(dtype):
     """Random values of each type agree with themselves, and not when one is replaced by the largest."""

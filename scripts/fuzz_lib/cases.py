@@ -15,7 +15,8 @@ from verify_lib import operands
 
 import axla
 import axla.hlo as hlo
-from axla.comparison import parameter_leaves
+from axla.analysis.rounding import APPROXIMATE, SUMS, is_approximate
+from axla.comparison import parameter_leaves, unstable
 from axla.core.dtypes import F32, PRED
 from axla.core.errors import AxlaError
 from axla.core.literal import why_no_array
@@ -65,6 +66,14 @@ class Case:
             return self.run(axla.compile(self.module, backend="interpreter"), self.inputs)
         except (AxlaError, MemoryError) as error:
             raise Skip(f"{type(error).__name__}: {error}") from error
+
+    @cached_property
+    def unstable(self) -> list[np.ndarray]:
+        """Which elements of each result hang on rounding."""
+        return unstable(
+            self.module, self.wanted[0],
+            lambda module: self.run(axla.compile(module, backend="interpreter"), self.inputs)[0],
+        )  # fmt: skip
 
     def run(self, executable: Any, inputs: Sequence[Any], **options: Any) -> Found:
         """The results of one run, with data in the infeed; Changed where it wrote its arguments."""
@@ -305,55 +314,15 @@ def _many(shape: Shape, draw: random.Random, allows: str) -> np.ndarray:
 
 # What is exact
 
-SUMMING = frozenset({
-    "reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce", "reduce-scatter", "scan",
-    "collective-reduce", "all-reduce-start",
-})  # fmt: skip
-ROUGH = frozenset({
-    "dot", "convolution", "fft", "cholesky", "triangular-solve", "batch-norm-grad", "batch-norm-inference",
-    "batch-norm-training", "ragged-dot", "scaled-dot", "rng", "custom-call", "stochastic-convert",
-})  # fmt: skip
-
-
-def is_rough_op(inst: Any) -> bool:
-    """Whether another order, or another formula, may give other bits of its result."""
-    op = inst.op
-    if not any(a.dtype.is_inexact for o in (inst, *inst.operands) for a in o.shape.arrays()):
-        return False
-    if op.transcendental or inst.opcode in ROUGH:
-        return True
-    complex_ = any(a.dtype.is_complex for a in inst.shape.arrays()) or any(
-        a.dtype.is_complex for o in inst.operands for a in o.shape.arrays()
-    )
-    if complex_ and inst.opcode in (
-        "multiply",
-        "divide",
-        "abs",
-        "sqrt",
-        "rsqrt",
-        "sign",
-        "power",
-        "log",
-        "exponential",
-    ):
-        return True
-    if inst.opcode in SUMMING:
-        return any(
-            i.opcode not in ("maximum", "minimum", "parameter", "and", "or", "compare", "select", "tuple")
-            and i.shape.is_array and i.shape.dtype.is_inexact
-            for c in op.computations() for i in c.instructions
-        )  # fmt: skip
-    return False
-
 
 def is_rough(module: Module) -> bool:
-    return any(is_rough_op(i) for c in module.computations for i in c.instructions)
+    return any(is_approximate(i) for c in module.computations for i in c.instructions)
 
 
 def is_summing(module: Module) -> bool:
     """Whether large numbers may meet in it, whose sum overflows in one order and not in another."""
     return any(
-        is_rough_op(i) and (i.opcode in SUMMING or i.opcode in ROUGH)
+        is_approximate(i) and (i.opcode in SUMS | APPROXIMATE)
         for c in module.computations
         for i in c.instructions
     )
@@ -365,13 +334,15 @@ def rough_leaves(module: Module) -> list[bool]:
     done: set[Any] = set()
 
     def rough_computation(c: Any) -> bool:
-        return any(is_rough_op(i) or any(map(rough_computation, i.op.computations())) for i in c.instructions)
+        return any(
+            is_approximate(i) or any(map(rough_computation, i.op.computations())) for i in c.instructions
+        )
 
     def rough(inst: Any) -> bool:
         for one in below(inst, done):
             known[one] = (
                 any(known[o] for o in one.operands)
-                or is_rough_op(one)
+                or is_approximate(one)
                 or any(rough_computation(c) for c in one.op.computations())
             )
         return known[inst]
@@ -442,7 +413,7 @@ def keeps_order(module: Module, changed: Module, name: str) -> bool:
         for user in above[waiting.pop()]:
             users.add(user.opcode)
             waiting.append(user.computation)
-    users &= SUMMING | {"sort"}
+    users &= SUMS | {"sort"}
     if not users:
         return True
     if after is not after.computation.root:

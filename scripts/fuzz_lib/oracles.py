@@ -615,10 +615,10 @@ class Devices(Oracle):
             # What is not kept gives its memory back while the queue is busy.
             queued = []
             for n, one in enumerate(rows):
-                made = executable.execute(one.inputs, asynchronous=True)
+                made = executable.execute(one.inputs, asynchronous=True, deadline=cases.SECONDS * len(rows))
                 queued.append(made if n in kept else None)
             found = {n: [np.array(a) for a in queued[n]] for n in sorted(kept, reverse=True)}
-        except UnsupportedError as error:
+        except (UnsupportedError, DeadlineExceeded) as error:
             raise Skip(str(error)) from error
         for n, results in found.items():
             if why := differs(rows[n], (results, [[]])):

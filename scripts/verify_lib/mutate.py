@@ -50,7 +50,7 @@ REFUSALS = (AxlaError, ValueError, IndexError, TypeError, ZeroDivisionError, Ove
 """What an op may say to attributes and operands that are not for it."""
 
 
-KEPT = (Constant, Parameter, hlo.SetDimensionSize)
+KEPT = (Constant, Parameter, hlo.Map, hlo.SetDimensionSize)
 """What a shape says together with an attribute is not changed in one of them."""
 
 

@@ -15,8 +15,10 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from fuzz_lib import cases, judge, oracles, participants, reducing, told, work  # noqa: E402
 from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
+from verify_lib import mutate  # noqa: E402
 
 import axla  # noqa: E402
+from axla.core.dtypes import F32  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
 from axla.tools.apart import Apart  # noqa: E402
 from axla.tools.bisect import bisect  # noqa: E402
@@ -60,6 +62,21 @@ def test_modules_are_of_many_kinds():
     assert len(opcodes) > 50
     assert {"while", "dot", "reduce", "dynamic-update-slice", "scatter", "transpose"} <= opcodes
     assert len(families) >= 4
+
+
+def test_mutants_of_a_map_name_all_dimensions():
+    """None is all of them too, and is read as such."""
+    text = """
+add { a = f32[] parameter(0)
+  ROOT b = f32[] add(a, a) }
+ENTRY e { x = f32[3,4] parameter(0)
+  ROOT m = f32[3,4] map(x), dimensions={0,1}, to_apply=add }"""
+    for seed in range(60):
+        try:
+            module = mutate.mutant(axla.parse(text), random.Random(seed), F32)
+        except mutate.Unfit:
+            continue
+        assert [i.op.dimensions for i in module.entry.instructions if i.opcode == "map"] == [(0, 1)]
 
 
 def case_from(text: str, *inputs: np.ndarray) -> cases.Case:
@@ -262,6 +279,28 @@ def test_an_argument_that_is_written_is_a_failure():
     with pytest.raises(cases.Changed, match="argument 0"):
         case.run(Writing(), case.inputs)
     assert (case.inputs[0] == 1).all()
+
+
+def test_a_queue_with_a_loop_without_end_says_nothing(monkeypatch):
+    """Passes of the interpreter may have dropped the loop, whose results are known."""
+    monkeypatch.setattr(cases, "SECONDS", 0.1)
+    case = case_from(
+        """
+body { s = (s32[]) parameter(0)
+  x = s32[] get-tuple-element(s), index=0
+  y = s32[] negate(x)
+  ROOT t = (s32[]) tuple(y) }
+cond { s = (s32[]) parameter(0)
+  x = s32[] get-tuple-element(s), index=0
+  ROOT g = pred[] compare(x, x), direction=EQ }
+ENTRY e { x = s32[] parameter(0)
+  t = (s32[]) tuple(x)
+  ROOT w = (s32[]) while(t), condition=cond, body=body }""",
+        np.array(3, np.int32),
+    )
+    case.__dict__["wanted"] = ([np.array(3, np.int32)], [])
+    with pytest.raises(cases.Skip):
+        oracles.ORACLES["asynchronous"].check(case)
 
 
 def test_collectives_agree_with_the_model():

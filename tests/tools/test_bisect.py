@@ -147,6 +147,36 @@ ENTRY main {
     assert found.culprit == "memory" and "argument" in found.outcome.text
 
 
+OVERWRITING = """
+from axla.analysis import coalesce as home
+
+home._may_overwrite = lambda new, old: new.start == old.end
+"""
+
+
+def test_a_kernel_that_overwrites_what_it_still_reads_is_a_fault_of_memory(verdict):
+    text = """HloModule m
+body { s = (s32[], f32[64]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ x = f32[64] get-tuple-element(s), index=1
+ one = s32[] constant(1)
+ j = s32[] add(i, one)
+ y = f32[64] reverse(x), dimensions={0}
+ ROOT t = (s32[], f32[64]) tuple(j, y) }
+cond { s = (s32[], f32[64]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ n = s32[] constant(101)
+ ROOT r = pred[] compare(i, n), direction=LT }
+ENTRY e { x = f32[64] parameter(0)
+  z = s32[] constant(0)
+  init = (s32[], f32[64]) tuple(z, x)
+  w = (s32[], f32[64]) while(init), condition=cond, body=body
+  ROOT r = f32[64] get-tuple-element(w), index=1
+}"""
+    found = verdict(OVERWRITING, text)
+    assert found.culprit == "memory" and "writes over" in found.name
+
+
 def test_a_stale_entry_is_named(tmp_path):
     path = tmp_path / "planted.py"
     path.write_text(STALE)

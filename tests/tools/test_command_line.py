@@ -174,6 +174,20 @@ def test_check_agrees(file, capsys):
     assert capsys.readouterr().out.startswith("scaled: cpu agrees with interpreter\n  output 0, f32[2,3]")
 
 
+def test_check_leaves_out_what_hangs_on_rounding_and_says_so(tmp_path, capsys):
+    path = tmp_path / "sums.hlo"
+    path.write_text("""add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+      ENTRY e { x = f32[8,40000] parameter(0)  zero = f32[] constant(0)  k = f32[] constant(100)
+      s = f32[8] reduce(x, zero), dimensions={1}, to_apply=add
+      ks = f32[8] broadcast(k), dimensions={}  m = f32[8] multiply(s, ks)  ROOT r = f32[8] sine(m) }""")
+    assert command.main(["check", str(path)]) == 1
+    assert "of 8 elements differ" in capsys.readouterr().err
+    assert command.main(["check", str(path), "--skip-unstable"]) == 0
+    assert "8 of 8 elements left out, as rounding moves them" in capsys.readouterr().out
+    assert command.main(["check", str(tmp_path), "--skip-unstable"]) == 0
+    assert capsys.readouterr().out == "1 passed (1 with unstable elements left out), 0 failed\n"
+
+
 def test_opt_runs_the_named_passes(tmp_path, capsys):
     path = tmp_path / "u.hlo"
     path.write_text(UNUSED)

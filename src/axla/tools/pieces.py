@@ -279,7 +279,7 @@ def _copied(value: HostValue) -> Any:
 
 
 def pieces_of(text: str, question: Question) -> list[ModulePiece]:
-    """The pieces of the program of a module, in the order in which they run, with what the interpreter
+    """What the program of a module is made of, in the order in which it runs, with what the interpreter
     computes there: kernels, small values, collectives. Loops and branches are taken apart; what has effects
     or asynchronous parts is left out.
     """
@@ -314,7 +314,7 @@ def pieces_of(text: str, question: Question) -> list[ModulePiece]:
 
 
 def _begin(inst: Instruction) -> Instruction:
-    """The instruction that begins the work that this one ends; most are both."""
+    """What begins the work that an instruction ends; most are both."""
     return inst.operands[0] if inst.op.ends is not None else inst
 
 
@@ -517,7 +517,7 @@ def copy_all(module: Module) -> None:
 
 
 def copied_outcome(text: str, question: Question) -> Outcome:
-    """The outcome of a run in which every value is copied before it may be overwritten."""
+    """What comes of a run in which every value is copied before it may be overwritten."""
     from axla.tools.trial import answer
 
     with driver.observed(_Copies()):
@@ -525,14 +525,19 @@ def copied_outcome(text: str, question: Question) -> Outcome:
 
 
 def program_problem(text: str, question: Question) -> str:
-    """The message of the verifier of programs about the plan of memory; "" where it accepts it."""
+    """What the verifier of programs says of the plan of memory, and whether kernels overwrite what they may;
+    "" where it has nothing against it.
+    """
+    from axla.lowering.loading import check_program
     from axla.lowering.pipeline import program_of
     from axla.program.verify import verify_program
 
     _, work, _ = _optimized(text, question)
-    backend = backend_of(question.backend)
+    target = backend_of(question.backend).target(CompileOptions())
     try:
-        verify_program(program_of(work, backend.target(CompileOptions()), {}))
+        program = program_of(work, target, {})
+        verify_program(program)
+        check_program(program, target)
     except AxlaError as error:
         return str(error)
     return ""

@@ -202,6 +202,7 @@ def _forward_common(inst: Instruction, session: rewrite.Session) -> None:
         found = [
             (user, [b.root.operands[n] for b in op_of(inst, Conditional).branches])
             for n, user in elements_of(inst)
+            if user.users or user is computation.root  # others are kept by control edges
         ]
     else:
         return

@@ -1,0 +1,89 @@
+"""What hangs on rounding: instructions whose bits another order or formula may change, and the same program
+with such values off by some units in the last place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.shape import Shape
+from axla.hlo import Broadcast, Constant, Multiply, Reduce, Reverse
+from axla.ir.clone import clone_module
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.traverse import post_order
+
+SUMS = frozenset({
+    "reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce", "reduce-scatter", "scan",
+    "collective-reduce", "all-reduce-start",
+})  # fmt: skip
+"""They fold many elements, in an order that is not said."""
+
+APPROXIMATE = frozenset({
+    "dot", "convolution", "fft", "cholesky", "triangular-solve", "batch-norm-grad", "batch-norm-inference",
+    "batch-norm-training", "ragged-dot", "scaled-dot", "rng", "custom-call", "stochastic-convert",
+})  # fmt: skip
+
+_OF_COMPLEX = frozenset({"multiply", "divide", "abs", "sqrt", "rsqrt", "sign", "power", "log", "exponential"})
+_EXACT = frozenset({"maximum", "minimum", "parameter", "and", "or", "compare", "select", "tuple"})
+_ELEMENTWISE = frozenset({"multiply", "divide", "custom-call"})
+_OUTSIDE = frozenset({"while", "conditional", "call", "fusion", "map", "async-start", "async-done"})
+MOST_FACTORS = 4096
+"""Elements of a value of which each has a factor of its own."""
+
+
+def is_approximate(inst: Instruction) -> bool:
+    """Whether another order, or another formula, may give other bits of its result."""
+    arrays = [array for one in (inst, *inst.operands) for array in one.shape.arrays()]
+    if not any(array.dtype.is_inexact for array in arrays):
+        return False
+    if inst.op.transcendental or inst.opcode in APPROXIMATE:
+        return True
+    if inst.opcode in _OF_COMPLEX and any(array.dtype.is_complex for array in arrays):
+        return True
+    return inst.opcode in SUMS and any(
+        one.opcode not in _EXACT and isinstance(one.shape, Shape) and one.shape.dtype.is_inexact
+        for computation in inst.op.computations()
+        for one in computation.instructions
+    )
+
+
+def shaken(module: Module, seed: int) -> Module:
+    """The module with the values of approximate instructions, and what they take, multiplied by numbers near
+    1: as if all of them were off by up to three units in the last place. Of odd seeds with sums in the other
+    order, too: one may overflow where the other does not.
+    """
+    made, rng = clone_module(module), np.random.default_rng(seed)
+    for computation in list(made.computations):
+        for inst in post_order(computation):
+            if inst.opcode in _OUTSIDE or not is_approximate(inst):
+                continue
+            if isinstance(inst.op, Reduce) and len(inst.operands) == 2 and seed % 2:
+                array = inst.operands[0]
+                turned = computation.add(Reverse(inst.op.dimensions), [array], array.shape)
+                computation.set_operand(inst, 0, turned)
+            for number, operand in enumerate(inst.operands if inst.opcode not in _ELEMENTWISE else ()):
+                factor = _factor(computation, operand, rng)
+                if factor is not None:
+                    product = computation.add(Multiply(), [operand, factor], operand.shape)
+                    computation.set_operand(inst, number, product)
+            factor = _factor(computation, inst, rng)
+            if factor is not None:
+                computation.replace(inst, computation.add(Multiply(), [inst, factor], inst.shape))
+    return made
+
+
+def _factor(computation: Computation, value: Instruction, rng: np.random.Generator) -> Instruction | None:
+    """Numbers near 1 for an array of floats, of a large one along its longest dimension."""
+    shape = value.shape
+    if not isinstance(shape, Shape) or not shape.dtype.is_inexact or shape.is_dynamic:
+        return None
+    real = shape.dtype.real
+    low, high = (-3, 4) if real.bits >= 16 else (0, 2)
+    along = tuple(range(shape.rank))
+    if shape.size > MOST_FACTORS:
+        along = (max(along, key=lambda k: shape.dims[k]),)
+    steps = rng.integers(low, high, [shape.dims[k] for k in along])
+    numbers = (1 + float(real.finfo.eps) * steps).astype(shape.dtype.numpy)
+    return computation.add(
+        Broadcast(shape, along), [computation.add(Constant.of(numbers, shape.dtype))], shape
+    )
