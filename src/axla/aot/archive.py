@@ -1,7 +1,7 @@
-"""`P.a`: the objects of a library in one archive, as `ar` makes it, with a symbol table for the linker.
+"""`P.a`: the objects of a library in one archive, as written by `ar`, with a symbol table for the linker.
 
-Two dialects: System V's (GNU's), which linkers take for ELF, COFF and WebAssembly, and BSD's for Mach-O. For
-COFF the second table that Microsoft's linkers look for is there, too. Times, owners and modes are fixed, so
+There are two formats: System V's (GNU's), which linkers accept for ELF, COFF and WebAssembly, and BSD's for
+Mach-O. For COFF a second symbol table for Microsoft's linkers is added. Times, owners and modes are fixed, so
 that equal objects give equal archives.
 """
 
@@ -22,7 +22,7 @@ _SHORT = 15  # bytes of a name that stands in a member's header, with a slash be
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file of an archive, and what it defines for others, by the names of its format."""
+    """A file of an archive, and the symbols that it exports, in the notation of its format."""
 
     name: str
     data: bytes
@@ -30,7 +30,7 @@ class Member:
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """`P.a` with P.o, and with P_weights.o when the constants stand in an object of their own."""
+    """`P.a` with P.o, and with P_weights.o when the constants are in an object of their own."""
     under = "_" if library.target.form.format == "macho" else ""
     defined = sorted(under + name for name in symbols(library.image).defined)
     members = [Member(f"{library.prefix}.o", library.image, tuple(defined))]
@@ -58,7 +58,7 @@ def _padded(data: bytes, to: int = 2, fill: bytes = b"\n") -> bytes:
 
 
 def _offsets(members: Sequence[Member], start: int, sizes: Sequence[int]) -> list[int]:
-    """Where the headers of the members are."""
+    """The offsets of the members' headers."""
     found = []
     for member, size in zip(members, sizes, strict=True):
         if start >= _MOST:
@@ -69,7 +69,7 @@ def _offsets(members: Sequence[Member], start: int, sizes: Sequence[int]) -> lis
 
 
 def _gnu(members: Sequence[Member], *, second: bool) -> bytes:
-    """`second`: Microsoft's, where long names end with a zero."""
+    """The GNU format; with `second`, Microsoft's symbol table is added, and long names end with a zero."""
     names, long_names = [], b""
     for member in members:
         if len(member.name.encode()) > _SHORT:
@@ -102,7 +102,9 @@ def _gnu(members: Sequence[Member], *, second: bool) -> bytes:
 
 
 def _bsd(members: Sequence[Member]) -> bytes:
-    """Names stand before the data, padded so that data begins at a multiple of 8, as Apple's linker wants."""
+    """The BSD format: names precede the data, padded so that data begins at a multiple of 8, as Apple's
+    linker requires.
+    """
     names = [_padded(m.name.encode() + b"\0", 8, b"\0") for m in members]
     names = [name + b"\0" * 4 for name in names]  # 8 of the magic and 60 of the header: 4 off
     sizes = [len(n) + len(m.data) + -len(m.data) % 8 for n, m in zip(names, members, strict=True)]

@@ -1,4 +1,6 @@
-"""Modules with names -> a Library: clones, row-major arrays at the boundary, one object."""
+"""Builds a library from modules with names: copies them, makes boundary arrays row-major, compiles one
+object.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class BuildSource:
-    """A function before it is compiled. Labels are those of parameter leaves and of result leaves, in order.
+    """A function before compilation. Labels are those of parameter leaves and of result leaves, in order.
 
-    A parameter that the module writes a result to (its input_output_alias) is an updated variable.
+    A parameter that the module overwrites by a result (input_output_alias) is an updated variable.
     """
 
     module: Module
@@ -48,8 +50,8 @@ class BuildSource:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A source, and an array for each of its parameter leaves when such were given. `values` are what its
-    variables begin with, by name, where that is known.
+    """A source, with an array for each of its parameter leaves if they were given. `values`: the initial
+    values of variables by name, where known.
     """
 
     source: BuildSource
@@ -63,8 +65,8 @@ def build(
 ) -> CompiledLibrary:  # fmt: skip
     """The library of some functions; the modules are not changed.
 
-    Raises InvalidArgument for names that are double or no identifiers, VerifyError for an invalid module,
-    UnsupportedError with op and target for what cannot stand in an object.
+    Raises InvalidArgument for duplicate names and names that are not identifiers, VerifyError for an invalid
+    module, UnsupportedError with op and target for what an object cannot contain.
     """
     if not sources:
         raise InvalidArgument(f"{name}: a library has at least one function")

@@ -1,4 +1,4 @@
-"""CMakeLists.txt of a library, and what a Rust crate needs: `build.rs` and the module `P.rs`."""
+"""CMakeLists.txt of a library, and the files for a Rust crate: `build.rs` and the module `P.rs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Element types in C and C++, and the block of declarations that every generated header begins with."""
+"""Element types in C and C++, and the declarations shared by all generated headers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _IN_STRINGS = (
 
 
 def c_type(dtype: DType) -> str:
-    """The C type of an element: `float`, `int8_t`, `axla_bf16`. It has the element's bytes in memory."""
+    """The C type of an element: `float`, `int8_t`, `axla_bf16`. It has the element's size in memory."""
     if dtype.is_integer:
         return f"{'u' if dtype.is_unsigned else ''}int{8 * dtype.itemsize}_t"
     return _PLAIN.get(dtype.name, f"axla_{dtype.name}")
 
 
 def cpp_type(dtype: DType) -> str:
-    """The C++ type of an element: that of C, but for complex numbers."""
+    """The C++ type of an element: the C type, except for complex numbers."""
     part = _COMPLEX.get(dtype.name)
     return f"::std::complex<{part}>" if part else c_type(dtype)
 
 
 def is_bits(dtype: DType) -> bool:
-    """Whether C has the element as a struct of its bits only, without a value."""
+    """Whether the C type of the element is a struct with its bits only, which has no numeric value."""
     return dtype.is_float and dtype.itemsize == 1
 
 
 def number(dtype: DType, element: str) -> str:
-    """The C expression of an element's value as a double; not for complex numbers and bits."""
+    """The C expression of an element's value as a double; not for complex numbers and bit structs."""
     if dtype.name in _HALF:
         element = f"axla_{dtype.name}_to_float({element})"
     if dtype.is_signed and dtype.bits < 8:
@@ -45,18 +45,20 @@ def number(dtype: DType, element: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A C string: of any text, without trigraphs, in ASCII."""
+    """A C string literal in ASCII for any text, without trigraphs."""
     return f'"{"".join(_IN_STRINGS[byte] for byte in text.encode())}"'
 
 
 def comment(text: str) -> str:
-    """Text that can stand in a comment: of one line, and not its end."""
+    """Text made safe for a comment: a single line that does not end the comment."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line.replace("*/", "* /").replace("/*", "/ *").replace("??/", "?? /").rstrip("\\")
 
 
 def shared_block() -> str:
-    """The declarations that all headers have in common; they stand once however many headers are included."""
+    """The declarations that all headers share, guarded so that they appear once however many headers are
+    included.
+    """
     seed = ", ".join(f"UINT64_C(0x{word:016X})" for word in RNG_SEED)
     bits = [f"typedef struct axla_{d.name} {{ uint8_t bits; }} axla_{d.name};" for d in ALL if is_bits(d)]
     small = [_to_int(dtype) for dtype in ALL if dtype.is_signed and dtype.bits < 8]
@@ -71,7 +73,7 @@ def _to_int(dtype: DType) -> str:
 
 
 def shared_cpp_block() -> str:
-    """The part that all C++ headers share: the base class and thread pools, C++11 without exceptions and
-    run-time types. It stands behind `shared_block`, and once.
+    """The declarations that all C++ headers share: the base class and thread pools, in C++11 without
+    exceptions and run-time types. Placed after `shared_block`, also guarded.
     """
     return fill("aot/axla_aot.hpp")

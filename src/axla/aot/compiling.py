@@ -1,4 +1,4 @@
-"""`axla.aot.compile`: from a program to a folder."""
+"""`axla.aot.compile`: compiles a program to a folder."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ WRITERS = (archive, header, cpp, weights_files, build_files, report_files)
 
 @takes_options
 def compile(program: Any, args: Any = None, *, out: str | os.PathLike[str], **options: Any) -> Package:  # noqa: A001
-    """Compiles a program to a folder `out` that a compiler of C takes: nothing else is needed to run it.
+    """Compiles a program to a folder `out`. A C compiler is all that is needed to use it.
 
-    `program` is a JAX function (with `args` like its arguments), a jax.export artifact, a Module, what a
-    builder gives, or HLO or StableHLO: its content, or its path. {suffix: program} makes several functions.
+    `program` is a JAX function (with `args` like its arguments), a jax.export artifact, a Module, the result
+    of a builder, or HLO or StableHLO: its content, or its path. {suffix: program} makes several functions.
     `args` of {rows: args} compiles a function for several sizes.
 
-    Raises InvalidArgument for what is wrong with the call, UnsupportedError with op and source line for what
-    a library or the target cannot have. Nothing is written then.
+    Raises InvalidArgument for errors in the call, UnsupportedError with op and source line for what a library
+    or the target does not support. Nothing is written then.
     """
     folder = check_folder(out)
     chosen = options_of(options)
@@ -52,7 +52,7 @@ def compile(program: Any, args: Any = None, *, out: str | os.PathLike[str], **op
 def write_package(
     folder: Path, library: CompiledLibrary, found: Sequence[Example], chosen: Options = DEFAULT
 ) -> Package:
-    """Writes the files of a library with a recorded call of the examples."""
+    """Writes the files of a library; recordings are calls of the examples."""
     self_test = chosen.self_test and all(map(registered, library.externals))
     recordings = record(library, tuple(example.inputs for example in found)) if self_test else ()
     contents = written(library, recordings)
@@ -72,7 +72,7 @@ def write_package(
 def library_of(
     program: Any, args: Any = None, options: Options = DEFAULT
 ) -> tuple[CompiledLibrary, tuple[Example, ...]]:
-    """The library in memory, and the example that each function was made of."""
+    """The library in memory, and the example that each function was compiled from."""
     target = machine(options.target, options.target_cpu, options.target_features)
     parsed, externals = parse_name(options.name, options.symbol), items(options.externals, "externals")
     called = {check_identifier(text(f, "externals"), "externals") for f in externals}

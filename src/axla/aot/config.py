@@ -1,5 +1,4 @@
-"""The arguments and results of a library as its user wants them: configuration of tfcompile, names,
-variables.
+"""The user's choice of arguments and results of a library: tfcompile configuration, names, variables.
 
 `tf2xla.Config` is a message in text format:
 
@@ -8,8 +7,8 @@ variables.
     variable { node_name: "state" readonly: false }
 
 Feeds, then variables, are the arguments, fetches the results, in this order. A feed is a parameter or any
-instruction of the entry computation, which then becomes one; a fetch is a result or any instruction. What the
-fetches do not need is left out.
+instruction of the entry computation, which then becomes a parameter; a fetch is a result or any instruction.
+Instructions that no fetch needs are left out.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _MESSAGES, _ = schema.read("tfcompile.txt")
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A feed, fetch or variable: where the value is, and what is said of it."""
+    """A feed, fetch or variable: where the value is, and its declared properties."""
 
     kind: str
     node: str
@@ -61,7 +60,7 @@ class ConfigEntry:
         return f"config: {self.kind} {self.node!r}" + (f" output {self.output}" if self.output else "")
 
     def check(self, shape: Shape) -> None:
-        """InvalidArgument unless shape and type are as they are said to be."""
+        """Raises InvalidArgument unless shape and type are the declared ones."""
         if self.dims is not None and self.dims != shape.dims:
             found, wanted = list(shape.dims), list(self.dims)
             raise InvalidArgument(f"{self}: the config says shape {wanted}, the program has {found}")
@@ -72,7 +71,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration of tfcompile: what is fed, what is fetched, and the variables."""
+    """A tfcompile configuration: feeds, fetches and variables."""
 
     feeds: tuple[ConfigEntry, ...]
     fetches: tuple[ConfigEntry, ...]
@@ -80,8 +79,8 @@ class Config:
 
 
 def read_config(source: str | bytes | os.PathLike[str]) -> Config:
-    """The configuration that a text or a binary message is, or a file has; ParseError with the place of what
-    is wrong, and the field.
+    """The configuration in a text, a binary message, or a file; ParseError with the position of the error,
+    and the field.
     """
     content = source = opened(source)
     if isinstance(content, os.PathLike):
@@ -128,14 +127,14 @@ def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[ConfigEntry
 
 
 def configured(example: Example, config: Config) -> Example:
-    """The program between feeds and fetches, with the names of the config."""
+    """The program between feeds and fetches, with the names of the configuration."""
     source = example.source
     module = graph_ends.flattened(source.module)
     return between(example, module, Ends(module, source.arguments, source.results), config)
 
 
 def between(example: Example, module: Module, ends: Any, config: Config) -> Example:
-    """The part of a module between feeds and fetches, which `ends` finds there."""
+    """The part of a module between feeds and fetches, which `ends` locates."""
     takes: list[tuple[ConfigEntry, Label, Instruction]] = []
     for entry in (*config.feeds, *config.variables):
         place, label = ends.argument(entry.node, entry.output, str(entry))
@@ -174,7 +173,7 @@ def between(example: Example, module: Module, ends: Any, config: Config) -> Exam
 def _inputs_for(
     example: Example, module: Any, places: Sequence[Instruction]
 ) -> tuple[np.ndarray, ...] | None:
-    """The arrays of the example for what is fed, when all of it are parameters."""
+    """The arrays of the example for the feeds, if all of them are parameters; else None."""
     if example.inputs is None:
         return None
     given = dict(zip(module.entry.parameters, example.inputs, strict=True))
@@ -185,7 +184,7 @@ def _inputs_for(
 
 
 def renamed(source: BuildSource, names: tuple[Sequence[str] | None, Sequence[str] | None]) -> BuildSource:
-    """The source with names of the user's for arguments and results; None leaves them."""
+    """The source with other names for arguments and results; None leaves a name."""
     found = []
     for what, labels, chosen in zip(
         ("arguments", "results"), (source.arguments, source.results), names, strict=True
@@ -202,10 +201,10 @@ def renamed(source: BuildSource, names: tuple[Sequence[str] | None, Sequence[str
 
 
 def with_variables(source: BuildSource, variables: Sequence[str]) -> BuildSource:
-    """The source with arguments that are kept between calls: a whole argument (`params`, with all its
-    leaves) or one leaf. The result of the same name (`result['x']` of `x`), where there is one, is written in
-    its place; without one, and where the program says nothing of its own, a variable is only read. Results of
-    its shape that have no name, which may be meant, are an InvalidArgument.
+    """The source with arguments that are kept between calls (variables): a whole argument (`params`, with all
+    its leaves) or one leaf. A result of the same name (`result['x']` for `x`) is written to its memory;
+    without such a result, and without aliasing in the program, a variable is only read. InvalidArgument where
+    unnamed results of its shape could be meant.
     """
     if isinstance(variables, str):
         raise InvalidArgument(f"variables: wanted a list of names, found the str {variables!r}")
@@ -244,7 +243,7 @@ def _check_read_only(
     label: Label, parameter: Instruction, aliases: Sequence[Alias], results: Sequence[Label],
     shapes: Sequence[AnyShape],
 ) -> None:  # fmt: skip
-    """InvalidArgument for a variable that nothing writes, where a result without a name could."""
+    """Raises InvalidArgument for a variable that nothing writes, if an unnamed result could be meant to."""
     if any(alias.parameter == op_of(parameter, Parameter).parameter_number for alias in aliases):
         return
     nameless = [

@@ -1,6 +1,6 @@
-"""The C++ header of a library, P.hpp: a class for each function, shaped like those of tfcompile.
+"""The C++ header of a library, P.hpp: a class for each function, with the interface of tfcompile's classes.
 
-The header stands alone: it begins with the C header's text, whose guard keeps it from standing twice.
+The header is self-contained: it begins with the text of the C header, under the same include guard.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MEMBERS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A value with its place in a table of the class, and what its accessors begin with."""
+    """A value with its position in a table of the class, and the prefix of its accessors."""
 
     value: LibraryValue
     table: str  # args_ or results_
@@ -45,7 +45,7 @@ class _Entry:
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """The header file; InvalidArgument for a class whose name is that of a member."""
+    """The header file; InvalidArgument for a class with the name of a member."""
     guard = f"AXLA_{library.prefix}_HPP"
     parts = [
         header.text(library).rstrip("\n"),
@@ -89,7 +89,7 @@ def _class(function: LibraryFunction, library: CompiledLibrary) -> str:
 
 
 def _entries(function: LibraryFunction) -> list[_Entry]:
-    """Arguments, variables, results; variables have no number in the names of their accessors."""
+    """Arguments, variables, results; the names of variables' accessors have no number."""
     found = []
     plain = [a for a in function.arguments if a.role is Role.ARGUMENT]
     for number, value in enumerate((*plain, *function.variables)):
@@ -102,7 +102,7 @@ def _entries(function: LibraryFunction) -> list[_Entry]:
 
 
 def _word(value: LibraryValue) -> str:
-    """The name of a value in names of methods: words of C need no underscore there."""
+    """The name of a value in method names: C keywords need no underscore there."""
     word = value.name.removesuffix("_")
     return word if word in KEYWORDS else value.name
 
@@ -123,7 +123,7 @@ def _usage(function: LibraryFunction, entries: Sequence[_Entry]) -> Iterable[str
 def _table(
     function: LibraryFunction, entries: Sequence[_Entry], shapes: dict[tuple[int, ...], str]
 ) -> list[str]:
-    """Rows of a table of ShapeInfo, which cannot be empty."""
+    """The rows of a ShapeInfo table, which must not be empty."""
     leaf = {value.name: number for number, value in enumerate(function.arguments)}
     return [
         f"        {{{shapes.get(e.value.dims, 'nullptr')}, {len(e.value.dims)}, "
@@ -134,15 +134,15 @@ def _table(
 
 
 class _Members:
-    """Accessors by name, each name once: what two values would both have goes to the one that is called so,
-    and then to the first.
+    """Accessors by name, each name once: a name that two values could have goes to the value that is named
+    so, or else to the first.
     """
 
     def __init__(self, entries: Sequence[_Entry]):
         self.taken = {stem for entry in entries for stem in entry.stems}
 
     def accessors(self, entry: _Entry) -> list[str]:
-        """The methods of one value, under its number and under its name."""
+        """The accessors of a value, by its number and by its name."""
         value = entry.value
         about = f"{value.name}: {value.type}"
         if value.label != value.name:
@@ -183,7 +183,7 @@ class _Members:
 
 
 def _indexed(entry: _Entry, stem: str, dims: tuple[int, ...]) -> list[str]:
-    """Accessors of an element with an index per size of `dims`: `arg0(dim0, dim1)`. `arg0()` is for one."""
+    """Accessors of an element with an index per size of `dims`: `arg0(dim0, dim1)`; `arg0()` for a scalar."""
     kind, place = cpp_type(entry.value.dtype), f"{entry.table}[{entry.number}]"
     parameters = ", ".join(f"size_t dim{k}" for k in range(len(dims)))
     at = "0"

@@ -1,8 +1,9 @@
-"""The functions of an object that C calls, as LLVM text: they fill in a call frame and enter the program.
+"""The functions of an object that C calls, as LLVM text: they fill in a call frame and call the entry
+function.
 
-`NAME_run(args, results, workspace)` makes a frame; `NAME_run_frame(frame)` takes the caller's, and what it
-has left null is filled in: a parallel_for that runs everything here, a cancel flag that is never set, the
-constants of the object.
+`NAME_run(args, results, workspace)` creates a frame; `NAME_run_frame(frame)` takes the caller's frame and
+fills in null fields: a parallel_for that runs everything serially, a cancel flag that is never set, the
+object's constants.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def add_frame(module: LlvmModule) -> None:
 def add_exported_functions(
     module: LlvmModule, symbol: str, entry: str, interface: Interface, constants: str | None
 ) -> None:
-    """The two functions of a program. `constants`: the symbol of the segment; None: the caller passes it."""
+    """Adds the two functions of a program. `constants`: the symbol of the segment; None if the caller passes
+    its address.
+    """
     _run(module, symbol, constants is None)
     _run_frame(module, symbol, entry, interface, constants)
 
@@ -92,7 +95,7 @@ def _run_frame(
 
 
 def _result_table(f: Function, arguments: Ssa, public: Ssa, interface: Interface) -> Ssa:
-    """A table of all results: those of the caller, and between them parameters that are written in place."""
+    """A table of all results: the caller's, and between them parameters that are written in place."""
     width = f.module.pointer_bytes
     parameter = {alias.result: alias.parameter for alias in interface.aliases}
     table = f.space(f"[{len(interface.results)} x ptr]")
@@ -104,15 +107,18 @@ def _result_table(f: Function, arguments: Ssa, public: Ssa, interface: Interface
 
 
 def mark_of(symbol: str, size: int) -> bytes:
-    """A placeholder for the constants until `room.py` writes them: bytes that no other data has by chance."""
+    """A placeholder for the constants, which `room.py` replaces: bytes that do not occur elsewhere by
+    chance.
+    """
     return blake2b(f"{symbol} {size}".encode(), digest_size=_MARK).digest()
 
 
 def add_constants(module: LlvmModule, symbol: str, size: int, weights: Weights, form: ObjectForm) -> None:
-    """The constants segment as a global: room for it, with a mark at its begin, or what is defined elsewhere.
+    """Adds the constants segment as a global: space for it, beginning with a mark, or a declaration of an
+    external one.
 
-    Contents of any size stand in no text: they are written into the finished object. `externally_initialized`
-    keeps LLVM from reading the zeros.
+    Constants are never in LLVM text; they are written into the finished object. `externally_initialized`
+    keeps LLVM from relying on the zeros.
     """
     if weights is Weights.SEPARATE:
         kind = _own(form)
@@ -127,8 +133,8 @@ def constants_module(symbol: str, size: int, form: ObjectForm) -> str:
 
 
 def _own(form: ObjectForm) -> str:
-    """The visibility of a symbol that another object of the same program or library defines. `hidden` on
-    COFF is an option for GNU's linkers that Microsoft's linkers refuse.
+    """The visibility of a symbol that another object of the same program or library defines. On COFF,
+    `hidden` would add an option for GNU linkers that Microsoft's linkers refuse.
     """
     return "dso_local" if form.format == "coff" else "hidden"
 

@@ -1,7 +1,7 @@
-"""Any program -> sources: modules whose arguments and results have names.
+"""Converts any program to sources: modules whose arguments and results have names.
 
-A program is a Module, what a builder gives, the content of a file or its path, a function of JAX, or what
-`jax.export` gives. `Example` keeps the arrays that were given as arguments, for the self-test.
+A program is a Module, the result of a builder, the content of a file or its path, a JAX function, or the
+result of `jax.export`. `Example` keeps the arrays given as arguments, for the self-test.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def examples(program: Any, args: Any = None, options: Options = DEFAULT) -> tupl
 
 
 def _check_rows(sources: Sequence[BuildSource]) -> None:
-    """InvalidArgument unless some dimension is the rows, or a multiple of them, and all else is equal."""
+    """Raises InvalidArgument unless some dimension is the number of rows, or a multiple of it, and all else
+    is equal.
+    """
     rows = [source.rows for source in sources]
     shapes = [[shape for _, shape in parameter_leaves(source.module)] for source in sources]
     fits, varies = len({tuple((s.dtype, s.rank) for s in some) for some in shapes}) == 1, False
@@ -92,8 +94,8 @@ def _several(programs: Mapping[Any, Any], args: Any, options: Options) -> tuple[
 
 
 def example(program: Any, args: Any = None, options: Options = DEFAULT) -> Example:
-    """One program with names. `args`: example arguments of a function of JAX; for other programs an array, or
-    something with a shape, for each parameter leaf.
+    """One program with names. `args`: example arguments of a JAX function; for other programs an array, or an
+    object with a shape, for each parameter leaf.
     """
     if args is not None and not isinstance(args, list | tuple):
         raise InvalidArgument(f"args: wanted a tuple of arguments, found {type(args).__name__}")
@@ -147,7 +149,7 @@ def _parsed(program: str | bytes | os.PathLike[str], args: Sequence[Any] | None,
 
 
 def _may_be_export(content: bytes) -> bool:
-    """Whether bytes are neither text nor StableHLO bytecode."""
+    """Whether bytes are neither text nor StableHLO bytecode, so that they may be an export."""
     try:
         content.decode()
     except UnicodeDecodeError:
@@ -173,7 +175,7 @@ def _of_jax(program: Any, args: Sequence[Any] | None, options: Options) -> Modul
 
 
 def _sized(module: Module, args: Sequence[Any] | None, options: Options) -> Module:
-    """The module with all sizes known. An error names the arguments whose sizes are open."""
+    """The module with all sizes known. An error names the arguments with open sizes."""
     from axla.stablehlo.modules import DynamicModule
 
     if not isinstance(module, DynamicModule):
@@ -213,7 +215,7 @@ def _leaves(args: Sequence[Any]) -> list[Any]:
 
 
 def _arrays(module: Module, args: Sequence[Any]) -> tuple[np.ndarray, ...] | None:
-    """The arguments as an array per parameter leaf; None where they are descriptions, or do not fit."""
+    """The arguments as an array per parameter leaf; None where they are only descriptions, or do not fit."""
     leaves = _leaves(args)
     shapes = [shape for _, shape in parameter_leaves(module)]
     if len(leaves) != len(shapes):
@@ -236,8 +238,8 @@ def _arrays(module: Module, args: Sequence[Any]) -> tuple[np.ndarray, ...] | Non
 
 
 def labels_of(module: Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Where parameter leaves and result leaves come from: places in the trees of a JAX function, or names of
-    HLO. Results without a name of their own have none.
+    """The origin of parameter leaves and result leaves: paths in the trees of a JAX function, or HLO names.
+    Unnamed results have none.
     """
     from_jax = _jax_names(module)
     if from_jax is not None:
@@ -261,13 +263,13 @@ def _jax_names(module: Module) -> tuple[tuple[str, ...], tuple[str, ...]] | None
 
 
 def _place(parameter: Instruction) -> str:
-    """The op_name of a parameter: JAX writes the place in the arguments there."""
+    """The op_name of a parameter, where JAX writes the path of the argument."""
     location = parameter.extra.location
     return location.op_name if location is not None else ""
 
 
 def _result_labels(root: Instruction) -> tuple[str, ...]:
-    """Names of what the root is a tuple of, or of the root, when somebody chose them all."""
+    """The names of the elements of the root tuple, or of the root, if all of them were chosen by the user."""
     values: list[tuple[Instruction | None, AnyShape]] = [(root, root.shape)]
     while any(v is not None and isinstance(v.op, Tuple) for v, _ in values):
         flat: list[tuple[Instruction | None, AnyShape]] = []
@@ -286,7 +288,7 @@ def _result_labels(root: Instruction) -> tuple[str, ...]:
 
 
 def _is_chosen(inst: Instruction) -> bool:
-    """Whether a name is more than the opcode, a number, or what compilers make up."""
+    """Whether a name is more than the opcode, a number, or a name that compilers generate."""
     stem = re.sub(r"[.\d]+$", "", inst.name)
     return stem not in _MADE_UP
 
@@ -297,7 +299,7 @@ def _labels(places: Sequence[str], default: str) -> tuple[Label, ...]:
 
 
 def _readable(place: str, default: str) -> str:
-    """A place without what tells nothing: the word `result` before it, the number behind a name of XLA's.
+    """A path without uninformative parts: the word `result` in front, the number after a name from XLA.
     `args[0]['w']` becomes arg0['w'].
     """
     bare = re.sub(r"^(args|kwargs|result)(?=\[|\.|$)", "", place)

@@ -1,4 +1,4 @@
-"""The ends of a program: which values it takes and gives. `cut` chooses them anew."""
+"""The arguments and results of a program. `cut` changes them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Index = tuple[int, ...]
 
 
 def flattened(module: Module) -> Module:
-    """A copy whose parameters are arrays: tuples are taken apart, and put together inside. Its header says
-    nothing of layouts.
+    """A copy whose parameters are arrays: tuples are flattened, and rebuilt inside. Its header has no
+    layouts.
     """
     copy = clone_module(module)
     entry = copy.entry
@@ -45,7 +45,7 @@ def flattened(module: Module) -> Module:
 
 
 def _apart(entry: Computation, parameter: Instruction, number: int) -> list[Instruction]:
-    """New parameters for the leaves of one; its users get what they make up."""
+    """Adds new parameters for the leaves of one; its users get a value rebuilt from them."""
     users = list(parameter.users)
     alone = not isinstance(parameter.shape, TupleShape)
     leaves = [
@@ -68,7 +68,7 @@ def _apart(entry: Computation, parameter: Instruction, number: int) -> list[Inst
 
 
 def result_indices(module: Module) -> list[Index]:
-    """The places of result leaves in the result."""
+    """The positions of result leaves in the result."""
     return [index for index, leaf in indexed_leaves(module.entry.root.shape) if isinstance(leaf, Shape)]
 
 
@@ -80,7 +80,7 @@ def array_shape(value: Instruction, what: str) -> Shape:
 
 
 def element(value: Instruction, index: Index) -> Instruction:
-    """The part of a value: an operand where it is a tuple, else it is taken out."""
+    """A part of a value: the operand if it is a tuple instruction, else a get-tuple-element."""
     for k in index:
         if isinstance(value.op, Tuple):
             value = value.operands[k]
@@ -98,7 +98,7 @@ class Ends:
     results: tuple[Label, ...]
 
     def argument(self, node: str, output: int, what: str) -> tuple[Instruction, Label]:
-        """A parameter by its name, label or identifier, or an instruction of the entry computation."""
+        """A parameter by its name, label or identifier, or any instruction of the entry computation."""
         for parameter, label in zip(self.module.entry.parameters, self.arguments, strict=True):
             alone = output == 0 and node in (parameter.name, label.name, label.label)
             if alone or label.label == f"{node}[{output}]":
@@ -106,7 +106,7 @@ class Ends:
         return self._instruction(node, output, what, [label.name for label in self.arguments])
 
     def result(self, node: str, output: int, what: str) -> tuple[Instruction, Label]:
-        """A result by its label or identifier, or an instruction of the entry computation."""
+        """A result by its label or identifier, or any instruction of the entry computation."""
         for index, label in zip(result_indices(self.module), self.results, strict=True):
             if node in (label.name, label.label) and output == 0:
                 return element(self.module.entry.root, index), label
@@ -148,7 +148,8 @@ def cut(
 ) -> None:
     """Makes `takes` the parameters and `gives` the results of a flattened module, and leaves out the rest.
 
-    InvalidArgument that names what the results need and nobody gives; `labels` are of the parameters so far.
+    Raises InvalidArgument with the names of parameters that the results need but `takes` lacks; `labels` are
+    those of the original parameters.
     """
     entry = module.entry
     old = list(entry.parameters)

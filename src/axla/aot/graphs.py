@@ -1,4 +1,4 @@
-"""Graphs of TensorFlow -> sources: with a configuration of tfcompile, or a signature of a SavedModel."""
+"""Converts TensorFlow graphs to sources, with a tfcompile configuration or a SavedModel signature."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _VARIABLES = ("VarHandleOp", "Variable", "VariableV2")
 
 
 def opened_graph(program: Any) -> Saved | None:
-    """The graph of a program that is one of TensorFlow; None for another."""
+    """The graph of a TensorFlow program; None for other programs."""
     if isinstance(program, Saved):
         return program
     if isinstance(program, model.Function):
@@ -57,14 +57,14 @@ def opened_graph(program: Any) -> Saved | None:
 
 
 def message_of(path: Path, name: str) -> dict[str, Any]:
-    """The message of TensorFlow's that a file has, whose suffix says whether it is a text."""
+    """The TensorFlow message in a file, as text if the suffix says so."""
     if path.suffix == ".pbtxt":
         return from_text(path.read_text("utf-8", "surrogateescape"), name)
     return decode(path.read_bytes(), name)
 
 
 def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Example:
-    """The function that options choose. `args` are its arguments: arrays, shapes or texts of shapes."""
+    """The function selected by options. `args`: its arguments as arrays, shapes or texts of shapes."""
     for name in ("freeze_checkpoint", "freeze_saver") if options.config is None else ("signature",):
         if getattr(options, name) is not None:
             raise InvalidArgument(f"{name}: wanted a configuration, with a checkpoint, or a signature")
@@ -80,7 +80,7 @@ def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Examp
 
 
 def _values(saved: Saved, graph: Graph, options: Options) -> NamedArrays:
-    """The values of variables: of the checkpoint of the model, or the one that is given."""
+    """The values of variables: from the model's checkpoint, or from the one given."""
     if options.freeze_checkpoint is None:
         return restored(graph, saved.saver, saved.checkpoint)
     tensors = checkpoint_at(Path(options.freeze_checkpoint))
@@ -91,8 +91,8 @@ def _values(saved: Saved, graph: Graph, options: Options) -> NamedArrays:
 
 
 def _of_config(graph: Graph, config: Config, values: NamedArrays, options: Options) -> Example:
-    """The program that a configuration cuts out of a graph. Variables that it does not name are constants of
-    these values.
+    """The program that a configuration cuts out of a graph. Variables not in the configuration become
+    constants with these values.
     """
     shapes = [_feed_shape(entry, graph) for entry in config.feeds]
     feeds = [replace(e, dims=s.dims, dtype=s.dtype) for e, s in zip(config.feeds, shapes, strict=True)]
@@ -122,7 +122,7 @@ def _feed_shape(entry: ConfigEntry, graph: Graph) -> Shape:
 
 
 def _shape(entry: ConfigEntry, type_: str | None, dims: Sequence[int] | None) -> Shape:
-    """The shape in the configuration, or else in the graph."""
+    """The shape in the configuration, else that in the graph."""
     dtype, dims = entry.dtype, dims if entry.dims is None else entry.dims
     if dtype is None and type_ is None:
         raise InvalidArgument(f"{entry}: its type is not known: say type: DT_...")
@@ -140,7 +140,9 @@ def _output(entry: ConfigEntry, graph: Graph) -> Output:
 
 
 def _of_signature(entry: model.EntryPoint, args: Sequence[Any] | None, options: Options) -> Example:
-    """A signature. Variables are constants, but for those that it writes and those that options name."""
+    """The program for a signature. Variables become constants, except those that it writes and those that
+    options name.
+    """
     given = _arguments(entry, args if options.arg_types is None else options.arg_types)
     arguments = list(zip(entry.arguments, given, strict=True))
     feeds = [
@@ -183,7 +185,7 @@ def _identified(entries: list[ConfigEntry], default: str) -> list[ConfigEntry]:
 
 
 def _arguments(entry: model.EntryPoint, given: Sequence[Any] | None) -> list[tuple[Shape, np.ndarray | None]]:
-    """The shape of each argument, and the array that was given for it."""
+    """The shape of each argument, and the array given for it."""
     if given is None:
         given = [None] * len(entry.arguments)
     if len(given) != len(entry.arguments):
@@ -239,7 +241,7 @@ def _between(
     fetches: Sequence[ConfigEntry],
     variables: Mapping[str, ConfigEntry],
 ) -> Example:
-    """The program with the names of the entries; those without get that of their node."""
+    """The program with the names of the entries; unnamed ones get the name of their node."""
     given = _named([*feeds, *variables.values()])
     count = len(feeds)
     held = dict(zip(variables, given[count:], strict=True))
@@ -250,7 +252,7 @@ def _between(
 
 
 def _named(entries: Sequence[ConfigEntry]) -> tuple[ConfigEntry, ...]:
-    """Entries with names: words of C get an underscore."""
+    """Entries with names; C keywords get an underscore."""
     names = derived([e.name or (f"{e.node}_{e.output}" if e.output else e.node) for e in entries], "value")
     chosen = [name if e.name in KEYWORDS else e.name or name for e, name in zip(entries, names, strict=True)]
     return tuple(replace(e, name=name) for e, name in zip(entries, chosen, strict=True))
@@ -266,7 +268,9 @@ class _Ends:
 
     @classmethod
     def of(cls, imported: Imported, config: Config, variables: Mapping[str, ConfigEntry]) -> _Ends:
-        """`variables` are those of the configuration; one that nothing reads gets a parameter."""
+        """The same, where `variables` are those of the configuration; a variable that is never read gets a
+        parameter.
+        """
         entry = imported.module.entry
         count = len(config.feeds)
         places = dict(zip(imported.variables, entry.parameters[count:], strict=True))

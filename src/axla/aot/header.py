@@ -19,7 +19,7 @@ def write(library: CompiledLibrary) -> dict[str, str | bytes]:
 
 
 def text(library: CompiledLibrary) -> str:
-    """The header's text, which the header of C++ begins with."""
+    """The text of the header, with which the C++ header begins."""
     guard = f"AXLA_{library.prefix}_H"
     parts = [_about(library), f"#ifndef {guard}\n#define {guard}", shared_block()]
     if library.takes_weights:
@@ -75,7 +75,7 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Lines for `_wrapped`: paragraphs are one line each, and lines that are set in stay."""
+    """Lines for `_wrapped`: each paragraph becomes one line; indented lines are kept."""
     return re.sub(r"(?<!\n)(?<!,)\n(?=[^\n ])", " ", text).splitlines()
 
 
@@ -139,7 +139,7 @@ def _messages(function: LibraryFunction) -> list[str]:
 
 
 def _batches(library: CompiledLibrary) -> str:
-    """A function that takes the number of rows, and calls the one that was compiled for it."""
+    """Functions that take the number of rows, and call the one compiled for it."""
     functions = [(rows, library.functions[number]) for rows, number in library.batches]
     given = ", weights" * library.takes_weights
     calls = []

@@ -1,4 +1,4 @@
-"""A compiled library as its writers see it: functions, their arguments and results, code, weights."""
+"""A compiled library, as the writers of its files see it: functions, arguments and results, code, weights."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class LibraryValue:
 
     @property
     def count(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return self.shape.size
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryFunction:
-    """One entry of a library: `{symbol}_run(args, results, workspace)` and `{symbol}_run_frame(frame)`.
+    """One function of a library: `{symbol}_run(args, results, workspace)` and `{symbol}_run_frame(frame)`.
 
-    `arguments` has every parameter leaf in order. `results` has the result leaves that callers give memory
-    for, in order: a leaf that is written in place of a parameter (`interface.aliases`) is not among them;
-    that parameter is a VARIABLE.
+    `arguments` has every parameter leaf in order. `results` has, in order, the result leaves for which
+    callers provide memory; a leaf that overwrites a parameter (`interface.aliases`) is not included, and that
+    parameter is a VARIABLE.
     """
 
     name: Name
@@ -98,7 +98,7 @@ class LibraryFunction:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """An array of the constants segment. `name` is what the program calls it, and unique."""
+    """An array in the constants segment. `name` is its unique name in the program."""
 
     name: str
     offset: int
@@ -107,9 +107,9 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class CompiledLibrary:
-    """Functions compiled for one target into one object, with the constants that they share.
+    """Functions compiled for one target into one object, with their common constants.
 
-    `batches` are functions that are the same but for a number of rows: {rows: number of the function}.
+    `batches`: functions that differ only in a number of rows: {rows: number of the function}.
     """
 
     name: Name
@@ -129,7 +129,7 @@ class CompiledLibrary:
 
     @property
     def packed(self) -> bool:
-        """Whether arguments or results have two elements a byte."""
+        """Whether arguments or results have two elements per byte."""
         return any(value.packed for f in self.functions for value in (*f.arguments, *f.results))
 
     @property
@@ -139,17 +139,17 @@ class CompiledLibrary:
 
     @property
     def has_loader(self) -> bool:
-        """Whether there is something to load from files, by P_loader.c."""
+        """Whether anything is loaded from files, by P_loader.c."""
         return self.takes_weights or any(function.variables for function in self.functions)
 
     @property
     def externals(self) -> list[str]:
-        """Functions that whoever links the library brings."""
+        """Functions that the user of the library must provide."""
         return sorted(self.target.form.externals)
 
     @property
     def constants_place(self) -> str:
-        """For comments: what has the constants."""
+        """Where the constants are, for comments."""
         if self.weights is Weights.OBJECT:
             return f"{self.prefix}.o"
         return f"{self.prefix}{'_weights.o' if self.weights is Weights.SEPARATE else '.weights'}"

@@ -1,4 +1,4 @@
-"""The machine that a user names: an alias, LLVM's triple, or `native`."""
+"""The machine selected by a user: an alias, an LLVM triple, or `native`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SYSTEMS = (
 
 
 def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> CpuTarget:
-    """The target that a name stands for, with another CPU and features changed.
+    """The target for a name, with CPU and features changed.
 
-    InvalidArgument names what comes near when there is none.
+    InvalidArgument with similar names where there is none.
     """
     if not isinstance(name, str):
         raise InvalidArgument(f"target: wanted an alias or a triple, found {type(name).__name__}")
@@ -59,7 +59,7 @@ def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> 
 
 
 def alias_of(triple: str) -> str | None:
-    """The alias whose triple this is, however it is spelled; the first one where several have it."""
+    """The alias for a triple, in any spelling; the first one where several have it."""
     if "-" not in triple:
         return None
     wanted = _parts(triple)

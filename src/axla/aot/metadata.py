@@ -1,4 +1,4 @@
-"""`P.json`: what `axla.aot.load` and other tools know of a library that was written."""
+"""`P.json`: facts about a library for `axla.aot.load` and other tools."""
 
 from __future__ import annotations
 

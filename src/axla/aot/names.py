@@ -1,4 +1,4 @@
-"""Names of libraries, functions, arguments and results, which have to be identifiers of C, C++ and Rust."""
+"""Names of libraries, functions, arguments and results, which must be identifiers in C, C++ and Rust."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Name:
 
     @property
     def prefix(self) -> str:
-        """The name in C and of files: `foo_bar_MatMul`, or the symbol."""
+        """The name in C and for files: `foo_bar_MatMul`, or the symbol."""
         return self.symbol or "_".join((*self.namespaces, self.cls))
 
     @property
@@ -48,7 +48,7 @@ class Name:
         return "::".join((*self.namespaces, self.cls))
 
     def with_suffix(self, suffix: str) -> Name:
-        """The name of a part: `foo::MatMul_suffix`."""
+        """The name with a suffix: `foo::MatMul_suffix`."""
         return Name(self.namespaces, f"{self.cls}_{suffix}", self.symbol and f"{self.symbol}_{suffix}")
 
     def __str__(self) -> str:
@@ -56,7 +56,9 @@ class Name:
 
 
 def parse_name(text: str, symbol: str = "") -> Name:
-    """A library's name; InvalidArgument for what is not `Name` or `ns::Name`, or a symbol that is none."""
+    """Parses a library's name; InvalidArgument unless it is `Name` or `ns::Name`, and the symbol an
+    identifier.
+    """
     if symbol:
         return replace(parse_name(text), symbol=parse_name(check_identifier(symbol, "symbol")).cls)
     parts = text.split("::")
@@ -68,12 +70,12 @@ def parse_name(text: str, symbol: str = "") -> Name:
 
 
 def _is_taken(name: str) -> bool:
-    """Whether a name without namespaces is a type of C's headers, or the file build.rs is called so."""
+    """Whether a name without namespaces is already used, by a type in C's headers or by the file build.rs."""
     return name in ("FILE", "build") or name.endswith("_t")
 
 
 def check_identifier(text: str, what: str) -> str:
-    """`text`, when C, C++ and Rust take it as a name; else InvalidArgument that begins with `what`."""
+    """`text`, if it is an identifier in C, C++ and Rust; else InvalidArgument that begins with `what`."""
     if _IDENTIFIER.fullmatch(text) is None:
         message = f"{what}: {text!r} is no identifier; wanted a letter, then letters, digits and underscores"
         raise InvalidArgument(message)
@@ -85,7 +87,7 @@ def check_identifier(text: str, what: str) -> str:
 
 
 def check_unique(names: Iterable[str], what: str) -> None:
-    """InvalidArgument that begins with `what` for a name that stands twice."""
+    """Raises InvalidArgument that begins with `what` for a duplicate name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -94,8 +96,8 @@ def check_unique(names: Iterable[str], what: str) -> None:
 
 
 def derived(labels: Sequence[str], default: str) -> tuple[str, ...]:
-    """Identifiers for labels that nobody chose as names: `params['w1']` gives params_w1. What would be empty,
-    a keyword or double gets a number or an underscore; `default` stands for what has no letters.
+    """Identifiers made from labels: `params['w1']` gives params_w1. Numbers or underscores avoid empty names,
+    keywords and duplicates; labels without letters become `default`.
     """
     found: dict[str, None] = {}
     for number, label in enumerate(labels):

@@ -1,8 +1,8 @@
-"""Modules -> one object file for a machine, which needs nothing from outside.
+"""Compiles modules to one object file for a machine, without external dependencies.
 
-What cannot be there is refused before code is generated, by the op's name: calls into the host process, f64
-arithmetic on cores without it, arrays that a 32-bit machine cannot address. What LLVM then calls all the same
-is found in the object's symbols, and refused too.
+Ops that it cannot contain are refused by name before code is generated: calls into the host process, f64
+arithmetic on cores without it, arrays that a 32-bit machine cannot address. Calls that LLVM generates
+nevertheless are found in the object's symbols, and refused too.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _NO_ARITHMETIC = frozenset({"constant", "select", "fusion", "abs", "negate", "re
 
 @dataclass(frozen=True, slots=True)
 class ObjectCode:
-    """Programs for a target: one object, what their callers must know, the constants that they share.
+    """The compiled object of programs for a target, their interfaces, and their common constants.
 
-    `constants_image` is the object that holds the constants when they stand apart; `tensors` says what is
-    where in them.
+    `constants_image` is the object with the constants if they are separate; `tensors` lists the arrays in
+    them.
     """
 
     target: CpuTarget
@@ -76,12 +76,11 @@ def compile_object(
     modules: Module | Mapping[str, Module], target: CpuTarget, *, prefix: str = "program",
     weights: Weights = Weights.OBJECT, allow_libgcc: bool = False,
 ) -> ObjectCode:  # fmt: skip
-    """The object of verified modules (which are changed) for a target: each has its symbol, and the object
-    defines `{symbol}_run` and `{symbol}_run_frame` and nothing else. One module alone has the prefix for its
-    symbol.
+    """The object of verified modules (which are changed) for a target: each module has its symbol, and the
+    object exports only `{symbol}_run` and `{symbol}_run_frame`. The symbol of a single module is the prefix.
 
-    `allow_libgcc`: f64 arithmetic where the machine lacks it. It is done by own code like all the rest; the
-    word is the one users know the restriction by.
+    `allow_libgcc` allows f64 arithmetic where the machine lacks it. It is axla's own code, not libgcc's, but
+    users know the restriction by that name.
     """
     if isinstance(modules, Module):
         modules = {prefix: modules}
@@ -107,8 +106,8 @@ def object_of(
     programs: Mapping[str, Program], constants: bytes, target: CpuTarget, *, prefix: str = "program",
     weights: Weights = Weights.OBJECT, tensors: tuple[Tensor, ...] = (),
 ) -> ObjectCode:  # fmt: skip
-    """The object of programs for a target, by symbol, and of the segment of constants that they share. What
-    `compile_object` refuses is refused.
+    """The object of programs for a target, by symbol, and of their common constants segment. Refuses what
+    `compile_object` refuses.
     """
     code = llvm_module(target)
     add_frame(code)
@@ -146,7 +145,9 @@ def object_of(
 
 
 def constant_names(module: Module) -> dict[Literal, str]:
-    """Names of the constants of a module that may lie in memory: their op_name, else their instruction."""
+    """Names for the constants of a module that may be in memory: their op_name, else their instruction's
+    name.
+    """
     found: dict[Literal, str] = {}
     for computation in module.computations:
         for inst in computation.instructions:
@@ -161,7 +162,7 @@ def _name_of(inst: Instruction) -> str:
 
 
 def _tensors(constants: Mapping[Literal, int], names: Mapping[Literal, str]) -> tuple[Tensor, ...]:
-    """The constants by offset, each with a name of its own; what no instruction is goes by its number."""
+    """The constants by offset, each with a unique name; constants without an instruction are numbered."""
     found: dict[str, Tensor] = {}
     for number, (literal, offset) in enumerate(constants.items()):
         name = unique = names.get(literal, f"constant_{number}")
@@ -173,7 +174,7 @@ def _tensors(constants: Mapping[Literal, int], names: Mapping[Literal, str]) -> 
 
 
 def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_libgcc: bool) -> Program:
-    """The program of a module, refused where it cannot be an object."""
+    """The program of a module; refused where it cannot be part of an object."""
     refuse_dynamic(module)
     double = None if allow_libgcc or target.has_double else double_arithmetic(module)
     stand_alone(module)
@@ -185,12 +186,12 @@ def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_
 
 
 def stand_alone(module: Module) -> None:
-    """Makes operations of what the JIT takes from libraries of the process."""
+    """Expands ops for which the JIT uses libraries of the process."""
     driver.run(module, (lapack_expander,), name="objects")
 
 
 def _add_program(code: LlvmModule, entry: str, program: Program, target: CpuTarget) -> None:
-    """Entry and kernels of a program; kernels that an earlier program has are there already."""
+    """Adds entry and kernels of a program; kernels shared with an earlier program are not added again."""
     emit_entry(code, program, target, entry)
     code.enclose(entry)
     for kernel in program.kernels:
@@ -199,7 +200,9 @@ def _add_program(code: LlvmModule, entry: str, program: Program, target: CpuTarg
 
 
 def check_alone(image: bytes, target: CpuTarget, wanted: set[str], apart: Set[str]) -> None:
-    """CompileError unless the object defines what is wanted, and needs no more than what stands apart."""
+    """Raises CompileError unless the object exports the wanted symbols, and needs only those that are
+    separate.
+    """
     found = symbols(image)
     if found.needed - apart:
         names = ", ".join(sorted(found.needed - apart))
@@ -211,7 +214,7 @@ def check_alone(image: bytes, target: CpuTarget, wanted: set[str], apart: Set[st
 
 
 def double_arithmetic(module: Module) -> str | None:
-    """The first instruction that computes with f64 or c128, and where it is from."""
+    """The first instruction that computes with f64 or c128, and its source location."""
     for computation in module.computations:
         for inst in computation.instructions:
             if _computes(inst.op) and any(map(_is_double, _arrays(inst))):
@@ -220,7 +223,7 @@ def double_arithmetic(module: Module) -> str | None:
 
 
 def _computes(op: Op) -> bool:
-    """Whether an op needs arithmetic of its element type; what it calls is looked at by itself."""
+    """Whether an op needs arithmetic of its element type; called computations are examined separately."""
     moves = op.moves or op.keeps_order or op.updates or op.passes_on or op.structural or op.control
     return not moves and op.opcode not in _NO_ARITHMETIC
 
@@ -235,7 +238,7 @@ def _is_double(shape: Shape) -> bool:
 
 
 def refuse_functions(program: Program) -> None:
-    """UnsupportedError for what runs in the process of the compiler: it is not there later."""
+    """Raises UnsupportedError for calls into the compiler's process, which does not exist at run time."""
     if program.interface.functions:
         names = ", ".join(dict.fromkeys(function.name for function in program.interface.functions))
         message = f"{program.name}: calls {names} of the process it runs in; an object has to stand alone"
@@ -243,7 +246,7 @@ def refuse_functions(program: Program) -> None:
 
 
 def refuse_large(program: Program, target: CpuTarget) -> None:
-    """UnsupportedError for what 32-bit addresses cannot reach."""
+    """Raises UnsupportedError for arrays that 32-bit addresses cannot reach."""
     interface = program.interface
     specs = (*interface.parameters, *interface.results)
     sizes = {f"{spec.name} {spec.shape}": spec.bytes for spec in specs}

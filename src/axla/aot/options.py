@@ -1,5 +1,5 @@
-"""The options of a library, declared once: the parameters of `axla.aot.compile`, their help, and the flags
-of `axla compile` follow from the fields of `Options`.
+"""The options of a library, declared once: the parameters of `axla.aot.compile`, their help, and the flags of
+`axla compile` are derived from the fields of `Options`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _FILE = "FILE"  # a flag with a path
 
 
 def _is(default: Any, about: str, shown: str = "") -> Any:
-    """An option. `shown`: what stands for its value in the help of its flag; a bool needs none there, and
-    other options without have no flag of their own.
+    """Declares an option. `shown`: the placeholder for its value in the help of its flag; bools need none,
+    other options without one have no flag.
     """
     return dataclasses.field(default=default, metadata={"about": about, "shown": shown})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of a library, with the names, defaults and meanings that users see."""
+    """The options of a library, with the names, defaults and descriptions that users see."""
 
     target: str = _is("x86-64", "an alias of `axla targets`, a triple of LLVM's, or native", "ALIAS")
     name: str = _is("model", "Name or ns::Name, of the C++ class, files and symbols", "NAME")
@@ -73,14 +73,14 @@ FIELDS = {field.name: field for field in dataclasses.fields(Options)}
 
 
 def options_of(keywords: Mapping[str, Any]) -> Options:
-    """Options by their names; InvalidArgument for another name."""
+    """Options by name; InvalidArgument for an unknown name."""
     for name in keywords.keys() - FIELDS.keys():
         raise InvalidArgument(f"compile: there is no option {name!r}; {choices(FIELDS, name)}")
     return Options(**keywords)
 
 
 def takes_options(function: Callable) -> Callable:
-    """A function with `**options`, whose signature and documentation list them."""
+    """Gives a function with `**options` a signature and documentation that list them."""
     signature, kind = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     listed = [inspect.Parameter(n, kind, default=f.default, annotation=f.type) for n, f in FIELDS.items()]
@@ -91,8 +91,8 @@ def takes_options(function: Callable) -> Callable:
 
 
 def opened(source: Any) -> Any:
-    """A path as a Path, bytes as bytes, else the source. A str is a path when it is one line without a brace,
-    and has a suffix or a folder, or is the name of a folder.
+    """A path as a Path, bytes as bytes, else the source. A str is taken for a path if it is a single line
+    without a brace that has a suffix or a folder, or names a folder.
     """
     line = isinstance(source, str) and not re.search(r"[\n{]", source)
     if line and (re.search(r"[./\\]", source) or os.path.isdir(source)):
@@ -101,12 +101,12 @@ def opened(source: Any) -> Any:
 
 
 def words(text: str) -> list[str]:
-    """The parts of a text between commas."""
+    """The parts of a comma-separated text."""
     return [word for word in text.split(",") if word]
 
 
 def flags() -> dict[str, dict[str, Any]]:
-    """The flags of options that have one, and what argparse is told of each."""
+    """The flags of options, with the arguments for argparse."""
     found = {}
     for name, field in FIELDS.items():
         default, shown = field.default, field.metadata["shown"]

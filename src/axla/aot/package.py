@@ -1,4 +1,4 @@
-"""A library as a folder of files: written as a whole, or not at all."""
+"""A library as a folder of files: written completely, or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WEIGHTS = ("_weights.o", ".weights", "_loader.c", "_loader.h", "_variables.safe
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A library that was written: its folder, and the files there that belong to it."""
+    """A library that was written: its folder, and its files there."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -35,7 +35,7 @@ class Package:
         return self.library.prefix
 
     def load(self) -> Any:
-        """The library in this process, as `axla.aot.load` gives it."""
+        """Loads the library into this process, like `axla.aot.load`."""
         from axla.runtime.loader import load
 
         return load(self.folder / f"{self.prefix}.json")
@@ -55,16 +55,14 @@ def objects(library: CompiledLibrary) -> dict[str, bytes]:
 
 
 def stale(folder: Path, prefix: str) -> tuple[str, ...]:
-    """Files of weights from an earlier compilation into a folder that are no longer the library's."""
+    """Files of weights in a folder, from an earlier compilation, that the library no longer has."""
     if not (folder / f"{prefix}.json").is_file():
         return ()
     return tuple(prefix + ending for ending in _WEIGHTS if (folder / (prefix + ending)).is_file())
 
 
 def neighbours(folder: Path, prefix: str, written: Sequence[str]) -> list[str]:
-    """Files in a folder that were written for libraries of other names; what all libraries have is not there
-    any more.
-    """
+    """Files in a folder that belong to other libraries; files that all libraries have are overwritten."""
     endings = {*_WEIGHTS, *(name.removeprefix(prefix) for name in written if name.startswith(prefix))}
     found = []
     for path in sorted(folder.glob("*.json")):
@@ -77,7 +75,7 @@ def neighbours(folder: Path, prefix: str, written: Sequence[str]) -> list[str]:
 
 
 def merged(*parts: Mapping[str, str | bytes]) -> Contents:
-    """The files of several writers; each file comes from one of them."""
+    """The files of several writers; no file may come from two."""
     found: Contents = {}
     for part in parts:
         for name, contents in part.items():
@@ -87,7 +85,9 @@ def merged(*parts: Mapping[str, str | bytes]) -> Contents:
 
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder as a path, when files can be written there: said before minutes of compilation."""
+    """The folder as a path, if files can be written there; checked before compiling, which may take
+    minutes.
+    """
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise InvalidArgument(f"out: wanted the path of a folder, found {folder!r}")
     path = Path(folder)
@@ -110,12 +110,12 @@ def check_folder(folder: str | os.PathLike[str]) -> Path:
 def write_files(
     folder: Path, contents: Mapping[str, str | bytes], old: Sequence[str] = ()
 ) -> tuple[Path, ...]:
-    """Writes files into a folder, made when it is not there; other files of the folder stay, but for `old`
-    ones that are not written again.
+    """Writes files into a folder, creating it if necessary. Other files of the folder stay, except `old` ones
+    that are not written again.
 
-    All are written to a folder of their own first, then renamed: beside a new folder, in an old one, which
-    may be a file system of its own, or all that can be written to. When that fails, everything is as it was
-    before, and InvalidArgument names the file.
+    All files are first written to a temporary folder, then renamed: beside a new folder, or inside an
+    existing one, which may be on another file system or the only writable place. If that fails, everything is
+    restored, and InvalidArgument names the file.
     """
     made = _make_parents(folder.parent)
     fresh = (folder if folder.exists() else folder.parent) / f".axla.{uuid.uuid4().hex[:12]}"
@@ -140,7 +140,7 @@ def write_files(
 
 
 def _make_parents(folder: Path) -> list[Path]:
-    """Makes a folder with all above it; gives those that were made, innermost first."""
+    """Creates a folder and its parents; returns those created, innermost first."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     made: list[Path] = []
     try:
@@ -155,8 +155,8 @@ def _make_parents(folder: Path) -> list[Path]:
 
 
 def _move_into(folder: Path, fresh: Path, names: list[str]) -> None:
-    """Renames new files over old ones, and takes away those without a new one; puts the old ones back when
-    one cannot be.
+    """Renames new files over old ones, and removes old ones without a new version; restores the old ones if
+    that fails.
     """
     for name in names:
         if (folder / name).is_dir():

@@ -1,4 +1,4 @@
-"""int4 at the boundary of a library, two elements a byte: inside, every element has a byte of its own."""
+"""int4 at the boundary of a library, with two elements per byte; inside, every element takes a byte."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from axla.ir.graph import Computation, Instruction
 
 
 def packed(example: Example) -> Example:
-    """The same program, whose arguments and results of s4 and u4 are u8[(n + 1) / 2]."""
+    """The same program with arguments and results of s4 and u4 as u8[(n + 1) / 2]."""
     source, inputs = example.source, example.inputs
     module = flattened(source.module)
     inner, indices = module.entry, result_indices(module)
@@ -50,7 +50,7 @@ def _outside(shape: Any) -> Any:
 
 
 def _taken_apart(entry: Computation, given: Instruction, shape: Any) -> Instruction:
-    """The array of a shape that bytes hold."""
+    """Unpacks bytes to an array of this shape."""
     count = (shape.size + 1) // 2
     halves = entry.add(BitcastConvert(Shape(shape.dtype, (count, 2))), (given,))
     flat = entry.add(Reshape(Shape(shape.dtype, (2 * count,))), (halves,))
@@ -58,7 +58,7 @@ def _taken_apart(entry: Computation, given: Instruction, shape: Any) -> Instruct
 
 
 def _together(entry: Computation, value: Instruction) -> Instruction:
-    """The bytes that hold an array."""
+    """Packs an array into bytes."""
     bytes_, dtype, size = _outside(value.shape), value.shape.dtype, value.shape.size
     flat = entry.add(Reshape(Shape(dtype, (size,))), (value,))
     zero = entry.add(Constant(Shape(dtype, ()), Literal.scalar(dtype, 0)))

@@ -32,9 +32,10 @@ _TABLE = "0ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def write(library: CompiledLibrary, recordings: Sequence[Recording] = ()) -> dict[str, str | bytes]:
-    """example.c, P_test.c, P_benchmark.c; P_test.bin when the recordings are many bytes.
+    """example.c, P_test.c, P_benchmark.c; and P_test.bin when the recordings are large.
 
-    Recordings are one per function, in order. Without, the test runs each function twice and compares.
+    There is one recording per function, in order. Without recordings, the test runs each function twice and
+    compares the results.
     """
     prefix = library.prefix
     data = b"".join(_recorded(recording, library.target.form.byte_order) for recording in recordings)
@@ -49,30 +50,30 @@ def write(library: CompiledLibrary, recordings: Sequence[Recording] = ()) -> dic
 
 
 def _has_files(library: CompiledLibrary) -> bool:
-    """Whether programs for the target have a system, with files and a heap."""
+    """Whether the target has an operating system, with files and a heap."""
     return library.target.form.relocation != "static"
 
 
 def _aside(library: CompiledLibrary, data: bytes) -> bool:
-    """Whether recordings are a file beside the test program."""
+    """Whether recordings are stored in a file beside the test program."""
     return len(data) > EMBEDDED and _has_files(library)
 
 
 def _recorded(recording: Recording, byte_order: str) -> bytes:
-    """The bytes of a recording in the order in which the test program takes them."""
+    """The bytes of a recording in the order in which the test program reads them."""
     arrays = (*recording.arguments, *recording.results, *(v for v in recording.variables if v is not None))
     return b"".join(bytes_in(array, byte_order) for array in arrays)
 
 
 def _memory(function: LibraryFunction) -> int:
-    """Bytes of all that a call needs, each part at any place of a line."""
+    """The bytes for everything a call needs, with room for alignment of each part to a cache line."""
     sizes = [value.bytes for value in (*function.arguments, *function.results)]
     return sum(aligned(size + ALIGNMENT) for size in (*sizes, function.workspace_bytes))
 
 
 def _head(template: str, library: CompiledLibrary) -> list[str]:
-    """The first lines of the test and of the benchmark: their includes, weights, and the memory that one
-    function after the other uses.
+    """The beginning of the test and the benchmark: includes, weights, and the memory that functions use in
+    turn.
     """
     total = max(map(_memory, library.functions))
     start = fill("aot/arena_static.c")
@@ -87,14 +88,14 @@ def _weights(library: CompiledLibrary) -> list[str]:
 
 
 def _arrays(function: LibraryFunction, *kinds: str) -> Iterator[tuple[LibraryValue, str, str]]:
-    """Arguments ("arg") and results ("result") with the variable of each, and what its macros begin with."""
+    """Arguments ("arg") and results ("result"), with the C variable and the macro prefix of each."""
     for kind in kinds:
         for value in function.arguments if kind == "arg" else function.results:
             yield value, f"{kind}_{value.name}", f"{function.symbol}_{kind.upper()}_{value.name}"
 
 
 def _value_pointers(function: LibraryFunction, *, least: bool = False) -> list[str]:
-    """Memory for each value, in whole lines or at the `least` alignment that is asked for."""
+    """Memory for each value, in whole cache lines or with the required minimal alignment `least`."""
     lines = []
     for value, name, macro in _arrays(function, "arg", "result"):
         element, role = c_type(value.dtype), "v" if value.role is Role.VARIABLE else name[0]
@@ -111,7 +112,7 @@ def _structs(function: LibraryFunction, args: str, results: str) -> list[str]:
 
 
 def _fill(value: LibraryValue) -> list[str]:
-    """Statements that put small fixed numbers into an argument."""
+    """Statements that fill an argument with small fixed numbers."""
     name, dtype = f"arg_{value.name}", value.dtype
     if not value.count:
         return ["  (void)i;"]  # nothing else may use it
@@ -134,7 +135,7 @@ def _fill(value: LibraryValue) -> list[str]:
 
 
 def _numbers(function: LibraryFunction) -> list[str]:
-    """Statements that put small fixed numbers into the arguments."""
+    """Statements that fill all arguments with small fixed numbers."""
     return [line for value in function.arguments for line in _fill(value)]
 
 
@@ -214,7 +215,7 @@ def _print(function: LibraryFunction, value: LibraryValue, name: str) -> list[st
 def _main(
     library: CompiledLibrary, calls: Sequence[str], *, begin: Sequence[str] = (), argv: bool = False
 ) -> str:
-    """main: loads what is in files, makes the calls; its status is 0 when all went well."""
+    """The function main: loads files, makes the calls; its status is 0 when all succeeded."""
     lines = ["int main(int argc, char **argv) {" if argv else "int main(void) {", "  int bad = 0;"]
     if library.takes_weights:
         lines.append("  if (!load_weights()) return 2;")
@@ -258,7 +259,7 @@ def _test(library: CompiledLibrary, recordings: Sequence[Recording], data: bytes
 def _recorded_test(
     function: LibraryFunction, library: CompiledLibrary, recording: Recording, tables: dict[DType, str]
 ) -> str:
-    """A call with recorded arguments; each result is compared."""
+    """A call with recorded arguments, and the comparison of each result."""
     arrays, found = _arrays(function, "result", "arg"), (*recording.results, *recording.variables)
     checks = [
         f"  bad |= {_compared(value, array, name, recording.exact, tables)}"
@@ -270,7 +271,7 @@ def _recorded_test(
 
 
 def _repeated_test(function: LibraryFunction, library: CompiledLibrary) -> str:
-    """Two calls with the same arguments, which have to give the same bits."""
+    """Two calls with the same arguments, which must give the same bits."""
     arrays = _arrays(function, "result", "arg")
     return fill(
         "aot/test_repeated.c", **_of_test(function, library), COUNTER=_counter(function.arguments),
@@ -292,7 +293,7 @@ def _of_test(function: LibraryFunction, library: CompiledLibrary) -> dict[str, s
 def _compared(
     value: LibraryValue, array: np.ndarray, name: str, exact: bool, tables: dict[DType, str]
 ) -> str:
-    """The call that compares one array with what was recorded."""
+    """The call that compares an array with the recorded one."""
     dtype, count = value.dtype.real, value.count * (2 if value.dtype.is_complex else 1)
     relative = absolute = 0.0
     letter = _KINDS.get(dtype.name, "")
@@ -308,14 +309,14 @@ def _compared(
 
 
 def _scale(array: np.ndarray) -> float:
-    """The unit of absolute differences, as `axla.comparison` has it."""
+    """The scale of absolute differences, as in `axla.comparison`."""
     parts = [np.real(array), np.imag(array)] if np.iscomplexobj(array) else [array]
     finite = np.concatenate([np.ravel(part).astype(np.float64) for part in parts])
     return max(1.0, float(np.abs(finite[np.isfinite(finite)]).max(initial=0.0)))
 
 
 def _float_table(dtype: DType, letter: str) -> str:
-    """The values of all bytes, as bits of f32."""
+    """The values of all bytes, as f32 bits."""
     every = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float32).view(np.uint32)
     rows = [every[k : k + 8] for k in range(0, len(every), 8)]
     lines = [", ".join(f"0x{word:08X}u" for word in row) + "," for row in rows]

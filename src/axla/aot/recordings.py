@@ -1,4 +1,4 @@
-"""Inputs and what comes out for them, for the self-test of a library."""
+"""Recorded inputs and results, for the self-test of a library."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ LONGEST = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A call of a function: an array per argument; per result, and per argument that is written in place, an
-    array (else None). `exact`: the library gives these bits; else they are another machine's.
+    """A recorded call of a function: an array for each argument; for each result; and for each argument that
+    is written in place (else None). `exact`: the library gives the same bits; otherwise they are another
+    machine's.
     """
 
     arguments: tuple[np.ndarray, ...]
@@ -35,7 +36,7 @@ class Recording:
 def record(
     library: CompiledLibrary, inputs: tuple[tuple[np.ndarray, ...] | None, ...]
 ) -> tuple[Recording, ...]:
-    """A recording per function: what the JIT gives for the inputs, or for random ones where they are None."""
+    """A recording per function: the JIT's results for the inputs, or for random ones where they are None."""
     here = runs_as(library.target)
     return tuple(
         _recording(function, given, here or _plain(host_target()), here is not None)
@@ -44,8 +45,8 @@ def record(
 
 
 def _plain(host: CpuTarget) -> CpuTarget:
-    """The target that all machines of the host's kind can run, so that recordings do not depend
-    on this machine.
+    """A baseline that all machines of the host's kind share, so that recordings for others do not depend on
+    this one.
     """
     if host.name not in X86_LEVELS:
         return host
@@ -80,7 +81,7 @@ def _recording(
 
 
 def runs_as(target: CpuTarget) -> CpuTarget | None:
-    """The target under which this process computes the bits that `target` computes; None when it cannot."""
+    """The target with which this process computes the same bits as `target`; None when it cannot."""
     from axla.codegen.llvm import host_features
 
     host = host_target()

@@ -1,7 +1,7 @@
-"""Programs that no library can have: found before code is generated, reported with their source line.
+"""Programs that cannot be a library: found before code is generated, and reported with their source line.
 
-These need the process that runs them (feeds, host callbacks), or other participants. Sizes that a call
-decides are refused too: C has no way to say them.
+They need the process that runs them (feeds, host callbacks), or other participants. Sizes determined by a
+call are refused too: C cannot express them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _CALLBACKS = ("callback", "io_callback")
 
 
 def where(inst: Instruction) -> str:
-    """An instruction for a message: op, text, and the line of the source when it is known."""
+    """An instruction for a message: op, text, and the source line if known."""
     location = inst.extra.location
     at = f"{location.source_file}:{location.source_line}" if location and location.source_file else ""
     return f"{inst.op.opcode} ({inst!r}{', ' + at if at else ''})"
 
 
 def refuse(module: Module, externals: Collection[str] = ()) -> None:
-    """UnsupportedError with op and source line for what cannot stand in a library. `externals` are targets of
-    custom calls that its user brings.
+    """Raises UnsupportedError with op and source line for what a library cannot contain. `externals`: custom
+    call targets that the user provides.
     """
     refuse_dynamic(module)
     several = module.config.replica_count * module.config.num_partitions
@@ -55,7 +55,9 @@ def _no(module: Module, reason: str) -> None:
 
 
 def refuse_dynamic(module: Module) -> None:
-    """UnsupportedError for arrays of dynamic size among parameters and results, which C does not have."""
+    """Raises UnsupportedError for arrays of dynamic size among parameters and results, which C does not
+    have.
+    """
     entry = module.entry
     values = [*((f"parameter {p.name}", p) for p in entry.parameters), ("the result", entry.root)]
     for what, inst in values:
@@ -70,7 +72,7 @@ def refuse_dynamic(module: Module) -> None:
 
 
 def _group_size(inst: Instruction) -> int:
-    """Most participants of a group that a collective names; 1 when it names none."""
+    """The size of the largest group of a collective; 1 without groups."""
     groups = getattr(inst.op, "replica_groups", None)
     pairs = getattr(inst.op, "source_target_pairs", None)
     sizes = [*groups.sizes] if groups is not None else []

@@ -1,4 +1,4 @@
-"""`P_report.txt`: sizes, memory and work of a library, for reading; with it `P.json`, for tools."""
+"""`P_report.txt`: sizes, memory and work of a library, for people; and `P.json`, for tools."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Puts the constants into an object that LLVM has finished: it never sees them.
+"""Inserts the constants into an object that LLVM has finished, so that LLVM never processes them.
 
-In an ELF object the room is a section of 64 bytes that is made longer: the contents go to the end of the
-file, so that neither LLVM nor the pipe carries them. Objects of other formats have room for all of them.
+In an ELF object, the module has a section of 64 bytes, which is enlarged: the constants go to the end of the
+file, so that neither LLVM nor the pipe carries them. Objects of other formats have space for all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ALIGNMENT = 64
 def emit_with_constants(
     text: str, target: CpuTarget, symbol: str, constants: bytes, *, level: int = 2
 ) -> bytes:
-    """The object of an LLVM module that has room for the constants under a symbol, with them in it."""
+    """The object of an LLVM module, with the constants in the space that it has under a symbol."""
     mark = mark_of(symbol, len(constants))
     if target.form.format != "elf":
         return CHILD.emit_filled(text, target, mark, constants, level=level)
@@ -29,7 +29,7 @@ def emit_with_constants(
 
 
 def _grown(image: bytes, mark: bytes, constants: bytes) -> bytes:
-    """An ELF object in which the section that begins with the mark, and its symbol, have the constants."""
+    """An ELF object in which the section that begins with the mark, and its symbol, contain the constants."""
     elf = Elf(image)
     at = image.find(mark)
     found = [k for k, section in enumerate(elf.sections) if section.offset == at and section.size == ROOM]

@@ -1,6 +1,7 @@
-"""The Rust module of a library: the functions of its object behind safe ones, which take arrays by reference.
+"""The Rust module of a library: safe wrappers for the functions of its object, which take arrays by
+reference.
 
-`build.rs` links the archive. The module needs the standard library and nothing else.
+`build.rs` links the archive. The module needs only the standard library.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ _TYPES = {"pred": "bool", "f32": "f32", "f64": "f64", "c64": "[f32; 2]", "c128":
 
 
 def build_script(library: CompiledLibrary) -> str:
-    """build.rs of a crate in whose folder the archive is."""
+    """build.rs for a crate in the folder of the archive."""
     return fill("aot/build.rs", PREFIX=library.prefix) + "\n"
 
 
 def rust_type(dtype: DType) -> str:
-    """The type of an element. Small floats are their bits, complex numbers two floats."""
+    """The Rust type of an element. Small floats are their bits, complex numbers two floats."""
     if dtype.is_integer:
         return f"{'u' if dtype.is_unsigned else 'i'}{8 * dtype.itemsize}"
     return _TYPES.get(dtype.name, f"u{8 * dtype.itemsize}")
@@ -42,7 +43,7 @@ def module(library: CompiledLibrary) -> str:
 
 
 def errors() -> list[str]:
-    """The messages of return codes, as arms of a match."""
+    """The messages for return codes, as arms of a match."""
     return [f"            {code} => {_text(row.about)}," for code, row in FRAME_ERRORS.items()]
 
 
@@ -68,7 +69,7 @@ def _function(function: LibraryFunction, in_file: bool) -> str:
 
 
 def _parameter(value: LibraryValue) -> str:
-    """Arguments and results may have equal names, and `workspace` is one of ours."""
+    """The Rust name of a value. Arguments and results may have equal names, and `workspace` is reserved."""
     return f"{value.name}_{'out' if value.role is Role.RESULT else 'in'}"
 
 

@@ -1,4 +1,4 @@
-"""The files that tfcompile writes of a graph."""
+"""The files that tfcompile writes for a graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from axla.tensorflow.reading import Saved, read
 
 
 def graph(file: Path, debug_info: Path | None = None) -> Saved:
-    """The graph of a file. With a GraphDebugInfo, errors say where nodes were made."""
+    """The graph in a file. With a GraphDebugInfo, errors say where nodes were created."""
     saved = read(file)
     if debug_info:
         saved.graph["debug_info"] = message_of(debug_info, "GraphDebugInfo")
@@ -26,8 +26,8 @@ def graph(file: Path, debug_info: Path | None = None) -> Saved:
 
 
 def outputs(library: CompiledLibrary, with_shape: bool = False) -> dict[str, str | bytes]:
-    """The contents of files by the names of tfcompile's flags. `with_shape`: the header declares what is in
-    the metadata object, an xla.ProgramShapeProto.
+    """The contents of files, by the names of tfcompile's flags. `with_shape`: the header declares the
+    contents of the metadata object, an xla.ProgramShapeProto.
     """
     [header] = cpp.write(library).values()
     [function] = library.functions
@@ -44,6 +44,6 @@ def outputs(library: CompiledLibrary, with_shape: bool = False) -> dict[str, str
 
 
 def _holding(data: bytes, symbol: str, target: CpuTarget) -> bytes:
-    """An object with some bytes under a symbol, and zeros behind them."""
+    """An object with some bytes under a symbol, padded with zeros."""
     data = data.ljust(ROOM, b"\0")
     return emit_with_constants(constants_module(symbol, len(data), target.form), target, symbol, data)

@@ -1,8 +1,8 @@
-"""Weights outside of the object: `P.weights`, and the C that loads it and the values of variables.
+"""Weights outside of the object: `P.weights`, and the C code that loads it and the values of variables.
 
-`P.weights` is a safetensors file whose data is the constants segment, so that it is mapped and used where it
-is, and that other tools read. The format allows no gaps: what lies between tensors is an entry of bytes.
-`P_loader.c` and `.h` open it, and set the variables of arguments from any safetensors file, by name.
+`P.weights` is a safetensors file whose data is the constants segment, so that it can be memory-mapped, and
+read by other tools. The format allows no gaps: padding between tensors is an entry of bytes. `P_loader.c` and
+`.h` open it, and set variables from any safetensors file, by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = "axla.weights.1"
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """`P.weights`, when the constants are in a file, and the loader, when there is something to load."""
+    """`P.weights`, when the constants are in a file, and the loader, when anything is loaded."""
     prefix = library.prefix
     found: dict[str, str | bytes] = {}
     head = b""
@@ -43,7 +43,9 @@ def weights_header(library: CompiledLibrary) -> bytes:
 
 
 def file_facts(library: CompiledLibrary, head: bytes) -> tuple[dict[str, str], dict[str, str]]:
-    """The facts of `P.weights` that loaders check: sizes and digests of its header `head` and of its data."""
+    """The facts about `P.weights` that loaders check: sizes and digests of its header `head` and of its
+    data.
+    """
     data = library.constants
     return (
         {"HEADERSIZE": str(len(head)), "DATASIZE": str(len(data))},
@@ -52,7 +54,7 @@ def file_facts(library: CompiledLibrary, head: bytes) -> tuple[dict[str, str], d
 
 
 def _entries(library: CompiledLibrary) -> dict[str, TensorEntry]:
-    """The tensors and what lies between them, in the order of offsets."""
+    """The tensors and the padding between them, in the order of offsets."""
     found: dict[str, TensorEntry] = {}
     at = 0
 
@@ -112,7 +114,7 @@ def _source(library: CompiledLibrary, head: bytes) -> str:
 
 
 def _dims(name: str, dims: tuple[int, ...]) -> tuple[list[str], str]:
-    """The C array of an array's sizes, which cannot be empty, and what it is called in a table."""
+    """The C array with an array's sizes, which must not be empty, and its name in a table."""
     if not dims:
         return [], "NULL"
     return [f"static const int64_t {name}[] = {{{', '.join(map(str, dims))}}};"], name

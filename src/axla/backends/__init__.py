@@ -1,11 +1,11 @@
-"""Backends: what compiles modules and runs them.
+"""Backends: they compile modules and run them.
 
     axla.backends.names()                    cpu, one-lane, interpreter, and those of installed packages
-    axla.backends.get("cpu").capabilities    what it takes, and what it refuses and why
+    axla.backends.get("cpu").capabilities    what it supports, and what it refuses and why
     axla.backends.register("mine", make)     a name for `backend=` and `--backend`; make() gives a Backend
 
-A package brings one by an entry point of the group `axla.backends`, whose object is called without arguments.
-`axla.Client(name)` has the backend's devices, `axla.compile(module, backend=name)` takes its own client.
+A package adds one by an entry point of the group `axla.backends`, whose object is called without arguments.
+`axla.Client(name)` has the backend's devices; `axla.compile(module, backend=name)` uses a client of its own.
 """
 
 from axla.backends.devices import Device, Memory

@@ -1,4 +1,4 @@
-"""Parameters of a module that are constants of it from now on."""
+"""Replaces parameters of a module by constants."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ BoundValues = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
 
 
 def with_constants(module: Module, values: BoundValues) -> Module:
-    """A copy of a module whose parameters `values`, by number or name, are constants; the others move up.
+    """A copy of a module in which the parameters in `values`, by number or name, are constants; the others
+    are renumbered.
 
-    Values are arrays of the parameters' types and sizes; one that may be written is copied. InvalidArgument
-    for what is no parameter, given twice, donated or aliased, and for an array of another type or size.
+    Values are arrays with the parameters' types and sizes; writeable ones are copied. InvalidArgument for an
+    unknown parameter, one given twice, donated or aliased, and for an array of another type or size.
     """
     made, lent = with_lent_constants(module, values)
     for literal in lent:
@@ -43,7 +44,7 @@ def with_lent_constants(module: Module, values: BoundValues) -> tuple[Module, li
 
 
 def literals(module: Module, values: BoundValues) -> dict[int, Literal]:
-    """The constants, by the numbers of parameters. Large arrays that may be written are lent."""
+    """The constants by parameter number. Large arrays that may be written to are lent."""
     found: dict[int, Literal] = {}
     pairs = values.items() if isinstance(values, Mapping) else values
     try:
@@ -61,7 +62,7 @@ def literals(module: Module, values: BoundValues) -> dict[int, Literal]:
 
 
 def bind(module: Module, values: Mapping[int, Literal]) -> None:
-    """Makes constants of parameters, by number."""
+    """Replaces parameters, by number, by constants."""
     entry, config = module.entry, module.config
     tied = {alias.parameter for alias in config.aliases} | {number for number, _ in config.buffer_donors}
     for number in sorted(values.keys() & tied):

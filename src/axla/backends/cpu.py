@@ -37,7 +37,7 @@ class CpuBackend(Backend):
     capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def target(self, options: CompileOptions) -> CpuTarget:
-        """The target of code generation; this machine must be able to run its code."""
+        """The target for code generation; this machine must be able to run its code."""
         from axla.codegen.host import host_target
 
         host, cpu = host_target(), options.target_cpu
@@ -53,7 +53,9 @@ class CpuBackend(Backend):
         return _with_features(cpu_target(cpu, host.triple), options)
 
     def made(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """Its text comes first: where code is found by it, the same text was verified before."""
+        """Looks in the cache by the module's text first: a cached program was verified when it was
+        compiled.
+        """
         from axla.cpu import programs
 
         if has_whole_arrays(module):
@@ -96,7 +98,7 @@ class CpuBackend(Backend):
         return Programs([[module] for module in modules], self.compiled).run(rows, deadline)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """Machine code, which runs in this process with all its rights."""
+        """Loads machine code, which runs in this process with all its rights."""
         try:
             made = decode(payload)
         except ValueError as error:
@@ -105,7 +107,7 @@ class CpuBackend(Backend):
         return _executable(made, client, options)
 
     def work(self, module: Module, options: CompileOptions) -> Module:
-        """A copy for the passes, as the compiler takes it."""
+        """A copy of the module for the passes, in the form that the compiler takes."""
         from axla.lowering.donation import work_of
 
         work = work_of(module, options.donate)
@@ -118,7 +120,7 @@ BUILT_IN[TARGET] = partial(run_parallel, CpuBackend().compiled)
 
 
 class OneLaneBackend(CpuBackend):
-    """Compiles as for small devices: vectors of one lane, 32-bit indices."""
+    """Compiles with vectors of one lane and 32-bit indices, as for small devices."""
 
     name = "one-lane"
     about = "the same compiler without vectors and with 32-bit indices, as for small devices"
@@ -154,7 +156,7 @@ def _with_features(target: CpuTarget, options: CompileOptions) -> CpuTarget:
 
 
 class CpuExecutable(NativeExecutable):
-    """Machine code that came from a module."""
+    """Machine code compiled from a module."""
 
     __slots__ = ()
 
@@ -207,8 +209,8 @@ def _executable(
 def text_of(
     module: Module, stage: str, target: CpuTarget, constants: dict[Literal, int] | None = None
 ) -> str:
-    """A module, which is changed on the way, at a stage of the compiler: "optimized", "program", "llvm" or
-    "asm". `constants` of a program that lie in memory are noted with their offsets.
+    """The text of a module, which is changed, at a compilation stage: "optimized", "program", "llvm" or
+    "asm". `constants` receives the offsets of the program's constants in memory.
     """
     from axla.codegen.llvm import emit_assembly
     from axla.cpu.compiler import llvm_modules

@@ -47,9 +47,8 @@ _MOST = 4096
 
 
 class Devices:
-    """The devices of a backend: of all processes of a job, else of this process `count`, or as many as the
-    flag
-    `xla_force_host_platform_device_count` says, and more when a program wants them.
+    """The devices of a backend: those of all processes of a job; otherwise `count` devices of this process,
+    or as many as the flag `xla_force_host_platform_device_count` says, and more when a program needs them.
     """
 
     def __init__(
@@ -78,21 +77,21 @@ class Devices:
         return [device for device in self._devices if device.process_index == self.process_index]
 
     def device(self, number: int) -> Device:
-        """The device of an id; InvalidArgument when there is none."""
+        """The device with an id; InvalidArgument when there is none."""
         if isinstance(number, int) and 0 <= number < len(self._devices):
             return self._devices[number]
         raise InvalidArgument(f"{self!r}: no device {number!r}; there are 0 to {len(self._devices) - 1}")
 
     def default_device_assignment(self, replicas: int, partitions: int = 1) -> tuple[tuple[int, ...], ...]:
-        """The first devices in order, for each partition of each replica; for one alone, the first of this
-        process.
+        """The first devices in order, for each partition of each replica; for a single participant, the first
+        of this process.
         """
         if replicas == partitions == 1:
             return ((self.local_devices[0].id,),)
         return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
 
     def check(self, name: str, counts: tuple[int, int], options: CompileOptions) -> None:
-        """InvalidArgument where a program of so many replicas and partitions has not got its devices."""
+        """Raises InvalidArgument where a program with this many replicas and partitions lacks devices."""
         rows = options.device_assignment or self.default_device_assignment(*counts)
         if (len(rows), len(rows[0])) != counts:
             raise InvalidArgument(

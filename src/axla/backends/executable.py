@@ -1,4 +1,4 @@
-"""`Executable`: a compiled program, whatever backend it is of."""
+"""`Executable`: a compiled program, for all backends."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from axla.target.machine import Target
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """Bytes of one run on one device: of arguments and results (`aliased` of them are both), of scratch
-    memory, and of what the executable itself keeps, constants and code.
+    """Bytes used by one run on one device: arguments, results (`aliased` bytes are both), scratch memory, and
+    what the executable itself keeps: constants and code.
     """
 
     arguments: int
@@ -40,10 +40,10 @@ class MemoryStats:
 
 
 class Executable:
-    """A compiled program, on devices of a client. Calls from several threads may overlap.
+    """A compiled program, on devices of a client. It may be called by several threads at once.
 
-    An Array passed for a parameter that a result takes the place of (an alias of the interface) is donated:
-    the call deletes it. A backend says `_run`, and what else it can: `_run_replicated`, `cancel`, `_payload`
+    An Array passed for a parameter whose memory a result takes over (an alias of the interface) is donated:
+    the call deletes it. A backend implements `_run`, and optionally `_run_replicated`, `cancel`, `_payload`
     for `serialize`, `stages` and `_text` for `as_text`.
     """
 
@@ -86,8 +86,8 @@ class Executable:
 
     @property
     def devices(self) -> list[Device]:
-        """The devices that it runs on: device n is partition n % num_partitions of replica
-        n // num_partitions.
+        """The devices that it runs on: device n is partition n % num_partitions of replica n //
+        num_partitions.
         """
         if self.client is None:
             return []
@@ -96,14 +96,14 @@ class Executable:
 
     @property
     def local_participants(self) -> list[int]:
-        """The participants on devices of this process, whose inputs and results it takes and gives."""
+        """The participants on devices of this process, whose inputs and results a call takes and returns."""
         here = self.client.process_index if self.client is not None else 0
         devices = self.devices or [None]
         return [n for n, device in enumerate(devices) if device is None or device.process_index == here]
 
     @property
     def host_steps(self) -> Mapping[str, str]:
-        """The instructions or kernels that the host runs in place of the device, by name, and why."""
+        """The instructions or kernels that the host runs instead of the device, by name, and why."""
         return {}
 
     # Calls.
@@ -116,11 +116,11 @@ class Executable:
         self, inputs: Iterable[Any], *, deadline: float | None = None, donate: Iterable[int] = (),
         asynchronous: bool = False,
     ) -> list[Array]:  # fmt: skip
-        """Runs the program on its parameter leaves; gives its result leaves.
+        """Runs the program on its parameter leaves; returns its result leaves.
 
-        `deadline` is in seconds; DeadlineExceeded when it passes. `donate` names leaves to delete besides the
-        aliased. `asynchronous`: the run may go on after the call, where the backend has queues. Whoever reads
-        a result waits for it, and gets the error of its run.
+        `deadline` is in seconds; DeadlineExceeded when it passes. `donate` names further leaves to delete.
+        `asynchronous`: the run may continue after the call, where the backend has queues. Reading a result
+        waits for it, and raises the error of its run.
         """
         if self.counts != _ONE:
             return self._execute_whole(list(inputs), ExecuteOptions(deadline, tuple(donate), asynchronous))
@@ -132,7 +132,7 @@ class Executable:
     def execute_replicated(
         self, inputs: Iterable[Iterable[Any]], options: ExecuteOptions | None = None, **keywords: Any
     ) -> list[list[Array]]:
-        """Runs the program on all its devices, with parameter leaves for each; gives the result leaves of
+        """Runs the program on all its devices, with parameter leaves for each; returns the result leaves of
         each. Options are those of `execute`: an object, or keywords.
         """
         rows, count = [list(given) for given in inputs], len(self.local_participants)
@@ -141,11 +141,13 @@ class Executable:
         return self._execute(rows, options or ExecuteOptions(**keywords)) if rows else []
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        """Stops the runs in progress, which raise Cancelled; returns their number."""
         raise UnsupportedError(f"{self.name}: its runs cannot be cancelled")
 
     def _execute_whole(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
-        """One run on several devices: whole arrays are cut, and put together, by the program's shardings."""
+        """One run on several devices with whole arrays, which are partitioned and joined by the program's
+        shardings.
+        """
         count = self.counts[1]
         cut = self._source().entry.fact(("cuts", count), lambda entry: cuts_of(entry, count))
         if cut is None or len(self.local_participants) < len(self.devices):
@@ -159,7 +161,7 @@ class Executable:
         return [cut.joined(k, column) for k, column in enumerate(zip(*found[: self.counts[1]], strict=True))]
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
-        """One run on one device, for the deadline of the options; aliased Arrays are deleted by it."""
+        """One run on one device, with the deadline in the options; deletes aliased Arrays."""
         raise NotImplementedError
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
@@ -188,7 +190,7 @@ class Executable:
                 array.delete()
 
     def _check_rows(self, rows: list[list[Any]], donate: tuple[int, ...]) -> None:
-        """InvalidArgument for an array that one participant donates and another gets, too."""
+        """Raises InvalidArgument for an array that one participant donates while another one uses it."""
         count, donated = len(self.interface.parameters), {*donate} | self.interface.donated
         for row in rows:
             check_count(self.interface, len(row))
@@ -196,7 +198,7 @@ class Executable:
         check_donation(self.interface, [a for row in rows for a in row], every)
 
     def profiling(self, profile: Profile | None) -> None:
-        """Counts calls in a profile from now on, or no more. A backend that measures steps overrides it."""
+        """Starts or stops counting calls in a profile. A backend that measures steps overrides it."""
         backend = self.client.backend_name if self.client is not None else ""
         self._counted = profile.run(self.name, backend) if profile is not None else None
 
@@ -207,7 +209,7 @@ class Executable:
         )
 
     def _donated(self, inputs: list[Any], donate: tuple[int, ...]) -> list[Array]:
-        """The arrays that a run deletes besides the aliased."""
+        """The arrays that a run deletes in addition to aliased ones."""
         interface = self.interface
         check_count(interface, len(inputs))
         for index in sorted(donate):
@@ -224,10 +226,10 @@ class Executable:
     # Texts and numbers.
 
     def as_text(self, stage: str = "optimized") -> str:
-        """The program at one of its `stages`, made again from the module where it is not kept.
+        """The program at one of its `stages`, compiled again from the module if it is not kept.
 
-        InvalidArgument for another stage, or when the module was changed since; UnsupportedError for an
-        executable that was loaded, where no module is.
+        InvalidArgument for an unknown stage, or if the module was changed since; UnsupportedError for an
+        executable that was loaded, which has no module.
         """
         if stage not in self.stages:
             known = ", ".join(self.stages)
@@ -247,7 +249,7 @@ class Executable:
         return cost(self._optimized())
 
     def memory(self) -> MemoryStats:
-        """The bytes that a run and the executable take."""
+        """The bytes that a run and the executable use."""
         face = self.interface
         return MemoryStats(
             sum(p.bytes for p in face.parameters), sum(r.bytes for r in face.results),
@@ -256,7 +258,7 @@ class Executable:
         )  # fmt: skip
 
     def _source(self) -> Module:
-        """The module that was compiled."""
+        """The module from which it was compiled."""
         if self._module is None:
             raise UnsupportedError(f"{self!r} was loaded: there is no module")
         if self._module.version != self._version:

@@ -1,8 +1,8 @@
 """The interface of backends: `Backend`, and its `Client`.
 
 The objects and their meanings are PJRT's. A backend of another package derives from `Backend` and from
-`Executable` (`executable.py`), and says what differs: how a module becomes an executable, and how one run is
-done. Everything else is there: names and options, nesting, checks of arguments, donation, replicas, texts.
+`Executable` (`executable.py`), and defines how a module becomes an executable, and how it runs. Everything
+else is common: names and options, nesting, checks of arguments, donation, replicas, texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from axla.runtime.serialized import unpack
 
 
 def effects() -> dict[str, list[str]]:
-    """Effects that a backend may lack, and the opcodes that have them."""
+    """Effects that a backend may lack, with the opcodes that have them."""
     found: dict[str, list[str]] = {}
     for opcode, op in OPS.items():
         if op.effect:
@@ -39,10 +39,10 @@ def effects() -> dict[str, list[str]]:
 
 
 class Client(Devices):
-    """The devices of a backend in this process, and what is done with them.
+    """The devices of a backend in this process, and operations with them.
 
     `backend` is a name or a Backend. It has `devices` devices; None: as many as the flag
-    `xla_force_host_platform_device_count` says, and more when a program wants them.
+    `xla_force_host_platform_device_count` says, and more when a program needs them.
     """
 
     def __init__(self, backend: str | Backend = "cpu", devices: int | None = None) -> None:
@@ -54,8 +54,8 @@ class Client(Devices):
     def compile(
         self, module: Module, options: CompileOptions | bytes | None = None, **keywords: Any
     ) -> Executable:
-        """An executable of a module, which stays as it is. Options are those of `axla.compile`: an object,
-        its proto, or keywords.
+        """Compiles a module, which is not changed. Options are those of `axla.compile`: an object, its proto,
+        or keywords.
         """
         told = options_of(options, keywords)
         with flags.override(**dict(told.flags)), shown():
@@ -92,7 +92,7 @@ class Client(Devices):
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """The programs that a backend runs. `refused` has a reason for each op, element type, effect and for
-    "participants" that it does not take.
+    "participants" that it does not support.
     """
 
     participants: int = 1
@@ -116,8 +116,8 @@ class Capabilities:
 
 
 class Backend:
-    """A compiler and runtime for a kind of device: derive from it, and register it (`axla.backends.register`)
-    or name a function without arguments that gives one as an entry point of the group `axla.backends`.
+    """Compiles modules and runs them. Derive from it, and register it (`axla.backends.register`) or name a
+    function without arguments that returns one as an entry point of the group `axla.backends`.
     """
 
     name: str = ""
@@ -134,32 +134,34 @@ class Backend:
 
     @cached_property
     def client(self) -> Client:
-        """The client that `axla.compile` takes."""
+        """The client that `axla.compile` uses."""
         return Client(self)
 
     def made(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """An executable of a module of known sizes whose graph alone is verified (`verify_graph`)."""
+        """An executable for a module with known sizes, of which only the graph is verified
+        (`verify_graph`).
+        """
         return self.compile(client, self.verified(module, options), options)
 
     def verified(self, module: Module, options: CompileOptions) -> Module:
-        """The module in the form that `compile` takes; UnsupportedError for what the capabilities exclude."""
+        """The verified module for `compile`; UnsupportedError for what the capabilities exclude."""
         module = verified(module, options)
         self.check(module, options)
         verify_waits(module, *options.participants(module))
         return module
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """An executable. The module is verified, of known sizes, and not to be changed."""
+        """Compiles a module, which is verified, has known sizes, and must not be changed."""
         raise NotImplementedError
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """An executable from what its `_payload` gave."""
+        """An executable from the result of its `_payload`."""
         raise UnsupportedError(f"{self.name}: executables cannot be loaded")
 
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
-        """Runs verified modules beside each other, each as one replica with arguments of its own."""
+        """Runs verified modules in parallel, each as one replica with its own arguments."""
         raise UnsupportedError(f"{self.name}: it does not run several programs together")
 
     def device_put(self, array: Any, device: Device) -> Array:
@@ -167,7 +169,7 @@ class Backend:
         return device_put(array, device.id)
 
     def check(self, module: Module, options: CompileOptions) -> None:
-        """UnsupportedError for what the capabilities exclude; it names the op and says why."""
+        """Raises UnsupportedError for what the capabilities exclude, with the op and the reason."""
         self.check_participants(module.name, options.participants(module))
         reasons = {name: why for name, why in self.capabilities.refused.items() if name != "participants"}
         if not reasons:
@@ -181,7 +183,7 @@ class Backend:
                     raise UnsupportedError(f"{inst!r}: {self.name} does not run {name}: {ops[name]}")
 
     def check_participants(self, name: str, counts: tuple[int, int]) -> None:
-        """UnsupportedError for more replicas of partitions than there may be."""
+        """Raises UnsupportedError for too many replicas and partitions."""
         most = self.capabilities.participants
         if counts[0] * counts[1] > most:
             reason = self.capabilities.refused.get("participants", "no more")
@@ -205,10 +207,11 @@ BACKENDS: Registry[Backend] = Registry(
 
 
 def load(data: bytes, client: Client | None = None) -> Executable:
-    """The executable that `Executable.serialize` wrote, on a client, or on that of the backend that it says.
+    """Loads an executable from the bytes of `Executable.serialize`, on a client, or on that of the backend
+    named in them.
 
-    The bytes may hold machine code, which runs in this process with all its rights: load only what you
-    trust as a program. InvalidArgument for bytes that are no executable, or another backend's;
+    The bytes may hold machine code, which runs in this process with all its rights: load only what you trust
+    as a program. InvalidArgument for bytes that are not an executable, or one of another backend;
     UnsupportedError for machine code of another axla, LLVM or machine.
     """
     payload, head = unpack(data)

@@ -1,4 +1,4 @@
-"""The backend `interpreter`: NumPy evaluates the module, as many replicas and partitions as wanted."""
+"""The backend `interpreter`: NumPy evaluates the module, with any number of replicas and partitions."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class InterpreterBackend(Backend):
         return [one.results(v, n) for n, (one, v) in enumerate(zip(made, found, strict=True))]
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """The module is read and verified again: nothing in the bytes is run as it is."""
+        """Reads and verifies the module again: nothing in the bytes is executed directly."""
         return compiled_again(client, payload, options)
 
 
 def compiled_again(client: Client, payload: bytes, options: CompileOptions) -> Executable:
-    """An executable from the module that `InterpretedExecutable` has as its payload."""
+    """An executable from the module in the payload of an `InterpretedExecutable`."""
     from axla import proto
 
     sized = replace(options, arg_types=None, dim_args=None)
@@ -73,7 +73,7 @@ def compiled_again(client: Client, payload: bytes, options: CompileOptions) -> E
 
 
 def prepared_copy(module: Module) -> Module:
-    """A copy after the passes that decide values."""
+    """A copy after the passes that determine values."""
     work = clone_module(module)
     with located(module.file, module):
         driver.run(work, pipelines.PREPARE, name="prepare")
@@ -81,14 +81,14 @@ def prepared_copy(module: Module) -> Module:
 
 
 class Clocks:
-    """Time and calls of the instructions of an entry."""
+    """Times and call counts of the instructions of an entry."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
         self._sums: dict[Instruction, np.ndarray] = {}
 
     def timed(self, inst: Instruction, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of an instruction, measured."""
+        """The function of an instruction, with measurement."""
         sums = self._sums.setdefault(inst, np.zeros(2, np.int64))
 
         def run(*values: Any) -> Any:
@@ -101,7 +101,7 @@ class Clocks:
         return run
 
     def counts(self) -> Iterator[tuple[Row, int, int]]:
-        """The instructions with what they took."""
+        """The instructions with their times."""
         costs = entry_costs(self._module)
         for inst, sums in self._sums.items():
             cost = costs[inst]
@@ -111,7 +111,9 @@ class Clocks:
 
 
 class InterpretedExecutable(Executable):
-    """Evaluates its module. Random numbers differ from run to run, and are the same in every n-th run."""
+    """Evaluates its module. Random numbers differ from run to run; those of the n-th run are always the
+    same.
+    """
 
     __slots__ = ("_work", "_seeds", "_running", "_clocks")
 
@@ -130,14 +132,14 @@ class InterpretedExecutable(Executable):
         return self._work.entry
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        """Stops the runs in progress, which raise Cancelled; returns their number."""
         running = list(self._running)
         for interpreter in running:
             interpreter.cancel()
         return len(running)
 
     def profiling(self, profile: Profile | None) -> None:
-        """Every instruction of the entry is measured."""
+        """Measures every instruction of the entry."""
         self._clocks = Clocks(self._work) if profile is not None else None
         self._counted = None
         if profile is not None and self._clocks is not None:
@@ -156,7 +158,7 @@ class InterpretedExecutable(Executable):
         return [self.results(result, n) for n, result in zip(self.device_ids, results, strict=True)]
 
     def _taken(self, rows: list[list[Any]]) -> list[list[Any]]:
-        """The arguments as values; donated arrays are gone, whatever becomes of the run."""
+        """The arguments as values; donated arrays are deleted, whatever the outcome of the run."""
         values = [self.values(row, n) for n, row in enumerate(rows)]
         for array in [row[index] for row in rows for index in self.interface.donated]:
             if isinstance(array, Array):
@@ -164,7 +166,7 @@ class InterpretedExecutable(Executable):
         return values
 
     def _made(self, **limits: Any) -> Interpreter:
-        """The evaluator of the module in one run."""
+        """The evaluator of the module for one run."""
         return Interpreter(**limits)
 
     @contextmanager

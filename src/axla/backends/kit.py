@@ -1,10 +1,10 @@
-"""Base classes for backends of other packages, beside `Backend` and `Executable` of `axla.backends`.
+"""Base classes for backends of other packages, in addition to `Backend` and `Executable` of `axla.backends`.
 
 program, constants = kit.program_of(module, options)    a Program (axla.program), and its constants' bytes
-class Mine(kit.HostExecutable): ...                     says how one run reads and writes arrays in memory
+class Mine(kit.HostExecutable): ...                     reads and writes arrays in memory
 data = kit.encode(kit.Packed(images, interface, constants))     an executable's payload; `kit.decode`
 
-class Mine(kit.OpByOp): ...                says which instructions the device runs; NumPy runs the others
+class Mine(kit.OpByOp): ...                lists the instructions that the device runs; NumPy runs the others
 class MyBackend(kit.OpByOpBackend): ...    has its compile and load
 """
 
@@ -62,10 +62,10 @@ _Result = TypeVar("_Result")
 def program_of(
     module: Module, options: CompileOptions, target: Target = PLAIN
 ) -> tuple[Program, bytes]:  # fmt: skip
-    """The program of a module, which stays as it is, and the bytes of its constants: row-major arrays at the
-    boundary, the parameters donated that the options name, all passes run.
+    """The program of a module, which is not changed, and the bytes of its constants: with row-major arrays at
+    the boundary, the parameters that the options name donated, and all passes run.
 
-    InvalidArgument for options that name another machine; UnsupportedError for what no pass expands.
+    InvalidArgument for options that name another machine; UnsupportedError for ops that no pass expands.
     """
     options.refuse_machine(target.name)
     constants: dict[Literal, int] = {}
@@ -76,10 +76,10 @@ def program_of(
 
 
 class HostExecutable(Executable):
-    """An executable whose runs read and write memory of this process: derive from it, and say `_enter`.
+    """An executable whose runs read and write memory of this process: derive from it, and define `_enter`.
 
-    Arguments are checked and converted, donation, sizes up to a bound, deadlines, `cancel` and Ctrl-C are
-    taken care of. A run is over when the call ends, `asynchronous` or not.
+    The base class checks and converts arguments, and handles donation, dynamic sizes, deadlines, `cancel` and
+    Ctrl-C. A run is over when the call ends, `asynchronous` or not.
     """
 
     __slots__ = ("_running",)
@@ -89,13 +89,14 @@ class HostExecutable(Executable):
         self._running: dict[int, c.c_int32] = {}
 
     def _enter(self, arguments: list[np.ndarray], results: list[np.ndarray], stop: c.c_int32) -> None:
-        """One run, from arrays into arrays, C-contiguous; an aliased result is its argument, and may be
-        written over. Other threads may be in it too. It ends early, and soon, once `stop` is not 0.
+        """One run, from C-contiguous arrays into C-contiguous arrays; an aliased result is its argument, and
+        may be overwritten. Other threads may run it at the same time. It must end soon after `stop` becomes
+        nonzero.
         """
         raise NotImplementedError
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        """Stops the runs in progress, which raise Cancelled; returns their number."""
         running = list(self._running.values())
         for stop in running:
             stop.value = stop.value or abi.CANCELLED
@@ -136,14 +137,14 @@ class HostExecutable(Executable):
         return [device_put(array) for array in results]
 
     def _entered(self, arguments: list[np.ndarray], results: list[np.ndarray], stop: c.c_int32) -> None:
-        """A run; on another thread where it may be long, so that Ctrl-C stops it."""
+        """A run; on another thread if it may be long, so that Ctrl-C stops it."""
         if not self.interface.long_running or threading.current_thread() is not threading.main_thread():
             return self._enter(arguments, results, stop)
         return apart(partial(self._enter, arguments, results, stop), partial(_set, stop, abi.INTERRUPTED))
 
 
 def apart(work: Callable[[], _Result], stop: Callable[[], None]) -> _Result:
-    """Does work on a thread of its own. Ctrl-C calls `stop`, and is raised when the work has ended."""
+    """Runs `work` on a thread of its own. Ctrl-C calls `stop`, and is raised when the work has ended."""
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(work)
         try:
@@ -170,7 +171,7 @@ _SIMPLIFIED = (
 def simplified(module: Module, options: CompileOptions) -> Module:
     """A copy of a module for backends that run it op by op: simplified, without calls, fusions and layouts.
 
-    Dots are [m, k] x [k, n] or, with one batch dimension in front, [b, m, k] x [b, k, n]; either operand may
+    Dots are [m, k] x [k, n] or, with one leading batch dimension, [b, m, k] x [b, k, n]; either operand may
     have its last two dimensions exchanged. A module with dynamic sizes keeps its ops.
     """
     work = prepared_copy(module)
@@ -189,12 +190,12 @@ def _is_dynamic(module: Module) -> bool:
 
 
 class OpByOp(InterpretedExecutable):
-    """An executable that runs its module one instruction after the other: those that it has functions for on
-    the device, the others on the host, with the interpreter's NumPy. Loops and branches are walked, so the
-    instructions in them may run on the device, too.
+    """An executable that runs its module one instruction after the other: on the device those for which it
+    has functions, the others on the host, with the interpreter's NumPy. Instructions in loops and branches
+    may run on the device, too.
 
-    Derive from it, and say `ops`; `why_not`, where not all instructions of an op are taken; `to_device` and
-    `to_host`, where the device has memory of its own. `host_steps` says what the host runs.
+    Derive from it, and define `ops`; `why_not`, if not all instructions of an op are supported; `to_device`
+    and `to_host`, if the device has memory of its own. `host_steps` lists what the host runs.
     """
 
     __slots__ = ("__dict__",)
@@ -207,24 +208,24 @@ class OpByOp(InterpretedExecutable):
     """
 
     def why_not(self, inst: Instruction) -> str:
-        """Why an instruction runs on the host though `ops` has its opcode, "" where it runs on the device.
-        Element types and ranks that the device lacks belong here.
+        """The reason why an instruction runs on the host although `ops` has its opcode, "" where it runs on
+        the device: element types and ranks that the device lacks, for instance.
         """
         return ""
 
     def to_device(self, array: np.ndarray) -> Any:
-        """A copy of an array in the memory of the device; anything but a tuple, None or a NumPy array, unless
-        it is the array itself, as it is by default.
+        """A copy of an array in the memory of the device: any object except a tuple, None or a NumPy array;
+        by default the array itself.
         """
         return array
 
     def to_host(self, value: Any) -> np.ndarray:
-        """The array that a value of the device is, with the shape and element type of its instruction."""
+        """The array of a device value, with the shape and element type of its instruction."""
         return value
 
     @cached_property
     def host_steps(self) -> Mapping[str, str]:
-        """The instructions that the host runs, and why. Constants, tuples and control flow are in no memory,
+        """The instructions that the host runs, and why. Constants, tuples and control flow have no memory,
         and are not counted.
         """
         return {
@@ -234,7 +235,7 @@ class OpByOp(InterpretedExecutable):
         }
 
     def reason(self, inst: Instruction) -> str:
-        """Why the host runs an instruction, "" where the device does."""
+        """The reason why the host runs an instruction, "" where the device does."""
         if inst.opcode not in self.ops:
             return f"the device has no {inst.opcode}"
         return "the program has dynamic sizes" if self._dynamic else self.why_not(inst)
@@ -244,7 +245,7 @@ class OpByOp(InterpretedExecutable):
         return _is_dynamic(self._work)
 
     def _walked(self) -> Iterator[Instruction]:
-        """The instructions of the entry, and of loops and branches."""
+        """The instructions of the entry, loops and branches."""
         stack, seen = [self._work.entry], {self._work.entry}
         while stack:
             for inst in stack.pop().instructions:
@@ -258,13 +259,13 @@ class OpByOp(InterpretedExecutable):
 
 
 def _is_handed_on(op: Op) -> bool:
-    """Whether values of an op are those that it gets, wherever they are."""
+    """Whether an op returns its operands' values, wherever they are stored."""
     return op.structural or op.control or (op.passes_on and not op.moves)
 
 
 class _Walker(Interpreter):
-    """Runs an OpByOp once. What the host does is left to an interpreter beside it, computations that an op
-    applies to elements included.
+    """Runs an OpByOp once. The host's part, including computations that an op applies to elements, is done by
+    an interpreter.
     """
 
     def __init__(self, program: OpByOp, **limits: Any) -> None:
@@ -304,7 +305,7 @@ class _Walker(Interpreter):
 
 @contextmanager
 def _blamed(what: object) -> Iterator[None]:
-    """Makes a RuntimeFailure of any exception that is not axla's, and an OutOfMemory of MemoryError."""
+    """Converts exceptions that are not axla's to RuntimeFailure, and MemoryError to OutOfMemory."""
     try:
         yield
     except AxlaError:
@@ -319,7 +320,7 @@ def _first(operand: Any, *_: Any) -> Any:
 
 
 class OpByOpBackend(Backend):
-    """A backend whose executables are an OpByOp: derive from it, and name the class."""
+    """A backend whose executables are an OpByOp: derive from it, and give the class."""
 
     executable: ClassVar[type[OpByOp]] = OpByOp
 
@@ -329,5 +330,5 @@ class OpByOpBackend(Backend):
         return self.executable(simplified(module, options), client=client, module=module, options=options)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """The payload is the module, which is compiled again."""
+        """Loads the module in the payload, and compiles it again."""
         return compiled_again(client, payload, options)

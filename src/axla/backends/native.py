@@ -32,7 +32,7 @@ Image = bytes | Sequence[bytes]
 def run_together(
     programs: Sequence[LoadedProgram], rows: Sequence[Sequence[Any]], grid: Grid, options: ExecuteOptions
 ) -> list[list[Array]]:
-    """One run of programs by all participants of a grid, each with arguments of its own."""
+    """One run of a program per participant of a grid, each with its own arguments."""
     given = [converted(p.interface, row, n) for n, (p, row) in enumerate(zip(programs, rows, strict=True))]
     arrays = [[a if isinstance(a, Array) else device_put(a) for a in row] for row in given]
     tasks: list[Task] = []
@@ -60,7 +60,7 @@ def run_together(
 
 
 class NativeExecutable(Executable):
-    """`image` is one object file or several that refer to each other."""
+    """A program of machine code. `image` is one object file or several that refer to each other."""
 
     __slots__ = ("_images", "_loaded", "_others", "_engine", "_native_call", "_flat", "_places")
 
@@ -86,7 +86,7 @@ class NativeExecutable(Executable):
         self._flat = is_flat_call(interface) and self.device_ids == [0]
 
     def _join(self, code: Interface, constants: bytes | memoryview | None) -> Any:
-        """The engine of collectives between processes, which all load the same program."""
+        """Creates the engine for collectives between processes, which all load the same program."""
         assert self.client is not None and self.client.job is not None
         digest = blake2b(code.to_text().encode(), digest_size=32)
         for part in (*self._images, constants or b""):
@@ -100,8 +100,8 @@ class NativeExecutable(Executable):
         return nest(self.interface.result_tree, self.execute(flatten(self.interface, arguments)))
 
     def profiling(self, profile: Profile | None) -> None:
-        """Calls go to a program with clocks; without a profile, to the one without. Runs of several processes
-        are counted.
+        """Calls run a program with clocks while a profile is recorded, else the one without. Runs on several
+        processes are only counted.
         """
         if self._engine is not None:
             return super().profiling(profile)
@@ -117,7 +117,7 @@ class NativeExecutable(Executable):
         return None
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        """Stops the runs in progress, which raise Cancelled; returns their number."""
         call, programs = self._native_call, [self._loaded, *self._others]
         programs += call.loaded if isinstance(call, ProfiledCall) else []
         handed = max(program.queue.cancel(program) for program in programs)  # one stops the others
@@ -133,7 +133,7 @@ class NativeExecutable(Executable):
         return [found] if isinstance(found, Array) else list(found)
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
-        """A task on the queue of each device, all handed over together."""
+        """Hands a task to the queue of each device, all at once."""
         if own_queue() is not None:
             raise UnsupportedError(
                 f"{self.name}: it is for several devices; a function that a run on a device calls cannot run "

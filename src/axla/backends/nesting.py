@@ -1,4 +1,4 @@
-"""Nested arguments and results of a call as leaves, and back; without recursion."""
+"""Converts nested arguments and results of a call to leaves, and back; without recursion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def is_flat_call(interface: Interface) -> bool:
 
 
 def flatten(interface: Interface, arguments: tuple[Any, ...]) -> list[Any]:
-    """The leaves of nested arguments in order; InvalidArgument where the nesting is another one."""
+    """The leaves of nested arguments in order; InvalidArgument where the nesting differs from the
+    parameters'.
+    """
     trees = interface.parameter_trees
     if trees is None:
         return list(arguments)

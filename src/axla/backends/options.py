@@ -20,7 +20,7 @@ from axla.ir.graph import Module
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """Everything that `axla.compile` takes but module and backend. Values are normalised to tuples, so that
+    """All arguments of `axla.compile` except module and backend. Values are normalised to tuples, so that
     equal options compare equal; InvalidArgument names an option with a wrong value.
 
     `flags`: those of docs/flags.md that differ from the environment's, as a mapping from names to values or
@@ -70,14 +70,16 @@ class CompileOptions:
             )
 
     def participants(self, module: Module) -> tuple[int, int]:
-        """How many replicas and partitions of a module run."""
+        """The numbers of replicas and partitions with which a module runs."""
         if self.replicas is not None:
             return 1, 1
         config = module.config
         return self.num_replicas or config.replica_count, self.num_partitions or config.num_partitions
 
     def refuse_machine(self, backend: str) -> None:
-        """InvalidArgument where the options name a CPU or its features, of which a backend has no choice."""
+        """Raises InvalidArgument where the options name a CPU or its features, for a backend that cannot
+        choose them.
+        """
         if self.target_cpu is not None or self.target_features is not None:
             raise InvalidArgument(
                 f"compile: the backend {backend} takes no target_cpu and no target_features"
@@ -87,7 +89,7 @@ class CompileOptions:
 
     @classmethod
     def from_flags(cls, text: str, **options: Any) -> CompileOptions:
-        """Options with the flags of a text, `--name=value ...`, in XLA's spelling or axla's."""
+        """Options with the flags in a text, `--name=value ...`, in XLA's spelling or axla's."""
         return cls(flags=_flags(text), **options)
 
     def to_flags(self) -> str:
@@ -98,10 +100,10 @@ class CompileOptions:
 
     @classmethod
     def from_proto(cls, data: bytes) -> CompileOptions:
-        """The options of a serialised CompileOptionsProto.
+        """The options in a serialised CompileOptionsProto.
 
-        Hints of other compilers (DebugOptions that axla has no flag for, effort, profiles) change no result
-        and are left out. UnsupportedError names what would change one, InvalidArgument an unknown flag.
+        Hints for other compilers (DebugOptions without a flag in axla, effort, profiles) do not affect
+        results and are ignored. UnsupportedError names an option that would, InvalidArgument an unknown flag.
         """
         from axla.proto import decode
 
@@ -126,8 +128,8 @@ class CompileOptions:
         )  # fmt: skip
 
     def to_proto(self) -> bytes:
-        """A serialised CompileOptionsProto. What XLA has no field for is an override, `axla_donate` and so
-        on, as JSON.
+        """A serialised CompileOptionsProto. Options that XLA has no field for are overrides, `axla_donate`
+        and so on, as JSON.
         """
         from axla.proto import encode
         from axla.proto.schema import TABLES
@@ -167,7 +169,7 @@ class ExecuteOptions:
 
 
 def options_of(options: object, keywords: Mapping[str, Any]) -> CompileOptions:
-    """Options given as they are, as a proto (its bytes, or what has SerializeAsString), or as keywords."""
+    """Options given as an object, as a proto (bytes, or an object with SerializeAsString), or as keywords."""
     unknown = [name for name in keywords if name not in NAMES]
     if unknown:
         raise InvalidArgument(f"compile: there is no option {unknown[0]!r}; {choices(NAMES, unknown[0])}")
@@ -198,7 +200,7 @@ _REFUSED = {
 
 
 def _sequence(name: str, values: Any, items: str = "texts", kind: Any = object) -> tuple[Any, ...] | None:
-    """Values as a tuple; None for none."""
+    """The values as a tuple; None stays None."""
     if values is None:
         return None
     if isinstance(values, str) or not isinstance(values, Iterable):
@@ -210,7 +212,9 @@ def _sequence(name: str, values: Any, items: str = "texts", kind: Any = object) 
 
 
 def _assignment(value: Any) -> tuple[tuple[int, ...], ...] | None:
-    """Rows of replicas, of an array (XLA's own DeviceAssignment is not one) or nested sequences."""
+    """Rows of devices, one per replica, from an array or nested sequences (including XLA's
+    DeviceAssignment).
+    """
     if value is None:
         return None
     try:
@@ -228,7 +232,7 @@ def _assignment(value: Any) -> tuple[tuple[int, ...], ...] | None:
 
 
 def _type(given: Any) -> Any:
-    """The shape of an array, in place of the array: options must not keep it."""
+    """The shape of an array instead of the array, which options must not keep alive."""
     if isinstance(given, np.ndarray | np.generic):
         return Shape(from_numpy(given.dtype), given.shape)
     return given
@@ -241,7 +245,7 @@ def _type_text(given: Any) -> str:
 
 
 def _from_json(name: str, text: Any) -> Any:
-    """The value of an option of axla's."""
+    """The value of an option, from JSON."""
     from axla.text.shapes import parse_shape
 
     try:
@@ -254,7 +258,7 @@ def _from_json(name: str, text: Any) -> Any:
 
 
 def _flags(given: Any) -> tuple[tuple[str, Any], ...]:
-    """Fields of `Flags` and their values, by name; InvalidArgument for what is unknown or wrong."""
+    """Fields of `Flags` and their values, by name; InvalidArgument for unknown flags and wrong values."""
     if isinstance(given, str):
         given = flag_table.parse(given, "compile: flags")
     try:
@@ -273,7 +277,7 @@ def _flags(given: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _unlike_default(given: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Flags without those that say what is so anyway: XLA writes down all of them."""
+    """Flags without those that have their default value: XLA writes all of them."""
     default = flag_table.Flags()
     return tuple((n, v) for n, v in _flags(given) if v != getattr(default, n))
 
@@ -291,7 +295,7 @@ def _flag_text(value: Any) -> str:
 
 
 def _by_partition(rows: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
-    """A DeviceAssignmentProto: the devices of all replicas, partition by partition."""
+    """A DeviceAssignmentProto: the devices of all replicas, by partition."""
     columns = [{"replica_device_ids": list(column)} for column in zip(*rows, strict=True)]
     return {"replica_count": len(rows), "computation_count": len(columns), "computation_devices": columns}
 

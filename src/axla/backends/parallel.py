@@ -1,4 +1,6 @@
-"""Several programs of one participant each, run beside each other: they meet in collectives and transfers."""
+"""Several programs with one participant each, run in parallel; they communicate by collectives and
+transfers.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ _devices = itertools.count(1 << 20, 1 << 10)
 
 
 class Programs:
-    """Programs, by replica and partition, on cpu: on devices from `first` on."""
+    """Programs on cpu, by replica and partition, on consecutive devices from `first` on."""
 
     def __init__(self, rows: Sequence[Sequence[Module]], compiled: Compiled, first: int = 0) -> None:
         self.counts = len(rows), len(rows[0])
@@ -45,13 +47,13 @@ class Programs:
         ]
 
     def run(self, arguments: Sequence[Sequence[Any]], deadline: float | None = None) -> list[list[Array]]:
-        """The results of all."""
+        """Runs all programs; returns their results."""
         grid = Grid(*self.counts, range(self.first, self.first + len(self.programs)))
         return run_together(self.programs, arguments, grid, ExecuteOptions(deadline))
 
 
 def run_parallel(compiled: Compiled, *operands: Any, site: CallSite) -> Any:
-    """The results of the programs that the configuration of a call says, one behind the other."""
+    """Runs the programs in the configuration of a call; returns their results, concatenated."""
     programs, infeed = _programs(compiled, site.config)
     rest = iter(operand for operand in operands if operand is not None)  # not tokens
     arguments = [list(islice(rest, len(p.interface.parameters))) for p in programs.programs]

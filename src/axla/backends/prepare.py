@@ -1,6 +1,6 @@
-"""Prepares a module for any backend: verified, of known sizes, for the participants of the options.
+"""Prepares a module for any backend: verified, with known sizes, for the participants in the options.
 
-`sized`, then `verified`. A backend that finds the code of an equal text needs the first only.
+`sized`, then `verified`. A backend that finds code for an equal text in its cache needs only the first.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from axla.passes.simplify.annotations import marker_removal
 
 
 def sized(module: Module, options: CompileOptions) -> Module:
-    """The module itself, or a copy where options change it. InvalidArgument for what is no module,
-    VerifyError for one that does not hold together.
+    """The module itself, or a copy where options change it. InvalidArgument for other objects, VerifyError
+    for an inconsistent graph.
     """
     if not isinstance(module, Module):
         raise InvalidArgument(
@@ -34,8 +34,8 @@ def sized(module: Module, options: CompileOptions) -> Module:
 
 
 def verified(module: Module, options: CompileOptions) -> Module:
-    """Verifies a module of known sizes; gives it, or a copy without arrays that are whole. VerifyError for an
-    invalid module.
+    """The module from `sized`, or a copy in which whole arrays are partitioned. VerifyError for an invalid
+    module.
     """
     verify_meaning(module)
     if has_whole_arrays(module):
@@ -51,7 +51,7 @@ def verified(module: Module, options: CompileOptions) -> Module:
 
 
 def has_whole_arrays(module: Module) -> bool:
-    """Whether it is for a partitioner, which is imported for modules that may be."""
+    """Whether a module is written for a partitioner; that is imported only if it may be."""
     every = (inst.op for computation in module.computations for inst in computation.instructions)
     if not module.config.frontend_attributes and not any(isinstance(op, CustomCall) for op in every):
         return False

@@ -1,7 +1,7 @@
-"""Things by name that other packages may add: registered ones, axla's own, and those of entry points.
+"""Named objects that other packages may add: registered ones, axla's own, and those of entry points.
 
-Nothing is loaded before it is asked for. A name of axla's own cannot be taken by an entry point, only by
-`register`, which lasts as long as the process.
+Nothing is loaded before it is requested. An entry point cannot replace a name of axla's own; `register` can,
+until the process ends.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """`kind` is what messages call them, `wanted` their class, `group` that of the entry points, whose object
-    is called without arguments and gives one. `own` are axla's, as `module:function`; they stand among the
-    entry points too, which a source tree that is not installed lacks.
+    """A table of named objects. `kind`: their name in messages; `wanted`: their class; `group`: the group of
+    entry points, whose objects are functions without arguments that return one. `own`: axla's, as
+    `module:function`; they are also entry points, which an uninstalled source tree lacks.
     """
 
     def __init__(self, kind: str, wanted: type[T], group: str, own: Mapping[str, str]) -> None:
@@ -34,9 +34,9 @@ class Registry(Generic[T]):
         return tuple({**self._own, **self._registered, **plugins.installed(self.group)})
 
     def get(self, name: str) -> T:
-        """The backend of a name; the same object every time.
+        """The object with a name; the same one every time.
 
-        InvalidArgument for a name that nothing has, UnsupportedError for what cannot be loaded.
+        InvalidArgument for an unknown name, UnsupportedError for an object that cannot be loaded.
         """
         found = self._made.get(name) if isinstance(name, str) else None
         if found is None:
@@ -47,8 +47,8 @@ class Registry(Generic[T]):
         return found
 
     def register(self, name: str, factory: Callable[[], T]) -> None:
-        """Gives a name to what `factory()` makes when it is first asked for. InvalidArgument for a name that
-        is taken.
+        """Registers a name for the result of `factory()`, which is called on first use. InvalidArgument for a
+        name in use.
         """
         if not isinstance(name, str) or not name or not callable(factory):
             raise InvalidArgument(f"register: wanted a name and a function, found {name!r}, {factory!r}")
@@ -58,7 +58,7 @@ class Registry(Generic[T]):
             self._registered[name] = factory
 
     def unregister(self, name: str) -> None:
-        """Takes a registered name away."""
+        """Removes a registered name."""
         with self._lock:
             if self._registered.pop(name, None) is None:
                 raise InvalidArgument(f"unregister: no {self.kind} was registered as {name!r}")

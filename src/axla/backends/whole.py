@@ -1,4 +1,4 @@
-"""Whole arrays of programs that run on parts of them: cut and put together by shardings."""
+"""Whole arrays for programs that run on parts of them: partitioned and joined by shardings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from axla.runtime.array import Array, device_put
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """How the arguments and results of a program are cut."""
+    """How the arguments and results of a program are partitioned."""
 
     arguments: tuple[Tiling, ...]
     results: tuple[Tiling, ...]
@@ -36,7 +36,7 @@ class Cuts:
         return array[cut.part(wanted, partition)]
 
     def joined(self, number: int, parts: Sequence[Array]) -> Array:
-        """The whole of a result."""
+        """The whole array of a result."""
         cut = self.results[number]
         if cut.is_whole:
             return parts[0]
@@ -48,7 +48,7 @@ class Cuts:
 
 
 def cuts_of(entry: Computation, partitions: int) -> Cuts | None:
-    """The cuts that an entry of parts says; None where it has no shardings."""
+    """The partitioning given by an entry with shardings; None where it has none."""
     said = [p.extra.sharding for p in entry.parameters]
     result = entry.root.extra.sharding
     if result is None or (said and not any(said)):

@@ -5,10 +5,10 @@
     alpha, x, y = ...ops.Parameter(b, 0, Shape(F32), "alpha")...
     computation = b.build(ops.Add(ops.Mul(alpha, x), y))        # or alpha * x + y
 
-`ops` has XLA's functions; read `xla_builder.py` first, then `elementwise.py` and `broadcasting.py`. What
-Python values their arguments may be stands in `values.py`, and for operands in `coerce.py`. Special functions
-are in `special/`.
-`ComputationBuilder`, the class of XLA's first documents, is in `axla.compatibility`; it is found here too.
+`ops` has XLA's functions; read `xla_builder.py` first, then `elementwise.py` and `broadcasting.py`.
+`values.py` checks and converts Python values given as arguments, `coerce.py` those given as operands. Special
+functions are in `special/`. `ComputationBuilder`, the class of XLA's first documents, is in
+`axla.compatibility`, and can be imported from here too.
 """
 
 import importlib as _importlib

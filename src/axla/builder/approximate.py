@@ -1,6 +1,5 @@
-"""Approximate selection of the k best. Where there is no unit that selects approximately, as on CPUs, it is
-exact: the recall that a caller asks for is a lower bound. What remains of the approximation is how many there
-are when the caller aggregates them.
+"""Approximate top-k. Without hardware support, as on CPUs, the result is exact: the requested recall is a
+lower bound. Only the size of the result depends on the approximation, when the caller aggregates it.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ def ApproxTopK(
     reduction_dim: int, comparator: object, recall_target: float | None = None,
     aggregate_to_topk: bool | None = None, reduction_input_size_override: int | None = None,
 ) -> XlaOp:  # fmt: skip
-    """A tuple of the operands, along `reduction_dim` ordered by the comparator: of each the first `top_k`, or
-    without `aggregate_to_topk` so many as the best of are to be chosen later.
+    """A tuple of the operands, ordered along `reduction_dim` by the comparator: of each the first `top_k`, or
+    without `aggregate_to_topk` as many as are needed to select the best later.
     """
     values, inits = several("ApproxTopK", builder, operands), several("ApproxTopK", builder, init_values)
     top_k = integer(top_k, "ApproxTopK: top_k")
@@ -56,8 +55,8 @@ def ApproxTopKReductionOutputSize(
     input_size: int, rank: int, top_k: int, recall_target: float, aggregate_to_topk: bool = True,
     input_size_override: int = -1,
 ) -> tuple[int, int]:  # fmt: skip
-    """(how many elements ApproxTopK leaves, the logarithm to base 2 of how many a window has that it takes
-    the best of; -1 when it leaves `top_k`).
+    """(number of elements that ApproxTopK leaves, logarithm to base 2 of the number of elements in each
+    window of which it keeps the best; -1 when it leaves `top_k`).
 
     With M windows, an element of the best k is alone in its window with probability ((M - 1) / M)^(k - 1),
     about exp((1 - k) / M): that is the expected recall.

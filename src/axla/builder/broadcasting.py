@@ -1,8 +1,8 @@
 """Implicit broadcasting: how operands of different sizes become operands of one size.
 
-Scalars fit every shape. Arrays of different rank need `broadcast_dimensions`, which says for each dimension
-of the lower-rank operand which dimension of the other one it is; dimensions of size 1 then stretch. Nothing
-else is implicit.
+Scalars are broadcast to every shape. Arrays of different rank need `broadcast_dimensions`, which gives for
+each dimension of the lower-rank operand its dimension in the other one; then dimensions of size 1 are
+repeated. Nothing else is implicit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Sizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it is dynam
 
 
 def common_dims(lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int] | None = None) -> tuple[int, ...]:
-    """The sizes of `lhs op rhs`; ShapeError when the two do not go together."""
+    """The sizes of `lhs op rhs`; ShapeError where the operands cannot be broadcast."""
     return tuple(size for size, _ in _common(lhs, rhs, _expansion(lhs, rhs, broadcast_dimensions)))
 
 
@@ -49,7 +49,7 @@ def broadcast_pair(
 
 
 def scalars_to(sizes_of: XlaOp, operand: XlaOp) -> XlaOp:
-    """A scalar operand in the sizes of another one; any other operand as it is."""
+    """A scalar broadcast to the sizes of another operand; an array is returned as it is."""
     shape, wanted = operand.shape, sizes_of.shape
     if not isinstance(shape, Shape) or not isinstance(wanted, Shape) or shape.dims or not wanted.dims:
         return operand
@@ -57,12 +57,12 @@ def scalars_to(sizes_of: XlaOp, operand: XlaOp) -> XlaOp:
 
 
 def full(like: XlaOp, value: float) -> XlaOp:
-    """A number, in the type and sizes of an operand."""
+    """A number, with the type and sizes of an operand."""
     return scalars_to(like, like.builder.constant(np.asarray(value, like.dtype.numpy)))
 
 
 def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -> tuple[int, ...]:
-    """Which dimension of the result each dimension of the lower-rank operand is."""
+    """For each dimension of the lower-rank operand, its dimension in the result."""
     low, high = (a, b) if a.rank <= b.rank else (b, a)
     found = tuple(broadcast_dimensions or ())
     said = f"broadcast_dimensions={list(found)}"
@@ -91,7 +91,9 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
 
 
 def check_places(label: str, places: Sequence[int], source: Shape, target: str, rank: int) -> None:
-    """Rejects what does not say of each dimension of `source` which one of `target` it is, in order."""
+    """Rejects `places` unless it gives, in ascending order, a dimension of `target` for each dimension of
+    `source`.
+    """
     what = f"broadcast_dimensions={list(places)}"
     if len(places) != source.rank:
         found = f"found {len(places)} entries, wanted one per dimension of {show(source)}"
@@ -103,7 +105,7 @@ def check_places(label: str, places: Sequence[int], source: Shape, target: str, 
 
 
 def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> Sizes:
-    """Sizes of the result: per dimension the one that is not 1."""
+    """The sizes of the result: for each dimension, the size that is not 1."""
     low, high = (a, b) if a.rank <= b.rank else (b, a)
     sizes = list(zip(high.dims, high.dynamic, strict=True))
     for number, dim in enumerate(expansion):
@@ -120,8 +122,8 @@ def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> Sizes:
 
 
 def stretch(operand: XlaOp, sizes: Sizes, dimensions: Sequence[int]) -> XlaOp:
-    """The operand in the given sizes, its dimension k being dimension `dimensions[k]`; sizes 1 are
-    repeated.
+    """The operand broadcast to the given sizes: its dimension k is dimension `dimensions[k]` of the result;
+    sizes 1 are repeated.
     """
     shape = array(operand.shape)
     dims = tuple(size for size, _ in sizes)

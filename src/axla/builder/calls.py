@@ -48,7 +48,9 @@ def CompositeCall(
     builder: XlaBuilder, computation: object, operands: Sequence[object], name: str,
     attributes: str | None = None, version: int | None = None,
 ) -> XlaOp:  # fmt: skip
-    """A call of `computation`, the decomposition of the operation `name`, which may stand for it."""
+    """A call of `computation`, which implements the operation `name`; a consumer may replace the call by that
+    operation.
+    """
     name = text(name, "CompositeCall: name")
     if not name:
         raise InvalidArgument("CompositeCall: name is empty")
@@ -106,7 +108,7 @@ def Map(
     builder: XlaBuilder, operands: Sequence[object], computation: object, dimensions: Sequence[int],
     static_operands: Sequence[object] = (),
 ) -> XlaOp:  # fmt: skip
-    """The computation applied element by element; scalars as static operands are the same for all
+    """The computation applied element by element; static operands that are scalars are the same for all
     elements.
     """
     values, statics = several("Map", builder, operands), several("Map", builder, static_operands)
@@ -123,7 +125,9 @@ def Map(
 def _map_with_arrays(
     builder: XlaBuilder, values: Sequence[XlaOp], computation: object, statics: Sequence[XlaOp]
 ) -> XlaOp:  # fmt: skip
-    """HLO's map takes scalars; a scan over the elements carries the static operands along, as they are."""
+    """Map with array-valued static operands, which HLO's map does not take: a scan over the elements that
+    carries them.
+    """
     shapes = [v.shape for v in values]
     dims = [list(s.dims) if isinstance(s, Shape) else None for s in shapes]
     if any(d is None or d != dims[0] for d in dims):
@@ -188,8 +192,8 @@ def Sort(
     builder: XlaBuilder, operands: Sequence[object], comparator: object = None, dimension: int = -1,
     is_stable: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """The operands, permuted alike along the dimension; ascending in the order of the first without a
-    comparator.
+    """The operands sorted along the dimension, all with the same permutation; without a comparator ascending
+    by the first one.
     """
     values = several("Sort", builder, operands)
     if not values or not isinstance(values[0].shape, Shape):
@@ -203,7 +207,9 @@ def Sort(
 
 
 def key_comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) -> object:
-    """Whether the first of `values` stand in a relation, for the elements that a sort compares."""
+    """A comparator: whether the first of `values` are in a relation, for the elements that a sort
+    compares.
+    """
     sub = builder.sub_builder("comparator")
     first = [Shape(v.dtype) for v in values]
     parameters = [sub.parameter(n, first[n // 2], f"{'lr'[n % 2]}{n // 2}") for n in range(2 * len(values))]
@@ -211,7 +217,7 @@ def key_comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) 
 
 
 def TopK(input: object, k: int) -> XlaOp:
-    """A tuple of the `k` largest elements of every row, in descending order, and their places in it (s32)."""
+    """A tuple of the `k` largest elements of every row, in descending order, and their indices (s32)."""
     (value,) = operands("TopK", input)
     builder, shape, k = value.builder, value.shape, integer(k, "TopK: k")
     if not isinstance(shape, Shape) or not shape.rank or not 0 <= k <= shape.dims[-1]:
@@ -223,19 +229,19 @@ def TopK(input: object, k: int) -> XlaOp:
 
 
 def OptimizationBarrier(operand: XlaOp) -> XlaOp:
-    """The operand; nothing is moved across."""
+    """The operand; optimizations do not move code across the barrier."""
     (value,) = operands("OptimizationBarrier", operand)
     return value.builder.add(hlo.OptBarrier(), (value,))
 
 
 def AfterAll(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
-    """A token that comes after all of `tokens`."""
+    """A token that depends on all of `tokens`."""
     values = several("AfterAll", builder, tokens)
     return builder.add(hlo.AfterAll(), values)
 
 
 def CreateToken(builder: XlaBuilder) -> XlaOp:
-    """A token that comes after nothing."""
+    """A token without dependences."""
     return AfterAll(builder, [])
 
 
@@ -245,7 +251,7 @@ def DynamicReshape(
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> XlaOp:
-    """Reshapes to sizes that the program computes, within bounds."""
+    """Reshapes to sizes computed by the program, within bounds."""
     (value,) = operands("DynamicReshape", operand)
     builder, what = value.builder, "DynamicReshape"
     sizes = [size_op(what, builder, s) for s in items(dim_sizes, f"{what}: dim_sizes")]
@@ -257,7 +263,7 @@ def DynamicReshape(
 
 
 def size_op(what: str, builder: XlaBuilder, size: object) -> XlaOp:
-    """A size that the program computes, or a Python int as s32."""
+    """A size computed by the program, or a Python int as an s32 constant."""
     return number(what, builder, size, S32) if type(size) is int else as_op(what, builder, size)
 
 
@@ -293,7 +299,7 @@ def CustomCallWithAliasing(
     schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
-    """A custom call with layouts, some of whose results lie in the memory of operands."""
+    """A custom call with layouts, some of whose results share the memory of operands."""
     _no_literal(literal)
     return _custom_call(
         builder, call_target_name, operands, shape_with_layout, opaque, has_side_effect, schedule,
@@ -309,7 +315,7 @@ def CustomCallWithComputation(
     schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
-    """A custom call that is given a computation."""
+    """A custom call with a computation as argument."""
     builder_in("CustomCallWithComputation", builder)
     _no_literal(literal)
     return _custom_call(

@@ -1,4 +1,6 @@
-"""Operands of builder functions as ops: what may stand where an `XlaOp` is wanted (the rest: `values.py`)."""
+"""Converts operands of builder functions to ops: what may be given instead of an `XlaOp` (other arguments:
+`values.py`).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def array(what: str, operand: object) -> tuple[XlaOp, Shape]:
 
 
 def several(what: str, builder: object, values: object) -> list[XlaOp]:
-    """A sequence of operands as ops. One array is none: it would stand for its rows."""
+    """A sequence of operands as ops. A single array is refused: it would be taken for its rows."""
     if isinstance(values, np.ndarray):
         refuse(what, values, "a sequence of operands")
     owner = builder_in(what, builder)
@@ -55,12 +57,12 @@ def several(what: str, builder: object, values: object) -> list[XlaOp]:
 
 
 def builder_in(what: str, builder: object) -> XlaBuilder:
-    """The argument `builder` of the function `what`; InvalidArgument when it is no XlaBuilder."""
+    """The argument `builder` of the function `what`; InvalidArgument unless it is an XlaBuilder."""
     return instance(XlaBuilder, builder, f"{what}: builder")
 
 
 def as_op(what: str, builder: XlaBuilder, value: object) -> XlaOp:
-    """An op as it is, a literal or NumPy value as a constant."""
+    """An op as it is; a literal or NumPy value as a constant."""
     if isinstance(value, XlaOp):
         return value
     if type(value) in _PYTHON_NUMBERS:
@@ -75,7 +77,7 @@ def as_op(what: str, builder: XlaBuilder, value: object) -> XlaOp:
 
 
 def number(what: str, builder: XlaBuilder, value: Any, like: DType | None) -> XlaOp:
-    """A Python number as a scalar constant of type `like`, which must hold it."""
+    """A Python number as a scalar constant of type `like`, in which it must be representable."""
     if like is None:
         raise InvalidArgument(f"{what}: {value!r} needs an array beside it to take the element type from")
     if not _holds(like, value):

@@ -1,4 +1,4 @@
-"""Functions of the builder that replicas compute together."""
+"""Builder functions for collectives."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _arrays(what: str, operand: XlaOp) -> list[XlaOp]:
 
 
 def _like(operand: XlaOp, result: XlaOp) -> XlaOp:
-    """A tuple for a tuple, also of one element."""
+    """Makes the result a tuple if the operand is one, also for a single element."""
     return Tuple(result.builder, [result]) if operand.shape.is_tuple and not result.shape.is_tuple else result
 
 
@@ -66,7 +66,7 @@ def AllReduce(
     operand: XlaOp, computation: object, replica_groups: Sequence[Any] = (), channel_id: Any = None,
     shape_with_layout: object = None, use_global_device_ids: bool | None = None,
 ) -> XlaOp:  # fmt: skip
-    """The operands of all members of a group combined; of a tuple, every element."""
+    """The operands of all members of a group combined; for a tuple, each element."""
     values = _arrays("AllReduce", operand)
     common = _common("AllReduce", replica_groups, channel_id, shape_with_layout, use_global_device_ids)
     builder = operand.builder
@@ -75,7 +75,7 @@ def AllReduce(
 
 
 def CrossReplicaSum(operand: XlaOp, replica_groups: Sequence[Any] = ()) -> XlaOp:
-    """The sum of the operands of all members of a group; of pred, whether any is true."""
+    """The sum of the operands of all members of a group; for pred, whether any is true."""
     (value,) = operands("CrossReplicaSum", operand)
     shape = value.shape
     if not isinstance(shape, Shape):
@@ -89,7 +89,7 @@ def AllGather(
     operand: XlaOp, all_gather_dimension: int, shard_count: int, replica_groups: Sequence[Any] = (),
     channel_id: Any = None, shape_with_layout: object = None, use_global_device_ids: bool | None = None,
 ) -> XlaOp:  # fmt: skip
-    """The operands of the `shard_count` members of a group, one behind the other along the dimension."""
+    """The operands of the `shard_count` members of a group, concatenated along the dimension."""
     values = _arrays("AllGather", operand)
     common = _common("AllGather", replica_groups, channel_id, shape_with_layout, use_global_device_ids)
     what = "AllGather: all_gather_dimension, shard_count"
@@ -105,7 +105,7 @@ def ReduceScatter(
     replica_groups: Sequence[Any] = (), channel_id: Any = None, layout: object = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:  # fmt: skip
-    """The operands of all members combined; each of the `shard_count` members gets its part."""
+    """The operands of all members combined; each of the `shard_count` members gets a part."""
     values = _arrays("ReduceScatter", operand)
     common = _common("ReduceScatter", replica_groups, channel_id, layout, use_global_device_ids)
     builder, what = operand.builder, "ReduceScatter: scatter_dimension, shard_count"
@@ -136,8 +136,8 @@ def AllToAll(
     operand: XlaOp, split_dimension: int, concat_dimension: int, split_count: int,
     replica_groups: Sequence[Any] = (), layout: object = None, channel_id: Any = None,
 ) -> XlaOp:  # fmt: skip
-    """Every member sends part n along `split_dimension` to member n, and joins the `split_count` parts that
-    it gets along `concat_dimension`.
+    """Every member sends part n along `split_dimension` to member n, and concatenates the `split_count` parts
+    that it receives along `concat_dimension`.
     """
     (value,) = operands("AllToAll", operand)
     builder, shape = value.builder, value.shape
@@ -162,8 +162,8 @@ def AllToAll(
 
 
 def moved_parts(value: XlaOp, split: int, concat: int, count: int) -> XlaOp:
-    """The parts that lie along one dimension, where an all-to-all joins them, one after the other along
-    another: the number of the sender is taken out and put where it belongs.
+    """Moves the parts of an all-to-all's result from one dimension to another: the sender's number is split
+    off and moved before the target dimension.
     """
     dims = list(value.shape.dims)
     parts = [*dims[:split], count, dims[split] // count, *dims[split + 1 :]]
@@ -178,7 +178,7 @@ def CollectivePermute(
     operand: XlaOp, source_target_pairs: Sequence[tuple[int, int]], channel_id: Any = None,
     inplace: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """Each source's operand goes to its target; who is no target gets zeros."""
+    """Sends each source's operand to its target; participants that are not targets get zeros."""
     return MultiCollectivePermute([operand], source_target_pairs, channel_id, inplace)
 
 
@@ -186,7 +186,7 @@ def MultiCollectivePermute(
     operands: Sequence[XlaOp], source_target_pairs: Sequence[tuple[int, int]], channel_id: Any = None,
     inplace: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """As CollectivePermute, of several operands at once."""
+    """As CollectivePermute, for several operands at once."""
     if boolean(inplace, "CollectivePermute: inplace"):
         raise UnsupportedError("CollectivePermute: slices in place are not supported; inplace must be False")
     pairs = tuple(tuples(source_target_pairs, "source_target_pairs", "pairs of numbers", integer, integer))
@@ -199,10 +199,10 @@ def MultiCollectivePermute(
 
 
 def ReplicaId(builder: XlaBuilder) -> XlaOp:
-    """The number of the replica that runs this, as u32."""
+    """The number of the current replica, as u32."""
     return builder_in("ReplicaId", builder).add(hlo.ReplicaId())
 
 
 def PartitionId(builder: XlaBuilder) -> XlaOp:
-    """The number of the partition that runs this, as u32."""
+    """The number of the current partition, as u32."""
     return builder_in("PartitionId", builder).add(hlo.PartitionId())

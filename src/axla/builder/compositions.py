@@ -1,4 +1,4 @@
-"""Functions that XLA's builder composes from ops: no opcode stands for them.
+"""Functions that XLA's builder composes from ops, since no opcode exists for them.
 
 f16 and bf16 are computed in f32. Sources: error functions after Cephes and M. Giles, the gamma functions by
 the Lanczos approximation with g = 7; the errors stated were measured by the tests.
@@ -27,8 +27,8 @@ OpFunction = Callable[..., XlaOp]
 
 
 def floats(function: OpFunction) -> OpFunction:
-    """For f32 and f64; f16 and bf16 through f32; others are refused. Several operands must be of one type and
-    size; scalars fit every size.
+    """Restricts a function to f32 and f64; f16 and bf16 are computed in f32; other types are refused.
+    Operands must have the same type and size; scalars are broadcast.
     """
     name, signature = function.__name__, inspect.signature(function)
 
@@ -132,7 +132,7 @@ _ERFC = {
 
 @floats
 def Erfc(x: XlaOp) -> XlaOp:
-    """1 - erf(x), without losing the small values at large x."""
+    """1 - erf(x), accurate also for large x."""
     k, shift, coefficients = _ERFC[x.dtype]
     size = e.Select(abs(x) > 40.0, 40.0, abs(x))  # NaN stays
     part = k / (size + k)
@@ -141,8 +141,8 @@ def Erfc(x: XlaOp) -> XlaOp:
 
 
 def _exp_of_minus_square(x: XlaOp) -> XlaOp:
-    """exp(-x^2): the rounding error of the square, which comes from exact products of the upper and the lower
-    half of x, would be a relative error of the result.
+    """exp(-x^2), corrected for the rounding error of the square, which would become a relative error of the
+    result. The error is computed from exact products of the upper and lower half of x.
     """
     bits = (np.int32, 12) if x.dtype is F32 else (np.int64, 27)
     mask = np.array(-(1 << bits[1]), bits[0])
@@ -195,7 +195,7 @@ _BASE = 0.999999999999809932277
 
 @floats
 def Lgamma(x: XlaOp) -> XlaOp:
-    """The logarithm of |gamma(x)|; infinite at 0 and the negative whole numbers."""
+    """The logarithm of |gamma(x)|; infinite at 0 and the negative integers."""
     reflect = x < 0.5
     z = e.Select(reflect, -x, x - 1.0)
     series, t = _lanczos(z), z + 7.5
@@ -220,7 +220,7 @@ def _lanczos(z: XlaOp) -> XlaOp:
 
 @floats
 def Digamma(x: XlaOp) -> XlaOp:
-    """The derivative of log(gamma(x)); NaN at 0 and the negative whole numbers."""
+    """The derivative of log(gamma(x)); NaN at 0 and the negative integers."""
     reflect = x < 0.5
     z = e.Select(reflect, -x, x - 1.0)
     slope = full(z, 0.0)

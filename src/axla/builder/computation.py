@@ -1,4 +1,4 @@
-"""A built computation: what a builder gives, and what ops that call code take."""
+"""A built computation: the result of a builder, and the argument of ops that call code."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from axla.ir.graph import Computation, Module
 
 
 class XlaComputation:
-    """A finished program. It may be compiled, or called by an op of any builder; its module must not be
-    changed then.
+    """A finished program. It can be compiled, or called by an op of any builder; its module must not be
+    changed afterwards.
     """
 
     __slots__ = ("_module", "__weakref__")
@@ -19,7 +19,7 @@ class XlaComputation:
 
     @property
     def is_null(self) -> bool:
-        """Whether this is the empty computation that stands for one that could not be built."""
+        """Whether this is the empty computation, which represents one that could not be built."""
         return self._module is None
 
     @property

@@ -1,4 +1,4 @@
-"""Functions of the builder that sum products, and that read and write at computed places."""
+"""Builder functions for products, gather and scatter."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _dot(
 
 
 def _window_numbers(kind: type, what: str, numbers: Any) -> dict[str, Any]:
-    """The attributes of gather and scatter that a record has, under their names there."""
+    """The attributes of gather and scatter in a record, by HLO's names."""
     instance(kind, numbers, f"{what}: dimension_numbers")
     found = {f.name: getattr(numbers, f.name) for f in fields(numbers)}
     place = integer(found.pop("index_vector_dim"), f"{what}: index_vector_dim")
@@ -82,7 +82,7 @@ def Gather(
     a: object, start_indices: object, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int],
     indices_are_sorted: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """Windows of `a` at the places that `start_indices` gives."""
+    """Windows of `a` at the positions in `start_indices`."""
     source, indices = operands("Gather", a, start_indices)
     op = hlo.Gather(
         **_window_numbers(GatherDimensionNumbers, "Gather", dimension_numbers),
@@ -97,7 +97,7 @@ def Scatter(
     dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """`input` with windows of `updates` combined into the places that `scatter_indices` gives; also of
+    """`input` with windows of `updates` combined into it at the positions in `scatter_indices`; also for
     several arrays.
     """
     several = isinstance(input, (list, tuple))

@@ -1,6 +1,7 @@
-"""Decompositions of matrices, by the LAPACK calls that JAX emits for CPUs (`axla.custom.routines`).
+"""Matrix decompositions, by the LAPACK calls that JAX emits for CPUs (`axla.custom.routines`).
 
-Matrices are the last two dimensions. f16 and bf16 are computed in f32. What LAPACK could not find is NaN.
+Matrices are the last two dimensions. f16 and bf16 are computed in f32. Results that LAPACK cannot compute are
+NaN.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _REAL = {C64: F32, C128: F64}
 
 
 def QrDecomposition(a: object) -> tuple[XlaOp, XlaOp]:
-    """(qr, taus): R on and above the diagonal, below it the vectors of the Householder reflectors, whose
-    product is Q; `taus` are their factors.
+    """(qr, taus): R on and above the diagonal, below it the vectors of the Householder reflectors whose
+    product is Q; `taus` are the factors of the reflectors.
     """
     value, dtype = _matrices("QrDecomposition", a)
     batch, m, n = _sizes(value)
@@ -42,7 +43,7 @@ def QrDecomposition(a: object) -> tuple[XlaOp, XlaOp]:
 
 
 def ProductOfElementaryHouseholderReflectors(a: object, taus: object) -> XlaOp:
-    """The first columns of Q, as many as `a` has, from what QrDecomposition gives."""
+    """The first columns of Q, as many as `a` has, from the result of QrDecomposition."""
     what = "ProductOfElementaryHouseholderReflectors"
     first, second = operands(what, a, taus)
     value, dtype = _matrices(what, first)
@@ -77,7 +78,7 @@ def QR(a: object, full_matrices: bool) -> tuple[XlaOp, XlaOp]:
 
 
 def LU(a: object) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """(lu, pivots, permutation): the factors in one matrix, the unit diagonal of L left out; row i was
+    """(lu, pivots, permutation): both factors in one matrix, without the unit diagonal of L; row i was
     swapped with row pivots[i]; a[permutation] is L U.
     """
     value, dtype = _matrices("LU", a)
@@ -93,7 +94,7 @@ def Eigh(
     a: object, lower: bool = True, max_iter: int = 15, epsilon: float = 1e-5, sort_eigenvalues: bool = True
 ) -> tuple[XlaOp, XlaOp]:
     """(v, w) of Hermitian matrices, of which one triangle is read: eigenvectors as columns, and eigenvalues
-    in ascending order. LAPACK finds them to full precision and in order, whatever the last arguments say.
+    in ascending order. LAPACK computes them to full precision, sorted; the last arguments have no effect.
     """
     value, dtype = _matrices("Eigh", a)
     _check_limits("Eigh", max_iter, epsilon)
@@ -112,7 +113,7 @@ def Eigh(
 
 def SVD(a: object, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[XlaOp, XlaOp, XlaOp]:
     """(u, d, v) with a = u diag(d) v^H: m x m and n x n unitary matrices, the singular values in descending
-    order. LAPACK finds them to full precision, whatever the last arguments say.
+    order. LAPACK computes them to full precision; the last arguments have no effect.
     """
     value, dtype = _matrices("SVD", a)
     _check_limits("SVD", max_iter, epsilon)
@@ -136,7 +137,7 @@ def SVD(a: object, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[XlaOp, X
 
 
 def _matrices(what: str, a: object) -> tuple[XlaOp, DType]:
-    """The operand in a type that LAPACK has, and its own type."""
+    """The operand converted to a type that LAPACK supports, and its own type."""
     (value,) = operands(what, a)
     shape = value.shape
     dtype = shape.dtype if isinstance(shape, Shape) and shape.rank >= 2 and not shape.is_dynamic else None
@@ -171,8 +172,8 @@ def _call(
     routine: str, given: Sequence[XlaOp], results: Sequence[tuple[DType, tuple[int, ...]]], over: int,
     **letters: str,
 ) -> list[XlaOp]:  # fmt: skip
-    """A routine of LAPACK on matrices, whose results begin as the first `over` operands. Matrices are
-    column-major there.
+    """A call of a LAPACK routine on matrices, which overwrites the first `over` operands by results. Matrices
+    are column-major in it.
     """
     value = given[0]
     rank = value.shape.rank
@@ -203,7 +204,7 @@ def _identity(value: XlaOp, batch: Sequence[int], dtype: DType, size: int) -> Xl
 
 
 def _where(found: XlaOp, value: XlaOp) -> XlaOp:
-    """The value where it was found; `found` is a pred for each of the batch."""
+    """The value where `found` holds, a pred for each matrix of the batch; else NaN."""
     dims = value.shape.dims
     batch = range(found.shape.rank)
     missing = value.dtype.numpy.type(complex(nan, nan) if value.dtype.is_complex else nan)
@@ -211,7 +212,7 @@ def _where(found: XlaOp, value: XlaOp) -> XlaOp:
 
 
 def _permutation(pivots: XlaOp, rows: int) -> XlaOp:
-    """Applies row swaps to 0, 1, 2... in a loop, since each builds on those before."""
+    """Applies row swaps to 0, 1, 2... one after another in a loop."""
     b = pivots.builder
     *batch, count = pivots.shape.dims
     shape, axis = Shape(S32, (*batch, rows)), len(batch)

@@ -31,7 +31,7 @@ def _unary(op: Op, name: str = "") -> OpFunction:
 
 
 def check_accuracy(name: str, accuracy: object) -> None:
-    """Refuses whatever is not the default accuracy."""
+    """Refuses any accuracy other than the default."""
     if accuracy is None:
         return
     mode = instance(ResultAccuracy, accuracy, f"{name}: result_accuracy").mode
@@ -140,7 +140,7 @@ def Compare(
     lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None, direction: Direction | str,
     compare_type: CompareType | str | None = None,
 ) -> XlaOp:  # fmt: skip
-    """pred: whether `lhs` stands in relation `direction` to `rhs`."""
+    """Whether `lhs` is in the relation `direction` to `rhs`, as pred."""
     left, right = operands("Compare", lhs, rhs)
     relation = member(Direction, direction, "Compare: direction")
     order = None if compare_type is None else member(CompareType, compare_type, "Compare: compare_type")
@@ -149,7 +149,7 @@ def Compare(
 
 
 def Select(pred: object, on_true: object, on_false: object) -> XlaOp:
-    """`on_true` where `pred` holds, else `on_false`; scalars fit every shape, tuples are chosen whole."""
+    """`on_true` where `pred` holds, else `on_false`; scalars are broadcast, tuples are selected whole."""
     builder = builder_of("Select", (pred, on_true, on_false))
     first, second = operands("Select", on_true, on_false, builder=builder)
     chooser = as_op("Select", builder, pred)
@@ -161,7 +161,7 @@ def Select(pred: object, on_true: object, on_false: object) -> XlaOp:
 
 
 def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
-    """HLO's select takes arrays: a tuple is chosen element by element."""
+    """Selects a tuple element by element, since HLO's select takes arrays."""
     builder = pred.builder
     if on_true.shape.logical is not on_false.shape.logical or getattr(pred.shape, "dims", None) != ():
         message = "select of tuples: wanted a scalar pred and one shape  [select_tuple]"
@@ -174,7 +174,7 @@ def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
 
 
 def Clamp(min: object, operand: object, max: object) -> XlaOp:
-    """minimum(maximum(min, operand), max); scalar bounds hold for all elements."""
+    """minimum(maximum(min, operand), max); scalar bounds are broadcast."""
     value, low, high = operands("Clamp", operand, min, max)
     return value.builder.add(hlo.Clamp(), (scalars_to(value, low), value, scalars_to(value, high)))
 
@@ -189,7 +189,7 @@ def ConvertElementType(operand: object, new_element_type: Any) -> XlaOp:
 
 
 def BitcastConvertType(operand: object, new_element_type: Any) -> XlaOp:
-    """The same bits in another element type; between widths the last dimension holds the parts."""
+    """The same bits as another element type; if widths differ, the last dimension holds the parts."""
     value, shape = array("BitcastConvertType", operand)
     dtype = element_type(new_element_type, "BitcastConvertType: new_element_type")
     dims, dynamic = shape.dims, shape.dynamic
@@ -203,10 +203,10 @@ def BitcastConvertType(operand: object, new_element_type: Any) -> XlaOp:
 def ReducePrecision(
     operand: object, *bits: int, exponent_bits: int | None = None, mantissa_bits: int | None = None
 ) -> XlaOp:
-    """The operand rounded to a float of fewer bits, in its own type.
+    """The operand rounded to a float format with fewer bits, in its own type.
 
-    XLA's builder takes `exponent_bits` first, its documents print `mantissa_bits` first: of two different
-    numbers at least one goes by name.
+    XLA's builder takes `exponent_bits` first, its documents print `mantissa_bits` first: if the two numbers
+    differ, at least one must be passed by name.
     """
     (value,) = operands("ReducePrecision", operand)
     named = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}

@@ -1,4 +1,4 @@
-"""Loops of a program, and iterations that every element of an array goes through until it is done."""
+"""Loops in a program, and iterations that run for every element of an array until it has converged."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LoopBody = Callable[[XlaOp, Sequence[XlaOp], Sequence[XlaOp]], tuple[XlaOp, Sequ
 def iterated(
     what: str, step: LoopBody, active: XlaOp, fixed: Sequence[XlaOp], state: Sequence[XlaOp], most: int
 ) -> Sequence[XlaOp]:
-    """The state after the steps of each element that is active, at most `most`. Elements do not see when
-    others end: the result at one does not depend on the others.
+    """The state after each active element has run its steps, at most `most`. The result for an element does
+    not depend on when others end.
     """
 
     def following(count: XlaOp, going: XlaOp, *values: XlaOp) -> Sequence[XlaOp]:

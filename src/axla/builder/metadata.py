@@ -1,4 +1,4 @@
-"""Source locations that a builder attaches to instructions: where the user's program made them."""
+"""Source locations that a builder attaches to instructions: the lines of the user's program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGE = dirname(dirname(__file__))
 
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
-    """Where an op comes from: the framework's op type and name, and the line of the program."""
+    """The origin of an op: the framework's op type and name, and the source line."""
 
     op_type: str = ""
     op_name: str = ""
@@ -33,7 +33,9 @@ def user_line() -> tuple[str, int]:
 
 
 def user_place() -> str:
-    """The same for reading: `file:line, column 5`, and the line with a caret; "" where nobody called."""
+    """The same for messages: `file:line, column 5`, and the line with a caret; "" where there is no user
+    code.
+    """
     frame = _user_frame()
     if frame is None:
         return ""
@@ -57,7 +59,7 @@ def _user_frame() -> FrameType | None:
 
 
 def location(metadata: OpMetadata | None, file: str, line: int) -> SourceLocation:
-    """The location of an op made at `file:line`; what the user's metadata gives wins."""
+    """The location of an op added at `file:line`; entries of the user's metadata take precedence."""
     if metadata is None:
         return SourceLocation(source_file=file, source_line=line)
     if metadata.source_file or metadata.source_line:

@@ -1,4 +1,4 @@
-"""Functions of the builder that move, cut and make elements without computing."""
+"""Builder functions that move, select and create elements without arithmetic."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def Broadcast(operand: object, sizes: Sequence[int]) -> XlaOp:
 
 
 def BroadcastInDim(operand: object, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
-    """The operand in the sizes `shape`, its dimension k being dimension `broadcast_dimensions[k]`; sizes 1
-    stretch.
+    """The operand broadcast to the sizes `shape`: its dimension k is dimension `broadcast_dimensions[k]` of
+    the result; sizes 1 are repeated.
     """
     value, source = array("BroadcastInDim", operand)
     dims = integers(shape, "BroadcastInDim: shape")
@@ -76,8 +76,8 @@ def _check_in_dim(source: Shape, dims: tuple[int, ...], places: tuple[int, ...])
 def Reshape(
     operand: object, dimensions: Sequence[int] | None = None, new_sizes: Sequence[int] | None = None
 ) -> XlaOp:
-    """The same elements in row-major order in other sizes: Reshape(operand, new_sizes). `dimensions`, which
-    come before the sizes, are transposed to first: they say which one varies slowest.
+    """The same elements in row-major order with other sizes: Reshape(operand, new_sizes). If `dimensions` are
+    given before the sizes, the operand is first transposed to that order.
     """
     value, shape = array("Reshape", operand)
     if dimensions is not None and new_sizes is not None:
@@ -87,7 +87,7 @@ def Reshape(
 
 
 def _kept_dynamic(shape: Shape, dims: tuple[int, ...]) -> tuple[bool, ...]:
-    """Which dimensions of the result stay dynamic: those that reshape leaves whole."""
+    """The dimensions of the result that stay dynamic: those that the reshape does not change."""
     if not shape.is_dynamic:
         return ()
     marks = [False] * len(dims)
@@ -127,7 +127,7 @@ def Transpose(operand: object, permutation: Sequence[int]) -> XlaOp:
 
 
 def Rev(operand: object, dimensions: Sequence[int]) -> XlaOp:
-    """Turns the order of elements around along `dimensions`."""
+    """Reverses the order of elements along `dimensions`."""
     value, _ = array("Rev", operand)
     return value.builder.add(hlo.Reverse(integers(dimensions, "Rev: dimensions")), (value,))
 
@@ -147,7 +147,7 @@ def Slice(
 
 
 def SliceInDim(operand: object, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
-    """A slice along one dimension, the others whole."""
+    """A slice along one dimension."""
     value, shape = array("SliceInDim", operand)
     dim = dimension(shape, dimno, "SliceInDim: dimno")
     starts, limits, steps = [0] * shape.rank, list(shape.dims), [1] * shape.rank
@@ -156,7 +156,7 @@ def SliceInDim(operand: object, start_index: int, limit_index: int, stride: int,
 
 
 def DynamicSlice(operand: object, start_indices: Any, slice_sizes: Sequence[int]) -> XlaOp:
-    """The window of `slice_sizes` at `start_indices`, clamped so that it lies inside."""
+    """The window of `slice_sizes` at `start_indices`, which are clamped so that the window is inside."""
     value, _ = array("DynamicSlice", operand)
     starts = _start_indices("DynamicSlice", value, start_indices)
     return value.builder.add(
@@ -165,7 +165,7 @@ def DynamicSlice(operand: object, start_indices: Any, slice_sizes: Sequence[int]
 
 
 def DynamicSliceInDim(operand: object, start: object, size: int, dimno: int) -> XlaOp:
-    """A window along one dimension, the others whole."""
+    """A dynamic slice along one dimension."""
     value, shape = array("DynamicSliceInDim", operand)
     dim = dimension(shape, dimno, "DynamicSliceInDim: dimno")
     sizes = list(shape.dims)
@@ -181,8 +181,8 @@ def DynamicUpdateSlice(operand: object, update: object, start_indices: Any) -> X
 
 
 def _start_indices(what: str, operand: XlaOp, indices: Any) -> list[XlaOp]:
-    """Scalars of one integer type: a vector is cut into them, Python numbers take the type of the others (or
-    s32).
+    """Scalars of one integer type: a vector is split into scalars, Python numbers take the type of the others
+    (or s32).
     """
     builder = operand.builder
     if isinstance(indices, XlaOp):
@@ -201,7 +201,7 @@ def _start_indices(what: str, operand: XlaOp, indices: Any) -> list[XlaOp]:
 
 
 def Pad(operand: object, padding_value: object, padding_config_: Any) -> XlaOp:
-    """Puts `padding_value` around the operand and between its elements; negative edges cut off."""
+    """Puts `padding_value` around the operand and between its elements; negative edges remove elements."""
     value, fill = operands("Pad", operand, padding_value)
     return value.builder.add(hlo.Pad(padding_config(padding_config_)), (value, fill))
 
@@ -215,7 +215,7 @@ def PadInDim(operand: object, padding_value: object, dimno: int, pad_lo: int, pa
 
 
 def ConcatInDim(builder: XlaBuilder, operands: Sequence[object], dimension: int) -> XlaOp:
-    """The operands one behind the other along the dimension."""
+    """The operands concatenated along the dimension."""
     values = several("ConcatInDim", builder, operands)
     return builder.add(hlo.Concatenate((integer(dimension, "ConcatInDim: dimension"),)), values)
 
@@ -252,7 +252,9 @@ def One(builder: XlaBuilder, dtype: Any) -> XlaOp:
 
 
 def Index(operand: object, index: Any) -> XlaOp:
-    """NumPy's basic indexing: ints, slices, `...`, None; scalars of the program are clamped start indices."""
+    """NumPy's basic indexing: ints, slices, `...`, None; scalars of the program are start indices, and are
+    clamped.
+    """
     value, shape = array("Index", operand)
     entries = _expanded(index if isinstance(index, tuple) else (index,), shape)
     starts: list[int] = []
@@ -286,7 +288,7 @@ def Index(operand: object, index: Any) -> XlaOp:
 
 
 def _expanded(entries: tuple, shape: Shape) -> list[Any]:
-    """Index entries with `...` and missing ones written out."""
+    """Index entries with `...` and missing ones expanded."""
     given = sum(1 for e in entries if e is not None and e is not Ellipsis)
     dots = sum(1 for e in entries if e is Ellipsis)
     if given > shape.rank or dots > 1:
@@ -299,9 +301,7 @@ def _expanded(entries: tuple, shape: Shape) -> list[Any]:
 
 
 def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
-    """Start, limit, step and number of elements, the start being the lowest element also for negative
-    steps.
-    """
+    """Start, limit, step and number of elements; start is the lowest element also for negative steps."""
     try:
         elements = range(*entry.indices(size))
     except (TypeError, ValueError) as error:

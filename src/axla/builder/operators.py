@@ -1,9 +1,8 @@
 """Python's operators on `XlaOp`.
 
-They mean the ops of the same sign, with XLA's semantics: `/` truncates integers, `%` has the sign of the
-dividend, `>>` keeps the sign of signed integers, and shapes of different rank are never matched silently
-(scalars fit everything). A Python number takes the element type of the other operand; NumPy values keep
-theirs.
+They apply the corresponding ops, with XLA's semantics: `/` truncates integers, `%` has the sign of the
+dividend, `>>` keeps the sign of signed integers, and shapes of different rank are not broadcast implicitly
+(except scalars). A Python number takes the element type of the other operand; NumPy values keep theirs.
 """
 
 from __future__ import annotations
@@ -95,8 +94,8 @@ class Operators:
         raise InvalidArgument(message)
 
     def __getitem__(self, index: object) -> Self:
-        """An element of a tuple; of an array what NumPy's basic indexing gives, with scalars of the program
-        as indices.
+        """An element of a tuple; for an array NumPy's basic indexing, with scalars of the program as
+        indices.
         """
         if isinstance(self.shape, TupleShape):
             return FUNCTIONS["GetTupleElement"](self, index)

@@ -1,8 +1,9 @@
 """All functions that add ops, under the names of XLA's Python module `ops`.
 
     ops.Add(lhs, rhs, broadcast_dimensions)
+
 Operands are `XlaOp`s, literals or NumPy values (constants), or Python numbers, which take the element type of
-the other operand. The first argument `builder` is there only where no operand could tell it.
+the other operand. Functions have a first argument `builder` only where no operand determines it.
 """
 
 # ruff: noqa: F403

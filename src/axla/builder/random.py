@@ -16,17 +16,17 @@ from axla.ir.attributes import RandomDistribution
 
 
 def RngUniform(a: object, b: object, shape: Shape) -> XlaOp:
-    """Numbers from `a` up to, without, `b`, all as likely."""
+    """Uniformly distributed numbers in [a, b)."""
     return _rng("RngUniform", a, b, shape, RandomDistribution.UNIFORM)
 
 
 def RngNormal(mu: object, sigma: object, shape: Shape) -> XlaOp:
-    """Numbers of the normal distribution with that mean and deviation."""
+    """Normally distributed numbers with this mean and standard deviation."""
     return _rng("RngNormal", mu, sigma, shape, RandomDistribution.NORMAL)
 
 
 def RngBernoulli(mean: object, shape: Shape) -> XlaOp:
-    """Ones with probability `mean` (a scalar f32), zeros otherwise; the document has u32 as the type."""
+    """Ones with probability `mean` (a scalar f32), zeros otherwise, as u32."""
     _array("RngBernoulli", shape)
     (probability,) = operands("RngBernoulli", mean)
     builder = probability.builder
@@ -45,7 +45,7 @@ def _array(what: str, shape: object) -> Shape:
 
 
 def _rng(what: str, first: object, second: object, shape: Shape, distribution: RandomDistribution) -> XlaOp:
-    """Python numbers take the element type of the result."""
+    """Adds an rng op; Python numbers take the element type of the result."""
     result = _array(what, shape)
     builder: XlaBuilder = builder_of(what, (first, second))
     values = [
@@ -56,7 +56,7 @@ def _rng(what: str, first: object, second: object, shape: Shape, distribution: R
 
 
 def RngBitGenerator(algorithm: RandomAlgorithm, initial_state: object, shape: Shape) -> XlaOp:
-    """A tuple: the next state, and random bits of the given shape, which follow from the state alone."""
+    """A tuple: the next state, and random bits of the given shape, which depend on the state alone."""
     (state,) = operands("RngBitGenerator", initial_state)
     name = member(RandomAlgorithm, algorithm, "RngBitGenerator: algorithm").name.removeprefix("RNG_")
     result = TupleShape((state.shape.logical, _array("RngBitGenerator", shape)))

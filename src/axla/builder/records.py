@@ -1,4 +1,4 @@
-"""Records that builder functions take, with the field names of XLA's protocol buffers."""
+"""Records passed to builder functions, with the field names of XLA's protocol buffers."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class ChannelHandle:
 
 
 class PrecisionConfig_Precision(enum.Enum):
-    """How exactly a dot or convolution reads an operand."""
+    """The precision with which a dot or convolution reads an operand."""
 
     DEFAULT = 0
     HIGH = 1
@@ -150,7 +150,7 @@ def operand_precision(config: PrecisionConfig | None) -> tuple[attributes.Precis
 
 
 class ResultAccuracy_Mode(enum.Enum):
-    """How exact a function is to be."""
+    """The accuracy mode of a function."""
 
     DEFAULT = 0
     HIGHEST = 1
@@ -158,13 +158,13 @@ class ResultAccuracy_Mode(enum.Enum):
 
 @dataclass(slots=True)
 class ResultAccuracy:
-    """The accuracy wanted of a transcendental function: a mode, or a tolerance."""
+    """The requested accuracy of a transcendental function: a mode, or a tolerance."""
 
     mode: ResultAccuracy_Mode | str = "DEFAULT"
 
 
 class FftType(enum.Enum):
-    """Which Fourier transform."""
+    """The kind of a Fourier transform."""
 
     FFT = 0
     IFFT = 1
@@ -182,7 +182,7 @@ class TriangularSolveOptions_Transpose(enum.Enum):
 
 
 class RandomAlgorithm(enum.IntEnum):
-    """Which generator makes random bits."""
+    """The algorithm that generates random bits."""
 
     RNG_DEFAULT = 0
     RNG_THREE_FRY = 1
@@ -190,7 +190,7 @@ class RandomAlgorithm(enum.IntEnum):
 
 
 class CustomCallSchedule(enum.Enum):
-    """Where a custom call stands in the order of execution."""
+    """The position of a custom call in the schedule."""
 
     SCHEDULE_NONE = 0
     SCHEDULE_LATEST = 1
@@ -213,9 +213,7 @@ class ShapeIndex(tuple[int, ...]):
 
 
 class PaddingType(enum.Enum):
-    """How a window op pads: so that the result has as many positions as the operand has elements, or not at
-    all.
-    """
+    """The padding of a window op: SAME keeps the size, VALID has no padding."""
 
     SAME = 1
     VALID = 2

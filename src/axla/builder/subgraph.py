@@ -1,4 +1,4 @@
-"""The part of a computation that makes a value, as a program by itself."""
+"""Extracts the part of a computation that computes a value, as a program of its own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from axla.ir.structure import Parameter
 
 
 def why_not_constant(root: Instruction, random: bool = False) -> Instruction | None:
-    """A parameter or op with a side effect that `root` depends on; None when it is a constant. With `random`,
-    random numbers are constants.
+    """A parameter or op with a side effect on which `root` depends; None when it is constant. With `random`,
+    random numbers count as constant.
     """
     return _needed(root, boolean(random, "random"))[1]
 
@@ -57,7 +57,7 @@ def _needed(root: Instruction, random: bool) -> tuple[dict[Instruction, None], I
 
 
 def _effect(inst: Instruction, pure: set[Computation], random: bool) -> Instruction | None:
-    """An op with an effect, or one that only a running program knows: `inst`, or what it calls."""
+    """An op that has an effect, or depends on the run: `inst` itself, or one in what it calls."""
     stack = [inst]
     while stack:
         found = stack.pop()

@@ -1,4 +1,4 @@
-"""Functions of the builder for transfers with the host, and for sizes that only a running program knows."""
+"""Builder functions for transfers with the host, and for dynamic sizes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _shape(what: str, shape: object) -> AnyShape:
 
 
 def _token(builder: XlaBuilder) -> XlaOp:
-    """The token for a transfer without one: it comes after all that was transferred so far."""
+    """The token for a transfer without an explicit one: it follows all transfers added so far."""
     tokens: list[XlaOp] = []
     calls: list[Instruction] = []
     for before in builder_in("transfer", builder).take_transfers():
@@ -56,28 +56,28 @@ def Infeed(builder: XlaBuilder, shape: AnyShape, config: str = "") -> XlaOp:
 def OutfeedWithToken(
     operand: object, token: XlaOp, shape_with_layout: AnyShape, outfeed_config: str = ""
 ) -> XlaOp:
-    """A token, when the operand is in the outfeed queue."""
+    """A token for the end of the transfer of the operand to the outfeed queue."""
     values = operands("OutfeedWithToken", operand, token)
     op = hlo.Outfeed(_shape("OutfeedWithToken", shape_with_layout), text(outfeed_config, "Outfeed: config"))
     return values[0].builder.add(op, values)
 
 
 def Outfeed(operand: object, shape_with_layout: AnyShape, outfeed_config: str = "") -> XlaOp:
-    """Puts the operand into the outfeed queue; the value is an empty tuple."""
+    """Puts the operand into the outfeed queue; the result is an empty tuple."""
     (value,) = operands("Outfeed", operand)
     OutfeedWithToken(value, _token(value.builder), shape_with_layout, outfeed_config)
     return Tuple(value.builder, [])
 
 
 def Send(operand: object, handle: Any) -> XlaOp:
-    """Sends the operand on a channel to another program; the value is an empty tuple."""
+    """Sends the operand on a channel to another program; the result is an empty tuple."""
     (value,) = operands("Send", operand)
     _send(value, _token(value.builder), value.shape, handle, False)
     return Tuple(value.builder, [])
 
 
 def SendToHost(operand: object, token: XlaOp, shape_with_layout: AnyShape, handle: Any) -> XlaOp:
-    """A token, when the operand has gone to the host."""
+    """A token for the end of the transfer of the operand to the host."""
     value, before = operands("SendToHost", operand, token)
     return _send(value, before, _shape("SendToHost", shape_with_layout), handle, True)
 
@@ -107,8 +107,8 @@ def _receive(token: XlaOp, shape: AnyShape, handle: Any, host: bool) -> XlaOp:
 
 
 def Trace(tag: str, operand: object) -> None:
-    """Logs the operand when the program runs: a message of the logger `axla.trace`, or a line on stderr where
-    nothing is configured. Changes neither values nor the result.
+    """Logs the operand when the program runs: as a message of the logger `axla.trace`, or on stderr if
+    logging is not configured. Has no effect on results.
     """
     (value,) = operands("Trace", operand)
     builder = value.builder
@@ -138,7 +138,9 @@ def GetDimensionSize(operand: object, dimension: int) -> XlaOp:
 
 
 def SetDimensionSize(operand: object, val: object, dimension: int) -> XlaOp:
-    """The operand with a dimension of `val` elements (s32); static when that is a constant, the bound."""
+    """The operand with `val` elements (s32) in a dimension; static when `val` is a constant equal to the
+    bound.
+    """
     (value,) = operands("SetDimensionSize", operand)
     shape, at = _dimension("set-dimension-size", value, dimension)
     size = size_op("SetDimensionSize", value.builder, val)
@@ -150,7 +152,7 @@ def SetDimensionSize(operand: object, val: object, dimension: int) -> XlaOp:
 
 
 def RemoveDynamicDimension(operand: object, dimension: int) -> XlaOp:
-    """The operand with a dimension static, of the size of its bound."""
+    """The operand with a dimension made static, with its bound as size."""
     (value,) = operands("RemoveDynamicDimension", operand)
     shape, at = _dimension("set-dimension-size", value, dimension)
     return SetDimensionSize(value, np.int32(shape.dims[at]), at)

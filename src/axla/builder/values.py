@@ -1,7 +1,7 @@
-"""Python values of builder functions, as what the functions want: numbers, names, sequences, records.
+"""Checks and converts Python values given to builder functions: numbers, names, sequences, records.
 
-Every function raises InvalidArgument, which says what the value is for (`what`), what was found and what was
-wanted. Operands are the business of `coerce.py`.
+Every function raises InvalidArgument with the purpose of the value (`what`), the value found, and what was
+wanted. Operands are converted by `coerce.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def refuse(what: str, found: object, wanted: str) -> NoReturn:
 
 
 def integer(value: Any, what: str) -> int:
-    """A Python int of 64 bits; floats are none, even whole ones."""
+    """A Python int of 64 bits; floats are refused, even with integral values."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -58,7 +58,7 @@ def boolean(value: object, what: str) -> bool:
 
 
 def text(value: object, what: str) -> str:
-    """A str; bytes that are no UTF-8 come back as they are."""
+    """A str; bytes are decoded as UTF-8, with invalid bytes preserved."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     return instance(str, value, what, "a string")
@@ -72,7 +72,7 @@ def instance(kind: type[T], value: object, what: str, wanted: str = "") -> T:
 
 
 def member(kind: type[E], value: object, what: str) -> E:
-    """A member of an enumeration; its name or its value stands for it."""
+    """A member of an enumeration, given as itself, by name or by value."""
     if isinstance(value, kind):
         return value
     for one in kind:
@@ -82,7 +82,9 @@ def member(kind: type[E], value: object, what: str) -> E:
 
 
 def items(value: Any, what: str, wanted: str = "a sequence") -> tuple[Any, ...]:
-    """The elements of a list, tuple, range, array or iterator. Sets have no order; one op is no sequence."""
+    """The elements of a list, tuple, range, array or iterator. Sets are refused, since they have no order,
+    and so is a single op.
+    """
     if type(value) not in (list, tuple):
         kinds = (Sequence, np.ndarray, Iterator, KeysView, ValuesView)
         if not isinstance(value, kinds) or isinstance(value, (str, bytes)) or getattr(value, "ndim", 1) == 0:
@@ -114,7 +116,7 @@ def dimension(shape: Shape, value: object, what: str) -> int:
 
 
 def element_type(value: object, what: str = "element type") -> DType:
-    """The element type that an HLO name, a NumPy type or an element type names."""
+    """The element type given by an HLO name, a NumPy type or an element type."""
     if isinstance(value, DType):
         return value
     if isinstance(value, str) and value.lower() in BY_NAME:

@@ -139,7 +139,7 @@ def _convolution(
     numbers: ConvolutionDimensionNumbers, groups: tuple[int, int], precision: PrecisionConfig | None,
     dtype: Any,
 ) -> XlaOp:  # fmt: skip
-    """`window` makes the window, given the sizes of the spatial dimensions of `lhs` and of the kernel."""
+    """A convolution; `window` returns the window for the spatial sizes of `lhs` and of the kernel."""
     left, right = operands("convolution", lhs, rhs)
     a, b = left.shape, right.shape
     what = "convolution: dimension_numbers"
@@ -178,7 +178,7 @@ def ReduceWindow(
     operand: Any, init_value: Any, computation: object, window_dimensions: Sequence[int],
     window_strides: Sequence[int], padding: PaddingType,
 ) -> XlaOp:  # fmt: skip
-    """Combines the elements in each place of a window, with SAME or VALID padding by the initial value."""
+    """Combines the elements in each position of a window, with SAME or VALID padding by the initial value."""
     values, count = _data_and_inits(operand, init_value)
     with values[0].builder.checking("reduce-window", values):
         dims = getattr(values[0].shape, "dims", ())
@@ -193,7 +193,7 @@ def ReduceWindowWithGeneralPadding(
     window_strides: Sequence[int], base_dilations: Sequence[int], window_dilations: Sequence[int],
     padding: Padding,
 ) -> XlaOp:  # fmt: skip
-    """Combines the elements in each place of a window over one array, or over a list of arrays at once."""
+    """Combines the elements in each position of a window over one array, or over a list of arrays at once."""
     values, _ = _data_and_inits(operand, init_value)
     builder = values[0].builder
     with builder.checking("reduce-window", values):
@@ -204,7 +204,7 @@ def ReduceWindowWithGeneralPadding(
 
 
 def _data_and_inits(operand: Any, init_value: Any) -> tuple[list[XlaOp], int]:
-    """The arrays and behind them their initial values, and how many arrays there are."""
+    """The arrays followed by their initial values, and the number of arrays."""
     several = isinstance(operand, (list, tuple))
     if several != isinstance(init_value, (list, tuple)) or several and len(operand) != len(init_value):
         message = "ReduceWindow: wanted as many initial values as operands, both lists or both single"
@@ -231,7 +231,9 @@ def SelectAndScatterWithGeneralPadding(
     operand: object, select: object, window_dimensions: Sequence[int], window_strides: Sequence[int],
     padding: Padding, source: object, init_value: object, scatter: object,
 ) -> XlaOp:  # fmt: skip
-    """Combines each element of `source` into the element that `select` chooses in its place of the window."""
+    """Combines each element of `source` with the element that `select` chooses in the corresponding
+    window.
+    """
     values = operands("SelectAndScatter", operand, source, init_value)
     builder = values[0].builder
     with builder.checking("select-and-scatter", values):

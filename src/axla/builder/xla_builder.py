@@ -1,7 +1,7 @@
 """`XlaBuilder` collects the ops of one computation; `XlaOp` is a value in it.
 
-An op is checked when it is added: a mistake raises at the user's line, and that line is kept as metadata of
-the instruction. `build` hands the finished module over and leaves the builder empty.
+An op is checked when it is added: a mistake raises an error at the user's line, and that line is kept as
+metadata of the instruction. `build` returns the finished module and leaves the builder empty.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _NOT_A_NAME = regex(r"[^A-Za-z0-9_.\-]")
 
 
 def _is_transferred(op: Op) -> bool:
-    """Whether an op is a transfer, or ends one that was begun before."""
+    """Whether an op is a transfer, except the `done` of one."""
     return op.effect in ("infeed", "outfeed", "transfers") and op.ended_by is None
 
 
 class XlaOp(Operators):
-    """A value of the computation that `builder` builds; see `Operators` for what Python's operators mean."""
+    """A value of the computation that `builder` builds; see `Operators` for Python's operators."""
 
     __slots__ = ("builder", "instruction")
 
@@ -60,9 +60,9 @@ class XlaOp(Operators):
 
 
 class XlaBuilder:
-    """Builds a computation op by op. A sub-builder makes a computation for the ops of its parent to call.
+    """Builds a computation op by op. A sub-builder builds a computation that ops of its parent call.
 
-    One thread at a time may use a builder.
+    Only one thread at a time may use a builder.
     """
 
     def __init__(self, name: str, parent: XlaBuilder | None = None) -> None:
@@ -94,7 +94,7 @@ class XlaBuilder:
         backend_config: str = "", after: Sequence[Instruction] = (),
     ) -> XlaOp:  # fmt: skip
         """The value of `op` applied to `operands`; ShapeError when it does not accept them. It runs after
-        `after`, and after all transfers so far when it calls a computation with transfers.
+        `after`, and, if it calls a computation with transfers, after all earlier transfers.
         """
         instance(Op, op, "add: op")
         instructions = []
@@ -123,7 +123,7 @@ class XlaBuilder:
         return XlaOp(self, inst)
 
     def take_transfers(self) -> list[Instruction]:
-        """The transfers, and calls of computations that have some, that nothing added so far comes after."""
+        """Transfers, and calls of computations with transfers, on which no later instruction depends."""
         found, self._transfers = self._transfers, []
         return found
 
@@ -140,21 +140,21 @@ class XlaBuilder:
         )
 
     def fail(self, what: str, operands: Sequence[XlaOp], message: str) -> NoReturn:
-        """Raises ShapeError for an op, with its operands and the user's line."""
+        """Raises ShapeError about an op, with its operands and the user's line."""
         listed = ", ".join(f"{show(o.shape)} %{o.instruction.name}" for o in operands)
         place = user_place()
         raise ShapeError(f"{what}({listed})\n  {message}" + (f"\n  at {place}" if place else "")) from None
 
     @contextmanager
     def keeping_result(self) -> Iterator[None]:
-        """Instructions that are added inside do not become the result by being the last."""
+        """A context in which added instructions do not become the result."""
         last = self._last
         yield
         self._last = last
 
     @contextmanager
     def checking(self, what: str, operands: Sequence[XlaOp]) -> Iterator[None]:
-        """Gives ShapeErrors raised inside the operands and the user's line."""
+        """Adds the operands and the user's line to ShapeErrors raised inside."""
         try:
             yield
         except ShapeError as error:
@@ -201,7 +201,7 @@ class XlaBuilder:
         return self.add(Constant(literal.shape, literal), shape=literal.shape)
 
     def callee(self, computation: object, what: str) -> Computation:
-        """The computation inside this builder's module that stands for a built one."""
+        """The copy of a built computation in this builder's module."""
         source = computation_of(computation, what)
         if source not in self._embedded:
             self._embedded[source] = clone_computation(source, self._module, mapping=self._embedded)
@@ -217,7 +217,7 @@ class XlaBuilder:
         return _op(op, "get_shape").shape
 
     def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
-        """Parameters and result of what `build(root)` would give."""
+        """The parameters and the result of `build(root)`."""
         parameters = self._contiguous_parameters()
         shapes = tuple(p.shape for p in parameters)
         return ProgramShape(shapes, self._root(root).shape, tuple(p.name for p in parameters))
@@ -227,7 +227,7 @@ class XlaBuilder:
         return why_not_constant(_op(op, "is_constant").instruction, random) is None
 
     def build_constant_subgraph(self, op: XlaOp, random: bool = False) -> XlaComputation:
-        """The computation of a constant value, by itself; `random` allows Rng."""
+        """The program that computes a constant value; `random` allows Rng."""
         reason = why_not_constant(_op(op, "build_constant_subgraph").instruction, random)
         if reason is not None:
             raise InvalidArgument(f"{op.instruction!r} is not a constant: it depends on {reason!r}")
@@ -236,7 +236,7 @@ class XlaBuilder:
     # What the next ops carry.
 
     def set_op_metadata(self, metadata: OpMetadata) -> None:
-        """Metadata for the ops added from now on; without a source line, the caller's is noted."""
+        """Sets metadata for the ops added from now on; without a source line, the caller's is used."""
         self._metadata = instance(OpMetadata, metadata, "set_op_metadata")
         self._extras.clear()
 
@@ -250,8 +250,8 @@ class XlaBuilder:
         self._extras.clear()
 
     def set_sharding(self, sharding: object) -> None:
-        """The sharding of the ops added from now on, as it stands inside sharding={...}; InvalidArgument for
-        what is none.
+        """Sets the sharding of the ops added from now on, in the form inside sharding={...}; InvalidArgument
+        for an invalid one.
         """
         self._sharding = read_sharding(str(sharding).strip().removeprefix("{").removesuffix("}"))
         self._extras.clear()
@@ -267,7 +267,7 @@ class XlaBuilder:
         return str(self._sharding or "")
 
     def set_frontend_attributes(self, attributes: Mapping[str, str]) -> Mapping[str, str]:
-        """Attributes of the ops added from now on; gives those that held before."""
+        """Sets attributes of the ops added from now on; returns the previous ones."""
         instance(Mapping, attributes, "set_frontend_attributes")
         before = dict(self._frontend_attributes)
         self._frontend_attributes = tuple(sorted((str(k), str(v)) for k, v in attributes.items()))
@@ -279,7 +279,7 @@ class XlaBuilder:
         self.set_frontend_attributes({})
 
     def set_instruction_frontend_attribute(self, op: XlaOp, key: str, value: str) -> None:
-        """Gives one op an attribute, besides those it has."""
+        """Adds an attribute to one op."""
         inst = _op(op, "set_instruction_frontend_attribute").instruction
         what = "frontend attribute"
         attributes = dict(inst.extra.frontend_attributes) | {text(key, what): text(value, what)}
@@ -289,14 +289,14 @@ class XlaBuilder:
     def setup_alias(
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int], kind: str = "may"
     ) -> None:
-        """Lets a leaf of the result lie in the memory of a leaf of a parameter; `kind` is "may" or "must"."""
+        """Lets a leaf of the result share the memory of a leaf of a parameter; `kind` is "may" or "must"."""
         if text(kind, "setup_alias: kind") not in ("may", "must"):
             raise InvalidArgument(f"setup_alias: kind is {kind!r}, wanted 'may' or 'must'")
         number, index = integer(param_number, "setup_alias"), integers(param_index, "setup_alias")
         self._aliases.append(Alias(integers(output_index, "setup_alias"), number, index, kind == "must"))
 
     def add_buffer_donor(self, param_number: int, param_index: Sequence[int]) -> None:
-        """Gives a leaf of a parameter to the program, for whatever result fits."""
+        """Donates a leaf of a parameter, whose memory any fitting result may use."""
         what = "add_buffer_donor"
         self._donors.append((integer(param_number, what), integers(param_index, what)))
 
@@ -307,7 +307,7 @@ class XlaBuilder:
         return XlaBuilder(name, parent=self)
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
-        """The computation whose result is `root` (the op added last, by default). The builder is empty
+        """The computation with the result `root` (by default the op added last). The builder is empty
         afterwards.
         """
         result = self._root(root)

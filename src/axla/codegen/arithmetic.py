@@ -1,8 +1,9 @@
-"""Machine arithmetic with operators: what vector math is written in.
+"""Machine arithmetic with Python operators: vector math is written in it.
 
 A `Reg` is an LLVM value of any lane count that knows the function it belongs to. `x * y + 1.0` writes two
-instructions; Python numbers become constants of the other operand's type. Nothing here knows HLO. What a
-target has no instruction for is lowered here: rounding, fused multiply-add, scaling by powers of two.
+instructions; Python numbers become constants of the other operand's type. Nothing here depends on HLO.
+Operations for which a target has no instruction are expanded here: rounding, fused multiply-add, scaling by
+powers of two.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Reg:
 
     @property
     def known(self) -> bool:
-        """Whether it is a number that stands in the code."""
+        """Whether it is a constant."""
         return not self.ssa.text.startswith("%")
 
     @property
@@ -141,17 +142,17 @@ class Reg:
         )
 
     def bits(self) -> Reg:
-        """The bits of a float as an integer of its width."""
+        """The bits of a float as an integer of the same width."""
         return self.cast("bitcast", _INTEGER_OF[self.element])
 
     def floats(self) -> Reg:
-        """The float whose bits this integer holds."""
+        """The float with the bits of this integer."""
         return self.cast("bitcast", _FLOAT_OF[self.element])
 
 
 class Arithmetic:
-    """Functions of registers of one function, as its target can do them; `lower` gives the replacements for
-    what the target lacks (`soft.Lowering`), None where that is nothing.
+    """Functions on registers of one function, by what its target supports. `lower` gives replacements for
+    operations that the target lacks (`soft.Lowering`), None where it lacks none.
     """
 
     def __init__(self, f: Function, target: Target, lower: Callable[[Arithmetic], Any]):
@@ -161,13 +162,13 @@ class Arithmetic:
         self.lowering = lower(self)
 
     def lowered(self, what: str, *args: Any) -> Reg | None:
-        """The replacement for an operation that the target lacks, from a method of `lowering`;
-        None where it has it.
+        """The replacement for an operation that the target lacks, by a method of `lowering`; None where there
+        is none.
         """
         return getattr(self.lowering, what)(*args) if self.lowering is not None else None
 
     def has(self, capability: bool, x: Reg) -> bool:
-        """Whether the machine has an instruction of its floats for those of x, too."""
+        """Whether the machine has this instruction for the float type of x."""
         return capability and (self.target.has_double or x.element != "double")
 
     def reg(self, ssa: Ssa) -> Reg:
@@ -195,11 +196,13 @@ class Arithmetic:
         return Reg(self, self.f.splat(a.ssa, lanes))
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
-        """A comparison of floats, by LLVM's predicate."""
+        """A comparison of floats with one of LLVM's predicates."""
         return self.lowered("compare", predicate, a, b) or Reg(self, self.f.fcmp(predicate, a.ssa, b.ssa))
 
     def intrinsic(self, name: str, *args: Reg) -> Reg:
-        """An intrinsic overloaded on the type of its first operand, which is also that of its result."""
+        """Calls an intrinsic overloaded on the type of its first operand, which is also the type of its
+        result.
+        """
         lowered, kind = self.lowered("intrinsic", name, *args), args[0].type
         return lowered or Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", *(a.ssa for a in args)))
 
@@ -214,7 +217,9 @@ class Arithmetic:
     # -- multiply and add --------------------------------------------------------------------------------
 
     def fma(self, a: Reg | float, b: Reg | float, c: Reg | float) -> Reg:
-        """a * b + c; rounded once where that is one instruction, else twice. Never a library call."""
+        """a * b + c; rounded once where the target has a single instruction for it, else twice. Never a
+        library call.
+        """
         like = next(v for v in (a, b, c) if isinstance(v, Reg))
         x, y, z = (v if isinstance(v, Reg) else self.number(like, v) for v in (a, b, c))
         if not x.type == y.type == z.type:
@@ -242,7 +247,9 @@ class Arithmetic:
         return total, b - (total - a)
 
     def split(self, a: Reg) -> tuple[Reg, Reg]:
-        """Two halves of the fraction whose sum is `a` and whose products are exact (Veltkamp)."""
+        """Splits `a` into two numbers with short mantissas: their sum is `a`, their products are exact
+        (Veltkamp).
+        """
         wide = a * (4097.0 if a.element == "float" else 134217729.0)
         high = wide - (wide - a)
         return high, a - high
@@ -259,7 +266,7 @@ class Arithmetic:
     def multiply_high(self, a: Reg, b: Reg) -> Reg:
         """The upper half of the product of unsigned 64-bit integers.
 
-        In halves of 32 bits; no integer of 128 bits, which some targets only have in a library.
+        Computed from 32-bit halves, since 128-bit integers need a library on some targets.
         """
         a_low, a_high, b_low, b_high = a & 0xFFFFFFFF, a.lshr(32), b & 0xFFFFFFFF, b.lshr(32)
         first, second = a_low * b_high, a_high * b_low
@@ -276,12 +283,12 @@ class Arithmetic:
         return Reg(self, self.f.select(condition.ssa, x.ssa, y.ssa))
 
     def least(self, x: Reg, bound: Reg | float) -> Reg:
-        """The smaller one; x where either is NaN (one x86 instruction, unlike HLO's minimum)."""
+        """The smaller operand; x where either is NaN (one x86 instruction, unlike HLO's minimum)."""
         a, b = self.pair(x, bound)
         return self.select(b < a, b, a)
 
     def most(self, x: Reg, bound: Reg | float) -> Reg:
-        """The larger one; x where either is NaN."""
+        """The larger operand; x where either is NaN."""
         a, b = self.pair(x, bound)
         return self.select(b > a, b, a)
 
@@ -304,9 +311,9 @@ class Arithmetic:
         return self.intrinsic("sqrt", x)
 
     def magic(self, x: Reg) -> float:
-        """1.5 * 2**fraction.
+        """The constant 1.5 * 2**fraction.
 
-        Adding it rounds a small number to an integer and leaves that in the low bits.
+        Adding it to a small number rounds that to an integer, which is then in the low bits.
         """
         return 1.5 * 2.0 ** FRACTION[x.element]
 
@@ -344,12 +351,12 @@ class Arithmetic:
     # -- powers of two -----------------------------------------------------------------------------------
 
     def power_of_two(self, n: Reg) -> Reg:
-        """2**n of an integer register, for n of normal results."""
+        """2**n for an integer register n, where the result is a normal number."""
         kind = _FLOAT_OF[n.element]
         return ((n + BIAS[kind]) << FRACTION[kind]).floats()
 
     def small_integer(self, n: Reg) -> Reg:
-        """The float equal to an integer register of its width and of magnitude below 2**fraction / 2."""
+        """The float equal to an integer register of the same width with magnitude below 2**fraction / 2."""
         if n.element == "i32":
             return n.cast("sitofp", "float")
         # Vectors of 64-bit integers often have no conversion: put the integer under the magic number.
@@ -366,10 +373,9 @@ class Arithmetic:
     # -- functions of the module -------------------------------------------------------------------------
 
     def outlined(self, name: str, body: Callable[..., tuple[Reg, ...]], *args: Reg) -> tuple[Reg, ...]:
-        """`body(*args)`, as a call of a function of the module: written once per name and operand types.
+        """`body(*args)` as a call of a function in the module, written once per name and operand types.
 
-        For long or rare code. The body may have branches and loops; it must not depend on anything but its
-        operands.
+        For long or rare code. The body may have branches and loops; it must depend on its operands only.
         """
         f = self.f
         name = f"axla.{name}." + ".".join(mangle(arg.type) for arg in args)
@@ -385,7 +391,7 @@ class Arithmetic:
         )
 
     def _outline(self, name: str, body: Callable[..., tuple[Reg, ...]], args: Sequence[Reg]) -> str:
-        """Writes the internal function `name`; its result type."""
+        """Writes the internal function `name`; returns its result type."""
         params = [(arg.type, f"p{k}") for k, arg in enumerate(args)]
         inner = Function(self.f.module, name, "", params, linkage="internal", attributes="nounwind noinline")
         arithmetic = Arithmetic(inner, self.target, self.lower)

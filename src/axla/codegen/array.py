@@ -1,4 +1,4 @@
-"""Arrays in memory as kernels see them: a pointer, a shape, and how an index becomes an address."""
+"""Arrays in memory as kernels access them: a pointer, a shape, and the address computation for an index."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SHORT_ROW = 8
 
 
 class Array:
-    """A dense row-major array at `pointer`. `readonly`: nobody writes it while the function runs. `align`:
-    bytes that divide its address, if more are known than those of an element.
+    """A dense row-major array at `pointer`. `readonly`: nothing writes to it while the function runs.
+    `align`: a number of bytes that divides its address, if more is known than the alignment of an element.
     """
 
     __slots__ = ("values", "pointer", "dtype", "dims", "readonly", "align")
@@ -40,7 +40,9 @@ class Array:
         return Index(self.values.f, self.values.f.index(found)) if isinstance(found, int) else found
 
     def load(self, index: Sequence[AnyIndex], lanes: int) -> Value:
-        """The elements at an index: one value where it is the same for all lanes, else one per lane."""
+        """Loads the elements at an index: a single value where the index is the same for all lanes, else one
+        per lane.
+        """
         offset = self._offset(index)
         values, count = self.values, offset.lanes
         if offset.vec is not None:
@@ -64,8 +66,8 @@ class Array:
         return values.gather(self.dtype, self.pointer, offset.vector(count), self.readonly)
 
     def _in_pairs(self, offset: Index) -> bool:
-        """Whether the lanes are halves of words, all of which lie within the array: the lower halves, or the
-        upper ones, where the number in the offset is odd.
+        """Whether the lanes are the lower halves (even offset) or upper halves (odd offset) of 32-bit words
+        that all lie within the array.
         """
         if self.dtype is not BF16 or offset.stride != 2 or self.values.f.module.byte_order != "little":
             return False
@@ -74,18 +76,18 @@ class Array:
         return offset.divisor % 2 == 0 and prod(self.dims) % 2 == 0
 
     def _pairs(self, offset: Index) -> Ssa:
-        """The address of the word that holds the first lane."""
+        """The address of the word with the first lane."""
         return self._address(offset, -(offset.offset % 2))
 
     def store_pairs(self, index: Sequence[AnyIndex], even: Value, odd: Value) -> None:
-        """Writes bf16 values in turn, one of each; `index` is that of the first `even` one."""
+        """Stores the bf16 values of `even` and `odd` alternately; `index` is that of the first `even` one."""
         low, high = (self.values.m.reg(value.ssa).bits() for value in (even, odd))
         words = low.lshr(16) | (high & -65536)
         self.values.f.store(words.ssa, self._pairs(self._offset(index)), 2)
 
     def _every(self, offset: Index, column: int | None) -> Value:
-        """Every few elements: lanes of whole vectors, none of which reaches over the last element, or over
-        the row of the last, of which this is a column.
+        """Loads elements with a stride, as lanes of whole vectors that do not reach beyond the last element,
+        or beyond the row of the last element, where this is a column.
         """
         values, lanes, stride = self.values, offset.lanes, offset.stride
         chosen = [lane * stride for lane in range(lanes)]  # places from the first element on
@@ -123,7 +125,7 @@ class Array:
                 values.store(one, self._address(place))
 
     def store_rows(self, index: Sequence[AnyIndex], columns: Sequence[Value]) -> None:
-        """Writes a whole row for each lane of `columns`; `index` is that of the first column."""
+        """Stores a whole row for each lane of `columns`; `index` is that of the first column."""
         offset, count, lanes = self._offset(index), len(columns), columns[0].lanes
         if lanes > 1 and (offset.vec is not None or offset.stride != count):  # rows that are not neighbours
             for number, column in enumerate(columns):
@@ -141,11 +143,11 @@ class Array:
             self.values.store(found, self._address(offset, first))
 
     def _alignment(self, offset: Index) -> int:
-        """Bytes that divide the address of the first lane."""
+        """A number of bytes that divides the address of the first lane."""
         return max(gcd(self.align, self.dtype.itemsize * offset.divisor), self.dtype.real.itemsize)
 
     def _address(self, index: Index, further: int = 0) -> Ssa:
-        """The address of the first lane's element, or of the element `further` behind it (a displacement)."""
+        """The address of the first lane's element, `further` elements later."""
         f, offset = self.values.f, index.offset + further
         if not offset:
             return element_address(f, self.pointer, self.dtype, index.origin)

@@ -1,7 +1,7 @@
-"""Instructions of AVX-512 that work on the parts of floats.
+"""AVX-512 instructions that work on exponent and mantissa of floats.
 
-They are right for every operand, special ones included. They exist on 128, 256 and 512 bits. A narrower
-value is the low part of a wider register, which costs nothing: that is where scalars live anyway.
+They are right for every operand, special values included. They exist for 128, 256 and 512 bits. A narrower
+value is the low part of a wider register, which costs nothing: scalars are in such registers anyway.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def getexp(x: Reg) -> Reg:
 
 
 def getmant(x: Reg) -> Reg:
-    """x * 2**-e in [3/4, 3/2) for an integer e; 1 for 0 and infinity, NaN for negative x."""
+    """The mantissa x * 2**-e in [3/4, 3/2) for an integer e; 1 for 0 and infinity, NaN for negative x."""
     return _masked("getmant", [x], 0b1111)
 
 
 def rsqrt14(x: Reg) -> Reg:
-    """1 / sqrt(x) to 14 bits."""
+    """1 / sqrt(x), exact to 14 bits."""
     return _call("rsqrt14", [x], None, masked=False)
 
 

@@ -1,7 +1,7 @@
-"""bitcast-convert: bits as elements of another type, of the same width, narrower or wider.
+"""bitcast-convert: reinterprets bits as elements of another type, of the same width, narrower or wider.
 
-Elements that become several, or are made of several, are recast a vector at a time where lanes are
-neighbours; elsewhere bits are shifted and masked.
+Where lanes are neighbours, elements are split or joined a vector at a time; elsewhere bits are shifted and
+masked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Indices = tuple[AnyIndex, ...]
 
 
 def bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
-    """Element of a `bitcast-convert`: whole elements, bits picked from one, or several joined into one."""
+    """The elements of a `bitcast-convert`: whole elements, pieces of one, or several joined."""
     operand = inst.operands[0]
     source, target = operand.shape.dtype, inst.shape.dtype
     if source.bits == target.bits:
@@ -37,8 +37,8 @@ def bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def _by_vectors(e: Elements, inst: Instruction, index: Indices) -> Value | None:
-    """Neighbouring elements of another width at once: the same bits taken for another vector. None where
-    lanes do not cover whole elements.
+    """Reinterprets a vector of neighbouring elements as elements of another width. None where lanes do not
+    cover whole elements.
     """
     operand = inst.operands[0]
     source, target = operand.shape.dtype, inst.shape.dtype
@@ -67,7 +67,7 @@ def _covers(offset: AnyIndex, ratio: int) -> TypeGuard[Index]:
 
 
 def _recast(e: Elements, value: Value, target: DType, lanes: int) -> Value:
-    """The bits of a vector as so many lanes of another type."""
+    """The bits of a vector as `lanes` lanes of another type."""
     values = e.values
     bits = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"]).ssa
     narrow = _low_first(e, bits, value.lanes // lanes)
@@ -78,8 +78,8 @@ def _recast(e: Elements, value: Value, target: DType, lanes: int) -> Value:
 
 
 def _low_first(e: Elements, parts: Ssa, count: int) -> Ssa:
-    """Groups of `count` parts of elements, the lowest bits first, from or in the order that they have in
-    memory, which is how LLVM takes a vector's bits.
+    """Reorders groups of `count` pieces of elements between memory order and lowest bits first, which is how
+    LLVM reads the bits of a vector.
     """
     if count < 2 or e.f.module.byte_order == "little":
         return parts
@@ -87,7 +87,7 @@ def _low_first(e: Elements, parts: Ssa, count: int) -> Ssa:
 
 
 def _pick_bits(e: Elements, value: Value, target: DType, position: AnyIndex) -> Value:
-    """Piece `position` (0: the lowest) of a value's bits, as an element of a narrower type."""
+    """Piece `position` (0: the lowest bits) of a value, as an element of a narrower type."""
     values = e.values
     whole = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"])
     place = values.convert(index_value(e.values, position, U32), whole.dtype)

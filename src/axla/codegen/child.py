@@ -1,12 +1,12 @@
-"""Code generation in a child process: LLVM ends the process where it cannot select an instruction.
+"""Code generation in a child process, because LLVM ends the process where it cannot select an instruction.
 
-One child serves many modules. It is spawned when first needed and again after it has died; what it died of is
-the reason in a CompileError. `python -m axla.codegen.child` is the child: it reads requests from its standard
-input, `u64 length | pickle of (function, text, target, level, room)`, and answers with `u8 kind | u64 length
-| bytes`.
+One child serves many modules. It is started when first needed, and again after it has died; the cause of its
+death is the reason in a CompileError. `python -m axla.codegen.child` is the child: it reads requests from its
+standard input, `u64 length | pickle of (function, text, target, level, room)`, and answers with `u8 kind |
+u64 length | bytes`.
 
-Room for constants does not come through the pipe: it is cut out of the object, and the parent puts the
-constants in its place. The answer is then `u64 where | object without it`.
+Room for constants is not sent through the pipe: it is cut out of the object, and the parent inserts the
+constants there. The answer is then `u64 where | object without it`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OBJECT, _ERROR = 0, 1
 
 
 class Child:
-    """A process that turns LLVM modules into objects, started when it is first asked."""
+    """A process that turns LLVM modules into objects, started at the first request."""
 
     def __init__(self) -> None:
         self._lock = locks.new_lock()
@@ -44,7 +44,7 @@ class Child:
         self._heard = 0  # bytes of it
 
     def emit_object(self, text: str, target: Target, *, level: int = 2) -> bytes:
-        """The object file of an LLVM module; CompileError with target and reason when LLVM gives up."""
+        """The object file of an LLVM module; CompileError with target and reason when LLVM fails."""
         return self._answer(text, target, level, None)
 
     def emit_assembly(self, text: str, target: Target, *, level: int = 2) -> str:
@@ -58,7 +58,7 @@ class Child:
     def emit_filled(
         self, text: str, target: Target, mark: bytes, contents: bytes, *, level: int = 2
     ) -> bytes:
-        """The object of an LLVM module that has room for `contents` where `mark` stands, with them in it."""
+        """The object of an LLVM module, with `contents` in the space that the module marks with `mark`."""
         answer = self._answer(text, target, level, (mark, len(contents)))
         (at,) = struct.unpack_from("<Q", answer)
         rest = memoryview(answer)[8:]
@@ -112,7 +112,9 @@ class Child:
         return self._process
 
     def _complain(self, target: Target) -> None:
-        """InvalidArgument for a CPU or feature that LLVM does not know: it says so, and goes on without."""
+        """Raises InvalidArgument for a CPU or feature that LLVM does not know, which LLVM itself only warns
+        about.
+        """
         assert self._said is not None
         if not hasattr(os, "pread"):
             return  # Windows
@@ -125,7 +127,7 @@ class Child:
             raise InvalidArgument(f"target {target.name}: {found.partition(' for this')[0]}")
 
     def _last_words(self) -> str:
-        """The message of a child that died: LLVM's, or how the process ended."""
+        """The last message of a child that died: LLVM's, or how the process ended."""
         assert self._process is not None and self._said is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
@@ -153,7 +155,7 @@ class Child:
 
 
 def _exactly(file: IO[bytes], size: int) -> bytes:
-    """`size` bytes of a pipe; EOFError when it ends before."""
+    """`size` bytes from a pipe; EOFError when it ends before."""
     data = file.read(size)
     if len(data) < size:
         raise EOFError
@@ -166,7 +168,9 @@ atexit.register(CHILD.close)
 
 
 def _end_with_parent() -> None:
-    """Ends this process when its parent has ended: LLVM would work for minutes on what nobody reads."""
+    """Ends this process when its parent has ended: LLVM might work for minutes on results that nothing
+    reads.
+    """
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(1)
@@ -192,7 +196,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 def _answer(
     answers: BinaryIO, emit: str, text: str, target: Target, level: int, room: tuple[bytes, int] | None
 ) -> None:
-    """Writes what LLVM makes of a module: an object or assembly, in pieces, or an error."""
+    """Writes the result for a module (an object or assembly, in pieces) or an error."""
     from axla.codegen import llvm
 
     try:
@@ -213,7 +217,9 @@ def _is_spirv(target: Target) -> bool:
 
 
 def _apart(work: Callable[[], None]) -> None:
-    """Works in a fork, which ends: LLVM for SPIR-V remembers types of the modules before, which are gone."""
+    """Runs `work` in a forked process: LLVM for SPIR-V keeps references to types of earlier modules that no
+    longer exist.
+    """
     from axla.codegen import llvm
 
     llvm.initialise()
@@ -227,7 +233,7 @@ def _apart(work: Callable[[], None]) -> None:
 
 
 def _without_room(image: bytes, mark: bytes, size: int) -> list[memoryview]:
-    """The object in pieces: where the room was, what is before it and behind it."""
+    """The parts of the object before and after the space for constants, and where it was."""
     at = image.find(mark)
     if at < 0 or image.find(mark, at + size) >= 0:
         raise CompileError("the room for constants is not in the object once")

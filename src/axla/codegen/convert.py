@@ -1,4 +1,4 @@
-"""Conversion between element types, as HLO's convert does it."""
+"""Conversion between element types, with the semantics of HLO's convert."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from axla.core.dtypes import F32, F64, DType
 
 
 def register_element(dtype: DType) -> str:
-    """The LLVM element type of a (real) element type in registers."""
+    """The LLVM type that holds a (real) element type in registers."""
     if dtype.is_pred:
         return "i1"
     if dtype.is_float:
@@ -17,16 +17,16 @@ def register_element(dtype: DType) -> str:
 
 
 def memory_element(dtype: DType) -> str:
-    """The LLVM element type of a (real) element type in memory."""
+    """The LLVM type that holds a (real) element type in memory."""
     if dtype.is_float and dtype.bits >= 32:
         return register_element(dtype)
     return f"i{8 * dtype.itemsize}"
 
 
 def wrap(x: Reg, dtype: DType) -> Reg:
-    """An integer register reduced to the width of its type.
+    """Wraps an integer register to the width of its type.
 
-    Types under a byte live sign- or zero-extended in i8.
+    Types of less than a byte are kept sign- or zero-extended in i8.
     """
     if dtype.bits >= 8:
         return x
@@ -36,7 +36,7 @@ def wrap(x: Reg, dtype: DType) -> Reg:
 
 
 def resize(x: Reg, dtype: DType, to: str) -> Reg:
-    """An integer register of type `dtype` in another integer width."""
+    """An integer register of type `dtype`, extended or truncated to another integer width."""
     have, want = int(x.element[1:]), int(to[1:])
     if have == want:
         return x
@@ -46,7 +46,7 @@ def resize(x: Reg, dtype: DType, to: str) -> Reg:
 
 
 def convert(x: Reg, source: DType, target: DType, nearest: Reg | None = None) -> Reg:
-    """A real value in another real type. `nearest`: the float of which x is the nearest whole number."""
+    """Converts a real value to another real type. `nearest`: the float that was rounded to give x."""
     if source is target:
         return x
     if target.is_pred:
@@ -57,7 +57,7 @@ def convert(x: Reg, source: DType, target: DType, nearest: Reg | None = None) ->
 
 
 def _from_integer(x: Reg, source: DType, target: DType) -> Reg:
-    """From pred or an integer."""
+    """Converts from pred or an integer."""
     if not target.is_float:
         return wrap(resize(x, source, register_element(target)), target)
     # Through f32 to the smaller floats, rounding twice, as XLA and ml_dtypes do.
@@ -88,7 +88,7 @@ def _from_float(x: Reg, source: DType, target: DType, nearest: Reg | None) -> Re
 
 
 def _contains(target: DType, source: DType) -> bool:
-    """Whether every value of a small float type is one of another."""
+    """Whether every value of a small float type exists in another one."""
     a, b = small_float.FORMATS.get(target.name), small_float.FORMATS.get(source.name)
     if a is None or b is None or a.kind != small_float.IEEE or b.kind == small_float.SCALE:
         return False
@@ -100,7 +100,7 @@ def _contains(target: DType, source: DType) -> bool:
 
 
 def float_to_integer(x: Reg, target: DType, nearest: Reg | None = None) -> Reg:
-    """The integer part, saturated; NaN gives 0. `nearest`: as for `convert`.
+    """Converts to an integer: truncates and saturates; NaN gives 0. `nearest`: as for `convert`.
 
     LLVM: fptosi and fptoui of values out of range are poison. A select whose other arm is taken does not
     mind.

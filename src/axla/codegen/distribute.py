@@ -1,9 +1,9 @@
 """How a kernel function is called, and how the threads that run it share its work.
 
 A kernel's work is a range of *steps* of its outer index space. A CPU thread is called with such a range and
-runs it alone. Elsewhere several threads may run a step together: emitters let each walk every
-`threads`th stretch of an inner dimension, combine what the threads have accumulated, and write single values
-once. They ask this of every `Distribution`, and never what machine they are on.
+runs it alone. On other devices several threads run a step together: each handles every `threads`th stretch of
+an inner dimension, the partial results of threads are combined, and single values are written once. Emitters
+express this through a `Distribution`, and do not know which machine it is.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from axla.target.machine import Target
 
 
 class Distribution:
-    """One kernel function being written, as its callers see it and as its threads share it.
+    """A kernel function being written, with its calling convention and the way its threads share work.
 
-    This one is `i32 name(ptr frame, ptr args, i64 begin, i64 end)`: a thread runs a range of steps alone; 0
-    is success. `args` points to the addresses of the buffers.
+    This class is for `i32 name(ptr frame, ptr args, i64 begin, i64 end)`: a thread runs a range of steps
+    alone; 0 means success. `args` points to the addresses of the buffers.
     """
 
     f: Function
@@ -28,7 +28,7 @@ class Distribution:
     """Threads that run a step together: a power of two."""
 
     def __init__(self, f: Function, one_step: bool = False):
-        """`one_step`: there is no step but step 0."""
+        """`one_step`: the kernel has only step 0."""
         self.f, self.one_step = f, one_step
 
     @property
@@ -46,7 +46,7 @@ class Distribution:
 
     @contextlib.contextmanager
     def steps(self) -> Iterator[Ssa]:
-        """Code for every step of this call; gives the step's number."""
+        """A loop over the steps of this call; yields the step's number."""
         if self.one_step:
             yield self.f.index(0)
             return
@@ -59,42 +59,42 @@ class Distribution:
         return f.load("ptr", f.gep("ptr", f.params["args"], f.const("i64", slot)), 8, readonly=True)
 
     def handed(self) -> dict[str, Ssa]:
-        """Pointers, by names of parameters, by which functions that the kernel calls find its buffers."""
+        """The parameters, by name, through which functions that the kernel calls receive its buffers."""
         return {name: self.f.params[name] for name in ("frame", "args")}
 
     def inside(self, f: Function) -> Distribution:
-        """In a function that is handed them."""
+        """The same for a function that receives these parameters."""
         return Distribution(f, self.one_step)
 
     def start(self, low: Ssa, step: int) -> Ssa:
-        """Where this thread begins in indices from `low` on of which each thread takes `step` in turn."""
+        """The first index of this thread, where each thread in turn takes `step` indices from `low` on."""
         return low
 
     def split(self, threads: int) -> Ssa:
-        """Has every `threads` of a step run something of their own from here on, as steps do; gives the
+        """From here on, each group of `threads` threads works on a part of its own, as steps do; returns the
         number of this thread's part.
         """
         return self.f.index(0)
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """Combines the values of all threads of a step (one lane each) in a fixed tree; every thread gets
-        the result.
+        """Combines the values of all threads of a step (one lane each) in a fixed tree; every thread gets the
+        result.
 
-        All threads of the step come here, or none does.
+        Either all threads of the step call this, or none does.
         """
         return values
 
     def local(self, size: int) -> Ssa:
-        """The address of so many bytes that the threads of a step share, and no others, aligned to 16."""
+        """The address of `size` bytes of memory that the threads of a step share, aligned to 16."""
         return self.f.space(f"[{size} x i8]", 16)
 
     def barrier(self, *, everywhere: bool = False) -> None:
-        """All threads of a step wait here for each other; what they wrote to local memory is there then, and
-        to other memory, if `everywhere`.
+        """A barrier for all threads of a step. Their earlier writes to local memory are visible afterwards,
+        and those to other memory if `everywhere`.
         """
 
     def once(self) -> contextlib.AbstractContextManager[None]:
-        """Code that one thread of a step runs."""
+        """A region that only one thread of a step runs."""
         return contextlib.nullcontext()
 
     def finish(self) -> None:

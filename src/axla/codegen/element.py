@@ -1,5 +1,5 @@
-"""How ops that are neither elementwise nor pure movement make an element: a function from an index of the
-result to a value for each, in the table `ELEMENT`. `Elements`, in `walk.py`, asks for them.
+"""Computes single elements of ops that are neither elementwise nor pure movement: the table `ELEMENT` has a
+function per op, from an index of the result to a value for each result. `Elements`, in `walk.py`, calls them.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _reshape(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def reshape_index(index: Sequence[AnyIndex], result: Sequence[int], operand: Sequence[int]) -> Indices:
-    """The operand's index for an index of the reshaped result: group by group, so that what is kept stays
-    simple.
+    """The operand's index for an index of the reshaped result, computed per group of dimensions, so that
+    unchanged dimensions keep their simple form.
     """
     if tuple(result) == tuple(operand):
         return tuple(index)
@@ -121,8 +121,8 @@ def _select(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def _sign_tests(condition: Instruction, a: Instruction, b: Instruction) -> list[Instruction] | None:
-    """The tests by which the remainder b gets the sign of its divisor, as Python's has it: whether the signs
-    differ, which is rare, and whether b is not 0. a is b plus the divisor.
+    """The tests that decide whether the remainder b must get the sign of its divisor, as in Python: whether
+    the signs differ, which is rare, and whether b is not 0. a is b plus the divisor.
     """
     if type(condition.op) is not hlo.And or type(b.op) is not hlo.Remainder or type(a.op) is not hlo.Add:
         return None
@@ -164,8 +164,8 @@ def _pad(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
 def _every_other(
     e: Elements, inst: Instruction[hlo.Pad], index: Indices
 ) -> list[tuple[Value | None, Making]]:
-    """Cases of lanes along a dimension with an interior padding of 1: they all read padding, or
-    every other one of them does.
+    """Lanes along a dimension with interior padding 1: either all of them read padding, or every other one
+    does.
     """
     (operand, padding), f, values = inst.operands, e.f, e.values
     *outer, last = index
@@ -206,7 +206,7 @@ def _padded(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
 
 
 def _place(e: Elements, i: AnyIndex, size: int, edges: tuple[int, int, int]) -> tuple[Value | bool, AnyIndex]:
-    """Whether there is an element at an index of a padded dimension, and which."""
+    """Whether an index of a padded dimension falls on an element, and on which."""
     low, _, interior = edges
     if edges == (0, 0, 0):  # nothing to ask, so lanes along it stay in order
         return True, i
@@ -219,7 +219,7 @@ def _place(e: Elements, i: AnyIndex, size: int, edges: tuple[int, int, int]) -> 
 
 
 def pad_dims(inst: Instruction[hlo.Pad]) -> list[tuple[int, int, int]]:
-    """(low, high, interior) of each dimension of a pad."""
+    """(low, high, interior) padding of each dimension."""
     padding = inst.op.padding
     return list(zip(padding.low, padding.high, padding.interior, strict=True))
 
@@ -272,7 +272,7 @@ def _dynamic_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
-    """Element of a `dynamic-update-slice`: of the update where the index is inside of its window."""
+    """An element of a `dynamic-update-slice`: from the update where the index is inside its window."""
     operand, update, *starts = inst.operands
     dims, sizes = operand.shape.dims, update.shape.dims
     conditions: list[Value | bool] = []
@@ -294,7 +294,7 @@ def _gather(e: Elements, inst: Instruction[hlo.Gather], index: Indices) -> Value
 def gather_index(
     e: Elements, op: hlo.Gather, dims: Sequence[int], starts: Instruction, index: Indices
 ) -> Indices:
-    """Where in the operand a gather reads for an index of its result."""
+    """The operand's index that a gather reads for an index of its result."""
     offset_dims = op.offset_dims
     batch = [index[d] for d in range(len(index)) if d not in offset_dims]
     offsets = [index[d] for d in offset_dims]
@@ -359,7 +359,9 @@ def _dot(e: Elements, inst: Instruction[hlo.Dot], index: Indices) -> Value:
         return (product if is_first(at) else e.values.binary("add", accumulators[0], product),)
 
     def is_first(at: Sequence[AnyIndex]) -> bool:
-        """Whether 0 is not added first: where all is written out. A sum of -0s is -0 then."""
+        """Whether the sum starts with its first term instead of 0, in unrolled code: a sum of -0s is then
+        -0.
+        """
         return e.scalar and accumulator.is_float and not any(at)
 
     sizes = [lhs.shape.dims[d] for d in op.lhs_contracting_dims]
@@ -377,8 +379,8 @@ def _call(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
 
 
 def _conditional(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
-    """A conditional inside a kernel or a combiner: one side of a branch where lanes agree, both sides and a
-    choice else.
+    """A conditional inside a kernel or a combiner: a branch where all lanes agree, else both sides and a
+    select.
     """
     selector = e(inst.operands[0], ())
     computations = inst.op.computations()

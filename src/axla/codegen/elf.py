@@ -1,6 +1,7 @@
-"""Reads sections and symbols of ELF objects: to link them, to fill them, to prove that they stand alone.
+"""Reads sections and symbols of ELF objects: to link them, to insert constants, to verify that they need no
+other code.
 
-Everything is checked before it is used; what is wrong is a ValueError, or what `refuse` makes of it.
+Everything is checked before it is used; malformed input raises ValueError, or what `refuse` makes of it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ABSOLUTE = 0xFFF1
 
 @dataclass(slots=True)
 class Section:
-    """A row of the section table, which stands at offset `row` of the file."""
+    """A row of the section table, at offset `row` of the file."""
 
     row: int
     kind: int
@@ -33,7 +34,7 @@ class Section:
 
 
 class Symbol(NamedTuple):
-    """A row of the symbol table, which stands at offset `row` of the file."""
+    """A row of the symbol table, at offset `row` of the file."""
 
     row: int
     name: str
@@ -49,7 +50,9 @@ class Symbol(NamedTuple):
 
 
 class Elf:
-    """Sections and symbols of an ELF object, of 64 bits (`wide`) or 32, in an `order` of `struct`'s."""
+    """Sections and symbols of an ELF object, 64-bit (`wide`) or 32-bit, with the byte order `order` in the
+    notation of `struct`.
+    """
 
     def __init__(self, data: bytes) -> None:
         self.data = memoryview(data)
@@ -78,7 +81,7 @@ class Elf:
                 self._read_symbols(section)
 
     def refuse(self, what: str) -> NoReturn:
-        """Raises what says what is wrong with the object."""
+        """Raises an error that says what is wrong with the object."""
         raise ValueError(what)
 
     def _read_symbols(self, table: Section) -> None:

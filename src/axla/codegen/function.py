@@ -1,9 +1,10 @@
-"""Writes LLVM IR as text: one function at a time, structured, hoisted and numbered as it is written.
+"""Writes LLVM IR as text: one function at a time, structured, with instructions hoisted and numbered as they
+are written.
 
 Code is a tree of regions: the function body, loop bodies, branches. A *pure* instruction goes into the
-outermost open region where all its operands exist (loop-invariant code is hoisted while it is written), and
-an equal pure instruction of a region that is still open is not written twice. These two replace the LLVM
-passes that axla does not run.
+outermost open region where all its operands exist (loop-invariant code is hoisted at once), and a pure
+instruction that is already in an open region is not written again. This replaces the LLVM passes that axla
+does not run.
 
     f = Function(module, "kernel", "i32", [("ptr", "frame"), ("ptr", "args")])
     with f.loop(0, 128, 16) as i:
@@ -30,7 +31,9 @@ UNPOLLED_INDICES = 1 << 16
 
 
 class Carrying:
-    """An open loop: what it carries, inside; what that is after it has closed."""
+    """An open loop with carried values: their current values inside, their final values after it has
+    closed.
+    """
 
     __slots__ = ("carried", "next", "results")
 
@@ -40,7 +43,7 @@ class Carrying:
         self.results: list[Ssa] = []
 
     def yield_(self, values: Sequence[Ssa]) -> None:
-        """Sets what the carried values are in the next iteration."""
+        """Sets the carried values for the next iteration."""
         self.next = list(values)
 
 
@@ -55,7 +58,7 @@ class Loop(Carrying):
         self.step = ""
 
     def again(self) -> None:
-        """Goes on with the next iteration, of a loop that carries nothing."""
+        """Continues with the next iteration, in a loop without carried values."""
         self.step = f"step{self.index.text[2:]}"
         self.index.code.line(f"br label %{self.step}")
 
@@ -130,7 +133,7 @@ class Function(Code):
         loop.results = rounds.results
 
     def _close(self, loop: Loop, body: CodeRegion, following: Ssa, labels, span, nonempty: bool) -> None:
-        """Writes a loop of this body."""
+        """Writes the code of a closed loop."""
         (begin, end, carry), (head, done) = span, labels
         parent, index, latch = self.region, loop.index, body.label
         entry, out = parent.label, parent.lines
@@ -165,19 +168,19 @@ class Function(Code):
             self.region.lines.append(f"  {value.text} = phi {value.type} {sources}")
 
     def _opaque(self, value: Ssa) -> Ssa:
-        """The same value, about which LLVM knows nothing. It costs no instruction.
+        """The same value, hidden from LLVM's analyses. It costs no instruction.
 
-        A loop index made so is no induction variable to loop strength reduction, a third of LLVM's time,
-        which does not make our loops faster: what is invariant is hoisted already, and addresses fold into
-        loads and stores.
+        A loop index hidden in this way is not an induction variable for loop strength reduction. That pass
+        takes a third of LLVM's time and does not make these loops faster: invariant code is hoisted already,
+        and addresses fold into loads and stores.
         """
         zero = self.const(value.type, 0)
         return self.call(value.type, f"llvm.expect.{value.type}", value, zero, effect=True)
 
     @contextlib.contextmanager
     def while_loop(self, carry: Sequence[Ssa] = ()) -> Iterator[WhileLoop]:
-        """A loop that ends by its `test`, or its `leave`. Inside: compute the condition, call
-        `test(condition)`, then the body, then `yield_`; one that carries nothing needs none of these.
+        """A loop that ends by its `test` or `leave`. Inside: compute the condition, call `test(condition)`,
+        then the body, then `yield_`. A loop without carried values needs none of these.
         """
         head, body_label, done = self._labels("while", "body", "end")
         parent = self.region
@@ -199,8 +202,8 @@ class Function(Code):
 
     @contextlib.contextmanager
     def guarded_loop(self, carry: Sequence[Ssa], first: Ssa) -> Iterator[GuardedLoop]:
-        """A loop that runs while a condition holds, which is `first` before it and tested at its end: a trip
-        has one jump less than in `while_loop`. Inside: the body, then `yield_`, then `test(condition)`.
+        """A loop that runs while a condition holds, given by `first` before it and tested at its end: one
+        jump less per iteration than `while_loop`. Inside: the body, then `yield_`, then `test(condition)`.
         """
         head, done = self._labels("loop", "end")
         parent = self.region
@@ -224,7 +227,7 @@ class Function(Code):
 
     @contextlib.contextmanager
     def if_(self, condition: Ssa, likely: bool | None = None) -> Iterator[None]:
-        """Runs the body only when `condition` holds; nothing comes out of it."""
+        """Runs the body only when `condition` holds; no values come out of it."""
         branch = self.branch(condition, likely)
         with branch.then():
             yield
@@ -240,13 +243,15 @@ class Function(Code):
         region.begin(go)
 
     def frame_field(self, name: str, type_: str = "ptr") -> Ssa:
-        """A field of the frame, which is a parameter."""
+        """Loads a field of the call frame, which is a parameter."""
         offset = self.const("i64", abi.FRAME.offset(name, self.module.pointer_bytes))
         address = self.gep("i8", self.params["frame"], offset)
         return self.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True, exists=True)
 
     def poll(self) -> None:
-        """Returns a code when the run is cancelled or, in this process, when a handler of a signal raises."""
+        """Returns an error code when the run is cancelled or, in this process, when a signal handler
+        raises.
+        """
         if not self.polls:
             return
         frame, type_ = self.params["frame"], "i64" if self.module.in_process else "i32"
@@ -262,7 +267,9 @@ class Function(Code):
         self.region.work = float("-inf")
 
     def ret(self, value: Ssa | None = None) -> None:
-        """Returns. Outside of branches and loops it ends the function, and hands its text to the module."""
+        """Returns from the function. Outside of branches and loops this ends the function, and adds its text
+        to the module.
+        """
         self._ret(value)
         if len(self._stack) == 1:
             self._finish()
@@ -285,7 +292,7 @@ class GuardedLoop(Carrying):
     __slots__ = ("again",)
 
     def test(self, condition: Ssa) -> None:
-        """Whether the loop goes on."""
+        """Sets the condition under which the loop continues."""
         self.again = condition.text
 
 
@@ -313,7 +320,7 @@ class WhileLoop(Carrying):
         super().yield_(values)
 
     def again(self) -> None:
-        """Goes on with the next iteration, of a loop that carries nothing."""
+        """Continues with the next iteration, in a loop without carried values."""
         self._function.line(f"br label %{self._head}")
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""The target of the running machine: its level, and the CPU and features that LLVM finds."""
+"""The target of the running machine: its level, and the CPU and features that LLVM detects."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _BEYOND_ISA = {
 
 
 def host_target() -> CpuTarget:
-    """This machine: its level and its exact features, or the level that the flag `cpu_max_isa` limits it to.
+    """This machine: its level and exact features, or the level to which the flag `cpu_max_isa` limits it.
 
-    The CPU's own name stands in `cpu` for scheduling; which instructions exist is said by `features` alone.
+    `cpu` is the CPU's own name, for scheduling; `features` alone determine which instructions exist.
     """
     given = flags.current()
     found = _host_target(given.cpu_max_isa.upper())
@@ -64,7 +64,7 @@ def _host_target(limit: str) -> CpuTarget:
 
 @functools.cache
 def _description() -> tuple[str, dict[str, bool]]:
-    """CPU and features of this machine, as LLVM finds them; it is asked once and remembered."""
+    """CPU and features of this machine, as LLVM detects them; cached."""
     key = cache.key_of(cache.compiler(), cache.machine()) if cache.machine() else ""
     known = cache.get("host", key) if key else None
     if known is not None:
@@ -80,7 +80,7 @@ def _description() -> tuple[str, dict[str, bool]]:
 
 
 def one_lane_target() -> CpuTarget:
-    """The host with one lane, 32-bit indices and no masks: the shape of small devices and GPU threads."""
+    """The host with one lane, 32-bit indices and no masks: like small devices and GPU threads."""
     return _one_lane_target(host_target())
 
 
@@ -93,7 +93,7 @@ def _one_lane_target(host: CpuTarget) -> CpuTarget:
 
 
 def _x86_level(features: dict[str, bool]) -> str:
-    """The highest x86-64 level whose features, and those of all lower ones, are present."""
+    """The highest x86-64 level whose features, and those of all lower levels, are present."""
     level = "x86-64"
     for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
         if not all(features.get(feature, False) for feature in _LEVEL_FEATURES[name]):

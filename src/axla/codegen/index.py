@@ -1,12 +1,12 @@
-"""Index values: where in an array each lane of a value comes from.
+"""Index values: the position in an array for each lane of a value.
 
 An `Index` is `base + lane * stride` (stride 0: the same for all lanes) or, where that does not hold, a
 vector. It knows an upper limit and a divisor of its base, so that `//` and `%` of a collapsed or reshaped
-index keep the affine form, which is how contiguous loads are found. `Op.source` computes with these as it
+index keep the affine form, by which contiguous loads are recognised. `Op.source` computes with these as it
 does with Python ints and NumPy arrays.
 
-An index also remembers that it is `(x // divisor) % modulus` of another one: when the digits of a
-delinearized index meet again in `linear`, they become x, whatever happened to the shape in between.
+An index also remembers that it is `(x // divisor) % modulus` of another one: where `linear` combines all
+digits of a delinearized index again, it gives x, even if the shape changed in between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Index:
     """An index into one dimension. Supports `+ - * // %` with ints and other indices; all values stay >= 0
     unless something is subtracted.
 
-    Its base is `origin + offset`: what is added as a number stays one, so that neighbours share an origin.
+    Its base is `origin + offset`. Added numbers are kept in `offset`, so that neighbouring indices share an
+    origin.
     """
 
     __slots__ = ("f", "origin", "offset", "stride", "lanes", "vec", "multiple", "limit", "view")
@@ -50,7 +51,7 @@ class Index:
 
     @property
     def uniform(self) -> bool:
-        """The same in every lane."""
+        """Whether all lanes have the same index."""
         return self.vec is None and self.stride == 0
 
     @property
@@ -65,7 +66,7 @@ class Index:
 
     @property
     def divisor(self) -> int:
-        """A number that divides the base; of a constant, the constant itself (0: divisible by all)."""
+        """A number that divides the base; for a constant, the constant itself (0: divisible by all)."""
         constant = self.origin.constant
         return self.multiple if constant is None else abs(constant)
 
@@ -140,8 +141,8 @@ class Index:
     __rmul__ = __mul__
 
     def _split_kind(self, divisor: int) -> str:
-        """How `//` and `%` by `divisor` treat the lanes: none in another quotient, one quotient step per
-        lane, or any.
+        """How `//` and `%` by `divisor` treat the lanes: all have one quotient, the quotient grows by one per
+        lane, or neither.
         """
         if self.vec is not None:
             return "general"
@@ -194,7 +195,9 @@ AnyIndex = Index | int
 
 
 def _magic(f: Function, opcode: str, a: Ssa, divisor: int) -> Ssa:
-    """a // divisor or a % divisor of vectors below 2**31 by multiplication: CPUs divide no vectors."""
+    """a // divisor or a % divisor by multiplication, for vectors below 2**31: CPUs have no vector
+    division.
+    """
     if divisor & (divisor - 1) == 0:
         if opcode == "urem":
             return f.binary("and", a, f.const(a.type, divisor - 1))
@@ -229,7 +232,9 @@ def linear(index: Sequence[AnyIndex], sizes: Sequence[int]) -> AnyIndex:
 
 
 def _join(high: AnyIndex, low: AnyIndex, size: int) -> Index | None:
-    """x // d % (m * size) from its digits x // (d * size) % m and x // d % size."""
+    """x // d % (m * size) from its digits x // (d * size) % m and x // d % size; None where they do not
+    fit.
+    """
     if isinstance(high, int) or isinstance(low, int) or high.view is None or low.view is None:
         return None
     x, divisor, modulus = high.view
@@ -241,7 +246,7 @@ def _join(high: AnyIndex, low: AnyIndex, size: int) -> Index | None:
 
 
 def delinearize(offset: AnyIndex, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
-    """The index of the element at a row-major offset; every digit but the first is below its size."""
+    """The multidimensional index at a row-major offset; every digit but the first is below its size."""
     found: list[AnyIndex] = []
     for d in reversed(sizes[1:]):
         found.append(offset % d if d > 1 else 0)
@@ -252,7 +257,7 @@ def delinearize(offset: AnyIndex, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
 
 
 def placed(rank: int, *groups: tuple[Sequence[int], Sequence[AnyIndex]]) -> tuple[AnyIndex, ...]:
-    """An index of `rank` dimensions from groups of dimensions with their indices; 0 in all others."""
+    """An index of `rank` dimensions, given indices for groups of dimensions; 0 in all others."""
     found: list[AnyIndex] = [0] * rank
     for dims, at in groups:
         for d, i in zip(dims, at, strict=True):
@@ -261,10 +266,10 @@ def placed(rank: int, *groups: tuple[Sequence[int], Sequence[AnyIndex]]) -> tupl
 
 
 def base_of(f: Function, index: AnyIndex) -> Ssa:
-    """An index that is the same in all lanes, as a register."""
+    """An index that is the same in all lanes, as a scalar register."""
     return f.index(index) if isinstance(index, int) else index.base
 
 
 def index_key(index: Sequence[AnyIndex]) -> tuple:
-    """A hashable form of an index, equal for equal indices."""
+    """A hashable key, equal for equal indices."""
     return tuple(i if isinstance(i, int) else i.key for i in index)

@@ -1,4 +1,6 @@
-"""Integer and pred arithmetic with HLO's corners: division by zero, overflow, shifts past the width."""
+"""Integer and pred arithmetic with HLO's edge cases: division by zero, overflow, shifts by more than the
+width.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ from axla.core.tables import by_name
 
 
 def _magnitude(x: Reg, dtype: DType) -> Reg:
-    """The bits of a type under a byte without their sign extension."""
+    """The bits of a type of less than a byte, without sign extension."""
     return x & ((1 << dtype.bits) - 1) if dtype.bits < 8 else x
 
 
 def _quotient(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """a / b towards zero, for b not zero and no overflow."""
+    """a / b rounded towards zero, for b not zero and no overflow."""
     if a.lanes > 1 and dtype.bits <= 32:
         # Vectors have no integer division. f32 is exact for 16 bits, f64 for 32: the true quotient is
         # further from the next integer than the rounding error.
@@ -28,7 +30,7 @@ def _quotient(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 def divide(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """Towards zero; by zero all ones; the least number by -1 itself."""
+    """Division towards zero. By zero it gives all ones; the smallest number divided by -1 gives itself."""
     m = a.m
     zero = b.eq(0)
     if _branches(a, b):
@@ -49,8 +51,8 @@ def _branches(a: Reg, b: Reg) -> bool:
 
 
 def jumps(*operands: Reg) -> bool:
-    """Whether a jump keeps what is unusual of single numbers apart: on a CPU, where one of them is made just
-    here; what could be computed further out stays without jumps.
+    """Whether unusual operands of a scalar division are handled by a jump: on a CPU, for a divisor computed
+    right here; code that could be hoisted stays free of jumps.
     """
     m = operands[0].m
     here = m.lowering is None and not m.target.launched
@@ -58,8 +60,8 @@ def jumps(*operands: Reg) -> bool:
 
 
 def _apart(b: Reg, dtype: DType, unusual: Callable[[], Reg], usual: Callable[[], Reg]) -> Reg:
-    """`unusual` by 0 and, of signed numbers, by -1; `usual` by others. The jump is foreseen: unlike a choice
-    of the divisor, the division does not wait for it.
+    """`unusual` where b is 0 or, for signed numbers, -1; else `usual`. Branch prediction lets the division
+    start at once, which a select of the divisor would delay.
     """
     m = b.m
     rare = (b + 1).ult(2) if dtype.is_signed else b.eq(0)
@@ -72,7 +74,9 @@ def _apart(b: Reg, dtype: DType, unusual: Callable[[], Reg], usual: Callable[[],
 
 
 def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """With the sign of the dividend; by zero the dividend; the least number by -1 is 0."""
+    """The remainder with the sign of the dividend. By zero it gives the dividend; the smallest number by -1
+    gives 0.
+    """
     m = a.m
     zero = b.eq(0)
     if _branches(a, b):
@@ -99,7 +103,7 @@ def minimum(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 def multiply_high(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """The upper half of the product of twice the width."""
+    """The upper half of the double-width product."""
     bits = dtype.bits
     if bits < 64:
         wide = f"i{2 * max(8, bits)}"
@@ -126,7 +130,7 @@ def shift_right_logical(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 def shift_right_arithmetic(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """Fills with the sign bit, of unsigned types too."""
+    """`a >> b` with the sign bit shifted in, for unsigned types too."""
     m = a.m
     extended = (a << (8 - dtype.bits)) >> (8 - dtype.bits) if dtype.bits < 8 else a
     amount = m.select(_in_range(b, dtype), b, dtype.bits - 1)
@@ -134,7 +138,7 @@ def shift_right_arithmetic(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 def absolute(x: Reg, dtype: DType) -> Reg:
-    """The magnitude; that of the smallest signed integer is itself."""
+    """The absolute value; the smallest signed integer gives itself."""
     return x if dtype.is_unsigned else wrap(x.m.select(x < 0, -x, x), dtype)
 
 
@@ -159,12 +163,11 @@ def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
 
 
 def power(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """a ** b by repeated squaring, wrapping; a negative exponent gives 0 but for bases 1 and -1.
+    """a ** b by repeated squaring, wrapping around; a negative exponent gives 0, except for bases 1 and -1.
 
-    XLA looks at six bits of the exponent, and takes an unsigned one of at least a byte with its highest bit
-    set for negative.
-    Larger exponents overflow for every base but 0, 1 and -1, so the six bits decide nothing that a program
-    could rely on; agreeing costs nothing.
+    XLA uses only six bits of the exponent, and takes an unsigned one of a byte or more with its highest bit
+    set as negative. Larger exponents overflow for every base but 0, 1 and -1, so programs cannot rely on the
+    difference; agreeing with XLA costs nothing.
     """
     m = a.m
     result, base = m.number(a, 1), a

@@ -1,7 +1,8 @@
-"""Kernels: functions that compute one fused computation, called as the target's `Distribution` says.
+"""Kernels: functions that compute one fused computation, with the calling convention of the target's
+`Distribution`.
 
-`codegen.emit` has for each kind of kernel (`axla.kernels`) an `emit(k, plan)`, which writes the function of a
-phase by means of a `KernelWriter`.
+`codegen.emit` has an `emit(k, plan)` for each kernel kind (`axla.kernels`), which writes the function of a
+phase with a `KernelWriter`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Storing = tuple[Array, tuple[AnyIndex, ...], Value]
 
 
 class KernelWriter:
-    """A function of a kernel being written, with the kernel's arrays; mostly that of a phase."""
+    """A function of a kernel being written, with the kernel's arrays; usually the function of a phase."""
 
     def __init__(self, share: Distribution, kernel: Kernel, target: Target, phase: int = 0):
         self.share, self.f = share, share.f
@@ -52,7 +53,7 @@ class KernelWriter:
         self._scratch_slot = first + len(self.outputs)
 
     def inside(self, f: Function) -> KernelWriter:
-        """A writer of another function, which is handed the kernel's buffers."""
+        """A writer for another function, which receives the kernel's buffers."""
         return KernelWriter(self.share.inside(f), self.kernel, self.target, self.phase)
 
     def _array(self, slot: int, shape: Shape, readonly: bool) -> Array:
@@ -71,24 +72,22 @@ class KernelWriter:
         return self.f.gep("i8", self.share.argument(self._scratch_slot), self.f.const("i64", offset))
 
     def scratch_of_call(self, size: int, offset: int = 0) -> Ssa:
-        """The address of this call's part of scratch memory, where each step has `size` bytes, from `offset`
-        bytes on.
-        """
+        """The address of this call's part of scratch memory: `size` bytes per step, from `offset` on."""
         return self.f.gep("i8", self.scratch(offset), self.f.mul(self.share.begin, size))
 
     def local_array(self, dtype: DType, dims: Sequence[int]) -> Array:
-        """An array that the threads of a step share, in memory of their own."""
+        """An array that the threads of a step share, in local memory."""
         address = self.share.local(prod(dims) * dtype.itemsize)
         return Array(self.values, address, dtype, dims, readonly=False)
 
     @contextmanager
     def steps(self, *sizes: int) -> Iterator[tuple[AnyIndex, ...]]:
-        """Code for every step of this call; gives its index in the kernel's outer space of these sizes."""
+        """A loop over the steps of this call; yields the index in the kernel's outer space of these sizes."""
         with self.share.steps() as step:
             yield delinearize(Index(self.f, step, limit=prod(sizes)), sizes)
 
     def lines(self, per_piece: int, count: int) -> AbstractContextManager[Loop]:
-        """A loop over the lines of this call, of `count`; a step is `per_piece` of them."""
+        """A loop over the lines of this call, out of `count`; a step is `per_piece` lines."""
         f, share = self.f, self.share
         last = f.smin(f.mul(share.end, per_piece), count)
         return f.loop(f.mul(share.begin, per_piece), last, 1, nonempty=True)
@@ -97,10 +96,10 @@ class KernelWriter:
         self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False,
         turns: int = 1,
     ) -> AbstractContextManager[Loop]:  # fmt: skip
-        """A loop over [low, high) that the threads of a step share, in stretches of `step` indices each, of
-        which an iteration has `turns`: all threads have their first ones, then their second ones...
+        """A loop over [low, high) that the threads of a step share, in stretches of `step` indices. An
+        iteration has `turns` stretches: all threads do their first one, then their second one...
 
-        `nonempty` promises that the range is not empty (of one thread's part nothing is promised).
+        `nonempty` promises that the range is not empty (an individual thread's part may be).
         """
         threads = self.share.threads
         all_work = threads == 1
@@ -110,7 +109,7 @@ class KernelWriter:
         return self.f.loop(start, high, step * threads * turns, carry, nonempty=nonempty and all_work)
 
     def elements(self, lanes: int) -> Elements:
-        """Element generators with the computation's parameters bound to the inputs."""
+        """Element generators in which the computation's parameters are the kernel's inputs."""
         found = Elements(self.values, lanes)
         for parameter, given in zip(self.kernel.computation.parameters, self.inputs, strict=True):
             found.bind(parameter, given)
@@ -123,9 +122,9 @@ class KernelWriter:
         dims: Sequence[int],
         only: Sequence[int] | None = None,
     ) -> None:
-        """Computes roots (those numbered in `only`, or all) at an index into `dims`, and stores them.
+        """Computes the roots (those numbered in `only`, or all) at an index into `dims`, and stores them.
 
-        All is read before anything is written: an output may lie where an input lies.
+        All inputs are read before anything is written, since an output may share memory with an input.
         """
         store(self.computed(e, at, dims, only))
 
@@ -143,31 +142,31 @@ class KernelWriter:
         return found
 
     def outputs_of(self, number: int) -> list[Array]:
-        """The outputs of a root: several for a variadic reduce and its like."""
+        """The outputs of a root; a variadic reduce has several."""
         counts = [root.shape.leaf_count for root in self.roots]
         first = sum(counts[:number])
         return self.outputs[first : first + counts[number]]
 
 
 def store(found: Iterable[Storing]) -> None:
-    """Writes what was computed."""
+    """Stores computed values."""
     for output, here, value in found:
         output.store(here, value)
 
 
 def _read_only(kernel: Kernel) -> list[bool]:
-    """Whether nothing writes an input while the kernel runs, for each input."""
+    """For each input, whether the kernel does not write to its memory."""
     shared = {number for _, number in kernel.in_place}
     return [number not in shared for number in range(len(kernel.computation.parameters))]
 
 
 def device_module(target: Target) -> LlvmModule:
-    """An empty module for kernels that are launched."""
+    """An empty module for kernels that are launched on a device."""
     return (SpirvModule if target.form.format == "spirv" else LlvmModule)(target.index_type)
 
 
 def emit_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
-    """Writes a kernel's functions into the module: one for each phase."""
+    """Writes a kernel's functions into the module, one for each phase."""
     plan, kind = kernel.plan, kind_planned_as(type(kernel.plan))
     written = [False] * len(output_shapes(kernel.computation))
     for number, phase in enumerate(plan.phases):
@@ -183,11 +182,11 @@ def emit_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
 
 
 def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
-    """`index`, at most `limit`: the last piece of a row then overlaps the one before."""
+    """`index`, limited so that the last piece of a row overlaps the one before it, where `needed`."""
     return f.smin(index, limit) if needed else index
 
 
 def span_of(f: Function, space: Space, block: AnyIndex) -> tuple[Ssa, Ssa]:
-    """The first and the end of the inner indices of a block of a space."""
+    """The range of inner indices of a block of a space."""
     low = f.mul(base_of(f, block), space.block)
     return low, f.smin(f.add(low, space.block), space.inner)

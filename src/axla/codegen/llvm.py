@@ -1,10 +1,10 @@
 """Calls LLVM: text in, object code or assembly out.
 
-Several threads emit objects at a time, each with a module, a context and a machine of its own; for all else
-there is one at a time.
+Several threads can emit objects at the same time, each with its own module, context and machine; all other
+calls of LLVM are made by one thread at a time.
 
-No pass pipeline is run: what the function builder wrote is what is selected and scheduled. No process-
-global LLVM option is set, because other packages of the process share the library.
+No LLVM pass pipeline is run: instruction selection and scheduling work on what the function builder wrote. No
+process-global LLVM option is set, because other packages in the process share the library.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def host_cpu() -> str:
 
 @functools.cache
 def host_features() -> dict[str, bool]:
-    """The features LLVM finds on this machine; empty where it cannot tell."""
+    """The features that LLVM detects on this machine; empty where it cannot tell."""
     with LOCK:
         try:
             return dict(binding.get_host_cpu_features())
@@ -62,7 +62,7 @@ def host_features() -> dict[str, bool]:
 
 
 def machine(target: Target, *, level: int = 2) -> binding.TargetMachine:
-    """The LLVM machine of a target: one per target, level and thread."""
+    """The LLVM target machine; one per target, level and thread."""
     initialise()
     features = ",".join(sorted(target.features))
     form = target.form
@@ -83,7 +83,7 @@ def machine(target: Target, *, level: int = 2) -> binding.TargetMachine:
 
 
 def parse(text: str, target: Target, *, level: int = 2) -> tuple[binding.ModuleRef, binding.TargetMachine]:
-    """The LLVM module of `text`, laid out for `target`; verified where the flag `verify` says so."""
+    """The LLVM module of `text`, with the data layout of `target`; verified if the flag `verify` is set."""
     found = machine(target, level=level)
     with LOCK:
         # A context of its own: types and constants of a module go away with it.
@@ -99,7 +99,7 @@ def parse(text: str, target: Target, *, level: int = 2) -> tuple[binding.ModuleR
 
 
 def emit_object(text: str, target: Target, *, level: int = 2) -> bytes:
-    """The object file of an LLVM module; of NVIDIA GPUs PTX text."""
+    """The object file of an LLVM module; for NVIDIA GPUs PTX text."""
     if target.form.format == "ptx":
         return emit_assembly(text, target, level=level).encode()
     module, found = parse(text, target, level=level)
@@ -111,7 +111,7 @@ def emit_object(text: str, target: Target, *, level: int = 2) -> bytes:
 
 
 def _emitted(module: binding.ModuleRef, machine: binding.TargetMachine) -> bytes:
-    """The object of a module, made without llvmlite's lock."""
+    """The object of a module, emitted without holding llvmlite's lock."""
     lib = binding.ffi.lib
     emit = getattr(lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", lib.LLVMPY_TargetMachineEmitToMemory)
     with binding.ffi.OutputString() as error:
@@ -140,7 +140,7 @@ def data_layout(text: str, target: Target, *, level: int = 2) -> str:
 
 @functools.cache
 def version() -> str:
-    """The versions that object code depends on."""
+    """The versions that object code depends on, for cache keys."""
     import llvmlite
 
     return f"llvmlite {llvmlite.__version__}, LLVM {'.'.join(map(str, binding.llvm_version_info))}"

@@ -30,17 +30,17 @@ class LlvmModule:
         self.declared.setdefault(name, signature)
 
     def publish(self, name: str) -> None:
-        """Makes an internal function of this module visible to the modules it is linked with, and to no
+        """Makes an internal function of this module visible to the modules that it is linked with, and to no
         others.
         """
         self.functions[name] = self.functions[name].replace("define internal ", "define hidden ", 1)
 
     def enclose(self, name: str) -> None:
-        """Makes a function of this module invisible to all others."""
+        """Makes a function of this module internal."""
         self.functions[name] = self.functions[name].replace("define ", "define internal ", 1)
 
     def align(self, type_: str) -> int:
-        """Bytes that an integer or a pointer is aligned to."""
+        """The alignment in bytes of an integer or a pointer."""
         return self.pointer_bytes if type_ == "ptr" else max(int(type_[1:]) // 8, 1)
 
     def attribute_group(self, text: str) -> int:
@@ -48,7 +48,7 @@ class LlvmModule:
         return self.attributes.setdefault(text, len(self.attributes))
 
     def size(self) -> int:
-        """Characters of its functions."""
+        """The number of characters in its functions."""
         return sum(map(len, self.functions.values()))
 
     def text(self) -> str:

@@ -1,7 +1,7 @@
 """NVIDIA GPUs: how a block of threads runs a step of a kernel.
 
-A thread has one lane. A block runs one step of the kernel's outer index space, the one of its number; the
-grid of a phase is `Phase.count` blocks of `Phase.threads`. PTX text comes from `llvm.emit_assembly`.
+A thread has one lane. Block number b runs step b of the kernel's outer index space; the grid of a phase is
+`Phase.count` blocks of `Phase.threads`. PTX text comes from `llvm.emit_assembly`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INTEGER_OF = {"float": "i32", "double": "i64"}
 
 
 class Handed(Distribution):
-    """A function that is handed the buffers of a kernel."""
+    """A function that receives the buffers of a kernel as parameters."""
 
     def __init__(self, f: Function, slots: Sequence[str]):
         super().__init__(f)
@@ -104,20 +104,22 @@ class Block(Distribution):
     # -- what threads share ----------------------------------------------------------------------------------
 
     def barrier(self, *, everywhere: bool = False) -> None:
-        """All threads of the step come here; what they have written to shared memory is there then."""
+        """A barrier for all threads of the step: their earlier writes to shared memory are visible
+        afterwards.
+        """
         self.f.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", self.f.const("i32", 0))
 
     def local(self, size: int) -> Ssa:
-        """The address of so many bytes of the block's shared memory, aligned to 16."""
+        """The address of `size` bytes of the block's shared memory, aligned to 16."""
         return self._shared_pointer(self._shared_name("i8", size, 16))
 
     def _shared_pointer(self, name: str) -> Ssa:
-        """A global of the block's shared memory as a pointer to any memory."""
+        """A global in the block's shared memory as a generic pointer."""
         return self.f.anywhere("ptr", f"addrspacecast (ptr addrspace(3) @{name} to ptr)")
 
     def squares(self, row: Ssa, *, turned: bool) -> list[Ssa]:
-        """Four matrices of 8 x 8 halves, as fragments of tensor cores, from shared memory: every thread of a
-        warp says where one of their rows begins. `turned`: transposed.
+        """Loads four matrices of 8 x 8 halves from shared memory as tensor core fragments; every thread of a
+        warp gives the address of one of their rows. `turned`: transposed.
         """
         f, words = self.f, "{ i32, i32, i32, i32 }"
         place = f.cast("addrspacecast", row, "ptr addrspace(3)")
@@ -141,7 +143,9 @@ class Block(Distribution):
     # -- what threads hold, combined -----------------------------------------------------------------------
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """Halves of a warp with halves, by shuffles; then the warps' results, through shared memory."""
+        """Combines the two halves of a warp repeatedly, by shuffles; then the results of the warps, through
+        shared memory.
+        """
         distance = min(self.threads, WARP) // 2
         while distance:
             values = join(values, self._shuffled(values, "down", distance))
@@ -152,7 +156,9 @@ class Block(Distribution):
         return self._shuffled(values, "idx", 0) if self.threads > 1 else values
 
     def _shuffled(self, values: ValueGroup, mode: str, lane: int) -> ValueGroup:
-        """The values of the thread `lane` threads on (down), or of thread `lane` of the warp (idx)."""
+        """The values of the thread `lane` threads further on (down), or of thread `lane` of the warp
+        (idx).
+        """
         f = self.f
         width = min(self.threads, WARP)
         members = f.const("i32", -1 if width == WARP else (1 << width) - 1)
@@ -168,7 +174,7 @@ class Block(Distribution):
         return tuple(Value(v.dtype, 1, tuple(self._by_words(x, word) for x in v.parts)) for v in values)
 
     def _by_words(self, x: Ssa, move: Callable[[Ssa], Ssa]) -> Ssa:
-        """A register of any type moved 32 bits at a time."""
+        """Moves a register of any type by 32-bit words."""
         f = self.f
         kind = _INTEGER_OF.get(x.type, x.type)
         whole = f.cast("bitcast", x, kind)
@@ -182,7 +188,7 @@ class Block(Distribution):
         return f.cast("bitcast", f.binary("or", upper, f.cast("zext", low, "i64")), x.type)
 
     def _across_warps(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """The first threads' values of all warps, joined by every thread: neighbours with neighbours."""
+        """Combines the first threads' values of all warps pairwise, in every thread."""
         f = self.f
         warps = self.threads // WARP
         places = [[(x, self._shared_array(x.type, warps)) for x in v.parts] for v in values]
@@ -204,11 +210,11 @@ class Block(Distribution):
         return held[0]
 
     def _shared_array(self, kind: str, count: int) -> Ssa:
-        """The address of `count` elements in the block's shared memory, of their own."""
+        """The address of an array of `count` elements in the block's shared memory."""
         return self._shared_pointer(self._shared_name(kind, count))
 
     def _shared_name(self, kind: str, count: int, align: int = 0) -> str:
-        """A global of the block's shared memory; `align` as elements are, if not said."""
+        """A new global in the block's shared memory; by default aligned like its elements."""
         name = f"{self.f.name}_shared{self._shared}"
         self._shared += 1
         kind = _memory(kind)
@@ -224,7 +230,7 @@ class Block(Distribution):
 
 
 def _memory(kind: str) -> str:
-    """How a register lies in shared memory."""
+    """The type that holds a register in shared memory."""
     return "i8" if kind == "i1" else kind
 
 

@@ -1,7 +1,7 @@
-"""The names that an object file defines for others and those it needs, and its sizes, whatever its format.
+"""The symbols that an object file defines and needs, and the sizes of its sections, in all its formats.
 
-Enough of ELF, COFF, Mach-O and WebAssembly to prove that generated code stands alone. Files come from LLVM:
-a damaged one is a ValueError, no more is promised.
+Reads as much of ELF, COFF, Mach-O and WebAssembly as is needed to verify that generated code is
+self-contained. Files come from LLVM: for a damaged one a ValueError is raised, no more is promised.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WASM_CODE, _WASM_DATA = 10, 11
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """`defined` for other objects, and `needed` from them; without the underscore that Mach-O puts before."""
+    """`defined`: exported symbols, `needed`: undefined ones; without the leading underscore of Mach-O."""
 
     defined: frozenset[str]
     needed: frozenset[str]
@@ -33,27 +33,27 @@ class Symbols:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes that are loaded: of code, and of tables and constants."""
+    """Sizes in bytes of loaded sections: code, and tables with constants."""
 
     code: int
     data: int
 
 
 def symbols(image: bytes) -> Symbols:
-    """The symbols of an object file; ValueError for what is none."""
+    """The symbols of an object file; ValueError if it is not one."""
     rows = _rows(image, 0)
     defined = frozenset(name for name, is_defined in rows if is_defined)
     return Symbols(defined, frozenset(name for name, is_defined in rows if not is_defined) - defined)
 
 
 def sizes(image: bytes) -> Sizes:
-    """The sizes of an object file; ValueError for what is none."""
+    """The sizes of an object file; ValueError if it is not one."""
     rows = _rows(image, 1)
     return Sizes(*(sum(size for size, is_code in rows if is_code is wanted) for wanted in (True, False)))
 
 
 def _rows(image: bytes, which: int) -> list:
-    """The rows that the reader of the file's format finds."""
+    """The rows that the reader for the file's format gives."""
     for magic, readers in _FORMATS.items():
         if image.startswith(magic):
             try:
@@ -141,7 +141,9 @@ _FUNCTION, _DATA, _SECTION = 0, 1, 3
 
 
 def _wasm(image: bytes) -> Iterator[tuple[str, bool]]:
-    """From the symbol table of the linking section; a symbol without a name has that of its import."""
+    """The symbols, from the symbol table in the linking section; a symbol without a name has that of its
+    import.
+    """
     imports: dict[int, list[str]] = {}
     reader = _WasmReader(image, 8)
     while reader.at < len(image):

@@ -1,4 +1,4 @@
-"""Indices as values: the numbers of an iota, and whether all lanes of an index lie inside of an array."""
+"""Indices as values: the numbers of an iota, and whether all lanes of an index are inside an array."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def index_value(values: Values, position: AnyIndex, dtype: DType) -> Value:
 
 
 def inside_everywhere(values: Values, index: Sequence[AnyIndex], sizes: Sequence[int]) -> Value | None:
-    """Whether all lanes of an index lie in [0, sizes), as one pred for all of them; None where it would not
-    pay to ask: an index of one lane, or without order.
+    """Whether all lanes of an index are in [0, sizes), as one pred for all of them; None where the test does
+    not pay: for an index of one lane, or one whose lanes are in no order.
     """
     f = values.f
     if all(isinstance(i, int) or i.uniform for i in index):

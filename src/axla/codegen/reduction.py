@@ -1,9 +1,9 @@
-"""Reductions as code: what is accumulated, and whether lanes may accumulate apart.
+"""Code of reductions: accumulators, and whether lanes may accumulate separately.
 
-XLA leaves the order of a reduction open. Combiners that are known to be associative and commutative (a sum, a
-maximum, two sums at once) run in several vector accumulators and are combined in a fixed tree; others run
-element by element, in order.
-Sums of f16 and bf16 are kept in f32 and rounded once. The initial value is combined exactly once.
+XLA leaves the order of a reduction open. Combiners known to be associative and commutative (a sum, a maximum,
+two sums at once) run in several vector accumulators, which are combined in a fixed tree; others run element
+by element, in order. Sums of f16 and bf16 are kept in f32 and rounded once. The initial value is combined
+exactly once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from axla.target.machine import aligned
 
 
 class Reduction(Reducing):
-    """One reduce instruction in a kernel, as code.
+    """Code for one reduce instruction of a kernel.
 
-    `mirrored`: a maximum of floats is accumulated as the minimum of negated values. Where the machine's own
-    instructions do not keep NaN, a minimum takes fewer of them.
+    `mirrored`: a maximum of floats is accumulated as the minimum of negated values, which takes fewer
+    instructions where the machine's own minimum and maximum do not keep NaN.
     """
 
     def __init__(self, inst: Instruction, *, mirrored: bool = False):
@@ -36,7 +36,7 @@ class Reduction(Reducing):
         self.mirrored = mirrored and is_maximum and dtypes <= {"f32", "f64"}
 
     def lift(self, values: Sequence[Value], emit: Values) -> tuple[Value, ...]:
-        """Values in the types that are accumulated."""
+        """Converts values to the types of the accumulators."""
         found = tuple(emit.convert(v, d) for v, d in zip(values, self.accumulators, strict=True))
         return tuple(emit.unary("negate", v) for v in found) if self.mirrored else found
 
@@ -47,7 +47,7 @@ class Reduction(Reducing):
         return e.apply(self.computation, (*a, *b))
 
     def finish(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:
-        """The result: the initial values combined with what was accumulated, in the types of the result."""
+        """The result: the initial values combined with the accumulated values, in the types of the result."""
         found = accumulated if self.started else self.combine(e, self.initial(e), accumulated)
         found = tuple(e.values.unary("negate", v) for v in found) if self.mirrored else found
         return tuple(e.values.convert(v, d) for v, d in zip(found, self.results, strict=True))
@@ -57,14 +57,14 @@ class Reduction(Reducing):
         return self.lift([e(x, ()) for x in self.inits], e.values)
 
     def across_lanes(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:
-        """All lanes combined into one: halves with halves, a fixed tree."""
+        """Combines all lanes into one: halves repeatedly, in a fixed tree."""
         return e.values.across_lanes(tuple(accumulated), lambda a, b: self.combine(e, a, b))
 
 
 def scratch_arrays(
     k: KernelWriter, reductions: Sequence[Reduction], dims: Sequence[int]
 ) -> list[list[Array]]:
-    """Per reduction and accumulated value, an array of these sizes in a kernel's scratch memory."""
+    """For each reduction and accumulator, an array of these sizes in the kernel's scratch memory."""
     found, offset = [], 0
     for r in reductions:
         here = []
@@ -86,7 +86,7 @@ def folded(
     e: Elements, reductions: Sequence[Reduction], opened: AbstractContextManager[Loop],
     current: list[ValueGroup], new: Callable[[Ssa], list[ValueGroup]],
 ) -> list[ValueGroup]:  # fmt: skip
-    """Folds `new(index)` of every trip of the opened loop into `current`, which the loop carries."""
+    """Combines `new(index)` of every iteration with `current`, which the loop opened by `opened` carries."""
     with opened as loop:
         carried = _regrouped(current, loop.carried)
         loop.yield_(registers(combined(e, reductions, carried, new(loop.index))))
@@ -94,11 +94,11 @@ def folded(
 
 
 def registers(groups: Iterable[ValueGroup]) -> list[Ssa]:
-    """All registers of groups of values: what a loop carries."""
+    """All registers of groups of values, as a loop carries them."""
     return parts_of(value for group in groups for value in group)
 
 
 def _regrouped(like: Iterable[ValueGroup], parts: Iterable[Ssa]) -> list[ValueGroup]:
-    """Groups of values like those, from all their registers."""
+    """Groups of values with the types of `like`, from all their registers."""
     rest = iter(parts)
     return [rebuilt(group, rest) for group in like]

@@ -1,4 +1,4 @@
-"""Scatter, for its two emitters: where the window of each update starts, and which operand element it
+"""Scatter, for both of its emitters: where the window of each update starts, and which operand elements it
 changes.
 """
 
@@ -21,8 +21,8 @@ class Scattering(ScatterGeometry):
     def start(
         self, e: Elements, batch: Sequence[AnyIndex], *, clamped: bool = True
     ) -> tuple[dict[int, AnyIndex], Value | bool]:
-        """(start of a window per operand dimension, whether all of the window lies inside the operand). Not
-        clamped, it is used only where it does.
+        """(start of a window per operand dimension, whether the whole window is inside the operand). Without
+        `clamped`, the start is valid only where it is inside.
         """
         op = self.op
         rank = self.indices.shape.rank
@@ -46,7 +46,7 @@ class Scattering(ScatterGeometry):
         return placed(len(self.update_dims), *groups)
 
     def combined(self, e: Elements, old: Sequence[Value], new: Sequence[Value]) -> list[Value]:
-        """The combiner applied to elements, which it may take in another floating-point type."""
+        """The combiner applied to elements, converted to its own floating-point type if needed."""
         taken = zip((*old, *new), self.op.to_apply.parameters, strict=True)
         found = e.apply(self.op.to_apply, [e.values.convert(v, shape_of(p).dtype) for v, p in taken])
         return [e.values.convert(v, before.dtype) for v, before in zip(found, old, strict=True)]
@@ -64,8 +64,8 @@ class Scattering(ScatterGeometry):
 
 
 def scatter_elements(e: Elements, inst: Instruction) -> list[list[Value]]:
-    """The elements of each result of a small scatter, in registers: every update goes, by comparison, where
-    it belongs.
+    """The results of a small scatter, in registers: for each element, every update is compared with its
+    position.
     """
     g = Scattering(inst)
     everywhere = list(itertools.product(*map(range, g.dims)))

@@ -1,7 +1,7 @@
-"""Floats under 32 bits: their formats, rounding to them, and their bits.
+"""Floats of less than 32 bits: their formats, rounding, and bits.
 
-In registers such a value is the equal f32. `round_to` makes any f32 representable, by integer arithmetic;
-`encode` and `decode` change between representable f32 and bits, and round nothing.
+In registers such a value is the equal f32. `round_to` rounds any f32 to a representable one, by integer
+arithmetic; `encode` and `decode` convert between representable f32 and bits, without rounding.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ IEEE, FINITE, UNSIGNED_ZERO, FINITE_ONLY, SCALE = "ieee", "fn", "fnuz", "no nan"
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """`exponent` and `fraction` bits, exponent bias, and which special values there are.
+    """`exponent` and `fraction` bits, exponent bias, and the special values that exist.
 
-    ieee: infinities and NaNs. fn: one NaN per sign, no infinity. fnuz: one NaN (the bits of -0), no
-    infinity, no -0. no nan: neither. e8m0: a power of two, no sign, no zero, one NaN.
+    ieee: infinities and NaNs. fn: one NaN per sign, no infinity. fnuz: one NaN (the bits of -0), no infinity,
+    no -0. no nan: neither. e8m0: a power of two, no sign, no zero, one NaN.
     """
 
     exponent: int
@@ -71,8 +71,8 @@ def _round_fraction(bits: Reg, drop: int) -> Reg:
 
 
 def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
-    """The value of the type nearest to the f32 x, ties to even; overflow and NaN as the type has them.
-    `plain`: x is what the machine's arithmetic makes of values of the type.
+    """The value of the type nearest to the f32 x, ties to even, with the type's overflow and NaN. `plain`: x
+    is the result of a machine operation on values of the type.
     """
     m = x.m
     form = FORMATS[dtype.name]
@@ -104,7 +104,7 @@ def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
 
 
 def _round_scale(x: Reg) -> Reg:
-    """The nearest power of two, ties to the larger; NaN for what has none."""
+    """The nearest power of two, ties to the larger; NaN where there is none."""
     m = x.m
     rounded = ((x.bits() + (1 << 22)) & -(1 << 23)).floats()
     # The least, 2**-127, is a denormal f32: its bit is in the fraction, and what is above it goes up (in
@@ -177,12 +177,12 @@ def decode(bits: Reg, dtype: DType) -> Reg:
 
 
 def divide_by_one(x: Reg, y: Reg) -> Reg:
-    """Lanes of bf16 values x divided by the one bf16 value y: f32 that round to the bf16 that quotients do.
+    """Divides lanes of bf16 values x by one bf16 value y; the f32 results round to the right bf16 quotients.
 
-    They are multiplied by the reciprocal, which is near enough: a quotient of two significands of 8 bits is
-    no value of 9 bits, so none is nearer than 2**-17 to where rounding changes. Where the quotient of
-    normal numbers is no normal f32, its error is below half of the least f32. Tried for all pairs of values.
-    `y` is scaled so that the reciprocal is a normal number.
+    They are multiplied by the reciprocal, which is exact enough: a quotient of two 8-bit significands is
+    never a 9-bit value, so none is nearer than 2**-17 to a rounding boundary. Where the quotient of normal
+    numbers is not a normal f32, its error is below half of the smallest f32. Verified for all pairs of
+    values. `y` is scaled so that the reciprocal is a normal number.
     """
     m = y.m
     size = m.abs(y)
@@ -204,9 +204,9 @@ def narrow_double(x: Reg) -> Reg:
 
 
 def reduce_precision(x: Reg, dtype: DType, exponent_bits: int, fraction_bits: int) -> Reg:
-    """x with fewer exponent and fraction bits, as HLO's reduce-precision: by the bits of its type.
+    """HLO's reduce-precision on the bits of the type: x with fewer exponent and fraction bits.
 
-    What is too small becomes zero; a NaN without bits of a fraction becomes infinity.
+    Too small values become zero; a NaN that loses all fraction bits becomes infinity.
     """
     m, form = x.m, FORMATS.get(dtype.name)
     if form is not None and form.kind in (SCALE, FINITE_ONLY):  # no bits for what is too large

@@ -1,8 +1,9 @@
-"""Instructions that a small machine lacks, written with those that it has: nothing becomes a library call.
+"""Instructions that a small machine lacks, expanded to those that it has, so that none becomes a library
+call.
 
 Division of 64-bit integers (of 32-bit ones too where there is none), conversions between 64-bit integers and
-floats, and f64 arithmetic that functions of f32 need inside. All are functions of the module, written once,
-correctly rounded to nearest even; NaNs are quiet and positive. A machine that lacks nothing never comes here.
+floats, and the f64 arithmetic inside functions of f32. All are functions of the module, written once,
+correctly rounded to nearest even; NaNs are quiet and positive. Not used for machines that lack nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from axla.core.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A binary float: bits of the fraction, bias of the exponent, the integer of its width."""
+    """A binary float format: fraction bits, exponent bias, and the integer type of its width."""
 
     fraction: int
     bias: int
@@ -23,7 +24,7 @@ class _Form:
 
     @property
     def top(self) -> int:
-        """The exponent of infinities."""
+        """The biased exponent of infinities."""
         return 2 * self.bias + 1
 
     @property
@@ -36,7 +37,7 @@ class _Form:
 
     @property
     def sign(self) -> int:
-        """The place of the sign bit."""
+        """The position of the sign bit."""
         return int(self.integer[1:]) - 1
 
 
@@ -49,7 +50,9 @@ _DIVISIONS = {"sdiv": (True, 0), "udiv": (False, 0), "srem": (True, 1), "urem": 
 
 
 class Lowering:
-    """Replaces what the target of an `Arithmetic` lacks; None: the machine has it."""
+    """Replacements for what the target of an `Arithmetic` lacks; a method returns None where the machine has
+    the instruction.
+    """
 
     def __init__(self, m: Arithmetic):
         self.m = m
@@ -91,7 +94,9 @@ class Lowering:
         return self._lanes(lambda x: _CASTS[opcode](x, element), a)
 
     def intrinsic(self, name: str, *args: Reg) -> Reg | None:
-        """fabs and copysign of f64, square roots; maximum and minimum, which LLVM has not everywhere."""
+        """fabs and copysign of f64, square roots, and maximum and minimum, which LLVM does not support
+        everywhere.
+        """
         if name in ("maximum", "minimum"):
             return _extreme(name == "maximum", *args)
         hard = args[0].element != "double" or self.m.target.has_double
@@ -108,7 +113,7 @@ class Lowering:
         return None
 
     def leading_zeros(self, x: Reg) -> Reg | None:
-        """Those above all ones behind the first."""
+        """Counts leading zeros: sets all bits below the highest one, then counts the bits that are zero."""
         if self.m.target.has_leading_zeros:
             return None
         for place in range(int(x.element[1:]).bit_length() - 1):
@@ -116,14 +121,14 @@ class Lowering:
         return self.m.intrinsic("ctpop", ~x)
 
     def _narrow(self, opcode: str, a: Reg, b: Reg) -> Reg:
-        """A division under 32 bits, in 32."""
+        """A division of less than 32 bits, in 32 bits."""
         extend = "sext" if _DIVISIONS[opcode][0] else "zext"
         wide = self.binary(opcode, a.cast(extend, "i32"), b.cast(extend, "i32"))
         assert wide is not None
         return wide.cast("trunc", a.element)
 
     def _lanes(self, one: Callable[..., Reg], *args: Reg) -> Reg:
-        """`one` of each lane."""
+        """Applies `one` to each lane."""
         m, f, lanes = self.m, self.m.f, args[0].lanes
         if lanes == 1:
             return one(*args)
@@ -165,7 +170,7 @@ def _divide(opcode: str, a: Reg, b: Reg) -> Reg:
 
 
 def _long_division(n: Reg, d: Reg) -> tuple[Reg, ...]:
-    """Quotient and remainder of unsigned integers, d > 0: a bit at a time, from the first that may be set."""
+    """Quotient and remainder of unsigned integers, d > 0: bit by bit, from the first that may be set."""
     m = n.m
     steps = m.leading_zeros(d) - m.leading_zeros(n | 1)
     steps = m.select(steps < 0, m.number(n, 0), steps)
@@ -184,8 +189,8 @@ def _long_division(n: Reg, d: Reg) -> tuple[Reg, ...]:
 
 
 def _fields(x: Reg, form: _Form) -> tuple[Reg, Reg, Reg]:
-    """(sign, exponent, significand), in i64, of the bits of a finite float: sign * significand * 2**exponent
-    but for a constant. The exponent of denormals is 1.
+    """(sign, exponent, significand), in i64, of the bits of a finite float: the value is sign * significand *
+    2**exponent up to a constant factor. The exponent of denormals is 1.
     """
     m = x.m
     exponent = x.lshr(form.fraction) & form.top
@@ -201,7 +206,7 @@ def _normal(exponent: Reg, significand: Reg) -> tuple[Reg, Reg]:
 
 
 def _shift_sticky(x: Reg, count: Reg) -> Reg:
-    """x >> count, bit 0 set where a bit was lost."""
+    """x >> count, with bit 0 set if a bit was lost."""
     m = x.m
     count = m.select(count > 63, m.number(count, 63), count)
     shifted = x.lshr(count)
@@ -211,7 +216,7 @@ def _shift_sticky(x: Reg, count: Reg) -> Reg:
 def _pack(sign: Reg, exponent: Reg, significand: Reg, form: _Form) -> Reg:
     """The bits, in i64, of sign * significand * 2**(exponent - bias - 62), rounded; 0 <= significand < 2**63.
 
-    Bit 0 may stand for all bits that were below.
+    Bit 0 may be a sticky bit for all lower bits.
     """
     m = sign.m
     gap = m.leading_zeros(significand) - (63 - _HIDDEN)
@@ -300,12 +305,12 @@ def _quotient(x: Reg, y: Reg) -> tuple[Reg, ...]:
 
 
 def _square_root(x: Reg) -> Reg:
-    """In f64, whose digits are enough that rounding twice is rounding once."""
+    """The square root computed in f64, whose precision makes double rounding harmless."""
     return _outlined("soft.sqrt", _root, x.cast("fpext", "double")).cast("fptrunc", x.element)
 
 
 def _root(x: Reg) -> tuple[Reg, ...]:
-    """The square root, a bit at a time."""
+    """The square root, bit by bit."""
     m, a = x.m, x.bits()
     exponent, significand = _normal(*_fields(a, _DOUBLE)[1:])
     exponent = exponent - _DOUBLE.bias
@@ -347,7 +352,7 @@ def _compare(predicate: str, x: Reg, y: Reg) -> Reg:
 
 
 def _extreme(largest: bool, a: Reg, b: Reg) -> Reg:
-    """The larger or smaller; NaN if either is; -0 is less than +0."""
+    """The larger or smaller operand; NaN if either is; -0 is less than +0."""
     m = a.m
     found = m.select(a > b if largest else a < b, a, b)
     zero = (a.bits() & b.bits() if largest else a.bits() | b.bits()).floats()
@@ -390,7 +395,9 @@ def _to_integer(signed: bool) -> Callable[[Reg, str], Reg]:
 
 
 def _integer_of(x: Reg, signed: bool) -> Reg:
-    """Towards zero; any bits for what i64 cannot hold, as LLVM has it."""
+    """Converts to an integer, towards zero; the result is unspecified where i64 cannot hold it, as in
+    LLVM.
+    """
     m, form = x.m, _FORMS[x.element]
     bits = x.bits().cast("sext", "i64")
     _, exponent, significand = _fields(bits, form)
@@ -403,7 +410,7 @@ def _integer_of(x: Reg, signed: bool) -> Reg:
 
 
 def _recast(x: Reg, source: _Form, form: _Form) -> tuple[Reg, ...]:
-    """A float in the other form."""
+    """Converts a float to the other format."""
     m, bits = x.m, x.bits().cast("zext", "i64")
     sign, exponent, significand = _fields(bits, source)
     more = form.bias - source.bias

@@ -1,6 +1,6 @@
 """OpenCL devices: how a work-group runs a step of a kernel, and its code as SPIR-V.
 
-A work-item has one lane. A work-group runs one step of the kernel's outer index space, the one of its number.
+A work-item has one lane. Work-group number b runs step b of the kernel's outer index space.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ _FAN = 8
 
 
 class SpirvModule(LlvmModule):
-    """A module whose pointers are generic: they may point into any memory."""
+    """A module whose pointers are generic: they may point to any memory."""
 
     def __init__(self, index_type: str):
         super().__init__(index_type)
         self.has_bit_masks = False
 
     def text(self) -> str:
-        """The module as LLVM text. Stack and constants have address spaces of their own, and are cast."""
+        """The module as LLVM text. Stack and constants are in address spaces of their own, and their pointers
+        are cast.
+        """
         casts = r"  \1.own = alloca \2\n  \1 = addrspacecast ptr addrspace(0) \1.own to ptr"
         constants = [m[1] for m in map(_CONSTANT.match, self.globals.values()) if m]
         for name in constants:
@@ -43,14 +45,16 @@ class SpirvModule(LlvmModule):
 
 
 def _selected(found: re.Match[str]) -> str:
-    """Floats from truth values: LLVM makes a choice between integers of it whose type is wrong."""
+    """Replaces conversions of truth values to floats by selects, since LLVM converts them by a select of
+    integers with a wrong type.
+    """
     lanes, value, kind, element = found.groups()
     one = f"splat ({element} {float_text(element, 1.0)})"
     return f"select <{lanes} x i1> {value}, {kind} {one}, {kind} zeroinitializer"
 
 
 def _with_constants(body: str, constants: Sequence[str]) -> str:
-    """A function whose uses of constants are of pointers to any memory."""
+    """A function in which uses of constants are generic pointers."""
     casts = ["entry:"]
     for name in constants:
         if f"ptr @{name}," in body:
@@ -77,7 +81,7 @@ class WorkGroup(Block):
         self._shared = 0
 
     def _generic(self, space: int, name: str) -> Ssa:
-        """A pointer of an address space as one to any memory."""
+        """A pointer to an address space as a generic pointer."""
         return self.f.pure("ptr", f"addrspacecast ptr addrspace({space}) {name} to ptr", ())
 
     def _number(self, what: str) -> Ssa:
@@ -91,7 +95,7 @@ class WorkGroup(Block):
         return self._buffers[slot]
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """Reduces the values of neighbouring work-items through local memory until one value is left."""
+        """Combines the values of neighbouring work-items through local memory until one value is left."""
         distance = 1
         while distance < self.threads:
             fan = min(_FAN, self.threads // distance)
@@ -100,7 +104,9 @@ class WorkGroup(Block):
         return values
 
     def _joined(self, values: ValueGroup, join: Join, distance: int, fan: int) -> ValueGroup:
-        """The values of `fan` work-items that are `distance` apart, which are equal among so many."""
+        """Combines the values of `fan` work-items at distance `distance`; groups of that many have equal
+        values.
+        """
         f = self.f
         places = [[(x, self._shared_array(x.type, self.items)) for x in v.parts] for v in values]
         for x, array in (pair for part in places for pair in part):

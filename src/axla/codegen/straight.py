@@ -35,7 +35,7 @@ class CodeRegion:
         self.label = label
 
     def jump(self, label: str) -> None:
-        """Ends the code with a jump, unless it has ended: with a return, or a jump elsewhere."""
+        """Ends the code with a jump, unless it already ended with a return or another jump."""
         if not self.lines or not self.lines[-1].startswith(("  ret ", "  br ")):
             self.lines.append(f"  br label %{label}")
 
@@ -55,11 +55,11 @@ def _comparison(predicate: str) -> Callable[[Ssa, Ssa | int], Ssa]:
 
 
 class Ssa:
-    """An LLVM value: its text (`%12`, `3`, `splat (float 0x..)`), its type, the region that defines it (the
-    whole function: of a constant, an argument or a global).
+    """An LLVM value: its text (`%12`, `3`, `splat (float 0x..)`), its type, and the region that defines it
+    (the whole function for constants, arguments and globals).
 
-    Its operators write an instruction of integers that wrap; `Code.add` and the like take what cannot
-    overflow, and fold constants. A pointer reads and writes what lies there, which is aligned as its type is.
+    Its operators write integer instructions that wrap; `Code.add` and the like are for operations that cannot
+    overflow, and fold constants. Loads and stores through a pointer are aligned to their type.
     """
 
     __slots__ = ("text", "type", "region", "constant")
@@ -111,16 +111,16 @@ class Ssa:
         return self.code.cast(opcode, self, type_)
 
     def at(self, offset: Ssa | int) -> Ssa:
-        """The address so many bytes on."""
+        """The address `offset` bytes further on."""
         index = self.code.const("i64", offset) if isinstance(offset, int) else offset
         return self.code.gep("i8", self, index, inbounds=False)
 
     def item(self, index: Ssa | int, size: int = 8) -> Ssa:
-        """The address of an element of an array of elements of this size."""
+        """The address of element `index`, where elements have this size."""
         return self.at(index * size)
 
     def load(self, type_: str, order: str = "") -> Ssa:
-        """Loads from the address; `order` makes the load atomic."""
+        """Loads from the address; with `order`, atomically."""
         kind = "atomic " if order else ""
         align = self.code.module.align(type_)
         return self.code.effect(type_, f"load {kind}{type_}, {self!r} {order}, align {align}")
@@ -132,11 +132,13 @@ class Ssa:
         self.code.line(f"store {kind}{value!r}, {self!r} {order}, align {align}")
 
     def atomic(self, op: str, value: Ssa, order: str = "seq_cst") -> Ssa:
-        """Changes what lies at the address by add, sub, and, or, umin, xchg; gives the value before."""
+        """Atomically changes the value at the address by add, sub, and, or, umin, xchg; returns the old
+        value.
+        """
         return self.code.effect(value.type, f"atomicrmw {op} {self!r}, {value!r} {order}")
 
     def exchange(self, expected: Ssa, value: Ssa) -> Ssa:
-        """Compare and swap: true when what lies at the address was as expected and is now replaced."""
+        """Compare and swap: true when the value at the address was `expected` and has been replaced."""
         kind = f"{{ {value.type}, i1 }}"
         pair = self.code.effect(kind, f"cmpxchg {self!r}, {expected!r}, {value!r} seq_cst seq_cst")
         return self.code.effect("i1", f"extractvalue {pair!r}, 1")
@@ -163,8 +165,8 @@ _COMPARED = {
 
 
 class Code:
-    """One function being written, without branches and loops. Methods return `Ssa` values; see
-    `axla.codegen.function` for how they are placed.
+    """A function being written, without branches and loops. Methods return `Ssa` values; see
+    `axla.codegen.function` for their placement.
     """
 
     def __init__(
@@ -196,7 +198,7 @@ class Code:
         return self._stack[-1]
 
     def _home(self, operands: Sequence[Ssa], depth: int) -> CodeRegion:
-        """The outermost open region, not above `depth`, where `operands` exist."""
+        """The outermost open region, not outside of `depth`, in which `operands` exist."""
         for operand in operands:
             region = operand.region
             if not region.open:
@@ -211,8 +213,8 @@ class Code:
         return f"%v{self.made}"
 
     def pure(self, type_: str, expression: str, operands: Sequence[Ssa]) -> Ssa:
-        """The value of an instruction without effects, hoisted and numbered; `operands` say where it may
-        stand.
+        """The value of an instruction without effects, hoisted and reused; `operands` determine where it may
+        be placed.
         """
         return self._place(self._home(operands, self._stack[-1].arithmetic_floor), type_, expression)
 
@@ -226,14 +228,16 @@ class Code:
         return value
 
     def effect(self, type_: str, expression: str) -> Ssa:
-        """The value of an instruction that must stay here, such as a load from memory that changes."""
+        """The value of an instruction that must stay at this place, such as a load from memory that
+        changes.
+        """
         region = self._stack[-1]
         value = Ssa(self.fresh(), type_, region)
         region.lines.append(f"  {value.text} = {expression}")
         return value
 
     def line(self, text: str) -> None:
-        """A void instruction, here."""
+        """Writes an instruction without a result."""
         self._stack[-1].lines.append("  " + text)
 
     # -- values ------------------------------------------------------------------------------------------
@@ -279,7 +283,7 @@ class Code:
         return self.anywhere("ptr", f"@{name}")
 
     def data(self, content: bytes) -> Ssa:
-        """The address of constant bytes, aligned to 64; equal ones are one."""
+        """The address of constant bytes, aligned to 64; equal bytes are stored once."""
         name = "c" + hashlib.blake2b(content, digest_size=8).hexdigest()
         text = "".join(f"\\{byte:02X}" for byte in content)
         kind = f"private unnamed_addr constant [{len(content)} x i8]"
@@ -287,7 +291,7 @@ class Code:
         return self.glob(name)
 
     def zeros(self, size: int) -> Ssa:
-        """The address of so many bytes of zeros or more, aligned to 64, which nobody writes."""
+        """The address of at least `size` bytes of zeros, aligned to 64, to which nothing writes."""
         size = 1 << max(size - 1, 0).bit_length()
         text = f"@zeros{size} = internal global [{size} x i8] zeroinitializer, align 64"
         self.module.globals.setdefault(f"zeros{size}", text)
@@ -328,16 +332,16 @@ class Code:
         return self.pure(a.type, text, (condition, a, b))
 
     def cast(self, opcode: str, a: Ssa, type_: str) -> Ssa:
-        """`opcode` is trunc, zext, sext, fptrunc, fpext, fptosi, sitofp, bitcast, ptrtoint...; same type:
-        `a`.
+        """`opcode` is trunc, zext, sext, fptrunc, fpext, fptosi, sitofp, bitcast, ptrtoint...; returns `a`
+        itself if it already has the type.
         """
         if a.type == type_:
             return a
         return self.pure(type_, f"{opcode} {a.type} {a.text} to {type_}", (a,))
 
     def call(self, type_: str, name: str, *args: Ssa, effect: bool = False, flags: str = "") -> Ssa:
-        """Calls `@name`, declared on the way when it is an intrinsic. Pure unless `effect`; a void call needs
-        it.
+        """Calls `@name`, and declares it when it is an intrinsic. Taken as pure unless `effect`; a void call
+        needs `effect`.
         """
         if name.startswith("llvm.") and name not in self.module.declared:
             self.module.declare(name, f"declare {type_} @{name}({', '.join(a.type for a in args)})")
@@ -385,7 +389,7 @@ class Code:
         return self.pure(a.type, f"insertelement {a.type} {a.text}, {b.type} {b.text}, i32 {lane}", (a, b))
 
     def shuffle(self, a: Ssa, b: Ssa, lanes: Sequence[int]) -> Ssa:
-        """Lanes of a (0..n-1) and b (n..2n-1) in a new order; -1 is any."""
+        """Lanes of a (0..n-1) and b (n..2n-1) in the given order; -1 is unspecified."""
         mask = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in lanes)
         type_ = vector(element_type(a.type), len(lanes))
         return self.pure(
@@ -419,7 +423,7 @@ class Code:
     # -- index arithmetic, folded: of values and numbers ---------------------------------------------------
 
     def _both(self, a: Ssa | int, b: Ssa | int) -> tuple[Ssa, Ssa]:
-        """Numbers as constants of the other's type; two of them as indices."""
+        """Converts numbers to constants of the other operand's type; two numbers become indices."""
         if isinstance(a, int):
             a = b.same(a) if isinstance(b, Ssa) else self.index(a)
         return a, a.same(b)
@@ -474,8 +478,8 @@ class Code:
     # -- memory ------------------------------------------------------------------------------------------
 
     def gep(self, element: str, pointer: Ssa, index: Ssa | int, *, inbounds: bool = True) -> Ssa:
-        """The address of element `index` of an array of `element` at `pointer`; not `inbounds`: it may lie
-        outside of the array.
+        """The address of element `index` of an array of `element` at `pointer`; without `inbounds` it may be
+        outside the array.
         """
         if isinstance(index, int):
             index = self.index(index)
@@ -490,8 +494,8 @@ class Code:
     def load(
         self, type_: str, pointer: Ssa, align: int, *, readonly: bool = False, exists: bool = False
     ) -> Ssa:
-        """Loads here; `readonly` memory (not written while this function runs) may be read earlier and only
-        once; also before a loop that may not run, if it `exists` in any case.
+        """Loads from memory. A load of `readonly` memory (not written while this function runs) may be
+        hoisted and done once; also out of a loop that may not run, if the memory `exists` in any case.
         """
         if type_ == "ptr":
             align = min(align, self.module.pointer_bytes)
@@ -507,7 +511,7 @@ class Code:
         readonly: bool = False,
         exists: bool = False,
     ) -> Ssa:
-        """The value of an instruction that reads memory, placed as `load` places one."""
+        """The value of an instruction that reads memory, placed like a `load`."""
         if not readonly:
             return self.effect(type_, expression)
         region = self._stack[-1]
@@ -515,8 +519,8 @@ class Code:
         return self._place(self._home(operands, floor), type_, expression)
 
     def stack(self, type_: str, count: int, *, slot: int = 0) -> Ssa:
-        """The address of `count` elements on the stack, aligned to 8: the same memory for every use of a slot
-        number.
+        """The address of `count` elements on the stack, aligned to 8; uses of the same slot number share the
+        memory.
         """
         used, address = self._slots.get(slot, (0, self.anywhere("ptr", f"%stack{slot}")))
         size = count * (8 if type_ in ("ptr", "i64", "double") else 16)
@@ -524,13 +528,13 @@ class Code:
         return address
 
     def space(self, type_: str, align: int = 8) -> Ssa:
-        """Stack memory of a type, of its own."""
+        """Stack memory of a type, not shared with others."""
         address = self.anywhere("ptr", self.fresh())
         self._spaces.append(f"  {address} = alloca {type_}, align {align}\n")
         return address
 
     def slot(self, value: Ssa) -> Ssa:
-        """A stack variable with a first value: its address."""
+        """The address of a stack variable with an initial value."""
         address = self.space(value.type)
         address.store(value)
         return address

@@ -1,7 +1,9 @@
-"""The target of a triple that has no description of ours: what LLVM says of it, and makes of probes.
+"""The target for an LLVM triple without a description in axla: derived from LLVM's data layout and from
+probes.
 
-A probe is a function of one instruction. Where its object needs a function of a library, or LLVM gives up,
-the machine lacks the instruction. What every program needs must be there, else the triple is refused by name.
+A probe is a function of one instruction. Where its object calls a library function, or LLVM fails, the
+machine lacks the instruction. If an instruction that every program needs is missing, the triple is refused by
+name.
 """
 
 from __future__ import annotations
@@ -55,14 +57,14 @@ def _casts(kind: str, result: str, opcodes: str) -> _Rows:
 
 
 def _calls(kind: str, names: str, *more: str) -> _Rows:
-    """Intrinsics of %a and `more`."""
+    """Declares and calls intrinsics on %a and `more`."""
     given = ", ".join(("%a", *more)).replace("%", f"{kind} %")
     name = f"{kind} @llvm.{{}}.{_SHORT.get(kind, kind)}"
     return [(kind, kind, f"call {name.format(found)}({given})") for found in names.split()]
 
 
 def _floats(kind: str) -> _Rows:
-    """The features that f32 needs on a machine, and those that give it f64."""
+    """Probes for the instructions that f32 needs, and for those of f64."""
     compares = [("i1", kind, f"fcmp {predicate} {kind} %a, %b") for predicate in ("olt", "uno")]
     casts = [*_casts(kind, "i32", "fptosi fptoui"), *_casts("i32", kind, "sitofp uitofp")]
     calls = [*_calls(kind, "fabs"), *_calls(kind, "copysign", "%b"), (kind, kind, f"fneg {kind} %a")]
@@ -82,7 +84,7 @@ _HALVES = [*_casts("half", "float", "fpext"), *_casts("float", "half", "fptrunc"
 
 
 def known(name: str) -> str:
-    """The triple as LLVM wants it, with all its parts; "" where the bundled LLVM knows no such machine."""
+    """The triple in LLVM's normal form; "" where the bundled LLVM knows no such machine."""
     if not re.fullmatch(r"[\w.+-]+", name):
         return ""
     llvm.initialise()
@@ -101,7 +103,7 @@ def known(name: str) -> str:
 
 @functools.cache
 def triple_target(name: str, cpu: str | None = None, features: tuple[str, ...] = ()) -> CpuTarget:
-    """The target of a triple that LLVM knows; UnsupportedError with the reason where there is none."""
+    """The target for a triple that LLVM knows; UnsupportedError with the reason where there is none."""
     target = _bare(name, cpu, features)
     for what, rows in {"64-bit integers": _INTEGERS, "f32": _floats("float")}.items():
         if why := _needs(target, rows):
@@ -129,7 +131,7 @@ def triple_target(name: str, cpu: str | None = None, features: tuple[str, ...] =
 
 
 def _bare(name: str, cpu: str | None, features: tuple[str, ...]) -> CpuTarget:
-    """A target of which LLVM's layout of data is known, and nothing that it can do."""
+    """A target with LLVM's data layout, but without any features."""
     triple = known(name)
     with llvm.LOCK:
         parts = binding.get_triple_parts(triple)
@@ -159,7 +161,7 @@ def _bare(name: str, cpu: str | None, features: tuple[str, ...]) -> CpuTarget:
 
 
 def _needs(target: CpuTarget, rows: _Rows) -> str:
-    """The reason why a machine needs library functions for some instructions; "" where it needs none."""
+    """The reason why a machine cannot execute some instructions itself; "" where it can."""
     functions = [
         f"define {result} @f{n}({kind} %a, {kind} %b) nounwind {{\n %c = {what}\n ret {result} %c\n}}"
         for n, (result, kind, what) in enumerate(rows)

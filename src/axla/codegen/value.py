@@ -1,16 +1,16 @@
 """Values of HLO in generated code: an element type, a number of lanes, and LLVM registers.
 
-How a type lies in registers and in memory:
+Representation of a type in registers and in memory:
 
     pred                 i1             one byte, 0 or 1
-    s2 s4 u2 u4          i8, extended   one byte, the high bits are not looked at (written as zero)
+    s2 s4 u2 u4          i8, extended   one byte, the high bits are ignored (written as zero)
     s8 .. u64            i8 .. i64      the same
     f16 bf16 f8* f6* f4  float          its bits; every register value is one that the type can represent
     f32 f64              float double   the same
     c64 c128             two of them    interleaved
 
-`Values` writes the semantics of one function. An operand of one lane meets one of many by being splatted,
-as late as possible: uniform values stay scalar.
+`Values` writes the semantics of one function. An operand of one lane is splatted when it is combined with one
+of many, as late as possible: uniform values stay scalar.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ROUNDING = frozenset({"roundeven", "floor", "ceil", "trunc"})
 
 
 def allowed_intrinsics(target: Target) -> frozenset[str]:
-    """Names, without `llvm.` and without the type, of the intrinsics that stay instructions on a target."""
+    """The intrinsics, without `llvm.` and type suffix, that a target implements by instructions."""
     allowed = set(_PORTABLE | target.intrinsics)
     if target.has_fma:
         allowed.add("fma")
@@ -87,18 +87,18 @@ Join = Callable[[ValueGroup, ValueGroup], ValueGroup]
 
 
 def parts_of(values: Iterable[Value]) -> list[Ssa]:
-    """All registers of values in a row, as a loop carries them."""
+    """All registers of the values in one list, as a loop carries them."""
     return [part for value in values for part in value.parts]
 
 
 def rebuilt(like: Iterable[Value], parts: Iterable[Ssa]) -> tuple[Value, ...]:
-    """Values of the types and lanes of `like` from all their registers in a row."""
+    """Values with the types and lanes of `like`, from the list of all their registers."""
     rest = iter(parts)
     return tuple(Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in like)
 
 
 def merged(branch: Branch, a: Sequence[Value], b: Sequence[Value]) -> tuple[Value, ...]:
-    """Values of either side of a branch, behind it."""
+    """The values after a branch: `a` from its first side, `b` from its second."""
     return rebuilt(a, branch.merge(list(zip(parts_of(a), parts_of(b), strict=True))))
 
 
@@ -121,7 +121,7 @@ _FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "o
 
 
 class Values:
-    """Writes operations on values into one function, for one target. `straight`: code that runs once or few
+    """Writes operations on values into one function, for one target. `straight`: code that runs at most a few
     times, and may be long.
     """
 
@@ -163,18 +163,18 @@ class Values:
         return self.f.const(kind, whole)
 
     def wrap(self, dtype: DType, parts: Sequence[Ssa]) -> Value:
-        """A value of registers that are already in the form of its type."""
+        """A value from registers that already have the form of its type."""
         return Value(dtype, lane_count(parts[0].type), tuple(parts))
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """One lane in all lanes."""
+        """A value of one lane repeated in all lanes."""
         if value.lanes == lanes:
             return value
         assert value.lanes == 1, f"splat of {value.lanes} lanes to {lanes}"
         return Value(value.dtype, lanes, tuple(self.f.splat(part, lanes) for part in value.parts))
 
     def together(self, *values: Value) -> tuple[Value, ...]:
-        """The values with one lane count: single lanes are splatted."""
+        """The values with a common lane count: single lanes are splatted."""
         lanes = max(value.lanes for value in values)
         return tuple(self.splat(value, lanes) for value in values)
 
@@ -188,7 +188,7 @@ class Values:
         return resize(self.m.reg(value.ssa), value.dtype, self.f.module.index_type).ssa
 
     def from_index(self, index: Ssa, dtype: DType) -> Value:
-        """An index as a number of any real type."""
+        """An index converted to any real type."""
         wide = self.m.reg(index)
         signed = INDEX_TYPES[wide.element]
         return Value(dtype, wide.lanes, (convert(wide, signed, dtype).ssa,))
@@ -205,7 +205,7 @@ class Values:
         return Value(a.dtype, len(order), tuple(self.f.shuffle(x, y, order) for x, y in parts))
 
     def join(self, lanes: Sequence[Value]) -> Value:
-        """One value of single lanes."""
+        """Combines values of one lane into one value."""
         count = len(lanes)
         if count == 1:
             return lanes[0]
@@ -218,7 +218,7 @@ class Values:
         return Value(lanes[0].dtype, count, tuple(parts))
 
     def across_lanes(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """All lanes of a group of values joined into one: halves with halves, a fixed tree."""
+        """Combines all lanes of a group of values into one: halves repeatedly, in a fixed tree."""
         while values[0].lanes > 1:
             half = values[0].lanes // 2
             low, high = (
@@ -235,8 +235,8 @@ class Values:
     def load(
         self, dtype: DType, pointer: Ssa, lanes: int, readonly: bool = False, *, align: int = 0
     ) -> Value:
-        """`lanes` contiguous elements. `readonly`: nobody writes them while the function runs. `align`: bytes
-        that the first is aligned to, where that is more than an element.
+        """Loads `lanes` contiguous elements. `readonly`: nothing writes to them while the function runs.
+        `align`: the alignment of the first one in bytes, if more than an element's.
         """
         kind = memory_element(dtype.real)
         count = 2 * lanes if dtype.is_complex else lanes
@@ -249,7 +249,7 @@ class Values:
         return self._from_memory(dtype, raw)
 
     def _from_memory(self, dtype: DType, raw: Ssa) -> Value:
-        """The value of a real type whose memory form is in a register."""
+        """The value of a real type, from a register with its memory form."""
         bits = self.m.reg(raw)
         if dtype.is_pred:
             bits = bits.ne(0)
@@ -279,7 +279,7 @@ class Values:
         return known if known is not None else small_float.encode(x, dtype)
 
     def store(self, value: Value, pointer: Ssa, nontemporal: bool = False, *, align: int = 0) -> None:
-        """Writes the lanes to contiguous elements; `align` as that of `load`."""
+        """Stores the lanes to contiguous elements; `align` as for `load`."""
         dtype = value.dtype
         if not dtype.is_complex:
             raw = self._to_memory(value)
@@ -320,7 +320,8 @@ class Values:
     def convert(self, x: Value, dtype: DType) -> Value:
         """HLO's convert.
 
-        To integers saturating (NaN to 0), to pred != 0, to smaller floats to nearest even.
+        Conversions to integers saturate (NaN gives 0), those to pred test for != 0, those to smaller floats
+        round to nearest even.
         """
         if x.dtype is dtype:
             return x
@@ -360,8 +361,8 @@ class Values:
         return [self.m.reg(part) for part in x.parts]
 
     def _real(self, dtype: DType, result: Reg, exact: bool = False, plain: bool = False) -> Value:
-        """A result of a real type, rounded to it where it is a small float and the operation not exact;
-        `plain`: the machine's operation.
+        """A result of a real type, rounded if it is a small float and the operation is not exact; `plain`: it
+        is the result of a machine operation.
         """
         # Types under 16 bits may lack the result's sign of zero, or a rounded-up largest number.
         if dtype.is_float and dtype.bits < 32 and not (exact and dtype.bits == 16):
@@ -377,7 +378,9 @@ class Values:
         return self.m.reg(found)
 
     def _function(self, opcode: str, body: Callable[..., Reg], *regs: Reg) -> Reg:
-        """`body(*regs)`, the function of HLO's name; by a call where it has been written out often enough."""
+        """`body(*regs)` for an HLO operation; as a call where it has already been written out often
+        enough.
+        """
         key = (opcode, regs[0].type)
         if self.straight and self._written.get(key, 0) > self.target.limits.line:
             return self.m.outlined(f"math.{opcode}", lambda *args: (body(*args),), *regs)[0]
@@ -389,7 +392,7 @@ class Values:
         return found
 
     def unary(self, opcode: str, x: Value) -> Value:
-        """The elementwise operation with HLO's name for it."""
+        """The elementwise operation with this HLO opcode."""
         if opcode in _SHAPED:
             return _SHAPED[opcode](self, x)
         return self._computed(opcode, x)
@@ -408,7 +411,7 @@ class Values:
         return self._computed(opcode, *self.together(a, b))
 
     def _computed(self, opcode: str, *values: Value) -> Value:
-        """Applies the function that the tables have for the opcode and the element type."""
+        """Computes an operation by the tables for the element type."""
         dtype, lanes = values[0].dtype, values[0].lanes
         regs = [reg for value in values for reg in self.regs(value)]
         if dtype.is_complex:
@@ -436,7 +439,9 @@ class Values:
         raise UnsupportedError(f"{opcode}: not defined for elements of type {dtype}")
 
     def multiply_add(self, a: Value, b: Value, total: Value, *, fused: bool = True) -> Value:
-        """total + a * b; floats in one rounding where the machine has it, complex numbers only if `fused`."""
+        """total + a * b; floats with one rounding where the machine supports it, complex numbers only if
+        `fused`.
+        """
         a, b, total = self.together(a, b, total)
         m, x, y, z = self.m, self.regs(a), self.regs(b), self.regs(total)
         if a.dtype.is_float:
@@ -478,13 +483,13 @@ class Values:
         return self.m.reg(self.f.icmp(predicates[direction], x, y))
 
     def _rank(self, x: Reg) -> Reg:
-        """The integer at whose place a float stands in the total order."""
+        """An integer with the position of a float in the total order."""
         bits = x.bits()
         width = int(bits.element[1:])
         return bits ^ (bits >> (width - 1)).lshr(1)
 
     def select(self, pred: Value, a: Value, b: Value) -> Value:
-        """a where pred, else b. A pred of one lane chooses whole values."""
+        """a where pred, else b. A pred of one lane selects whole values."""
         a, b = self.together(a, b)
         if pred.lanes > a.lanes:
             a, b = self.splat(a, pred.lanes), self.splat(b, pred.lanes)

@@ -1,11 +1,11 @@
 """Element generators: the value of any instruction at any index.
 
-`Elements` walks a computation from a root at an index towards its parameters and emits what is on the way.
-Elementwise ops combine the values of their operands; movement ops ask for their operand at
-`op.source(index)`; the rest have a function in the table `ELEMENT`, those of other packages a method
-`element(e, inst, index)` of the op. Emitted values are remembered per
-(instruction, index) while the region that holds them is open, so a value used twice is computed once and,
-through the function builder, outside of every loop it does not depend on.
+`Elements` walks a computation from a root at an index towards its parameters and emits the instructions on
+the way. Elementwise ops combine the values of their operands; movement ops take their operand at
+`op.source(index)`; the others have a function in the table `ELEMENT`, those of other packages a method
+`element(e, inst, index)` of the op. Emitted values are cached per (instruction, index) while the region that
+contains them is open, so a value used twice is computed once and, through the function builder, outside of
+every loop it does not depend on.
 
 The same code serves kernels (an index of many lanes), scalar regions (indices are Python ints) and one-lane
 targets.
@@ -58,18 +58,18 @@ class Elements:
         self._memo: dict[tuple, tuple[Value, ...]] = {}
 
     def lanes_at(self, index: Indices) -> int:
-        """The lanes that an element at `index` may have."""
+        """The lane count of an element at `index`."""
         return max(self.least, widest(index))
 
     def bind(self, inst: Instruction, leaf: Leaf | Array | Value | ValueGroup) -> None:
-        """Says where the value of `inst` (a parameter, mostly) comes from."""
+        """Sets the source of an instruction's value (usually a parameter)."""
         if isinstance(leaf, Array):
             self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
         else:
             self.leaves[inst] = leaf if callable(leaf) else lambda index: leaf
 
     def forget(self, numbers: Iterable[Instruction]) -> None:
-        """Instructions that are single numbers are computed again."""
+        """Drops the cached values of scalar instructions, so that they are computed again."""
         for inst in numbers:
             self.leaves.pop(inst, None)
             self._memo.pop((inst, index_key(())), None)
@@ -109,7 +109,7 @@ class Elements:
     def _elementwise_below(self, inst: Instruction, index: Indices) -> list[Instruction]:
         """Elementwise instructions below `inst` that are needed at the same index, operands first.
 
-        Long chains are emitted from this list, so that Python's stack does not grow with them.
+        Long chains are emitted from this list, which keeps Python's stack shallow.
         """
         order: list[Instruction] = []
         seen: set[Instruction] = set()
@@ -145,7 +145,9 @@ class Elements:
         return found if isinstance(found, tuple) else (found,)
 
     def _of_package(self, inst: Instruction, index: Indices) -> tuple[Value, ...]:
-        """By the methods of an op that axla does not declare: what they do wrong is said under its name."""
+        """An op of another package, by its own methods; errors in them are reported with the name of the
+        op.
+        """
         generator = getattr(inst.op, "element", None)
         with plugins.blamed(f"{inst!r}: its element"):
             found = self._moved(inst, index) if generator is None else generator(self, inst, index)
@@ -157,7 +159,7 @@ class Elements:
         return values
 
     def _moved(self, inst: Instruction, index: Indices) -> Value:
-        """The element of its operand that an op says to be its own."""
+        """The element of the operand that a movement op names."""
         op, what = inst.op, getattr(inst.op, "custom_call_target", "") or inst.opcode
         if hasattr(op, "source"):
             operand = inst.operands[0]
@@ -183,7 +185,7 @@ class Elements:
     def pick(
         self, dims: Sequence[int], element: Callable[[Indices], tuple[Value, ...]], index: Indices
     ) -> tuple[Value, ...]:
-        """The element at an index known only at run time, chosen among all (few) elements."""
+        """The element at an index known only at run time, selected among all (few) elements."""
         offset = linear(index, dims)
         found: tuple[Value, ...] | None = None
         for number, at in enumerate(itertools.product(*map(range, dims))):
@@ -208,7 +210,7 @@ class Elements:
         return inner.results(computation, ())
 
     def inline(self, computation: Computation, operands: Sequence[Instruction]) -> Elements:
-        """Generators of a computation whose parameters are instructions of this one."""
+        """Element generators for a computation whose parameters are instructions of this one."""
         inner = Elements(self.values, self.lanes, scalar=self.scalar, least=self.least)
         for parameter, operand in zip(computation.parameters, operands, strict=True):
             inner.bind(parameter, lambda index, operand=operand: self(operand, index))
@@ -252,8 +254,8 @@ class Elements:
     def checked_index(
         self, value: Value, limit: int, *, clamped: bool = True
     ) -> tuple[AnyIndex, Value | bool]:
-        """(an integer value clamped to [0, limit], whether it was inside already). Not clamped, it is an
-        index only where it is inside.
+        """(an integer value clamped to [0, limit], whether it was already inside). Without `clamped`, the
+        index is valid only where it is inside.
         """
         if limit < 0:
             return 0, False
@@ -269,7 +271,7 @@ class Elements:
         return Index(self.f, values.to_index(value), limit=limit + 1), inside
 
     def in_range(self, index: AnyIndex, low: int, high: int) -> Value | bool:
-        """Whether low <= index < high, as a pred value; a Python bool where everything is known."""
+        """Whether low <= index < high, as a pred value; a Python bool where that is known at compile time."""
         known = index if isinstance(index, int) else index.constant
         if known is not None:
             return low <= known < high
@@ -283,7 +285,9 @@ class Elements:
         return Value(PRED, lanes, (f.binary("and", above, below),))
 
     def clamp_index(self, index: AnyIndex, size: int) -> AnyIndex:
-        """`index` forced into [0, size): what out-of-range lanes read instead (their value is not used)."""
+        """`index` clamped to [0, size): the element that out-of-range lanes read instead, whose value is not
+        used.
+        """
         f = self.f
         if isinstance(index, int):
             return min(max(index, 0), size - 1)
@@ -301,8 +305,8 @@ Making = Callable[[], tuple[Value, ...]]
 def where_inside(
     e: Elements, cases: Sequence[tuple[Value | None, Making]], lanes: int, anywhere: Making
 ) -> tuple[Value, ...]:
-    """`anywhere`, by way of simpler code that gives the same under a condition. Not nested: all are written
-    out.
+    """Code for `anywhere` that takes a simpler path where a condition holds. Not nested: all cases are
+    written out.
     """
     asked = [(condition, make) for condition, make in cases if condition is not None]
     if not asked or e.branched:
@@ -331,7 +335,7 @@ def dims_of(inst: Instruction) -> tuple[int, ...] | None:
 
 
 def all_of(values: Values, conditions: Sequence[Value | bool]) -> Value | bool:
-    """The conjunction of conditions, some of which may be known."""
+    """The conjunction of conditions, some of which may be known at compile time."""
     found: Value | bool = True
     for condition in conditions:
         if condition is False or found is False:
@@ -343,14 +347,14 @@ def all_of(values: Values, conditions: Sequence[Value | bool]) -> Value | bool:
 
 
 def choose(values: Values, condition: Value | bool, a: Callable[[], Value], b: Callable[[], Value]) -> Value:
-    """a if condition else b; only what can be needed is emitted."""
+    """a if condition else b; emits only what may be needed."""
     if isinstance(condition, bool):
         return a() if condition else b()
     return values.select(condition, a(), b())
 
 
 def widest(index: Indices) -> int:
-    """The largest number of lanes of an index in which lanes differ."""
+    """The largest lane count of an index whose lanes differ."""
     return max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
 
 
@@ -358,8 +362,8 @@ def accumulate(
     e: Elements, inst: Instruction, sizes: Sequence[int], first: tuple[Value, ...],
     step: Callable[[tuple[Value, ...], Sequence[AnyIndex]], tuple[Value, ...]], lanes: int,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Folds `step` over the index space of a reduction, written out where it is small together with all that
-    are computed in each step, as loops otherwise.
+    """Combines `step` over the index space of a reduction: unrolled if that is small, together with all
+    reductions nested in a step; otherwise as loops.
     """
     if 0 in sizes:
         return first
@@ -375,7 +379,7 @@ def accumulate(
 
 
 def _reductions(computation: Computation) -> dict[Instruction, int]:
-    """Steps of the reductions that an element of each instruction's operands takes, one in the other."""
+    """The number of steps of the reductions nested in the operands of each instruction."""
     steps: dict[Instruction, int] = {}
     below: dict[Instruction, int] = {}
     for inst in post_order(computation):
@@ -385,7 +389,7 @@ def _reductions(computation: Computation) -> dict[Instruction, int]:
 
 
 def _steps(inst: Instruction) -> int:
-    """Elements that one of a reduction, product or window is made of."""
+    """The number of elements that one element of a reduction, product or window combines."""
     op = inst.op
     if isinstance(op, Reduce | Dot):
         dims = op.dimensions if isinstance(op, Reduce) else op.lhs_contracting_dims
@@ -397,8 +401,8 @@ def fold(
     f: Function, sizes: Sequence[int], cut: int, first: ValueGroup,
     step: Callable[[ValueGroup, Indices], ValueGroup], unroll: int = 1,
 ) -> ValueGroup:  # fmt: skip
-    """Folds `step` over an index space by loops, of which dimensions from `cut` on are written out; the loop
-    over the last has `unroll` steps in a turn.
+    """Combines `step` over an index space by loops. Dimensions from `cut` on are unrolled; the loop over the
+    last one has `unroll` steps per iteration.
     """
 
     def nest(depth: int, at: Indices, values: ValueGroup) -> ValueGroup:
@@ -424,7 +428,7 @@ def either(
     e: Elements, condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]],
     likely: bool | None = None,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Values of one of two sides, of which only the chosen one runs."""
+    """Values of one of two sides, of which only the selected one runs."""
     branch = e.f.branch(condition.ssa, likely)
     with branch.then():
         x = a()
@@ -440,8 +444,8 @@ def either(
 
 
 def _horner_step(inst: Instruction) -> tuple[Instruction, Instruction, Instruction] | None:
-    """(p, x, c) of p * x + c where p ends with such a step, too, and c is a number: polynomials of floats in
-    Horner's form round once per step, where the machine can.
+    """(p, x, c) of p * x + c, where p is such a step too and c is a constant: polynomials of floats by
+    Horner's rule are rounded once per step, where the machine can.
     """
     product = _shifted_product(inst)
     if product is None or not inst.shape.dtype.is_float or inst.shape.dtype.bits < 32:
@@ -454,7 +458,7 @@ def _horner_step(inst: Instruction) -> tuple[Instruction, Instruction, Instructi
 
 
 def _shifted_product(inst: Instruction) -> Instruction | None:
-    """The product to which an addition adds a number."""
+    """The product to which an addition adds a constant."""
     if not isinstance(inst.op, Add):
         return None
     for product, number in (inst.operands, inst.operands[::-1]):

@@ -1,6 +1,6 @@
-"""reduce-window inside of loops: the elements that each lane's place of the window sees, combined in order.
+"""reduce-window inside loops: combines in order the elements that the window covers at each lane's position.
 
-Edges that no place can reach are not tested for; steps of a place that reach over an edge change nothing.
+Edges that no position can reach are not tested; steps of the window beyond an edge change nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def reduce_window(e: Elements, inst: Instruction[ReduceWindow], index: Indices) 
 def _all_inside(
     e: Elements, op: ReduceWindow, dims: Sequence[int], places: Sequence[int], index: Indices
 ) -> Value | None:
-    """Whether all that the lanes' places see are elements; None where that is always so, or not worth it."""
+    """Whether the windows of all lanes are inside the array; None where that is always so, or not worth
+    testing.
+    """
     window = op.window
     if any(n > 1 for n in window.base_dilation):
         return None
@@ -79,15 +81,15 @@ def _all_inside(
 
 
 def window_places(inst: Instruction) -> tuple[int, ...]:
-    """How many places the window has in each dimension."""
+    """The number of window positions in each dimension."""
     return next(iter(inst.shape.leaves())).dims
 
 
 def _element(
     e: Elements, op: ReduceWindow, d: int, size: int, places: int | None, place: AnyIndex, position: AnyIndex
 ) -> tuple[Value | bool, AnyIndex]:
-    """(whether there is an element, its index) of dimension `d` at a position in a place of the window; where
-    `places` is None, there is.
+    """(whether there is an element, its index) along dimension `d` for a step of the window at a position;
+    where `places` is None, there always is.
     """
     window = op.window
     step, low, base = window.window_dilation[d], window.low[d], window.base_dilation[d]

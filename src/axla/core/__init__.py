@@ -1,1 +1,1 @@
-"""The parts that need no graph: element types, shapes, literals, errors, flags, caches."""
+"""What is independent of the graph: element types, shapes, literals, errors, flags, caches."""

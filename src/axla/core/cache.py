@@ -1,12 +1,12 @@
-"""The cache of what was compiled: by kind and key, in memory and on disk between processes.
+"""The cache of compiled objects: by kind and key, in memory, and on disk between processes.
 
-A key says everything that can change the result (`key_of`), so an entry can never be stale. A file is
-`digest of key and value | value`; one that does not match its digest is dropped. Failures to read or write (a
-full disk, no permission) only cost time. `AXLA_CACHE_DIR` names the folder; set to nothing, there is none on
-disk. All kinds share one bound; what was unused for longest goes first.
+A key covers everything that can affect the result (`key_of`), so an entry can never be stale. A file is
+`digest of key and value | value`; one with a wrong digest is dropped. Failures to read or write (a full disk,
+no permission) only cost time. `AXLA_CACHE_DIR` names the folder; if it is empty, there is no cache on disk.
+All kinds share one size limit; entries unused for longest are dropped first.
 
-What is read is run: a folder that is not the user's own, that others may write to or that is a symbolic link
-is not used, and a warning says so.
+Cached code is executed: a folder that is not the user's own, that others may write to, or that is a symbolic
+link is not used, and a warning says so.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _lock = locks.new_lock()
 
 
 def key_of(*facts: object) -> str:
-    """A key for these facts: their texts, told apart, in order."""
+    """A key for these facts: a digest of their texts in order."""
     digest = blake2b(digest_size=20)
     for fact in facts:
         text = str(fact).encode("utf-8", "surrogatepass")
@@ -55,7 +55,7 @@ def key_of(*facts: object) -> str:
 
 
 def get(kind: str, key: str, decode: Callable[[bytes], Any] = bytes) -> Any:
-    """The entry, remembered or read from disk; None when there is none, or `decode` refuses its bytes by a
+    """The entry, from memory or disk; None when there is none, or `decode` rejects its bytes by a
     ValueError.
     """
     with _lock:
@@ -75,7 +75,7 @@ def get(kind: str, key: str, decode: Callable[[bytes], Any] = bytes) -> Any:
 def put(
     kind: str, key: str, value: Any, encode: Callable[[Any], bytes] = bytes, size: Callable[[Any], int] = len
 ) -> None:  # fmt: skip
-    """Keeps an entry: in memory as it is, `size(value)` bytes, and on disk what `encode` makes of it."""
+    """Stores an entry: in memory as it is, counted as `size(value)` bytes, and on disk as `encode(value)`."""
     if size(value) > LARGEST:
         return
     _remember(kind, key, value, size(value))
@@ -95,7 +95,7 @@ def directory(kind: str) -> Path | None:
 
 @functools.cache
 def _trusted(folder: Path, kind: str) -> Path | None:
-    """The folder of a kind in `folder`, both made where they are missing; None where they are not safe."""
+    """The folder of a kind in `folder`, created where missing; None where it is not safe."""
     with contextlib.suppress(OSError):
         folder.parent.mkdir(parents=True, exist_ok=True)
     inside = folder / f"{kind}s"
@@ -116,7 +116,7 @@ def _trusted(folder: Path, kind: str) -> Path | None:
 
 
 def _unsafe(found: os.stat_result) -> str:
-    """Why others could put code into a folder, or nothing."""
+    """The reason why others could put code into a folder; empty if they cannot."""
     if stat.S_ISLNK(found.st_mode):
         return "it is a symbolic link; name its target in AXLA_CACHE_DIR"
     if found.st_uid != os.geteuid():
@@ -170,7 +170,7 @@ def _write(path: Path, value: bytes) -> None:
 
 
 def entries(kind: str) -> Iterator[tuple[float, int, Path]]:
-    """When each entry of a kind on disk was used last, its bytes, its file."""
+    """For each entry of a kind on disk: the time of its last use, its bytes, its file."""
     folder = directory(kind)
     with contextlib.suppress(OSError):
         for path in folder.glob("??/*") if folder else ():
@@ -180,7 +180,9 @@ def entries(kind: str) -> Iterator[tuple[float, int, Path]]:
 
 
 def collect(limit: int = DISK_BYTES) -> None:
-    """Drops the entries longest unused, of all kinds, until the rest takes at most `limit` bytes."""
+    """Drops the entries of all kinds that were unused for longest, until the rest takes at most `limit`
+    bytes.
+    """
     found = sorted(entry for kind in KINDS for entry in entries(kind))
     total = sum(size for _, size, _ in found)
     for _, size, path in found:
@@ -192,7 +194,7 @@ def collect(limit: int = DISK_BYTES) -> None:
 
 
 def clear(*, disk: bool = False) -> None:
-    """Forgets what is remembered in memory; with `disk` also the files."""
+    """Clears the cache in memory; with `disk` also the files."""
     global _memory_bytes
     with _lock:
         _memory.clear()
@@ -206,7 +208,9 @@ def clear(*, disk: bool = False) -> None:
 
 @functools.cache
 def compiler() -> str:
-    """The versions of all that compiles: axla's sources, LLVM, NumPy (which folds constants), Python."""
+    """The versions of everything that affects compilation: axla's sources, LLVM, NumPy (which folds
+    constants), Python.
+    """
     llvm = importlib.util.find_spec("llvmlite")
     roots = [path for path in (sys.modules["axla"].__file__, llvm and llvm.origin) if path]
     found = [file for root in roots for file in _sources(os.path.dirname(root))]
@@ -216,7 +220,9 @@ def compiler() -> str:
 
 @functools.cache
 def package(name: str) -> str | None:
-    """The code of another package, or module of one file, that is loaded; None where it is in no file."""
+    """A fingerprint of the code of another package, or single-file module, that is loaded; None if it is in
+    no file.
+    """
     path = getattr(sys.modules[name], "__file__", None) or ""
     if os.path.basename(path) == "__init__.py":
         return key_of(*sorted(_sources(os.path.dirname(path))))
@@ -224,7 +230,7 @@ def package(name: str) -> str | None:
 
 
 def _sources(root: str) -> Iterator[tuple[str, int, int]]:
-    """Code in a folder: path, bytes and time of change."""
+    """The code files in a folder: path, bytes and modification time."""
     folders = [root]
     while folders:
         with os.scandir(folders.pop()) as found:
@@ -241,7 +247,7 @@ _LASTING = ("vendor", "cpu family", "model", "stepping", "microcode", "flags", "
 
 @functools.cache
 def machine() -> str:
-    """Which processor and kernel this is, as Linux tells; empty elsewhere."""
+    """The processor and kernel, as reported by Linux; empty elsewhere."""
     text = ""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         text = file.read(1 << 14).partition("\n\n")[0]  # the first core: all of them take long

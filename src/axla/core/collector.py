@@ -1,4 +1,4 @@
-"""Python's cyclic collector, out of the way of what builds large graphs."""
+"""Pauses Python's cyclic garbage collector while large graphs are built."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keeps the cyclic collector from walking a growing graph again and again (half the time of a parser)."""
+    """Pauses the cyclic collector, which would walk a growing graph again and again (half the time of a
+    parser).
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
-"""Reading a text: a place in it, what stands there, and what is said where that is wrong.
+"""Reading text: a position in it, the next token, and error messages about it.
 
-A language brings its patterns and words. `Cursor` matches one pattern after the other, as the caller wants
-them, each with the blanks before it; `TokenCursor` has always read one token, by a pattern with a named group
-for each kind of token. Errors are ParseError with the line and column of the next token.
+A language defines patterns and words. `Cursor` matches one pattern after the other, each with the blanks
+before it; `TokenCursor` always holds one token, matched by a pattern with a named group for each kind of
+token. Errors are ParseError with the line and column of the next token.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Matcher = Callable[[str, int], "re.Match[str] | None"]
 
 
 def always(pattern: re.Pattern[str]) -> Callable[[str, int], re.Match[str]]:
-    """Matches what may be missing, such as blanks, so that there is always a match."""
+    """The match function of a pattern that always matches, such as optional blanks."""
     return pattern.match  # type: ignore[return-value]
 
 
 class Cursor:
-    """A place in a text. The methods read one thing each, or raise ParseError at the place.
+    """A position in a text. Each method reads one thing, or raises ParseError at the position.
 
-    A class for a language has `blanks`, which matches blanks and comments (there may be none), and
-    `next_token`, which matches any token behind them.
+    A class for a language defines `blanks`, which matches blanks and comments (possibly none), and
+    `next_token`, which matches any token after them.
     """
 
     __slots__ = ("text", "pos", "depth")
@@ -43,7 +43,7 @@ class Cursor:
     # Where we are.
 
     def skip(self) -> int:
-        """Skips blanks and comments; gives the offset of the next token."""
+        """Skips blanks and comments; returns the offset of the next token."""
         self.pos = self.blanks(self.text, self.pos).end()
         return self.pos
 
@@ -52,7 +52,7 @@ class Cursor:
         return self.skip() == len(self.text)
 
     def end(self, what: str) -> None:
-        """ParseError where the text goes on behind `what`."""
+        """Raises ParseError where the text continues after `what`."""
         if not self.at_end():
             self.fail(f"expected the end of {what}, found {self.saw()}")
 
@@ -68,7 +68,7 @@ class Cursor:
         return shown(found[found.lastgroup or 0])
 
     def inside(self, what: str) -> Cursor:
-        """A level of nesting, which the end of the `with` leaves; ParseError beyond `most_levels`."""
+        """A context for a level of nesting; ParseError beyond `most_levels`."""
         self.depth += 1
         if self.depth > self.most_levels:
             self.fail(f"{what} are nested more than {self.most_levels} levels deep")
@@ -83,14 +83,14 @@ class Cursor:
     # What stands here.
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Matches a pattern here (it must skip blanks itself) and moves behind it."""
+        """Matches a pattern here (which must skip blanks itself) and moves past it."""
         found = pattern.match(self.text, self.pos)
         if found is not None:
             self.pos = found.end()
         return found
 
     def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
-        """The same for what has to be there; `what` names it in the message."""
+        """The same for a required pattern; `what` names it in the message."""
         found = self.match(pattern)
         if found is None:
             self.fail(f"expected {what}, found {self.saw()}")
@@ -113,7 +113,7 @@ class Cursor:
             self.fail(f"expected '{mark}'{' ' + where if where else ''}, found {self.saw()}")
 
     def listed(self, opening: str, item: Callable[[], T], closing: str) -> list[T]:
-        """Items between marks, with commas between them."""
+        """Reads items between brackets, separated by commas."""
         self.expect(opening)
         items: list[T] = []
         if self.accept(closing):
@@ -126,9 +126,9 @@ class Cursor:
 
 
 class TokenCursor:
-    """The token at a place in a text: `kind`, `token`, and its offsets `start` and `end`.
+    """The token at a position in a text: `kind`, `token`, and its offsets `start` and `end`.
 
-    `next_token` of a class must match anything, the end of the text as the kind "end", and nothing behind
+    `next_token` of a class must match anything, with the end of the text as the kind "end", and nothing after
     the token.
     """
 
@@ -147,7 +147,7 @@ class TokenCursor:
         self.advance()
 
     def advance(self) -> str:
-        """Goes to the next token; gives the one passed."""
+        """Moves to the next token; returns the previous one."""
         passed = self.token
         found = self.next_token(self.text, self.end)
         self.kind = found.lastgroup or ""
@@ -178,7 +178,7 @@ class TokenCursor:
         return True
 
     def take(self, kind: str, what: str) -> str:
-        """The token, which must be of a kind; `what` names it in the message."""
+        """Reads the token, which must be of a kind; `what` names it in the message."""
         if self.kind != kind:
             self.fail(f"expected {what}, found {self.saw()}")
         return self.advance()

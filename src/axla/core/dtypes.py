@@ -51,7 +51,7 @@ class DType:
 
     @property
     def finfo(self) -> ml_dtypes.finfo:
-        """Limits of a float type (of the parts, for complex)."""
+        """Limits of a float type (for complex types, of the parts)."""
         if self._finfo is None:
             self._finfo = ml_dtypes.finfo(self.real.numpy)
         return self._finfo
@@ -65,7 +65,7 @@ class DType:
 
     @property
     def has_zero(self) -> bool:
-        """Whether there is a 0; f8e8m0fnu has powers of two only, and NaN for everything else."""
+        """Whether the type has a 0; f8e8m0fnu has powers of two and NaN only."""
         return self.name != "f8e8m0fnu"
 
     def __repr__(self) -> str:
@@ -135,8 +135,8 @@ def from_numpy(numpy_type: Any) -> DType:
 
 
 def of_raw_items(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """An array from a file of NumPy's, which does not know bf16, f8...: raw items of the size of `dtype` are
-    numbers of it; others stay what they are.
+    """An array from a NumPy file, whose format does not know bf16, f8...: raw items with the size of `dtype`
+    are converted to it; other arrays are returned as they are.
     """
     raw = array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize
     return array.view(dtype.numpy) if raw and array.dtype != dtype.numpy else array

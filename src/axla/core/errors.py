@@ -25,7 +25,7 @@ from collections import abc
 
 
 def did_you_mean(name: object, known: abc.Iterable[str]) -> str:
-    """`; did you mean a?` for the known name that comes nearest to an unknown one; "" when none is near."""
+    """`; did you mean a?` for the most similar known name; "" when none is similar."""
     from difflib import get_close_matches
 
     close = get_close_matches(str(name), list(known), 1)
@@ -33,19 +33,19 @@ def did_you_mean(name: object, known: abc.Iterable[str]) -> str:
 
 
 def choices(known: abc.Iterable[str], found: object = "") -> str:
-    """`there are a, b; did you mean a?`, for a name that is none of the known ones."""
+    """`there are a, b; did you mean a?`, for an unknown name."""
     names = list(known)
     return f"there are {', '.join(names) or 'none'}{did_you_mean(found, names)}"
 
 
 def missing(what: str, package: str, extra: str) -> str:
-    """The message for a package that an extra of axla brings and that is not there."""
+    """The message for a missing package, which an extra of axla installs."""
     return f'{what} needs {package}, which is not installed: pip install "axla[{extra}]"'
 
 
 class AxlaError(Exception):
-    """The root of axla's exceptions. `file` is that of the program, where one is known and at fault; `placed`
-    says that the message names the operation.
+    """The base class of axla's exceptions. `file` is that of the program, if it caused the error; `placed`:
+    whether the message names the operation.
     """
 
     file = ""
@@ -121,7 +121,7 @@ class UnsupportedError(AxlaError):
 
 
 class CompileError(AxlaError):
-    """Code generation failed, or would pass a limit, or the effects of the program have no order."""
+    """Code generation failed, or would exceed a limit, or the effects of the program have no order."""
 
 
 class InvalidArgument(AxlaError):

@@ -1,4 +1,4 @@
-"""Files that are written as a whole, or not at all."""
+"""Writes files completely, or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 
 def replace_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -> None:
-    """Writes a file beside its place, and renames it: a reader sees all of it or what was there before."""
+    """Writes a temporary file beside the target and renames it: a reader sees the whole new file, or the old
+    one.
+    """
     handle, aside = tempfile.mkstemp(dir=Path(path).parent, prefix=".axla-")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -36,8 +36,8 @@ ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", 
 def flag(
     default: Any, *names: str, doc: str, check: Callable[[Any], str | None] | None = None
 ) -> Any:  # fmt: skip
-    """A field of Flags: its spellings without dashes, what it does, and `check(value)`: what is wanted
-    instead. Unless it says another name of axla's, it has that of the field.
+    """A field of Flags: its spellings without dashes, its description, and `check(value)`, which says what is
+    wanted instead of a wrong value. By default its axla name is that of the field.
     """
     return dataclasses.field(default=default, metadata={"names": names, "doc": doc, "check": check})
 
@@ -183,7 +183,7 @@ FIELDS: dict[str, dataclasses.Field] = {f.name: f for f in dataclasses.fields(Fl
 
 
 def spellings_of(field: str) -> tuple[str, ...]:
-    """The names of a flag without dashes: XLA's where it has one, then axla's."""
+    """The names of a flag without dashes: XLA's if there is one, then axla's."""
     names = FIELDS[field].metadata["names"]
     return names if names[-1:] and names[-1].startswith("axla_") else (*names, f"axla_{field}")
 
@@ -198,7 +198,7 @@ _seen: dict | None = None
 
 
 def current() -> Flags:
-    """The flags in force: those of `override`, else those of the environment as it is now."""
+    """The current flags: those set by `override`, else those in the environment."""
     overridden = _OVERRIDE.get()
     if overridden is not None:
         return overridden
@@ -236,7 +236,7 @@ def replace(flags: Flags, **changes: Any) -> Flags:
 
 
 def from_environment(environment: typing.Mapping[str, str]) -> Flags:
-    """The flags that a process with these variables has."""
+    """The flags for these environment variables."""
     values: dict[str, Any] = {}
     for variable in ("XLA_FLAGS", "AXLA_FLAGS"):
         values.update(parse(environment.get(variable, ""), variable))
@@ -255,7 +255,9 @@ def from_environment(environment: typing.Mapping[str, str]) -> Flags:
 
 
 def parse(text: str, where: str = "flags") -> dict[str, Any]:
-    """Field -> value of `--name=value ...`; text that does not begin with a dash names a file of flags."""
+    """The fields and values in `--name=value ...`; text that does not begin with a dash is the name of a file
+    with flags.
+    """
     text = text.strip()
     if text and not text.startswith("-"):
         try:
@@ -286,7 +288,7 @@ def parse(text: str, where: str = "flags") -> dict[str, Any]:
 
 
 def convert(field: str, text: str | None, spelling: str) -> Any:
-    """The value that `text` (None: the flag stands alone) means for a field."""
+    """The value of a field for `text` (None: the flag without a value)."""
     wanted = _TYPES[field]
     value: Any = text
     if wanted is bool:

@@ -1,4 +1,6 @@
-"""Multidimensional indices to places in linear memory and back, by the layout (and padding) of a shape."""
+"""Conversion between multidimensional indices and positions in linear memory, by the layout (and padding) of
+a shape.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from axla.core.shape_util import Padding, elements_in_memory, widths
 
 
 def memory_strides(shape: Shape, padding: Padding | None = None) -> tuple[int, ...]:
-    """How many places apart neighbours along each dimension lie."""
+    """The distance in memory between neighbours along each dimension."""
     padded = widths(shape, padding)
     result = [0] * shape.rank
     step = 1
@@ -23,7 +25,7 @@ def memory_strides(shape: Shape, padding: Padding | None = None) -> tuple[int, .
 def multidimensional_index_to_linear_index(
     shape: Shape, index: Sequence[int], padding: Padding | None = None
 ) -> int:
-    """The place in memory of the element at `index`."""
+    """The position in memory of the element at `index`."""
     if not index_in_bounds(shape, index):
         raise ShapeError(f"index {list(index)} is not inside {show(shape)}")
     return sum(i * s for i, s in zip(index, memory_strides(shape, padding), strict=True))
@@ -32,7 +34,7 @@ def multidimensional_index_to_linear_index(
 def linear_index_to_multidimensional_index(
     shape: Shape, linear: int, padding: Padding | None = None
 ) -> tuple[int, ...]:
-    """The index of the element at a place in memory; ShapeError outside and for padding."""
+    """The index of the element at a position in memory; ShapeError outside of the array and for padding."""
     count = elements_in_memory(shape, padding)
     if not 0 <= linear < count:
         raise ShapeError(f"linear index {linear} is not inside {shape}, which has {count} places in memory")

@@ -1,4 +1,4 @@
-"""How much of the machine a process may use: threads and memory."""
+"""The limits on threads and memory for this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _read(path: Path) -> str:
 
 
 def thread_count() -> int:
-    """The flag `num_threads`, else the cores that affinity and the container's quota leave."""
+    """The flag `num_threads`, else the number of cores allowed by affinity and the container's quota."""
     chosen = flags.current().num_threads
     if chosen is not None:
         return chosen
@@ -31,7 +31,7 @@ def thread_count() -> int:
 
 
 def _groups(controller: str) -> list[Path]:
-    """The control groups that hold this process, with all around them; of version 2 and of version 1."""
+    """The control groups of this process with their parents, of version 2 and of version 1."""
     found = [_CGROUP, _CGROUP / controller]
     for line in _read(_OWN_GROUPS).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -43,7 +43,7 @@ def _groups(controller: str) -> list[Path]:
 
 
 def _quota() -> int:
-    """Cores by the least quota of a control group, rounded up."""
+    """The number of cores in the smallest quota of a control group, rounded up."""
     least = 1 << 30
     for group in _groups("cpu"):
         quota, _, period = _read(group / "cpu.max").partition(" ")
@@ -55,7 +55,7 @@ def _quota() -> int:
 
 
 def memory_limit() -> int:
-    """Bytes that arrays and workspaces may take together: physical memory, or the container's limit."""
+    """The bytes that arrays and workspaces together may use: physical memory, or the container's limit."""
     limits = [_physical()]
     for group in _groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -66,7 +66,7 @@ def memory_limit() -> int:
 
 
 def cache_limit() -> int:
-    """Bytes of free blocks that are kept for reuse: an eighth of the memory, at most 4 GiB."""
+    """The bytes of free blocks to keep for reuse: an eighth of the memory, at most 4 GiB."""
     return min(memory_limit() // 8, 4 * _GIB)
 
 

@@ -1,6 +1,7 @@
-"""Locks that are free in the child of a fork, whoever held them: the threads that did are not there.
+"""Locks that are free in a forked child, whichever thread of the parent held them.
 
-What they guard is left as it was at that moment: use them for what is whole after each statement.
+The data that they guard is left as it was at that moment: use them only for data that is consistent after
+each statement.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ _locks: WeakSet[Any] = WeakSet()
 
 
 def new_lock(kind: Callable[[], Any] = threading.Lock) -> Any:
-    """A `threading.Lock` or RLock that a fork leaves free."""
+    """A `threading.Lock` or RLock that is free after a fork."""
     made = kind()
     _locks.add(made)
     return made
 
 
 def hold_over_forks(lock: Any) -> None:
-    """Lets a fork wait until the lock of a library is free: its state would be neither free nor whole."""
+    """Makes a fork wait until a library's lock is free: otherwise its state would be inconsistent in the
+    child.
+    """
     held: list[bool] = []
 
     def acquire() -> None:

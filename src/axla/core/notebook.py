@@ -1,7 +1,6 @@
-"""How objects of axla are shown in a notebook, instead of their text.
+"""The representation of axla's objects in a notebook, instead of text.
 
-The page is written by `axla.tools.page`, above everything that it shows: so it is imported by its name, and
-not before a notebook asks.
+Pages are written by `axla.tools.page`, a higher layer, so it is imported by name, when a notebook first asks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Entry points of other installed packages: objects by name, in groups.
 
-An entry point is found by its name, and its package is imported when that name is asked for. What a file or a
-message says is only ever such a name: nothing is loaded that nobody installed.
+An entry point is found by its name, and its package is imported when that name is requested. Names in files
+and messages are only looked up here: code that is not installed is never loaded.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name, of all packages on `sys.path` now. Imports none of them. Where two
-    packages have one name, it is that of the first on the path, with a warning.
+    """The entry points of a group by name, of all packages now on `sys.path`. Imports none of them. If two
+    packages have the same name, the first one on the path is used, with a warning.
     """
     if not _mentioned(group):
         return {}
@@ -40,8 +40,8 @@ def installed(group: str) -> dict[str, EntryPoint]:
 
 
 def _mentioned(group: str) -> bool:
-    """Whether a package may have entry points of a group. `importlib.metadata`, which knows, takes 20 ms to
-    import; to look into the same files takes less than one.
+    """Whether a package may have entry points of a group. Importing `importlib.metadata` takes 20 ms;
+    searching the same files takes less than one.
     """
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
         return True
@@ -57,8 +57,8 @@ def _mentioned(group: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _entry_points(folder: str, changed: int) -> bytes:
-    """The entry points of all packages in a folder, as their files have them. To install or remove a package
-    changes the folder, and so `changed`, the time of its last change: each file is read once.
+    """The entry points of all packages in a folder, from their files. Installing or removing a package
+    changes `changed`, the modification time of the folder; otherwise each file is read once.
     """
     texts = []
     for name in glob("*-info/entry_points.txt", root_dir=folder):
@@ -69,8 +69,8 @@ def _entry_points(folder: str, changed: int) -> bytes:
 
 @contextmanager
 def blamed(what: str, passed: tuple[type[Exception], ...] = (AxlaError,)) -> Iterator[None]:
-    """Runs code of another package: UnsupportedError, which begins with `what`, for any error but those
-    `passed`.
+    """Runs code of another package: any error except those in `passed` becomes an UnsupportedError that
+    begins with `what`.
     """
     try:
         yield

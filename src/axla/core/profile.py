@@ -1,7 +1,7 @@
 """Times and counts of program runs: `with axla.profile() as p:`, then `print(p)` or `p.write("trace.json")`.
 
-Executables `watch` what is going on: while a profile is taken they run another way, which measures steps and
-calls, and otherwise nothing of it is there. Times are those of CLOCK_MONOTONIC (`time.perf_counter_ns`).
+Executables `watch` for profiles: while one is recorded they run in another way, which measures steps and
+calls; otherwise there is no overhead. Times are those of CLOCK_MONOTONIC (`time.perf_counter_ns`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from axla.core.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A step: what it is, bytes that one call of it reads and writes, operations, where it is from; whether
-    threads share its work.
+    """A step: its description, the bytes that one call reads and writes, the number of operations, its source
+    location; whether threads share its work.
     """
 
     step: str
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ProfileStep:
-    """A step of a program and what its calls took together, in nanoseconds."""
+    """A step of a program and the total of its calls, in nanoseconds."""
 
     program: str
     row: Row
@@ -74,7 +74,7 @@ class ProfileRun:
     threads: set[str] = field(default_factory=set)
 
     def measure(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls the function, and counts it as a call of the program."""
+        """Calls the function, and records it as a call of the program."""
         start = time.perf_counter_ns()
         try:
             return function(*arguments)
@@ -89,7 +89,7 @@ class ProfileRun:
 
     @property
     def steps(self) -> list[ProfileStep]:
-        """The steps that ran, longest first, and what the calls took besides: the rest of their time."""
+        """The steps that ran, longest first, then the remaining time of the calls."""
         found = [ProfileStep(self.program, row, ns, calls) for row, ns, calls in self.counts() if calls]
         rest = self.ns - sum(step.ns for step in found)
         found.append(
@@ -112,7 +112,7 @@ class Profile:
     def run(
         self, program: str, backend: str, counts: Counts = tuple, devices: tuple[Counts, ...] = ()
     ) -> ProfileRun:  # fmt: skip
-        """Where the calls of an executable are counted."""
+        """The record for the calls of an executable."""
         made = ProfileRun(program, backend, counts, devices)
         with _lock:
             self._runs.append(made)
@@ -129,7 +129,7 @@ class Profile:
         return sorted((step for run in self.runs for step in run.steps), key=lambda step: -step.ns)
 
     def to_text(self) -> str:
-        """A table: programs, and their steps, beside what the machine can do at most."""
+        """A table of programs and their steps, compared with the limits of the machine."""
         bandwidth, flops = machine_limits()
         lines = [f"machine: {bandwidth:.1f} GB/s, {flops:.1f} GFLOP/s (f32), measured"]
         for run in self.runs:
@@ -145,7 +145,7 @@ class Profile:
     __str__ = to_text
 
     def trace_events(self) -> list[dict[str, Any]]:
-        """Chrome's events: spans, and of each program a track with its steps, as long as their mean."""
+        """Chrome trace events: spans, and for each program a track with its steps, of average length."""
         found = list(self.events)
         for number, run in enumerate(self.runs):
             place = {"pid": os.getpid(), "tid": -1 - number}
@@ -170,7 +170,7 @@ class Profile:
 
 
 def tuning_lines(events: Iterable[dict[str, Any]]) -> list[str]:
-    """A table of the kernels that spans of the compiler say were tuned; nothing where there are none."""
+    """A table of the kernels that were tuned, from the compiler's spans; empty if there are none."""
     found = {event["name"]: event["args"] for event in events if event["cat"] == "tuning"}
     if not found:
         return []
@@ -202,7 +202,9 @@ _current: Profile | None = None
 
 
 def watch(executable: Any) -> None:
-    """Tells an executable, by its method `profiling`, of the profile that is taken, and of later ones."""
+    """Registers an executable, whose method `profiling` is called for the current profile, and for later
+    ones.
+    """
     _watchers.add(executable)
     if _current is None and flags.current().trace:
         _begin(Profile())
@@ -230,8 +232,8 @@ def _begin(profile: Profile | None) -> None:
 def profile() -> Iterator[Profile]:
     """Measures what compiled programs, on every backend, do within the block, in all threads.
 
-    The first call of a program compiles it again, with clocks. InvalidArgument when a profile is taken
-    already.
+    The first call of a program compiles it again, with clocks. InvalidArgument when a profile is already
+    being recorded.
     """
     if _current is not None:
         raise InvalidArgument("axla.profile: a profile is being taken already")
@@ -246,7 +248,7 @@ def profile() -> Iterator[Profile]:
 
 @functools.cache
 def machine_limits() -> tuple[float, float]:
-    """GB/s of copying by all threads, and GFLOP/s of products of f32 matrices, as NumPy does both."""
+    """GB/s of copying by all threads, and GFLOP/s of f32 matrix products, both measured with NumPy."""
     threads = limits.thread_count()
     source = np.ones((threads, (64 << 20) // 4 // threads), np.float32)
     target = np.empty_like(source)

@@ -1,4 +1,4 @@
-"""How far a compilation is: a callback, or a bar on a terminal from one second on.
+"""The progress of a compilation: a callback, or a bar on a terminal after one second.
 
     with axla.progress(lambda stage, done, total: ...):     stage: "passes", "code", "objects"
         axla.compile(module)
@@ -23,7 +23,7 @@ _FIRST, _BETWEEN, _WIDTH = 1.0, 0.1, 24  # seconds, seconds, characters
 
 
 def report(stage: str, done: int, total: int) -> None:
-    """Says that `done` of `total` parts of a stage are done, to whoever listens."""
+    """Reports that `done` of `total` parts of a stage are done."""
     listener = _listener.get()
     if listener is not None:
         listener(stage, done, total)
@@ -31,8 +31,8 @@ def report(stage: str, done: int, total: int) -> None:
 
 @contextmanager
 def progress(callback: Progress) -> Iterator[None]:
-    """Calls `callback(stage, done, total)` while programs are compiled in the block: in threads of the
-    compiler too, one at a time, so that `done` of a stage only grows.
+    """Calls `callback(stage, done, total)` while programs are compiled in the block; also from threads of the
+    compiler, one at a time, so that `done` of a stage only grows.
     """
     before = _listener.set(callback)
     try:
@@ -42,14 +42,14 @@ def progress(callback: Progress) -> Iterator[None]:
 
 
 def shown() -> AbstractContextManager[None]:
-    """A bar while the block runs, if the flag says so."""
+    """Shows a bar while the block runs, if the flag is set."""
     return bar() if flags.current().progress else nullcontext()
 
 
 @contextmanager
 def bar(stream: TextIO | None = None, first: float = _FIRST) -> Iterator[None]:
-    """Draws a bar on a stream, `first` seconds after the beginning of the block, and wipes it out at its end.
-    Where somebody listens already, they go on to, and nothing is drawn.
+    """Draws a bar on a stream, `first` seconds after the start of the block, and erases it at its end. If
+    there is a callback already, it stays, and nothing is drawn.
     """
     if _listener.get() is not None:
         yield

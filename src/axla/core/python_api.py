@@ -1,7 +1,7 @@
 """Functions of CPython's C API.
 
-Those of `ctypes.pythonapi` are shared by all modules of a process, and some change their types, as
-`jax.ffi.pycapsule` does. These have types of their own.
+Those of `ctypes.pythonapi` are shared by all modules of a process, and some modules change their types, as
+`jax.ffi.pycapsule` does. The functions here have types of their own.
 """
 
 from __future__ import annotations

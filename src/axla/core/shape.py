@@ -31,7 +31,7 @@ UNBOUNDED = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the elements of an array lie: dimensions from minor (fastest varying) to major, tiles, padding,
+    """The memory layout of an array: dimensions from minor (fastest varying) to major, tiles, padding, memory
     space.
     """
 
@@ -49,7 +49,9 @@ class Layout:
 
     @property
     def is_descending(self) -> bool:
-        """Row-major: the last dimension varies fastest (whatever else the layout says)."""
+        """Whether the layout is row-major, with the last dimension varying fastest (regardless of tiles and
+        others).
+        """
         return self.minor_to_major == tuple(range(len(self.minor_to_major) - 1, -1, -1))
 
     @property
@@ -137,7 +139,7 @@ class AnyShape:
 
     @property
     def array_bytes(self) -> int:
-        """The bytes of all arrays in it."""
+        """The bytes of all arrays in the shape."""
         return sum(shape.byte_size for shape in self.arrays())
 
     @property
@@ -211,7 +213,7 @@ class Shape(AnyShape):
 
     @property
     def true_rank(self) -> int:
-        """The number of dimensions of more than one element; sizes that are not known count."""
+        """The number of dimensions with more than one element; unknown sizes count."""
         return sum(1 for d in self.dims if d > 1 or d == UNBOUNDED)
 
     @property
@@ -242,7 +244,7 @@ class Shape(AnyShape):
         return self._logical
 
     def admits(self, dims: Sequence[int]) -> bool:
-        """Whether an array of these sizes is of this shape: at most the bound where a size is dynamic."""
+        """Whether an array with these sizes has this shape: dynamic sizes are at most the bound."""
         if len(dims) != self.rank:
             return False
         bounds = zip(dims, self.dims, self.dynamic, strict=True)
@@ -390,7 +392,7 @@ class OpaqueShape(AnyShape):
 
 
 class BufferShape(AnyShape):
-    """Memory that holds an array, which custom calls write in place: no value, but a place."""
+    """Memory that holds an array, which custom calls write in place: a location instead of a value."""
 
     __slots__ = ("array", "is_unbounded", "_logical")
 

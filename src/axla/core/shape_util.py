@@ -1,8 +1,8 @@
-"""Questions about shapes, and literals as they lie in memory: dimension numbers, ranks, layouts with padding.
+"""Functions of shapes, and literals in linear memory: dimension numbers, ranks, layouts with padding.
 
-A layout of HLO text has no padding. `Padding` is that of XLA's documents: widths to which the dimensions of
-an array are extended in memory, and the value between the elements. `pack` and `unpack` go between a literal
-and the linear memory that layout and padding describe.
+A layout in HLO text has no padding. `Padding` is that of XLA's documents: widths to which the dimensions of
+an array are extended in memory, and the value between the elements. `pack` and `unpack` convert between a
+literal and the linear memory described by layout and padding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from axla.core.shape import AnyShape, Layout, Shape, TupleShape, array, show
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """The width of every dimension in memory, and what fills the places that hold no element."""
+    """The width of every dimension in memory, and the value in positions without an element."""
 
     widths: tuple[int, ...]
     value: object = 0
@@ -80,7 +80,7 @@ def subshape(shape: AnyShape, index: Sequence[int]) -> AnyShape:
 
 
 def indexed_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], AnyShape]]:
-    """The shapes inside, as `leaves` has them, each behind its path through nested tuples."""
+    """The leaves of a shape, in the order of `leaves`, each with its path through nested tuples."""
     if not isinstance(shape, TupleShape):
         return [((), shape)]
     parts = enumerate(shape.elements)
@@ -103,7 +103,7 @@ def widths(shape: Shape, padding: Padding | None = None) -> tuple[int, ...]:
 
 
 def elements_in_memory(shape: Shape, padding: Padding | None = None) -> int:
-    """The number of places in memory, padding included."""
+    """The number of positions in memory, including padding."""
     return prod(widths(shape, padding))
 
 
@@ -134,10 +134,10 @@ def unpack(memory: np.ndarray, shape: Shape, padding: Padding | None = None) -> 
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that takes back what `order` does: place order[k] holds k."""
+    """The inverse permutation: entry order[k] is k."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def major_to_minor(shape: Shape) -> tuple[int, ...]:
-    """The dimensions as they lie in memory."""
+    """The dimensions in memory order, major first."""
     return tuple(reversed(shape.layout.minor_to_major))

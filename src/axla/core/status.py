@@ -93,7 +93,9 @@ FRAME_ERRORS: dict[int, FrameError] = {
 
 
 def status_of(error: BaseException) -> Status:
-    """The status of an exception: its own, its frame code's, that of its class or of the nearest above."""
+    """The status of an exception: its own, that of its frame code, or that of its class or nearest base
+    class.
+    """
     if isinstance(error, errors.CustomCallFailure) and error.status:
         return Status(error.status)
     row = FRAME_ERRORS.get(getattr(error, "code", 0))
@@ -117,19 +119,23 @@ def frame_code(error: BaseException) -> int:
 
 
 def class_of_frame(code: int) -> type[errors.RuntimeFailure]:
-    """The class that a frame's return code is raised as; RuntimeFailure for a program's own message."""
+    """The exception class for a frame's return code; RuntimeFailure for a program's own message."""
     return FRAME_ERRORS[code].raises if code in FRAME_ERRORS else _FAILURE
 
 
 def frame_message(code: int, own: tuple[str, ...] = ()) -> str:
-    """The message for a return code: one of the program's `own` messages, or the table's; else empty."""
+    """The message for a return code: one of the program's `own` messages, or that of the table; else
+    empty.
+    """
     if 0 <= code - FIRST_MESSAGE < len(own):
         return own[code - FIRST_MESSAGE]
     return FRAME_ERRORS[code].about if code in FRAME_ERRORS else ""
 
 
 def error_named(name: str, status: int, message: str) -> AxlaError:
-    """The exception that another process raised: of its class, or of its status if the class is unknown."""
+    """The exception that another process raised: with its class, or, if that is unknown, the class for its
+    status.
+    """
     named = {kind.__name__: kind for kind in STATUS}
     known = status in CLASSES
     return named.get(name, CLASSES[Status(status)] if known else AxlaError)(message)

@@ -1,4 +1,4 @@
-"""Tables of functions, one for each operation, that do not name each twice."""
+"""Tables of functions by operation, in which names are not repeated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def by_name(prefix: str, *functions: Callable[..., Any], between: str = "_") -> dict[str, Any]:
-    """Functions by what they are called after: `_all_gather` is there as `stablehlo.all_gather` with that
-    prefix, or as `all-gather` where names have a dash `between` their words.
+    """Functions by their names: `_all_gather` becomes `stablehlo.all_gather` with that prefix, or
+    `all-gather` with the dash `between` words.
     """
     return {prefix + f.__name__.strip("_").replace("_", between): f for f in functions}

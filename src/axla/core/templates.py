@@ -1,8 +1,8 @@
-"""Sources in other languages that axla writes: files of the package with places to fill in.
+"""Templates for sources in other languages: package files with placeholders.
 
-A template is `FOLDER/templates/NAME` below `axla`. Its places are `FILL_WORD`, of capitals: identifiers
-of C, C++, Rust and CMake, so that compilers and formatters take the file as it is. `FILL_SYMBOL_run` is the
-place SYMBOL and `_run`.
+A template is `FOLDER/templates/NAME` below `axla`. Its placeholders are `FILL_WORD`, in capitals: valid
+identifiers in C, C++, Rust and CMake, so that compilers and formatters accept the file unchanged.
+`FILL_SYMBOL_run` is the placeholder SYMBOL followed by `_run`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _PLACE = regex(r"^ *FILL_([A-Z]+)\n|FILL_([A-Z]+)", re.MULTILINE)
 def fill(template: str, **places: str | Iterable[str]) -> str:
     """The text of a template (`aot/loader.c`), without its last line break.
 
-    A str is put in its place. Lines are for a place that is alone in its line, which they replace; none take
-    it away. Raises InternalError for a place that is not given, for one that the template lacks, and for
-    lines within a line.
+    A str replaces its placeholder. A list of lines replaces the line with the placeholder, which must be
+    alone in it; an empty list removes it. Raises InternalError for a placeholder without a value, a value
+    without a placeholder, and lines inside a line.
     """
     unused = set(places)
 

@@ -34,7 +34,7 @@ def enabled() -> bool:
 
 @contextmanager
 def span(name: str, category: str = "compile", **arguments: Any) -> Iterator[None]:
-    """Records the time the block takes under `name`; costs microseconds when nothing is recorded."""
+    """Records the time of the block under `name`; costs microseconds when nothing is recorded."""
     if not enabled():
         yield
         return
@@ -78,7 +78,7 @@ def recording() -> Iterator[list[dict[str, Any]]]:
 
 
 def at_exit(more: Callable[[], list[dict[str, Any]]]) -> None:
-    """Adds events to what is written at exit."""
+    """Adds events to those written at exit."""
     _more.append(more)
 
 

@@ -1,1 +1,1 @@
-"""The CPU backend's compiler: the entry function of a program, tuning, the cache of programs."""
+"""The CPU backend's compiler: the entry function of a program, tuning, the program cache."""

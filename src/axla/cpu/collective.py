@@ -1,7 +1,7 @@
-"""Writes collectives into the entry of a program: calls of the engine, which brings participants together.
+"""Writes collectives into the entry function: calls of the engine, which exchanges data between participants.
 
-The engine gets a description of the step, the same for all participants (`codegen.native.collectives`), and
-the kernels that fold elements.
+The engine receives a description of the step, the same for all participants (`codegen.native.collectives`),
+and the kernels that combine elements.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _MOST = 1 << 16
 
 
 def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
-    """The call; its results are in their slices then. Numbers of participants are read from the frame."""
+    """Writes the call; its results are then in their slices. The participant's numbers are read from the
+    frame.
+    """
     f = entry.f
     if step.kind in _NUMBERS and [v.shape.logical for v in step.results] == [Shape(U32)]:
         (result,) = step.results
@@ -62,7 +64,9 @@ def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
 
 
 def _check(step: CollectiveStep, interface: Interface) -> None:
-    """VerifyError for a collective that would leave its operands and results, apart from its kernels."""
+    """Raises VerifyError for a collective that would access memory outside of its operands and results,
+    except in its kernels.
+    """
     given, results = ([v.shape.logical for v in values] for values in (step.operands, step.results))
     keys, count, part = interface.rendezvous_keys, prod(interface.participants), _PARTS.get(step.kind)
     groups = [keys[n].members for n in step.rendezvous_keys if 0 <= n < len(keys)]
@@ -79,7 +83,7 @@ def _check(step: CollectiveStep, interface: Interface) -> None:
 
 
 def _fit(step: CollectiveStep, part: PartKind, given: list[Shape], results: list[Shape], size: int) -> bool:
-    """Whether operands and results are those of a group of so many members."""
+    """Whether operands and results fit a group of `size` members."""
     at, data = step.dimension, given[:-1] if step.dynamic_root else given
     if step.dynamic_root and given[-1:] != [Shape(S32, (len(data),))]:
         return False
@@ -97,13 +101,13 @@ def _fit(step: CollectiveStep, part: PartKind, given: list[Shape], results: list
 
 
 def _ragged(data: Shape, output: Shape, *indices: Shape) -> bool:
-    """Rows of one kind, and an index for each member, s32 or s64."""
+    """Whether rows have the same kind, and there is an index for each member, s32 or s64."""
     rows = data.rank > 0 < output.rank and data.dims[1:] == output.dims[1:] and data.dtype is output.dtype
     return rows and len(set(indices[:3])) == 1 and indices[0].dtype in (S32, S64)
 
 
 def _fold(entry: ValuePlaces, name: str, shapes: list[Shape]) -> Kernel:
-    """The kernel that combines elements of arrays, and writes over the first ones."""
+    """The kernel that combines elements of arrays, and overwrites the first ones."""
     kernel = next((kernel for kernel in entry.program.kernels if kernel.name == name), None)
     flat = [Shape(s.dtype, (max(s.size, 1),)) for s in shapes]
     taken = [p.shape.logical for p in kernel.computation.parameters] if kernel is not None else []
@@ -115,8 +119,9 @@ def _fold(entry: ValuePlaces, name: str, shapes: list[Shape]) -> Kernel:
 
 
 def description(entry: ValuePlaces, step: CollectiveStep, folds: list[Kernel]) -> bytes:
-    """The step as the engine reads it. Its digest is of the same bytes for equal collectives, whatever the
-    names of programs and steps and the numbers of rendezvous are. The names of kernels are digests too.
+    """The step in the form that the engine reads. Its digest is of the same bytes for equal collectives,
+    whatever the names of programs and steps and the numbers of rendezvous. The names of kernels are digests
+    too.
     """
     face, part = entry.program.interface, _PARTS[step.kind]
     if part is PartKind.EXCHANGE and step.dimension is None:
@@ -158,7 +163,7 @@ def _moved(
     members: int,
     kernel: Kernel | None,
 ) -> list[int]:
-    """MOVED of an operand."""
+    """The MOVED struct of an operand."""
     shape, total = operand.shape, result.shape.byte_size
     if kernel is not None and kernel.plan.blocks is not None:
         blocks, length = kernel.plan.blocks
@@ -180,7 +185,7 @@ def _rows(value: Value) -> list[int]:
 
 
 def _seat(step: CollectiveStep, keys: tuple[RendezvousKey, ...], participant: int) -> list[int]:
-    """SEAT of a participant."""
+    """The SEAT struct of a participant."""
     for number in step.rendezvous_keys:
         members = keys[number].members
         if participant in members:

@@ -1,4 +1,4 @@
-"""Program -> object code for a CPU: LLVM text, then objects."""
+"""Compiles a Program to object code for a CPU: LLVM text, then objects."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def llvm_module(target: Target) -> LlvmModule:
 
 
 def publish_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
-    """Writes a kernel into a module that is linked with others, which call it."""
+    """Writes a kernel into a module of its own; other modules that are linked with it call it."""
     emit_kernel(module, kernel, target)
     for symbol in kernel.symbols:
         module.publish(symbol)
 
 
 def checked_text(module: LlvmModule, target: Target) -> str:
-    """The text of a module that calls no intrinsic which may become a library call."""
+    """The text of a module, checked to call no intrinsic that may become a library call."""
     wrong = forbidden_intrinsics(list(module.declared), target)
     if wrong:
         raise InternalError(f"{target.name}: intrinsics {wrong} may become library calls")
@@ -86,10 +86,10 @@ SHORT_ENTRY = 50
 
 
 def entry_level(program: Program) -> int:
-    """How hard LLVM is to try on the entry: not at all (a fifth of the time) where it mostly calls kernels.
+    """The optimisation level for the entry: none (a fifth of the time) if it mostly calls kernels.
 
-    A loop whose work is done in registers, loops in a short entry, whose kernels may take no longer than the
-    code around their calls, and an entry that is all scalars, deserve the effort.
+    Loops that work in registers, loops in a short entry, whose kernels may be faster than the code around
+    their calls, and entries with scalars only are worth optimising.
     """
     calls = False
     steps = list(all_steps(program))
@@ -109,7 +109,7 @@ def entry_level(program: Program) -> int:
 def dump_code(
     module: Module, program: Program, texts: Sequence[str], target: Target, levels: Sequence[int]
 ) -> None:
-    """Writes program, LLVM IR and assembly beside the dumps of a module."""
+    """Writes program, LLVM IR and assembly to the dump folder of a module."""
     dump.write_text(module, "program.txt", print_program(program))
     dump.write_text(module, "ir.ll", "\n".join(texts))
     assembly = [llvm.emit_assembly(text, target, level=n) for text, n in zip(texts, levels, strict=True)]
@@ -120,9 +120,7 @@ def dump_code(
 def compile_module(
     module: Module, target: Target | None = None, *, parts: int = 0, choose: Choose | None = None
 ) -> Packed:  # fmt: skip
-    """Object code for a module, which is changed on the way (pass a clone to keep it); `choose` as for
-    `program_of`.
-    """
+    """Object code for a module, which is changed (pass a clone to keep it); `choose` as for `program_of`."""
     target = target or host_target()
     constants: dict[Literal, int] = {}
     every = (inst.op for computation in module.computations for inst in computation.instructions)
@@ -136,7 +134,7 @@ def compile_module(
 
 @collector_paused()
 def compile_text(text: str, segment: bytes = b"", target: Target | None = None, *, parts: int = 0) -> Packed:
-    """Object code for a program's text, as `print_program` wrote it, for the target that it was made for or
+    """Object code for a program's text, as written by `print_program`, for the target that it was made for or
     another one. `segment`: the bytes of its constants. Raises what `load_program` does.
     """
     target = target or host_target()
@@ -147,7 +145,7 @@ def code_of(
     program: Program, segment: bytes | memoryview, target: Target, *, parts: int = 0,
     dumped: Module | None = None, emit: EmitEntry = emit_entry,
 ) -> Packed:  # fmt: skip
-    """Object code for a program; `emit` writes its entry."""
+    """Object code for a program; `emit` writes its entry function."""
     with trace.span("emit"):
         texts = llvm_modules(program, target, parts=parts, emit=emit)
     most = flags.current().optimization_level
@@ -166,8 +164,8 @@ def code_of(
 def _objects(
     texts: Sequence[str], target: Target, emitters: Sequence[Callable[[str, Target], bytes]]
 ) -> tuple[bytes, ...]:
-    """The object code of LLVM modules, made by several threads: LLVM's work is outside of every lock, so that
-    processes would win nothing more (docs/benchmarks.md).
+    """The object code of LLVM modules, compiled by several threads: LLVM runs outside of every lock, so
+    processes would not be faster (docs/benchmarks.md).
     """
     done, one_at_a_time = count(1), threading.Lock()
 
@@ -196,7 +194,7 @@ def _objects(
 
 
 def object_for(text: str, target: Target, compile_: Callable[[str, Target], bytes]) -> bytes:
-    """The object code of an LLVM module: remembered, read from disk, or compiled (and then kept)."""
+    """The object code of an LLVM module: from memory, from disk, or compiled (and then cached)."""
     features = ",".join(sorted(target.features))
     key = cache.key_of(target.triple, target.cpu, features, llvm.version(), text)
     found = cache.get("kernel", key)
@@ -207,7 +205,9 @@ def object_for(text: str, target: Target, compile_: Callable[[str, Target], byte
 
 
 def _emit_object(text: str, target: Target, *, level: int) -> bytes:
-    """The object of an LLVM module; of a long one by a child, so that Ctrl-C need not wait for LLVM."""
+    """The object of an LLVM module; of a long one by a child process, so that Ctrl-C does not wait for
+    LLVM.
+    """
     if len(text) >= LONG_TEXT and sys.executable:
         from axla.codegen.child import Child
 

@@ -1,4 +1,4 @@
-"""Writes custom calls into the entry of a program: of functions at addresses, and of library routines."""
+"""Writes custom calls into the entry function: of functions at addresses, and of library routines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOT_FINITE = -4  # `info` of a routine that is not called
 
 
 def emit_custom_call(entry: ValuePlaces, step: CustomCallStep) -> None:
-    """The call; its results are in their slices then."""
+    """Writes the call; its results are then in their slices."""
     operands, results = (
         [entry.pointer(value.memory) if value is not None else entry.f.null() for value in values]
         for values in (step.operands, step.results)
@@ -34,7 +34,7 @@ def emit_custom_call(entry: ValuePlaces, step: CustomCallStep) -> None:
 
 
 def _check(entry: ValuePlaces, message: str, truth: Ssa) -> None:
-    """Leaves the program with one of its own messages where a truth is false."""
+    """Returns from the program with one of its own messages if a condition is false."""
     f, number = entry.f, entry.program.interface.messages.index(message)
     with f.if_(f.load("i8", truth, 1).eq(0), likely=False):
         f.params["frame"].set(abi.FRAME, "error_step", 0)
@@ -49,7 +49,9 @@ def _copy(
     ins: Sequence[Ssa],
     outs: Sequence[Ssa],
 ) -> None:
-    """Puts an operand into the memory of a result, where buffer assignment has not done so."""
+    """Copies an operand to the memory of a result, unless buffer assignment has given them the same
+    memory.
+    """
     shape = step.site.result_leaves[result]
     source, target = step.operands[operand], step.results[result]
     if isinstance(shape, Shape) and source and target and source.place != target.place:
@@ -102,7 +104,7 @@ def _native(entry: ValuePlaces, step: CustomCallStep, operands: list[Ssa], resul
 
 
 def _stop_when_failed(entry: ValuePlaces, step: CustomCallStep, code: Ssa) -> None:
-    """Leaves the program with an error code, and says which call gave it."""
+    """Returns from the program with an error code, and records which call gave it."""
     f = entry.f
     with f.if_(code.ne(0)):
         f.params["frame"].set(abi.FRAME, "error_step", step.function + 1)
@@ -110,7 +112,7 @@ def _stop_when_failed(entry: ValuePlaces, step: CustomCallStep, code: Ssa) -> No
 
 
 class _LibraryCall:
-    """A routine of LAPACK, called for each matrix of a batch."""
+    """A LAPACK routine, called for each matrix of a batch."""
 
     def __init__(
         self,
@@ -150,7 +152,7 @@ class _LibraryCall:
             self.one(loop.index)
 
     def store(self, at: int, data: bytes) -> None:
-        """Numbers and letters that the routine reads, at their place in the scratch."""
+        """Stores numbers and letters that the routine reads at their place in scratch memory."""
         f = self.f
         for k in range(0, len(data), 4):
             word, place = data[k : k + 4], f.gep("i8", self.scratch, f.const("i64", at + k))
@@ -161,7 +163,7 @@ class _LibraryCall:
                     f.store(f.const("i8", byte), f.gep("i8", place, f.const("i64", n)), 1)
 
     def address(self, place: LeafAddress, index: Ssa) -> Ssa:
-        """Where a place lies for matrix `index`."""
+        """The address of a place for matrix `index`."""
         f = self.f
         if place.base == NULL:
             return f.null()
@@ -194,7 +196,7 @@ class _LibraryCall:
                 self.unpack(vectors, index)
 
     def all_finite(self, start: Ssa, count: int) -> Ssa:
-        """Whether `count` numbers are: x - x is zero for them, NaN for all others."""
+        """Whether `count` numbers are finite: x - x is zero for these, NaN for all others."""
         f = self.f
         with f.loop(0, count, carry=[f.const("i1", True)]) as loop:
             value = f.load(self.float, f.gep(self.float, start, loop.index), self.width)
@@ -204,7 +206,7 @@ class _LibraryCall:
         return loop.results[0]
 
     def unpack(self, vectors: Vectors, index: Ssa) -> None:
-        """Complex eigenvectors of a real matrix, column after column."""
+        """Unpacks complex eigenvectors of a real matrix, column by column."""
         f, n, real = self.f, self.plan.order, self.float
         packed, values = self.address(vectors.packed, index), self.address(vectors.imaginary, index)
         result = self.address(vectors.result, index)

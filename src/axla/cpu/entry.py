@@ -1,6 +1,6 @@
-"""Writes the entry of a program: `i32 axla_entry(ptr frame)`.
+"""Writes the entry function of a program: `i32 axla_entry(ptr frame)`.
 
-It runs the steps in order. Small values are registers, one per element, and loops carry them as phis; arrays
+It runs the steps in order. Small values are registers, one per element, carried through loops as phis; arrays
 are slices of the frame's memory, updated in place.
 """
 

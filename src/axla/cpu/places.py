@@ -1,4 +1,4 @@
-"""Where the values of an entry are: elements in registers, or slices of the frame's memory."""
+"""The location of an entry function's values: elements in registers, or slices of the frame's memory."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Read = Callable[[Indices], Element]
 
 
 class Leaf:
-    """An array of a known shape that is read element by element. `whole` has all elements in one vector, or
-    one register that is every element, where they are known so.
+    """An array with a known shape that is read element by element. `whole`: all elements in one vector, or
+    one register for every element, if known.
     """
 
     __slots__ = ("shape", "read", "whole")
@@ -43,7 +43,7 @@ class Leaf:
 
 
 class ValuePlaces:
-    """An entry function in the making: its frame, and where each value is."""
+    """An entry function under construction: its frame, and the location of each value."""
 
     def __init__(self, module: LlvmModule, program: Program, target: Target, name: str):
         self.program = program
@@ -80,7 +80,7 @@ class ValuePlaces:
         return f.gep("i8", base, f.const("i64", place.offset))
 
     def pointers(self, values: Sequence[Ssa], slot: int = 0) -> Ssa:
-        """An array of pointers on the stack; one slot serves all calls, one after the other."""
+        """An array of pointers on the stack; calls reuse the same slot."""
         f = self.f
         array = f.stack("ptr", len(values), slot=slot)
         for number, value in enumerate(values):
@@ -98,7 +98,7 @@ class ValuePlaces:
         return Array(self.values, self.pointer(place), shape.dtype, shape.dims, readonly=False)
 
     def pause(self) -> None:
-        """Polls after many values: a new basic block begins."""
+        """Polls for cancellation after many values, which begins a new basic block."""
         if self.f.made - self.polled > self.target.limits.line_block:
             self.f.poll()
             self.polled = self.f.made
@@ -106,7 +106,7 @@ class ValuePlaces:
     # -- values ------------------------------------------------------------------------------------------
 
     def leaf(self, value: Value) -> Leaf:
-        """How a value is read: from registers, where it is there, else from its place."""
+        """How a value is read: from registers, if it is there, else from its slice."""
         held = self._registers.get(value.name)
         if held is not None and (value.place is None or all(map(_is_open, held))):
             return self.held(value.shape, held)
@@ -124,7 +124,7 @@ class ValuePlaces:
         return self.leaf(value).read(())
 
     def define(self, value: Value, elements: list[Element]) -> None:
-        """The value is in registers from here on."""
+        """Records that the value is in registers."""
         self._registers[value.name] = elements
 
     def memory(self, value: Value) -> Leaf:
@@ -142,7 +142,7 @@ class ValuePlaces:
         return Leaf(value.shape, read)
 
     def held(self, shape: Shape, elements: Sequence[Element]) -> Leaf:
-        """A leaf of known registers, in row-major order."""
+        """A leaf with known registers, in row-major order."""
         table: dict[Indices, Element] = dict(zip(indices(shape), elements, strict=True))
 
         def read(index: Indices) -> Element:

@@ -1,4 +1,4 @@
-"""Module -> program for a device -> machine code of the host, and kernels as the device takes them."""
+"""Compiles a module for a device: machine code for the host, and kernels in the device's format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from axla.target.machine import Target
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A program for a device: machine code of the host, kernels as the driver takes them, constants."""
+    """A compiled program for a device: machine code of the host, kernels in the driver's format,
+    constants.
+    """
 
     images: tuple[bytes, ...]
     interface: Interface
@@ -44,7 +46,7 @@ class Compiled:
 
 
 def program_for(module: Module, target: Target) -> tuple[Program, bytes]:
-    """The program of a module, which is changed on the way, as if there was one memory; its constants."""
+    """The program of a module, which is changed, as if there was a single memory; and its constants."""
     constants: dict[Literal, int] = {}
     return compile_program(module, target, constants), constants_segment(constants)
 
@@ -52,7 +54,7 @@ def program_for(module: Module, target: Target) -> tuple[Program, bytes]:
 def code_for(
     program: Program, segment: bytes, target: Target, refused: Mapping[str, str] | None = None
 ) -> Compiled:
-    """The code of a program for a device. `refused`: kernels that the host runs, and why."""
+    """The code of a program for a device. `refused`: kernels that the host runs, with reasons."""
     here = {**reasons(program, target), **(refused or {})}
     host = host_target()
     program, host_bytes = with_transfers(program, here, host)
@@ -73,7 +75,7 @@ def _waits(step: Step) -> bool:
 
 
 def reasons(program: Program, target: Target) -> dict[str, str]:
-    """The kernels that a device does not run, and why."""
+    """The kernels that a device does not run, with reasons."""
     if target.has_double:
         return {}
     why = "it computes with f64, which the device has not"
@@ -86,7 +88,7 @@ def _has_double(module: Module) -> bool:
 
 
 def _parted(program: Program, here: Mapping[str, str]) -> tuple[Program, Program]:
-    """The program with the kernels of the host alone, and with those of the device."""
+    """The program with the host's kernels only, and with the device's only."""
     ours = tuple(kernel for kernel in program.kernels if kernel.name in here)
     theirs = tuple(kernel for kernel in program.kernels if kernel.name not in here)
     return replace(program, kernels=ours), replace(program, kernels=theirs)
@@ -106,12 +108,12 @@ def kernels_text(program: Program, target: Target) -> str:
 
 
 def kernels_code(program: Program, target: Target) -> bytes:
-    """All kernels of a program as the driver takes them."""
+    """All kernels of a program in the driver's format."""
     return object_for(kernels_text(program, target), target, CHILD.emit_object) if program.kernels else b""
 
 
 def refused_kernels(program: Program, driver: Driver) -> dict[str, str]:
-    """The kernels that cannot be built for a device, each by itself, and what its compiler says."""
+    """The kernels that cannot be built for a device, each with its compiler's message."""
     found = {}
     for kernel in program.kernels:
         try:
@@ -122,7 +124,9 @@ def refused_kernels(program: Program, driver: Driver) -> dict[str, str]:
 
 
 def text_of(program: Program, target: Target, here: Mapping[str, str], stage: str) -> str:
-    """A program at a stage: "program", "llvm" (host, then device), or the format of its kernels."""
+    """The text of a program at a stage: "program", "llvm" (host, then device), or the format of its
+    kernels.
+    """
     host = host_target()
     program, _ = with_transfers(program, here, host)
     hosted, launched = _parted(program, here)
@@ -136,7 +140,7 @@ def text_of(program: Program, target: Target, here: Mapping[str, str], stage: st
 
 
 def rows_of(program: Program) -> dict[str, Row]:
-    """The rows of a profile for the functions of kernels: each is that of the first step that calls it."""
+    """The profile row for each kernel function: that of the first step that calls it."""
     kernels = {kernel.name: kernel for kernel in program.kernels}
     found: dict[str, Row] = {}
     for step in all_steps(program):

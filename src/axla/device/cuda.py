@@ -1,6 +1,7 @@
 """NVIDIA GPUs: a driver by the CUDA driver API.
 
-Addresses of host and device are different numbers (unified addressing), so one function copies all ways.
+With unified addressing, host and device addresses are distinct numbers, so a single function copies in all
+directions.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ _FUNCTIONS = GlueFunctions()
 
 
 def _try(f: GlueFunction, name: str, *arguments: Ssa) -> None:
-    """Calls a function of CUDA; its error is the result of the function being written."""
+    """Calls a CUDA function; its error becomes the result of the function being written."""
     code = f.call("i32", name, *arguments)
     f.guard(code.ne(0), code)
 
 
 def _entered(f: GlueFunction, context: Ssa) -> Ssa:
-    """The stream of a context, which is made the thread's own."""
+    """The stream of a context, which is made current in the thread."""
     _try(f, "cuCtxSetCurrent", context.get(CONTEXT, "context"))
     return context.get(CONTEXT, "stream")
 
@@ -78,7 +79,7 @@ _LAUNCH = "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, coun
 
 @_FUNCTIONS("cuda_launch", "i32", _LAUNCH, exported=True)
 def _launch(f: GlueFunction, context: Ssa, kernel: Ssa, addresses: Ssa, *sizes: Ssa) -> None:
-    """The arguments of a kernel are the addresses, one behind the other."""
+    """Launches a kernel, whose arguments are the addresses."""
     stream, notes, none, one = _entered(f, context), context.get(CONTEXT, "events"), f.i32(0), f.i32(1)
     noted = f.slot(f.i64(_MOST_NOTES))
     with f.if_(notes.ne(f.null())):
@@ -107,7 +108,9 @@ def _copy(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa) ->
 
 @_FUNCTIONS("cuda_happened", "i32", "event:ptr, flag:ptr, tries:i64", exported=True)
 def _happened(f: GlueFunction, event: Ssa, flag: Ssa, tries: Ssa) -> None:
-    """0 when the event has happened, an error's code, or -1 when the flag is set or the time is over."""
+    """0 when the event has happened, an error code, or -1 when the flag is set or the time limit is
+    reached.
+    """
 
     def look() -> None:
         code = f.call("i32", "cuEventQuery", event)
@@ -121,7 +124,7 @@ _MOVE = "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr"
 
 @_FUNCTIONS("cuda_read", "i32", _MOVE, exported=True)
 def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
-    """Waits for the queue first, unless the flag is set before that."""
+    """Waits for the queue first, unless the flag is set before."""
     stream, event = _entered(f, context), f.slot(f.null())
     _try(f, "cuda_event", event, stream, f.i32(_UNTIMED))
     code = f.call("i32", "cuda_happened", event.load("ptr"), flag, f.i64(1 << 62))
@@ -134,7 +137,7 @@ def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, fl
 
 @_FUNCTIONS("cuda_write", "i32", _MOVE, exported=True)
 def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
-    """A number is what a fill fills with; of a few bytes more CUDA keeps a copy."""
+    """Writes to the device. Numbers are written by fill operations; of a few more bytes CUDA keeps a copy."""
     stream = _entered(f, context)
     for few, (fill, kind) in _FILLS.items():
         with f.if_(size.eq(few)):
@@ -147,7 +150,7 @@ def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, f
 
 @cache
 def library(file: str) -> Any:
-    """The CUDA driver's library, ready to be used; UnsupportedError where there is none."""
+    """The CUDA driver library, initialised; UnsupportedError where there is none."""
     try:
         found = c.CDLL(file)
     except OSError:
@@ -158,7 +161,7 @@ def library(file: str) -> Any:
 
 
 def devices() -> list[tuple[Any, int]]:
-    """The GPUs here: library and number. UnsupportedError where there are none."""
+    """The GPUs of this machine: library and number. UnsupportedError where there are none."""
     lib, count = library(flags.current().cuda or "libcuda.so.1"), c.c_int()
     if lib.cuDeviceGetCount(c.byref(count)) or not count.value:
         raise UnsupportedError("the CUDA driver finds no device")
@@ -166,7 +169,7 @@ def devices() -> list[tuple[Any, int]]:
 
 
 class CudaHandle:
-    """Something of CUDA's, given back by a function when nobody refers to it any more."""
+    """A CUDA object, released by a function when it is no longer referenced."""
 
     def __init__(self, driver: Cuda, back: str, address: int | None = None) -> None:
         self._driver, self._back, self.address = driver, back, c.c_void_p(address)
@@ -270,11 +273,13 @@ class Cuda(Driver):
 
     @cached_property
     def _notes(self) -> Any:
-        """Where launches note what `timed` reads. Kept, as threads may launch while a measurement ends."""
+        """The buffer in which launches record data for `timed`. Kept, since threads may launch while a
+        measurement ends.
+        """
         return (c.c_void_p * (3 * _MOST_NOTES))()
 
     def _between(self, *events: int | None) -> int:
-        """The nanoseconds between two events, which are given back; 0 for a launch that failed."""
+        """The nanoseconds between two events, which are released; 0 for a launch that failed."""
         first, last = (CudaHandle(self, _DESTROY, event) for event in events)
         if not last.address:
             return 0
@@ -310,11 +315,11 @@ class Cuda(Driver):
         return OutOfMemory(str(found)) if code == _OUT_OF_MEMORY else found
 
     def call(self, what: str, name: str, *arguments: Any) -> None:
-        """Calls a function of CUDA in the device's context."""
+        """Calls a CUDA function in the device's context."""
         self._check(what, self.lib.cuCtxSetCurrent(self._context) or getattr(self.lib, name)(*arguments))
 
     def drop(self, name: str, *arguments: Any) -> None:
-        """Calls what gives something back, when what is queued has used it: nobody waits for its error."""
+        """Calls a releasing function once queued work has used its object; errors are ignored."""
         self.lib.cuCtxSetCurrent(self._context)
         if name != _DESTROY:  # events may be given back before they have happened
             self.lib.cuStreamSynchronize(self.stream)

@@ -1,7 +1,7 @@
 """The interface of device drivers: about a dozen functions.
 
-Those that programs call while they run are called by address, from native code (`DRIVER`), in one order: a
-device has one queue, and what is put into it runs in order. The others are called from Python.
+Functions that programs call while they run are called by address, from native code (`DRIVER`), in a fixed
+order: a device has one queue, which runs in order. The others are called from Python.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _YIELDS, _SLEEP = 500, 100  # looks at an event before one sleeps in between, mi
 
 
 class DeviceError(RuntimeFailure):
-    """A driver's function gave an error."""
+    """A driver function returned an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A module on a device: the handles of its kernels, in the order they were asked for."""
+    """A module on a device: the handles of its kernels, in the requested order."""
 
     handles: tuple[int, ...]
     owner: object
@@ -53,8 +53,8 @@ class Loaded:
 
 
 def looked(f: GlueFunction, flag: Ssa, tries: Ssa, look: Callable[[], None], stopped: int) -> None:
-    """Emits a wait for an event: `look` is emitted code that looks at it, and returns when it has happened.
-    Gives `stopped` when the flag is set, or after so many looks.
+    """Emits a wait for an event: `look` is emitted code that tests it, and returns when it has happened.
+    Returns `stopped` when the flag is set, or after `tries` tests.
     """
     with f.loop(0, tries) as loop:
         look()
@@ -67,9 +67,9 @@ def looked(f: GlueFunction, flag: Ssa, tries: Ssa, look: Callable[[], None], sto
 
 
 class Pool:
-    """Memory of a device that is free again, by size: what is queued uses it before whoever gets it next.
+    """Free memory of a device, by size. Queued work uses it before the work of its next owner.
 
-    It takes no lock: the collector may give memory back anywhere.
+    It takes no lock, since the garbage collector may free memory at any point.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -77,8 +77,8 @@ class Pool:
         self._free: dict[int, list[int]] = {}
 
     def take(self, room: int) -> int:
-        """The address of so many bytes, one of the sizes that `rounded` gives, aligned to 64; OutOfMemory
-        where there are none.
+        """The address of `room` bytes, a size given by `rounded`, aligned to 64; OutOfMemory where there are
+        none.
         """
         try:
             return self._free[room].pop()
@@ -93,7 +93,7 @@ class Pool:
             return self._driver.allocate(room)
 
     def give(self, address: int, room: int) -> None:
-        """Gives memory back that `take` gave."""
+        """Frees memory from `take`."""
         kept = sum(each * len(addresses) for each, addresses in list(self._free.items()))
         if kept + room > MOST_KEPT:
             self._driver.free(address)
@@ -101,7 +101,7 @@ class Pool:
             self._free.setdefault(room, []).append(address)
 
     def empty(self) -> None:
-        """Gives all that is free back to the driver, and waits until it has it."""
+        """Returns all free memory to the driver, and waits until that is done."""
         for addresses in list(self._free.values()):
             while addresses:
                 self._driver.free(addresses.pop())
@@ -109,13 +109,13 @@ class Pool:
 
 
 def rounded(size: int) -> int:
-    """At least `size` bytes: one of eight sizes between a power of two and the next; a multiple of 64."""
+    """`size` rounded up to one of eight sizes between a power of two and the next; a multiple of 64."""
     step = max(64, 1 << max(size - 1, 0).bit_length() >> 4)
     return max(64, -(-size // step) * step)
 
 
 class Driver:
-    """One device. Addresses of its memory are numbers that one can add to. What is queued runs in order."""
+    """One device. Addresses of its memory are numbers that can be added to. Queued work runs in order."""
 
     name: str = ""
     """The name of the device as its maker gives it."""
@@ -131,7 +131,7 @@ class Driver:
 
     @property
     def table(self) -> int:
-        """The address of a DRIVER, valid as long as the driver."""
+        """The address of a DRIVER struct, valid as long as the driver."""
         raise NotImplementedError
 
     def allocate(self, size: int) -> int:
@@ -139,32 +139,32 @@ class Driver:
         raise NotImplementedError
 
     def free(self, address: int) -> None:
-        """Gives memory back, once what is in the queue has used it."""
+        """Frees memory, once queued work has used it."""
         raise NotImplementedError
 
     def write(self, address: int, values: np.ndarray) -> None:
-        """Copies a contiguous array of the host to the device; returns when it is read."""
+        """Copies a contiguous host array to the device; returns when it has been read."""
         raise NotImplementedError
 
     def read(self, values: np.ndarray, address: int) -> None:
-        """Fills a contiguous array of the host from the device, after what is in the queue."""
+        """Fills a contiguous host array from the device, after queued work."""
         raise NotImplementedError
 
     def mark(self) -> Any:
-        """An event: that what is in the queue now is done."""
+        """An event for the end of the work that is now in the queue."""
         raise NotImplementedError
 
     def happened(self, event: Any, flag: int = 0) -> bool:
         """Whether an event has happened; waits up to some 10 ms for it, or until the i32 at the address
-        `flag` is not 0. DeviceError where what it stands for failed.
+        `flag` is not 0. DeviceError where its work failed.
         """
         raise NotImplementedError
 
     def join(self, event: Any) -> None:
-        """Waits for an event, and works for the device meanwhile, where that is a CPU. Others do nothing."""
+        """Waits for an event while the thread works for the device, if that is a CPU. Others do nothing."""
 
     def wait(self) -> None:
-        """Waits for what is in the queue."""
+        """Waits for the work in the queue."""
         event = self.mark()
         while not self.happened(event):
             pass
@@ -174,8 +174,8 @@ class Driver:
         raise NotImplementedError
 
     def timed(self) -> AbstractContextManager[dict[int, list[int]]]:
-        """Measures what is queued inside: of each kernel's handle the nanoseconds of every launch, which are
-        there behind it.
+        """Measures work queued inside: for each kernel's handle the nanoseconds of every launch, available
+        afterwards.
         """
         raise NotImplementedError
 

@@ -1,4 +1,6 @@
-"""Writes the host side of a device's program: the entry of a CPU, whose kernel steps call a driver."""
+"""Writes the host side of a device's program: an entry function as on the CPU, whose kernel steps call a
+driver.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ FUNCTIONS = (TableFunction("axla.driver"), TableFunction("axla.kernels"), TableF
 
 
 def emit_device_entry(module: LlvmModule, program: Program, target: Target, symbols: Sequence[str]) -> None:
-    """Adds the entry function to the module. `target` is the host's; `symbols`: those of the device's
+    """Adds the entry function to the module. `target` is the host's; `symbols`: the functions of the device's
     kernels, in the order of their handles.
     """
     entry = DeviceEntryWriter(module, program, target, ENTRY)
@@ -98,12 +100,12 @@ class DeviceEntryWriter(EntryWriter):
         self.move("write", self.pointer(target.memory), room, size)
 
     def move(self, name: str, target: Ssa, source: Ssa, size: Ssa) -> None:
-        """Copies bytes between host and device, which may wait, and ends where the run is to stop."""
+        """Copies bytes between host and device, which may wait; returns early if the run is to stop."""
         self.drive(name, target, source, size, self.f.params["frame"].get(abi.FRAME, "cancel"))
         self.f.poll()
 
     def drive(self, name: str, *arguments: Ssa) -> None:
-        """Calls a function of the driver; its failure ends the run."""
+        """Calls a driver function; its failure ends the run."""
         f = self.f
         code = f.call_pointer(
             "i32", self.driver.get(DRIVER, name), self.driver.get(DRIVER, "context"), *arguments

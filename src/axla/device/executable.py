@@ -82,7 +82,7 @@ class DeviceExecutable(Executable):
 
     @property
     def host_steps(self) -> Mapping[str, str]:
-        """The kernels that the host runs, with copies there and back, and why the device does not."""
+        """The kernels that the host runs, with copies to it and back, and the reasons."""
         return self.compiled.host_steps
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
@@ -99,7 +99,7 @@ class DeviceExecutable(Executable):
         return [self._run(row, options) for row in rows]
 
     def _start(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
-        """Puts a run into the queue; unless it is asynchronous, waits for its end."""
+        """Queues a run; unless it is asynchronous, waits for its end."""
         face, driver = self._code, self.driver
         given = converted(face, inputs, here=False)
         arrays = [self._there(array) for array in given]
@@ -128,7 +128,7 @@ class DeviceExecutable(Executable):
         self, arguments: list[DeviceMemory], results: list[DeviceMemory], workspace: DeviceMemory,
         before: list[DeviceRun], options: ExecuteOptions,
     ) -> DeviceRun:  # fmt: skip
-        """A run, which is in the queue or was handed over; `before` are those that make its arguments."""
+        """A run, queued or handed to the thread; `before` are the runs that compute its arguments."""
         driver, turns = self.driver, self._turns
         given, made = (_addresses(memory.address for memory in each) for each in (arguments, results))
         host = np.empty(self.compiled.host_bytes + 64, np.uint8)
@@ -160,7 +160,7 @@ class DeviceExecutable(Executable):
         return run
 
     def _enter(self, frame: Any, run: DeviceRun, before: list[DeviceRun], held: object = None) -> None:
-        """Puts the work of a run into the queue; `held` is there as long. Raises the error of an argument."""
+        """Queues the work of a run; `held` is kept alive until then. Raises the error of an argument."""
         for other in before:
             other.check()
         frame.rng_state, device_of[frame.run_id] = self._rng, self.ordinal
@@ -175,7 +175,7 @@ class DeviceExecutable(Executable):
         run.event = self.driver.mark()
 
     def _entered(self, frame: int, run: DeviceRun) -> int:
-        """The host's part of a run; where it was long, on another thread, so that Ctrl-C stops it."""
+        """The host's part of a run; if it may be long, on another thread, so that Ctrl-C stops it."""
         begin, enter = time.monotonic(), partial(self._entry, frame)
         here = threading.current_thread() is not threading.main_thread() or not self._long
         code = enter() if here else apart(enter, partial(run.stop, abi.INTERRUPTED))
@@ -192,7 +192,7 @@ class DeviceExecutable(Executable):
         failed_call(failed, code, frame.error_step, frame.error_detail, flag, c.addressof(frame))
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        """Stops the runs in progress, which raise Cancelled; returns their number."""
         found = [reference() for reference in self._running.valuerefs()]
         running = [run for run in found if run is not None and not run.is_done()]
         for run in running:
@@ -211,7 +211,7 @@ class DeviceExecutable(Executable):
             self._counted = measured
 
     def _counts(self, times: Mapping[int, list[int]]) -> Iterator[tuple[Row, int, int]]:
-        """The kernels, with what they took: nanoseconds on the device, and calls."""
+        """The kernels with their measurements: nanoseconds on the device, and calls."""
         rows = rows_of(self._program()) if self._module is not None else {}
         handles = self._kernels.handles if self._kernels is not None else ()
         for symbol, handle in zip(self.compiled.symbols, handles, strict=True):
@@ -259,8 +259,8 @@ class DeviceExecutable(Executable):
 
 
 class _TimedRun:
-    """Calls of an executable while a profile is taken: launches are measured, of one call at a time. Those of
-    a call within a measured one, or beside it, are not.
+    """Calls of an executable while a profile is recorded: launches are measured, for one call at a time.
+    Calls nested in, or concurrent with, a measured one are not.
     """
 
     def __init__(self, run: Any, driver: Driver, times: dict[int, list[int]]) -> None:
@@ -288,8 +288,8 @@ def _addresses(values: Iterable[int]) -> Any:
 
 
 class DeviceBackend(Backend):
-    """A backend over drivers: derive from it, and say `driver`. A program runs on one device, the first or
-    another.
+    """A backend over drivers: derive from it, and define `driver`. A program runs on one device, by default
+    the first.
     """
 
     device_kind = "device"
@@ -297,7 +297,7 @@ class DeviceBackend(Backend):
     capabilities = Capabilities(1, {"participants": "a program runs on one device"})
 
     def driver(self, number: int) -> Driver:
-        """The device of a number; the same object every time."""
+        """The driver of a device by number; always the same object."""
         raise NotImplementedError
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
@@ -320,7 +320,9 @@ class DeviceBackend(Backend):
             return DeviceExecutable(code_for(program, segment, driver.target, refused), driver, turns, **more)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """Machine code of the host, which runs in this process with all its rights, and of the device."""
+        """Loads machine code for the host, which runs in this process with all its rights, and code for the
+        device.
+        """
         driver, turns = self._queue_for(client, options)
         try:
             packed = decode(payload)
@@ -338,7 +340,7 @@ class DeviceBackend(Backend):
         return DeviceExecutable(made, driver, turns, client=client, options=options)
 
     def _queue_for(self, client: Client, options: CompileOptions) -> tuple[Driver, Turns]:
-        """The device that a program is for, and the turns of its runs."""
+        """The device of a program, and the turns of its runs."""
         ((number,),) = options.device_assignment or client.default_device_assignment(1)
         driver = self.driver(client.device(number).local_id)
         return driver, turns_of(driver)
@@ -352,8 +354,8 @@ class DeviceBackend(Backend):
 
 
 class QueueBackend(DeviceBackend):
-    """A backend whose drivers are made when they are first asked for: queues of the devices that are found.
-    Where there are fewer devices, several are queues of one.
+    """A backend whose drivers are created on first use: queues of the devices found. If there are fewer
+    devices than queues, several queues share one.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Memory of a device, runs that are under way there, and arrays in it."""
+"""Memory of a device, runs in progress, and arrays on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORT = 0.01
 
 
 class DeviceMemory:
-    """Bytes on a device, given back when nobody refers to them any more."""
+    """Bytes on a device, freed when they are no longer referenced."""
 
     __slots__ = ("driver", "address", "size", "__weakref__")
 
@@ -39,11 +39,11 @@ class DeviceMemory:
 
 
 class DeviceRun:
-    """A run that was put into the queue of a device, whose results are there when it is done.
+    """A run in the queue of a device.
 
-    `stopped` raises the error of what stopped it, given the value of its flag. A run that has not ended at
-    the time `late` is stopped. `entered` is set when the work of a run that was handed over to the thread
-    `enters` is in the queue, and its event is there, or when that has failed.
+    `stopped` raises the error for a stopped run, given the value of its flag. A run that has not ended at the
+    time `late` is stopped. For a run handed to the thread `enters`, `entered` is set when its work is in the
+    queue and its event exists, or when that has failed.
     """
 
     __slots__ = (
@@ -64,16 +64,16 @@ class DeviceRun:
         self.done = self._joining = False
 
     def stop(self, code: int) -> None:
-        """Has it end with the error of a code, unless it was stopped; what waits for it gets that."""
+        """Stops it with an error code, unless it was stopped already; waiting threads get that error."""
         self.flag[0] = self.flag[0] or code
 
     def fail(self, error: BaseException) -> None:
-        """Gives all who read its results an error, unless they have one."""
+        """Sets the error for all readers of its results, unless there is one."""
         self.error = self.error or error.with_traceback(None)
 
     @contextmanager
     def until_late(self) -> Iterator[None]:
-        """Stops it inside when its deadline passes."""
+        """A context that stops it when its deadline passes."""
         if self.late == math.inf:
             yield
             return
@@ -87,9 +87,7 @@ class DeviceRun:
             timer.cancel()
 
     def check(self) -> None:
-        """Raises its error; RuntimeFailure on the thread that is to put it into the queue, which would wait
-        for itself.
-        """
+        """Raises its error; RuntimeFailure on the thread that is to queue it, which would wait for itself."""
         if self.error is not None:
             raise raised_again(self.error)
         if self.event is None and self.enters is threading.current_thread():
@@ -99,7 +97,7 @@ class DeviceRun:
             )
 
     def is_stopped(self) -> bool:
-        """Whether it was stopped; then it has the error of that."""
+        """Whether it was stopped; it then has the error for that."""
         if time.monotonic() > self.late:
             self.stop(abi.DEADLINE)
         try:
@@ -110,7 +108,7 @@ class DeviceRun:
         return self.error is not None
 
     def is_done(self) -> bool:
-        """Whether it has ended, well or not. Waits up to some 10 ms for that."""
+        """Whether it has ended, successfully or not. Waits up to some 10 ms for that."""
         if not self.done and self.error is None:
             try:
                 if self.event is None and self.entered is not None:
@@ -123,7 +121,7 @@ class DeviceRun:
         return self.done or self.is_stopped()
 
     def _join(self, timeout: float | None) -> None:
-        """Works for the device until it is done; not on this thread where that may be long."""
+        """Works for the device until the run is done; not on this thread if that may be long."""
         driver = self.driver
         if timeout is None and self.late == math.inf and driver.waited < SHORT:
             driver.join(self.event)
@@ -151,17 +149,17 @@ class DeviceRun:
 
 
 class DeviceArray(DistantArray):
-    """An array in the memory of a device. What reads it on the host copies it there, once."""
+    """An array in the memory of a device. Reading it on the host copies it there, once."""
 
     __slots__ = ()
 
     @property
     def run(self) -> DeviceRun | None:
-        """The run that makes it."""
+        """The run that computes it."""
         return self._run
 
     def memory(self, what: str) -> DeviceMemory:
-        """The memory of the array. Raises InvalidArgument when it was deleted, or the error of its run."""
+        """The memory of the array. Raises InvalidArgument if it was deleted, or the error of its run."""
         if self._run is not None:
             self._run.check()
         return self._head(what)

@@ -1,4 +1,4 @@
-"""OpenCL devices that take SPIR-V and share virtual memory with the host: a driver by the C API."""
+"""OpenCL devices with SPIR-V and shared virtual memory: a driver by the C API."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _start(
     exported=True,
 )  # fmt: skip
 def _launch(f: GlueFunction, context: Ssa, *arguments: Ssa) -> None:
-    """A kernel has one set of arguments: one thread at a time."""
+    """Launches a kernel. It has a single set of arguments, so one thread at a time does so."""
     busy = context.field(CONTEXT, "busy")
     with f.while_loop() as loop:
         with f.if_(busy.atomic("xchg", f.i32(1)).eq(0)):
@@ -106,8 +106,8 @@ def _copy(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa) ->
 
 @_FUNCTIONS("opencl_happened", "i32", "event:ptr, flag:ptr, tries:i64", exported=True)
 def _happened(f: GlueFunction, event: Ssa, flag: Ssa, tries: Ssa) -> None:
-    """0 when the event has happened, a negative code where it failed, 1 when the flag is set or the time is
-    over.
+    """0 when the event has happened, a negative code where it failed, 1 when the flag is set or the time
+    limit is reached.
     """
     status = f.slot(f.i32(0))
 
@@ -121,8 +121,8 @@ def _happened(f: GlueFunction, event: Ssa, flag: Ssa, tries: Ssa) -> None:
 
 @_FUNCTIONS("opencl_wait", "i32", "context:ptr, flag:ptr")
 def _wait(f: GlueFunction, context: Ssa, flag: Ssa) -> None:
-    """Waits for what is in the queue. While waits are short, this thread works for the device meanwhile, as
-    OpenCL on a CPU has it; it cannot be stopped then.
+    """Waits for the work in the queue. While waits are short, this thread works for the device, as OpenCL
+    does on a CPU; it cannot be stopped then.
     """
     queue, event, code = context.get(CONTEXT, "queue"), f.slot(f.null()), f.slot(f.i32(0))
     code.store(f.call("i32", "clEnqueueMarkerWithWaitList", queue, f.i32(0), f.null(), event))
@@ -141,7 +141,7 @@ def _wait(f: GlueFunction, context: Ssa, flag: Ssa) -> None:
 
 @_FUNCTIONS("opencl_read", "i32", "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr", exported=True)
 def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
-    """The device's memory is the host's as well, when the device is done."""
+    """Reads by copying, since the device's memory is shared with the host, once the device is done."""
     f.guard(size.eq(0), f.i32(0))
     code = f.call("i32", "opencl_wait", context, flag)
     f.guard(code.eq(1), f.i32(0))
@@ -152,7 +152,9 @@ def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, fl
 
 @_FUNCTIONS("opencl_write", "i32", "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr", exported=True)
 def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
-    """A few bytes are patterns of fills, which are taken at once; for more the queue must be empty."""
+    """Writes to the device. A few bytes are fill patterns, which are taken at once; for more the queue must
+    be empty.
+    """
     with f.if_(size.ge(2 * _FILL)):
         f.ret(f.call("i32", "opencl_read", context, target, source, size, flag))
     queue, nothing = context.get(CONTEXT, "queue"), (f.i32(0), f.null(), f.null())
@@ -188,7 +190,7 @@ def devices() -> list[tuple[Any, int]]:
 
 
 def _libraries(paths: list[str]) -> list[Any]:
-    """The OpenCL libraries of this machine that have a platform."""
+    """The OpenCL libraries of this machine with at least one platform."""
     libraries = []
     for path in paths:
         try:
@@ -226,7 +228,7 @@ def _devices(lib: Any) -> Iterator[int]:
 
 
 def _is_usable(lib: Any, device: int) -> bool:
-    """Whether it takes SPIR-V, and shares virtual memory with the host."""
+    """Whether a device takes SPIR-V and shares virtual memory with the host."""
     return "SPIR-V" in _text(lib, device, _IL_VERSION) and bool(_number(lib, device, _SVM) & _FINE_BUFFER)
 
 
@@ -235,7 +237,7 @@ def _text(lib: Any, device: int, what: int) -> str:
 
 
 def _told(function: Any, *about: Any) -> str:
-    """The text that a function of OpenCL gives; empty where it has none."""
+    """The text that an OpenCL query returns; empty where it has none."""
     size = c.c_size_t()
     if function(*about, 0, None, c.byref(size)):
         return ""
@@ -352,7 +354,9 @@ class OpenCL(Driver):
 
     @cached_property
     def _notes(self) -> Any:
-        """Where launches note what `timed` reads. Kept, as threads may launch while a measurement ends."""
+        """The buffer in which launches record data for `timed`. Kept, since threads may launch while a
+        measurement ends.
+        """
         return (c.c_void_p * (2 * _MOST_NOTES))()
 
     def _taken(self, event: int | None) -> int:
@@ -376,7 +380,7 @@ class OpenCL(Driver):
         return Loaded(tuple(owner.handles), owner)
 
     def _made(self, what: str, function: Any, *arguments: Any) -> c.c_void_p:
-        """Calls a function of OpenCL that makes an object and stores an error code behind its arguments."""
+        """The object created by an OpenCL function that returns its error through its last argument."""
         code = c.c_int()
         made = c.c_void_p(function(*arguments, c.byref(code)))
         self._check(what, code.value)
@@ -402,7 +406,7 @@ class Event:
 
 
 class _Program:
-    """A program and its kernels. OpenCL keeps them until what is queued is done."""
+    """A program and its kernels. OpenCL keeps them until queued work is done."""
 
     def __init__(self, lib: Any, program: c.c_void_p) -> None:
         self.lib, self.program = lib, program

@@ -1,8 +1,8 @@
-"""Makes explicit what the host reads and writes of a device's memory: a pass over a program.
+"""A pass over programs that makes transfers between host and device memory explicit.
 
-As it is lowered, a program has one memory. On a device, kernels see the device's memory, registers are the
-host's, and so is what custom calls read and write. After this pass every other step uses either registers
-or the device's memory, and a `TransferStep` stands wherever a value goes from one to the other.
+After lowering, a program has a single memory. On a device, kernels use the device's memory; registers and the
+operands of custom calls are the host's. After this pass every other step uses either registers or the
+device's memory, and a `TransferStep` moves each value that crosses.
 """
 
 from __future__ import annotations
@@ -69,12 +69,14 @@ class _Split:
         return found
 
     def scope(self, steps: Sequence[Step]) -> Steps:
-        """The steps of a branch: what they hold is not held after it."""
+        """The steps of a branch; values fetched in it are not available after it."""
         self.held.append(set())
         return self.steps(steps)
 
     def fetched(self, value: Value, steps: Steps) -> Value:
-        """A value in registers. Where it is not there yet, a transfer, before loops that do not make it."""
+        """A value in registers. If it is not there yet, a transfer is added, outside of loops that do not
+        compute it.
+        """
         register, held = replace(value, place=None), self.held[-1]
         if value.place is not None and not any(value.name in names for names in self.held):
             depth = self.made.get(value.name, 0)
@@ -88,7 +90,9 @@ class _Split:
         steps.append(step)
 
     def kernel(self, step: KernelStep, steps: Steps) -> None:
-        """One that the host runs has copies of its operands; results that lie over them do so there, too."""
+        """A kernel that the host runs gets copies of its operands; results written over operands are written
+        over the copies.
+        """
         kernel = self.here.get(step.kernel)
         if kernel is None:
             steps.append(step)
@@ -155,12 +159,12 @@ class _Split:
         steps.append(replace(step, selector=selector, branches=tuple(branches)))
 
     def custom_call(self, step: CustomCallStep, steps: Steps) -> None:
-        """A call on the host, of copies of its operands; its results are copied to the device."""
+        """A call on the host, with copies of its operands; its results are copied to the device."""
         self.hosted(step, steps, {}, step.scratch.size if step.scratch is not None else 0)
 
     def hosted(self, step: Any, steps: Steps, over: Mapping[int, int], scratch: int) -> None:
-        """A step on copies of its operands, whose results are copied to the device. `over`: results that lie
-        over operands, by their numbers.
+        """A step on copies of its operands, whose results are copied to the device. `over`: results written
+        over operands, by number.
         """
         self.used = 0
         operands = tuple(value and self.on_host(value) for value in step.operands)
@@ -183,7 +187,7 @@ class _Split:
         return replace(value, place=self.room(value.memory.size))
 
     def room(self, size: int) -> BufferSlice:
-        """Memory of the host; every call uses it from its beginning."""
+        """Host memory for a step; every step uses it from its beginning."""
         begin = self.used
         self.used = begin + aligned(size)
         self.host_bytes = max(self.host_bytes, self.used)
@@ -194,7 +198,7 @@ class _Split:
 
 
 def _made(step: Step) -> list[str]:
-    """The names of the values that a step makes, or puts to another place."""
+    """The names of the values that a step computes, or copies."""
     if isinstance(step, LoopStep):
         return [one.result.name for one in step.carried]
     if isinstance(step, CopyStep | TransferStep):

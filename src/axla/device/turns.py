@@ -1,8 +1,8 @@
-"""The host's parts of runs that nobody waits for: on the thread of a device's queue, one after the other.
+"""The host's parts of asynchronous runs: done by the thread of a device's queue, one after the other.
 
-The host's part of a run is over when all its work is in the queue of the device. Where it has loops, or waits
-for the device, that may be long: an asynchronous run is handed over to this thread then. As long as it is
-busy, all runs on the device are, so that they stand in the device's queue in the order of their calls.
+The host's part of a run is over when all its work is in the device's queue. If it contains loops, or waits
+for the device, that may take long: an asynchronous run is then handed to this thread. While the thread is
+busy, all runs on the device go through it, so that they are queued in the order of their calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXIT_WAIT = 0.45
 
 
 class Turns:
-    """The host's parts of runs that were handed over, and the thread that does them."""
+    """Host parts of runs that were handed over, and the thread that does them."""
 
     def __init__(self) -> None:
         self._lock = locks.new_lock()
@@ -38,7 +38,7 @@ class Turns:
         return bool(self._left) and threading.current_thread() is not self._thread
 
     def add(self, run: DeviceRun, work: Callable[[], None]) -> None:
-        """Has the thread do the work, when its turn comes; what it raises is the error of the run."""
+        """Makes the thread do the work in turn; its exception is the error of the run."""
         run.entered = threading.Event()
         with self._lock:
             if self._thread is None:
@@ -63,7 +63,7 @@ class Turns:
         run.entered.set()
 
     def leave(self) -> None:
-        """Lets runs end, or stops them."""
+        """Waits for runs at exit, or stops them."""
         for code in (abi.INTERRUPTED, 0):
             limit = time.monotonic() + _EXIT_WAIT
             while self._left and time.monotonic() < limit:
@@ -77,7 +77,7 @@ _lock = locks.new_lock()
 
 
 def turns_of(driver: Driver) -> Turns:
-    """The turns of a device's runs."""
+    """The turns for a device's runs."""
     with _lock:
         return _every.setdefault(driver, Turns())
 

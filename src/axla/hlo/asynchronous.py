@@ -54,7 +54,7 @@ class AsyncStart(Beginning):
 
 
 def _begins(part: AnyShape, whole: AnyShape) -> bool:
-    """Whether a result is known so far: all of it, nothing, or the first of several."""
+    """Whether `part` is a valid partial result: the whole one, nothing, or the first of several."""
     if part.logical is whole.logical:
         return True
     if not isinstance(part, TupleShape):
@@ -69,7 +69,7 @@ def _is_group(computation: Computation) -> bool:
 
 @dataclass(frozen=True)
 class _GoesOn(Op):
-    """A step of an asynchronous call that has begun; its attributes repeat the start's."""
+    """A later step of an asynchronous call; its attributes repeat the start's."""
 
     async_execution_thread: str | None = None
     calls: Computation | None = None

@@ -15,7 +15,7 @@ def width(x: Array) -> int:
 
 
 def unsigned(x: Array) -> Array:
-    """The bits as unsigned numbers of at least a byte, zeros above."""
+    """The bits as unsigned numbers of at least a byte, zero-extended."""
     if x.dtype in _SIGNED:
         return x
     if width(x) < 8:
@@ -28,7 +28,7 @@ _SIGNED = {u: i for i, u in _UNSIGNED.items()}
 
 
 def signed(x: Array) -> Array:
-    """The bits as signed numbers of at least a byte, the top bit repeated above."""
+    """The bits as signed numbers of at least a byte, sign-extended."""
     if width(x) < 8:
         top = 1 << (width(x) - 1)
         return (
@@ -38,7 +38,7 @@ def signed(x: Array) -> Array:
 
 
 def as_type(bits: Array, dtype: np.dtype) -> Array:
-    """The inverse of `unsigned` and `signed`; what is above the width is dropped."""
+    """The inverse of `unsigned` and `signed`; bits above the width are dropped."""
     if bits.dtype == dtype:
         return bits
     if from_numpy(dtype).bits < 8:
@@ -60,7 +60,7 @@ def shift_right_logical(x: Array, y: Array) -> Array:
 
 
 def shift_right_arithmetic(x: Array, y: Array) -> Array:
-    """Fills with the top bit, for unsigned types too."""
+    """`x >> y` with the top bit shifted in, for unsigned types too."""
     value = signed(x)
     amount = np.minimum(unsigned(y), unsigned(y).dtype.type(8 * value.itemsize - 1)).astype(value.dtype)
     return as_type(np.asarray(np.right_shift(value, amount)), x.dtype)
@@ -74,7 +74,7 @@ def population_count(x: Array) -> Array:
 
 
 def count_leading_zeros(x: Array) -> Array:
-    """The number of zeros above the highest bit of each element that is set."""
+    """The number of zeros above the highest set bit of each element."""
     smeared = unsigned(x)
     step = 1
     while step < width(x):
@@ -84,7 +84,7 @@ def count_leading_zeros(x: Array) -> Array:
 
 
 def multiply_high(x: Array, y: Array) -> Array:
-    """Exact by way of Python's integers: rare, and right for every width."""
+    """The upper half of the double-width product, exact for every width by Python's integers; rarely used."""
     bits = width(x)
     product = x.astype(object) * y.astype(object)
     wrapped = np.asarray((product >> bits) & ((1 << bits) - 1), object)

@@ -1,4 +1,6 @@
-"""Changing element types of NumPy arrays as HLO does: saturating conversions, bits, reduced precision."""
+"""Conversions of NumPy arrays between element types with HLO's semantics: saturating conversions, bits,
+reduced precision.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def convert(x: Array, to: DType) -> Array:
 
 
 def keeps_values(of: DType, to: DType) -> bool:
-    """Whether `to` has every value of `of`."""
+    """Whether `to` can represent every value of `of`."""
     if of is to or of.is_pred:
         return True
     if to.is_pred or (of.is_inexact and to.is_integer) or (of.is_complex and not to.is_complex):
@@ -48,7 +50,7 @@ def keeps_values(of: DType, to: DType) -> bool:
 
 
 def saturate(x: Array, to: DType) -> Array:
-    """Floats to integers: truncated, out of range to the nearest, NaN to 0."""
+    """Converts floats to integers: truncated; out of range to the nearest integer, NaN to 0."""
     values = np.trunc(x.astype(np.float64))
     low, high = (-(1 << (to.bits - 1)), 1 << (to.bits - 1)) if to.is_signed else (0, 1 << to.bits)
     inside = (values >= low) & (values < float(high))
@@ -77,7 +79,9 @@ def from_bits(bits: Array, to: DType) -> Array:
 
 
 def bitcast(x: Array, to: DType) -> Array:
-    """The same bits as `to`; between widths the last dimension holds the parts, lowest first."""
+    """The same bits as elements of type `to`; if widths differ, the last dimension holds the parts, lowest
+    first.
+    """
     of = from_numpy(x.dtype)
     if of.bits == to.bits and of.itemsize == to.itemsize and of.bits >= 8:
         return np.ascontiguousarray(x).view(to.numpy).reshape(x.shape)
@@ -102,7 +106,7 @@ def reinterpret(x: Array, shape: Shape) -> Array:
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Rounds to nearest even; too large gives infinity, too small a zero of the same sign; NaN stays."""
+    """Rounds to nearest even; overflow gives infinity, underflow a zero of the same sign; NaN is kept."""
     dtype = from_numpy(x.dtype)
     if not dtype.has_zero or dtype.bits < 8:  # no bits for what is too small, or too large
         return convert(reduce_precision(x.astype(np.float32), exponent_bits, mantissa_bits), dtype)
@@ -131,7 +135,7 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
 
 
 def stochastic_convert(x: Array, random: Array, to: DType) -> Array:
-    """Rounds away from zero where the fraction cut off, as bits, is larger than the random bits."""
+    """Rounds away from zero where the fraction that is cut off, as bits, is larger than the random bits."""
     if not to.is_integer:
         raise UnsupportedError(f"stochastic-convert to {to} is not implemented; integer types are")
     values = x.astype(np.float64)

@@ -1,4 +1,6 @@
-"""Collectives: what replicas and partitions compute together, at once or in two steps (start, done)."""
+"""for other operands and combiners, since contributions of members that do not exist are unknown. Like XLA,
+it recognises broadcast scalars.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ ALL = ReplicaGroups()
 
 
 def group_size(self: Op, groups: ReplicaGroups, *, uniform: bool = True) -> int | None:
-    """How many take part; None where that depends on the run. Rejects groups without members, that share
-    members, and if `uniform`, of different sizes.
+    """The number of participants in a group; None where it depends on the run. Rejects empty groups, groups
+    with common members, and, if `uniform`, groups of different sizes.
     """
     sizes, listed = groups.sizes, groups.listed
     if 0 in sizes:
@@ -38,9 +40,10 @@ def group_size(self: Op, groups: ReplicaGroups, *, uniform: bool = True) -> int 
 
 
 def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: int, *, grows: bool) -> None:
-    """Rejects results that are not the operands with dimension `at` multiplied (or divided) by the members.
+    """Rejects results unless they are the operands with dimension `at` multiplied (or divided) by the group
+    size.
 
-    Their number is known at run time only: groups of replicas may hold all partitions.
+    The group size may be known at run time only: groups of replicas may include all partitions.
     """
     sources, results = arrays(self, *operands), result.parts
     size = group_size(self, self.replica_groups)
@@ -58,11 +61,7 @@ def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: in
 
 
 def equal_addends(inst: Instruction[Reducing]) -> int:
-    """How often a reduction adds the same constant up: once for each member of a group, as XLA has it.
-
-    1 for other operands and combiners: what members that do not exist would give is not known. XLA looks for
-    scalars that are repeated.
-    """
+    """How often a reduction adds the same constant: once for each member of the group, as in XLA."""
     op = inst.op
     root, sizes = op.to_apply.root, op.replica_groups.sizes
     addends = [o.operands[0] for o in inst.operands if o.opcode == "broadcast"]
@@ -103,7 +102,7 @@ class Reducing(_Collective, Grouped):
 
 @dataclass(frozen=True)
 class _AllReduce(Reducing, _InGroups):
-    """At once, or its beginning."""
+    """An all-reduce, or the start of one."""
 
     collective = CollectiveKind.SAME
 
@@ -137,7 +136,7 @@ class AllReduce(_AllReduce):
 
 @op("all-reduce-start", operands="*operands")
 class AllReduceStart(_AllReduce):
-    """Begins an all-reduce; the value is there after all-reduce-done."""
+    """Starts an all-reduce; the result is available after all-reduce-done."""
 
 
 def _check_global_ids(self: Op, globally: bool, channel: int | None, groups: ReplicaGroups) -> None:
@@ -158,7 +157,7 @@ class AllReduceDone(_Collective):
 
 @dataclass(frozen=True)
 class _AllGather(_Collective, Resizing):
-    """At once, or its beginning."""
+    """An all-gather, or the start of one."""
 
     collective = CollectiveKind.SCALED
 
@@ -172,7 +171,7 @@ class _AllGather(_Collective, Resizing):
 
 @op("all-gather", operands="*operands", reads_whole=True)
 class AllGather(_AllGather):
-    """The operands of all members of a group, one behind the other along the dimension."""
+    """The operands of all members of a group, concatenated along the dimension."""
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         """Returns the declared shape; along the dimension it must be that of the operands times the group's
@@ -192,7 +191,7 @@ class AllGather(_AllGather):
 
 @op("all-gather-start", operands="*operands")
 class AllGatherStart(_AllGather):
-    """Begins an all-gather: the value is a tuple of operand and result."""
+    """Starts an all-gather: the value is a tuple of operand and result."""
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         """Returns the declared shape (operands, results, ...), whose results are checked as in all-gather."""
@@ -206,7 +205,7 @@ class AllGatherStart(_AllGather):
 
 
 class _Done(_Collective):
-    """The result of a start that gives operands and results."""
+    """The result of a start whose value is operands and results."""
 
     __slots__ = ()
 
@@ -222,7 +221,7 @@ class AllGatherDone(_Done):
 
 
 def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
-    """Element `at` of what a start gives."""
+    """Element `at` of the value of a start."""
     parts = operand.parts
     if not isinstance(operand, TupleShape) or len(parts) <= at:
         self.reject("c1", f"the tuple of a start is wanted, found {show(operand)}")
@@ -285,8 +284,8 @@ class AllToAll(_InGroups, Exchanging):
 
 
 def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
-    """The data among the operands; with a dynamic root the last one has the place in the group of the root of
-    each of the others.
+    """The operands with data; with a dynamic root the last operand has the position of the root in the group
+    for each of the others.
     """
     shapes = arrays(self, *operands)
     data = shapes[:-1] if dynamic else shapes
@@ -300,7 +299,9 @@ def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
 
 @op("collective-broadcast", operands="*operands", collective=CollectiveKind.ROOTED)
 class CollectiveBroadcast(_InGroups):
-    """Every member of a group gets the operands of its root, the first one; who is in no group, zeros."""
+    """Every member of a group gets the operands of its root, the first member; participants in no group get
+    zeros.
+    """
 
     has_dynamic_root: bool = False
 
@@ -314,7 +315,7 @@ class CollectiveBroadcast(_InGroups):
 
 @op("collective-reduce", operands="*operands", collective=CollectiveKind.ROOTED)
 class CollectiveReduce(Reducing, _InGroups):
-    """The operands of all members of a group, combined by `to_apply`, to its root; the others get zeros."""
+    """The operands of all members of a group, combined by `to_apply`, for its root; the others get zeros."""
 
     has_dynamic_root: bool = False
     to_apply: Computation = attr(always=True, default=None)
@@ -334,7 +335,7 @@ class CollectiveReduce(Reducing, _InGroups):
 
 
 def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -> None:
-    """Rejects members that are not, and unless `repeated`, a source or target that is one twice."""
+    """Rejects members that do not exist and, unless `repeated`, a source or target that occurs twice."""
     for side in zip(*pairs, strict=True):
         if min(side) < 0 or (not repeated and len(set(side)) != len(side)):
             self.reject("c1", f"sources must be different and at least 0, targets too, found {pairs}")
@@ -342,10 +343,10 @@ def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -
 
 @op("collective-permute", operands="*operands", collective=CollectiveKind.PAIRED)
 class CollectivePermute(_Collective, Paired):
-    """Each source's operands go to its target; who is no target gets zeros.
+    """Each source's operands go to its target; participants that are not targets get zeros.
 
-    With `slice_sizes` the operands are input, output and their offsets: slices of the output are replaced,
-    where a member is a target (`moved_slices`).
+    With `slice_sizes` the operands are input, output and their offsets: slices of the output are replaced in
+    targets (`moved_slices`).
     """
 
     channel_id: int | None = None
@@ -373,12 +374,12 @@ operands, and its sizes.
 
 
 def moved_slices(inst: Instruction[Paired]) -> list[MovedSlice]:
-    """The slices of a permutation in place. A source takes each at its own input offset, and a target puts it
-    at its own output offset.
+    """The slices of a collective-permute in place. A source reads each slice at its own input offset, and a
+    target writes it at its own output offset.
 
     Buffers are an array or a tuple of arrays; each has one offset (a tuple of integers) or a tuple of them.
-    The pairs are as many groups, one behind the other, as each buffer has slices. UnsupportedError where
-    operands, sizes and pairs do not fit each other so.
+    There is a list of pairs for each slice of a buffer, one after the other. UnsupportedError where operands,
+    sizes and pairs do not fit together.
     """
     given, output, *starts = (o.shape.logical for o in inst.operands)
     sizes, pairs = inst.op.slice_sizes, inst.op.source_target_pairs.pairs
@@ -409,7 +410,7 @@ def moved_slices(inst: Instruction[Paired]) -> list[MovedSlice]:
 
 
 def _within(sizes: Sequence[int], a: AnyShape, b: AnyShape) -> bool:
-    """Whether a slice of these sizes is part of both of two arrays of one element type."""
+    """Whether a slice of these sizes fits in both of two arrays with the same element type."""
     if not isinstance(a, Shape) or not isinstance(b, Shape) or not len(sizes) == a.rank == b.rank:
         return False
     return a.dtype is b.dtype and all(0 <= n <= min(d) for n, *d in zip(sizes, a.dims, b.dims, strict=True))
@@ -417,7 +418,7 @@ def _within(sizes: Sequence[int], a: AnyShape, b: AnyShape) -> bool:
 
 @op("collective-permute-start", operands="*operands", collective=CollectiveKind.PAIRED)
 class CollectivePermuteStart(_Collective, Paired):
-    """Begins a collective-permute: the value is a tuple of operands, results and contexts."""
+    """Starts a collective-permute: the value is a tuple of operands, results and contexts."""
 
     shape: AnyShape
     channel_id: int | None = None
@@ -478,7 +479,7 @@ class RaggedAllToAll(_InGroups):
 
 
 class _Id(Op):
-    """The number of what runs this."""
+    """The number of the current replica or partition."""
 
     __slots__ = ()
 
@@ -490,9 +491,9 @@ class _Id(Op):
 
 @op("replica-id")
 class ReplicaId(_Id):
-    """The number of the replica that runs this."""
+    """The number of the current replica."""
 
 
 @op("partition-id")
 class PartitionId(_Id):
-    """The number of the partition that runs this."""
+    """The number of the current partition."""

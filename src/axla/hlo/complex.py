@@ -1,4 +1,4 @@
-"""Complex functions where XLA:CPU and NumPy differ on infinities and NaN."""
+"""Complex functions for which XLA:CPU and NumPy differ on infinities and NaN."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown e
 
 
 def joined(real: Array, imag: Array) -> Array:
-    """real + i imag, without arithmetic that would make NaN of infinities."""
+    """real + i imag, without arithmetic that would turn infinities into NaN."""
     dims = np.broadcast_shapes(real.shape, imag.shape)
     result: Array = np.empty(dims, np.result_type(real.dtype, np.complex64))
     result.real, result.imag = real, imag
@@ -18,13 +18,15 @@ def joined(real: Array, imag: Array) -> Array:
 
 
 def multiply(x: Array, y: Array) -> Array:
-    """Each product of parts is rounded: NumPy's own bits depend on the vectors of the machine."""
+    """The product with each partial product rounded: NumPy's own result depends on the machine's vector
+    instructions.
+    """
     a, b, c, d = x.real, x.imag, y.real, y.imag
     return joined(a * c - b * d, a * d + b * c)
 
 
 def divide(x: Array, y: Array) -> Array:
-    """As annex G of C11: infinities and zeros give infinities and zeros rather than NaN."""
+    """The quotient as in annex G of C11: infinities and zeros give infinities and zeros rather than NaN."""
     a, b, c, d = x.real, x.imag, y.real, y.imag
     quotient: Array = np.asarray(np.divide(x, y))
     # Of a division by zero NumPy does not look at the zero's sign.
@@ -48,7 +50,7 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def _directions(a: Array, b: Array) -> tuple[Array, Array]:
-    """1 for an infinity, 0 for what is finite, with the signs kept."""
+    """1 for infinite parts, 0 for finite ones, with their signs."""
     return np.copysign(np.isinf(a).astype(a.dtype), a), np.copysign(np.isinf(b).astype(b.dtype), b)
 
 

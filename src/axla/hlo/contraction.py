@@ -38,20 +38,22 @@ class Contraction(Op):
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """(dimension of lhs, dimension of rhs) that are one: batch dimensions, then contracting ones."""
+        """(dimension of lhs, dimension of rhs) pairs: batch dimensions, then contracting ones."""
         lhs = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
         return list(zip(lhs, (*self.rhs_batch_dims, *self.rhs_contracting_dims), strict=True))
 
     def lhs_free(self, rank: int) -> list[int]:
-        """The dimensions of lhs, of this rank, that neither contract nor batch."""
+        """The free dimensions of lhs (of this rank): neither contracting nor batch."""
         return [d for d in range(rank) if d not in (*self.lhs_batch_dims, *self.lhs_contracting_dims)]
 
     def rhs_free(self, rank: int) -> list[int]:
-        """The same of rhs."""
+        """The same for rhs."""
         return [d for d in range(rank) if d not in (*self.rhs_batch_dims, *self.rhs_contracting_dims)]
 
     def check(self, lhs: Shape, rhs: Shape, sparsity: tuple[Sparsity, ...] = ()) -> None:
-        """Rejects dimension numbers that are not there, repeated, or of different sizes on the two sides."""
+        """Rejects dimension numbers that are out of range, repeated, or of different sizes on the two
+        sides.
+        """
         for side, shape, batch, contracting in (
             ("lhs", lhs, self.lhs_batch_dims, self.lhs_contracting_dims),
             ("rhs", rhs, self.rhs_batch_dims, self.rhs_contracting_dims),
@@ -72,12 +74,12 @@ class Contraction(Op):
                     self.reject("c3", f"{found} must have one size")
 
     def check_not_mixed(self, *shapes: Shape) -> None:
-        """Rejects complex operands and result beside others."""
+        """Rejects a mixture of complex and other element types."""
         if len({shape.dtype.is_complex for shape in shapes}) > 1:
             self.reject("c9", f"complex and other element types cannot be mixed: {show(shapes)}")
 
     def contracted(self, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
-        """batch dimensions, free dimensions of lhs, free dimensions of rhs."""
+        """The result shape: batch dimensions, free dimensions of lhs, free dimensions of rhs."""
         left, right = self.lhs_free(lhs.rank), self.rhs_free(rhs.rank)
         dims = [*(lhs.dims[d] for d in (*self.lhs_batch_dims, *left)), *(rhs.dims[d] for d in right)]
         pairs = zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True)
@@ -133,7 +135,7 @@ class Dot(Contraction):
 
     @classmethod
     def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **numbers: Any) -> Dot:
-        """The dot of these operands, its result shape computed; `dtype` is the element type of the result."""
+        """The dot of these operands with its result shape; `dtype` is the element type of the result."""
         draft = cls(lhs, **numbers)
         draft.check(lhs, rhs, draft.sparsity)
         wide = dtype or max(lhs.dtype, rhs.dtype, key=lambda d: d.bits)
@@ -175,7 +177,7 @@ class Dot(Contraction):
 
 
 def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, ...]) -> int:
-    """The size of a dimension, as it would be without sparsity."""
+    """The size that a dimension would have without sparsity."""
     for s in sparsity:
         if s.operand == side and s.dimension == dimension:
             return shape.dims[dimension] * s.of // s.kept
@@ -183,7 +185,7 @@ def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, .
 
 
 def accumulator(dtype: DType) -> np.dtype:
-    """The type in which products are summed: exact enough, and one that NumPy multiplies quickly."""
+    """The type in which products are summed: exact enough, and fast in NumPy."""
     if dtype.is_float and dtype.bits < 32:
         return np.dtype(np.float32)
     if dtype.is_pred or dtype.is_integer and dtype.bits < 8:
@@ -192,7 +194,7 @@ def accumulator(dtype: DType) -> np.dtype:
 
 
 def _small_complex(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Matrix products in order, with every product rounded, as XLA has it: it shows where terms cancel."""
+    """Matrix products in order, with every product rounded, as in XLA: this matters where terms cancel."""
     (x, y), (u, v) = ((np.real(m), np.imag(m)) for m in (a, b))
     real = np.zeros((*a.shape[:2], b.shape[2]), x.dtype)
     imaginary = real.copy()

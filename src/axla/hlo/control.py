@@ -76,7 +76,7 @@ class Conditional(Op):
 
     @property
     def branches(self) -> tuple[Computation, ...]:
-        """In the order of operands: (true, false), or by index."""
+        """The branches in the order of operands: (true, false), or by index."""
         return self.computations()
 
     def taken(self, index: np.ndarray) -> int:
@@ -200,7 +200,7 @@ class CustomCall(External):
         return self.shape
 
     def _check_alias(self, alias: OutputAlias, operands: tuple[AnyShape, ...]) -> None:
-        """Arrays that share memory must have one shape, as buffers or as values."""
+        """Arrays that share memory must have the same shape, as buffers or as values."""
         if not 0 <= alias.operand < len(operands):
             self.reject("c3", f"aliases operand {alias.operand} of {len(operands)}")
         result = subshape(self.shape, alias.output)
@@ -214,7 +214,7 @@ class CustomCall(External):
 
 
 def call_site(inst: Instruction) -> CallSite:
-    """A custom call as data. Without layout constraints a call sees arrays in the default layout."""
+    """A custom call as data. Without layout constraints, arrays have the default layout."""
     op = op_of(inst, CustomCall)
     operands, result = tuple(o.shape.logical for o in inst.operands), inst.shape.logical
     if op.operand_layout_constraints is not None:

@@ -110,7 +110,9 @@ class Bitcast(Op):
         return 0
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """For default layouts on both sides; others need the operand's layout, which arrays do not have."""
+        """The result for default layouts on both sides; other cases need the operand's layout, which arrays
+        do not have.
+        """
         return casting.reinterpret(operand, array(self.shape))
 
     examples = [

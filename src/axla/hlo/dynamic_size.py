@@ -1,4 +1,4 @@
-"""Sizes of dynamic dimensions, as values."""
+"""Sizes of dynamic dimensions as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families: what ops of a kind share, so that declaring one more takes a line.
+"""Families: what related ops share, so that declaring one more takes one line.
 
 Abs = unary("abs", numeric.absolute, SIGNED, "|x|; of a complex number its magnitude.", result=real_of)
 """
@@ -46,7 +46,7 @@ COMPLEX_OF = {F32: C64, F64: C128}
 
 
 def arrays(self: Op, *operands: AnyShape) -> tuple[Shape, ...]:
-    """The operands as array shapes; ShapeError naming the op and operand that is not one."""
+    """The operands as array shapes; ShapeError with op and operand where one is not an array."""
     for number, operand in enumerate(operands):
         if not isinstance(operand, Shape):
             self.reject("array", f"operand {number} must be an array, found {show(operand)}")
@@ -54,32 +54,34 @@ def arrays(self: Op, *operands: AnyShape) -> tuple[Shape, ...]:
 
 
 def are_different(dimensions: Sequence[int], rank: int) -> bool:
-    """Whether these are different dimensions of an array."""
+    """Whether these are distinct dimensions of an array."""
     return len(set(dimensions)) == len(dimensions) and all(0 <= d < rank for d in dimensions)
 
 
 def are_increasing(dimensions: Sequence[int], rank: int) -> bool:
-    """Whether these are different dimensions of an array, in order."""
+    """Whether these are distinct dimensions of an array, in ascending order."""
     return list(dimensions) == sorted(dimensions) and are_different(dimensions, rank)
 
 
 def fits_in(sizes: Sequence[int], dims: Sequence[int]) -> bool:
-    """Whether a window of these sizes lies within an array."""
+    """Whether a window of these sizes fits in an array."""
     return len(sizes) == len(dims) and all(0 <= n <= d for n, d in zip(sizes, dims, strict=True))
 
 
 def joined(shapes: Sequence[AnyShape]) -> AnyShape:
-    """One shape as it is, several as a tuple."""
+    """A single shape as it is, several as a tuple."""
     return shapes[0].logical if len(shapes) == 1 else TupleShape([s.logical for s in shapes])
 
 
 def label(self: Op) -> str:
-    """The opcode as constraint labels spell it."""
+    """The opcode as it is spelled in constraint labels."""
     return self.opcode.replace("-", "_")
 
 
 def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
-    """The common dimensions of operands, as a shape of `dtype`; dynamic where any operand's is."""
+    """The common dimensions of operands, as a shape of `dtype`; a dimension is dynamic if it is in any
+    operand.
+    """
     first = operands[0]
     dims, dynamic = first.dims, first.dynamic
     for operand in operands[1:]:
@@ -95,7 +97,7 @@ def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
 
 
 def _known_dims(first: Shape, second: Shape) -> Shape | None:
-    """The sizes of two shapes that differ in those only that one of them leaves open, `?`."""
+    """The sizes of two shapes that agree except where one of them is unbounded, `?`."""
     if first.rank != second.rank or not (first.is_unbounded or second.is_unbounded):
         return None
     dims, dynamic = list(first.dims), list(first.dynamic)
@@ -120,7 +122,7 @@ def same_dtype(self: Op, operands: Sequence[Shape], accepts: Accepts = ANY) -> D
 
 
 class Same(Op):
-    """Gives its operand."""
+    """An op whose value is its operand."""
 
     __slots__ = ()
 
@@ -134,7 +136,7 @@ class Same(Op):
 
 
 class PartOfOperand(Op):
-    """Reads of its first operand what it gives, and no more."""
+    """An op that reads only those elements of its first operand that it returns."""
 
     __slots__ = ()
 
@@ -203,7 +205,7 @@ def unary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: 
 
 
 def transcendental(opcode: str, function: Callable, doc: str, *, accepts: Accepts = INEXACT) -> Any:
-    """Declares a function of one operand whose results are approximations."""
+    """Declares an elementwise function of one operand with approximate results."""
     return _declare(opcode, "operand", function, accepts, doc, {"expensive": True, "transcendental": True})
 
 

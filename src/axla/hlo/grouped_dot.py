@@ -18,13 +18,13 @@ from axla.ir.op import attr, op
 
 
 class _Grouped(Contraction):
-    """Dots of more operands than two."""
+    """Dots with more than two operands."""
 
     operand_precision: tuple[Precision, ...]
 
     @property
     def dot(self) -> Dot:
-        """The dot with the same dimension numbers; what is free in rhs may be groups."""
+        """The dot with the same dimension numbers; free dimensions of rhs may be groups."""
         return Dot(
             self.shape, self.lhs_batch_dims, self.lhs_contracting_dims, self.rhs_batch_dims,
             self.rhs_contracting_dims, self.operand_precision,
@@ -57,7 +57,7 @@ class RaggedDot(_Grouped):
         return self.lhs_ragged_dims[0] in self.lhs_contracting_dims
 
     def prefix(self, rank: int) -> tuple[int, ...]:
-        """The dimensions of lhs, of this rank, along which group sizes may differ."""
+        """The dimensions of lhs (of this rank) along which group sizes may differ."""
         (ragged,) = self.lhs_ragged_dims
         batch, contracting = self.lhs_batch_dims, self.lhs_contracting_dims
         if ragged in batch:
@@ -127,7 +127,9 @@ class RaggedDot(_Grouped):
         return total
 
     def _members(self, lhs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """The group of each element, in an array that broadcasts to lhs; groups.. where it is in none."""
+        """The group of each element, in an array that broadcasts to lhs; a number >= the number of groups for
+        elements in none.
+        """
         (ragged,) = self.lhs_ragged_dims
         prefix = self.prefix(lhs.ndim)
         dims = tuple(lhs.shape[d] for d in prefix)
@@ -138,7 +140,7 @@ class RaggedDot(_Grouped):
         return number.transpose(order).reshape(kept)
 
     def _masked(self, rhs: np.ndarray, members: np.ndarray, group: int) -> np.ndarray:
-        """rhs, of the contracted only what belongs to a group."""
+        """rhs, with elements of contracting dimensions outside of a group set to zero."""
         place = dict(self.pairs)
         order = sorted(place, key=lambda d: place[d])
         free = [d for d in range(members.ndim) if d not in place]
@@ -149,7 +151,7 @@ class RaggedDot(_Grouped):
         return np.where(inside.reshape(dims) == group, rhs, np.zeros((), rhs.dtype))
 
     def _as_result(self, inside: np.ndarray, rank: int) -> np.ndarray:
-        """A mask over lhs, the same along what is contracted, as one over the result."""
+        """A mask for lhs that is constant along contracting dimensions, as a mask for the result."""
         order = [*self.lhs_batch_dims, *self.lhs_free(inside.ndim)]
         moved = inside.transpose([*order, *self.lhs_contracting_dims])
         return moved.reshape([*moved.shape[: len(order)], *[1] * (rank - len(order))])
@@ -196,7 +198,7 @@ class ScaledDot(_Grouped):
 
     @property
     def wide(self) -> DType:
-        """The element type of scaled operands, and of the sum."""
+        """The element type of scaled operands and of the sum."""
         return F64 if self.shape.dtype is F64 else F32
 
     def infer(self, lhs: AnyShape, rhs: AnyShape, lhs_scale: AnyShape, rhs_scale: AnyShape) -> Shape:

@@ -1,4 +1,4 @@
-"""gather and scatter: windows of an array at places given by an array of indices."""
+"""gather and scatter: windows of an array at positions given by an array of indices."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class Gather(PartOfOperand):
 
     @property
     def places(self) -> Places:
-        """Which dimensions of operand and indices belong together."""
+        """The corresponding dimensions of operand and indices."""
         return self.start_index_map, self.operand_batching_dims, self.start_indices_batching_dims
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """The dimensions of the operand that windows have no dimension for."""
+        """The operand dimensions that windows do not have."""
         return (*self.collapsed_slice_dims, *self.operand_batching_dims)
 
     def arranged(self, inner: Sequence[T], outer: Sequence[T]) -> list[T]:
-        """Puts facts about the dimensions of windows and of index vectors into the order of the
-        result's dimensions.
+        """A property of window dimensions and index dimensions, arranged in the order of the result's
+        dimensions.
         """
         found = list(outer)
         for at, value in zip(self.offset_dims, inner, strict=True):
@@ -138,16 +138,18 @@ class Scatter(Op):
 
     @property
     def places(self) -> Places:
-        """Which dimensions of the operands and the indices belong together."""
+        """The corresponding dimensions of operands and indices."""
         return self.scatter_dims_to_operand_dims, self.input_batching_dims, self.scatter_indices_batching_dims
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """The dimensions of the operands that updates have no dimension for."""
+        """The operand dimensions that updates do not have."""
         return (*self.inserted_window_dims, *self.input_batching_dims)
 
     def window_sizes(self, rank: int, update: Sequence[int]) -> tuple[int, ...]:
-        """The sizes of windows in operands of this rank, given those of updates: 1 where these have none."""
+        """The sizes of windows in operands of this rank, given those of updates: 1 for dimensions that
+        updates do not have.
+        """
         sizes = iter([update[d] for d in self.update_window_dims])
         return tuple(1 if d in self.dropped else next(sizes) for d in range(rank))
 
@@ -205,8 +207,8 @@ class Scatter(Op):
     def windows(
         self, dims: Sequence[int], indices: np.ndarray, update: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-        """Start of each window (row-major over index vectors), the windows' updates in the same order, sizes
-        per dimension.
+        """The start of each window (row-major over index vectors), the updates of the windows in the same
+        order, and the window size in each dimension.
         """
         starts = window_starts(indices, self.index_vector_dim, len(dims), self.places)
         outer = [d for d in range(update.ndim) if d not in self.update_window_dims]
@@ -230,7 +232,9 @@ class Scatter(Op):
 
 
 def _check_indices(self: Gather | Scatter, source: Shape, indices: Shape, places: Places) -> list[int]:
-    """The dimensions of the indices that run over index vectors; rejects what does not fit together."""
+    """The dimensions of the indices that run over index vectors; rejects attributes that do not fit
+    together.
+    """
     at, (index_map, source_batch, indices_batch) = self.index_vector_dim, places
     if not indices.dtype.is_integer:
         self.reject("i1", f"indices must be integers, found {show(indices)}")
@@ -269,7 +273,9 @@ def window_starts(indices: np.ndarray, vector_dim: int, rank: int, places: Place
 
 
 def window_places(starts: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, ...]:
-    """Per dimension of the operand, where the elements of all windows lie: (windows..., places in one...)."""
+    """For each operand dimension, the positions of all window elements: (windows..., elements of a
+    window...).
+    """
     rank, batch = len(sizes), starts.shape[:-1]
     return tuple(
         starts[..., d].reshape([*batch, *[1] * rank])

@@ -219,7 +219,7 @@ class _BatchNorm(Op):
         return source, wanted
 
     def _along(self, x: np.ndarray, rank: int) -> np.ndarray:
-        """Numbers per feature, to combine with the whole array."""
+        """Numbers per feature, reshaped to broadcast against the whole array."""
         index = self.feature_index
         return widened(x).reshape([-1 if d == index else 1 for d in range(rank)])
 

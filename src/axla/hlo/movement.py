@@ -1,7 +1,7 @@
-"""Ops that move elements without computing: result[i] = operand[source(i)].
+"""Ops that move elements without arithmetic: result[i] = operand[source(i)].
 
-`source(index, operand)` maps an index of the result to one of the operand, whose shape is given. It uses `+ -
-* // %` with integer constants only, so that it serves Python ints, NumPy index arrays and emitted values.
+`source(index, operand)` maps an index of the result to one of the operand, whose shape is given. It uses only
+`+ - * // %` with integer constants, so that it works with Python ints, NumPy index arrays and emitted values.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Broadcast(Op):
 def regroup(
     from_dims: Sequence[int], to_dims: Sequence[int]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Cuts two shapes of equal size into the smallest runs of equal size: pairs of dimension numbers.
+    """Divides two shapes of equal size into the smallest runs of equal size: pairs of dimension numbers.
 
     Dimensions of size one are in no run: their index is 0.
     """
@@ -102,11 +102,11 @@ def regroup(
 
 
 def carried_sizes(source: Shape, result: Shape, inferred: int = -1) -> dict[int, tuple[list[int], int]]:
-    """How a reshape makes the sizes of its result's dynamic dimensions: dimensions of the operand, whose
-    sizes are multiplied, and what the product is divided by, rounded up. Others have their bounds.
+    """How a reshape computes the sizes of its result's dynamic dimensions: the operand dimensions whose sizes
+    are multiplied, and the divisor of the product, which is rounded up. Other dimensions have their bounds.
 
-    A dimension of at most one element goes to one like it; where there is none, the first dynamic dimension
-    takes its size as a factor. UnsupportedError where two dimensions could take a size.
+    A dimension of at most one element corresponds to a similar one; if there is none, its size becomes a
+    factor of the first dynamic dimension. UnsupportedError where a size could belong to two dimensions.
     """
     found: dict[int, tuple[list[int], int]] = {}
     apart = [d for d, dynamic in enumerate(source.dynamic) if dynamic]
@@ -135,7 +135,9 @@ def carried_sizes(source: Shape, result: Shape, inferred: int = -1) -> dict[int,
 
 
 def refilled(array: np.ndarray, dims: Sequence[int]) -> np.ndarray:
-    """The elements of an array in row-major order as the first ones of another; zeros where they end."""
+    """The elements of an array in row-major order as the first ones of another array, which is padded with
+    zeros.
+    """
     found = np.zeros(prod(dims), array.dtype)
     count = min(array.size, found.size)
     found[:count] = array.reshape(-1)[:count]
@@ -254,7 +256,7 @@ class Transpose(Op):
 
 @op("reverse", operands="operand", moves=True)
 class Reverse(Op):
-    """The operand with the order of its elements turned around along `dimensions`."""
+    """The operand with its elements reversed along `dimensions`."""
 
     dimensions: tuple[int, ...]
 
@@ -316,7 +318,7 @@ class Iota(Op):
 
 @op("copy", operands="operand", keeps_order=True)
 class Copy(Same):
-    """The operand itself, in memory (and a layout) of its own."""
+    """A copy of the operand, in memory (and with a layout) of its own."""
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
         """The same index."""

@@ -1,8 +1,8 @@
-"""Arithmetic as HLO defines it, on NumPy arrays: what ufuncs would do differently.
+"""Arithmetic with HLO's semantics on NumPy arrays, where ufuncs would differ.
 
-Narrow floats (f16, bf16, f8...) are computed in f32 and rounded once per operation; integers narrower than a
-byte in a byte, and wrap. Integer division by zero gives -1 (all ones), the remainder by zero the dividend.
-Callers ignore floating-point warnings (`numpy.errstate`).
+Narrow floats (f16, bf16, f8...) are computed in f32 and rounded once per operation; integers of less than a
+byte are computed in a byte, and wrap. Integer division by zero gives -1 (all ones), the remainder by zero the
+dividend. Callers ignore floating-point warnings (`numpy.errstate`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def kind(a: Array) -> str:
 
 
 def _wide(dtype: np.dtype) -> np.dtype | None:
-    """The type to compute in, where NumPy should not compute in `dtype` itself."""
+    """The type in which to compute, where NumPy should not compute in `dtype` itself; else None."""
     return _WIDE[dtype] if dtype in _WIDE else _WIDE.setdefault(dtype, _find_wide(from_numpy(dtype)))
 
 
@@ -40,8 +40,8 @@ _WIDE: dict[np.dtype, np.dtype | None] = {}
 
 
 class Kernel:
-    """A function of arrays, one per kind of element type; narrow operands are computed wide, and the result
-    rounded back.
+    """A function of arrays, with a version for each kind of element type; narrow operands are computed in a
+    wider type, and the result rounded.
     """
 
     __slots__ = ("table",)
@@ -50,11 +50,11 @@ class Kernel:
         self.table = table
 
     def of(self, dtype: np.dtype) -> Callable[..., Array]:
-        """The function for operands of this type, without the rounding."""
+        """The function for operands of this type, without rounding."""
         return self.table.get(from_numpy(dtype).kind) or self.table["other"]
 
     def native(self, dtype: np.dtype) -> Callable[..., Array] | None:
-        """The function that computes in this very type, where there is one."""
+        """The function that computes in this type itself, where there is one."""
         return self.of(dtype) if _wide(dtype) is None else None
 
     def __call__(self, *operands: Array) -> Array:
@@ -67,7 +67,7 @@ class Kernel:
 
 
 def rounded(function: Callable[..., Array]) -> Kernel:
-    """The same function for all kinds."""
+    """A function that is the same for all kinds."""
     return Kernel({"other": function})
 
 
@@ -114,7 +114,9 @@ round_away = rounded(_round_away)
 
 
 def _divide_integers(x: Array, y: Array) -> Array:
-    """Truncated quotient; -1 (all ones) by zero; the smallest number by -1 is itself."""
+    """The truncated quotient; -1 (all ones) for a zero divisor; the smallest number divided by -1 is
+    itself.
+    """
     if x.dtype.kind == "u":
         return np.where(y == 0, np.iinfo(x.dtype).max, x // np.where(y == 0, 1, y)).astype(x.dtype)
     safe = np.where((y == 0) | (y == -1), 1, y).astype(x.dtype)
@@ -124,7 +126,7 @@ def _divide_integers(x: Array, y: Array) -> Array:
 
 
 def _remainder_integers(x: Array, y: Array) -> Array:
-    """With the sign of the dividend; the dividend itself by zero."""
+    """The remainder, with the sign of the dividend; the dividend itself for a zero divisor."""
     if x.dtype.kind == "u":
         return np.where(y == 0, x, x % np.where(y == 0, 1, y)).astype(x.dtype)
     safe = np.where((y == 0) | (y == -1), 1, y).astype(x.dtype)
@@ -162,7 +164,7 @@ def is_finite(x: Array) -> Array:
 
 
 def real(x: Array) -> Array:
-    """The real part of each element; a real array itself."""
+    """The real part of each element; a real array is returned as it is."""
     return x.real.copy() if kind(x) == "complex" else x
 
 
@@ -178,9 +180,7 @@ def widened(x: Array) -> Array:
 
 
 def total_order_key(x: Array) -> Array:
-    """Signed integers that are ordered as the floats are in the total order: -NaN < -inf < -0 < +0 < inf <
-    NaN.
-    """
+    """Signed integers in the total order of floats: -NaN < -inf < -0 < +0 < inf < NaN."""
     if x.dtype.itemsize == 1:  # the sign is not always at the top of the byte, nor is there always one
         x = x.astype(np.float32)
     bits = np.ascontiguousarray(x).reshape(-1).view(f"i{x.dtype.itemsize}").reshape(x.shape)

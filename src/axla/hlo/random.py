@@ -1,4 +1,4 @@
-"""Random numbers."""
+"""Random numbers: rng, rng-get-and-update-state."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Rng(Op):
 
 @op("rng-get-and-update-state", effect="random state", side_effect=True)
 class RngGetAndUpdateState(Op):
-    """The state of the device's random numbers, which moves on by `delta`."""
+    """The state of the device's random number generator, which advances by `delta`."""
 
     shape: Shape
     delta: int = attr(required=True, default=0)

@@ -63,7 +63,9 @@ class RngBitGenerator(Op):
         return array(self.shape.elements[1])
 
     def why_not(self, state: AnyShape) -> str | None:
-        """Why there is no such generator, which a program may name as long as it does not use it."""
+        """The reason why this algorithm is unknown; a program may name it as long as it does not use its
+        result.
+        """
         lengths = (2,) if self.algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
         if state.dtype is not U64 or state.rank != 1 or state.dims[0] not in lengths:
             wanted = " or ".join(f"u64[{n}]" for n in lengths)
@@ -102,7 +104,9 @@ class RngBitGenerator(Op):
 
 
 def halved_dimension(dims: tuple[int, ...]) -> int:
-    """The dimension whose neighbours ThreeFry's two words fill: the first even one, else the longest."""
+    """The dimension along which the two words of ThreeFry alternate in halves: the first even one, else the
+    longest.
+    """
     even = [d for d, n in enumerate(dims) if n % 2 == 0]
     return even[0] if even else max(range(len(dims)), key=lambda d: dims[d])
 

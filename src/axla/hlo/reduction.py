@@ -18,7 +18,7 @@ from axla.ir.structure import Parameter, Tuple
 
 
 def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
-    """Splits n arrays of the same dimensions and n scalars to start from."""
+    """Splits operands into n arrays of the same dimensions and n scalar initial values."""
     shapes = arrays(self, *operands)
     if not shapes or len(shapes) % 2:
         self.reject("c1", f"n arrays and n initial values are wanted, found {len(shapes)} operands")
@@ -129,7 +129,7 @@ class Scan(Op):
     to_apply: Computation = attr(always=True, default=None)
 
     def length(self, operands: Sequence[AnyShape]) -> int:
-        """How many slices there are."""
+        """The number of slices."""
         first = operands[0]
         return (
             first.dims[self.dimensions[0]]

@@ -14,7 +14,7 @@ from axla.ir.structure import Parameter
 
 
 def require_computation(self: Op, called: Computation | None, what: str = "to_apply") -> Computation:
-    """`called`, when it is there and has a root."""
+    """`called`, if it exists and has a root; otherwise rejects the op."""
     if called is None or not called.has_root:
         self.reject("called", f"{what} must name a computation with a root")
     return called
@@ -23,7 +23,7 @@ def require_computation(self: Op, called: Computation | None, what: str = "to_ap
 def _with_parameters(
     self: Op, called: Computation | None, count: int, what: str
 ) -> tuple[Computation, list[AnyShape]]:
-    """A computation that has so many parameters, and their shapes."""
+    """A computation with this number of parameters, and their shapes."""
     found = require_computation(self, called, what)
     shapes = [p.shape for p in found.parameters]
     if len(shapes) != count:
@@ -51,16 +51,16 @@ def returns(self: Op, called: Computation, result: AnyShape, what: str = "to_app
 
 
 def compatible(a: DType, b: DType) -> bool:
-    """The same type, or both floats."""
+    """Whether two types are the same, or both floats."""
     return a is b or (a.is_float and b.is_float)
 
 
 def accepts_scalars(
     self: Op, called: Computation | None, parameters: Sequence[DType], results: Sequence[DType]
 ) -> list[DType]:
-    """The element types a computation on scalars returns; rejects one that does not take and return these.
+    """The element types returned by a computation on scalars; rejects one with other parameters or results.
 
-    One float type may stand for another, as far as shapes go (the verifier is stricter where XLA's is).
+    One float type may replace another here (the verifier is stricter where XLA's is).
     """
     found, shapes = _with_parameters(self, called, len(parameters), "to_apply")
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
@@ -80,7 +80,7 @@ def accepts_scalars(
 
 
 def sample_of(name: str, op: Op, dtype: DType) -> Computation:
-    """A computation of scalars that applies an op to as many as it takes, in a module of its own."""
+    """A sample computation that applies an op to scalars, in a module of its own."""
     computation = Module("samples").add_computation(name, entry=True)
     count = range(len(op.operand_names))
     operands = [computation.add(Parameter(Shape(dtype), n), name="xy"[n]) for n in count]
@@ -89,10 +89,10 @@ def sample_of(name: str, op: Op, dtype: DType) -> Computation:
 
 
 def sample_reducer(opcode: str, dtype: DType) -> Computation:
-    """A computation of two scalars applying a binary op, in a module of its own."""
+    """A sample computation that applies a binary op to two scalars, in a module of its own."""
     return sample_of(opcode, OPS[opcode](), dtype)
 
 
 def sample_comparison(direction: str, dtype: DType) -> Computation:
-    """A computation of two scalars comparing them, in a module of its own."""
+    """A sample computation that compares two scalars, in a module of its own."""
     return sample_of("compare", OPS["compare"](Direction(direction)), dtype)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""Ops that take or put parts of arrays: slices, updates, padding, concatenation."""
+"""Ops that read or write parts of arrays: slices, updates, padding, concatenation."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def start_indices(self: Op, operand: Shape, indices: Sequence[AnyShape]) -> None
 
 
 def clamped_starts(indices: Sequence[np.ndarray], dims: Sequence[int], sizes: Sequence[int]) -> list[int]:
-    """Start indices moved so that a window of `sizes` lies inside `dims`."""
+    """Start indices clamped so that a window of `sizes` is inside `dims`."""
     starts = indices[0].tolist() if len(indices) == 1 and indices[0].ndim else [int(i) for i in indices]
     return [max(0, min(int(start), dim - size)) for start, dim, size in zip(starts, dims, sizes, strict=True)]
 
@@ -212,7 +212,7 @@ class Pad(Op):
 
 @op("concatenate", operands="*operands", moves=True, in_line=True)
 class Concatenate(Op):
-    """Its operands one behind the other along the dimension; all other sizes must be equal."""
+    """The operands, concatenated along the dimension; all other sizes must be equal."""
 
     dimensions: tuple[int, ...]
 

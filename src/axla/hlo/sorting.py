@@ -1,4 +1,4 @@
-"""topk, and the order that it and sorting custom calls use."""
+"""topk, and the order that it shares with custom calls for sorting."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Functions whose results are approximations: each op with what it means for floats and complex numbers.
+"""Functions with approximate results, with their meaning for floats and complex numbers.
 
-On infinities and NaN the complex ones are as XLA:CPU's, where NumPy differs.
+For infinities and NaN the complex ones follow XLA:CPU, where NumPy differs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _complex_rsqrt(x: Array) -> Array:
 
 
 def _complex_cbrt(x: Array) -> Array:
-    """The root whose angle is a third; zeros keep the sign of their imaginary part."""
+    """The cube root with a third of the angle; zeros keep the sign of their imaginary part."""
     size, angle = np.cbrt(np.abs(x)), np.angle(x) / 3
     zero = size == 0
     return joined(np.where(zero, 0, size * np.cos(angle)), np.where(zero, x.imag, size * np.sin(angle)))
@@ -63,7 +63,7 @@ Cbrt = transcendental(
 
 
 def _complex_exp(x: Array) -> Array:
-    """NaN where the angle is not finite, whatever the size."""
+    """NaN where the angle is not finite, whatever the magnitude."""
     lost = np.isneginf(x.real) & ~np.isfinite(x.imag)
     return np.where(lost, np.asarray(complex(np.nan, np.nan), x.dtype), np.exp(x))
 
@@ -79,7 +79,7 @@ def _complex_log(x: Array) -> Array:
 
 
 def _complex_log1p(x: Array) -> Array:
-    """Near 0 the modulus of 1 + x is 1 to the last bit: what is beside the 1 is taken by itself."""
+    """log(1 + x); near 0 the modulus of 1 + x is 1 to the last bit, so it is computed from x directly."""
     with np.errstate(all="ignore"):
         far = np.log1p(x)
         re, im = x.real.astype(np.longdouble), x.imag.astype(np.longdouble)
@@ -120,7 +120,9 @@ Logistic = transcendental(
 
 
 def _beside_cut(function: Callable[[Array], Array], part: str) -> Kernel:
-    """On its branch cut, where a part is 0, the value above or right of it, whatever the sign of the zero."""
+    """On its branch cut, where a part is 0, the function has the value above or right of the cut, whatever
+    the sign of the zero.
+    """
 
     def evaluate(x: Array) -> Array:
         x = np.array(x)
@@ -152,7 +154,9 @@ Cosh = transcendental("cosh", rounded(np.cosh), "The hyperbolic cosine.")
 
 
 def _square(x: Array) -> Array:
-    """Fused, as in XLA: where both squares overflow the real part is -inf, not NaN."""
+    """The square by fused multiply-add, as in XLA: where both squares overflow the real part is -inf, not
+    NaN.
+    """
     a, b = x.real, x.imag
     lost = np.isinf(b * b) & np.isfinite(a)
     return joined(np.where(lost, -a.dtype.type(np.inf), a * a - b * b), a * b + a * b)
@@ -167,7 +171,9 @@ def _complex_atan2(y: Array, x: Array) -> Array:
 
 
 def _atan2(y: Array, x: Array) -> Array:
-    """In f64: the function of single precision is some C libraries' second nearest."""
+    """atan2 computed in f64, since the single precision function of some C libraries is not correctly
+    rounded.
+    """
     return np.arctan2(y.astype("f8"), x.astype("f8")).astype(y.dtype)
 
 
@@ -200,10 +206,10 @@ Erf = transcendental(
 
 
 def _power_signed(x: Array, y: Array) -> Array:
-    """Wrapping; a negative exponent gives 0 except for bases 1 and -1.
+    """The wrapped power; a negative exponent gives 0, except for bases 1 and -1.
 
-    As on XLA:CPU only the low six bits of an exponent count: larger powers of anything but 0, 1 and -1
-    overflow anyway.
+    As on XLA:CPU only the low six bits of an exponent count: higher powers of all other bases overflow
+    anyway.
     """
     exponent = (y & y.dtype.type(63)).astype(np.uint8)
     base, result = x, np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
@@ -215,7 +221,7 @@ def _power_signed(x: Array, y: Array) -> Array:
 
 
 def _power_unsigned(x: Array, y: Array) -> Array:
-    """As of signed numbers of the same bits: that is what XLA:CPU does with exponents of the upper half."""
+    """The power computed on signed numbers with the same bits, as on XLA:CPU."""
     signed = x.dtype.str.replace("u", "i")
     return _power_signed(x.view(signed), y.view(signed)).view(x.dtype)
 

@@ -1,4 +1,4 @@
-"""Asynchronous copies, transfers between host, replicas and device, domains."""
+"""Asynchronous copies, transfers between host, replicas and devices, domains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from axla.ir.op import Op, attr, example, op
 
 @op("copy-start", operands="operand")
 class CopyStart(Op):
-    """Begins a copy: the value is a tuple of the copy, the operand and a context."""
+    """Starts a copy: the value is a tuple of the copy, the operand and a context."""
 
     shape: AnyShape
     cross_program_prefetch_index: int | None = None
@@ -66,7 +66,7 @@ class _Transfer(Op):
 
 @op("send", operands="data token", effect="transfers", mixes_floats=True, in_order=True)
 class Send(_Transfer, Transfer):
-    """Begins sending data on a channel: the value is a tuple of the data, a context and a token."""
+    """Starts sending data on a channel: the value is a tuple of the data, a context and a token."""
 
     shape: AnyShape
     channel_id: int | None = None
@@ -88,7 +88,7 @@ class Send(_Transfer, Transfer):
 
 @op("send-done", operands="operand", effect="transfers", ends=Send)
 class SendDone(_Transfer, Transfer):
-    """A token, when what was sent has left."""
+    """A token for the end of a send."""
 
     channel_id: int | None = None
     is_host_transfer: bool = False
@@ -102,7 +102,7 @@ class SendDone(_Transfer, Transfer):
 
 @op("recv", operands="token", effect="transfers")
 class Recv(_Transfer, Transfer):
-    """Begins receiving from a channel: the value is a tuple of the data to come, a context and a token."""
+    """Starts receiving from a channel: the value is a tuple of the data to come, a context and a token."""
 
     shape: AnyShape
     channel_id: int | None = None
@@ -175,7 +175,7 @@ class Outfeed(_Transfer):
 
 @op("domain", operands="operand")
 class Domain(Same):
-    """The operand itself, at the border between two domains, such as shardings; `domain` says which."""
+    """The operand itself, at the boundary between two domains, such as shardings; `domain` describes it."""
 
     domain: RawText = attr(required=True, default=RawText("{}"))
 
@@ -193,7 +193,7 @@ class Domain(Same):
 
 
 def receives_last(order: Sequence[Instruction]) -> Sequence[Instruction]:
-    """An order in which what is received comes as late as it can, so that it has been sent."""
+    """An order in which receives come as late as possible, so that the data has been sent before."""
     if not any(isinstance(inst.op, RecvDone) for inst in order):
         return order
     place = {inst: number for number, inst in enumerate(order)}

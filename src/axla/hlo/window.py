@@ -26,7 +26,7 @@ from axla.ir.op import Op, attr, op
 
 
 def _places(size: int, window: Window, d: int) -> int:
-    """How many places a window has along a dimension of `size` elements."""
+    """The number of window positions along a dimension of `size` elements."""
     spread = (size - 1) * window.base_dilation[d] + 1 if size else 0
     padded = spread + window.low[d] + window.high[d]
     reach = window.dilated_size[d]
@@ -34,7 +34,7 @@ def _places(size: int, window: Window, d: int) -> int:
 
 
 def places(self: Op, dims: Sequence[int], window: Window) -> tuple[int, ...]:
-    """The places of a window over an array; rejects windows that are no windows."""
+    """The number of window positions in each dimension of an array; rejects invalid windows."""
     if window.rank != len(dims):
         self.reject("w1", f"a window of {window.rank} dimensions for {len(dims)}")
     for name in ("size", "stride", "base_dilation", "window_dilation"):
@@ -52,8 +52,8 @@ _MOST_TAPS = 4096
 
 
 def overlap_count(window: Window, k: int, size: int, made: int) -> int:
-    """Pairs of a place in the result and one in the window that meet an element, in one dimension. Of a very
-    large window, every n-th place counts n times.
+    """The number of pairs of a window position and an offset in the window that fall on an element, in one
+    dimension. Very large windows are sampled: every n-th position counts n times.
     """
     stride, low, base = window.stride[k], window.low[k], window.base_dilation[k]
     common = gcd(stride, base)
@@ -74,13 +74,13 @@ def overlap_count(window: Window, k: int, size: int, made: int) -> int:
 
 
 def padded(x: np.ndarray, window: Window, fill: Any) -> np.ndarray:
-    """The array with edge padding, and with the interior padding of its base dilation."""
+    """The array with edge padding, and with interior padding for its base dilation."""
     config = PaddingConfig(window.low, window.high, tuple(d - 1 for d in window.base_dilation))
     return Pad(config).evaluate(x, np.asarray(fill, x.dtype))
 
 
 def offsets(window: Window, dims: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Every position in the window, with the slice of the padded array that all places see there."""
+    """Every offset in the window, with the slice of the padded array that all window positions read there."""
     for at in np.ndindex(*window.size):
         where = []
         for d, k in enumerate(at):
@@ -167,7 +167,9 @@ class SelectAndScatter(Op):
 
 
 def _reached(window: Window, d: int, size: int, places: int) -> list[tuple[slice, slice]]:
-    """For every tap of the window along a dimension: the places where it sees an element, and which one."""
+    """For every offset in the window along a dimension: the positions at which it falls on an element, and on
+    which.
+    """
     found = []
     for tap in range(window.size[d]):
         place = np.arange(places)
@@ -178,7 +180,7 @@ def _reached(window: Window, d: int, size: int, places: int) -> list[tuple[slice
 
 
 def _run(numbers: np.ndarray) -> slice:
-    """The slice that takes these evenly spaced positions."""
+    """The slice for these evenly spaced positions."""
     if not len(numbers):
         return slice(0, 0)
     step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
@@ -222,7 +224,7 @@ class Convolution(Op):
 
     @classmethod
     def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **attributes: Any) -> Convolution:
-        """The convolution of these operands, its result shape computed."""
+        """The convolution of these operands with its result shape."""
         draft = cls(lhs, **attributes)
         return cls(draft._result(lhs, rhs, dtype or lhs.dtype), **attributes)
 
@@ -278,7 +280,7 @@ class Convolution(Op):
         return dims
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """Of products with elements that are there, not with padding or what is between dilated elements."""
+        """The number of products with actual elements, not counting padding and gaps of dilation."""
         (lhs, rhs), labels = operands, self.dim_labels
         met = prod(
             overlap_count(self.window, k, lhs.dims[d], result.dims[labels.output_spatial[k]])

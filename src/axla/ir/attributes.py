@@ -1,9 +1,8 @@
-"""Value types of op attributes: immutable, hashable, compared by value. Their text forms are in
-`axla.text.attributes`.
+"""Value types of op attributes: immutable, hashable, compared by value. `axla.text.attributes` reads and
+writes them.
 
 Plain attributes are Python's own types: int, float, bool, str (written in quotes), `Word` (written bare),
-tuples of int or bool, and these with `| None`, where None means that the text does not give the
-attribute.
+tuples of int or bool, and these with `| None`, where None means that the text does not give the attribute.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ class Word(str):
 
 
 class RawText(str):
-    """The text of an attribute's value, kept as it was written."""
+    """The text of an attribute's value, kept uninterpreted."""
 
     __slots__ = ()
 
 
 class Direction(enum.StrEnum):
-    """How `compare` compares."""
+    """The relation that `compare` tests."""
 
     EQ = "EQ"
     NE = "NE"
@@ -54,7 +53,7 @@ _MIRRORED = {
 
 
 class CompareType(enum.StrEnum):
-    """As what `compare` compares; the default follows from the operands' element type."""
+    """The order in which `compare` compares; the default depends on the operands' element type."""
 
     FLOAT = "FLOAT"
     TOTAL_ORDER = "TOTALORDER"
@@ -72,7 +71,7 @@ class FusionKind(enum.StrEnum):
 
 
 class Precision(enum.StrEnum):
-    """How exactly a dot or convolution reads an operand."""
+    """The precision with which a dot or convolution reads an operand."""
 
     DEFAULT = "default"
     HIGH = "high"
@@ -81,7 +80,7 @@ class Precision(enum.StrEnum):
 
 
 class FftType(enum.StrEnum):
-    """Forward or inverse, complex to complex or between real and complex."""
+    """The kind of a Fourier transform: forward or inverse, complex to complex or between real and complex."""
 
     FFT = "FFT"
     IFFT = "IFFT"
@@ -105,7 +104,7 @@ class RandomDistribution(enum.StrEnum):
 
 
 class RandomAlgorithm(enum.StrEnum):
-    """The generator of `rng-bit-generator`."""
+    """The algorithm of `rng-bit-generator`."""
 
     DEFAULT = "rng_default"
     THREE_FRY = "rng_three_fry"
@@ -215,12 +214,12 @@ class SliceDims:
 
 
 def _place(labels: str, letter: str) -> Any:
-    """Where a letter stands among the labels of this name."""
+    """A property: the position of a letter in the labels."""
     return property(lambda self: getattr(self, labels).index(letter))
 
 
 def _spatial(labels: str) -> Any:
-    """Where the digits stand, in order."""
+    """A property: the positions of the digits, in order."""
 
     def places(self: ConvDims) -> tuple[int, ...]:
         found = getattr(self, labels)
@@ -231,10 +230,10 @@ def _spatial(labels: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ConvDims:
-    """Which dimension of a convolution's input, kernel and output means what: b01f_01io->b01f.
+    """The roles of the dimensions of a convolution's input, kernel and output: b01f_01io->b01f.
 
     One character per dimension: b batch, f feature, i and o kernel input and output feature, digits spatial
-    dimensions, ? a dimension without a meaning.
+    dimensions, ? a dimension without a role.
     """
 
     input: str
@@ -248,7 +247,7 @@ class ConvDims:
         kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int],
         output_batch: int, output_feature: int, output_spatial: Sequence[int],
     ) -> ConvDims:  # fmt: skip
-        """From positions, as the builder and the protocol buffers give them."""
+        """Labels from dimension numbers, as the builder and the protocol buffers have them."""
         return cls(
             _labels("b", input_batch, "f", input_feature, input_spatial),
             _labels("i", kernel_input, "o", kernel_output, kernel_spatial),
@@ -300,7 +299,7 @@ class SourceTargetPairs:
 
 @dataclass(frozen=True, slots=True)
 class OutputAlias:
-    """Leaf `output` of the result lies in the memory of leaf `index` of operand `operand`."""
+    """Leaf `output` of the result shares the memory of leaf `index` of operand `operand`."""
 
     output: tuple[int, ...]
     operand: int
@@ -309,7 +308,7 @@ class OutputAlias:
 
 @dataclass(frozen=True, slots=True)
 class Sparsity:
-    """Which operand dimension of a dot is stored sparse: L.1@2:4."""
+    """The sparsity of a dot operand's dimension: L.1@2:4."""
 
     operand: str  # L or R
     dimension: int

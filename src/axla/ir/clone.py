@@ -1,6 +1,4 @@
-"""Copies of computations, copies of bodies into their callers, and what tells equal structure:
-fingerprints.
-"""
+"""Copies of computations, inlining of bodies, and fingerprints by which equal structures are recognised."""
 
 from __future__ import annotations
 
@@ -34,8 +32,8 @@ def clone_computation(
 ) -> Computation:  # fmt: skip
     """A copy of a computation, in its own module or another one.
 
-    Computations it calls are shared within a module and copied to another. `mapping` (source -> copy) says
-    what is copied already, and is filled.
+    Computations that it calls are shared within a module and copied to another. `mapping` (source -> copy)
+    has the copies made so far, and is extended.
     """
     module = module or source.module
     mapping = {} if mapping is None else mapping
@@ -47,8 +45,8 @@ def clone_computation(
 
 
 def own_computations(module: Module, kinds: tuple[type[Op], ...]) -> list[Computation]:
-    """Gives each instruction of these kinds computations of its own, from the entry on; returns the entry and
-    those.
+    """Gives each instruction of these kinds its own copies of the computations it calls, starting from the
+    entry; returns the entry and these copies.
     """
     found = {module.entry: None}
     pending = [module.entry]
@@ -71,7 +69,7 @@ def own_computations(module: Module, kinds: tuple[type[Op], ...]) -> list[Comput
 
 
 def stand_alone(source: Computation, name: str) -> Computation:
-    """A copy of a computation as the entry of a module of its own, with all that it calls."""
+    """A copy of a computation as the entry of a new module, with all that it calls."""
     module = Module(name)
     copy = clone_computation(source, module)
     module.set_entry(copy)
@@ -108,8 +106,8 @@ def copy_instructions(
     source: Computation, target: Computation, values: Mapping[Instruction, Instruction],
     wanted: Container[Instruction] | None = None, called: Callable[[Computation], Computation] = lambda c: c,
 ) -> dict[Instruction, Instruction]:  # fmt: skip
-    """Copies instructions (`wanted`, or all) into another computation, except those that `values` has a
-    stand-in for.
+    """Copies instructions (`wanted`, or all) into another computation, except those for which `values` has a
+    replacement.
     """
     copies: dict[Instruction, Instruction] = dict(values)
     for inst in post_order(source):
@@ -127,7 +125,7 @@ def copy_instructions(
 
 
 def inline(caller: Instruction, body: Computation, operands: Sequence[Instruction]) -> Instruction:
-    """Copies `body` next to `caller`, its parameters being `operands`; gives the value of its root."""
+    """Copies `body` into `caller`, with `operands` for its parameters; returns the value of its root."""
     target = caller.computation
     values = dict(zip(body.parameters, operands, strict=True))
     copies = copy_instructions(body, target, values)
@@ -148,8 +146,8 @@ def inline(caller: Instruction, body: Computation, operands: Sequence[Instructio
 
 
 def fingerprint(computation: Computation, *, max_constant_bytes: int | None = None) -> str:
-    """A digest of what a computation computes as written: ops, shapes with layouts, constants; not names, not
-    text order.
+    """A digest of what a computation computes: ops, shapes with layouts, constants; without names and text
+    order.
 
     Constants larger than `max_constant_bytes` count by their shape only.
     """
@@ -160,8 +158,8 @@ def fingerprint(computation: Computation, *, max_constant_bytes: int | None = No
 
 
 def numbered(computation: Computation) -> dict[Instruction, int]:
-    """The instructions, numbered in an order that follows from the structure alone: computations of equal
-    instructions give them equal numbers. Operands come first.
+    """The instructions numbered in an order that depends on the structure alone: equal computations have
+    equal numbers. Operands come first.
     """
     below = needed_first((computation.root,), lambda inst: inst.operands)
     order = dict.fromkeys((*below, *computation.parameters, *post_order(computation)))

@@ -24,7 +24,7 @@ class GroupMode(enum.StrEnum):
 
 
 class CollectiveKind(enum.Enum):
-    """How results of a collective follow from operands, and who must be in a group: `Op.collective`."""
+    """How the results of a collective depend on operands, and who must be in a group: `Op.collective`."""
 
     SAME = "an array like their own; all are in groups"
     SCALED = "one of which a dimension grows or shrinks by the number of members; all are in groups"
@@ -34,12 +34,12 @@ class CollectiveKind(enum.Enum):
 
 
 def is_asynchronous(inst: Any) -> bool:
-    """Whether an instruction is a collective that starts before it is done."""
+    """Whether an instruction is an asynchronous collective."""
     return inst.op.collective is not None and ASYNCHRONOUS in inst.extra.frontend_attributes
 
 
 def group_mode(op: Any) -> GroupMode:
-    """The meaning of the numbers in the groups of a collective. Channel 0 stands for no channel."""
+    """The meaning of the numbers in the groups of a collective. Channel 0 means no channel."""
     if (op.channel_id or 0) <= 0:
         return GroupMode.CROSS_REPLICA
     if not hasattr(op, "use_global_device_ids"):
@@ -48,22 +48,23 @@ def group_mode(op: Any) -> GroupMode:
 
 
 def member_count(mode: GroupMode, replicas: int, partitions: int) -> int:
-    """How many there are of what a mode counts."""
+    """The number of possible group members in a mode."""
     if mode is GroupMode.FLATTENED_ID:
         return replicas * partitions
     return partitions if mode is GroupMode.CROSS_PARTITION else replicas
 
 
 def member_of(mode: GroupMode, replica: int, partition: int, partitions: int) -> int:
-    """The number that a process has in groups of a mode."""
+    """The group member that a process is, in a mode."""
     if mode is GroupMode.FLATTENED_ID:
         return replica * partitions + partition
     return partition if mode is GroupMode.CROSS_PARTITION else replica
 
 
 def group_of(op: Any, participant: int, replicas: int, partitions: int) -> tuple[int, ...] | None:
-    """The participants in the group of one, in order; None when it is in none. Number p is partition
-    p % partitions of replica p // partitions. InvalidArgument for a group with members that there are not.
+    """The participants in the group of a participant, in order; None when it is in none. Number p is
+    partition p % partitions of replica p // partitions. InvalidArgument for a group with members that do not
+    exist.
     """
     mode, (replica, partition) = group_mode(op), divmod(participant, partitions)
     count = member_count(mode, replicas, partitions)
@@ -80,7 +81,7 @@ def group_of(op: Any, participant: int, replicas: int, partitions: int) -> tuple
 def processes(
     mode: GroupMode, members: Sequence[int], replica: int, partition: int, partitions: int
 ) -> tuple[int, ...]:
-    """The processes (replica * partitions + partition) that the members of the group of one are, in order."""
+    """The processes (replica * partitions + partition) of the members of a participant's group, in order."""
     if mode is GroupMode.FLATTENED_ID:
         return tuple(members)
     if mode is GroupMode.CROSS_PARTITION:

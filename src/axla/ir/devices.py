@@ -1,5 +1,5 @@
-"""Devices as values: lists of them, meshes, and the groups of collectives. Members are written out only for
-who asks for them.
+"""Devices as values: lists of them, meshes, and the groups of collectives, in compact form; members are
+listed on demand only.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ def brackets(numbers: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Iota:
-    """The devices 0, 1, 2, ... as an array of sizes `reshape` with its dimensions in `order`: [2,2]T(1,0).
+    """The devices 0, 1, 2, ... as an array of sizes `reshape` with its dimensions permuted to `order`:
+    [2,2]T(1,0).
 
-    InvalidArgument where `order` is no order of the dimensions, or a size is not positive.
+    InvalidArgument where `order` is not a permutation of the dimensions, or a size is not positive.
     """
 
     reshape: tuple[int, ...]
@@ -51,13 +52,13 @@ class Iota:
         return prod(self.reshape)
 
     def array(self) -> np.ndarray:
-        """All devices; UnsupportedError where they are too many."""
+        """The array of all devices; UnsupportedError where they are too many."""
         if len(self) > MOST_LISTED or len(self.reshape) > 32:
             raise UnsupportedError(f"{len(self)} devices are not listed, at most {MOST_LISTED} are")
         return np.arange(len(self)).reshape(self.reshape).transpose(self.order).reshape(-1)
 
     def simplified(self) -> Iota:
-        """Without dimensions of one, and with neighbours that stay neighbours as one."""
+        """The same without dimensions of size 1, and with adjacent dimensions merged where possible."""
         sizes = self.reshape
         runs: list[list[int]] = []
         for d in (d for d in self.order if sizes[d] != 1):
@@ -85,7 +86,8 @@ DeviceOrder = Iota | tuple[int, ...]
 class Mesh:
     """Named axes with their sizes, and the devices in the order of their coordinates (None: 0, 1, 2, ...).
 
-    InvalidArgument where axes have one name, a size is not positive, or devices are not one for each place.
+    InvalidArgument where axis names are not unique, a size is not positive, or devices do not match the
+    coordinates one to one.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -117,7 +119,9 @@ class Mesh:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a mesh, or a part of one: of `size`, with places of `before` in front of it ('y':(2)4)."""
+    """An axis of a mesh, or a sub-axis: of `size`, where `before` is the product of the sub-axes before it
+    ('y':(2)4).
+    """
 
     name: str
     before: int = 1
@@ -129,7 +133,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class IotaGroups:
-    """Groups of one size, one behind the other: [2,4]<=[8]."""
+    """Consecutive groups of equal size: [2,4]<=[8]."""
 
     count: int
     size: int
@@ -155,7 +159,7 @@ def _rows(devices: DeviceOrder, size: int) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class MeshAxes:
-    """Groups of the devices of a mesh that differ along these axes only: mesh['a'=2,'b'=2] {'b'}.
+    """Groups of the devices of a mesh that differ only along these axes: mesh['a'=2,'b'=2] {'b'}.
 
     InvalidArgument where the mesh does not have the axes, or they overlap.
     """
@@ -167,7 +171,7 @@ class MeshAxes:
         self.table()
 
     def table(self) -> IotaGroups:
-        """The groups as devices one behind the other."""
+        """The groups as consecutive devices."""
         names = dict(self.mesh.axes)
         cuts = {name: {1, size} for name, size in self.mesh.axes}
         for axis in self.axes:
@@ -215,7 +219,7 @@ class ReplicaGroups:
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """All groups, written out; UnsupportedError where they are too many."""
+        """All groups, listed; UnsupportedError where they are too many."""
         return self.listed if self.table is None else self.table.rows()
 
     @property
@@ -225,12 +229,12 @@ class ReplicaGroups:
 
     @property
     def members(self) -> int:
-        """How many there are in all groups."""
+        """The number of members in all groups."""
         return sum(map(len, self.listed)) if self.table is None else len(self.table.devices)
 
     @property
     def highest(self) -> int:
-        """The highest member; -1 where there is none."""
+        """The highest member; -1 where there are none."""
         if self.table is not None and isinstance(self.table.devices, Iota):
             return self.members - 1
         return max((m for group in self.groups for m in group), default=-1)

@@ -9,7 +9,7 @@ from axla.ir.op import Op
 
 
 class Grouped(Op):
-    """A collective of groups: lists of members."""
+    """A collective with groups, which are lists of members."""
 
     channel_id: int | None
     replica_groups: ReplicaGroups
@@ -28,7 +28,7 @@ class Exchanging(Grouped):
 
 
 class Paired(Op):
-    """A collective of pairs: a member that sends, and one that receives."""
+    """A collective with pairs of a sending and a receiving member."""
 
     channel_id: int | None
     source_target_pairs: SourceTargetPairs
@@ -43,14 +43,14 @@ class Transfer(Op):
 
 
 class Calling(Op):
-    """A call of one computation, whose results may lie where operands lie."""
+    """A call of one computation, whose results may share memory with operands."""
 
     calls: Computation
     output_to_operand_aliasing: tuple[OutputAlias, ...]
 
 
 class Beginning(Calling):
-    """A call that goes on elsewhere while its caller does."""
+    """A call that runs asynchronously to its caller."""
 
     async_execution_thread: str
 
@@ -76,6 +76,6 @@ class Applying(Op):
 
 
 class Composite(Applying):
-    """A call that may stand for an op of a frontend."""
+    """A call that may be replaced by an op of a frontend."""
 
     is_composite: bool

@@ -23,7 +23,7 @@ from axla.ir.sharding import Sharding
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A field of an op as the text form shows it."""
+    """A field of an op in its text form."""
 
     name: str  # the field
     text: str  # its name in HLO text
@@ -91,17 +91,17 @@ class Op:
         raise ShapeError(f"{self.opcode}: {message}  [{label}_{rule}]") from None
 
     def __call__(self, *operands: Instruction, shape: AnyShape | None = None) -> Instruction:
-        """Adds an instruction applying this op to the computation of its operands."""
+        """Adds an instruction that applies this op, in the computation of its operands."""
         return operands[0].computation.add(self, operands, shape)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """How many operations it takes, by the conventions of XLA's cost analysis: a product that is added is
-        two. Of an op that applies a computation to elements: how often.
+        """The number of operations, by the conventions of XLA's cost analysis: a product that is added counts
+        two. For an op that applies a computation to elements: how often it does.
         """
         return 0
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """The bytes that it reads and writes: all of its operands and its result, or what it needs."""
+        """The number of bytes read and written: all operands and the result, or the parts that are needed."""
         return 0 if self.structural else sum(shape.array_bytes for shape in (*operands, result))
 
     def computations(self) -> tuple[Computation, ...]:
@@ -116,7 +116,7 @@ class Op:
         return tuple(found)
 
     def with_computations(self, change: Callable[[Computation], Computation]) -> Op:
-        """The same op calling `change(c)` for every computation c."""
+        """The same op with `change(c)` in place of every called computation c."""
         new: dict[str, Any] = {}
         for name in self.computation_fields:
             value = getattr(self, name)
@@ -134,9 +134,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where an instruction comes from: HLO's metadata={...}. `more` keeps entries we do not interpret, as
-    text.
-    """
+    """The origin of an instruction: HLO's metadata={...}. `more` keeps other entries as text."""
 
     op_type: str = ""
     op_name: str = ""
@@ -151,7 +149,7 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Optional facts of an instruction besides op and operands. None of them changes values."""
+    """Optional facts of an instruction besides op and operands. None of them affects values."""
 
     location: SourceLocation | None = None
     sharding: Sharding | None = None
@@ -206,7 +204,7 @@ class Instruction(Generic[OpT]):
 
 
 class Computation:
-    """A function: parameters, instructions, a root. Made by `Module.add_computation`."""
+    """A function: parameters, instructions, a root. Created by `Module.add_computation`."""
 
     __slots__ = (
         "module", "name", "id", "instructions", "parameters", "_root", "version", "extra",
@@ -255,9 +253,9 @@ class Computation:
         self, op: Op, operands: Sequence[Instruction] = (), shape: AnyShape | None = None, *,
         name: str = "", stem: str = "", extra: Extra = NO_EXTRA,
     ) -> Instruction:  # fmt: skip
-        """A new instruction. Without `shape` it is inferred (and the operands checked).
+        """Adds a new instruction. Without `shape` the shape is inferred (and the operands checked).
 
-        It is called `name`, or a name is made up: `stem`, or the opcode, with a number.
+        It is named `name`; by default a name is generated from `stem`, or the opcode, with a number.
         """
         operands = tuple(operands)
         for operand in operands:
@@ -313,8 +311,8 @@ class Computation:
         self._changed(structure=True)
 
     def set_operands(self, user: Instruction, operands: Sequence[Instruction]) -> None:
-        """Replaces all operands of `user`, whose number may change (with `set_op` for parameters of called
-        code).
+        """Replaces all operands of `user`, whose number may change (with `set_op`, for called computations
+        with other parameters).
         """
         for operand in operands:
             if operand.computation is not self:
@@ -334,7 +332,7 @@ class Computation:
         self._changed(structure=True)
 
     def set_shape(self, inst: Instruction, shape: AnyShape) -> None:
-        """Changes the layout of an instruction's shape, or the sizes where its op holds the shape."""
+        """Changes the layout of an instruction's shape, or its sizes if the op holds the shape."""
         inst.shape = shape
         if inst.op.holds_shape:
             inst.op = replace(inst.op, shape=shape)
@@ -347,7 +345,7 @@ class Computation:
         self._changed(structure=True)
 
     def set_own_extra(self, extra: Extra) -> None:
-        """Changes what the computation itself carries (its execution thread)."""
+        """Changes the attributes of the computation itself (its execution thread)."""
         self.extra = extra
         self._changed(structure=False)
 
@@ -355,8 +353,8 @@ class Computation:
         """Redirects users of `old` to `new`: those given (all by default, but not `new` itself), and the
         root.
 
-        Shapes must agree up to layout. A rewrite passes the users `old` had before `new` was built, so that
-        `x => f(g(x))` makes no cycle.
+        Shapes must agree up to layout. A rewrite passes the users that `old` had before `new` was built, so
+        that `x => f(g(x))` makes no cycle.
         """
         if old.shape.logical is not new.shape.logical:
             raise InternalError(f"replace {old!r} with {new!r}: shapes differ")
@@ -373,7 +371,7 @@ class Computation:
         self._changed(structure=True)
 
     def remove(self, inst: Instruction) -> None:
-        """Takes an instruction without users out of the graph."""
+        """Removes an instruction without users."""
         if inst.users or inst is self._root:
             raise InternalError(f"remove {inst!r}: it is still used")
         for operand in inst.operands:
@@ -385,7 +383,7 @@ class Computation:
         self._changed(structure=True)
 
     def reorder(self, order: Sequence[Instruction]) -> None:
-        """Lists the same instructions in another order; values do not depend on it."""
+        """Changes the order in which the same instructions are listed; values do not depend on it."""
         if len(order) != len(self.instructions) or any(i not in self.instructions for i in order):
             raise InternalError(f"reorder {self.name}: not a permutation of its instructions")
         self.instructions = dict.fromkeys(order)
@@ -415,7 +413,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class ModuleConfig:
-    """The attributes of a module's header. `more` keeps those we do not interpret, as text, in order."""
+    """The attributes of a module's header. `more` keeps others as text, in order."""
 
     entry_layout: ProgramShape | None = None  # entry_computation_layout, where it was written
     is_scheduled: bool = False
@@ -471,7 +469,7 @@ class Module:
         return self._entry is not None
 
     def add_computation(self, name: str, *, entry: bool = False) -> Computation:
-        """A new, empty computation with a name of its own."""
+        """Adds a new, empty computation with a unique name."""
         computation = Computation()
         computation.module = self
         computation.name = self._computation_names.claim(name)
@@ -499,8 +497,8 @@ class Module:
         self.version += 1
 
     def remove_computation(self, computation: Computation) -> None:
-        """Takes out a computation that nothing calls; the caller knows (dead code elimination counts
-        callers).
+        """Removes a computation that nothing calls; the caller must make sure of that (dead code elimination
+        counts callers).
         """
         if computation is self._entry:
             raise InternalError(f"remove the entry computation {computation.name}")
@@ -512,7 +510,7 @@ class Module:
     def rename(
         self, instructions: Sequence[tuple[Instruction, str]], computations: Sequence[tuple[Computation, str]]
     ) -> None:
-        """Gives these names, as far as they are free, as if all of this had been added in this order."""
+        """Assigns these names, as far as they are free, as if everything had been added in this order."""
         for names, wanted in (
             (self._instruction_names, instructions),
             (self._computation_names, computations),

@@ -1,12 +1,12 @@
-"""Names that are given out once: those of instructions, and those of computations."""
+"""Unique names: for instructions, and for computations."""
 
 from __future__ import annotations
 
 
 class Names:
-    """Names in use. A name is a root and a number, `add.3` or `add` (number 0); each pair is given out once.
+    """The names in use. A name is a root and a number, `add.3` or `add` (number 0); each pair is used once.
 
-    Gives the names that XLA gives: of two equal names the second one gets the lowest free number.
+    Numbers are chosen as in XLA: the second of two equal names gets the lowest free number.
     """
 
     __slots__ = ("_used", "_next")
@@ -16,7 +16,7 @@ class Names:
         self._next: dict[str, int] = {}
 
     def claim(self, name: str) -> str:
-        """`name`, or, where it is taken, its root with another number."""
+        """`name`, or, if it is in use, its root with another number."""
         root, number, written = _split_name(name)
         used = self._used.get(root)
         if used is None:
@@ -28,13 +28,13 @@ class Names:
         return f"{root}.{number}" if number or written else root
 
     def release(self, name: str) -> None:
-        """Makes a name free that was given out."""
+        """Makes a name available again."""
         root, number, _ = _split_name(name)
         self._used[root].discard(number)
         self._next[root] = min(self._next.get(root, 0), number)
 
     def fresh(self, root: str) -> str:
-        """A name made up here: the root with a number of at least 1."""
+        """A generated name: the root with a number of at least 1."""
         root = _split_name(root)[0]
         return f"{root}.{self._lowest(root, self._used.setdefault(root, set()), 1)}"
 
@@ -48,7 +48,7 @@ class Names:
 
 
 def _split_name(name: str) -> tuple[str, int, bool]:
-    """Root, number, and whether the number was written."""
+    """Root, number, and whether the name contains the number."""
     root, dot, tail = name.rpartition(".")
     if root and tail.isdigit() and len(tail) < 19:
         return root, int(tail), True

@@ -69,8 +69,8 @@ _LOADING = locks.new_lock(threading.RLock)
 
 
 def declared(opcode: str) -> type[Op] | None:
-    """The op of this name, one that is declared or else that of an installed package, which is imported now.
-    None where there is neither; UnsupportedError, which names op and package, for one that cannot be loaded.
+    """The op of this name: a declared one, or else that of an installed package, which is imported now. None
+    where there is neither; UnsupportedError, which names op and package, for one that cannot be loaded.
     """
     found = OPS.get(opcode)
     if found is None and (entry := plugins.installed(ENTRY_POINTS).get(opcode)) is not None:
@@ -79,7 +79,9 @@ def declared(opcode: str) -> type[Op] | None:
 
 
 def _loaded(entry: EntryPoint) -> type[Op]:
-    """The op of an entry point. What a module has declared that cannot be imported is forgotten."""
+    """The op of an entry point. If its module cannot be imported, the ops that the module declared are
+    removed.
+    """
     package = f"the package {entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
     what = f"op {entry.name!r} of {package}"
     with _LOADING:
@@ -96,17 +98,17 @@ def _loaded(entry: EntryPoint) -> type[Op]:
 
 
 def by_op(*functions: Callable[..., Any]) -> dict[type[Op], Any]:
-    """Functions by the op that they are called after: `_reduce_window` is that of reduce-window."""
+    """Functions by the op in their name: `_reduce_window` is that of reduce-window."""
     return {OPS[name]: function for name, function in by_name("", *functions, between="-").items()}
 
 
 def known() -> list[str]:
-    """The opcodes of all ops, also of installed packages; those are not loaded for it."""
+    """The opcodes of all ops, including those of installed packages, which are not loaded for this."""
     return sorted({*OPS, *plugins.installed(ENTRY_POINTS)})
 
 
 def unknown(opcode: str) -> str:
-    """The error message for a name that no op has."""
+    """The error message for an unknown opcode."""
     hint = "`axla ops` lists axla's, and those that installed packages add by entry points axla.ops"
     return f"{opcode[:60]!r} is no opcode{did_you_mean(opcode, known())} ({hint})"
 
@@ -117,13 +119,13 @@ def is_own(op: type[Op]) -> bool:
 
 
 def package_of(op: type) -> str:
-    """The package that declares an op, or a kind of kernels: `axla` for its own."""
+    """The package that declares an op, or a kernel kind: `axla` for its own."""
     return op.__module__.partition(".")[0]
 
 
 def attr(text: str = "", *, always: bool = False, required: bool = False, proto: str = "", **kw: Any) -> Any:
-    """A dataclass field: with a text name of its own, printed though it has its default, one that a text
-    must have, or with another name, or a path, in protos.
+    """A dataclass field with properties for texts: `text`, its name there; `always`, printed even with its
+    default value; `required`; `proto`, its name, or path, in protos.
     """
     return dataclasses.field(
         metadata={"text": text, "always": always, "required": required, "proto": proto}, **kw
@@ -143,7 +145,7 @@ def attribute_type(type_: Any) -> Any:
 
 
 def example(*operands: AnyShape, **attributes: Any) -> Example:
-    """An entry of `Op.examples`: shapes of operands that an op with these attributes takes."""
+    """An entry of `Op.examples`: shapes of operands for an op with these attributes."""
     return attributes, operands
 
 
@@ -153,10 +155,10 @@ OpClass = typing.TypeVar("OpClass", bound=type[Op])
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(attr, dataclasses.field))
 def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], OpClass]:
     """Declares a class as the op `opcode`. `operands` names them: `"a b"`, `"*rest"` for any number, `"c?"`
-    optional. `facts` are what `Op` says otherwise: `expensive=True`.
+    optional. `facts` override the defaults of `Op`: `expensive=True`.
 
-    InvalidArgument, which begins with the opcode, for what cannot be declared so: a fact that there is not,
-    an opcode that there is, operands in another order, attributes without a text form.
+    InvalidArgument, which begins with the opcode, for an invalid declaration: an unknown fact, an opcode that
+    exists already, operands in another order, attributes without a text form.
     """
 
     def declare(cls: OpClass) -> OpClass:
@@ -201,8 +203,8 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
 
 
 def _types(cls: type[Op]) -> dict[str, Any]:
-    """The types of the fields of an op, which alone are evaluated: `Op` and the families say much besides,
-    and there are many ops.
+    """The types of the fields of an op. Only these annotations are evaluated: `Op` and the families have many
+    more, and there are many ops.
     """
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
@@ -218,7 +220,7 @@ _OPERANDS = ascii_regex(r"(?:[a-z_]\w*+(?: |$))*+(?:[a-z_]\w*+\?(?: |$))*+(?:\*[
 
 
 def _check(cls: type, opcode: str, operands: str, facts: dict[str, Any]) -> None:
-    """InvalidArgument for a declaration that would not work."""
+    """Raises InvalidArgument for an invalid declaration."""
 
     def refuse(why: str) -> NoReturn:
         raise InvalidArgument(f"op {opcode}: {why}")
@@ -241,5 +243,5 @@ def _check(cls: type, opcode: str, operands: str, facts: dict[str, Any]) -> None
 
 
 def reject(label: str, message: str) -> NoReturn:
-    """Raises ShapeError with the label of a constraint; of an op's own constraints its method does."""
+    """Raises ShapeError with the label of a constraint; ops use their own method `reject`."""
     raise ShapeError(f"{message}  [{label}]")

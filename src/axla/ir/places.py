@@ -1,4 +1,4 @@
-"""Where a program was read: what errors say of it."""
+"""Locations in error messages: the file that a program was read from, and lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _DEFINED = regex(r"%([\w.\-]+) = ")
 
 @contextmanager
 def located(file: str, module: Module | None = None) -> Iterator[None]:
-    """Errors of the program inside begin with its file and the lines of the instructions that they show."""
+    """A context in which errors about the program begin with its file and the lines of the instructions that
+    they name.
+    """
     try:
         yield
     except (ParseError, ShapeError, VerifyError, UnsupportedError, CompileError) as error:

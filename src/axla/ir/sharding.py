@@ -1,5 +1,5 @@
-"""Shardings as values: which devices hold which parts of an array. Equal shardings are equal values; the text
-of one is what XLA prints.
+"""Shardings as values: which devices hold which parts of an array. Equal shardings are equal values; `str`
+gives XLA's text.
 
 {replicated} {devices=[2,1]<=[2]} {devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate} {{manual},
 {replicated}}
@@ -24,8 +24,8 @@ LONGEST = 1 << 24  # characters of one sharding for all leaves of a tuple, writt
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """An array in tiles, one per device. `dims`: tiles along each dimension; the last ones are groups of
-    devices that are for what `kinds` says.
+    """An array in tiles, one per device. `dims`: the number of tiles along each dimension; the last ones are
+    subgroups of devices with the roles in `kinds`.
     """
 
     dims: tuple[int, ...]
@@ -34,7 +34,7 @@ class Tiles:
 
     @property
     def rank(self) -> int:
-        """Dimensions of the array."""
+        """The rank of the array."""
         return len(self.dims) - len(self.kinds)
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class DimAxes:
-    """The axes of a mesh that cut a dimension; open where others may be added."""
+    """The mesh axes that cut a dimension; it is open where more may be added."""
 
     axes: tuple[Axis, ...]
     closed: bool = True
@@ -59,7 +59,7 @@ class DimAxes:
 
 @dataclass(frozen=True, slots=True)
 class MeshTiles:
-    """Axes of a mesh for each dimension; `sets`: (kind, axes) of those that are for something else."""
+    """Mesh axes for each dimension; `sets`: (kind, axes) for axes with other roles."""
 
     mesh: Mesh
     dims: tuple[DimAxes, ...]
@@ -72,7 +72,9 @@ class MeshTiles:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Of one array, or with `parts` of a tuple's leaves. `what`: one of WORDS, the only device, or tiles."""
+    """The sharding of one array, or with `parts` of a tuple's leaves. `what`: one of WORDS, a single device,
+    or tiles.
+    """
 
     what: str | int | Tiles | MeshTiles = ""
     parts: tuple[Sharding, ...] = ()
@@ -81,12 +83,12 @@ class Sharding:
 
     @property
     def is_unreduced(self) -> bool:
-        """Whether the array is a sum of what devices have."""
+        """Whether the array is the sum of the arrays on the devices."""
         what = self.what
         return what == "unreduced" or (isinstance(what, Tiles) and "unreduced" in what.kinds)
 
     def of_leaves(self, leaves: int) -> Sharding:
-        """The sharding of a tuple: one for all leaves stands once for each."""
+        """The shardings of a tuple's leaves; a sharding for all leaves is repeated."""
         if self.parts:
             return self
         length = len(str(self))
@@ -105,8 +107,8 @@ class Sharding:
 
 
 def tiled(dims: tuple[int, ...], devices: DeviceOrder, kinds: tuple[str, ...]) -> str | Tiles:
-    """The tiles in their one form, or `replicated`. Subgroups of one device say nothing; the others stand in
-    a fixed order, equal ones as one.
+    """The tiles in normal form, or `replicated`. Subgroups of one device are dropped; the others are in a
+    fixed order, equal ones merged.
     """
     own = len(dims) - len(kinds)
     kept = [n for n in range(own, len(dims)) if dims[n] != 1]
@@ -128,7 +130,7 @@ def tiled(dims: tuple[int, ...], devices: DeviceOrder, kinds: tuple[str, ...]) -
 
 
 def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: DeviceOrder) -> DeviceOrder:
-    """The devices of tiles that were permuted: an iota again if the sizes line up, else a list."""
+    """The devices of permuted tiles: an iota if possible, else a list."""
     if isinstance(devices, Iota) and devices.order == tuple(range(len(devices.order))):
         return Iota(dims, permutation).simplified()
     ids = devices.array() if isinstance(devices, Iota) else np.array(devices)
@@ -136,7 +138,7 @@ def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: Devi
 
 
 def _ascending(size: int, devices: DeviceOrder) -> DeviceOrder:
-    """The devices that hold the same, `size` after each other, in ascending order."""
+    """The devices with each run of `size` devices, which hold the same part, in ascending order."""
     if not isinstance(devices, Iota):
         if len(devices) % size:
             return devices
@@ -166,8 +168,9 @@ def _ascending(size: int, devices: DeviceOrder) -> DeviceOrder:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Which part of an array each partition has: `counts` parts along each dimension, and `places[p]`, the
-    number of partition p's part along each. Equal tilings cut alike, however their shardings are written.
+    """The part of an array that each partition has: `counts` parts along each dimension, and `places[p]`, the
+    position of partition p's part along each. Shardings with equal tilings are equivalent, however they are
+    written.
     """
 
     counts: tuple[int, ...]
@@ -179,16 +182,17 @@ class Tiling:
         return max(self.counts, default=1) == 1
 
     def part(self, dims: tuple[int, ...], partition: int) -> tuple[slice, ...]:
-        """Where a partition's part lies in an array of sizes `dims`, which the counts divide."""
+        """A partition's part of an array with sizes `dims`, which are multiples of the counts."""
         sizes = [d // n for d, n in zip(dims, self.counts, strict=True)]
         return tuple(slice(at * s, (at + 1) * s) for at, s in zip(self.places[partition], sizes, strict=True))
 
 
 def tiling(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
-    """The parts that a sharding makes of an array; without one, and replicated, all have the whole.
+    """The parts of an array in a sharding; without a sharding, and if replicated, every partition has the
+    whole.
 
-    UnsupportedError for one that does not say it of these partitions: of one device, unknown, unreduced, or
-    of another number.
+    UnsupportedError for a sharding that does not apply to these partitions: on one device, unknown,
+    unreduced, or for another number.
     """
     what = without_axes(sharding, rank).what if sharding is not None else "replicated"
     if what == "replicated":
@@ -217,7 +221,7 @@ def _places(dims: tuple[int, ...], devices: DeviceOrder, rank: int) -> dict[int,
 
 
 def _tiles_of_axes(tiles: MeshTiles, rank: int) -> str | Tiles:
-    """The same tiles without names: the sizes along the axes, and the devices one by one."""
+    """The same tiles without axis names: sizes along the axes, and a list of devices."""
     mesh, every = tiles.mesh, [*tiles.dims, *[DimAxes(())] * (rank - len(tiles.dims))]
     every += [axes for _, axes in tiles.sets]
     chosen = tuple(axis for dim in every for axis in dim.axes)
@@ -229,7 +233,7 @@ def _tiles_of_axes(tiles: MeshTiles, rank: int) -> str | Tiles:
 
 
 def without_axes(sharding: Sharding, rank: int) -> Sharding:
-    """The sharding as tiles where axes of a mesh say it."""
+    """The sharding with mesh axes replaced by tiles."""
     if not isinstance(sharding.what, MeshTiles):
         return sharding
     if not sharding.what.mesh.axes:

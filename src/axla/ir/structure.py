@@ -1,4 +1,4 @@
-"""The four ops that the graph itself must know."""
+"""The four ops on which the graph itself depends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from axla.ir.op import Op, attr, example, op, reject
 
 @op("parameter", structural=True, in_line=True)
 class Parameter(Op):
-    """The argument number `parameter_number` of its computation."""
+    """Argument number `parameter_number` of its computation."""
 
     shape: AnyShape
     parameter_number: int

@@ -1,4 +1,4 @@
-"""Orders and reachability. Iterative throughout: modules are deeper than Python's stack."""
+"""Orders and reachability. Iterative throughout, since modules are deeper than Python's stack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def run_nested(walk: Iterator[Any]) -> None:
-    """Runs a generator, and what it yields: generators like it, however deep they nest."""
+    """Runs a generator together with the generators that it yields, nested to any depth."""
     stack = [walk]
     while stack:
         nested = next(stack[-1], None)
@@ -42,7 +42,9 @@ def _depth_first(roots: Iterable[Instruction]) -> Iterator[Instruction]:
 
 
 def below(root: Instruction, done: set[Instruction]) -> Iterator[Instruction]:
-    """The root and what it needs, each after what it needs, but for what is done; all is done then."""
+    """The instructions needed for a root, operands first, except those in `done`; they are added to
+    `done`.
+    """
     open_: set[Instruction] = set()
     stack = [root]
     while stack:
@@ -63,7 +65,7 @@ def below(root: Instruction, done: set[Instruction]) -> Iterator[Instruction]:
 
 
 def needed_first(roots: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[T]:
-    """Roots and what they need, each after what it needs. Cycles, which the verifier reports, are cut."""
+    """Roots and what they need, dependences first. Cycles, which the verifier reports, are cut."""
     done: dict[T, None] = {}
     for root in roots:
         seen = {root}
@@ -88,7 +90,7 @@ def schedule_of(computation: Computation) -> tuple[Instruction, ...]:
 
 
 def text_order(computation: Computation) -> tuple[Instruction, ...]:
-    """The order of the text, where every instruction stands after what it needs; else post order."""
+    """The order of the text, if every instruction in it comes after its dependences; else post order."""
     seen: set[Instruction] = set()
     for inst in computation.instructions:
         if not seen.issuperset(inst.operands) or not seen.issuperset(inst.extra.control_predecessors):
@@ -115,10 +117,11 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
 
 
 def computations_callees_first(module: Module) -> tuple[Computation, ...]:
-    """All computations, each after those it calls, in the order in which XLA prints them; cached until the
-    module changes.
+    """All computations, each after those that it calls, in the order in which XLA prints them; cached until
+    the module changes.
 
-    Depth first from the computations that nothing calls, along the instructions as they are printed.
+    The order is depth first from the computations that nothing calls, following the instructions in print
+    order.
     """
     version, found = module.cached_order
     if version != module.version:

@@ -1,5 +1,6 @@
-"""The kinds of kernels, a file for each or for a family (`kinds.py` lists them): what a kind matches, what
-fusion may put into its kernels and why not, and how they are planned. What writes their code is named there.
+"""The kinds of kernels, a file for each kind or family (`kinds.py` lists them): what a kind matches, what
+fusion may put into its kernels and why not, and how they are planned. Each names its emitter in
+`codegen/emit`.
 """
 
 ADDED: list = []

@@ -1,17 +1,16 @@
-"""The instructions of a kernel, and where each value is read, as seen from the kernel's roots.
+"""The instructions of a kernel, and the indices at which each value is read, seen from the kernel's roots.
 
-A *key* stands for "the index at which a value is evaluated", as one number. Values that are evaluated at the
-same place share a key; a value with two keys is computed twice. The keys with a meaning:
+A *key* is a number that stands for the index at which a value is evaluated. Values evaluated at the same
+index share a key; a value with two keys is computed twice. The kinds of keys:
 
     lin(n)     element i of a value of n elements, i the linear index in a space of n elements that all roots
-    of that size
-               share. Row values have lin(rows), full values lin(rows * columns), anything of one element
-               lin(1).
+               of that size share. Row values have lin(rows), full values lin(rows * columns), values of one
+               element lin(1).
     special    the index space of a hero's operand, e.g. ("mid", o, r, i)
     via        derived from another key through an op that moves elements (slice, gather, ...)
 
-`count` says how often the value is evaluated under a key. The code generator hoists what does not vary in the
-inner loop, so lin(n) counts n.
+`count` is the number of evaluations under a key. The code generator hoists what does not vary in the inner
+loop, so lin(n) counts n.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ def elements(shape: AnyShape) -> int:
 
 
 def chased(inst: Instruction) -> Instruction:
-    """The array behind reshapes and bitcasts."""
+    """The array under reshapes and bitcasts."""
     while isinstance(inst.op, hlo.Reshape | hlo.Bitcast):
         inst = inst.operands[0]
     return inst
 
 
 class AccessKeys:
-    """Numbers keys. One object serves all kernels of a computation that are to be compared.
+    """Assigns numbers to keys. One object serves all kernels of a computation that are compared.
 
-    `row_in_lane`: the longest rows that a lane computes whole (`Limits`): their elements, and what is reduced
-    of them, are then computed once.
+    `row_in_lane`: the longest rows that a lane computes whole (`Limits`); their elements, and reductions of
+    them, are then computed once.
     """
 
     def __init__(self, row_in_lane: int = 0) -> None:
@@ -102,7 +101,7 @@ class AccessKeys:
         return self.via(user, number, key, self.count[key] * _repeats(user, number))
 
     def _by_rows(self, user: Instruction, key: int) -> bool:
-        """Whether a reduce or a concatenation is evaluated in a space of rows that a lane computes whole."""
+        """Whether a reduce or a concatenation is evaluated per row, with rows that a lane computes whole."""
         linear = self.linear.get(key) == elements(user.shape)
         return linear and 0 < row_space(user)[1] <= self.row_in_lane
 
@@ -120,7 +119,7 @@ class AccessKeys:
 
 
 def _repeats(user: Instruction, number: int) -> int:
-    """How many elements of operand `number` one element of `user` needs."""
+    """The number of elements of operand `number` that one element of `user` needs."""
     op = user.op
     if isinstance(op, hlo.Reduce):
         geometry = reduce_geometry(user)
@@ -148,7 +147,7 @@ OperandKeys = Callable[[AccessKeys, Instruction], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class KernelBody:
-    """The instructions of a kernel: `order` without parameters and root tuple, and the roots, all in
+    """The instructions of a kernel: `order`, without parameters and root tuple, and the roots, which are in
     `order`.
     """
 
@@ -180,26 +179,26 @@ def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
 
 
 def root_shape(root: Instruction) -> Shape:
-    """The shape of a root; of one with several results, which have equal dimensions, that of the first."""
+    """The shape of a root; for one with several results, all of the same dimensions, that of the first."""
     return next(root.shape.arrays())
 
 
 def hero_keys(keys: AccessKeys, hero: Instruction, mine: Iterable[int], of: OperandKeys) -> list[int] | None:
-    """The keys of a hero's operands, which its kind knows; None when it is not evaluated once, in the space
+    """The keys of a hero's operands, given by its kind; None unless the hero is evaluated once, in the space
     of the roots.
     """
     return of(keys, hero) if list(mine) == [keys.root(hero)] else None
 
 
 def own_keys(keys: AccessKeys, hero: Instruction) -> list[int]:
-    """Keys for operands each of which is read in a space of its own."""
+    """Keys for operands that are each read in a space of their own."""
     return [keys.special(("operand", hero.id, n), elements(o.shape)) for n, o in enumerate(hero.operands)]
 
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """Keys of every instruction that a kernel's roots need, parameters included, given which instructions are
-    heroes.
+    """The keys of every instruction that a kernel's roots need, including parameters, given which
+    instructions are heroes.
     """
 
     keys: AccessKeys
@@ -212,8 +211,8 @@ MOST_PLACES = 10_000
 
 
 def accesses(body: KernelBody, heroes: Sequence[Instruction] = (), of: OperandKeys = own_keys) -> Accesses:
-    """Walks from the roots to what they read; `of` gives the keys of the operands of heroes. A hero that is
-    read anywhere but in a root's space is taken as an ordinary op.
+    """Walks from the roots to the values that they read; `of` gives the keys of heroes' operands. A hero read
+    elsewhere than in a root's space is treated as an ordinary op.
     """
     keys = AccessKeys()
     found_keys: dict[Instruction, Keys] = {}

@@ -1,4 +1,4 @@
-"""Products by blocks of threads, which share slices of the operands in local memory."""
+"""Products by thread blocks, which share slices of the operands in local memory."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _SECTOR = 32  # bytes that are moved together
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """How a block of threads brings a slice of an operand to local memory: `depth` of k of `extent` rows of
-    lhs, or columns of rhs, by vectors of `lanes`.
+    """How a thread block loads a slice of an operand to local memory: `depth` steps of k, for `extent` rows
+    of lhs or columns of rhs, in vectors of `lanes`.
 
-    `along_k`: neighbours in the operand are neighbours in k. In local memory an element has `size` bytes, and
-    lines are `pitch` elements apart: they run along rows or columns, but for warps as they do in the operand.
+    `along_k`: adjacent elements of the operand are adjacent in k. In local memory an element has `size`
+    bytes, and lines are `pitch` elements apart: they run along rows or columns, or for warps as in the
+    operand.
     """
 
     extent: int
@@ -43,7 +44,7 @@ class Staging:
 
     @property
     def minor(self) -> int:
-        """Elements of a line of the slice, as it lies in the operand."""
+        """The number of elements in a line of the slice, in the order of the operand."""
         return self.depth if self.along_k else self.extent
 
     @property
@@ -54,10 +55,11 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class BlockCut:
-    """A product by blocks of threads, which share slices of the operands in local memory.
+    """A product by thread blocks, which share slices of the operands in local memory.
 
-    `method`: threads (each computes a `tile` of the result) or warps (each does, with tensor cores). In a
-    block there are `down` x `across` tiles, by `groups`: each takes its part of a slice's k.
+    `method`: threads (each computes a `tile` of the result) or warps (each does, with tensor cores). A block
+    has `down` x `across` tiles, computed by `groups` groups of threads: each group takes its part of a
+    slice's k.
     """
 
     method: str
@@ -96,10 +98,10 @@ class BlockCut:
 
 @functools.lru_cache(maxsize=1024)
 def plan_blocks(spec: GemmSpec, target: Target) -> BlockCut:
-    """How blocks of threads do `spec`: of all cuts that fit local memory and registers the cheapest.
+    """The cut for `spec`: the cheapest of those that fit in local memory and registers.
 
-    Sums of f16 and bf16 in f32 are taken by tensor cores, where there are any and no side is shorter than
-    their squares.
+    Sums of f16 and bf16 in f32 use tensor cores, where the device has them and no side is shorter than their
+    matrices.
     """
     square = spec.accumulator is F32 and min(spec.m, spec.n, spec.k) >= SQUARE
     method = "warps" if square and spec.dtype.name in target.matrix_units else "threads"
@@ -108,7 +110,7 @@ def plan_blocks(spec: GemmSpec, target: Target) -> BlockCut:
 
 
 def _cuts(spec: GemmSpec, method: str, most: int) -> Iterator[BlockCut]:
-    """Cuts with `most` threads in a block, or few, whose sums fit registers."""
+    """Cuts with up to `most` threads in a block, whose sums fit in registers."""
     warps = method == "warps"
     team = 32 if warps else 1
     several = [
@@ -124,7 +126,7 @@ def _cuts(spec: GemmSpec, method: str, most: int) -> Iterator[BlockCut]:
 
 
 def _cut(spec: GemmSpec, method: str, tile: Tile, down: int, across: int, groups: int, team: int) -> BlockCut:
-    """The cut with such tiles. Its slices are deeper where tiles are small, but not beyond k."""
+    """The cut with these tiles. Slices are deeper for small tiles, but not deeper than k."""
     rows, columns, size = down * tile.rows, across * tile.columns, spec.accumulator.itemsize
     if method == "warps":
         depth, part_rows = 2 * SQUARE, down * SQUARE
@@ -141,12 +143,16 @@ def _cut(spec: GemmSpec, method: str, tile: Tile, down: int, across: int, groups
 
 
 def neighbours(spec: GemmSpec, count: int) -> int:
-    """Of `count` rows or columns of a thread, those beside each other: 16 bytes, which are read at once."""
+    """How many of a thread's `count` rows or columns are adjacent: as many as fill 16 bytes, which are read
+    at once.
+    """
     return min(count, _NEIGHBOURS, max(1, 16 // spec.accumulator.itemsize))
 
 
 def _staging(spec: GemmSpec, method: str, extent: int, depth: int, along_k: bool, row: int) -> Staging:
-    """Vectors have 16 bytes, where rows of the operand are whole ones; then all are aligned."""
+    """How a slice is loaded: in vectors of 16 bytes if operand rows are multiples of these, so that all are
+    aligned.
+    """
     minor = depth if along_k else extent
     size, pitch, lines, most = spec.accumulator.itemsize, extent + 4 * along_k, depth, _NEIGHBOURS
     if method == "warps":  # neighbouring lines begin in different banks
@@ -157,8 +163,8 @@ def _staging(spec: GemmSpec, method: str, extent: int, depth: int, along_k: bool
 
 
 def _cost(spec: GemmSpec, cut: BlockCut) -> float:
-    """Time on a large GPU, in instructions of a thread: of one that waits for nobody, or what all of them ask
-    of multipliers and of local memory, whichever is more; and what comes from the L2.
+    """The estimated time on a large GPU, in instructions of a thread: the larger of the latency of a single
+    thread and the throughput of multipliers and local memory, plus traffic from L2.
     """
     rows, columns, slices = cut.tile.rows, cut.tile.columns, math.ceil(spec.k / cut.depth)
     adds, reads = rows * columns, rows + columns

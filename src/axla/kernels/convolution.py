@@ -33,10 +33,11 @@ MOST_WRITTEN = 9
 class ConvolutionPlan(Plan):
     """The sizes of a convolution and of its tiles. `mode`: features, pixels or channels (see the emitter).
 
-    `low`: how far windows begin before the image. `padded_rows`: some reach beyond it in another dimension
-    than the last. `kernel_first`: steps of a part of the kernel come one after the other. `panels`:
-    features of a panel where the kernel lies in such (see `unpacked`), else 0. `product`: how words of short
-    numbers are multiplied, where panels are of words and the machine does that; `inputs` counts words then.
+    `low`: how far windows begin before the image. `padded_rows`: some windows reach outside in another
+    dimension than the last. `kernel_first`: consecutive steps use the same part of the kernel. `panels`: the
+    number of features in a panel, if the kernel is stored in panels (see `unpacked`), else 0. `product`: how
+    words of short numbers are multiplied, if panels consist of words and the machine supports it; `inputs`
+    then counts words.
     """
 
     hero: str
@@ -82,7 +83,7 @@ class ConvolutionPlan(Plan):
 
     @property
     def tiles(self) -> int:
-        """Of singles."""
+        """The number of tiles along the axis of singles."""
         return -(-self.single_axis // self.singles)
 
     @property
@@ -96,17 +97,17 @@ class ConvolutionPlan(Plan):
         return (*kernel, *image) if self.kernel_first else (*image, *kernel)
 
     def ordered(self, at: tuple[At, ...]) -> tuple[At, ...]:
-        """An index of `outer` as batch, places but the last, group, tile."""
+        """An index of `outer` as batch, positions without the last, group, tile."""
         return (*at[2:], *at[:2]) if self.kernel_first else at
 
     def laid(self, batch: At, places: Sequence[At], feature: At) -> tuple[At, ...]:
-        """The index of a feature at a place, in the image or the result."""
+        """The index of a feature at a position, in the image or the result."""
         return (batch, feature, *places) if self.mode == "pixels" else (batch, *places, feature)
 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionKind(Kind):
-    """A convolution, in a form that the pass `convolution-canonicalize` leaves, and elementwise work where
+    """A convolution, in a form that the pass `convolution-canonicalize` produces, with elementwise ops where
     its results are stored. The operands of the hero are parameters of the kernel.
     """
 
@@ -149,7 +150,7 @@ class ConvolutionKind(Kind):
         return cls(hero)
 
     def plan(self, task: KernelTask, target: Target) -> ConvolutionPlan:
-        """A step per row of places and stretch of features."""
+        """One step for each row of positions and block of features."""
         found = self.tiled(target)
         blocks = self._by_blocks(found, task.name, target)
         if blocks is not None:
@@ -157,7 +158,7 @@ class ConvolutionKind(Kind):
         return self._called(found, task, target)
 
     def tiled(self, target: Target) -> ConvolutionPlan:
-        """The sizes of the convolution, and how it is cut into tiles of registers."""
+        """The sizes of the convolution, and its register tiles."""
         op, shape = op_of(self.hero, Convolution), shape_of(self.hero)
         rhs = shape_of(self.hero.operands[1])
         labels, window = op.dim_labels, op.window
@@ -198,8 +199,8 @@ class ConvolutionKind(Kind):
         )  # fmt: skip
 
     def by_words(self, target: Target) -> GemmSpec | None:
-        """A place's part of the product by words of inputs; None where the machine does not multiply them, or
-        inputs do not fill them.
+        """How a position's products are computed by words of inputs; None where the machine does not support
+        it, or inputs do not fill words.
         """
         left, kernel, result = (shape_of(i) for i in (*self.hero.operands, self.hero))
         groups = op_of(self.hero, Convolution).feature_group_count
@@ -215,8 +216,8 @@ class ConvolutionKind(Kind):
         return replace(form, phases=(task.phase(prod(form.outer), max(1, steps // 4), target.limits),))
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[ConvolutionPlan]:
-        """Other tiles, and the other order of image and kernel. A sum goes along the window and its features
-        in all of them.
+        """Other tiles, and the other order of image and kernel. The order of each sum is the same in all of
+        them.
         """
         plan = self.plan(task, target)
         if plan.blocks is not None or plan.mode == "channels":
@@ -233,7 +234,7 @@ class ConvolutionKind(Kind):
                     yield self._called(form, task, target)
 
     def _by_blocks(self, form: ConvolutionPlan, name: str, target: Target) -> DotPlan | None:
-        """The plan as a product of the image, its places by window and features, and the kernel."""
+        """The plan as a matrix product of the image (positions by window and features) and the kernel."""
         left, right, result = (shape_of(i).dtype for i in (*self.hero.operands, self.hero))
         places, depth = form.batch * prod(form.places), prod(form.window) * form.inputs
         known = left is right and not left.is_pred and not (left.is_integer and left.bits < 8)
@@ -254,8 +255,8 @@ class ConvolutionKind(Kind):
 
 
 def panels_wanted(hero: Instruction, target: Target) -> tuple[int, int] | None:
-    """Output features of a tile and inputs of a word, where the kernel of a convolution is best stored in
-    panels of so many: its rows lie far apart, often on few sets of a cache, and a tile reads a piece of each.
+    """The panel width (output features) and word size (inputs) in which a convolution's kernel is best
+    stored. Otherwise rows are far apart, often in few cache sets, and a tile reads only a part of each.
     """
     if not hero.shape.byte_size:
         return None
@@ -268,20 +269,20 @@ def panels_wanted(hero: Instruction, target: Target) -> tuple[int, int] | None:
 
 def unpacked(panels: Instruction, kernel: Shape) -> Instruction:
     """A kernel [window..., inputs, features] that is stored as [features / panel, window..., inputs, panel],
-    or [features / panel, window..., inputs / word, panel, word]. The convolution that reads it reads the
-    panels.
+    or [features / panel, window..., inputs / word, panel, word], transposed back. The convolution reads the
+    panels directly.
     """
     turned = Transpose(_unpacking(kernel.rank, shape_of(panels).rank > kernel.rank + 1))(panels)
     return panels.computation.add(Reshape(kernel), [turned], extra=panels.extra)
 
 
 def _unpacking(rank: int, words: bool) -> tuple[int, ...]:
-    """The transpose of panels that is a kernel of so many dimensions."""
+    """The transpose that turns panels into a kernel with `rank` dimensions."""
     return (*range(1, rank), *((rank + 1,) if words else ()), 0, rank)
 
 
 def panel_sizes(kernel: Instruction) -> tuple[int, int]:
-    """Features of a panel and inputs of a word of a kernel that is `unpacked`; (0, 1) of others."""
+    """Panel width and word size of a kernel from `unpacked`; (0, 1) for others."""
     panels = panels_under(kernel)
     if panels is None:
         return 0, 1
@@ -290,7 +291,7 @@ def panel_sizes(kernel: Instruction) -> tuple[int, int]:
 
 
 def panels_under(kernel: Instruction) -> Instruction | None:
-    """The panels of a kernel that is `unpacked`."""
+    """The panels of a kernel from `unpacked`."""
     if not isinstance(kernel.op, Reshape | Bitcast):
         return None
     turned = kernel.operands[0]
@@ -322,7 +323,7 @@ def accumulator(dtype: DType) -> DType:
 
 
 def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, int]:
-    """(vectors, singles) of a tile whose sums fit the registers, next to the operands of one step."""
+    """(vectors, singles) of a tile whose sums fit in registers, along with the operands of one step."""
     room = target.registers // parts
     found = []
     for width in (2,) if singles > room // 4 else (4, 2):

@@ -1,8 +1,8 @@
-"""Dots: one canonical matrix product, with elementwise work where its results are stored.
+"""Dots: one canonical matrix product, with elementwise ops where its results are stored.
 
-Tiles of the micro-kernel are grouped into blocks (of rows, columns and k), blocks into units that tasks take.
-The last tile of a dimension that the tile does not divide starts early and overlaps its neighbour: what is
-computed twice is stored once, so one micro-kernel serves all tiles.
+Tiles of the micro-kernel are grouped into blocks (of rows, columns and k), and blocks into units of work. If
+tiles do not divide a dimension, the last tile starts early and overlaps its neighbour: elements computed
+twice are stored once, so that one micro-kernel serves all tiles.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from axla.target.machine import Limits, Target, aligned
 
 @dataclass(frozen=True, slots=True)
 class GemmPlan:
-    """How a multiplication is done. Sizes of blocks are in elements.
+    """How a multiplication is computed. Sizes of blocks are in elements.
 
     `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), folded (few columns: a
-    vector has several steps of k of each), columns and rows (matrix times vector, along a contiguous result
-    or a contiguous k), fill (k is 0). A call takes `group` units.
+    vector holds several steps of k for each), columns and rows (matrix times vector, with a contiguous result
+    or a contiguous k), fill (k is 0). A call computes `group` units.
     """
 
     method: str
@@ -56,17 +56,21 @@ class GemmPlan:
         return -(-self.units // self.group)
 
     def least_depth(self, spec: GemmSpec) -> int:
-        """k of the smallest block."""
+        """The k of the smallest block."""
         return min(self.depth, spec.k % self.depth or self.depth)
 
     @property
     def lhs_stride(self) -> int:
-        """Row stride of a packed tile of lhs: longer than a row, lest all fall on the same cache sets."""
+        """The row stride of a packed tile of lhs: longer than a row, so that rows fall on different cache
+        sets.
+        """
         return self.depth + 16
 
     @property
     def region_bytes(self) -> int:
-        """Scratch of one call: a call over [begin, end) uses region `begin`, so no two calls share one."""
+        """The scratch memory of one call. A call over [begin, end) uses region `begin`, so no two calls share
+        one.
+        """
         return self.lhs_bytes + self.rhs_bytes + self.partial_bytes
 
     @property
@@ -76,14 +80,14 @@ class GemmPlan:
 
 
 def piece_count(count: int, lanes: int) -> int:
-    """Of how many vectors rows of `count` elements are made: whole ones, then halves, quarters...; `lanes` is
+    """The number of vectors for rows of `count` elements: whole vectors, then halves, quarters...; `lanes` is
     a power of two.
     """
     return count // lanes + (count % lanes).bit_count()
 
 
 def ceil_to(value: int, multiple: int) -> int:
-    """The smallest multiple that is not below `value`."""
+    """`value` rounded up to a multiple."""
     return -(-value // multiple) * multiple
 
 
@@ -93,8 +97,8 @@ WAYS = 8
 
 
 def _share_sets(spec: GemmSpec, tile: Tile) -> bool:
-    """Whether the rows of lhs that a tile reads push each other out of L1: they are a multiple of a large
-    power of two apart.
+    """Whether the rows of lhs in a tile evict each other from L1, because their distance is a multiple of a
+    large power of two.
     """
     if spec.lhs_transposed or spec.dtype is not spec.accumulator:  # contiguous, or packed
         return False
@@ -103,7 +107,7 @@ def _share_sets(spec: GemmSpec, tile: Tile) -> bool:
 
 
 def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
-    """Estimated cycles of the whole product by such tiles, memory aside."""
+    """The estimated cycles of the whole product with these tiles, without memory access."""
     sums = tile.rows * tile.vectors * parts
     # A vector multiply-add and two loads per cycle, a latency of four; vectors of rhs come from L2, factors
     # from L1.
@@ -122,12 +126,12 @@ def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def choose_tile(spec: GemmSpec, target: Target) -> Tile:
-    """The register tile with the least estimated time: it fits the registers and wastes little of m and n."""
+    """The register tile with the least estimated time: it fits in registers and wastes little of m and n."""
     return min(_tiles(spec, target), key=lambda found: found[0])[1]
 
 
 def _tiles(spec: GemmSpec, target: Target) -> Iterator[tuple[float, Tile]]:
-    """The tiles that fit the registers, each with its estimated time."""
+    """The tiles that fit in registers, each with its estimated time."""
     parts = part_count(spec.accumulator)
     biased = spec.is_biased(target)
     widest = max(1, target.lanes(spec.accumulator))
@@ -155,13 +159,15 @@ def _tiles(spec: GemmSpec, target: Target) -> Iterator[tuple[float, Tile]]:
 
 
 def _blocks(total: int, most: int, multiple: int) -> int:
-    """The size of equal blocks of a `total`: at most about `most`, multiples of `multiple` if several."""
+    """The size of equal blocks of `total`: at most about `most`, and a multiple of `multiple` if there are
+    several.
+    """
     count = max(1, -(-total // most))
     return total if count == 1 else min(total, ceil_to(-(-total // count), multiple))
 
 
 def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
-    """How to do `spec` on `target`."""
+    """The plan for `spec` on `target`."""
     if min(spec.batch, spec.m, spec.n) < 1 or spec.k < 0:
         message = f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
         raise AssertionError(message)
@@ -174,12 +180,12 @@ def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
 
 
 def _group(units: int, work: int, enough: int, limits: Limits) -> int:
-    """How many units a call takes: `enough` work, and not more calls than `limits.parts`."""
+    """The number of units in a call: `enough` work, and not more calls than `limits.parts`."""
     return max(-(-units // limits.parts), enough // max(1, work), 1)
 
 
 def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
-    """The plan of a product whose rhs fits registers, or that has no k at all."""
+    """The plan for a product whose rhs fits in registers, or with k = 0."""
     lanes = fitting(target.lanes(spec.accumulator), spec.n)
     parts = part_count(spec.accumulator)
     vectors = piece_count(spec.n, lanes) * spec.k * parts
@@ -199,7 +205,7 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
 
 
 def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
-    """The plan of a product with a vector, if it is one."""
+    """The plan for a product with a vector; None for others."""
     if spec.m > 1 and spec.n > 1:
         return None
     tall = spec.m > 1
@@ -227,7 +233,7 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
 
 
 def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
-    """The plan of a product whose few columns leave half of a vector or more."""
+    """The plan for a product with so few columns that at least half of a vector would be unused."""
     lanes, size = target.lanes(spec.accumulator), spec.accumulator.itemsize
     rows = 8  # sums in flight: what hides the latency of two multiply-adds a cycle
     steps = lanes >> (spec.n - 1).bit_length()
@@ -267,8 +273,8 @@ def _plan_row(spec: GemmSpec, target: Target) -> GemmPlan:
 def _plan_tiles(
     spec: GemmSpec, target: Target, tile: Tile | None = None, packs: bool | None = None, wider: float = 1
 ) -> GemmPlan:
-    """The plan by tiles: of a shape, with rhs packed or as it lies, and so many times as wide blocks, instead
-    of what is estimated to be best.
+    """The plan with tiles. Optional arguments override the estimates: the tile, whether rhs is packed, and
+    the width of blocks.
     """
     tile = tile or choose_tile(spec, target)
     size = spec.accumulator.itemsize
@@ -318,12 +324,12 @@ MOST_PAST, LEAST_READ = 3, 8
 
 
 def rows_read_past(spec: GemmSpec, tile: Tile) -> int:
-    """How many rows of rhs, of which a tile reads more than there is, reach past its end: the last ones."""
+    """For how many of the last rows of rhs a tile that is wider than rhs would read past its end."""
     return -(-tile.columns // spec.n) - 1
 
 
 def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool, limits: Limits) -> tuple[int, int]:
-    """(columns, rows) of a unit: whole tiles, a good piece of work, eight units or more if it lasts."""
+    """(columns, rows) of a unit: whole tiles, enough work, and at least eight units in a long product."""
     work = spec.m * spec.n * spec.k * spec.batch
     wanted = max(1, min(8, work // limits.unit_work), min(limits.parts, work >> 27))
     panels, stripes = -(-spec.n // tile.columns), -(-spec.m // tile.rows)
@@ -344,7 +350,7 @@ def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool, limits
 
 @dataclass(frozen=True, slots=True)
 class DotPlan(Plan):
-    """A dot by the multiplication generator, with elementwise work where its results are stored."""
+    """A dot by the matrix multiplication emitter, with elementwise ops where its results are stored."""
 
     hero: str
     product: GemmSpec
@@ -357,12 +363,12 @@ COLUMN = 16
 
 @dataclass(frozen=True, slots=True)
 class DotKind(Kind):
-    """One canonical dot, [batch, m, k] x [batch, k, n], and elementwise work at its result's linear index.
+    """One canonical dot, [batch, m, k] x [batch, k, n], with elementwise ops at its result's linear index.
 
-    `sizes`: batch, m, n, k, whether the left operand lies as [batch, k, m], the right one as [batch, n, k].
-    `batch` is 1 for a dot of matrices. The operands of the hero are parameters of the kernel. The right one
-    may lie in panels, [n / panel, k, panel], or in those of words of short numbers, [n / panel, k / word,
-    panel, word], where the left one is [m, k / word, word].
+    `sizes`: batch, m, n, k, whether the left operand is stored as [batch, k, m], and the right one as [batch,
+    n, k]. `batch` is 1 for a dot of matrices. The operands of the hero are parameters of the kernel. The
+    right one may be stored in panels, [n / panel, k, panel], or in panels of words of short numbers, [n /
+    panel, k / word, panel, word]; the left one then is [m, k / word, word].
     """
 
     sizes: tuple[int, int, int, int, bool, bool]
@@ -386,7 +392,9 @@ class DotKind(Kind):
 
     @classmethod
     def why_not_followed(cls, hero: Instruction, members: Iterable[Instruction]) -> str | None:
-        """A product with one column gives its numbers one by one: functions of them take longer there."""
+        """A product with one column computes its elements one by one, so functions of them would be slower in
+        its kernel.
+        """
         sizes = dot_sizes(hero)
         if sizes is None or sizes[2] > 1 or sizes[1] < COLUMN or not any(map(is_costly, members)):
             return None
@@ -415,7 +423,7 @@ class DotKind(Kind):
         return cls(sizes, hero)
 
     def served(self, computation: Computation, target: Target) -> Kind:
-        """The multiplication generator takes numbers of one type; others, and what is empty, are loops."""
+        """The multiplication emitter takes numbers of one type; other products, and empty ones, are loops."""
         left, right, result = (shape_of(i).dtype for i in (*self.hero.operands, self.hero))
         small_integer = result.is_integer and result.bits < 8
         known = left is right and not left.is_pred and not small_integer and not result.is_pred
@@ -430,7 +438,7 @@ class DotKind(Kind):
         return LoopKind(shape_of(self.hero).dims, (self.hero,))
 
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
-        """Called once, over the calls of the multiplication's plan."""
+        """One phase, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
         plain = GemmSpec(left, result, *self.sizes, positive=is_positive(self.hero))
         if dot_sizes(self.hero) is None:
@@ -447,7 +455,7 @@ class DotKind(Kind):
         return self._planned(task, spec, cut)
 
     def _in_panels(self, target: Target) -> GemmSpec:
-        """The product where rhs lies in panels."""
+        """The product if rhs is stored in panels."""
         left, right, result = (shape_of(i) for i in (*self.hero.operands, self.hero))
         plain = GemmSpec(left.dtype, result.dtype, *self.sizes, positive=is_positive(self.hero))
         return replace(plain.by_words(target) if right.rank == 4 else plain, panel=right.dims[2])
@@ -457,10 +465,10 @@ class DotKind(Kind):
         return DotPlan(self.hero.name, spec, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[DotPlan]:
-        """Products by tiles: other tiles, steps of k in an iteration, packing and blocks.
+        """Products by tiles: other tiles, steps of k per iteration, packing and blocks.
 
-        A sum is taken along k, and begins anew with every block of k, except for whole tiles that go straight
-        to the result: then the tiles' edges matter, too.
+        A sum is taken along k and starts again with every block of k, except for whole tiles that are added
+        directly to the result; then the edges of tiles matter, too.
         """
         plan = self.plan(task, target)
         spec, cut = plan.product, plan.cut
@@ -489,7 +497,7 @@ MOST_TILES = 6
 
 
 def _sums_alike(spec: GemmSpec, one: GemmPlan, other: GemmPlan, straight: bool) -> bool:
-    """Whether two plans by tiles give the same bits; `straight`: nothing follows the product."""
+    """Whether two plans with tiles give the same bits; `straight`: no ops follow the product."""
     if spec.accumulator.is_integer:
         return True
     if one.depth != other.depth:
@@ -520,7 +528,7 @@ def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None
 
 
 def panel_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:
-    """`dot_sizes` of a product of matrices whose rhs lies in panels (see `DotKind`)."""
+    """`dot_sizes` for a product of matrices whose rhs is stored in panels (see `DotKind`)."""
     op = inst.op
     if not isinstance(op, Dot) or op.sparsity or op.lhs_batch_dims or len(inst.operands) != 2:
         return None

@@ -1,10 +1,10 @@
-"""Fourier transforms: which there are, and how they are cut: axes into stages, lines into pieces, scratch
+"""Fourier transforms: which are supported, and how they are cut: axes into stages, lines into pieces, scratch
 memory into tables and buffers.
 
 A line of n = r1 * r2 * ... values is transformed in stages (Stockham's form, which needs no reordering). A
 stage of radix r at stride s reads x[q + s * (p + m * k)] for k < r, with r * m * s = n * width and q < s, p <
-m, and writes y[q + s * (r * p + j)] for j < r. Along an axis that is not the minor one a line is `width`
-neighbouring columns: the first stride is the width.
+m, and writes y[q + s * (r * p + j)] for j < r. Along an axis that is not the minor one a line consists of
+`width` neighbouring columns: the first stride is the width.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def factors(length: int) -> list[int] | None:
 
 
 def transformed_lengths(kind: str, lengths: tuple[int, ...]) -> list[int]:
-    """The lengths of the complex transforms that are done: real lines of even length count half."""
+    """The lengths of the complex transforms that are computed: real lines of even length count half."""
     last = lengths[-1] // 2 if kind in ("RFFT", "IRFFT") and lengths[-1] % 2 == 0 else lengths[-1]
     return [*lengths[:-1], last]
 
@@ -49,8 +49,8 @@ STAGE_COST = 4
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a Fourier transform: radix, stride, and where its factors exp(-2 pi i j p / (radix * count))
-    are in the table.
+    """A stage of a Fourier transform: radix, stride, and the offset of its factors exp(-2 pi i j p / (radix *
+    count)) in the table.
     """
 
     radix: int
@@ -74,7 +74,7 @@ class FftAxis:
 
     @property
     def points(self) -> int:
-        """The length of the complex transform that is done."""
+        """The length of the complex transform that is computed."""
         return self.length // 2 if self.ends is not None else self.length
 
     @property
@@ -95,7 +95,7 @@ class FftAxis:
 
 @dataclass(frozen=True, slots=True)
 class FftPlan(Plan):
-    """All of a transform: its axes in order and its tables. Places are bytes of scratch memory."""
+    """A whole transform: its axes in order and its tables. Offsets are bytes of scratch memory."""
 
     dtype: DType  # of the parts
     inverse: bool
@@ -105,7 +105,7 @@ class FftPlan(Plan):
     scale: float
 
     def plane_bytes(self, axis: FftAxis) -> int:
-        """One part of all values of a line."""
+        """The bytes of one part (real or imaginary) of a line's values."""
         return aligned(axis.points * axis.width * self.dtype.itemsize)
 
     def piece_bytes(self, axis: FftAxis) -> int:
@@ -114,7 +114,7 @@ class FftPlan(Plan):
 
 
 class FftKind(HeroKind):
-    """A Fourier transform of a parameter, whose lengths have factors that there are butterflies for."""
+    """A Fourier transform of a parameter, with lengths whose factors have butterflies."""
 
     name = "fft"
     heroes = (Fft,)
@@ -148,7 +148,7 @@ class FftKind(HeroKind):
 
 
 class _Tables:
-    """Gives every stage its place in the table; equal stages share one."""
+    """Assigns each stage its offset in the table; equal stages share one."""
 
     def __init__(self, itemsize: int):
         self.itemsize = itemsize
@@ -187,7 +187,7 @@ def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int, limit
 
 
 def _placed(name: str, axes: list[FftAxis], tables: _Tables, dtype: DType, op: Fft, size: int) -> FftPlan:
-    """Phases, and where everything is in scratch memory: tables, the array between axes, buffers."""
+    """The plan with offsets in scratch memory: for tables, the array between axes, and buffers."""
     inverse = op.fft_type in (FftType.IFFT, FftType.IRFFT)
     middle = buffers = aligned(tables.size)
     if op.fft_type is FftType.IRFFT and len(axes) > 1:

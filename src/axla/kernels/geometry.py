@@ -1,6 +1,6 @@
-"""Shapes of reductions, transposes and broadcasts after what does not matter is taken away.
+"""Shapes of reductions, transposes and broadcasts in a reduced form.
 
-Dimensions of size 1 go, and neighbours that behave alike are one dimension.
+Dimensions of size 1 are dropped, and adjacent dimensions that are treated alike are merged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ReduceGeometry:
 
 
 def reduce_geometry(reduce: Instruction) -> ReduceGeometry | None:
-    """Sizes outside, within and inside of the reduced dimensions; None where these are not adjacent."""
+    """The sizes outside, within and inside of the reduced dimensions; None where these are not adjacent."""
     shape = shape_of(reduce.operands[0])
     reduced = frozenset(op_of(reduce, Reduce).dimensions)
     sizes = [1, 1, 1]
@@ -62,9 +62,7 @@ def reduce_geometry(reduce: Instruction) -> ReduceGeometry | None:
 
 
 def collapsed_transpose(transpose: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(input dims, permutation) of the smallest transpose that does the same; ((n,), (0,)) where nothing
-    moves.
-    """
+    """(input dims, permutation) of the smallest equivalent transpose; ((n,), (0,)) where nothing moves."""
     shape = shape_of(transpose.operands[0])
     dims = shape.dims
     order = [d for d in op_of(transpose, Transpose).dimensions if dims[d] != 1]
@@ -82,13 +80,13 @@ def collapsed_transpose(transpose: Instruction) -> tuple[tuple[int, ...], tuple[
 
 
 def moves_minor(permutation: Sequence[int]) -> bool:
-    """Whether the dimension that varies fastest changes."""
+    """Whether the minor dimension changes."""
     return bool(permutation) and permutation[-1] != len(permutation) - 1
 
 
 def is_leading_broadcast(broadcast: Instruction) -> bool:
-    """Whether the operand's dimensions are the leading ones of the result in order: each element repeats in a
-    row.
+    """Whether the operand's dimensions are the leading ones of the result, in order: each element is repeated
+    contiguously.
     """
     op = op_of(broadcast, Broadcast)
     source = shape_of(broadcast.operands[0])
@@ -97,7 +95,7 @@ def is_leading_broadcast(broadcast: Instruction) -> bool:
 
 
 def row_space(inst: Instruction) -> tuple[int, int]:
-    """(rows, columns) where a reduce has a value per row, a broadcast repeats one, or a concatenation joins
+    """(rows, columns) of a reduce with a value per row, a broadcast that repeats one, or a concatenation of
     columns; (0, 0) for others.
     """
     if isinstance(inst.op, Reduce):

@@ -1,7 +1,7 @@
-"""The interface of a kind of kernels: one class, which fusion, dataflow and code generation ask.
+"""The interface of a kernel kind: a class that fusion, lowering and code generation use.
 
-An object of the class is one kernel that was recognized: it names instructions of the kernel (its heroes) by
-identity; sizes are those of the heroes. What the class says of an instruction holds before there is a kernel.
+An object of the class is one recognised kernel: it refers to instructions of the kernel (its heroes); sizes
+are those of the heroes. Class methods are used before a kernel exists.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Form = tuple
 
 
 def is_costly(inst: Instruction) -> bool:
-    """Whether an element is dear to compute once more: of a function, from memory all over an array..."""
+    """Whether an element is expensive to compute again: by a function, from scattered memory accesses..."""
     return inst.op.expensive or isinstance(inst.op, hlo.Gather | hlo.Map)
 
 
 class Kind:
-    """A kind of kernels. `kinds.OWN` lists axla's; `kinds.register` adds one."""
+    """A kernel kind. `kinds.OWN` lists axla's; `kinds.register` adds one."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ class Kind:
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of a kernel whose hero is `inst`; None where that is no hero."""
+        """The form of a kernel with `inst` as its hero; None where `inst` cannot be a hero."""
         return (cls, inst.id)
 
     @classmethod
@@ -75,69 +75,73 @@ class Kind:
 
     @classmethod
     def root_sizes(cls, form: Form) -> set[int] | None:
-        """How many elements further results may have; None: they have the shape of the first."""
+        """The number of elements that additional results must have; None: they have the shape of the
+        first.
+        """
         return None
 
     @classmethod
     def why_not_followed(cls, hero: Instruction, members: Iterable[Instruction]) -> str | None:
-        """Why what follows from the hero is not computed in its kernel; None where it is."""
+        """The reason why ops after the hero are not computed in its kernel; None where they are."""
         return None
 
     @classmethod
     def why_not_joined(cls, inst: Instruction, limits: Limits) -> str | None:
-        """The reason why an instruction that is no hero is in no kernel of others either."""
+        """The reason why an instruction that is not a hero is not put into other kernels either."""
         return None
 
     @classmethod
     def why_not_results(cls, form: Form, hero: Instruction, sizes: set[int], limits: Limits) -> str | None:
-        """The reason why a kernel with results of `sizes` elements does not become one of this form."""
+        """The reason why a kernel with results of `sizes` elements cannot get this form."""
         own = elements(hero.shape)
         return None if sizes == {own} else f"the kernel's results do not all have its {own} elements"
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        """The reason why `inst`, operands `numbers` of `user`, is not computed where `user` is."""
+        """The reason why `inst`, operands `numbers` of `user`, is not computed in the kernel of `user`."""
         return None
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
-        """The reason why a kernel does not compute `inst`, under the keys `found`, beside its hero."""
+        """The reason why a kernel does not compute `inst`, under the keys `found`, in addition to its
+        hero.
+        """
         return None
 
     @classmethod
     def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
-        """The operands whose memory the results must take, in order. A hero that has any is the root."""
+        """The operands whose memory the results must use, in order. A hero with such operands is the root."""
         return ()
 
     @classmethod
     def overwritten(cls, hero: Instruction, limits: Limits) -> tuple[Instruction, ...]:
-        """The operands whose memory the results may take, in order, where nobody needs them any more."""
+        """The operands whose memory the results may use, in order, where they have no later use."""
         return ()
 
     # -- what dataflow and code generation ask --
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> Self | None:
-        """The kernel, if it is of this kind."""
+        """The kernel, if it is of this kind; else None."""
         raise NotImplementedError
 
     def served(self, computation: Computation, target: Target) -> Kind:
-        """The kind as which a target's kernel is planned."""
+        """The kind that plans this kernel for a target."""
         return self
 
     def plan(self, task: KernelTask, target: Target) -> Plan:
-        """How the kernel is called and cut."""
+        """The plan: how the kernel is called and cut into steps."""
         raise NotImplementedError
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[Plan]:
-        """Other plans than `plan`'s, by which every element of the results is computed by the same operations
-        in the same order: a machine that can try them may take any. A plan may come twice.
+        """Alternatives to `plan` that compute every element of the results by the same operations in the same
+        order: tuning may choose any of them. A plan may occur twice.
         """
         return iter(())
 
     @classmethod
     def emit(cls, k: Any, plan: Any) -> None:
-        """Writes the function of a phase, given its `codegen.kernel.KernelWriter`."""
+        """Writes the function of a phase, with a `codegen.kernel.KernelWriter`."""
         with locks.importing:
             emission = resolve_name(cls.emission)
         emission(k, plan)

@@ -1,4 +1,4 @@
-"""All kinds of kernels, and which one a kernel is: fusion and code generation ask the same function."""
+"""All kernel kinds, and the choice of the kind for a kernel, which fusion and code generation share."""
 
 from __future__ import annotations
 
@@ -40,17 +40,19 @@ OWN = (
 
 
 def register(kind: type[Kind]) -> None:
-    """Adds a kind, which is asked before all others. InvalidArgument for one that is not complete, and for a
-    name or a class of plans that another one has.
+    """Adds a kind, which takes precedence over all others. InvalidArgument for an incomplete one, and for a
+    name or a class of plans that is already used.
 
-    What is compiled from then on may use it, and is not taken from the cache of programs.
+    Programs compiled from then on may use it, and are not taken from the program cache.
     """
     ADDED.insert(0, checked(kind, kinds()))
     _forget()
 
 
 def checked(kind: Any, others: Iterable[type[Kind]]) -> type[Kind]:
-    """A kind from elsewhere; InvalidArgument for what cannot stand beside the others."""
+    """Checks a kind from another package; InvalidArgument where it is invalid or conflicts with the
+    others.
+    """
     if not isinstance(kind, type) or not issubclass(kind, Kind):
         raise InvalidArgument(f"register: wanted a class of Kind, found {kind!r}")
     what = f"register: {kind.__module__}.{kind.__qualname__}"
@@ -73,7 +75,7 @@ def checked(kind: Any, others: Iterable[type[Kind]]) -> type[Kind]:
 
 
 def unregister(kind: type[Kind]) -> None:
-    """Takes away what was registered; InvalidArgument for what was not."""
+    """Removes a registered kind; InvalidArgument where it was not registered."""
     if kind not in ADDED:
         raise InvalidArgument(f"unregister: {kind!r} was not registered")
     ADDED.remove(kind)
@@ -82,13 +84,13 @@ def unregister(kind: type[Kind]) -> None:
 
 @cache
 def kinds() -> tuple[type[Kind], ...]:
-    """All kinds, in the order in which they are asked."""
+    """All kinds, in order of precedence."""
     return (*ADDED, *installed(), *own())
 
 
 @cache
 def installed() -> tuple[type[Kind], ...]:
-    """The kinds of packages that are installed, loaded now. A warning names one that cannot be used."""
+    """The kinds of installed packages, which are loaded now. A warning names one that cannot be used."""
     found: list[type[Kind]] = []
     for name, entry in plugins.installed(ENTRY_POINTS).items():
         try:
@@ -106,7 +108,7 @@ def own() -> tuple[type[Kind], ...]:
 
 @cache
 def kinds_of(op: type[Op]) -> tuple[type[Kind], ...]:
-    """The kinds that are built around an op."""
+    """The kinds that have an op as hero."""
     return tuple(kind for kind in kinds() if op in kind.heroes)
 
 

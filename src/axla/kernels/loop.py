@@ -1,8 +1,8 @@
-"""Loops: every root is computed element by element over one index space. A copy is one, and so is each piece
-of a concatenation, over the elements that it gives to the result.
+"""Loops: every root is computed element by element over one index space. Copies are loops too, and so is each
+operand of a concatenation, over the elements that it contributes.
 
-The space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest contiguous
-stretch.
+The index space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest
+contiguous stretch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ just stored, where the machine stores longer ones in halves.
 @dataclass(frozen=True, slots=True)
 class LoopPlan(Plan):
     """Every root is computed element by element; `dims` are the sizes of the space before it was cut.
-    `by_rows`: the minor dimension is short; what was cut is the space of rows, which lanes compute whole.
+    `by_rows`: the minor dimension is short; the space is that of rows, which lanes compute whole.
     """
 
     dims: tuple[int, ...]
@@ -53,8 +53,8 @@ class LoopPlan(Plan):
 class LoopKind(Kind):
     """All roots have `dims` elements (up to reshapes) and are computed element by element.
 
-    `inner` are the reduces and dots inside, which every element computes by a loop of its own (short ones,
-    and those that no other kind takes).
+    `inner`: the reduces and dots inside, which every element computes by a loop of its own (short ones, and
+    those that no other kind takes).
     """
 
     dims: tuple[int, ...]
@@ -81,7 +81,9 @@ class LoopKind(Kind):
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        """Why an operand may not be computed inside of a loop: every element would compute it anew."""
+        """The reason why an operand may not be computed inside a loop: every element would compute it
+        again.
+        """
         if isinstance(user.op, hlo.ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
             return "elements are in several places of a window"
         if isinstance(user.op, hlo.Gather) and 1 in numbers and is_costly(inst):
@@ -100,7 +102,7 @@ class LoopKind(Kind):
         return LoopPlan((rows, columns), space, by_rows=True, phases=(phase,))
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[LoopPlan]:
-        """More or fewer lanes: twice those of a register are two chains of work."""
+        """More or fewer lanes; twice those of a register give two chains of operations."""
         plan = self.plan(task, target)
         space = plan.space
         for lanes in (space.lanes // 2, 2 * space.lanes):
@@ -109,8 +111,8 @@ class LoopKind(Kind):
                 yield replace(plan, space=replace(space, lanes=lanes))
 
     def _columns(self, task: KernelTask, limits: Limits) -> int:
-        """The length of rows that are short enough for a lane to compute them whole, where something has one
-        value per row that all columns read; else 0.
+        """The length of rows that are short enough for a lane to compute them whole, if all columns read a
+        value per row; else 0.
         """
         size, body = prod(self.dims), task.computation.instructions
         for inst in body:
@@ -125,7 +127,7 @@ LOOP: Form = (LoopKind,)
 
 
 def _overlaps(window: Window) -> bool:
-    """Whether neighbouring places of a window see the same elements."""
+    """Whether adjacent positions of a window cover common elements."""
     reaches = zip(window.dilated_size, window.stride, window.base_dilation, strict=True)
     return any(reach > stride or base > 1 for reach, stride, base in reaches)
 
@@ -144,9 +146,9 @@ def loop_space(
 
 
 def in_a_row(computation: Computation, target: Target, reduces: int = 0, single: int = 0) -> int:
-    """How many elements beside each other a thread takes at once: more than lanes only where it finds all
-    that it reads beside each other too. `reduces`: how many are not computed element by element; `single`:
-    up to how many elements are computed one by one.
+    """The number of adjacent elements that a thread computes at once: more than the lanes only if the
+    elements that it reads are adjacent too. `reduces`: the number of reductions in the kernel; `single`: up
+    to this number of elements, they are computed one by one.
     """
     plain = all(_keeps_rows(inst) for inst in computation.instructions)
     apart = sum(isinstance(inst.op, hlo.Reduce) for inst in computation.instructions)
@@ -155,7 +157,7 @@ def in_a_row(computation: Computation, target: Target, reduces: int = 0, single:
 
 
 def _keeps_rows(inst: Instruction) -> bool:
-    """Whether elements beside each other come from such, or from one."""
+    """Whether adjacent elements are computed from adjacent elements, or from a single one."""
     op = inst.op
     if isinstance(op, hlo.Broadcast):
         return list(op.dimensions) == sorted(op.dimensions)
@@ -173,8 +175,8 @@ def _inner_cost(inst: Instruction) -> int:
 
 
 def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
-    """For each pair of neighbouring dimensions of `dims`: whether accesses stay simple with both as one. What
-    has size 1 stands for the dimension before it.
+    """For each pair of adjacent dimensions of `dims`: whether accesses stay simple if both are merged. A
+    dimension of size 1 behaves like the one before it.
     """
     dims = tuple(dims)
     first = [max((k for k in range(d + 1) if dims[k] != 1), default=0) for d in range(len(dims))]
@@ -239,7 +241,7 @@ _MERGE: dict[str, Callable[[Instruction[Any], int, int], bool]] = {
 
 
 class CopyKind(HeroKind):
-    """The bytes of operand 0."""
+    """A copy of operand 0."""
 
     name = "copy"
     heroes = (hlo.Copy,)
@@ -255,7 +257,7 @@ class CopyKind(HeroKind):
 
 @dataclass(frozen=True, slots=True)
 class ConcatenatePiece:
-    """Operand `operand` of a concatenation: where it begins in the result, and how its elements are cut."""
+    """Operand `operand` of a concatenation: its start in the result, and how its elements are cut."""
 
     operand: int
     start: int
@@ -264,7 +266,7 @@ class ConcatenatePiece:
 
 @dataclass(frozen=True, slots=True)
 class ConcatPlan(Plan):
-    """A concatenation along `dimension` to `dims`: a phase for each piece that has elements."""
+    """A concatenation along `dimension` to `dims`: a phase for each operand that has elements."""
 
     dims: tuple[int, ...]
     dimension: int
@@ -274,7 +276,7 @@ class ConcatPlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class ConcatKind(Kind):
-    """A concatenation, piece by piece; every piece may be computed, and elementwise work may follow it."""
+    """A concatenation, operand by operand; operands may be computed, and elementwise ops may follow."""
 
     hero: Instruction
 
@@ -300,7 +302,9 @@ class ConcatKind(Kind):
 
     @staticmethod
     def _chooses(inst: Instruction, limits: Limits) -> bool:
-        """Whether its one reader does better to choose among the pieces: few views, all lanes in one."""
+        """Whether its only user had better select among the operands: they are few, and views, and all lanes
+        read the same one.
+        """
         sliced = all(isinstance(user.op, hlo.Slice) for user in inst.users)
         if not inst.users or len(inst.users) > 1 and not sliced or len(inst.operands) > limits.chosen_pieces:
             return False
@@ -318,7 +322,7 @@ class ConcatKind(Kind):
         return cls(heroes[0])
 
     def plan(self, task: KernelTask, target: Target) -> ConcatPlan:
-        """A phase for each piece that has elements."""
+        """A phase for each operand that has elements."""
         lanes, cost = target.lanes(widest(task.computation)), task.cost(target)
         dims, dimension = shape_of(self.hero).dims, op_of(self.hero, hlo.Concatenate).dimensions[0]
         merge = mergeable(task.computation, dims)

@@ -1,10 +1,10 @@
-"""Plans of kernels: what the planner of a kind decided for a computation and a Target, once.
+"""Plans of kernels: the decisions of a kind's planner for a computation and a Target.
 
-Phases, scratch memory, how the index space is cut, which instructions of the kernel's own computation (by
-name) are treated specially. Plans are values: planning the same computation for an equal Target again gives
-an equal plan. What writes the code reads computation, plan and Target and decides none of this again.
+Phases, scratch memory, how the index space is cut, which instructions of the kernel (by name) are treated
+specially. Plans are values: planning the same computation again for an equal Target gives an equal plan.
+Emitters read computation, plan and Target, and make none of these decisions.
 
-Below is what the planners of the kinds share: costs, and how index spaces are cut.
+Below is what the planners share: costs, and how index spaces are cut.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ SHORT_ROW = 8
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One call of a kernel function: `count` steps of its outer index space, handed out in pieces of `grain`.
+    """One call of a kernel function: `count` steps of its outer index space, distributed in pieces of
+    `grain`.
 
-    `parallel`: worth several threads. All of a phase is done before the next begins. `threads` run each step
+    `parallel`: worth several threads. A phase is complete before the next begins. `threads` run each step
     together.
     """
 
@@ -64,15 +65,15 @@ class Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a kernel is called. Each kind has a class of plans, with what the writer of its code reads."""
+    """How a kernel is called. Each kind has its own class of plans, with what its emitter needs."""
 
     phases: tuple[Phase, ...]
     scratch_bytes: int = 0
 
     @property
     def blocks(self) -> tuple[int, int] | None:
-        """How many blocks of how many elements its one function computes, by their numbers; None where it is
-        not called so.
+        """The numbers of blocks and of elements per block that its one function computes; None where it is
+        called differently.
         """
         return None
 
@@ -86,8 +87,8 @@ class KernelTask:
     in_place: tuple[tuple[int, int], ...]
 
     def cost(self, target: Target) -> int:
-        """Operations for one element of the kernel's index space: loads and stores, folds of reductions, and
-        what is computed, which vectors do for many elements at once.
+        """The number of operations for one element of the kernel's index space: loads and stores, combining
+        steps of reductions, and arithmetic, which vectors do for many elements at once.
         """
         folds = computed = 0
         for inst in self.computation.instructions:
@@ -99,7 +100,9 @@ class KernelTask:
         return 1 + 2 * folds + -(-computed // max(1, target.lanes(widest(self.computation)) // 2))
 
     def phase(self, count: int, cost: int, limits: Limits, threads: int = 1, symbol: str = "") -> Phase:
-        """A phase of `count` steps of `cost` each, cut by shapes only: results never depend on threads."""
+        """A phase of `count` steps of `cost` each, cut by shapes only: results never depend on the number of
+        threads.
+        """
         grain, parallel = max(count, 1), False
         if count * cost >= limits.parallel_cost and count > 1:
             grain, parallel = max(1, min(count // 2, limits.chunk_cost // max(cost, 1))), True
@@ -107,14 +110,14 @@ class KernelTask:
 
 
 def widest(computation: Computation, single: int = 0) -> DType:
-    """The widest element type that the instructions of a kernel compute with, the first of equal ones. Of
-    arrays with at most `single` elements only where all have no more.
+    """The widest element type in the instructions of a kernel, the first of equal ones. Arrays with at most
+    `single` elements count only if there are no larger ones.
     """
     return widest_of(computation.instructions, single)
 
 
 def widest_of(instructions: Iterable[Instruction], single: int = 0) -> DType:
-    """The same of some of its instructions."""
+    """The same for some instructions."""
     leaves = (shape for inst in instructions for shape in inst.shape.leaves())
     shapes = [shape for shape in leaves if isinstance(shape, Shape)]
     long = [shape for shape in shapes if shape.size > single]
@@ -126,24 +129,26 @@ def _width(dtype: DType) -> tuple[int, bool]:
 
 
 def lines_per_piece(lines: int, cost: int, limits: Limits) -> int:
-    """How many lines a piece has of a kernel that goes line by line, each of `cost` element operations."""
+    """The number of lines in a piece of a kernel that works line by line, each of `cost` element
+    operations.
+    """
     if lines > 1 and lines * cost >= limits.parallel_cost:
         return max(1, min(lines // 2, limits.parallel_cost // 2 // cost), -(-lines // limits.parts))
     return max(1, lines)
 
 
 def fitting(lanes: int, count: int) -> int:
-    """`lanes`, a power of two, or as many as `count` elements fill; at least one."""
+    """`lanes`, a power of two, or as few as `count` elements fill; at least one."""
     return max(1, min(lanes, 1 << max(count, 1).bit_length() - 1))
 
 
 def accumulation_type(dtype: DType) -> DType:
-    """The type in which sums of products are kept: f32 for smaller floats, the type itself otherwise."""
+    """The type in which sums of products are accumulated: f32 for smaller floats, else the type itself."""
     return F32 if dtype.is_float and dtype.bits < 32 else dtype
 
 
 def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], target: Target) -> Space:
-    """The space for a loop over `dims`; mergeable[d]: dimensions d and d+1 may become one at no price.
+    """The space for a loop over `dims`; mergeable[d]: dimensions d and d+1 may be merged without cost.
 
     Threads of `target` share each step.
     """

@@ -1,4 +1,4 @@
-"""Matrix products and the tiles of registers that they are cut into."""
+"""Matrix products and their register tiles."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ NEVER_NEGATIVE = '{"lhs":"never negative"}'
 class GemmSpec:
     """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], all of them dense.
 
-    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. k counts words of 32 bits, where `word`
-    says of how many short numbers: an instruction adds the products of those of two words to a sum. The last
-    word lacks `missing` of them. `positive`: no number of lhs is below 0.
+    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. With `word` > 1, k counts words of 32
+    bits with that many short numbers each: an instruction adds the products of the numbers in two words to a
+    sum. The last word lacks `missing` of them.
     """
 
     dtype: DType
@@ -43,7 +43,7 @@ class GemmSpec:
     positive: bool = False
 
     def by_words(self, target: Target) -> GemmSpec:
-        """The same product by dot products of short numbers, where the machine has them and they serve."""
+        """The same product by dot products of short numbers, if the machine supports them and they pay."""
         bits = self.dtype.bits, self.accumulator.bits
         found = set()
         if self.dtype.is_integer and bits == (8, 32):
@@ -59,23 +59,23 @@ class GemmSpec:
 
     @property
     def numbers(self) -> int:
-        """Steps of k, each short number one."""
+        """The number of steps of k, counting each short number."""
         return self.k * self.word - self.missing
 
     def is_biased(self, target: Target) -> bool:
-        """Whether the instruction takes bytes with a sign and bytes without. Then those of lhs are moved by
-        128, and 128 times the sum of rhs is taken from the sums.
+        """Whether the instruction multiplies signed with unsigned bytes. Then 128 is added to those of lhs,
+        and 128 times the sum of rhs is subtracted from the sums.
         """
         return self.word == 4 and BYTES in target.intrinsics and not self.positive
 
     @property
     def accumulator(self) -> DType:
-        """The type of sums: f32 for smaller floats; for bytes 16 bits, which wrap to the same low bits."""
+        """The type of sums: f32 for smaller floats; 16 bits for bytes, which wrap to the same low bits."""
         return _widened(accumulation_type(self.result))
 
     @property
     def lhs_row(self) -> int:
-        """Elements of a row of lhs, as it is stored."""
+        """The number of elements in a stored row of lhs."""
         return self.m if self.lhs_transposed else self.k
 
     @property
@@ -107,5 +107,5 @@ class Tile:
 
 
 def part_count(dtype: DType) -> int:
-    """Real numbers per element: 2 for complex types."""
+    """The number of real numbers in an element: 2 for complex types."""
     return 2 if dtype.is_complex else 1

@@ -1,5 +1,5 @@
-"""Reductions: over the trailing dimensions, row by row, also chains of them, such as softmax and layer norm;
-over leading or middle ones, column by column.
+"""Reductions. Over trailing dimensions: row by row, also chains of them, such as softmax and layer norm; over
+leading or middle dimensions: column by column.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SUMS = frozenset({"add", "multiply"})
 
 
 class Reducing:
-    """One reduce, or scan, in a kernel: what is accumulated, and whether lanes may accumulate apart."""
+    """One reduce, or scan, in a kernel: its accumulators, and whether lanes may accumulate separately."""
 
     def __init__(self, inst: Instruction):
         self.inst = inst
@@ -47,7 +47,7 @@ class Reducing:
 def _any_order(computation: Computation) -> bool:
     """Whether every result combines its own two values by an associative, commutative op.
 
-    Combiners that compare, such as an argmax, depend on the order where values tie or are NaN.
+    Combiners that compare, such as an argmax, depend on the order where values are equal or NaN.
     """
     root = computation.root
     found = root.operands if root.op.opcode == "tuple" else (root,)
@@ -76,17 +76,16 @@ def searched(lowest: Instruction) -> Instruction | None:
         return None
     parts = hit.operands if isinstance(hit.op, Or) else (hit,)
     pairs = {_compared(part): part.operands for part in parts}
-    equal = pairs.pop(Direction.EQ, ())
-    if len(parts) > 1 + len(pairs) or not pairs.keys() <= {Direction.NE}:
+    if len(pairs) < len(parts) or pairs.keys() not in ({Direction.EQ}, {Direction.EQ, Direction.NE}):
         return None
-    for element, spread in (equal, equal[::-1]) if equal else ():
-        extreme = spread.operands[0] if isinstance(spread.op, Broadcast) else spread
-        if not isinstance(extreme.op, Reduce) or extreme.op.dimensions != reduced:
-            continue
-        found, itself = Reducing(extreme), (element, element)
-        if found.plain in ("maximum", "minimum") and found.inputs == (element,):
-            return extreme if pairs.get(Direction.NE, itself) == itself else None
-    return None
+    element, spread = pairs[Direction.EQ]
+    extreme = spread.operands[0] if isinstance(spread.op, Broadcast) else spread
+    itself = (element, element)
+    if not isinstance(extreme.op, Reduce) or pairs.get(Direction.NE, itself) != itself:
+        return None
+    found = Reducing(extreme)
+    same = found.plain in ("maximum", "minimum") and found.inputs == (element,)
+    return extreme if same and extreme.op.dimensions == reduced else None
 
 
 def _compared(inst: Instruction) -> Direction | None:
@@ -95,7 +94,7 @@ def _compared(inst: Instruction) -> Direction | None:
 
 
 def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
-    """Whether a reduce is short enough to be a loop inside of an element of another kernel."""
+    """Whether a reduce is short enough to be a loop inside an element of another kernel."""
     geometry = reduce_geometry(inst)
     if geometry is None:
         size = max(1, elements(inst.shape))
@@ -104,7 +103,7 @@ def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
 
 
 class ReduceKind(Kind):
-    """A kernel around reduces of one space [outer, reduced, inner], one of which is long."""
+    """A kernel with reduces over one space [outer, reduced, inner], of which at least one is long."""
 
     heroes = (Reduce,)
     fusion = FusionKind.INPUT
@@ -115,7 +114,7 @@ class ReduceKind(Kind):
 
     @classmethod
     def geometry(cls, inst: Instruction, limits: Limits) -> ReduceGeometry | None:
-        """The space of a reduce that such kernels are built around."""
+        """The space of a reduce that can be the hero of such kernels."""
         found = reduce_geometry(inst)
         known = found is not None and found.is_row == cls.by_rows
         return found if known and not is_inner_reduce(inst, limits) else None
@@ -139,7 +138,9 @@ class ReduceKind(Kind):
 
 
 def stages_of(body: KernelBody, heroes: Sequence[Instruction]) -> dict[Instruction, int]:
-    """For every instruction that needs a hero: how many heroes are on the longest way to it, itself too."""
+    """For every instruction that needs a hero: the number of heroes on the longest path to it, itself
+    included.
+    """
     chosen = set(heroes)
     level: dict[Instruction, int] = {}
     for inst in body.order:
@@ -151,11 +152,11 @@ def stages_of(body: KernelBody, heroes: Sequence[Instruction]) -> dict[Instructi
 
 @dataclass(frozen=True, slots=True)
 class RowPlan(Plan):
-    """Reductions over the trailing dimensions: `rows` x `columns`, stage by stage (names of reduces).
+    """Reductions over the trailing dimensions: `rows` x `columns`, in stages (names of reduces).
 
     `full_roots` and `row_roots`: numbers of the roots with a value per element, and per row. Rows are reduced
-    in `pieces` of `piece` columns each (the last has what is left); one piece: a step is a whole row, or
-    several `beside` each other, of threads of their own.
+    in `pieces` of `piece` columns each (the last has the remainder). With one piece, a step is a whole row,
+    or several rows `beside` each other, each with threads of its own.
     """
 
     rows: tuple[int, ...]
@@ -181,15 +182,14 @@ class RowPlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class RowKind(ReduceKind):
-    """Rows are independent: reductions over the trailing dimensions, elementwise work on rows and on row
-    scalars.
+    """Independent rows: reductions over the trailing dimensions, elementwise ops on rows and on row scalars.
 
     The index space is `rows` x `columns`. A value of the kernel is *full* (row-major linear index row *
-    row_size + column), a *row value* (linear index row), or something else that no reduce feeds and that is
-    read at any index. `stages` are the reduces; those of stage k need results of stages before k only. Every
-    reduce is read at its own row only, so it may be bound to the scalar of the current row. `full_roots` and
-    `row_roots` are numbers of roots; each may be empty.
-    A reduction of everything is the case rows == ().
+    row_size + column), a *row value* (linear index row), or another value that depends on no reduce and is
+    read at any index. `stages` are the reduces; those of stage k depend on results of earlier stages only.
+    Every reduce is read at its own row only, so it can be bound to the scalar of the current row.
+    `full_roots` and `row_roots` are numbers of roots; each may be empty. A reduction of everything is the
+    case rows == ().
     """
 
     rows: tuple[int, ...]
@@ -261,7 +261,7 @@ class RowKind(ReduceKind):
         )  # fmt: skip
 
     def served(self, computation: Computation, target: Target) -> Kind:
-        """Combiners that go in order leave lanes nothing to do but one row each."""
+        """Combiners that depend on order allow lanes only across rows."""
         in_order = not any(r.any_order for r in self.reductions)
         enough = self.row_count >= 2 * target.lanes(widest(computation)) > 2
         across = len(self.stages) == 1 and not self.full_roots and in_order and enough
@@ -273,7 +273,7 @@ class RowKind(ReduceKind):
         return [Reducing(inst) for stage in self.stages for inst in stage]
 
     def plan(self, task: KernelTask, target: Target) -> RowPlan:
-        """Rows in parallel, or pieces of the rows and then their combination."""
+        """Rows in parallel, or pieces of rows and then their combination."""
         reductions = self.reductions
         most = in_a_row(task.computation, target, len(reductions), self.row_count)
         lanes = gcd(most, self.row_size) if target.threads > 1 else fitting(most, self.row_size)
@@ -301,8 +301,8 @@ class RowKind(ReduceKind):
         )  # fmt: skip
 
     def _beside(self, threads: int, target: Target) -> int:
-        """How many rows share a step, where each takes so many threads. Rows that wait for each other must be
-        whole steps; others may be missing from the last one.
+        """The number of rows that share a step, where each takes this number of threads. Rows with barriers
+        must fill whole steps; others may be missing from the last one.
         """
         if threads > target.warp > 1:
             return 1
@@ -310,9 +310,9 @@ class RowKind(ReduceKind):
         return beside if target.warp > 1 else gcd(beside, self.row_count)
 
     def _pieces(self, reductions: list[Reducing], cost: int, lanes: int, target: Target) -> tuple[int, int]:
-        """In how many pieces each row is reduced, and the columns of all but the last.
+        """The number of pieces in which each row is reduced, and the columns of all but the last piece.
 
-        One piece: rows are short or many enough to be the parallel unit.
+        One piece: rows are short, or numerous enough to be the parallel unit.
         """
         limits, least = target.limits, lanes * target.threads  # read at once
         if self.row_count > 8 or len(self.stages) != 1 or self.full_roots or cost < 2 * limits.parallel_cost:
@@ -330,10 +330,10 @@ class RowKind(ReduceKind):
 
 @dataclass(frozen=True, slots=True)
 class Teams:
-    """How the threads of a step reduce `pieces` of `piece` rows each (the last has what is left).
+    """How the threads of a step reduce `pieces` of `piece` rows each (the last has the remainder).
 
-    `columns` threads with columns beside each other are a team; `teams` of them take rows in turn, `rows` at
-    once. Every piece has as many rows as all teams take at once.
+    `columns` threads with adjacent columns form a team; `teams` of them take turns, `rows` at once. Every
+    piece has as many rows as all teams take at once.
     """
 
     columns: int
@@ -350,12 +350,12 @@ class Teams:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan(Plan):
-    """Reductions of [outer, reduced, inner] over the middle: `space` is that of [outer, inner].
+    """Reductions of [outer, reduced, inner] over the middle dimension: `space` is that of [outer, inner].
 
-    `lanes`: how many columns at a time have their results computed, which may be wider than what is reduced.
-    `kept_in`: for each reduce the root whose outputs hold its partial results, -1 for scratch memory.
-    `teams`: where threads share a step, how they do in each phase. A second one reduces what the pieces of
-    the first have left in scratch memory.
+    `lanes`: the number of columns whose results are computed at a time, which may be wider than the reduced
+    values. `kept_in`: for each reduce, the root whose outputs hold its partial results, -1 for scratch
+    memory. `teams`: where threads share a step, their arrangement in each phase. A second phase reduces the
+    results of the first phase's pieces in scratch memory.
     """
 
     outer: int
@@ -373,8 +373,8 @@ class ColumnKind(ReduceKind):
     """Reductions of a space [outer, reduced, inner] over its middle dimension; roots have outer * inner
     elements.
 
-    They share the space and do not feed each other. Values before them are read at (o, r, i) or at any index;
-    values after them at (o, i).
+    They share the space and do not depend on each other. Values before them are read at (o, r, i) or at any
+    index; values after them at (o, i).
     """
 
     outer: int
@@ -429,7 +429,7 @@ class ColumnKind(ReduceKind):
         return self._cut(task, target, self._space(self._reduced_type(), target))
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[ColumnPlan]:
-        """Other blocks of columns: each column has its sum to itself."""
+        """Other blocks of columns: each column has its own sum."""
         space = self._space(self._reduced_type(), target)
         for size in (space.block // 4, space.block // 2, 2 * space.block, 4 * space.block, self.inner):
             block = min(self.inner, size // space.lanes * space.lanes)
@@ -452,12 +452,12 @@ class ColumnKind(ReduceKind):
         )  # fmt: skip
 
     def _reduced_type(self) -> DType:
-        """The widest type of what is computed for every row."""
+        """The widest type of the values computed for every row."""
         done: set[Instruction] = set()
         return widest_of([inst for root in self.columns for inst in below(root, done)])
 
     def _shared(self, task: KernelTask, target: Target) -> ColumnPlan:
-        """Threads share columns and rows; few columns are cut into pieces."""
+        """Threads share columns and rows; if there are few columns, the rows are cut into pieces."""
         reductions = list(map(Reducing, self.columns))
         free = all(r.any_order for r in reductions)
         first = self._teams(self.reduced, self.inner, target, free=free)
@@ -478,7 +478,7 @@ class ColumnKind(ReduceKind):
         )  # fmt: skip
 
     def _teams(self, reduced: int, inner: int, target: Target, *, free: bool) -> Teams:
-        """`free`: rows may be combined in any order."""
+        """The arrangement of threads. `free`: rows may be combined in any order."""
         limits = target.limits
         if not free:
             columns = fitting(target.threads, 2 * inner - 1)
@@ -503,12 +503,14 @@ class ColumnKind(ReduceKind):
 
 
 def _scratch(reductions: Sequence[Reducing], count: int) -> int:
-    """Bytes of arrays with `count` of what each reduction accumulates."""
+    """The bytes of arrays with `count` accumulated values of each reduction."""
     return sum(aligned(d.itemsize * count) for r in reductions for d in r.accumulators)
 
 
 def _root_of(task: KernelTask, r: Reducing) -> int:
-    """The root that is r itself, whose outputs can hold its partial results; -1 for none."""
+    """The number of the root that is r itself, whose outputs can hold its partial results; -1 if there is
+    none.
+    """
     if r.accumulators != r.results or task.in_place:
         return -1
     return next((number for number, root in enumerate(kernel_roots(task.computation)) if root is r.inst), -1)

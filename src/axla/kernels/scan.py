@@ -1,4 +1,4 @@
-"""Scans: every element of a line combined with all before it, or behind it."""
+"""Scans: every element of a line combined with all elements before (or after) it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class ScanGeometry:
 
 def scan_geometry(inst: Instruction) -> ScanGeometry | None:
     """The space of a reduce-window that is a scan: its window reaches from each element of a line to one of
-    its ends, and its combiner is elementwise. None for others. Any combiner is taken as associative, and none
-    is looked at, as in XLA (`TryOptimizeCumSumOrProd` of reduce-window-rewriter, lines of more than 16).
+    its ends, and its combiner is elementwise. None for others. Every combiner is taken to be associative, as
+    in XLA (`TryOptimizeCumSumOrProd` of reduce-window-rewriter, lines of more than 16).
     """
     window_op, shape = op_of(inst, ReduceWindow), inst.shape
     window = window_op.window
@@ -68,9 +68,9 @@ def scan_geometry(inst: Instruction) -> ScanGeometry | None:
 
 @dataclass(frozen=True, slots=True)
 class ScanCut:
-    """How blocks of threads scan lines. A block has tiles of `rows` x `size` x `columns` elements, of which
-    each thread has a stretch of a line; a `team` of threads has a line. Lines have `pieces` of `piece`
-    elements (the last has what is left), all in one tile, or in tiles one after the other.
+    """How thread blocks scan lines. A block has tiles of `rows` x `size` x `columns` elements; each thread
+    has a stretch of a line, a `team` of threads a whole line. Lines have `pieces` of `piece` elements (the
+    last has the remainder), each in one tile, or in consecutive tiles.
     """
 
     rows: int
@@ -93,11 +93,12 @@ class ScanCut:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan(Plan):
-    """A scan of [outer, length, inner], in one phase; or in three, where few lines are long: the totals of
-    their pieces go to scratch memory, are scanned there, and are what the next pieces start with.
+    """A scan of [outer, length, inner], in one phase; or in three phases, for few long lines: the totals of
+    their pieces go to scratch memory, are scanned there, and are the start values of the next pieces.
 
-    Where a thread is alone, `space` says how it takes [outer, pieces], or [outer, inner] and all elements of
-    a line, `group` vectors or rows of which have a total of their own: it keeps the chain of roundings short.
+    Where threads do not cooperate, `space` says how a thread takes [outer, pieces], or [outer, inner] and all
+    elements of a line; `group` vectors or rows of a line have a total of their own, which keeps the chain of
+    roundings short.
     """
 
     hero: str
@@ -111,7 +112,7 @@ class ScanPlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class ScanKind(Kind):
-    """A reduce-window over all elements before each one, or behind it, with elementwise work around it."""
+    """A reduce-window over all elements before (or after) each one, with elementwise ops around it."""
 
     hero: Instruction
 
@@ -160,7 +161,7 @@ class ScanKind(Kind):
         return ScanPlan(self.hero.name, geometry, tuple(cuts), phases=phases, scratch_bytes=scratch)
 
     def _alone(self, task: KernelTask, g: ScanGeometry, size: int, target: Target) -> ScanPlan:
-        """The plan for threads that run alone: along lines in vectors, or across them."""
+        """The plan for threads that do not cooperate: along lines in vectors, or across lines."""
         limits, cost = (
             target.limits,
             task.cost(target) + 2 * len(op_of(self.hero, ReduceWindow).to_apply.instructions),
@@ -192,14 +193,17 @@ class ScanKind(Kind):
 
 
 def _group(count: int) -> int:
-    """About the root of so many vectors: the sum inside of a group and the one over groups are as long."""
+    """About the square root of the number of vectors, so that the sums within a group and over groups are
+    equally long.
+    """
     return max(LEAST_GROUP, 1 << count.bit_length() // 2)
 
 
 def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool = False) -> ScanCut:
-    """The cut for lines of this length and blocks of at most so many threads. `whole`: in one piece.
+    """The cut for lines of this length and blocks of at most `most` threads. `whole`: in one piece.
 
-    In pieces an element is read twice, so they are for lines that would leave most of a device idle.
+    In pieces, every element is read twice, so they are used only for lines that would leave most of a device
+    idle.
     """
     stretch = min(STRETCH, _power(length))
     columns = min(limits.turned_block, most, _power(g.inner))
@@ -215,10 +219,10 @@ def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool
 
 
 def _blocks(g: ScanGeometry, cut: ScanCut) -> int:
-    """Blocks beside each other."""
+    """The number of blocks that run in parallel."""
     return -(-g.outer // cut.rows) * -(-g.inner // cut.columns)
 
 
 def _power(count: int) -> int:
-    """The power of two from `count` on."""
+    """The smallest power of two that is at least `count`."""
     return 1 << (count - 1).bit_length()

@@ -23,8 +23,6 @@ LOCAL_BYTES = 16 << 10
 """Of local memory, which a block of threads has: several blocks run beside each other."""
 SLOTS = 8
 """Elements that a thread of a block has at most."""
-SHORTEST_NETWORK = 16
-"""Elements of a line that a network sorts."""
 LONGEST_BY_LANES = 512
 """Elements of a line that a network sorts, for each lane of a vector: of more, digits are faster."""
 LEAST_LANES = 4
@@ -35,11 +33,11 @@ LONGEST = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """Elements stand in the order of what the comparator compares, a function of one element's parameters.
-    Where that is NaN and there is no total order, so that the comparator says nothing of it, its bits decide:
-    a sign bit that is set before all numbers, one that is clear behind them (ascending).
+    """The key of a sort: the function of an element that the comparator compares. NaN without total order,
+    about which the comparator says nothing, is ordered by its bits: with the sign bit set before all numbers,
+    otherwise after them (ascending).
 
-    `side`: which parameters the first operand of the comparison reads, the even (0) or the odd ones.
+    `side`: the parameters that the first operand of the comparison reads, the even (0) or the odd ones.
     """
 
     side: int
@@ -67,10 +65,10 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class SortPlan(Plan):
-    """The lines of a sort, how they are cut into pieces, and what scratch memory a piece has.
+    """The lines of a sort, their pieces, and the scratch memory of a piece.
 
-    `key`: by whose digits lines are sorted; else they are merged. With a `network`, only those are that it
-    cannot sort.
+    `key`: the key whose digits lines are sorted by; without one they are merged. With a `network`, only the
+    lines that it cannot sort are sorted that way.
     """
 
     hero: str
@@ -91,7 +89,7 @@ class SortPlan(Plan):
 
     @property
     def row(self) -> int:
-        """Elements of a tile that are of one line, a power of two: all of a short line."""
+        """The number of elements of a tile from one line, a power of two: all of a short line."""
         return min(self.tile, 1 << (self.length - 1).bit_length())
 
     @property
@@ -101,12 +99,12 @@ class SortPlan(Plan):
 
     @property
     def passes(self) -> int:
-        """How often runs are merged in pairs, which are tiles at first."""
+        """The number of passes that merge pairs of runs, which are tiles at first."""
         return (self.tiles - 1).bit_length()
 
     def array_offsets(self) -> list[int]:
-        """Where in scratch memory the arrays lie between which and the outputs passes go back and forth; the
-        last number is the end.
+        """The offsets in scratch memory of the arrays that passes use in turn with the outputs; the last
+        number is the end.
         """
         found = [0]
         for dtype in self.dtypes:
@@ -119,7 +117,7 @@ class SortPlan(Plan):
         return -(-self.key.dtype.bits // DIGIT) if self.key else 0
 
     def buffer_offsets(self) -> list[list[int]]:
-        """Where in a piece's scratch memory the buffers of each operand lie: [buffer][operand].
+        """The offsets of each operand's buffers in a piece's scratch memory: [buffer][operand].
 
         The output is one of two buffers where lines are contiguous. The counts of digits come first.
         """
@@ -156,7 +154,7 @@ class SortKind(HeroKind):
 
     @classmethod
     def overwritten(cls, hero: Instruction, limits: Limits) -> tuple[Instruction, ...]:
-        """Those that a thread alone sorts: it reads an element before it writes its place."""
+        """Operands whose sort is done by single threads: an element is read before its place is written."""
         return hero.operands if limits.sorts_in_place else ()
 
     def plan(self, task: KernelTask, target: Target) -> SortPlan:
@@ -184,7 +182,7 @@ class SortKind(HeroKind):
 
 
 def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
-    """The plan for blocks of threads: one phase sorts tiles, each further one merges pairs of runs."""
+    """The plan for thread blocks: one phase sorts tiles, each further one merges pairs of runs."""
     held = plan.key.dtype.itemsize if plan.key else sum(dtype.itemsize for dtype in plan.dtypes)
     slots = 1 << (plan.length - 1).bit_length() + (plan.lines - 1).bit_length()
     room = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))
@@ -197,23 +195,21 @@ def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
 
 
 def _digits_pay(key: SortKey, length: int) -> bool:
-    """Whether passes over digits cost less than merges; 32 bits count the elements."""
+    """Whether passes over digits cost less than merges; elements are counted in 32 bits."""
     return (64 << (key.dtype.bits // DIGIT).bit_length()) <= length < 1 << 31
 
 
 def _network(key: SortKey, comparator: Computation, length: int, target: Target) -> Network | None:
     """The network for lines of numbers that a comparator compares as they are, zeros and NaN aside."""
     kept = (Parameter, Constant, Compare, Select)
-    if key.dtype.bits != 32 or not all(isinstance(inst.op, kept) for inst in comparator.instructions):
-        return None
-    widest = target.lanes(key.dtype)
-    if not SHORTEST_NETWORK <= length <= LONGEST_BY_LANES * widest:
-        return None
-    bits = (length - 1).bit_length()
+    bits, widest = (length - 1).bit_length(), target.lanes(key.dtype)
     lanes = min(widest, 1 << bits // 2)  # not more than rows, of which lanes are made
+    if key.dtype.bits != 32 or lanes < LEAST_LANES or length > LONGEST_BY_LANES * widest:
+        return None
+    if not all(isinstance(inst.op, kept) for inst in comparator.instructions):
+        return None
     rows = (1 << bits) // lanes
-    held = min(rows, 16 if target.registers >= 32 else 8)
-    return Network(key, rows, lanes, held) if lanes >= LEAST_LANES else None
+    return Network(key, rows, lanes, min(rows, 16 if target.registers >= 32 else 8))
 
 
 def sort_key(computation: Computation) -> SortKey | None:
@@ -234,14 +230,16 @@ def sort_key(computation: Computation) -> SortKey | None:
 
 
 def key_dtype(dtype: DType) -> DType:
-    """The type that keys are converted to, for types whose bits cannot be compared: f32 for floats that have
-    no sign, or as many bits as no integer has.
+    """The type to which values are converted before their bits are ordered: f32 for floats without a sign, or
+    of a width that no integer has.
     """
     return F32 if dtype.name in ("f8e8m0fnu", "f6e2m3fn", "f6e3m2fn") else dtype
 
 
 def _same_function(a: Instruction, b: Instruction) -> int | None:
-    """Which elements a reads (0: left, 1: right) when b is the same of the others; None when it is not."""
+    """Which elements a reads (0: left, 1: right) if b is the same function of the others; None if it is
+    not.
+    """
     side: int | None = None
     stack, seen = [(a, b)], set()
     while stack:
@@ -268,8 +266,8 @@ def _same_function(a: Instruction, b: Instruction) -> int | None:
 class TopKPlan(Plan):
     """The `k` first of each of `lines` lines of `length` elements, `per_piece` lines for each heap.
 
-    Where blocks of threads select, each has room for `tile` candidates in local memory; a line has `pieces`,
-    from which the first phase selects; the second does from what they give.
+    Where thread blocks select, each has room for `tile` candidates in local memory. A line has `pieces`, from
+    which the first phase selects; the second selects from the results.
     """
 
     lines: int
@@ -282,7 +280,7 @@ class TopKPlan(Plan):
 
     @property
     def best(self) -> int:
-        """Places for the best candidates: the power of two from k on."""
+        """The number of places for the best candidates: the smallest power of two that is at least k."""
         return 1 << (self.k - 1).bit_length()
 
     @property
@@ -292,7 +290,7 @@ class TopKPlan(Plan):
 
 
 class TopKKind(HeroKind):
-    """A topk of a parameter whose k is small, and whose elements have 32 bits at most."""
+    """A topk of a parameter with a small k, and with elements of at most 32 bits."""
 
     name = "topk"
     heroes = (TopK,)

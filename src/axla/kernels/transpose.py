@@ -64,9 +64,9 @@ class TransposePlan(Plan):
 class TransposeKind(Kind):
     """A loop whose `turned` instructions, equal transposes of computed values, move the minor dimension.
 
-    In the collapsed form they turn `input_dims` (adjacent dimensions that stay together are one, sizes of 1
-    are gone) by `permutation`: output dimension k is input dimension permutation[k]. Values below them are
-    read at their input index, values above them at their output index.
+    In collapsed form (adjacent dimensions that stay together are merged, sizes of 1 dropped) they permute
+    `input_dims` by `permutation`: output dimension k is input dimension permutation[k]. Values below them are
+    read at the input index, values above them at the output index.
     """
 
     turned: tuple[Instruction, ...]
@@ -83,7 +83,9 @@ class TransposeKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """Where it is worth going by blocks. Constants lie as their readers want them (`constant-layout`)."""
+        """The form where blocks pay. Constants are already stored as their users read them
+        (`constant-layout`).
+        """
         if elements(inst.shape) < limits.hero_transpose or type(inst.operands[0].op) is Constant:
             return None
         dims, permutation = collapsed_transpose(inst)
@@ -109,7 +111,7 @@ class TransposeKind(Kind):
         return cls(tuple(h for h in heroes if collapsed_transpose(h) == form), *form)
 
     def served(self, computation: Computation, target: Target) -> Kind:
-        """Matrices that are less than a tile are read from the caches of a device, element by element."""
+        """Matrices smaller than a tile are read from a device's caches, element by element."""
         small = max(self.input_dims[-1], self.input_dims[self.permutation[-1]]) < target.limits.turned_block
         return (
             LoopKind(root_shape(kernel_roots(computation)[0]).dims) if target.threads > 1 and small else self
@@ -128,7 +130,7 @@ class TransposeKind(Kind):
         return replace(found, phases=(task.phase(prod(found.steps), cost, target.limits),))
 
     def _tiled(self, task: KernelTask, target: Target, minor: tuple[int, int]) -> TransposePlan:
-        """A tile for the threads of each step: square, but for dimensions that are shorter."""
+        """A tile for the threads of each step: square, except for shorter dimensions."""
         side = target.limits.turned_block
         size = sum(shape_of(hero).dtype.itemsize for hero in self.turned)
 

@@ -1,4 +1,4 @@
-"""Writes in place, dynamic-update-slice and scatter: the operand's memory is the result's."""
+"""Writes in place, dynamic-update-slice and scatter: the result uses the operand's memory."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ MOST_LOOKED_AT = 100
 
 @dataclass(frozen=True, slots=True)
 class UpdatePlan(LoopPlan):
-    """A dynamic-update-slice (`hero`) in place: a loop over the elements of the update, of `dims`."""
+    """A dynamic-update-slice (`hero`) in place: a loop over the elements of the update, with sizes `dims`."""
 
     hero: str
 
 
 @dataclass(frozen=True, slots=True)
 class InPlaceKind(Kind):
-    """A kernel whose root, its hero, is an op that updates operands: it writes into their memory. They are
-    parameters of the kernel.
-    """
+    """A kernel whose root, its hero, updates operands in place. They are parameters of the kernel."""
 
     hero: Instruction
 
@@ -62,8 +60,8 @@ class InPlaceKind(Kind):
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
-        """A kernel must not read what it has already overwritten. A fusion takes an operand once: an array
-        that is updated and read could not be copied for it.
+        """A kernel must not read what it has already overwritten. A fusion has each operand once: an array
+        that is both updated and read could not be copied for it.
         """
         targets = {chased(o) for o in cls.written(hero)}
         others = (*inst.operands, *hero.operands[len(cls.written(hero)) :])
@@ -74,8 +72,8 @@ class InPlaceKind(Kind):
 class UpdateKind(InPlaceKind):
     """A dynamic-update-slice in place: writes the update into the memory of operand 0.
 
-    The update and the start indices may be computed; what they read of operand 0 is at most the very element
-    that is written.
+    The update and the start indices may be computed; they may read of operand 0 at most the element that is
+    being written.
     """
 
     name = "update"
@@ -116,7 +114,7 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def _is_overwritten(cls, inst: Instruction, hero: Instruction) -> bool:
-        """Whether an instruction takes the part of the array that is written."""
+        """Whether an instruction reads the part of the array that is overwritten."""
         whole, update, *starts = hero.operands
         if isinstance(inst.op, hlo.DynamicSlice):
             return inst.operands == (whole, *starts) and inst.shape is update.shape
@@ -127,7 +125,7 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def _reads_others(cls, hero: Instruction) -> bool:
-        """Whether the update is computed, element by element, from others of the array that is updated."""
+        """Whether the elements of the update are computed from other elements of the updated array."""
         target, seen, left = chased(hero.operands[0]), set[Instruction](), [hero.operands[1]]
         while left and len(seen) < MOST_LOOKED_AT:
             inst = left.pop()
@@ -166,7 +164,7 @@ class ScatterGeometry:
 
     @property
     def row(self) -> int:
-        """Elements that are neighbours in windows, updates and operands alike."""
+        """The number of elements that are adjacent in windows, updates and operands alike."""
         windows = self.op.update_window_dims
         last = len(self.dims) - 1
         contiguous = windows and windows[-1] == len(self.update_dims) - 1 and last not in self.left_out
@@ -184,7 +182,7 @@ class ScatterGeometry:
 
     @property
     def indexed(self) -> tuple[int, ...]:
-        """The dimensions of the operands in which windows begin where the indices say."""
+        """The operand dimensions in which windows begin at the given indices."""
         return (*self.op.scatter_dims_to_operand_dims, *self.op.input_batching_dims)
 
     @property
@@ -194,7 +192,7 @@ class ScatterGeometry:
 
     @property
     def atomic(self) -> str:
-        """The atomic operation that does what the combiner does, whatever the order; "" for none."""
+        """The atomic operation that equals the combiner in any order; "" for none."""
         root = self.op.to_apply.root
         read = sorted(getattr(o.op, "parameter_number", -1) for o in root.operands)
         dtype = shape_of(self.operands[0]).dtype
@@ -208,7 +206,7 @@ _ATOMIC = {"add": "add", "minimum": "min", "maximum": "max", "and": "and", "or":
 
 
 class Sharing(Enum):
-    """How the threads of all blocks share a scatter, so that every element gets its updates in order."""
+    """How the threads of all blocks share a scatter, so that every element receives its updates in order."""
 
     ALONE = "one thread does all"
     FREE = "a thread per element of the updates: no two meet, or they meet in atomic operations"
@@ -218,8 +216,8 @@ class Sharing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScatterPlan(Plan):
-    """A scatter in place. A window is taken in rows of `row` elements, `lanes` at a time. `beside`: so many
-    updates of one element are computed at once, before they are written one by one.
+    """A scatter in place. A window is processed in rows of `row` elements, `lanes` at a time. `beside`: the
+    number of updates that are computed at once, before they are applied one by one.
     """
 
     hero: str

@@ -40,7 +40,7 @@ def squared(x: XlaOp) -> XlaOp:
 
 
 def magnitude(x: XlaOp) -> XlaOp:
-    """|x|, or what LAPACK takes for it to compare complex numbers: |re| + |im|."""
+    """|x|, or |re| + |im| of complex numbers, by which LAPACK compares them."""
     return ops.Abs(ops.Real(x)) + ops.Abs(ops.Imag(x)) if x.dtype.is_complex else ops.Abs(x)
 
 
@@ -50,12 +50,12 @@ def like(x: XlaOp, other: XlaOp) -> XlaOp:
 
 
 def over(x: XlaOp, by: XlaOp) -> XlaOp:
-    """x divided by real numbers, however small they are."""
+    """x divided by real numbers, without overflow for small divisors."""
     return ops.Complex(ops.Real(x) / by, ops.Imag(x) / by) if x.dtype.is_complex else x / by
 
 
 def epsilon(dtype: DType) -> float:
-    """The distance of 1 from the next number."""
+    """The distance from 1 to the next larger number of the type."""
     return float(np.finfo(dtype.real.numpy).eps)
 
 
@@ -65,8 +65,8 @@ def minimum_normal(dtype: DType) -> float:
 
 
 def where(condition: XlaOp, yes: Any, no: Any) -> XlaOp:
-    """`yes` where the condition holds, else `no`; sizes of 1 stretch. A number has the type of the other
-    value; NumPy's scalars beside one another have their own.
+    """`yes` where the condition holds, else `no`; sizes of 1 are broadcast. A Python number takes the type of
+    the other value; NumPy scalars keep their own.
     """
     typed = next((v for v in (yes, no) if isinstance(v, XlaOp)), None)
     values = [
@@ -119,7 +119,7 @@ def identity(x: XlaOp, rows: int, columns: int) -> XlaOp:
 
 
 def diagonal(x: XlaOp, below: int = 0) -> XlaOp:
-    """The diagonal, or the one so many places below it, as a column."""
+    """The diagonal, or the one `below` places under it, as a column."""
     batch, rows, columns = x.dims
     count = max(0, min(rows - below, columns))
     flat = ops.Reshape(x, (batch, rows * columns))
@@ -129,12 +129,14 @@ def diagonal(x: XlaOp, below: int = 0) -> XlaOp:
 
 
 def places(x: XlaOp, axis: int) -> XlaOp:
-    """The index along an axis, with sizes of 1 along the others."""
+    """The indices along an axis, with size 1 along the other axes."""
     return ops.Iota(x.builder, Shape(S32, [n if d == axis else 1 for d, n in enumerate(x.dims)]), axis)
 
 
 def indices(x: XlaOp, axis: int) -> XlaOp:
-    """The index along an axis, of every element: a mask made of them is part of the kernel that reads it."""
+    """The index along an axis of every element, as an array of full size: masks made of it become part of the
+    kernel that reads them.
+    """
     return ops.Iota(x.builder, Shape(S32, x.dims), axis)
 
 
@@ -149,17 +151,17 @@ def column(x: XlaOp, at: XlaOp, count: int = 1) -> XlaOp:
 
 
 def part(x: XlaOp, row: XlaOp, column: XlaOp, rows: int, columns: int) -> XlaOp:
-    """So many rows and columns from a place on."""
+    """`rows` rows and `columns` columns from the given position on."""
     return ops.DynamicSlice(x, (0, row, column), (x.dims[0], rows, columns))
 
 
 def with_part(x: XlaOp, part: XlaOp, row: XlaOp | int, column: XlaOp | int) -> XlaOp:
-    """`x` with a part of it replaced, from a row and column on."""
+    """`x` with `part` written at a row and column."""
     return ops.DynamicUpdateSlice(x, part, (0, row, column))
 
 
 def padded(x: XlaOp, rows: int, columns: int) -> XlaOp:
-    """Zeros below and to the right, up to these sizes."""
+    """Zeros added below and to the right, up to these sizes."""
     more = (0, rows - x.dims[1], columns - x.dims[2])
     return ops.Pad(x, number(x, 0), [(0, n, 0) for n in more]) if any(more) else x
 
@@ -170,7 +172,7 @@ def joined(parts: Sequence[XlaOp], axis: int) -> XlaOp:
 
 
 def hermitian(a: XlaOp, lower: bool) -> XlaOp:
-    """The matrix of which one triangle is given."""
+    """The Hermitian matrix of which one triangle is given."""
     rows, columns = places(a, 1), places(a, 2)
     given = rows > columns if lower else rows < columns
     return where(rows == columns, like(real(a), a), where(given, a, adjoint(a)))
@@ -180,17 +182,17 @@ def hermitian(a: XlaOp, lower: bool) -> XlaOp:
 
 
 def total(x: XlaOp, axis: int) -> XlaOp:
-    """The sum along an axis, which stays with size 1."""
+    """The sum along an axis, which is kept with size 1."""
     return _reduced(x, "Add", 0, axis)
 
 
 def product_of(x: XlaOp, axis: int) -> XlaOp:
-    """The product along an axis, which stays with size 1."""
+    """The product along an axis, which is kept with size 1."""
     return _reduced(x, "Mul", 1, axis)
 
 
 def largest(x: XlaOp, axis: int) -> XlaOp:
-    """NaN where there is one; of integers, at least 0."""
+    """The maximum along an axis; NaN where an element is NaN; at least 0 for integers."""
     return _reduced(x, "Max", -np.inf if x.dtype.is_inexact else 0, axis)
 
 
@@ -200,18 +202,20 @@ def largest_of_matrix(x: XlaOp) -> XlaOp:
 
 
 def unit_of(x: XlaOp) -> XlaOp:
-    """The largest magnitude in each matrix (1 where there is none): what is divided by it has squares."""
+    """The largest magnitude in each matrix (1 if all are 0). Numbers divided by it have squares that do not
+    overflow.
+    """
     size = largest_of_matrix(magnitude(x))
     return where(size == 0, 1.0, size)
 
 
 def every(found: XlaOp, axis: int) -> XlaOp:
-    """Whether a condition holds everywhere."""
+    """Whether a condition holds for all elements along an axis."""
     return _reduced(found, "And", True, axis)
 
 
 def first(found: XlaOp, axis: int) -> XlaOp:
-    """The first index at which a condition holds; the size where it holds at none."""
+    """The first index at which a condition holds; the size of the axis where it never holds."""
     size = found.dims[axis]
     index = where(found, places(found, axis), np.int32(size))
     return _reduced(index, "Min", size, axis)
@@ -223,14 +227,14 @@ def _reduced(x: XlaOp, opcode: str, start: float, axis: int) -> XlaOp:
 
 
 def chosen(x: XlaOp, axis: int, at: XlaOp) -> XlaOp:
-    """The row or column `at` [batch, 1, 1] of each matrix."""
+    """The row or column with the index `at` [batch, 1, 1] of each matrix."""
     if x.dims[0] == 1:
         return (row if axis == 1 else column)(x, ops.Reshape(at, ()))
     return total(where(places(x, axis) == at, x, 0.0 if x.dtype.is_inexact else 0), axis)
 
 
 def swapped(x: XlaOp, axis: int, one: XlaOp, other: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Two rows or columns exchanged, and what is at `one` then: `one` is the same for all matrices, `other`
+    """Two rows or columns exchanged, and the new one at `one`. `one` is the same for all matrices, `other`
     [batch, 1, 1].
     """
     index = places(x, axis)
@@ -244,7 +248,7 @@ def swapped(x: XlaOp, axis: int, one: XlaOp, other: XlaOp) -> tuple[XlaOp, XlaOp
 
 
 def taken(x: XlaOp, order: XlaOp) -> XlaOp:
-    """Rows in an order [batch, 1, rows]."""
+    """The rows in the order `order` [batch, 1, rows]."""
     op = Gather(
         offset_dims=(2,), collapsed_slice_dims=(1,), start_index_map=(1,), operand_batching_dims=(0,),
         start_indices_batching_dims=(0,), index_vector_dim=2, slice_sizes=(1, 1, x.dims[2]),
@@ -253,7 +257,7 @@ def taken(x: XlaOp, order: XlaOp) -> XlaOp:
 
 
 def ordered(keys: XlaOp, *values: XlaOp) -> list[XlaOp]:
-    """Rows in ascending order of keys [batch, rows, 1], equal ones as they were."""
+    """The order of rows by ascending keys [batch, rows, 1]; equal ones keep their order."""
     other = transposed(keys)
     before = (other < keys) | ((other == keys) & (places(other, 2) < places(keys, 1)))
     rank = total(where(before, np.int32(1), np.int32(0)), 2)

@@ -1,4 +1,6 @@
-"""Observers of running passes (`driver.Observer`): apart from the driver, for modules that run no passes."""
+"""Observers of running passes (`driver.Observer`), in a module of their own so that importing it loads no
+passes.
+"""
 
 from __future__ import annotations
 

@@ -55,11 +55,12 @@ Rewrite = Callable[..., Rewritten]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rewrite: where `function(root, *operands)` gives an instruction, it takes the root's place. `family`
-    says of an op of another package whether the rule is for it, too. It is asked where the first operand's op
-    is of a class `of`, and `where` is true of the root. `allows` says which bits may change (law 1), and why:
-    "order: ..." where sums and products are taken in another order, "zero: ..." where the sign of a zero may
-    be another, "rounding: ..." where the formula is.
+    """A rewrite rule. Where `function(root, *operands)` returns an instruction, it replaces the root.
+
+    `family` says whether the rule also applies to an op of another package. The function is called where the
+    op of the first operand is of a class in `of`, and `where` holds for the root. `allows` says which bits of
+    a result may change (law 1), and why: "order: ..." where sums and products are taken in another order,
+    "zero: ..." where the sign of a zero may change, "rounding: ..." where the formula changes.
     """
 
     name: str
@@ -82,7 +83,7 @@ FOREIGN: list[tuple[str, Rule]] = []
 
 
 def has_foreign(passes: Container[str]) -> bool:
-    """Whether one of these passes has rules that are not axla's own: what is compiled depends on them."""
+    """Whether one of these passes has rules of other packages, on which the compiled code then depends."""
     return any(
         made in rules for name, made in FOREIGN if name in passes for rules in RULES.get(name, {}).values()
     )
@@ -92,8 +93,8 @@ def rule(
     *classes: type[Op], group: str = "algsimp", family: Callable[[type[Op]], bool] | None = None,
     of: type[Op] | None = None, where: Callable[[Instruction], bool] | None = None, allows: str = "",
 ) -> Callable[[Rewrite], Rewrite]:  # fmt: skip
-    """Declares a function of a root and its operands as a rule of the pass `group` for these op classes, or
-    for a family: all ops of which it is true. `of`, `where` and `allows`: see `Rule`.
+    """Declares a function of a root and its operands as a rule of the pass `group`, for these op classes, or
+    for all ops for which `family` holds. `of`, `where` and `allows`: see `Rule`.
     """
 
     def declare(function: Rewrite) -> Rewrite:
@@ -129,7 +130,9 @@ class Session:
     _callers: dict[Computation, list[Instruction]] | None = None  # while rules are applied
 
     def callers_of(self, computation: Computation) -> list[Instruction]:
-        """The instructions that call a computation. Cached while rules are applied: they add no calls."""
+        """The instructions that call a computation. Cached while rules are applied, since rules add no
+        calls.
+        """
         if self._callers is None:
             self._callers = callers(computation.module)
         return self._callers.get(computation, [])
@@ -139,7 +142,7 @@ class Session:
         self._callers = None
 
     def may_fire(self, name: str, inst: Instruction) -> bool:
-        """Burns a unit of fuel for one rewrite; False when there is none left."""
+        """Uses a unit of fuel for one rewrite; False when none is left."""
         if self.fuel is not None:
             if self.fuel <= 0:
                 self.exhausted = True
@@ -157,7 +160,7 @@ _SESSION: ContextVar[Session | None] = ContextVar("rewrite session", default=Non
 
 @contextmanager
 def session(new: Session) -> Iterator[None]:
-    """Makes `new` the session of the rewrites inside of the `with` block."""
+    """Makes `new` the current session within the `with` block."""
     token = _SESSION.set(new)
     try:
         yield
@@ -177,7 +180,7 @@ def fast_math() -> bool:
 
 
 def control_bound(computation: Computation) -> frozenset[Instruction]:
-    """Instructions with control edges in or out: they stay where and what they are."""
+    """Instructions with control edges in or out, which rewriting must not move or replace."""
     if not computation.has_control_edges:
         return frozenset()
     found: list[Instruction] = []
@@ -194,8 +197,8 @@ def sweep(
     bound: Container[Instruction] | None = None, held: Container[Instruction] = (),
     effectful: Container[Computation] | None = None,
 ) -> None:  # fmt: skip
-    """Removes candidates that nothing uses, and what only they used; calls only where it is said which
-    computations have effects. What is `bound` stays, by default what control edges bind.
+    """Removes unused candidates, and what only they used; calls only if `effectful` says which computations
+    have effects. Instructions in `bound` stay, by default those with control edges.
     """
     bound = control_bound(computation) if bound is None else bound
     stack = list(candidates)
@@ -216,7 +219,7 @@ def sweep(
 
 
 def resolved(inst: Instruction, forward: dict[Instruction, Instruction]) -> Instruction:
-    """The last one in a chain of replacements; the chain is shortened on the way."""
+    """The last replacement in a chain; later look-ups are shorter."""
     found = forward.get(inst)
     if found is None:
         return inst
@@ -230,7 +233,7 @@ def resolved(inst: Instruction, forward: dict[Instruction, Instruction]) -> Inst
 
 
 def replace_all(computation: Computation, forward: dict[Instruction, Instruction]) -> None:
-    """Redirects users of a key to its value, which may be a key too. Linear: each user is changed once."""
+    """Redirects users of each key to its value, which may be a key too. Linear: each user is changed once."""
     for old, new in forward.items():
         if old.shape.logical is not new.shape.logical:
             raise InternalError(f"replace {old!r} with {new!r}: shapes differ")
@@ -243,7 +246,7 @@ def replace_all(computation: Computation, forward: dict[Instruction, Instruction
 def rewrite(
     module: Module, rules: Mapping[type[Op], tuple[Rule, ...]], *, is_layout_sensitive: bool = False
 ) -> None:
-    """Applies rules everywhere until none fires."""
+    """Applies rules everywhere until no rule fires."""
     active = current_session()
 
     @functools.cache
@@ -307,7 +310,7 @@ class _Rewriter:
         sweep(self.computation, self.held, self.bound)
 
     def catch_up(self, user: Instruction) -> None:
-        """Gives a wide user its new operands."""
+        """Gives a user with many operands its new operands."""
         del self.wide[user]
         if user in self.computation.instructions:
             before = user.operands
@@ -318,7 +321,7 @@ class _Rewriter:
         sweep(self.computation, candidates, self.bound, self.held)
 
     def apply(self, candidate: Rule, old: Instruction) -> bool:
-        """Tries a rule; whether `old` was replaced."""
+        """Applies a rule if it matches; whether `old` was replaced."""
         if candidate.of is not None and not isinstance(old.operands[0].op, candidate.of):
             return False
         if candidate.where is not None and not candidate.where(old):
@@ -356,7 +359,7 @@ class _Rewriter:
         return True
 
     def replace(self, old: Instruction, new: Instruction, users: list[Instruction]) -> None:
-        """Makes narrow users of `old` use `new`, and notes that wide ones are to."""
+        """Makes users of `old` use `new`; those with many operands are updated later, all at once."""
         wide = [u for u in users if len(u.operands) > WIDE]
         if wide or old in self.held:
             self.wide.update(dict.fromkeys(wide))
@@ -366,7 +369,7 @@ class _Rewriter:
         self.computation.replace(old, new, [u for u in users if len(u.operands) <= WIDE] if wide else users)
 
     def fits(self, candidate: Rule, old: Instruction, new: Instruction, made: list[Instruction]) -> bool:
-        """Whether the replacement has the root's shape, layout included where that matters."""
+        """Checks that the replacement has the root's shape, with its layout if layouts matter."""
         if old.shape.logical is not new.shape.logical:
             raise InternalError(f"rule {candidate.name}: {old!r} cannot become {new!r}: shapes differ")
         if new.shape is old.shape:
@@ -381,7 +384,9 @@ class _Rewriter:
         return not any(user.op.opcode == "bitcast" for user in old.users)
 
     def describe(self, old: Instruction, new: Instruction, made: list[Instruction]) -> None:
-        """Gives new instructions the location of the root they replace, and the new root all it carried."""
+        """Gives new instructions the source location of the root that they replace, and the new root its
+        sharding and other extra attributes.
+        """
         if old.extra is NO_EXTRA:
             return
         location = Extra(location=old.extra.location)

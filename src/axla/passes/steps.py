@@ -1,7 +1,7 @@
 """Passes and pipelines as data, and the text that names them.
 
-A pass is a function `(module, **options) -> None`, named by a `Pass`; one with a parameter `target` is given
-the machine that the module is compiled for; if that has a default, it also runs without one. A pipeline is a
+A pass is a function `(module, **options) -> None`, named by a `Pass`. A parameter `target` receives the
+machine that the module is compiled for; if it has a default, the pass also runs without one. A pipeline is a
 tuple of passes and of `fixpoint(name, *passes)` groups.
 """
 
@@ -23,11 +23,11 @@ from axla.core.regex import regex
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named pass. `required` says why it cannot be disabled ("" if it can), `allows` what may be other bits
-    after it (see `Rule`). Calling it gives it options.
+    """A named pass. `required`: why it cannot be disabled ("" if it can); `allows`: which bits of results it
+    may change (see `Rule`). Calling a Pass returns it with options set.
 
-    `home` is its function, or where that is (`expand.topk:topk_decomposer`): it is imported at the first
-    module that it is for. `ops` are opcodes; without any of them in a module it has nothing to do.
+    `home` is its function, or the place of the function (`expand.topk:topk_decomposer`), which is imported
+    when first needed. `ops` are opcodes: a module without any of them is skipped.
     """
 
     name: str
@@ -90,7 +90,9 @@ _ITEM = regex(r"\s*([A-Za-z0-9_\-]+)\s*(?:\{([^{}]*)\})?\s*(,|$)")
 def parse_passes(
     text: str, passes: Mapping[str, Pass], pipelines: Mapping[str, Sequence[Step]]
 ) -> tuple[Step, ...]:
-    """The steps of `dce,algsimp{is_layout_sensitive=true}`; a name may also be a pipeline's or a group's."""
+    """The steps in a text such as `dce,algsimp{is_layout_sensitive=true}`; a name may also be a pipeline's or
+    a group's.
+    """
     groups: dict[str, Sequence[Step]] = dict(pipelines)
     for steps in pipelines.values():
         groups.update({s.name: (s,) for s in steps if isinstance(s, Fixpoint)})
@@ -117,7 +119,7 @@ def parse_passes(
 
 
 def option_types(step: Pass) -> dict[str, Any]:
-    """Name -> type of the options a pass takes."""
+    """The types of the options that a pass takes, by name."""
     hints = typing.get_type_hints(step.function)
     names = list(inspect.signature(step.function).parameters)[1:]
     return {name: hints.get(name, str) for name in names if name != "target"}
@@ -130,7 +132,7 @@ def asks_for_target(function: Callable[..., None]) -> bool:
 
 
 def needs_target(function: Callable[..., None]) -> bool:
-    """Whether it asks for a target and has no answer without one."""
+    """Whether a pass has a parameter `target` without a default."""
     return inspect.signature(function).parameters["target"].default is inspect.Parameter.empty
 
 

@@ -1,4 +1,4 @@
 """axla as a PJRT plugin: the C API through which JAX compiles and runs programs.
 
-docs/design/0011-pjrt-plugin.md says how it is made.
+docs/design/0011-pjrt-plugin.md describes its design.
 """

@@ -1,4 +1,4 @@
-"""Buffers: arrays that come from the host, go there, or from one memory to another."""
+"""Buffers: transfers from and to the host, and between memories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TILED = 0
 
 
 def array_at(handle: int) -> Array:
-    """The array that a PJRT_Buffer is."""
+    """The array of a PJRT_Buffer."""
     return c.cast(handle, c.py_object).value
 
 
@@ -44,7 +44,7 @@ def handed_out(array: Array) -> int:
 
 
 def shape_of(number: int, dims: int | None, rank: int) -> Shape:
-    """The shape for an element type of PJRT and an array of sizes in C."""
+    """The shape for a PJRT element type and sizes in C."""
     dtype = _TYPES.get(number)
     if dtype is None:
         raise UnsupportedError(f"arrays of the PJRT element type {number}")
@@ -52,7 +52,7 @@ def shape_of(number: int, dims: int | None, rank: int) -> Shape:
 
 
 def new_array(shape: Shape) -> Array:
-    """An array whose contents are not set."""
+    """An array with uninitialised contents."""
     info = shape_info(shape)
     record = native().record_new(info.bytes)
     if not record:
@@ -72,7 +72,7 @@ def token() -> Array:
 
 
 def _copied(shape: Shape, address: int, steps: tuple[int, ...]) -> Array:
-    """An array of the elements that lie at an address, by strides in bytes, also negative ones."""
+    """An array of the elements at an address, with strides in bytes, which may be negative."""
     item = shape.dtype.itemsize
     info = shape_info(shape)
     dense = _steps(shape, _row_major(len(shape.dims)))
@@ -100,7 +100,7 @@ def _from_host(args: Any) -> None:
 
 
 def check_row_major(layout: int | None, rank: int) -> None:
-    """UnsupportedError for the address of a layout that arrays do not have."""
+    """Raises UnsupportedError for a layout that is not row-major."""
     if _order_of(layout, rank) != _row_major(rank):
         raise UnsupportedError("a buffer that is not row-major")
 
@@ -130,7 +130,7 @@ def _steps(shape: Shape, order: list[int]) -> tuple[int, ...]:
 
 
 def ready_event() -> int:
-    """The event that has always been."""
+    """An event that is always ready."""
     return event_ready[0]
 
 
@@ -147,8 +147,8 @@ _thread = threading.local()
 
 @contextmanager
 def copying(always: bool) -> Iterator[None]:
-    """Has this thread copy arrays instead of viewing them: `always`, or where memory is not aligned, which is
-    an error else.
+    """A context in which views taken by this thread are copied: `always`, or if memory is not aligned, which
+    otherwise is an error.
     """
     _thread.copies = [always]
     try:
@@ -159,7 +159,7 @@ def copying(always: bool) -> Iterator[None]:
 
 @implements("Client_CreateViewOfDeviceBuffer")
 def _view_of(args: Any) -> None:
-    """An array over memory of the caller; a copy of one that is not row-major."""
+    """An array over memory of the caller; a copy if it is not row-major."""
     shape = shape_of(args.element_type, args.dims, args.num_dims)
     address, done = args.device_buffer_ptr or 0, args.on_delete_callback
     copies = getattr(_thread, "copies", [])
@@ -205,14 +205,14 @@ def _error_buffer(args: Any) -> None:
 
 
 def failure_of(code: int, text: str) -> Failure:
-    """Makes the failure of a buffer from the status code and message that the caller gives."""
+    """The error that the caller reports for a buffer."""
     failure = Failure(CLASSES.get(Status(code), InvalidArgument)(text), "a buffer that was made so")
     failure.struct.code, failure.struct.read = code, 1
     return failure
 
 
 def alive(handle: int) -> Array:
-    """The array of a buffer that must not be deleted."""
+    """The array of a buffer; refuses a deleted one."""
     array = array_at(handle)
     if array.is_deleted:
         raise Refusal(Status.INVALID_ARGUMENT, DELETED)
@@ -234,7 +234,7 @@ def _to_host(args: Any) -> None:
 
 
 def _raw(handle: int, offset: int, size: int) -> int:
-    """The address of some of the bytes of a buffer, which are there then."""
+    """The address of some bytes of a buffer, once they are computed."""
     array = alive(handle).block_until_ready()
     if not 0 <= offset <= offset + size <= array.nbytes:
         raise InvalidArgument(f"bytes {offset} to {offset + size} of an array of {array.nbytes} bytes")
@@ -263,7 +263,7 @@ def _copy_of(handle: int, place: tuple[int, int]) -> int:
 
 
 def copy_of(array: Array) -> Array:
-    """A copy, when the contents are there."""
+    """A copy, once the contents are computed."""
     array.block_until_ready()
     if array._info.element == TOKEN:
         return token()
@@ -287,7 +287,7 @@ _orders: dict[int, Any] = {}
 
 @implements("Buffer_Bitcast")
 def _bitcast(args: Any) -> None:
-    """The same bytes as an array of another shape."""
+    """The same bytes as an array with another shape."""
     array = alive(args.buffer)
     shape = shape_of(args.element_type, args.dims, args.num_dims)
     if shape.byte_size != array.nbytes:

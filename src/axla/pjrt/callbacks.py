@@ -1,9 +1,9 @@
-"""Callbacks of JAX into Python: the functions that a program's custom calls name by number.
+"""JAX's callbacks into Python: functions that a program's custom calls refer to by number.
 
 JAX lowers `pure_callback`, `io_callback` and `debug.print` to custom calls whose configuration is the number
-of a function; the functions themselves come with the run, in a list. A function takes NumPy arrays, and None
-for a token, and gives a tuple of them. Those of `buffer_callback` take the memory of operands and results as
-objects of jaxlib, whose own handler calls them.
+of a function; the functions are passed with the run, in a list. A function takes NumPy arrays, and None for a
+token, and returns a tuple of them. Those of `buffer_callback` take the memory of operands and results as
+jaxlib objects, through jaxlib's own handler.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _LIST: Any = structure("FfiLoadedHostCallbacks", items=c.c_void_p, count=c.c_siz
 
 
 class Callbacks:
-    """The callbacks of one program, which calls them by a name of its own, registered as long as this lives:
-    whoever has an executable of the program keeps it. `functions` may be set before each run.
+    """The callbacks of one program. The program calls them by a unique custom call target, which is
+    registered as long as this object lives; executables of the program keep it. `functions` may be set before
+    each run.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class Callbacks:
         weakref.finalize(self, unregister_custom_call, target).atexit = False
 
     def for_parts(self, op: CustomCall, cuts: Sequence[Tiling | None]) -> CustomCall:
-        """A call that calls the function for each partition, with its parts of the operands."""
+        """A call that calls the function once for each partition, with its parts of the operands."""
         target = f"{self.parted_target}.{next(_numbers)}"
         self._register(target, partial(_call_for_parts, self._functions, cuts))
         return replace(op, custom_call_target=target)
@@ -79,7 +80,7 @@ class Callbacks:
 
 
 def attach(module: Module) -> Callbacks | None:
-    """Gives the callbacks of a module their target; None for a module without any."""
+    """Sets the custom call target of a module's callbacks; None for a module without callbacks."""
     found = [
         (computation, inst, inst.op)
         for computation in module.computations
@@ -104,8 +105,8 @@ def _call(functions: Sequence[Callable[..., Any]], *operands: Any, index: Any) -
 
 
 class _Context:
-    """The context that a function of `buffer_callback` gets. jaxlib's own object would ask for the stream,
-    and take only errors that XLA made.
+    """The context object for functions of `buffer_callback`. jaxlib's own object would need a stream, and
+    accept only XLA's errors.
     """
 
     def __init__(self, context: Any) -> None:

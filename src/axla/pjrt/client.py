@@ -23,7 +23,7 @@ _Record: Any = RECORD.ctypes()
 
 
 class NativeDevices:
-    """The devices of the process as native code reads them. It is made once, and lives as long as the
+    """The devices of the process in the form that native code reads. Created once, for the life of the
     process.
     """
 
@@ -90,11 +90,11 @@ class NativeDevices:
         return c.addressof(self._keep[-1])
 
     def layouts(self, ranks: list[int]) -> list[int]:
-        """The addresses of the layouts of arrays of so many dimensions."""
+        """The addresses of the layouts of arrays with these ranks."""
         return [self.first_layout + rank * LAYOUT.size for rank in ranks]
 
     def know(self, info: ShapeInfo) -> None:
-        """Tells native code of a shape, in the place of the one that it knew before by this number."""
+        """Registers a shape with native code, replacing the one with the same number."""
         number = known_number(info.element, info.dims)
         known = KNOWN.ctypes().from_address(self.known_shapes + number * KNOWN.size)
         known.info = None  # other threads may run between any two of these lines
@@ -103,7 +103,7 @@ class NativeDevices:
         known.info = info.address
 
     def place(self, memory: int | None, device: int | None) -> tuple[int, int]:
-        """The numbers of a device and of its memory that a caller means."""
+        """The numbers of the device and the memory selected by a caller."""
         if memory:
             return self.places[memory]
         return (self.numbers[device], 0) if device else (0, 0)
@@ -115,12 +115,12 @@ _made: list[NativeDevices] = []
 
 
 def devices() -> NativeDevices:
-    """The devices of the client that was made."""
+    """The devices of the created client."""
     return _made[0]
 
 
 def placed(array: Array, place: tuple[int, int]) -> Array:
-    """An array that is new, as one of a device and a memory of it."""
+    """Assigns a new array to a device and one of its memories."""
     head = _Record.from_address(array._record)
     head.device = place[0]
     head.flags |= place[1] << MEMORY_SHIFT
@@ -129,7 +129,7 @@ def placed(array: Array, place: tuple[int, int]) -> Array:
 
 @implements("Client_Create")
 def _create(args: Any) -> None:
-    """The client, with as many devices as the first caller says."""
+    """Creates the client, with the number of devices given by the first caller."""
     if not _made:
         options = named_integers(args.create_options, args.num_options)
         _made.append(NativeDevices(options.get("devices", 1)))
@@ -139,7 +139,7 @@ def _create(args: Any) -> None:
 
 @implements("Client_Destroy")
 def _destroy(args: Any) -> None:
-    """It is there for the process."""
+    """Does nothing: the client lives as long as the process."""
 
 
 def _device(number: int) -> int:
@@ -170,7 +170,7 @@ def _assignment(args: Any) -> None:
 
 @implements("Client_UpdateGlobalProcessInfo")
 def _process_info(args: Any) -> None:
-    """There is one process."""
+    """Information about the processes: there is one."""
 
 
 @implements("Device_MemoryStats")
@@ -185,7 +185,7 @@ def _memory_stats(args: Any) -> None:
 
 @c.CFUNCTYPE(None, c.c_void_p)
 def _nothing(address: int | None) -> None:
-    """Deletes what nobody owns."""
+    """Does nothing: the object has no owner."""
 
 
 NOTHING = c.cast(_nothing, c.c_void_p).value
@@ -205,7 +205,7 @@ def _tracking(args: Any) -> None:
 
 @implements("AsyncTrackingEvent_Destroy")
 def _tracking_destroy(args: Any) -> None:
-    """There are none."""
+    """Does nothing: there are no tracked objects."""
 
 
 @implements("TopologyDescription_Serialize")
@@ -217,14 +217,14 @@ def _serialize(args: Any) -> None:
 
 @implements("TopologyDescription_Destroy")
 def _topology_destroy(args: Any) -> None:
-    """It is the client's."""
+    """Does nothing: the topology belongs to the client."""
 
 
 _attributes_of_plugin: list[NamedValues] = []
 
 
 def say_attributes(values: dict[str, Any]) -> None:
-    """The attributes of the plugin (Plugin_Attributes)."""
+    """Sets the attributes of the plugin (Plugin_Attributes)."""
     _attributes_of_plugin[:] = [NamedValues(values)]
 
 

@@ -1,4 +1,4 @@
-"""The FFI extension: data that the client gives to the custom calls of a run."""
+"""The FFI extension: data that the client passes to the custom calls of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIST: Any = type("List", (c.Structure,), {"_fields_": [("items", c.c_void_p), (
 
 
 def functions_of(context: int | None) -> list[Any]:
-    """The Python functions that a context has for callbacks."""
+    """The Python functions for callbacks in a context."""
     data = CONTEXT.ctypes().from_address(context).data if context else None
     if not data:
         return []
@@ -23,7 +23,7 @@ def functions_of(context: int | None) -> list[Any]:
 
 
 def type_register(args: Any) -> None:
-    """A type of data by its name."""
+    """Registers a type of data by name."""
     name = text_at(args.type_name, args.type_name_size)
     args.type_id = _types.setdefault(name, args.type_id or len(_types) + 1)
 

@@ -1,4 +1,4 @@
-"""Errors as they cross the C API: a code and a text."""
+"""Errors in the C API: a code and a text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from axla.core.status import Status
 
 
 class Refusal(Exception):
-    """An error of which code and text are known already."""
+    """An error whose code and text are already known."""
 
     def __init__(self, code: Status, text: str) -> None:
         super().__init__(text)
@@ -19,7 +19,7 @@ class Refusal(Exception):
 
 
 def status_of(error: BaseException) -> tuple[int, str]:
-    """The code and the text of an error. Of what a callback raised, the text has the traceback."""
+    """The code and the text of an error. For an exception in a callback, the text includes the traceback."""
     if isinstance(error, Refusal):
         return error.code, error.text
     if isinstance(error, CustomCallFailure) and error.__cause__ is not None:

@@ -29,7 +29,7 @@ def _shardings(which: str) -> Callable[[Any], None]:
 
 
 def chain(at: dict[str, int]) -> tuple[Any, ...]:
-    """The extensions, each of which names the next; the first one's address goes into PJRT_Api. `at` has the
+    """The extensions, each linked to the next; the first one's address goes into PJRT_Api. `at` has the
     addresses of emitted functions.
     """
     kinds = {"FFI": FFI, "Shardings": SHARDINGS, "Layouts": LAYOUTS}

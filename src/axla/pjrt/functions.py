@@ -1,4 +1,4 @@
-"""Functions of the C API that Python does, behind emitted ones (native.py)."""
+"""Functions of the C API implemented in Python, behind emitted ones (native.py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ error_new: list[Callable[[int, bytes, int], int]] = []
 
 
 def implements(name: str) -> Callable[[Body], Body]:
-    """The function of the API that it decorates."""
+    """Registers the decorated function as this function of the API."""
 
     def add(body: Body) -> Body:
         IMPLEMENTED[name] = body
@@ -30,14 +30,14 @@ def implements(name: str) -> Callable[[Body], Body]:
 
 
 def error_of(error: BaseException) -> int:
-    """A PJRT_Error of an exception."""
+    """A PJRT_Error for an exception."""
     code, text = status_of(error)
     data = text.encode("utf-8", "replace")
     return error_new[0](code, data, len(data))
 
 
 def callback(body: Callable[[Any], None], struct: Struct) -> int:
-    """The address of a native function that calls one of Python with the struct that it is given."""
+    """The address of a native function that calls a Python function with its argument struct."""
 
     def call(address: int) -> int | None:
         try:
@@ -61,12 +61,12 @@ def unimplemented(name: str) -> Callable[[Any], None]:
 
 
 def addresses_of_python() -> list[int]:
-    """The native addresses of all functions of the API, in their order, for those that Python does."""
+    """The native addresses of the API functions implemented in Python, in order."""
     return [callback(IMPLEMENTED.get(name) or unimplemented(name), s) for name, s in FUNCTIONS.items()]
 
 
 def raised() -> int:
-    """The address of a native function that makes a PJRT_Error of an exception."""
+    """The address of a native function that creates a PJRT_Error for an exception."""
     function = c.PYFUNCTYPE(c.c_void_p, c.py_object)(error_of)
     _keep.append(function)
     return c.cast(function, c.c_void_p).value or 0

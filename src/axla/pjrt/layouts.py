@@ -1,7 +1,7 @@
-"""The emitted functions of the extension of layouts: arrays are row-major.
+"""The emitted functions of the layouts extension: arrays are row-major.
 
-Without this extension jaxlib reads the layouts of arguments and results out of the optimized module, three
-times for each program that is compiled.
+Without this extension jaxlib extracts the layouts of arguments and results from the optimized module, three
+times for each compiled program.
 """
 
 from __future__ import annotations

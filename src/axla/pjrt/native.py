@@ -1,12 +1,13 @@
-"""The functions of the C API that are emitted: those that are called often, or under locks of the client.
+"""The emitted functions of the C API: those that are called often, or under locks of the client.
 
-A PJRT_Buffer is an `axla.Array`, of which the client owns a reference; a PJRT_Event is a RECORD, counted as
-watched. Clients, devices, memories and executables are the structs below, which Python keeps. Some functions
-come while another thread holds the interpreter lock and waits for a lock of the client, so they never take
-it: all but Buffer_Destroy, Buffer_Delete and the begin of a run.
+A PJRT_Buffer is an `axla.Array` to which the client owns a reference; a PJRT_Event is a RECORD with a watcher
+count. Clients, devices, memories and executables are the structs below, kept by Python. Some functions are
+called while another thread holds the interpreter lock and waits for a lock of the client, so they never take
+it: all except Buffer_Destroy, Buffer_Delete and the start of a run.
 
-Every function of Python is behind an emitted one, which keeps the pending exception: the client calls from
-destructors of Python objects. After the end of the interpreter those that destroy do nothing, others fail.
+Every Python function is behind an emitted one, which preserves the pending exception, since the client calls
+from destructors of Python objects. After the end of the interpreter, destroying functions do nothing, and
+others fail.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ _NATIVE: dict[str, Body] = {}
 
 
 def _native(name: str) -> Callable[[Body], Body]:
-    """The function of this name has the body that it decorates."""
+    """Registers the decorated function as the body of this API function."""
 
     def add(body: Body) -> Body:
         _NATIVE[name] = body
@@ -109,8 +110,8 @@ def _native(name: str) -> Callable[[Body], Body]:
 
 
 def emit(m: GlueModule) -> None:
-    """Adds the functions of the API to a module, as `pjrt_NAME`; without a body of their own, they call the
-    one of Python whose address is in `pjrt_python`.
+    """Adds the functions of the API to a module, as `pjrt_NAME`; those without a body of their own call the
+    Python function whose address is in `pjrt_python`.
     """
     for name in ("waiter_started", "waiters_pushed", "ending", "letting_go"):
         m.variable(f"pjrt_{name}", "i32")
@@ -140,7 +141,7 @@ def emit(m: GlueModule) -> None:
 
 
 def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> None:
-    """Writes a native function that copies fields of an object into the caller's arguments."""
+    """Writes a native function that copies fields of an object to the caller's arguments."""
     found = args[handle]
     for field in args.struct.fields:
         if field.name not in ("struct_size", "extension_start", handle):
@@ -148,7 +149,7 @@ def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> Non
 
 
 def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
-    """The result of the Python function of this name."""
+    """Calls the Python function of this name; returns its result."""
     _leave_at_end(f, fails=not name.endswith("_Destroy"))
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
@@ -160,13 +161,13 @@ def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
 
 
 def _leave_at_end(f: GlueFunction, *, fails: bool) -> None:
-    """Returns when the interpreter has ended, which is after all functions of `atexit`."""
+    """Returns early when the interpreter has ended, after all `atexit` functions."""
     with f.if_(f.call("i32", "Py_IsInitialized").eq(0), likely=False):
         f.ret(_refusal(f, Status.CANCELLED, "the interpreter has ended") if fails else f.null())
 
 
 def _fetched(f: GlueFunction) -> list[Ssa]:
-    """The exception that is pending, which is not pending then."""
+    """Takes the pending exception."""
     slots = [f.slot(f.null()) for _ in range(3)]
     f.call("void", "PyErr_Fetch", *slots)
     return slots
@@ -205,7 +206,7 @@ def _error_code(f: GlueFunction, error: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_error_payloads", "void", "error:ptr, visitor:ptr, user:ptr", exported=True)
 def _error_payloads(f: GlueFunction, error: Ssa, visitor: Ssa, user: Ssa) -> None:
-    """There are none."""
+    """Does nothing: there are no payloads."""
 
 
 def _refusal(f: GlueFunction, code: Status, text: str) -> Ssa:
@@ -240,7 +241,7 @@ def _nothing(f: GlueFunction, args: Arguments) -> None:
 
 @_FUNCTIONS("pjrt_record_error", "ptr", "record:ptr")
 def _record_error(f: GlueFunction, record: Ssa) -> None:
-    """The error of a record that failed; else null."""
+    """The error of a failed record; else null."""
     f.guard(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(FAILED), f.null())
     failure = record.get(RECORD, "failure")
     with f.if_(failure.eq(0), likely=False):
@@ -286,7 +287,7 @@ def _event_await(f: GlueFunction, args: Arguments) -> None:
 
 @_native("Event_OnReady")
 def _on_ready(f: GlueFunction, args: Arguments) -> None:
-    """Calls back at once, or leaves it to a thread; the client may destroy the event from inside."""
+    """Calls back at once, or leaves it to a thread; the callback may destroy the event."""
     event, callback, user = args["event"], args["callback"], args["user_arg"]
     with f.if_(event.at(RECORD.offset("ready")).load("i32", "acquire").gt(PENDING)):
         f.call_pointer("void", callback, f.call("ptr", "pjrt_record_error", event), user)
@@ -310,8 +311,8 @@ def _on_ready(f: GlueFunction, args: Arguments) -> None:
 
 @_FUNCTIONS("pjrt_waiter", "ptr", "unused:ptr", exported=True)
 def _waiter(f: GlueFunction, unused: Ssa) -> None:
-    """The life of the thread that calls back: it looks at all records that are waited for when the oldest
-    changes, and at least each 10 ms.
+    """The main function of the thread that calls back: it checks all watched records when the oldest changes,
+    and at least every 10 ms.
     """
     waiting = f.slot(f.null())  # of this thread, the newest first
     pushed = f.glob("pjrt_waiters_pushed")
@@ -334,7 +335,7 @@ def _waiter(f: GlueFunction, unused: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_prepend", "void", "new:ptr, to:ptr")
 def _prepend(f: GlueFunction, new: Ssa, to: Ssa) -> None:
-    """Puts a list before another one."""
+    """Prepends a list to another one."""
     at = f.slot(new)
     with f.while_loop() as loop:
         node = at.load("ptr").load("ptr")
@@ -347,7 +348,9 @@ def _prepend(f: GlueFunction, new: Ssa, to: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_call_back", "ptr", "list:ptr")
 def _call_back(f: GlueFunction, list_: Ssa) -> None:
-    """Calls back for all records that are ready, and takes them from the list; the last one that is not."""
+    """Calls back for all ready records and removes them from the list; returns the last one that is not
+    ready.
+    """
     at, oldest = f.slot(list_), f.slot(f.null())
     with f.while_loop() as loop:
         place = at.load("ptr")
@@ -411,8 +414,8 @@ def _is_deleted(f: GlueFunction, args: Arguments) -> None:
 
 @_FUNCTIONS("pjrt_watched", "ptr", "array:ptr", exported=True)
 def _watched(f: GlueFunction, array: Ssa) -> None:
-    """The record of an array, watched: other threads may delete the array. Null: it is deleted. The lock of
-    the allocator is that without which no record is freed.
+    """The record of an array, with a watcher, since other threads may delete the array; null if it is
+    deleted. Protected by the allocator's lock, without which no record is freed.
     """
     f.call("void", "memory_acquire")
     record = array.get(ARRAY, "record")
@@ -428,14 +431,14 @@ def _watched(f: GlueFunction, array: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_note_memory", "void", "array:ptr, record:ptr")
 def _note_memory(f: GlueFunction, array: Ssa, record: Ssa) -> None:
-    """Keeps in an array the memory of its record, which then needs not be watched to be asked."""
+    """Stores the memory of the record in the array, so that later queries need no watcher."""
     device = record.get(RECORD, "device").cast("i64")
     kind = record.get(RECORD, "flags").cast("i64") >> MEMORY_SHIFT
     array.set(ARRAY, "memory", device * len(MEMORY_KINDS) + kind + 1)
 
 
 def _place(name: str) -> Body:
-    """The device or the memory of a buffer; the first, if it was deleted before anybody asked."""
+    """The device or the memory of a buffer; the first one, if it was deleted before the query."""
 
     def body(f: GlueFunction, args: Arguments) -> None:
         buffer = args["buffer"]
@@ -490,7 +493,7 @@ def _ready_event(f: GlueFunction, args: Arguments) -> None:
 
 @_native("Buffer_IncreaseExternalReferenceCount")
 def _increase(f: GlueFunction, args: Arguments) -> None:
-    """From now on the memory lives as long as the buffer, also when it is deleted or donated."""
+    """Keeps the memory alive as long as the buffer, even if the buffer is deleted or donated."""
     record, array = _alive_record(f, args), args["buffer"]
     f.call("void", "axla_record_hold", record)
     f.call("void", "axla_record_unwatch", record)
@@ -525,8 +528,8 @@ def _get_executable(f: GlueFunction, args: Arguments) -> None:
 
 
 def _let_go(f: GlueFunction, owned: Ssa) -> None:
-    """Drops a reference. A thread of the client does not begin to wait for the interpreter lock when the
-    interpreter is about to end, which would end the thread: the client waits for its threads then.
+    """Drops a reference. A thread of the client must not wait for the interpreter lock when the interpreter
+    is about to end, which would end the thread while the client waits for it.
     """
     _leave_at_end(f, fails=False)
     foreign = f.call("i32", "PyGILState_Check").eq(0)
@@ -542,7 +545,7 @@ def _let_go(f: GlueFunction, owned: Ssa) -> None:
 
 
 def _locked(f: GlueFunction, name: str, argument: Ssa) -> None:
-    """Calls a function under the interpreter lock, which may run anything."""
+    """Calls a function under the interpreter lock, which may run arbitrary code."""
     _leave_at_end(f, fails=False)
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
@@ -558,7 +561,7 @@ _EXECUTE = "LoadedExecutable_Execute"
 
 @_native(_EXECUTE)
 def _execute(f: GlueFunction, args: Arguments) -> None:
-    """Calls a program for one device whose run is short, with arguments that are ready; else Python does."""
+    """Calls a program for one device with a short run and ready arguments; other runs are done in Python."""
     executable = args["executable"]
     callable_, program = executable.get(EXECUTABLE, "callable"), executable.get(EXECUTABLE, "program")
     refused = args["options"].get(STRUCTS["ExecuteOptions"], "num_non_donatable_input_indices").ne(0)
@@ -588,7 +591,7 @@ def _execute(f: GlueFunction, args: Arguments) -> None:
 
 @_FUNCTIONS("pjrt_raised_error", "ptr")
 def _raised_error(f: GlueFunction) -> None:
-    """A PJRT_Error of the exception that is pending, which is not pending then."""
+    """A PJRT_Error for the pending exception, which is cleared."""
     slots = _fetched(f)
     f.call("void", "PyErr_NormalizeException", *slots)
     error = f.call_pointer("ptr", f.glob("pjrt_raised").load("ptr"), slots[1].load("ptr"))
@@ -599,7 +602,7 @@ def _raised_error(f: GlueFunction) -> None:
 
 @_FUNCTIONS("pjrt_is_slow", "i32", "program:ptr, executable:ptr, arguments:ptr, count:i64")
 def _is_slow(f: GlueFunction, program: Ssa, executable: Ssa, arguments: Ssa, count: Ssa) -> None:
-    """Whether a run is to be handed over, or to be refused with a message of Python's."""
+    """Whether a run must be queued, or refused with a message from Python."""
     refused = program.get(PROGRAM, "parameter_count").ne(count) | program.get(PROGRAM, "handed").ne(
         program.get(PROGRAM, "ended", "acquire")
     )
@@ -628,7 +631,7 @@ def _run(f: GlueFunction, program: Ssa, callable_: Ssa, arguments: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_outputs", "void", "program:ptr, result:ptr, outputs:ptr")
 def _outputs(f: GlueFunction, program: Ssa, result: Ssa, outputs: Ssa) -> None:
-    """Hands the arrays of a result to the client, with a reference each."""
+    """Passes the arrays of a result to the client, with a reference each."""
     with f.if_((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
         f.call("void", "pjrt_note_memory", result, result.get(ARRAY, "record"))
         outputs.store(result)
@@ -646,7 +649,9 @@ def _outputs(f: GlueFunction, program: Ssa, result: Ssa, outputs: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_known_shape", "ptr", "element:i32, dims:ptr, rank:i64, strides:ptr, count:i64")
 def _known_shape(f: GlueFunction, element: Ssa, dims: Ssa, rank: Ssa, strides: Ssa, count: Ssa) -> None:
-    """The KNOWN of a shape; null where it was not seen, and where the elements do not lie densely."""
+    """The KNOWN struct of a shape; null where it was not seen before, and where the elements are not
+    dense.
+    """
     number = f.slot(element.cast("i64"))
     with f.loop(0, rank) as loop:
         number.store(number.load("i64") * 31 + dims.item(loop.index).load("i64"))
@@ -669,7 +674,7 @@ _FROM_HOST = "Client_BufferFromHostBuffer"
 
 @_native(_FROM_HOST)
 def _from_host(f: GlueFunction, args: Arguments) -> None:
-    """A copy of an array of a shape that was seen before; Python makes others."""
+    """A copy of an array with a known shape; others are made in Python."""
     _leave_at_end(f, fails=True)
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
@@ -733,7 +738,7 @@ def _view_release(f: GlueFunction, record: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_view", "void", "record:ptr, callback:ptr, pointer:ptr, argument:ptr", exported=True)
 def _view(f: GlueFunction, record: Ssa, callback: Ssa, pointer: Ssa, argument: Ssa) -> None:
-    """Has a function called, `void f(void *pointer, void *argument)`, when a record is freed."""
+    """Registers `void f(void *pointer, void *argument)` to be called when a record is freed."""
     view = f.call("ptr", "axla_allocate", f.i64(VIEW.size))
     for name, value in {"callback": callback, "pointer": pointer, "argument": argument}.items():
         view.set(VIEW, name, value)

@@ -1,4 +1,4 @@
-"""Values of XLA's options, which a caller of the compiler may give by name: options.txt has their types."""
+"""Values of XLA's options, which a caller of the compiler may give by name; options.txt has their types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from axla.pjrt.errors import Refusal
 
 @cache
 def _types() -> dict[str, str]:
-    """The type of each option that has one."""
+    """The types of the options."""
     found: dict[str, str] = {}
     kind = ""
     for line in files("axla.pjrt").joinpath("options.txt").read_text(encoding="utf-8").splitlines():

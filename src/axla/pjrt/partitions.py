@@ -1,5 +1,5 @@
-"""Callbacks of programs of several partitions about shardings: `jax.debug.inspect_array_sharding`, and
-callbacks that are called for each part of an array.
+"""Features of partitioned programs that need shardings: `jax.debug.inspect_array_sharding`, and callbacks
+that are called for each part of an array.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Told: Any = structure(
 
 
 def tell_shardings(module: Module, found: Propagation) -> None:
-    """Calls what the program has to inspect shardings, and takes the calls out of the module."""
+    """Calls the program's functions that inspect shardings, and removes the calls from the module."""
     for inst in list(found.values):
         if target_of(inst) == INSPECT:
             [value] = inst.operands
@@ -42,7 +42,7 @@ def tell_shardings(module: Module, found: Propagation) -> None:
 
 
 def _is_in_region(value: Instruction) -> bool:
-    """Whether a value is a part: it is computed of one that enters a manual region."""
+    """Whether a value is a part: it depends on a value that enters a manual region."""
     pending, seen = [value], {value}
     while pending:
         inst = pending.pop()
@@ -70,8 +70,9 @@ def _tell(inst: Instruction, sharding: Sharding) -> None:
 
 
 def split_callbacks(found: Propagation, callbacks: Callbacks) -> Module | None:
-    """Has callbacks of a program that runs whole called once for each partition, with its parts of the
-    operands, where JAX says so (`partitioned=True`). The module that runs then; None where there are none.
+    """Makes callbacks of a program that runs whole be called once for each partition, with its parts of the
+    operands, where JAX requests it (`partitioned=True`). Returns the module to run; None where there are no
+    such callbacks.
     """
     changed = False
     for inst in found.values:
@@ -86,7 +87,7 @@ def split_callbacks(found: Propagation, callbacks: Callbacks) -> Module | None:
 
 
 def _cut(found: Propagation, operand: Instruction) -> Tiling | None:
-    """How an operand is cut; None of a token."""
+    """How an operand is cut; None for a token."""
     shape = operand.shape
     if not isinstance(shape, Shape):
         return None

@@ -1,4 +1,4 @@
-"""The plugin: the table of functions that a client is given."""
+"""The plugin: the function table that the client receives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _keep: list[Any] = []
 
 
 def capsule(attributes: dict[str, Any]) -> object:
-    """A capsule with the address of PJRT_Api, for the one client of this process. `attributes` are those of
+    """A capsule with the address of PJRT_Api, for the only client of this process. `attributes` are those of
     the plugin.
     """
     client.say_attributes(attributes)
@@ -45,7 +45,7 @@ def capsule(attributes: dict[str, Any]) -> object:
 
 
 def _end(ending: Any, letting_go: Any) -> None:
-    """Waits for threads of the client that let objects go; from now on they leave them alone."""
+    """Waits for threads of the client that release objects; later releases have no effect."""
     ending.value = 1
     while letting_go.value:
         time.sleep(0.001)

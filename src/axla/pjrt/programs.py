@@ -1,4 +1,4 @@
-"""Programs: compiled from what JAX lowered, run for the client, described to it."""
+"""Programs: compiled from JAX's lowered modules, run for the client, and described to it."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _LogicalIds: Any = STRUCTS["LogicalDeviceIds"].ctypes()
 
 
 class PjrtExecutable:
-    """A program that the client compiled or loaded, with all that it asks about it."""
+    """A program that the client compiled or loaded, with everything that the client asks about it."""
 
     def __init__(self, code: bytes, options: bytes, loaded: bytes | None = None) -> None:
-        """`code` is StableHLO's bytecode, `options` a CompileOptionsProto; `loaded`: what axla made of them
-        before.
+        """`code` is StableHLO bytecode, `options` a CompileOptionsProto; `loaded`: an earlier compilation of
+        them by axla.
         """
         self.code, self.options_text = code, options
         source = api.stablehlo(code)
@@ -113,7 +113,7 @@ class PjrtExecutable:
         return client.load(loaded) if loaded is not None else client.compile(module, options)
 
     def profiling(self, profile: Any) -> None:
-        """While a profile is taken, Python runs the program, which measures."""
+        """While a profile is recorded, the program is run from Python, which measures it."""
         self.struct.callable = None if profile is not None else self._call
 
     # Description.
@@ -155,7 +155,7 @@ class PjrtExecutable:
         struct.callable = self._call
 
     def _is_plain(self) -> bool:
-        """Whether native code may call it: one run on the first device, of arrays alone."""
+        """Whether native code may call it: one run on the first device, with arrays only."""
         special = (
             any(self.tokens_in) or any(self.tokens_out) or any(self.kinds) or self.extra or self.is_whole
         )
@@ -183,8 +183,8 @@ class PjrtExecutable:
     # Runs.
 
     def run(self, rows: list[list[Array]], kept: set[int]) -> list[list[Array]]:
-        """The results of all participants, tokens included, of their arguments. `kept` are arguments that are
-        not to be donated.
+        """The results of all participants, including tokens, for their arguments. `kept`: arguments that must
+        not be donated.
         """
         given = [[a for a, is_token in zip(row, self.tokens_in, strict=True) if not is_token] for row in rows]
         for row in given:
@@ -208,7 +208,7 @@ class PjrtExecutable:
         return self.executable.execute_replicated(rows, donate=donate, asynchronous=asynchronous)
 
     def _run_whole(self, rows: list[list[Array]], donate: list[int]) -> list[list[Array]]:
-        """The same of a program that runs on whole arrays."""
+        """The same for a program that runs on whole arrays."""
         cuts = [tiling(s, a.ndim, len(rows)) for s, a in zip(self._shardings_in, rows[0], strict=True)]
         whole = [joined(parts, cut) for parts, cut in zip(zip(*rows, strict=True), cuts, strict=True)]
         [found] = self._run([whole], [])
@@ -234,12 +234,12 @@ class PjrtExecutable:
         return [encode(sharding_message(s or Sharding("replicated")), "OpSharding") for s in found]
 
     def serialized(self) -> bytes:
-        """The bytes that `loaded` reads."""
+        """The bytes for `loaded`."""
         head = b"%d %d %s\n" % (len(self.code), len(self.options_text), self.fingerprint)
         return head + self.code + self.options_text + self.executable.serialize()
 
     def optimized(self) -> bytes:
-        """The module that runs, as an HloModuleProtoWithConfig."""
+        """The optimized module, as an HloModuleProtoWithConfig."""
         module = self.executable._optimized()
         proto = module_message(module)
         proto.pop("schedule", None)  # XLA wants sequences of all computations in it
@@ -251,7 +251,7 @@ class PjrtExecutable:
 
 
 def loaded(data: bytes) -> PjrtExecutable:
-    """The program of the bytes that `serialized` gave; InvalidArgument for others."""
+    """The program in the bytes from `serialized`; InvalidArgument for others."""
     head, _, rest = data.partition(b"\n")
     try:
         code, options, fingerprint = head.split()
@@ -268,7 +268,7 @@ def _fingerprint(data: bytes) -> bytes:
 
 
 def _known(options: bytes) -> bytes:
-    """A CompileOptionsProto without XLA's flags that axla does not have; an error for what is none."""
+    """A CompileOptionsProto without XLA flags that axla does not have; an error for malformed bytes."""
     message = decode(options, "CompileOptionsProto")
     overrides = message.get("env_option_overrides", [])
     for entry in overrides:
@@ -292,7 +292,7 @@ def _memory_kinds(source: mlir.Source, count: int) -> list[int]:
 
 
 def program_at(handle: int) -> PjrtExecutable:
-    """The Python object of a loaded executable, by the address that C holds."""
+    """The Python object of a loaded executable, given its C address."""
     owner = EXECUTABLE.ctypes().from_address(handle).owner
     return c.cast(owner, c.py_object).value
 
@@ -330,7 +330,7 @@ def _device_assignment(args: Any) -> None:
 
 
 def _give_bytes(args: Any, program: PjrtExecutable, data: bytes, owner: str) -> None:
-    """Bytes that live as long as the program does."""
+    """Passes bytes that live as long as the program."""
     args.serialized_bytes, args.serialized_bytes_size = program.kept(data), len(data)
     setattr(args, owner, None)
     setattr(args, f"{owner}_deleter", NOTHING)
@@ -418,7 +418,7 @@ def _execute(args: Any) -> None:
 
 
 def _event_of(row: list[Array]) -> int:
-    """The event of the end of a run: of one of its results that is pending."""
+    """The event for the end of a run: that of one of its pending results."""
     for array in row:
         if _Record.from_address(array._record).ready <= PENDING:
             return native_watched[0](id(array))

@@ -64,7 +64,7 @@ VIEW = Struct("view", "Who is told that an array goes.", *fields("callback:ptr, 
 
 
 def known_number(element: int, dims: Sequence[int]) -> int:
-    """Where a shape is in `pjrt_known`, if it is there."""
+    """The position of a shape in `pjrt_known`, if it is there."""
     found = element
     for size in dims:
         found = found * 31 + size

@@ -1,7 +1,7 @@
-"""The functions and structs of the PJRT C API, as api.txt lists them.
+"""The functions and structs of the PJRT C API, as listed in api.txt.
 
-`FUNCTIONS` has the struct of arguments of each function, in the order of PJRT_Api; `STRUCTS` has the others.
-A caller of another version may have smaller structs: `view` reads and writes what it has.
+`FUNCTIONS` has the argument struct of each function, in the order of PJRT_Api; `STRUCTS` has the others. A
+caller with another version may have smaller structs: `view` reads and writes only the fields that exist.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _STRING, _INT64, _INT64_LIST, _FLOAT = range(4)
 
 @contextmanager
 def view(struct: Struct, address: int) -> Iterator[Any]:
-    """The struct at an address, to read and to write. Fields that the caller's version lacks read as 0."""
+    """The struct at an address, for reading and writing. Fields that the caller's version lacks read as 0."""
     kind = struct.ctypes()
     size = c.c_uint64.from_address(address).value
     if size >= struct.size:
@@ -67,14 +67,14 @@ def view(struct: Struct, address: int) -> Iterator[Any]:
 
 
 def clear(arguments: Any, first: str) -> None:
-    """Sets a field and all behind it to 0: what a caller has there is no value yet."""
+    """Sets a field and all later ones to 0, since the caller leaves them uninitialised."""
     kind = type(arguments)
     offset = getattr(kind, first).offset
     c.memset(c.addressof(arguments) + offset, 0, c.sizeof(kind) - offset)
 
 
 def text_at(address: int | None, size: int) -> str:
-    """The text of so many bytes at an address."""
+    """The text of `size` bytes at an address."""
     return c.string_at(address, size).decode("utf-8", "replace") if address else ""
 
 
@@ -84,12 +84,12 @@ def integers(address: int | None, count: int, kind: Any = c.c_int64) -> list[int
 
 
 def addresses(values: list[int]) -> Any:
-    """An array of pointers, for whoever keeps it."""
+    """An array of pointers, which the caller keeps alive."""
     return (c.c_void_p * max(len(values), 1))(*values)
 
 
 class NamedValues:
-    """A list of PJRT_NamedValues, which lives as long as this object does."""
+    """A list of PJRT_NamedValues, which lives as long as this object."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         kind = STRUCTS["NamedValue"].ctypes()
@@ -118,7 +118,7 @@ class NamedValues:
 
 
 def named_integers(address: int | None, count: int) -> dict[str, int]:
-    """Names and values of a list that a caller gives, all of whose values are integers."""
+    """Names and values in a caller's list, all of whose values are integers."""
     found: dict[str, int] = {}
     for _ in range(count if address else 0):
         with view(STRUCTS["NamedValue"], address or 0) as row:

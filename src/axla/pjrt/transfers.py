@@ -1,4 +1,4 @@
-"""Buffers that a caller gets before their bytes have come, as those of `jax.experimental.transfer`."""
+"""Buffers that a caller receives before their bytes have arrived, as in `jax.experimental.transfer`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _interrupted = c.c_int32()
 
 
 class Transfers:
-    """Arrays of one memory, each pending until its last bytes have come, or an error."""
+    """Arrays in one memory, each pending until its last bytes, or an error, have arrived."""
 
     def __init__(self, shapes: Sequence[Shape], place: tuple[int, int]) -> None:
         self.device = place[0]
@@ -119,4 +119,4 @@ def _fail(args: Any) -> None:
 
 @implements(f"{_NAME}_AddMetadata")
 def _ignore(args: Any) -> None:
-    """Hints, which change nothing."""
+    """Does nothing: hints have no effect."""

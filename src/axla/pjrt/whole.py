@@ -1,6 +1,6 @@
-"""Programs of several partitions that nobody cut: run whole, on the first of their devices.
+"""Programs for several partitions that were not partitioned: run whole, on the first of their devices.
 
-Arguments are put together from their parts, and results are cut, by the shardings of the propagation.
+Arguments are joined from their parts, and results are cut, by the propagated shardings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from axla.runtime.array import Array, device_put
 
 
 def joined(parts: Sequence[Array], cut: Tiling) -> Array:
-    """A whole array, of the parts that all partitions have."""
+    """A whole array, joined from the parts of all partitions."""
     if cut.is_whole:
         return parts[0] if parts[0].device == 0 else copy_of(parts[0])
     dims = tuple(d * n for d, n in zip(parts[0].shape, cut.counts, strict=True))

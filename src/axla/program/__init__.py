@@ -1,1 +1,3 @@
-"""Programs as data: what passes make, and code generation and the runtime read. Read `steps.py` first."""
+"""Programs as data: the output of passes and lowering, and the input of code generation and the runtime. Read
+`steps.py` first.
+"""

@@ -1,14 +1,14 @@
-"""Every struct and signature that crosses between Python, generated code and C, declared once.
+"""All structs and signatures at boundaries between Python, generated code and C, declared once.
 
 A `Struct` is a table of fields; `ctypes()` and `c()` render it, `index` and `offset` locate a field. Offsets
-and sizes are those of the machine whose pointers have `pointer_bytes`; C finds them by itself. Tests compare
-both with what compilers make of the fields. The return codes of programs are those of `axla.core.status`.
+and sizes depend on `pointer_bytes`, the size of the machine's pointers; C computes its own. Tests compare
+both with the output of compilers. The return codes of programs are those of `axla.core.status`.
 
-The entry of a program is `i32 axla_entry(ptr frame)`, 0 meaning success. A kernel is
-`i32 kernel(ptr frame, ptr args, i64 begin, i64 end)`; `args` is private to it and whoever calls it, and
-`[begin, end)` a range of its outer index space. `frame->parallel_for(frame, kernel, args, count, grain)` runs
-the kernel on [0, grain), [grain, 2*grain), ... below count. The split never depends on the number of threads.
-It polls the cancel flag before each range, and returns the code of the lowest range that failed.
+The entry of a program is `i32 axla_entry(ptr frame)`, 0 meaning success. A kernel is `i32 kernel(ptr frame,
+ptr args, i64 begin, i64 end)`; the meaning of `args` is private to kernel and caller, and `[begin, end)` is a
+range of its outer index space. `frame->parallel_for(frame, kernel, args, count, grain)` runs the kernel on
+[0, grain), [grain, 2*grain), ... below count. The split never depends on the number of threads. It polls the
+cancel flag before each range, and returns the code of the lowest range that failed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Field:
 
     @property
     def llvm(self) -> str:
-        """Its LLVM type, or that of one of them."""
+        """Its LLVM type; for an array, that of an element."""
         return _TYPES[self.type][1]
 
     def align(self, pointer_bytes: int = POINTER) -> int:
@@ -103,7 +103,7 @@ class Struct:
         return _ctypes(self)
 
     def c(self, *, named: bool = True) -> str:
-        """The C declaration with the documentation as comments. Not `named`: its typedef stands before it."""
+        """The C declaration, with the documentation as comments. Without `named`, a typedef precedes it."""
         lines = [f"/* {self.doc} */", f"{'typedef ' if named else ''}struct {self.name} {{"]
         for f in self.fields:
             kind = f.c_type or _TYPES[f.type][2]
@@ -172,7 +172,7 @@ STATUS = Struct(
 
 
 def status_message(address: int) -> str:
-    """The message of a failed status."""
+    """The message in a failed status."""
     status = STATUS.ctypes().from_address(address)
     length = min(max(status.length, 0), STATUS_TEXT)
     return c.string_at(address + STATUS.offset("message"), length).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Trees of frozen dataclasses as text, driven by their type hints.
+"""Trees of frozen dataclasses as text, derived from their type hints.
 
-A dataclass is a word and its fields, `name=value`, without those that have their default. One that is on a
-line of its own has fields of many lines below it, indented by two:
+A dataclass is written as a word and its fields, `name=value`, without those that have their default value. If
+it takes a line of its own, fields with many lines follow below, indented by two:
 
     loop name=while.1 carries=(s32[], f32[4])
       condition: registers
@@ -10,9 +10,9 @@ line of its own has fields of many lines below it, indented by two:
       body:
         kernel name=fusion kernel=k0 operands=(workspace[0:64]) results=(result0[0:64])
 
-Numbers, text, enums, element types, shapes, tuples, `none` and dataclasses of unions (the word says which)
-can be inside. A `Form` is how a type looks.
-Equal values have equal texts. The reader takes time linear in the text, and builds nothing but these types.
+Fields may be numbers, text, enums, element types, shapes, tuples, `none` and dataclasses in unions
+(identified by their word). A `Form` is the notation of a type. Equal values have equal texts. Reading takes
+linear time, and creates only these types.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _LINE = regex(r"( *)([^\n]*)\n?")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A type: how it is written and read. A block has lines of its own, and is read from their text, which is
-    cut out for it; `read` of all others is given the Reader.
+    """A type's notation: how it is written and read. A block has lines of its own, and is read from their
+    text; for others, `read` receives the Reader.
     """
 
     write: Callable[[Any], str]
@@ -69,14 +69,14 @@ class Reader(ShapeCursor):
         self.line = 0
 
     def next_line(self, indent: int) -> bool:
-        """Goes to the next line if it is indented so; a line that is indented deeper is wrong."""
+        """Moves to the next line if it has this indentation; an error if it is indented deeper."""
         found, self.pos, _ = self.lines[self.line] if self.line < len(self.lines) else (-1, len(self.text), 0)
         if found > indent:
             self.fail(f"expected at most {indent} blanks before this, found {found}")
         return found == indent
 
     def line_ends(self) -> bool:
-        """Whether nothing but blanks is left of the line."""
+        """Checks that only blanks are left in the line."""
         end = self.lines[self.line][2]
         if self.pos > end:
             self.fail("the line is not complete", end)
@@ -89,7 +89,7 @@ class Reader(ShapeCursor):
         self.line += 1
 
     def block(self, indent: int, read: Callable[[str], Any]) -> Any:
-        """Gives `read` all following lines indented by at least `indent`, as one text; returns its result."""
+        """Applies `read` to the text of all following lines indented by at least `indent`."""
         first, lines = self.line, self.lines
         while self.line < len(lines) and lines[self.line][0] >= indent:
             self.line += 1
@@ -108,7 +108,7 @@ Made = Callable[[Reader, Any], None]
 
 
 def write_text(value: str) -> str:
-    """A string, without quotes where it is a plain word."""
+    """A string, without quotes if it is a plain word."""
     return value if _BARE.match(value) else quote(value)
 
 
@@ -118,7 +118,7 @@ def read_text(reader: Reader) -> str:
 
 
 def _choice(names: Mapping[str, Any], what: str) -> Form:
-    """One of known words."""
+    """A form that accepts only these words."""
 
     def read(reader: Reader) -> Any:
         at = reader.skip()
@@ -164,8 +164,8 @@ FORMS: dict[Any, Form] = {
 
 
 class Node:
-    """How a type is written and read: in a line, or as a block from where its line is up to the line end
-    behind it. `indent` is that of the line.
+    """How a type is written and read: in a line, or as a block that starts on the current line. `indent` is
+    that of the line.
     """
 
     block = False
@@ -195,7 +195,7 @@ class _Leaf(Node):
 
 
 class _Tuple(Node):
-    """tuple[X, ...]: in a line, or an element a line."""
+    """tuple[X, ...]: in a line, or with an element per line."""
 
     def __init__(self, item: Node, block: bool) -> None:
         self.item, self.block = item, block
@@ -308,7 +308,7 @@ class _Record(Node):
 
 
 class _Union(Node):
-    """Dataclasses told apart by their words, tuples by their bracket, None by its word, and one more type."""
+    """Dataclasses identified by their words, tuples by their bracket, None by its word, and one more type."""
 
     def __init__(self, members: list[Node], none: bool) -> None:
         self.records = {m.word: m for m in members if isinstance(m, _Record)}
@@ -347,13 +347,12 @@ class _Union(Node):
 
 
 class Codec:
-    """Text of one type and all that it holds.
+    """Reads and writes one type with everything inside it.
 
-    `forms` adds to FORMS, or replaces: by type, or by the name of an alias in type hints. `lines` are the
-    dataclasses, or their bases, that take a line of their own (those that hold a block do too), and tuples
-    whose items do. `known`: base classes that stand in fields, and the union that is meant.
-    `made` is told of dataclasses as they are read. Fields in `skip` are left out: such a text is not for
-    reading back.
+    `forms` extends or overrides FORMS: by type, or by the name of an alias in type hints. `lines`: the
+    dataclasses, or base classes, that take a line of their own (as do those that contain a block), and tuples
+    with such items. `known`: base classes in fields, with the union that is meant. `made` is called for each
+    dataclass that is read. Fields in `skip` are omitted; such a text cannot be read back.
     """
 
     def __init__(
@@ -371,7 +370,7 @@ class Codec:
         return self.node(type(value)).write(value, "") + "\n"
 
     def parse(self, kind: type[T], text: str, line: int = 0) -> T:
-        """The value that a text is, from the line with that index on; ParseError says where it is wrong."""
+        """The value in a text, from line number `line` on; ParseError says where it is wrong."""
         reader = Reader(text)
         reader.line = line
         try:

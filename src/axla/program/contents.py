@@ -1,6 +1,6 @@
-"""Follows the steps of a program: which values exist, and where its memory holds them.
+"""Tracks, through the steps of a program, which values exist and where they are in memory.
 
-For every allocation it is known which value lies where; a write ends what it overlaps.
+For every allocation it records the value in each slice; a write invalidates what it overlaps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORKSPACE = AllocationKind.WORKSPACE, 0
 
 @dataclass(slots=True, eq=False)
 class Known:
-    """A value that is there: in registers, or wherever memory holds it."""
+    """A value that exists: in registers, or in memory."""
 
     shape: Shape
     register: bool
@@ -33,7 +33,7 @@ class Known:
 
 @dataclass(slots=True)
 class AllocationContents:
-    """The values in one allocation: byte ranges that do not overlap, by their starts."""
+    """The values in one allocation, by disjoint byte ranges."""
 
     size: int
     alignment: int
@@ -42,12 +42,12 @@ class AllocationContents:
     held: dict[int, tuple[int, set[Known]]] = field(default_factory=dict)  # start: end, values
 
     def at(self, start: int, end: int) -> set[Known] | None:
-        """The values that lie exactly there; a new one may be added."""
+        """The values in exactly this range; a new one may be added."""
         found = self.held.get(start)
         return found[1] if found is not None and found[0] == end else None
 
     def kill(self, start: int, end: int) -> list[tuple[int, tuple[int, set[Known]]]]:
-        """Forgets what overlaps; gives it."""
+        """Removes values that overlap the range; returns them."""
         first = bisect_right(self.starts, start)
         if first and self.held[self.starts[first - 1]][0] > start:
             first -= 1
@@ -63,7 +63,7 @@ class AllocationContents:
 
 
 class Contents:
-    """The values and the memory of a program. VerifyError, naming the step, for what is not in order."""
+    """The values and the memory of a program. VerifyError, with the step, for an inconsistency."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -90,7 +90,7 @@ class Contents:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Values that are defined, and put into memory, inside of the `with` block end with it."""
+        """Values defined in the `with` block, or stored in memory there, end with it."""
         mark = len(self.undo)
         yield
         while len(self.undo) > mark:
@@ -105,7 +105,9 @@ class Contents:
                 self.undo.append((memory.put, gone))
 
     def hold(self, place: BufferSlice, known: Known, *, keep: bool = False) -> None:
-        """A value lies in a place from here on; `keep`: beside what lies exactly there already."""
+        """Records that a value is in a place from now on; `keep`: in addition to the value in exactly that
+        place.
+        """
         if not place.size:
             return
         memory, end = self.of(place), place.offset + place.size
@@ -119,14 +121,14 @@ class Contents:
             self.undo.append((found.discard, (known,)))
 
     def of(self, place: BufferSlice) -> AllocationContents:
-        """The memory of a slice that is inside of it."""
+        """The memory of a slice, checked to be inside its allocation."""
         memory = self.memory.get((place.allocation.kind, place.allocation.number))
         if memory is None or not 0 <= place.offset <= place.offset + place.size <= memory.size:
             self.fail(f"{place} is not inside of its memory")
         return memory
 
     def placed(self, value: Value) -> AllocationContents:
-        """The memory of a value, which fits it."""
+        """The memory of a value, checked to fit it."""
         place, alignment = value.place, value.shape.dtype.real.itemsize
         if place is None:
             self.fail(f"{value.name} has to be in memory")
@@ -138,7 +140,7 @@ class Contents:
         return memory
 
     def define(self, value: Value, *, keep: bool = False) -> None:
-        """A step makes a value; `keep` as for `hold`."""
+        """A step produces a value; `keep` as for `hold`."""
         if value.name in self.names or value.shape.is_dynamic:
             self.fail(f"{value.name} is there already, or of dynamic size: {value.shape}")
         self.names.add(value.name)
@@ -160,7 +162,7 @@ class Contents:
         self.hold(value.memory, known, keep=keep)
 
     def use(self, *values: Value) -> None:
-        """A step reads values where they are said to be. A constant gets its name where it is first read."""
+        """A step reads values in their places. A constant gets its name at its first use."""
         for value in values:
             known, place = self.values.get(value.name), value.place
             memory, constant = None if place is None else self.placed(value), None
@@ -187,5 +189,5 @@ class Contents:
 
 
 def _same_elements(a: Shape, b: Shape) -> bool:
-    """Whether registers, or memory, that hold an array may be read as another one."""
+    """Whether registers, or memory, with an array may be read as another array."""
     return a.dtype is b.dtype and a.size == b.size and not b.is_dynamic

@@ -1,4 +1,4 @@
-"""The interface of a compiled program: all that a runtime needs to call it, without its graph."""
+"""The interface of a compiled program: all that a runtime needs to call it, without its code."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ class ValueSpec:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Result leaf `result` is written in place of parameter leaf `parameter`.
+    """Result leaf `result` is written to the memory of parameter leaf `parameter`.
 
-    The runtime passes one address for both: the caller's array, which it takes away from the caller, or a
-    copy. `must` is the program's own word (must-alias); memory that is shared or not ours is copied all the
-    same.
+    The runtime passes one address for both: the caller's array, which is donated, or a copy. `must`: the
+    program says must-alias; memory that is shared or foreign is copied anyway.
     """
 
     result: int
@@ -45,9 +44,11 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class SizeOf:
-    """Where the actual size of a dimension is: scalar `number` among the parameters, or results, of the code.
+    """The location of a dynamic dimension's actual size: scalar `number` among the parameters, or results, of
+    the code.
 
-    `leaf` has the memory of its bounds, of which the elements up to the sizes count, anywhere in it.
+    `leaf` has memory for its maximal size; the valid elements are those below the sizes, at their usual
+    positions.
     """
 
     leaf: int
@@ -56,8 +57,8 @@ class SizeOf:
 
 
 def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
-    """The sizes of dynamic dimensions: s32 scalars behind the leaves, in the order of leaves, and of
-    dimensions as they lie in memory.
+    """The sizes of dynamic dimensions: s32 scalars after the leaves, in the order of leaves, and of
+    dimensions in memory.
     """
     places = [
         (leaf, d)
@@ -71,8 +72,8 @@ def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RendezvousKey:
-    """A rendezvous of collectives: the participants (replica * partitions + partition) of a group, once for
-    each channel, and once more for each collective in two halves: several of them may be under way.
+    """A rendezvous for collectives: the participants (replica * partitions + partition) of a group, once for
+    each channel, and once for each asynchronous collective, since several may be in progress.
     """
 
     members: tuple[int, ...]
@@ -86,10 +87,10 @@ class RendezvousKey:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A compiled program as seen by its caller. Leaves are numbered in the order of their trees.
+    """A compiled program as its caller sees it. Leaves are numbered in tree order.
 
     The code of a program with dynamic sizes has more parameters and results, which are the sizes
-    (`sizes_of`); `of_code` is how it sees itself.
+    (`sizes_of`); `of_code` is the interface with these.
     """
 
     name: str
@@ -110,16 +111,18 @@ class Interface:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether some parameter or result has a size that each call decides."""
+        """Whether a parameter or result has a size that is determined by each call."""
         return any(spec.shape.is_dynamic for spec in (*self.parameters, *self.results))
 
     @property
     def donated(self) -> set[int]:
-        """The parameter leaves whose memory results take."""
+        """The parameter leaves whose memory results reuse."""
         return {alias.parameter for alias in self.aliases}
 
     def of_code(self) -> Interface:
-        """The interface with all sizes fixed, at their bounds, and sizes as scalars; itself if it is so."""
+        """The interface with all dimensions at their maximal size, and sizes as scalars; itself if nothing is
+        dynamic.
+        """
         if not self.is_dynamic:
             return self
         results = _with_sizes(self.results)
@@ -156,7 +159,7 @@ class Interface:
 
 
 def array_numbers(leaves: Sequence[object | None]) -> dict[int, int]:
-    """Leaf -> number among the arrays, which is what callers count: tokens, None here, are no arguments."""
+    """The number of each leaf among the arrays, as callers count: tokens, None here, are not arguments."""
     arrays = [leaf for leaf, found in enumerate(leaves) if found is not None]
     return {leaf: number for number, leaf in enumerate(arrays)}
 

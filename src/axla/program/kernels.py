@@ -1,7 +1,7 @@
-"""Kernels as data: an HLO computation of their own, and the plan (`axla.kernels.plan`) of their code.
+"""Kernels as data: an HLO computation, and the plan (`axla.kernels.plan`) of its code.
 
 A kernel's buffers are the inputs (the parameters of its computation, in order), the outputs (the leaves of
-its root) and, where the plan asks for it, scratch memory.
+its root) and, if the plan needs it, scratch memory.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ def output_shapes(computation: Computation) -> tuple[Shape, ...]:
 
 
 def _largest(computation: Computation) -> int:
-    """Elements of the largest array in a computation, at least 1."""
+    """The number of elements in the largest array of a computation, at least 1."""
     shapes = (s for inst in computation.instructions for s in inst.shape.leaves())
     return max((s.size for s in shapes if isinstance(s, Shape)), default=0) or 1
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel that is compiled once and called from any number of steps.
+    """A kernel, compiled once and called from any number of steps.
 
-    `computation` is the entry of a module of its own. `kind` says in words what the kernel is. `in_place`:
-    (output, input) pairs that share memory. The name tells computations apart, so kernels are compared by all
-    but the computation.
+    `computation` is the entry of a module of its own. `kind` describes the kernel as text. `in_place`:
+    (output, input) pairs that share memory. The name identifies the computation, so kernels are compared by
+    all fields except the computation.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Kernel:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The functions that its phases call."""
+        """The functions called for its phases."""
         return tuple(dict.fromkeys(phase.symbol for phase in self.plan.phases))
 
     @property
     def polls(self) -> bool:
-        """Whether it may be cancelled; a run of it lets Python's other threads go on."""
+        """Whether it polls for cancellation; runs with it let Python's other threads continue."""
         shapes = (*(p.shape for p in self.computation.parameters), *output_shapes(self.computation))
         moved = sum(s.size * s.dtype.itemsize for s in shapes)
         # What it computes and keeps nowhere may be more; what it calls, it calls for every element.
@@ -68,14 +68,14 @@ class Kernel:
 def plan_kernel(
     name: str, computation: Computation, in_place: tuple[tuple[int, int], ...], target: Target
 ) -> Kernel:
-    """The kernel of a computation that stands alone; (output, input) pairs `in_place` share memory."""
+    """The kernel for a computation; the (output, input) pairs `in_place` share memory."""
     kind = kernel_kind(computation, target.limits)
     task = KernelTask(name, computation, in_place)
     return Kernel(name, str(kind), computation, in_place, kind.served(computation, target).plan(task, target))
 
 
 def variants_of(kernel: Kernel, target: Target) -> list[Kernel]:
-    """The same kernel by other plans, which give the same bits; none twice."""
+    """The same kernel with other plans that give the same bits; each once."""
     task = KernelTask(kernel.name, kernel.computation, kernel.in_place)
     kind = kernel_kind(kernel.computation, target.limits).served(kernel.computation, target)
     plans = dict.fromkeys(kind.variants(task, target))

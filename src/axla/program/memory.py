@@ -1,8 +1,4 @@
-"""Allocations and slices of a program: frozen data with a text form.
-
-Memory first: an `Allocation` is a piece of memory that a call is given or makes; a `BufferSlice` is a part of
-one.
-"""
+"""Allocations of a program and slices of them: frozen data with a text form."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from axla.core.dataclass import dataclass
 
 
 class MemorySpace(enum.StrEnum):
-    """The memory in which an allocation lies."""
+    """The kind of memory that contains an allocation."""
 
     DEVICE = "device"  # of whoever runs the program: on a CPU, its memory
     HOST = "host"  # of the process that calls
@@ -29,8 +25,8 @@ class AllocationKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A piece of memory. A parameter is `writable` when it is donated: then `result` is the leaf that it
-    becomes. `size` is that of a parameter or result; the interface has those of constants and workspace.
+    """A piece of memory. A parameter is `writable` when it is donated: `result` is the leaf that reuses it.
+    `size` is that of a parameter or result; the interface has those of constants and workspace.
     """
 
     kind: AllocationKind
@@ -74,7 +70,7 @@ class BufferSlice:
         return self.allocation.space
 
     def overlaps(self, other: BufferSlice) -> bool:
-        """Whether a byte belongs to both."""
+        """Whether they have a common byte."""
         same = self.allocation == other.allocation or (
             self.allocation.kind is AllocationKind.PARAMETER
             and other.allocation.kind is AllocationKind.RESULT

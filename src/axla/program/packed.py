@@ -1,7 +1,7 @@
-"""A compiled program, and its bytes: machine code with what is needed to call it. No pickle.
+"""A compiled program as bytes: machine code with what is needed to call it. No pickle.
 
-Whoever reads such bytes has made sure that they are what was written: `axla.core.cache` and
-`axla.runtime.serialized` keep a digest with them.
+The caller must make sure that the bytes are unchanged: `axla.core.cache` and `axla.runtime.serialized` store
+a digest with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from axla.program.interface import Alias, Interface, RendezvousKey, ValueSpec
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Object code, what a runtime must know to call it, and the constants segment."""
+    """Object code, the interface needed to call it, and the constants segment."""
 
     images: tuple[bytes, ...]
     interface: Interface
@@ -29,12 +29,12 @@ class Packed:
 
 
 def byte_size(program: Packed) -> int:
-    """Bytes of its code and constants."""
+    """The bytes of its code and constants."""
     return len(program.constants) + sum(map(len, program.images))
 
 
 def encode(program: Packed) -> bytes:
-    """Interface, images and constants in a row, each behind its length."""
+    """Interface, images and constants, each preceded by its length."""
     try:
         interface = json.dumps(program.interface, default=_plain, separators=(",", ":")).encode()
     except RecursionError:
@@ -44,7 +44,7 @@ def encode(program: Packed) -> bytes:
 
 
 def decode(data: bytes) -> Packed:
-    """The program of bytes that `encode` made; ValueError for others."""
+    """The program in the bytes from `encode`; ValueError for others."""
     (count,) = struct.unpack_from("<Q", data.ljust(8, b"\0"))
     if not 2 <= count < len(data) // 8:
         raise ValueError(f"{count} parts")
@@ -75,7 +75,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
 
 
 def _plain(value: Any) -> dict[str, Sequence[Any]]:
-    """A value of our own as {its class: what makes it}."""
+    """A value of an axla class as {class name: constructor arguments}."""
     if isinstance(value, DType):
         made: Sequence[Any] = (value.name,)
     elif isinstance(value, AnyShape):

@@ -1,4 +1,4 @@
-"""A compiled program before code generation: frozen data without a reference to the module it came from."""
+"""A compiled program before code generation: frozen data without references to the original module."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Sum = str | Digest
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """An array in the segment of constants; `digest` tells its bytes (blake2b, 32 digits): that of large ones
-    takes as long as all else, so it is computed when it is read.
+    """An array in the constants segment; `digest` identifies its bytes (blake2b, 32 digits). It is computed
+    on first use, since that takes long for large arrays.
     """
 
     offset: int
@@ -28,11 +28,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All that code generation needs. The bytes of the constants stand beside it.
+    """Everything that code generation needs. The bytes of the constants are separate.
 
-    `parameters` and `results` are by leaf of the code's own parameters and results, which the numbers of
-    allocations count; None is a token, which callers do not count. `target` is the identity of the Target
-    that it was made for (`axla.target.identity`).
+    `parameters` and `results` are in the order of the code's own leaves, which the numbers of allocations
+    refer to; None is a token, which callers do not count. `target` is the identity of the Target that it was
+    made for (`axla.target.identity`).
     """
 
     name: str
@@ -47,7 +47,7 @@ class Program:
 
 
 def nested_steps(step: Step) -> Iterator[Step]:
-    """The steps right inside of a step."""
+    """The steps directly inside a step."""
     if isinstance(step, LoopStep):
         yield from step.condition
         yield from step.body
@@ -57,7 +57,7 @@ def nested_steps(step: Step) -> Iterator[Step]:
 
 
 def all_steps(program: Program) -> Iterator[Step]:
-    """Every step, those inside of loops and branches included, in order."""
+    """Every step in order, including those inside loops and branches."""
     stack = list(reversed(program.steps))
     while stack:
         step = stack.pop()

@@ -1,8 +1,8 @@
-"""The steps of a program: frozen data over values.
+"""The steps of a program: frozen data about values.
 
-A `Value` is an array that a step makes, a parameter or a constant. Tuples, bitcasts and parameters of called
-computations are resolved when a program is made. Uses of a value have its name; a shape of the same size says
-how the use reads it, and its place where: a slice, or None for registers.
+A `Value` is an array: computed by a step, a parameter or a constant. Tuples, bitcasts and parameters of
+called computations are already resolved. Uses of a value have its name; they may have another shape of the
+same size, and have a place: a slice, or None for registers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from axla.program.memory import BufferSlice
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An array: what it is called, its shape, and where it is read or written; None: registers."""
+    """An array: its name, its shape, and the slice where it is read or written; None: registers."""
 
     name: str
     shape: Shape
@@ -28,7 +28,7 @@ class Value:
 
     @property
     def memory(self) -> BufferSlice:
-        """The place of a value that must have one; InternalError for one in registers."""
+        """The slice of a value that must be in memory; InternalError for one in registers."""
         if self.place is None:
             raise InternalError(f"value {self.name} is in registers, and is wanted in memory")
         return self.place
@@ -48,10 +48,10 @@ class KernelStep:
 
 @dataclass(frozen=True, slots=True)
 class RegisterStep:
-    """A computation in registers, in the order of its text: the entry of a module of its own.
+    """A computation in registers, in text order: the entry of a module of its own.
 
     Its parameters are the operands, read wherever they are; its root is a tuple of the results. A result with
-    a place is written there as soon as it is there.
+    a slice is stored there as soon as it is computed.
     """
 
     name: str
@@ -63,8 +63,8 @@ class RegisterStep:
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:
-    """Puts a value to another place: from registers to memory, from memory to registers, or within memory.
-    The target has the value's name.
+    """Copies a value: from registers to memory, from memory to registers, or within memory. The target has
+    the value's name.
     """
 
     source: Value
@@ -73,8 +73,8 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True)
 class StoreStep:
-    """Writes `update`, a few elements, into `operand` at `starts` (clamped; one per dimension, or one vector
-    of all), in place: `result` has the operand's memory.
+    """Writes `update`, a few elements, into `operand` at `starts` (clamped; one per dimension, or one
+    vector), in place: `result` has the operand's memory.
     """
 
     name: str
@@ -87,7 +87,7 @@ class StoreStep:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A value that a loop carries. Where `parameter` has a place, all are in it; else parameter and result
+    """A value carried by a loop. If `parameter` has a slice, all are in it; otherwise parameter and result
     are in registers, and `initial` and `next` are read from where they are.
     """
 
@@ -99,7 +99,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """Runs `condition`, then `body`, for as long as `test` (a pred scalar that the condition makes) holds."""
+    """Runs `condition`, then `body`, while `test` (a pred scalar computed by the condition) holds."""
 
     name: str
     carried: tuple[Carried, ...]
@@ -112,7 +112,7 @@ class LoopStep:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One branch and what it gives, one value per result of the step; a result in memory is in its place."""
+    """A branch and its results, one value per result of the step; a result in memory is in its slice."""
 
     steps: tuple[Step, ...]
     values: tuple[Value, ...]
@@ -120,8 +120,8 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class BranchStep:
-    """Runs one branch: a pred selects the first where it holds, else the second; an s32 counts, and what is
-    no branch's number means the last.
+    """Runs one branch: a pred selects the first if true, else the second; an s32 selects by number, and the
+    last one if out of range.
     """
 
     name: str
@@ -161,14 +161,14 @@ class TransferStep:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """A collective; also `replica-id` and `partition-id`, which wait for nobody.
+    """A collective; also `replica-id` and `partition-id`, which do not wait.
 
     `rendezvous_keys` are indices into those of the interface, one per group. A participant in no group gets
     zeros. `folds` are kernels that combine two elements of each operand, over as many elements as a
     participant has in its result: one kernel for each operand, or one for all.
 
-    A collective in two halves has two steps with the same fields. The results of the first step are memory
-    that nobody reads before the second step ends; there they are `begun`, at the same places.
+    An asynchronous collective has two steps with the same fields. The results of the first step are memory
+    that is not read before the second step ends; `begun` are these slices in the second step.
     """
 
     name: str

@@ -60,13 +60,13 @@ def print_program(program: Program) -> str:
 
 
 def print_kernel(kernel: Kernel) -> str:
-    """The text of a kernel, as that of its program has it: its computation and its plan."""
+    """The text of a kernel as it is in that of its program: its computation and its plan."""
     return _codec(kinds()).print(kernel)
 
 
 def program_digest(program: Program) -> str:
-    """40 digits that tell what a program does, and for which target: without names, metadata, and the bytes
-    of constants.
+    """40 digits that identify what a program does, and for which target; names, metadata and the bytes of
+    constants do not count.
     """
     numbers: dict[str, int] = {}
     text = _NAME.sub(
@@ -77,9 +77,9 @@ def program_digest(program: Program) -> str:
 
 @collector_paused()
 def parse_program(text: str, segment: bytes = b"") -> Program:
-    """The program that a text is, verified. `segment`: the bytes of its constants.
+    """The verified program in a text. `segment`: the bytes of its constants.
 
-    ParseError says where a text is wrong (or that its format or version is another one), VerifyError what is
+    ParseError says where a text is wrong (or that its format or version is different), VerifyError what is
     wrong with the program: a slice outside of its memory, a value that is not where it is read...
     """
     first = _FIRST.match(text)
@@ -96,7 +96,7 @@ def parse_program(text: str, segment: bytes = b"") -> Program:
 
 
 def check_segment(program: Program, segment: bytes) -> None:
-    """VerifyError where the bytes of constants are not those that the program was made with."""
+    """Raises VerifyError where the bytes of constants do not belong to the program."""
     wanted = program.interface.constants_bytes
     if len(segment) != wanted:
         raise VerifyError(f"the segment of constants has {len(segment)} bytes, the program says {wanted}")
@@ -192,7 +192,7 @@ _SKIPPED = (
 
 @cache
 def _codec(known: tuple[type[Kind], ...], bare: bool = False) -> Codec:
-    """Of programs, or of what their digest is made of; `known`: the kinds of kernels that there are."""
+    """The codec for programs, or for the text of their digest; `known`: the existing kernel kinds."""
     plans = {Plan: Union[tuple(kind.planned for kind in known if kind.planned is not None)]}  # noqa: UP007
     if bare:
         return Codec(_FORMS | _NAMELESS, _LINES, skip=_SKIPPED, known=plans)

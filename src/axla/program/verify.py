@@ -1,9 +1,10 @@
-"""Proves that a program stays within its memory and reads what it wants to read.
+"""Verifies that a program stays within its memory and that every read finds the intended value.
 
-The steps are played once. For every allocation it is known which value lies where; a write ends what it
-overlaps. What a loop writes anywhere is gone when it begins, but for what it carries; what a branch writes is
-gone behind it, but for its results. So a value that is read in memory is there in every run. Kernels are data
-of their own: that their code is what their HLO says is checked where it is planned (`axla.lowering.loading`).
+The steps are simulated once. For every allocation it is known which value is in each slice; a write
+invalidates what it overlaps. Slices that a loop writes are invalid when it begins, except for carried values;
+those that a branch writes are invalid after it, except for its results. So a value that is read from memory
+is there in every run. Kernels are data of their own: that their code fits their HLO is checked where they are
+planned (`axla.lowering.loading`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MOST_NESTED = 100  # loops and branches in each other
 
 
 def verify_program(program: Program) -> None:
-    """VerifyError, naming the step, where a program is not in order."""
+    """Raises VerifyError, with the step, for an inconsistent program."""
     _Verifier(program).verify()
 
 
@@ -57,7 +58,7 @@ class _Verifier(Contents):
         self.use(*(value for value in program.results if value is not None))
 
     def scratch(self, place: BufferSlice | None, size: int, values: Sequence[Value | None]) -> None:
-        """Scratch memory of a step is enough, and apart from what the step reads and writes."""
+        """Checks that a step's scratch memory is large enough, and separate from its operands and results."""
         if place is None:
             self.require(size == 0, f"there is no scratch memory, {size} bytes are wanted")
             return
@@ -94,7 +95,7 @@ class _Verifier(Contents):
         self.write(step.results, list(kernel.computation.root.shape.leaves()))
 
     def fit(self, what: str, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool) -> None:
-        """Operands or results are what the step takes or makes."""
+        """Checks that operands or results have the shapes that the step needs."""
         self.require(len(values) == len(shapes), f"{len(values)} {what}, wanted {len(shapes)}")
         for value, shape in zip(values, shapes, strict=True):
             self.typed(value, shape)
@@ -177,7 +178,7 @@ class _Verifier(Contents):
         self.define_all([c.result for c in step.carried])
 
     def define_all(self, values: Sequence[Value], *, keep: bool = True) -> None:
-        """Values of which none lies over another; `keep` as for `hold`."""
+        """Defines values, none of which may overlap another one; `keep` as for `hold`."""
         for value in values:
             self.define(value, keep=keep)
         self.use(*values)
@@ -244,7 +245,7 @@ class _Verifier(Contents):
     # -- the interface -----------------------------------------------------------------------------------
 
     def interface(self) -> None:
-        """Memory and border are as the interface says."""
+        """Checks memory and parameters and results against the interface."""
         program, code = self.program, self.program.interface.of_code()
         becomes: dict[int, int] = {}
         for (kind, _), memory in self.memory.items():
@@ -283,7 +284,7 @@ class _Verifier(Contents):
         self, values: Sequence[Value | None], specs: Sequence[ValueSpec], kind: AllocationKind,
         becomes: dict[int, int],
     ) -> None:  # fmt: skip
-        """Leaves of parameters or results, their memory, and what callers know of them."""
+        """Checks leaves of parameters or results, their memory, and their description for callers."""
         arrays = [(n, v) for n, v in enumerate(values) if v is not None]
         self.require(len(arrays) == len(specs), f"{len(arrays)} arrays, {len(specs)} are declared")
         for (number, value), spec in zip(arrays, specs, strict=True):
@@ -318,7 +319,7 @@ def _is(value: Value, leaf: AnyShape) -> bool:
 
 
 def _shared(results: Sequence[Value], operands: Sequence[Value]) -> set[tuple[int, int]]:
-    """(result, operand) that have bytes in common."""
+    """(result, operand) pairs with common bytes."""
     read: dict[Allocation, list[tuple[int, int, int]]] = {}
     longest = 0
     for k, operand in enumerate(operands):
@@ -343,7 +344,7 @@ _LAZY = {"tuple", "get-tuple-element", "bitcast", "opt-barrier", "add-dependency
 
 
 def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
-    """When each value is read for the last time, by what only passes it on too."""
+    """The last use of each value, including by instructions that only pass it on."""
     last: dict[Instruction, int] = {}
     for inst, now in reversed(order.items()):
         for operand in inst.operands:
@@ -353,7 +354,7 @@ def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
 
 
 def _written(step: Step, inside: dict[int, list[BufferSlice]]) -> list[BufferSlice]:
-    """The slices that a step writes on any path; `inside`: those of the steps in it."""
+    """The slices that a step writes on any path; `inside`: those written by its nested steps."""
     found = [slice_ for nested in nested_steps(step) for slice_ in inside[id(nested)]]
     if isinstance(step, kinds.CopyStep | kinds.TransferStep):
         results: Sequence[Value | None] = (step.target,)

@@ -1,7 +1,7 @@
-"""The slow half of a call: arguments that native code did not take as they are, and failed runs.
+"""The slow part of a call: arguments that native code did not accept, and failed runs.
 
-Native code takes an Array or an aligned C-contiguous NumPy array of exactly the parameter's shape and type.
-Everything else comes here: it is converted and passed again, or named in an InvalidArgument.
+Native code accepts an Array or an aligned C-contiguous NumPy array with exactly the parameter's shape and
+type. Everything else comes here: it is converted and passed again, or named in an InvalidArgument.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS = {bool: "?", int: "iuf", float: "f", complex: "c"}
 
 
 class LoadedProgram(Protocol):
-    """The interface of a program that calls need; its class, in `program.py`, is in a higher file."""
+    """The interface of a loaded program that calls need; its class is in `program.py`, a higher module."""
 
     interface: Interface
     native: Native
@@ -35,7 +35,7 @@ class LoadedProgram(Protocol):
 
 @cache
 def install(native: Native) -> None:
-    """Tells native code the two functions of this module."""
+    """Registers the two functions of this module with native code."""
     native.keep(slow_call=slow_call, failed_call=failed_call)
 
 
@@ -60,8 +60,8 @@ def slow_call(
 def converted(
     interface: Interface, arguments: Sequence[object], number: int = 0, here: bool = True
 ) -> list[Array | np.ndarray]:
-    """The arguments of a participant, by its number, as native code takes them; `here`: in memory of the
-    host. Donated ones that were copied to it are gone.
+    """The arguments of a participant, by its number, in the form that native code accepts; `here`: in host
+    memory. Donated ones that were copied there are deleted.
     """
     check_count(interface, len(arguments))
     check_donation(interface, arguments, interface.donated)
@@ -79,7 +79,7 @@ def converted(
 
 
 def check_count(interface: Interface, count: int) -> None:
-    """InvalidArgument, which names the parameter, unless there are as many arguments as parameters."""
+    """Raises InvalidArgument, with the parameter, unless there are as many arguments as parameters."""
     wanted = len(interface.parameters)
     if count == wanted:
         return
@@ -93,7 +93,9 @@ def check_count(interface: Interface, count: int) -> None:
 
 
 def check_donation(interface: Interface, arguments: Any, donated: set[int]) -> None:
-    """An array that is donated must not be passed twice: its memory becomes a result's while it is read."""
+    """Raises InvalidArgument where a donated array is passed twice: its memory would be overwritten while it
+    is read.
+    """
     places: dict[int, int] = {}
     for index in sorted(donated):
         if isinstance(arguments[index], Array):
@@ -108,7 +110,7 @@ def check_donation(interface: Interface, arguments: Any, donated: set[int]) -> N
 
 
 def convert(interface: Interface, index: int, spec: ValueSpec, argument: object) -> Array | np.ndarray:
-    """The argument as native code takes it; of the actual sizes, where they are dynamic."""
+    """The argument in the form that native code accepts; with actual sizes, where they are dynamic."""
     shape = spec.shape.logical
     if isinstance(argument, Array):
         if argument.is_deleted:
@@ -134,7 +136,9 @@ def convert(interface: Interface, index: int, spec: ValueSpec, argument: object)
 
 
 def _refuse(interface: Interface, index: int, shape: Shape, dims: tuple[int, ...], found: str) -> NoReturn:
-    """InvalidArgument for an argument of another shape; it names the dimension that is above its bound."""
+    """Raises InvalidArgument for an argument with another shape; names the dimension that exceeds its
+    bound.
+    """
     text = f"{_where(interface, index)}: wanted {show(shape)}, found {found}"
     if len(dims) == shape.rank:
         for d, (size, bound, dynamic) in enumerate(zip(dims, shape.dims, shape.dynamic, strict=True)):
@@ -154,7 +158,7 @@ def _fits(value: np.ndarray, wanted: np.dtype, kinds: str) -> bool:
 
 
 def _parameter(interface: Interface, index: int) -> str:
-    """A parameter's name; those of several participants are counted one behind the other."""
+    """A parameter's name; indices of several participants are consecutive."""
     participant, number = divmod(index, len(interface.parameters))
     of = f" of participant {participant}" if participant else ""
     return f"parameter {number} ({interface.parameters[number].name}){of}"
@@ -165,7 +169,7 @@ def _where(interface: Interface, index: int) -> str:
 
 
 def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int, frame: int) -> None:
-    """Raises what the function of a custom call raised; else, that it gave an error code of its own."""
+    """Raises the exception of a custom call's function; otherwise one for its error code."""
     raised = take_raised(frame)
     if isinstance(raised, RuntimeFailure):
         raised.code, raised.step, raised.detail = code, step, detail
@@ -182,7 +186,7 @@ def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int,
 def failed_call(
     loaded: LoadedProgram, code: int, step: int, detail: int, flag: int, frame: int
 ) -> NoReturn:  # fmt: skip
-    """Raises the exception of an error code, of the run with the frame at an address."""
+    """Raises the exception for an error code, of the run with the frame at an address."""
     if code == abi.CANCELLED and flag:
         code = flag  # who set the flag knows why
     interface = loaded.interface

@@ -1,9 +1,9 @@
-"""`axla.Array`: an array in the memory of a device, immutable, shared with NumPy and others without copies.
+"""`axla.Array`: an immutable array in the memory of a device, shared with NumPy and others without copies.
 
-`Array` is what users see: all behaviour, no fields. Its instances are of a native type derived from it, made
-on first use (`native`), or of `HostArray` where there is no native code. NumPy reads an Array through the
-buffer protocol; element types without a format there (bf16, 8-bit floats, sub-byte types) go through
-`__array__`.
+`Array` is the class that users see: all behaviour, no fields. Its instances are of a native type derived from
+it, created on first use (`native`), or of `HostArray` where there is no native code. NumPy reads an Array
+through the buffer protocol; element types without a format there (bf16, 8-bit floats, sub-byte types) go
+through `__array__`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Array:
 
     @property
     def xla_shape(self) -> Shape:
-        """The shape as axla's compiler has it."""
+        """The shape as an `axla.Shape`."""
         return self._info.shape
 
     @property
@@ -93,18 +93,20 @@ class Array:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the memory was taken away, by `delete` or by donating the array to a program."""
+        """Whether the memory was released, by `delete` or by donating the array to a program."""
         return not self._record
 
     def _head(self, what: str) -> Any:
-        """The native record, for `what`; InvalidArgument when the array is deleted."""
+        """The native record; `what` is used in the InvalidArgument for a deleted array."""
         record = self._record
         if not record:
             raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
         return _Record.from_address(record)
 
     def _hold(self, what: str) -> int:
-        """The record, with a count for the caller, who gives it back: other threads may delete the array."""
+        """The record with an additional reference, which the caller releases, since other threads may delete
+        the array.
+        """
         return native().array_hold(self, 0) or self._head(what)
 
     def _text(self) -> str:
@@ -113,14 +115,16 @@ class Array:
     # Life.
 
     def is_ready(self) -> bool:
-        """Whether the run that makes the array has ended, well or not: whoever reads it need not wait."""
+        """Whether the run that computes the array has ended, successfully or not: reading it does not
+        wait.
+        """
         head = self._head("is_ready")
         return head is None or head.ready > PENDING
 
     def block_until_ready(self, timeout: float | None = None) -> Array:
-        """Waits until the array's bytes are there; gives the array. Raises the error of the run that makes
-        it, and DeadlineExceeded, which names the run, after `timeout` seconds (None: there is no end);
-        the run goes on. What a signal's handler raises in the meantime, as for Ctrl-C, cancels the run.
+        """Waits until the array is computed; returns it. Raises the error of the run that computes it, and
+        DeadlineExceeded, which names the run, after `timeout` seconds (None: no limit); the run continues. An
+        exception from a signal handler, as for Ctrl-C, cancels the run.
         """
         limit = _FOREVER if timeout is None else max(timeout, 0)
         until = time.monotonic_ns() + int(limit * 1e9) if limit < _FOREVER else 0
@@ -134,7 +138,7 @@ class Array:
         return self
 
     def delete(self) -> None:
-        """Deletes the array; its memory goes back as soon as no view and no running program uses it."""
+        """Deletes the array; its memory is freed as soon as no view and no running program uses it."""
         native().array_delete(self)
 
     # Contents.
@@ -227,7 +231,7 @@ class Array:
 
 
 def _of_numpy(name: str) -> Callable[..., Any]:
-    """A method of Array that calls the method of this name of NumPy's array; the result is NumPy's."""
+    """A method of Array that calls NumPy's method of this name; the result is NumPy's."""
 
     def method(self: Array, *arguments: Any, **options: Any) -> Any:
         return getattr(self.to_numpy(), name)(*arguments, **options)
@@ -252,7 +256,7 @@ for _name in ("T", "real", "imag"):
 
 
 class _Pinned:
-    """Bytes of an array that NumPy may keep: holds a count of the record as long as it lives."""
+    """The bytes of an array for NumPy: holds a reference to the record as long as it lives."""
 
     def __init__(self, array: Array) -> None:
         self._native, self._record, self._array = native(), 0, array
@@ -271,19 +275,19 @@ class _Pinned:
 
 
 def give_back(array: Array, record: int) -> None:
-    """Gives an array the record that was taken from it."""
+    """Returns a record to the array from which it was taken."""
     c.c_void_p.from_address(id(array) + ARRAY.offset("record")).value = record
 
 
 def _retain(array: Array) -> None:
-    """From now on the memory lives as long as the object, even when the array is deleted or donated."""
+    """Keeps the memory alive as long as the object, even if the array is deleted or donated."""
     slot = c.c_void_p.from_address(id(array) + ARRAY.offset("retained"))
     if not slot.value:
         slot.value = array._hold("__array_interface__")
 
 
 class HostArray(Array):
-    """An array where there is no native code: over a NumPy array of its own."""
+    """An array where there is no native code, which holds a NumPy array."""
 
     __slots__ = ("_info", "_values")
 
@@ -331,9 +335,9 @@ class HostArray(Array):
 
 
 class DistantArray(Array):
-    """An array that is not in memory of this process, as one of a device or a server. Who reads it copies it
-    here, once. `place` says where it is and gives it back when nobody refers to it any more; `run` is
-    what makes it: it has `name`, `is_done()` and `wait(timeout)`. A class of it says `_read`.
+    """An array that is not in this process's memory, on a device or a server. Reading copies it here, once.
+    `place` says where it is, and releases it when it is no longer referenced; `run` computes it: it has
+    `name`, `is_done()` and `wait(timeout)`. Subclasses define `_read`.
     """
 
     __slots__ = ("_info", "_place", "_ordinal", "_values", "_run", "__weakref__")
@@ -348,7 +352,7 @@ class DistantArray(Array):
         return self
 
     def _read(self, place: Any, values: np.ndarray) -> None:
-        """Copies it here."""
+        """Copies the array to this process."""
         raise NotImplementedError
 
     @property
@@ -405,7 +409,7 @@ class DistantArray(Array):
 
 
 def new_array(shape: Shape, device: int = 0) -> tuple[Array, np.ndarray]:
-    """An array whose contents are still to be written, and its memory, for who has it alone."""
+    """An array with contents still to be written, and its memory, for exclusive use."""
     if why_not() is not None:
         values = np.empty(shape.dims, shape.dtype.numpy)
         return HostArray(values.view()), values

@@ -1,4 +1,6 @@
-"""Functions of Python at addresses that compiled programs call; what they raise waits for the run to stop."""
+"""Python functions at addresses that compiled programs call; their exceptions are kept until the run has
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,16 @@ raised: dict[int, BaseException] = {}
 
 
 class Stopped(Cancelled):
-    """The run was to stop while a call waited; `code` says why."""
+    """Raised when the run was to stop while a call waited; `code` is the reason."""
 
 
 def take_raised(frame: int) -> BaseException | None:
-    """Returns the exception of the custom call that just failed in a run, and forgets it; None
-    for a native function.
-    """
+    """The exception of the custom call that just failed in a run, once; None for a native function."""
     return raised.pop(frame, None)
 
 
 def callback(function: Callable[[int, Any, Any], int]) -> tuple[int, Any]:
-    """The address of a function of a frame, operands and results; what it raises is kept for the run."""
+    """The address of a function of a frame, operands and results; its exceptions are kept for the run."""
 
     def called(frame: int, ins: Any, outs: Any, opaque: int, length: int) -> int:
         try:

@@ -1,4 +1,6 @@
-"""Whether this machine has the instructions that code was compiled for. Asks the system, not LLVM."""
+"""Checks whether this machine has the instructions that code was compiled for, by asking the system, not
+LLVM.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,11 @@ _WITHOUT_FLAG = {"sse", "sse2", "avx10.1"}
 
 
 def refuse_foreign(cpu: str, features: Sequence[str], trust_cpu: bool) -> None:
-    """UnsupportedError for code that needs instructions this machine lacks, by LLVM's CPU and features.
+    """Raises UnsupportedError for code that needs instructions this machine lacks, by LLVM's CPU and
+    features.
 
-    Nothing is known of a CPU that is no level of x86-64 nor any AArch64: then its features have to be listed,
-    or the caller vouches for it (`trust_cpu`).
+    The features of CPUs other than x86-64 levels and AArch64 are unknown: they must be listed, or the caller
+    vouches for the CPU (`trust_cpu`).
     """
     listed = [name[1:] for name in features if name.startswith("+")]
     if systems.machine() == "aarch64":
@@ -66,13 +69,13 @@ def _refuse_missing(cpu: str, missing: Sequence[str]) -> NoReturn:
 
 
 def _plain(name: str) -> str:
-    """A name without the marks in which Linux and LLVM differ: avx512_vnni and avx512vnni."""
+    """A name without the punctuation in which Linux and LLVM differ: avx512_vnni and avx512vnni."""
     return re.sub("[-_.]", "", name)
 
 
 @functools.cache
 def _flags() -> frozenset[str]:
-    """The features of this machine by Linux' names."""
+    """The features of this machine in Linux' names."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Arrays over the memory of other libraries, by DLPack, without copies."""
+"""Arrays over the memory of other libraries, through DLPack, without copies."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def _import(capsule: object, kind: str, managed: Any) -> Array:
 
 
 def _copied(shape: Shape, address: int, given: tuple[int, ...]) -> Array:
-    """A copy of strided memory; the capsule, not renamed, frees its tensor."""
+    """A copy of strided memory; the capsule, which is not renamed, frees its tensor."""
     item = shape.dtype.itemsize
     view = _Strided(address, shape.dims, tuple(s * item for s in given), item)
     return device_put(np.asarray(view).view(np.dtype(f"V{item}")).copy().view(shape.dtype.numpy))
 
 
 class _Strided:
-    """Foreign memory for NumPy to look at."""
+    """Foreign memory as an array interface for NumPy."""
 
     def __init__(self, address: int, dims: tuple[int, ...], steps: tuple[int, ...], item: int) -> None:
         data = (address, True)

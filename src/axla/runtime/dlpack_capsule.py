@@ -1,4 +1,6 @@
-"""DLPack's capsules, the legacy one and the versioned one, which can be read-only; and an array as one."""
+"""DLPack capsules, both the legacy form and the versioned one, which can be read-only; and exporting an array
+as one.
+"""
 
 from __future__ import annotations
 

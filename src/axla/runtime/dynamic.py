@@ -1,7 +1,8 @@
 """Calls of programs whose parameters or results have dynamic sizes, `f32[<=8]`.
 
-Code sees arrays of the bounds with the actual sizes as scalars behind them (`interface.sizes_of`). Callers
-pass and get arrays of the actual sizes: one smaller than its bound is copied into the larger memory, and out.
+Compiled code has arrays with the maximal sizes, and the actual sizes as extra scalars (`interface.sizes_of`).
+Callers pass and get arrays of the actual sizes: one smaller than its bound is copied to the larger memory,
+and back.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from axla.runtime.array import Array, device_put
 
 
 class DynamicCall:
-    """Stands for the native call of such a program: arrays of actual sizes in and out."""
+    """Replaces the native call of such a program: takes and returns arrays of actual sizes."""
 
     __slots__ = ("_call", "_interface", "_put", "_parameter_sizes", "_result_sizes", "_dynamic", "_donated")
 
     def __init__(
         self, call: Any, interface: Interface, put: Callable[[Any, int], Array] = device_put
     ) -> None:
-        """`put` makes an array of results, where their memory is."""
+        """`put` creates an array for results, in their memory."""
         self._call = call
         self._interface = interface
         self._put = put
@@ -38,11 +39,11 @@ class DynamicCall:
         return self._run(self._call, arguments)
 
     def with_flag(self, flag: int, *arguments: Any) -> Array | tuple[Array, ...]:
-        """A run that stops when the flag at an address is set."""
+        """Runs the program, which stops when the flag at an address is set."""
         return self._run(lambda *inner: self._call.with_flag(flag, *inner), arguments)
 
     def dispatch(self, loaded: Any, arguments: Sequence[Any], deadline: float | None) -> list[Array]:
-        """Hands the run over, and waits for it where results have sizes that only the run knows."""
+        """Hands the run over, and waits for it if results have sizes known only after the run."""
         hand_over = loaded.queue.dispatch
         found = self._run(lambda *inner: hand_over(self._call, loaded, inner, deadline), arguments)
         return [found] if isinstance(found, Array) else list(found)
@@ -69,7 +70,9 @@ class DynamicCall:
         return tuple(found) if isinstance(self._interface.result_tree, tuple) else found[0]
 
     def _bounded(self, arguments: Sequence[Any]) -> tuple[list[Any], list[tuple[Array, Array]]]:
-        """Arrays of the bounds, with sizes behind them; donated ones with the copies that were made."""
+        """Arrays of the maximal sizes, followed by actual sizes; donated arrays are replaced by their
+        copies.
+        """
         interface = self._interface
         check_count(interface, len(arguments))
         check_donation(interface, arguments, self._donated)
@@ -101,8 +104,8 @@ class DynamicCall:
 
 
 def _padded(array: Array | np.ndarray, bounds: tuple[int, ...]) -> Array:
-    """A copy in memory of the bounds. What lies behind the sizes never counts; it is zero all the same, so
-    that no run depends on what memory held.
+    """A copy in memory of the maximal size. Elements beyond the sizes never matter, but are zero, so that
+    runs do not depend on previous contents of memory.
     """
     values = array.to_numpy() if isinstance(array, Array) else array
     whole = np.zeros(bounds, values.dtype)

@@ -1,7 +1,7 @@
 """Handlers of XLA's typed FFI in this process: call frames for the call sites of a program, the state that
-handlers make, the table of functions that they call, types that users register.
+handlers create, the API table, user-registered types.
 
-`codegen/native/ffi.py` has the structs, and what runs without Python.
+`codegen/native/ffi.py` has the structs, and the part that runs without Python.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ _FRAME_SIZES = {
 
 
 class HandlerCall:
-    """A handler at one call site of a program. `address` is what the program's function table has."""
+    """A handler at one call site of a program. `address` is its entry in the program's function table."""
 
     def __init__(self, site: CallSite, target: CallTarget, device: int = 0) -> None:
-        """Calls the handler of the stage `instantiate`, where there is one."""
+        """Calls the handler for the stage `instantiate`, if there is one."""
         self.site = site
         self._device, self._user_data = device, target.user_data
         self._keep: list[Any] = [target]
@@ -79,7 +79,7 @@ class HandlerCall:
             self._take_state(first)
 
     def run(self, operands: int, results: int) -> None:
-        """One run, for who has no program; tables of addresses."""
+        """One run without a program, for given tables of addresses."""
         self._run(self._call, operands, results)
 
     def _run(self, call: Any, operands: int | None = None, results: int | None = None) -> None:
@@ -90,7 +90,7 @@ class HandlerCall:
             raise take_raised(at) or CustomCallFailure(f"{self.site}: error code {code}", code)
 
     def _take_state(self, first: Any) -> None:
-        """Keeps what the stage `instantiate` has set, and frees it with the program."""
+        """Keeps the state that the stage `instantiate` has set, and frees it with the program."""
         self._call.state, self._call.state_type = first.state, first.state_type
         if first.state:
             known = {number: deleter for number, deleter in _types.values()}
@@ -106,7 +106,7 @@ class HandlerCall:
     def _prepared(
         self, handler: int, stage: int, operands: Sequence[AnyShape], results: Sequence[AnyShape]
     ) -> Any:
-        """The CALL of a handler, with the image of its call frame."""
+        """The CALL of a handler, with its prepared call frame."""
         _check_version(self.site, handler)
         leaves = (*operands, *results)
         buffers = ffi.POINTERS + 8 * len(leaves)
@@ -152,7 +152,7 @@ class HandlerCall:
 
 
 def _reporter(site: CallSite) -> Callable[[int, Any, Any], int]:
-    """The callback that is given an error in place of operands."""
+    """The callback that receives an error instead of operands."""
 
     def called(frame: int, error: Any, results: Any) -> int:
         status, text = _read_error(c.cast(error, c.c_void_p).value or 0)
@@ -173,7 +173,7 @@ def _read_error(address: int) -> tuple[Status, str]:
 
 
 def _attributes(site: CallSite, keep: list[Any]) -> Any:
-    """The attributes of a call as the struct of a dictionary; what it points to is kept."""
+    """The attributes of a call as an FFI dictionary struct; the data that it refers to is kept."""
     try:
         return _dictionary(parse_attributes(site.config), keep)
     except AxlaError as error:
@@ -194,7 +194,7 @@ def _dictionary(values: dict[str, Any], keep: list[Any]) -> Any:
 
 
 def _attribute(name: str, value: Any, keep: list[Any]) -> tuple[int, Any]:
-    """The kind of an attribute, and the struct of its value."""
+    """The kind of an attribute, and the struct with its value."""
     if isinstance(value, dict):
         kind, made = _DICTIONARY, _dictionary(value, keep)
     elif isinstance(value, str):
@@ -243,7 +243,7 @@ def _addresses() -> dict[str, int]:
 
 @cache
 def _api() -> Any:
-    """The table of functions that handlers call."""
+    """The API table: the functions that handlers call."""
     rare = {"XLA_FFI_Handler_Register": _register_handler, "XLA_FFI_Type_Register": _register_type}
     at = {name: c.cast(function, c.c_void_p).value for name, function in rare.items()} | _addresses()
     functions = {field.name: at[field.name] for field in ffi.API.fields if field.name.startswith("XLA_FFI_")}
@@ -260,8 +260,8 @@ def _api() -> Any:
 
 
 def _check_version(site: CallSite, handler: int) -> None:
-    """Refuses a handler of another major version of the FFI. Minor versions only add: to structs, whose sizes
-    a handler checks, and to the table of functions.
+    """Refuses a handler with another major version of the FFI. Minor versions only add fields to structs,
+    whose sizes a handler checks, and functions to the API table.
     """
     try:
         found = _version(handler)
@@ -275,7 +275,7 @@ def _check_version(site: CallSite, handler: int) -> None:
 
 @cache
 def _version(handler: int) -> tuple[int, int]:
-    """The version of the FFI that a handler was compiled for, which it tells when an extension asks."""
+    """The FFI version that a handler was compiled for, which it returns when an extension asks."""
     metadata = ffi.METADATA.ctypes()(struct_size=ffi.METADATA.offset("traits") + 4, version_struct_size=24)
     extension = ffi.METADATA_EXTENSION.ctypes()(
         struct_size=ffi.METADATA_EXTENSION.size, type=_METADATA, metadata=c.addressof(metadata)
@@ -292,7 +292,7 @@ def _version(handler: int) -> tuple[int, int]:
 
 
 def _answering(function: Callable[[int], None]) -> Any:
-    """A function of the API in Python: its error is what is raised."""
+    """A function of the API in Python; its exceptions become FFI errors."""
 
     def called(arguments: int) -> int | None:
         try:
@@ -331,8 +331,8 @@ _lock = locks.new_lock()
 
 
 def register_ffi_type(name: str, type_id: Any, type_info: Any = None) -> None:
-    """Makes a type of handlers' states known. `type_id` is the address of its XLA_FFI_TypeId, as an int, a
-    PyCapsule or a ctypes object, and gets a number unless it has one; `type_info` that of its
+    """Registers a type of handlers' states. `type_id` is the address of its XLA_FFI_TypeId, as an int, a
+    PyCapsule or a ctypes object, which gets a number unless it has one; `type_info` that of its
     XLA_FFI_TypeInfo, which says how states are freed.
     """
     where, places = f"register_ffi_type({name!r})", (address_of(type_id), address_of(type_info))

@@ -1,8 +1,9 @@
-"""The function table of a loaded program: what its custom calls call, as addresses of this process.
+"""The function table of a loaded program: the functions that its custom calls call, as addresses in this
+process.
 
-A native function is its own address. A Python function gets an address for each call of it: a callback that
-makes arrays of the addresses, and takes the interpreter lock. What it raises is kept for the run until the
-program has stopped with an error code, and is raised then.
+A native function is its own address. A Python function gets an address for each of its call sites: a callback
+that makes arrays from addresses, and takes the interpreter lock. Its exception is kept until the program has
+stopped with an error code, and is raised then.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from axla.runtime.native import native
 def resolve_functions(
     functions: Sequence[TableFunction], given: Mapping[str, int] | None, device: int = 0
 ) -> tuple[list[int], list[Any]]:
-    """The addresses of the function table of a program on a device, and what must live as long as they are
-    called.
+    """The addresses in the function table of a program on a device, and objects that must live as long as
+    they are called.
     """
     addresses: list[int] = []
     keep: list[Any] = []
@@ -57,7 +58,7 @@ def resolve_functions(
 
 @cache
 def engine_functions() -> dict[str, int]:
-    """The addresses of the engine of collectives of this process, `axla_collective`, and of its parts."""
+    """The addresses of this process's engine for collectives, `axla_collective`, and of its parts."""
     return native().glue.extended(collectives.emit)
 
 
@@ -99,7 +100,7 @@ def _target(function: TableFunction) -> CallTarget:
 
 
 def _caller(call: PythonCall) -> Callable[[int, Any, Any], int]:
-    """The callback of a Python function at one call site."""
+    """The callback for a Python function at one call site."""
     operands, results = call.site.operand_leaves, call.site.result_leaves
     waits = call.function in BUILT_IN.values()
 
@@ -125,7 +126,7 @@ device_of: dict[int, int] = {}
 
 
 def _enter(frame: int) -> None:
-    """Lets what this thread calls know the run of a frame."""
+    """Makes the run of a frame known to code called in this thread."""
     head = FRAME.from_address(frame)
     flag = c.c_int32.from_address(head.cancel) if head.cancel else c.c_int32(0)
 
@@ -148,14 +149,14 @@ def _enter(frame: int) -> None:
 
 
 def _taken(mailbox: Mailbox, address: Any, where: str) -> Any:
-    """Takes a value that the only participant has sent to itself; RuntimeFailure where there is none."""
+    """The value that the only participant has sent to itself."""
     if not mailbox.has(address):
         raise RuntimeFailure(f"the only replica waits {where}")
     return mailbox.take(address, current.check)
 
 
 def _array(address: int | None, shape: AnyShape) -> np.ndarray:
-    """The array at an address, of the sizes in which `shape` lies."""
+    """The array at an address, with the dimensions of `shape` in memory order."""
     dims = [shape.dims[d] for d in reversed(shape.layout.minor_to_major)]
     if not shape.byte_size:
         return np.empty(dims, shape.dtype.numpy)
@@ -165,7 +166,7 @@ def _array(address: int | None, shape: AnyShape) -> np.ndarray:
 
 
 def _reporter(site: CallSite) -> Callable[[int, Any, Any], int]:
-    """The callback that is given a failed status in place of operands."""
+    """The callback that receives a failed status instead of operands."""
 
     def called(frame: int, status: Any, outs: Any) -> int:
         address = c.cast(status, c.c_void_p).value

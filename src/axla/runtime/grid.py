@@ -1,4 +1,4 @@
-"""The participants of one run in this process: what they share, and how the run of all ends."""
+"""The participants of one run in this process: their shared state, and how the whole run ends."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ launch = locks.new_lock()
 
 
 class Grid:
-    """One run of several participants: of one program, or each of its own. Participant p is partition
-    p % partitions of replica p // partitions, and has the feeds of the p-th of `devices`.
+    """One run of several participants, of one program, or each of its own. Participant p is partition p %
+    partitions of replica p // partitions, and uses the feeds of the p-th of `devices`.
     """
 
     def __init__(self, replicas: int, partitions: int, devices: Sequence[int]) -> None:
@@ -75,11 +75,11 @@ class Grid:
     # The end of a run.
 
     def stop(self, code: int) -> None:
-        """Stops the run of all; the first says why."""
+        """Stops the run of all participants; the first reason counts."""
         self.struct.stop = self.struct.stop or code
 
     def failed(self, error: BaseException) -> BaseException:
-        """The error of a participant: the first failure of the run."""
+        """Records the error of a participant; the first failure is the failure of the run."""
         if self.failure is None:
             self.failure = self._clash() if self.struct.clash else error
             self.mailbox.failed(self.failure)
@@ -87,8 +87,8 @@ class Grid:
         return self.failure
 
     def _clash(self) -> CollectiveFailure:
-        """An error about participants of a rendezvous that run different collectives; their programs have
-        not ended.
+        """An error about participants of a rendezvous that run different collectives; None if there is none.
+        Their programs have not ended.
         """
         rendezvous, (_, slots) = list(self._rendezvous_by_key.items())[self.struct.clash - 1]
         found: dict[int, str] = {}
@@ -100,7 +100,7 @@ class Grid:
         return CollectiveFailure(message, abi.COLLECTIVE)
 
     def wait(self, tasks: Sequence[Task]) -> None:
-        """Waits until no task is left. Raises the failure of the run, when it has one."""
+        """Waits until no task is left. Raises the failure of the run, if it failed."""
         try:
             for task in tasks:
                 while task.is_left():
@@ -120,7 +120,9 @@ class Grid:
     # Who waits for whom.
 
     def look(self) -> None:
-        """Stops the run when nobody has moved since the last look, and all wait in vain or have ended."""
+        """Stops the run if no participant has made progress since the last call, and all wait in vain or have
+        ended.
+        """
         states, *_ = now = self._moves()
         seen, self._seen = self._seen, now
         if now != seen or RUNS in states or set(states) == {ENDED} or self.struct.stop:
@@ -136,7 +138,9 @@ class Grid:
         return tuple(self.states), visits, self.mailbox.moved
 
     def expire(self, name: str) -> None:
-        """Before a run, by its name, is stopped by its deadline: its failure says what everybody does."""
+        """Called before a run is stopped by its deadline, with its name: the failure says what every
+        participant is doing.
+        """
         states = tuple(self.states)
         if self.struct.stop or set(states) == {ENDED} or len(self._here) < len(states):
             return
@@ -144,7 +148,7 @@ class Grid:
         self.failed(DeadlineExceeded(f"{name}: the deadline passed before its end: {doing}", abi.DEADLINE))
 
     def _doing(self, participant: int, state: int) -> tuple[str, bool]:
-        """The work of a participant now, and whether it waits for something that is not there."""
+        """What a participant is doing, and whether it waits for something that is missing."""
         name = self.name(participant)
         if state in _PLAIN:
             return f"{name} {_PLAIN[state]}", False
@@ -164,7 +168,7 @@ class Grid:
         return f"replica {replica}, partition {partition}"
 
     def receive(self, participant: int, address: Any, where: str, check: Any) -> Any:
-        """The oldest value that was sent to an address; waits for it."""
+        """Waits for the oldest value sent to an address, and returns it."""
         self._waits[participant] = address, where
         self.states[participant] = WAITS
 
@@ -175,7 +179,7 @@ class Grid:
 
 
 def _text(slot: Any) -> str:
-    """The collective that a participant waits in, as text."""
+    """The collective in which a participant waits, as text."""
     return c.string_at(slot.collective + _Collective.from_address(slot.collective).text).decode()
 
 
@@ -192,7 +196,7 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 
 
 def watch(grid: Grid, tasks: Sequence[Task]) -> None:
-    """Looks after a run until it has ended."""
+    """Watches a run until it has ended."""
     with launch:
         _watched.append((grid, tasks))
         if len(_watched) == 1:

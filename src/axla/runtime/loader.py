@@ -1,7 +1,7 @@
 """Runs a library that was compiled ahead of time, on this machine, without the compiler: `axla.aot.load`.
 
-Reads `P.json`, the objects and the weights of a folder, and checks them against each other before anything
-is linked. Needs NumPy, and nothing of LLVM.
+Reads `P.json`, the objects and the weights in a folder, and checks them against each other before anything is
+linked. Needs NumPy, but no LLVM.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["LoadedFunction", "LoadedLibrary", "load"]
 
 
 def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> LoadedLibrary:
-    """The library of a folder that `axla compile` wrote, or of its P.json, for this machine.
+    """The library in a folder that `axla compile` wrote, or of its P.json, for this machine.
 
-    InvalidArgument for files that are damaged or do not belong together, UnsupportedError for another
-    machine's. `trust_cpu`: this machine has what the CPU it was compiled for has.
+    InvalidArgument for files that are damaged or do not belong together, UnsupportedError for those of
+    another machine. `trust_cpu` asserts that this machine has the features of the CPU it was compiled for.
     """
     file = _manifest_path(Path(path))
     manifest = read_manifest(file)
@@ -70,7 +70,7 @@ def _checked(folder: Path, facts: ObjectFacts) -> bytes:
 
 
 def _weights(folder: Path, manifest: Manifest) -> np.ndarray | None:
-    """The constants of a side file, at a multiple of 64."""
+    """The constants in a side file, in memory aligned to 64."""
     if not manifest.weights_file:
         return None
     path = folder / manifest.weights_file
@@ -84,9 +84,9 @@ def _weights(folder: Path, manifest: Manifest) -> np.ndarray | None:
 
 
 def digest_of(data: np.ndarray | bytes | memoryview) -> str:
-    """64 bits that tell damaged data from whole, as text. The length is a multiple of 8.
+    """A 64-bit checksum, as text, to detect damaged data. The length is a multiple of 8.
 
-    The sum of all words, each mixed with its number: what the C loader computes, too.
+    The sum of all words, each mixed with its number; the C loader computes the same.
     """
     words = np.frombuffer(data, "<u8")
     total, block = 0, 1 << 17
@@ -102,8 +102,8 @@ _ODD, _MIX = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
 
 class LoadedLibrary:
-    """Functions that were loaded. With one function, or with one for each of several numbers of rows, the
-    library is called like a function.
+    """The loaded functions. With one function, or with one for each of several numbers of rows, the library
+    can be called like a function.
     """
 
     def __init__(self, manifest: Manifest, image: Image, weights: np.ndarray | None) -> None:
@@ -116,7 +116,7 @@ class LoadedLibrary:
         return f"<library {self.name}: {', '.join(self.functions)}>"
 
     def __getitem__(self, name: str) -> LoadedFunction:
-        """A function by its symbol, or by what follows the library's name in it."""
+        """A function by its symbol, or by the part of it after the library's name."""
         for key in (name, f"{self.manifest.prefix}_{name}"):
             if key in self.functions:
                 return self.functions[key]
@@ -137,9 +137,9 @@ class LoadedLibrary:
 
 
 class LoadedFunction:
-    """A compiled function. Called with arrays, by position or name, it gives an array, or a tuple of them.
+    """A compiled function. Called with arrays, by position or name, it returns an array, or a tuple of them.
 
-    Variables are no arguments: they are kept here, zero at first, and a run that writes them runs alone.
+    Variables are not arguments: they are kept here, initially zero, and runs that write them do not overlap.
     """
 
     def __init__(self, facts: FunctionFacts, image: Image, weights: np.ndarray | None) -> None:
@@ -164,14 +164,14 @@ class LoadedFunction:
         return f"<function {self.name}({arguments}) -> ({', '.join(map(str, self.results))})>"
 
     def set_variable(self, name: str, value: Any) -> None:
-        """Gives a variable a value, which is copied."""
+        """Sets a variable to a copy of a value."""
         if name not in self.variables:
             self._refuse(f"no variable {name!r}; {choices(self.variables)}")
         facts = next(v for v in self.facts.arguments if v.name == name)
         self.variables[name][...] = self._array(facts, value)
 
     def load_variables(self, path: str | os.PathLike[str]) -> None:
-        """Gives all variables the values of a safetensors file, by their names or labels."""
+        """Sets all variables from a safetensors file, by their names or labels."""
         arrays = read_safetensors(path)
         for facts in self.facts.arguments:
             if facts.role is Role.ARGUMENT:
@@ -182,7 +182,7 @@ class LoadedFunction:
             self.set_variable(facts.name, found)
 
     def run(self, arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The results by name, for arguments by name."""
+        """The results by name, for arguments given by name."""
         results = self._call(self._ordered((), arguments))
         return {facts.name: array for facts, array in zip(self.results, results, strict=True)}
 

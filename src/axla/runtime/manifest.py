@@ -1,5 +1,5 @@
-"""`P.json` of a compiled library: what is written, and a strict reader of it: what it says is true or an
-InvalidArgument. The classes are its tables, in the order of their fields.
+"""`P.json` of a compiled library: its writer, and a strict reader that checks everything, and raises
+InvalidArgument. The classes are its tables, with fields in order.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Manifest:
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON, without fields that have their default."""
+    """The value in JSON, without fields that have their default value."""
     if isinstance(value, DType):
         return value.name
     if isinstance(value, tuple):
@@ -145,7 +145,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read(kind: Any, at: str, value: Any) -> Any:
-    """A value of a kind of a field, from JSON; `at` is what errors call it."""
+    """A value of a field's type, from JSON; `at` names it in errors."""
 
     def checked(holds: object, wanted: str) -> None:
         if not holds:
@@ -187,7 +187,7 @@ def _short(value: object) -> str:
 
 
 def seal(table: dict[str, Any]) -> str:
-    """The value that the field `sha256` of a description must have. A size that is damaged looks like any
+    """The value required in the field `sha256` of a description, since a damaged size looks like any
     other.
     """
     rest = {name: value for name, value in table.items() if name != "sha256"}
@@ -195,7 +195,7 @@ def seal(table: dict[str, Any]) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a file; InvalidArgument, with file and field, for what is none."""
+    """The manifest in a file; InvalidArgument, with file and field, for an invalid one."""
     try:
         if path.stat().st_size > _MOST_FILE:
             raise InvalidArgument(f"{path}: {path.stat().st_size} bytes, too long for a description")

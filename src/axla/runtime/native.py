@@ -1,6 +1,6 @@
-"""The native side of the runtime: the loaded glue, the Python types made from it, threads and limits.
+"""The native part of the runtime: the loaded glue, the Python types made from it, threads and limits.
 
-`native()` makes it on first use, which loads LLVM where the cache does not have the glue. Where it cannot be
+`native()` creates it on first use, which loads LLVM if the glue is not cached. Where it cannot be used
 (`why_not`), arrays are plain Python over NumPy and programs cannot be run.
 """
 
@@ -59,7 +59,7 @@ _type_of_spec = python_function("PyType_FromSpecWithBases", c.py_object, c.c_voi
 
 
 def _make_type(name: str, size: int, flags: int, slots: Sequence[tuple[int, int | None]], base: type) -> type:
-    """A heap type with native slots. It is never freed: its code is not either."""
+    """A heap type with native slots. It is never freed, nor is its code."""
     rows = (_SLOT * (len(slots) + 1))(*slots)
     spec = _SPEC(name.encode(), size, 0, flags, rows)
     made = _type_of_spec(c.addressof(spec), (base,))
@@ -112,7 +112,7 @@ class Native:
         self.trim = f("axla_trim", None)
 
     def keep(self, **functions: object) -> None:
-        """Tells native code functions of Python, by the names of its variables."""
+        """Registers Python functions with native code, by the names of its variables."""
         _keep.append(functions)
         for name, function in functions.items():
             self.glue.variable(name).value = id(function)
@@ -149,20 +149,24 @@ class Native:
         return _make_type("axla.runtime.Callable", CALLABLE.size, flags, slots, object)
 
     def _survive_fork(self) -> None:
-        """A fork copies only its own thread: the lock must be free then, and the child has no workers."""
+        """Fork handlers: a fork copies only its own thread, so locks must be free then, and the child has no
+        workers.
+        """
         at = self.glue.addresses
         HERE.at_fork([at[f"axla_fork_{when}"] for when in ("before", "parent", "child")])
 
 
 def set_num_threads(count: int) -> None:
-    """Sets how many threads a parallel loop may use, its caller included; results do not depend on it."""
+    """Sets the number of threads that a parallel loop may use, its caller included; results do not depend on
+    it.
+    """
     if not isinstance(count, int) or not 1 <= count <= limits.MOST_THREADS:
         raise InvalidArgument(f"set_num_threads: wanted 1 to {limits.MOST_THREADS}, found {count!r}")
     native().threads.value = count
 
 
 def num_threads() -> int:
-    """How many threads a parallel loop may use."""
+    """The number of threads that a parallel loop may use."""
     return native().threads.value
 
 
@@ -170,7 +174,7 @@ _array_class: type = object
 
 
 def array_class(cls: type[T]) -> type[T]:
-    """Makes a class the base of the native type of arrays."""
+    """Registers a class as the base of the native type of arrays."""
     global _array_class
     _array_class = cls
     return cls

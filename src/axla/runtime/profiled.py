@@ -1,4 +1,6 @@
-"""Calls of an executable while a profile is taken: of its program with clocks, which the first call makes."""
+"""Calls of an executable while a profile is recorded: they run its program with clocks, which the first call
+compiles.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,15 @@ Timed = Callable[[], tuple[Packed, Sequence[Row]] | None]
 
 
 class ProfiledCall:
-    """Stands for the native call of a program, `plain`. `timed` compiles it with clocks, or gives None where
-    it cannot: then calls are measured, and no steps.
+    """Replaces the native call `plain` of a program. `timed` compiles it with clocks, or returns None where
+    it cannot: then calls are measured, but not steps.
     """
 
     def __init__(
         self, plain: Any, name: str, backend: str, profile: Profile, timed: Timed,
         places: Sequence[tuple[int, int]],
     ) -> None:  # fmt: skip
-        """`places`: device and number of each participant. Steps of several are counted as their mean."""
+        """`places`: device and number of each participant. The steps of several participants are averaged."""
         self.plain, self.name, self.backend = plain, name, backend
         self._profile, self._timed, self._places = profile, timed, places
         self._call: Any = None
@@ -45,12 +47,12 @@ class ProfiledCall:
         return run.measure(call, *arguments)
 
     def with_flag(self, flag: int, *arguments: Any) -> Any:
-        """A run that stops when the flag at an address is set."""
+        """Runs the program, which stops when the flag at an address is set."""
         call, run = self._made()
         return run.measure(call.with_flag, flag, *arguments)
 
     def together(self, run: Callable[..., Any], plain: Sequence[LoadedProgram], *arguments: Any) -> Any:
-        """A run of all participants, by their programs with clocks, or the plain ones."""
+        """A run of all participants, with their programs with clocks, or the plain ones."""
         _, measured = self._made()
         return measured.measure(run, self.loaded or plain, *arguments)
 
@@ -80,12 +82,12 @@ class ProfiledCall:
 
 
 def without_readings(rows: Sequence[Row], counters: np.ndarray) -> Iterator[tuple[Row, int, int]]:
-    """Rows with nanoseconds and calls: what readings of the clock took of them is a row of its own.
+    """Rows with nanoseconds and calls; the time for reading the clock is moved to a row of its own.
 
-    `counters`, s64[participants, rows + 1, 2], of which the mean counts, has nanoseconds and calls of
-    nothing, whose mean is the time of a reading, and of the rows. A mean may be longer than a step, as where
-    the thread was stopped in a reading: no row gives more than it has, and all rows together stay what was
-    measured.
+    `counters`, s64[participants, rows + 1, 2], averaged over participants, has nanoseconds and calls of an
+    empty measurement, whose mean is the time of a reading, and of the rows. The mean may exceed the time of a
+    step, if the thread was stopped in a reading: no row loses more than it has, and the total of all rows is
+    unchanged.
     """
     (empty, runs), *found = (counters.sum(0) // len(counters)).tolist()
     reading = empty / max(runs, 1)

@@ -43,7 +43,7 @@ class LoadedProgram:
         participant: int = 0,
         beside: LoadedProgram | None = None,
     ) -> None:
-        """`beside`: one of the same code, whose image and constants this one has too."""
+        """`beside`: a program with the same code, whose image and constants are shared."""
         self._constants: memoryview | None = None
         self._beside = beside
         self._numbers = divmod(participant, interface.participants[1])
@@ -72,7 +72,7 @@ class LoadedProgram:
         return np.frombuffer(held, np.uint8).ctypes.data if held else None
 
     def _place(self, constants: bytes | memoryview) -> memoryview:
-        """Constants as they are, where nobody changes them and they are aligned; else a copy."""
+        """The constants themselves, if nothing can change them and they are aligned; else a copy."""
         data = memoryview(constants).cast("B")
         if data.readonly and np.frombuffer(data, np.uint8).ctypes.data % LINE == 0:
             return data
@@ -84,7 +84,7 @@ class LoadedProgram:
         return placed.toreadonly()
 
     def _describe(self, table: list[int]) -> c.Structure:
-        """The PROGRAM struct."""
+        """Fills the PROGRAM struct."""
         interface, infos = self.interface, self.infos
         parameter_alias = {a.parameter: a.result for a in interface.aliases}
         result_alias = {a.result: a.parameter for a in interface.aliases}

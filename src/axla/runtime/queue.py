@@ -1,12 +1,12 @@
-"""The queue of a device: runs that are handed over, and what becomes of their errors.
+"""The queue of a device: asynchronous runs, and the handling of their errors.
 
     (y,) = executable.execute([x], asynchronous=True)    # the run is under way, or waits for its turn
     y.is_ready()
     y.block_until_ready()                                # raises the error of the run
 
-`codegen/native/queue.py` runs them. A run starts when all that were handed over before have ended. A call on
-its caller's thread waits for runs of its program that were handed over, and one with effects until all have
-begun. A fork waits for all runs; what is left when the interpreter ends is cancelled.
+`codegen/native/queue.py` runs them. A run starts when all earlier runs in the queue have ended. A call on its
+caller's thread waits for queued runs of its program; one with effects waits until all queued runs have begun.
+A fork waits for all runs; runs left when the interpreter ends are cancelled.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _I32 = c.c_int32
 
 
 class Failure:
-    """The error of a run that was handed over; all results that it concerns hold it. Calling it raises the
-    error; when nobody did, it is logged at its end.
+    """The error of an asynchronous run, referenced by all results of the run. Calling it raises the error; if
+    it was never raised, it is logged when the object is freed.
     """
 
     __slots__ = ("error", "struct", "_text", "_unread", "__weakref__")
@@ -82,12 +82,12 @@ class Failure:
         raise raised_again(self.error)
 
     def publish(self, record: int) -> None:
-        """Makes it the failure of a record that is pending."""
+        """Makes a pending record fail with this error."""
         _Record.from_address(record).failure = c.addressof(self.struct)
         native().record_publish(record, FAILED, self)
 
     def report(self) -> None:
-        """Logs the error, if nobody has seen it."""
+        """Logs the error, if it was never read."""
         unread, self._unread = self._unread and not self.struct.read, False
         if unread:
             _log.error("a run failed, and nobody read its results: %r", self.error)
@@ -96,8 +96,8 @@ class Failure:
 
 
 def raised_again(error: BaseException) -> BaseException:
-    """A copy of an error, for one that reads it. Raised itself, it would hold the frames of all its readers
-    and their arrays, which hold it: no garbage collector sees that.
+    """A copy of an error for one reader. The error itself would keep the frames of all its readers and their
+    arrays alive, which refer to it, a cycle that no garbage collector sees.
     """
     with contextlib.suppress(Exception):  # of one that takes other arguments than those it keeps
         found = copy.copy(error)
@@ -107,9 +107,9 @@ def raised_again(error: BaseException) -> BaseException:
 
 
 class Task:
-    """A run that was handed over. Until it has ended it holds its inputs, its results and the code.
+    """An asynchronous run. Until it has ended it holds its inputs, its results and the code.
 
-    InvalidArgument for an array that was deleted, OutOfMemory: then the arguments stay as they were.
+    InvalidArgument for a deleted array, OutOfMemory: in both cases the arguments are unchanged.
     """
 
     def __init__(self, loaded: Any, arguments: Sequence[Array], grid: Any = None) -> None:
@@ -149,13 +149,13 @@ class Task:
             record.device = loaded.queue.device
 
     def undo(self, arguments: Sequence[Array]) -> None:
-        """Gives donated arguments their memory back; for a run that has no results yet."""
+        """Returns the memory of donated arguments, for a run that has no results yet."""
         for index in self.aliases.keys() & range(len(self.inputs)):
             give_back(arguments[index], self.inputs[index])
             self.inputs[index] = 0
 
     def results(self) -> list[Array]:
-        """The arrays of the results, which own the memory of donated arguments from now on."""
+        """The arrays of the results, which now own the memory of donated arguments."""
         for index, result in self.aliases.items():
             given, record = map(_Record.from_address, (self.inputs[index], self.records[result]))
             if given.address == record.address:
@@ -169,7 +169,7 @@ class Task:
         return found
 
     def _make_results(self, donated: Mapping[int, int]) -> None:
-        """Records for the results: over the memory of a donated array that nobody else holds, or a copy."""
+        """Records for the results: over the memory of a donated array without other references, or a copy."""
         runtime, interface = self.loaded.native, self.loaded.interface
         for result, spec in enumerate(interface.results):
             given = _Record.from_address(donated[result]) if result in donated else None
@@ -191,7 +191,7 @@ class Task:
                 c.memmove(_Record.from_address(record).address, source.address, spec.bytes)
 
     def fail(self, error: BaseException) -> None:
-        """Fails the results: with the error of an input that failed, else with this one."""
+        """Fails the results: with the error of a failed input, else with this one."""
         with _failing:  # who stopped it, and the thread whose turn came: they are not let go in between
             inputs = [record for record in map(_Record.from_address, self.inputs) if record.ready == FAILED]
             pending = [record for record in self.records if _Record.from_address(record).ready <= PENDING]
@@ -210,7 +210,7 @@ class Task:
                 failure.publish(record)
 
     def is_left(self) -> bool:
-        """Whether the run has not ended, nor was stopped before its turn."""
+        """Whether the run has neither ended nor been stopped before its turn."""
         ended = self.struct.ended or self.over
         return not ended and all(_Record.from_address(r).ready <= PENDING for r in self.records)
 
@@ -225,7 +225,7 @@ class Task:
             self.over = True
 
     def release(self) -> None:
-        """Lets all go but the struct, where the queue's thread looks for the next task."""
+        """Releases everything except the struct, in which the queue's thread finds the next task."""
         if self.timer is not None:
             self.timer.cancel()
         held, self.inputs, self.records = [*self.inputs, *self.records], [], []
@@ -252,7 +252,7 @@ class Queue:
         self._reset()
 
     def _reset(self) -> None:
-        """No thread, and nothing handed over."""
+        """Resets the queue: no thread, and no runs."""
         self._tasks: list[Task] = []
         self._before: Any = TASK.ctypes()()  # the task that ended last: the thread finds the next one there
         c.memset(self.address, 0, QUEUE.size)
@@ -260,16 +260,17 @@ class Queue:
         self._kept += self._tasks, self._before
 
     def __len__(self) -> int:
-        """How many runs have not ended."""
+        """The number of runs that have not ended."""
         return (self.struct.handed - self.struct.done) & 0xFFFFFFFF
 
     def dispatch(
         self, call: Any, loaded: Any, arguments: Sequence[Any], deadline: float | None
     ) -> list[Array]:
-        """Hands a run over: its results. What is short, and has its inputs, is done when this returns.
+        """Hands a run over; returns its results. A short run whose inputs are ready is complete when this
+        returns.
 
-        Raises InvalidArgument for arguments that do not fit, OutOfMemory, what a short run raises; errors
-        of others are those of their results.
+        Raises InvalidArgument for arguments that do not fit, OutOfMemory, and the errors of a short run;
+        errors of other runs are raised by reading their results.
         """
         self.collect()
         own = self.struct.thread == threading.get_ident()  # a function that a run calls
@@ -305,14 +306,14 @@ class Queue:
         return short and ready and not loaded.effects
 
     def cancel(self, loaded: Any, code: int = abi.CANCELLED) -> int:
-        """Stops the runs of a program, or with None all; gives their number."""
+        """Stops the runs of a program, or all with None; returns their number."""
         found = [t for t in list(self._tasks) if t.is_left() and (loaded is None or t.loaded is loaded)]
         for task in found:
             task.stop(code)
         return len(found)
 
     def collect(self) -> None:
-        """Lets go what runs held that have ended; unless another thread, or this one, is at it."""
+        """Releases what ended runs held, unless another thread, or this one, is already doing so."""
         ended: list[Task] = []
         if not self._lock.acquire(blocking=False):
             return
@@ -326,8 +327,8 @@ class Queue:
             task.release()
 
     def await_turn(self, loaded: Any, flag: int) -> bool:
-        """Waits until a program may run on this thread; whether it had to, or may have had to when native
-        code asked. Raises the error of its flag.
+        """Waits until a program may run on this thread; returns whether it had to wait. Raises the error of
+        its flag.
         """
         if self._runtime.may_run(loaded.address):
             return bool(loaded.block.handed or loaded.block.flags & EFFECTS)
@@ -342,14 +343,14 @@ class Queue:
         return True
 
     def drain(self, seconds: float = math.inf) -> bool:
-        """Waits until all runs have ended; false when they have not after so many seconds."""
+        """Waits until all runs have ended; false after `seconds`."""
         limit = time.monotonic() + seconds
         if self.struct.thread != threading.get_ident():
             self._wait(lambda: not len(self) or time.monotonic() > limit)
         return not len(self)
 
     def _wait(self, until: Callable[[], object]) -> None:
-        """Waits for a condition that may change when a run begins or ends, or with time."""
+        """Waits for a condition that may change with time, or when a run begins or ends."""
         while True:
             steps = self.struct.steps
             if until():
@@ -357,7 +358,7 @@ class Queue:
             self._runtime.sleep_briefly(self.address + QUEUE.offset("steps"), steps)
 
     def lose(self) -> None:
-        """In a forked child: the parent goes on with all runs."""
+        """Forgets all runs in a forked child; the parent continues them."""
         for task in self._tasks:
             task.loaded.block.ended = task.loaded.block.handed
             if not task.struct.ended:
@@ -387,7 +388,7 @@ def queue_of(device: int) -> Queue:
 
 
 def own_queue() -> Queue | None:
-    """The queue whose run calls this, on its thread."""
+    """The queue whose run calls this function on its thread; None otherwise."""
     here = threading.get_ident()
     return next((queue for queue in list(_queues.values()) if queue.struct.thread == here), None)
 
@@ -422,7 +423,7 @@ def _after_fork() -> None:
 
 
 def _leave() -> None:
-    """Lets runs end, or stops them. Errors that nobody has read by then are logged."""
+    """Waits for runs at exit, or stops them. Errors not read by then are logged."""
     native().glue.variable("tasks_ended").value = None
     Queue.ends = True
     for queue in list(_queues.values()):

@@ -55,8 +55,8 @@ def stored(dtype: DType, dims: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
 
 
 def header(entries: Mapping[str, TensorEntry], metadata: Mapping[str, str]) -> bytes:
-    """Length and JSON of a file whose entries follow each other without gaps; data then begins at a
-    multiple of 64.
+    """Length and JSON header of a file whose entries are contiguous; the data then begins at a multiple of
+    64.
     """
     notes = dict(metadata)
     table: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def write_safetensors(
 def parts_of(
     arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> Iterator[bytes | memoryview]:
-    """The contents of a file of arrays by name."""
+    """The contents of a file with these arrays."""
     ready = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     entries: dict[str, TensorEntry] = {}
     at = 0
@@ -100,9 +100,9 @@ def parts_of(
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The arrays of a file by name, in the file's order; they share memory that nothing else has.
+    """The arrays in a file by name, in the file's order; they share memory that nothing else uses.
 
-    InvalidArgument, with the file's name, for a file that is not as the format says.
+    InvalidArgument, with the file's name, for a malformed file.
     """
     data, entries, _ = read_file(path)
     return {name: array_of(data, entry) for name, entry in entries.items()}
@@ -117,7 +117,7 @@ def array_of(data: np.ndarray, entry: TensorEntry) -> np.ndarray:
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, dict[str, TensorEntry], dict[str, str]]:
-    """Data (64-byte aligned bytes), entries and metadata of a file; InvalidArgument for a wrong one."""
+    """Data (64-byte aligned bytes), entries and metadata of a file; InvalidArgument for a malformed one."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -136,14 +136,14 @@ def read_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, dict[str, Tenso
 
 
 def aligned(size: int) -> np.ndarray:
-    """Bytes at a multiple of 64."""
+    """Memory aligned to 64 bytes."""
     room = np.empty(size + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
     return room[start : start + size]
 
 
 def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, TensorEntry], dict[str, str]]:
-    """Entries and metadata of a header whose file has `size` bytes of data."""
+    """Entries and metadata in the header of a file with `size` bytes of data."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -1,10 +1,11 @@
-"""An executable as bytes: what its backend makes of it, behind a header.
+"""An executable as bytes: a header, and a payload from its backend.
 
-**Loading runs the machine code that is inside.** Load what you made yourself, or what comes from somebody
-whom you would let run programs here: `unpack` recognises damage and foreign machines, not intent. Readers of
-programs (`axla.parse`, `axla run`) refuse these bytes. There is no pickle inside.
+**Loading runs the machine code inside.** Load only what you made yourself, or what comes from people whom you
+trust to run programs here: `unpack` detects damage and foreign machines, not intent. Readers of programs
+(`axla.parse`, `axla run`) refuse these bytes. They contain no pickle.
 
-    axla-executable 1\n  digest of the rest  length of the fingerprint  fingerprint (JSON)  payload
+    axla-executable 1
+  digest of the rest  length of the fingerprint  fingerprint (JSON)  payload
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _DIGEST = 32
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The compiler, machine and options that a program was compiled with. `options`: a CompileOptionsProto,
-    in hexadecimal; `features`: LLVM's. Machine code has a `triple`.
+    """How a program was compiled, and by what. `options`: a CompileOptionsProto, in hexadecimal; `features`:
+    LLVM's. Machine code has a `triple`.
     """
 
     axla: str
@@ -46,23 +47,24 @@ class Fingerprint:
 
     @classmethod
     def of(cls, target: Target | None, backend: str, *more: Any) -> Fingerprint:
-        """That of a program compiled here and now; `target` is that of machine code."""
+        """The fingerprint of a program compiled in this process; `target` is that of machine code."""
         machine = (target.triple, target.cpu, tuple(sorted(target.features))) if target is not None else ()
         return cls(*versions(), backend, *more, *machine)
 
 
 def pack(payload: bytes, fingerprint: Fingerprint) -> bytes:
-    """The bytes of an executable, which `unpack` takes."""
+    """The bytes of an executable, for `unpack`."""
     head = json.dumps(asdict(fingerprint)).encode()
     body = len(head).to_bytes(8, "little") + head + payload
     return _HEAD + blake2b(body, digest_size=_DIGEST).digest() + body
 
 
 def unpack(data: bytes) -> tuple[bytes, Fingerprint]:
-    """The payload of `pack` and where it comes from. It may be machine code, which is run when it is loaded.
+    """The payload given to `pack`, and its fingerprint. It may be machine code, which is run when it is
+    loaded.
 
-    InvalidArgument for bytes that are no whole serialised executable; UnsupportedError for machine code of
-    another axla, LLVM or machine, which names what was found and wanted.
+    InvalidArgument for bytes that are not a complete serialised executable; UnsupportedError for machine code
+    of another axla, LLVM or machine, with what was found and wanted.
     """
     if not is_serialized(data):
         _refuse("these bytes are none")
@@ -86,7 +88,7 @@ def unpack(data: bytes) -> tuple[bytes, Fingerprint]:
 
 
 def is_serialized(data: object) -> bool:
-    """Whether bytes claim to be a serialised executable."""
+    """Whether bytes begin like a serialised executable."""
     return isinstance(data, bytes | bytearray | memoryview) and bytes(data[: len(MAGIC)]) == MAGIC
 
 
@@ -96,7 +98,7 @@ def _refuse(what: str) -> NoReturn:
 
 @functools.cache
 def versions() -> tuple[str, str]:
-    """The versions of axla and of LLVM's binding, without loading it."""
+    """The versions of axla and llvmlite, without loading llvmlite."""
     from importlib.metadata import PackageNotFoundError, version
 
     own = sys.modules["axla"].__version__

@@ -1,4 +1,4 @@
-"""Shapes for native code: a block of memory per shape in use; shapes compare by address."""
+"""Shapes for native code: a memory block for each shape in use; shapes are compared by address."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ShapeInfo:
     )  # fmt: skip
 
     def __init__(self, shape: Shape, element: int | None = None) -> None:
-        """`element`: not that of the shape's type."""
+        """`element`: a number other than that of the shape's element type."""
         rank = len(shape.dims)
         item = shape.dtype.itemsize
         text = _FORMATS.get(shape.dtype.name)
@@ -70,7 +70,7 @@ _lock = locks.new_lock()
 # The cache only keeps recent ones from being made anew: the table above makes them unique.
 @lru_cache(maxsize=256)
 def shape_info(shape: Shape) -> ShapeInfo:
-    """The description of a shape in its default layout; the same object as long as anybody holds it."""
+    """The description of a shape in its default layout; the same object as long as it is referenced."""
     shape = shape.logical
     info = _infos.get(shape)
     if info is None:

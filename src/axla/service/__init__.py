@@ -1,10 +1,10 @@
 """Programs that run in another process, or on another machine: `axla serve`, and `axla.connect`.
 
-    messages.py      what they say to each other (messages.txt), errors as messages
-    transport.py     what it goes over: a unix socket with shared memory; and what others must do
-    supervisor.py    the server: lets clients in, starts a worker process for each, watches and counts
-    worker.py        the process of one client
-    session.py       what a worker does with requests: programs and arrays by number
+    messages.py      the messages (messages.txt), errors as messages
+    transport.py     transports: a unix socket with shared memory, and the interface for others
+    supervisor.py    the server: admits clients, starts a worker process for each, monitors and counts
+    worker.py        the process for one client
+    session.py       how a worker handles requests: programs and arrays by number
     link.py          the client's end: calls and answers
     remote.py        the backend `remote`: its client, executables and arrays
 

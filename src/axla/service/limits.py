@@ -20,7 +20,7 @@ NOW = ("arrays", "array_bytes", "programs")
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one client, and with `clients` the number of clients."""
+    """The limits of one client, and `clients`, the limit of their number."""
 
     clients: int = 16
     memory: int = 4 << 30
@@ -45,12 +45,12 @@ class Limits:
 
 
 def temporary_name(process: int) -> str:
-    """How the names of a worker's folders begin; the supervisor removes what it leaves."""
+    """The prefix of the names of a worker's folders; the supervisor removes those that are left."""
     return f"axla-worker-{process}-"
 
 
 class Page:
-    """Counters in memory that a worker and its supervisor share: nobody waits for anybody."""
+    """Counters in memory shared by a worker and its supervisor, without locks."""
 
     def __init__(self, file: int | None = None) -> None:
         if file is None:

@@ -1,7 +1,7 @@
-"""The client's end of a connection: calls, their answers, and what the server asks.
+"""The client's end of a connection: calls, their answers, and the server's requests.
 
-There is no thread of its own: whoever waits for an answer reads, and hands out what is for others. Only while
-asynchronous runs may ask for values of feeds does a thread wait for them.
+It has no thread of its own: any thread that waits for an answer reads, and passes messages to the others.
+Only while asynchronous runs may ask for values of feeds, a thread waits for that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _MOST = 256
 
 
 class PendingRequest:
-    """A request that was sent. `into` gets the pieces of an array. Of arrays that it makes it is the run."""
+    """A request that was sent. `into` receives the pieces of an array. For arrays computed by the request,
+    this object is their run.
+    """
 
     def __init__(self, link: Link, number: int, name: str, into: np.ndarray | None = None) -> None:
         self.link, self.number, self.name, self.into, self.at = link, number, name, into, 0
@@ -43,20 +45,20 @@ class PendingRequest:
         self.error: AxlaError | None = None
 
     def is_done(self) -> bool:
-        """Whether its answer is there; reads what has come."""
+        """Whether its answer has arrived; reads what has come."""
         if not self.done:
             self.link.poll()
         return self.done
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits for its answer; false when it is not there after so many seconds. Raises its error."""
+        """Waits for its answer; false if it has not arrived after `timeout` seconds. Raises its error."""
         if not self.done and not self.link.until(lambda: self.done, timeout):
             return False
         self.answer()
         return True
 
     def answer(self) -> Message:
-        """Its answer, when it is there; raises its error."""
+        """Its answer, once it has arrived; raises its error."""
         if not self.done:
             self.link.until(lambda: self.done)
         if self.error is None and self.kind == NUMBERS["Failed"]:
@@ -67,7 +69,7 @@ class PendingRequest:
 
 
 class Link:
-    """A connection to a server. It may be used from any thread, and only in the process that made it."""
+    """A connection to a server. It may be used from any thread, but only in the process that created it."""
 
     def __init__(self, transport: Transport, welcome: Message, reasons: socket.socket | None = None) -> None:
         self.transport, self.welcome, self._reasons = transport, welcome, reasons
@@ -86,13 +88,13 @@ class Link:
         self.dropped: deque[int] = deque()
 
     def handles(self, count: int = 1) -> int:
-        """The first of so many new numbers of arrays or programs."""
+        """The first of `count` new numbers for arrays or programs."""
         with self._changed:
             self._handles += max(count, 1)
             return self._handles - max(count, 1)
 
     def take_released(self) -> Message:
-        """The arrays and programs that the server may forget, as fields of a request."""
+        """The arrays and programs that the server may release, as fields of a request."""
         found: Message = {}
         for name, gone in (("released", self.released), ("dropped", self.dropped)):
             if gone:
@@ -104,7 +106,7 @@ class Link:
     def start(
         self, kind: str, message: Message, name: str = "", into: np.ndarray | None = None
     ) -> PendingRequest:
-        """Sends a request, with what the server may forget."""
+        """Sends a request, with what the server may release."""
         if self._lost is not None or os.getpid() != self._process:
             raise self._why_lost()
         body, number = messages.encode(kind, message), next(self._numbers)
@@ -120,11 +122,11 @@ class Link:
         return call
 
     def call(self, kind: str, message: Message, into: np.ndarray | None = None) -> Message:
-        """Sends a request and gives its answer; raises its error."""
+        """Sends a request and returns its answer; raises its error."""
         return self.start(kind, message, into=into).answer()
 
     def give(self, call: PendingRequest, data: np.ndarray) -> None:
-        """Sends an array behind its request."""
+        """Sends an array after its request."""
 
         def wait(until: Callable[[], object]) -> None:
             self.until(lambda: until() or call.done)
@@ -135,7 +137,7 @@ class Link:
             self.transport.give(call.number, data, wait)
 
     def poll(self) -> None:
-        """Reads what has come, without waiting."""
+        """Reads what has arrived, without waiting."""
         if self._reader.acquire(blocking=False):
             try:
                 while self._read(0):
@@ -145,19 +147,21 @@ class Link:
                 self._tell()
 
     def bound(self) -> None:
-        """Waits for an answer where too many are to come."""
+        """Waits for an answer if too many are outstanding."""
         if len(self._calls) > _MOST:
             self.until(lambda: len(self._calls) <= _MOST)
 
     def close(self) -> None:
-        """Ends the session: its arrays and programs are gone."""
+        """Ends the session; its arrays and programs are lost."""
         self._lost = self._lost or messages.unavailable("service: the connection was closed")
         self.transport.close()
 
     # Reading.
 
     def until(self, until: Callable[[], object], timeout: float | None = None) -> bool:
-        """Reads, or waits for who does, until something is true; whether it is after so many seconds."""
+        """Reads, or waits for the thread that reads, until a condition holds; whether it does after `timeout`
+        seconds.
+        """
         late = math.inf if timeout is None else time.monotonic() + timeout
         while not until():
             left = late - time.monotonic()
@@ -179,7 +183,7 @@ class Link:
         return True
 
     def _stuck(self) -> None:
-        """While the server takes no more: it may wait until its answers are read."""
+        """Called while the server accepts no more data: it may be waiting until its answers are read."""
         if not self._reader.acquire(blocking=False):
             time.sleep(_POLL / 10)
             return
@@ -194,7 +198,7 @@ class Link:
                 self._changed.notify_all()
 
     def _read(self, timeout: float | None) -> bool:
-        """Reads a message, and does what it says; whether there was one."""
+        """Reads and handles a message; whether there was one."""
         if self._lost is not None:
             self._fail_all()
             return False
@@ -231,7 +235,7 @@ class Link:
         self._tell()
 
     def _lose(self, how: Exception) -> None:
-        """Fails everything that waits: the server has gone, and may have said why."""
+        """Fails all waiting requests: the server is gone, and may have said why."""
         if self._lost is None:
             why = how.why if isinstance(how, Closed) else None
             why = why or messages.unavailable(f"service: the connection to the server is lost: {how}")
@@ -262,7 +266,7 @@ class Link:
     # What a program on the server asks for.
 
     def _asked(self, number: int, kind: str, message: Message) -> None:
-        """Gives the value of a feed, or takes one, and says so; on a thread, since it may have to wait."""
+        """Answers a request for the value of a feed, or with one; on a thread, since it may have to wait."""
 
         def check() -> None:
             if number in self._stopped or self._lost is not None:
@@ -283,7 +287,7 @@ class Link:
 
 
 def _feed(message: Message) -> Feed:
-    """The queue of the client that a message names."""
+    """The queue of the client named in a message."""
     found: Any = feeds(message.get("device", 0))
     name, channel = message.get("feed", ""), message.get("channel")
     return getattr(found, name) if name in ("infeed", "outfeed") else found._channel(name, channel)

@@ -37,7 +37,7 @@ class Log:
 
 
 def write_line(form: str, session: str, facts: dict[str, Any]) -> None:
-    """One line of the log, in one piece. What clients chose stands in quotes, as JSON writes it."""
+    """Writes one line of the log atomically. Text chosen by clients is quoted as in JSON."""
     if form == "none":
         return
     if form == "json":

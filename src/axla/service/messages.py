@@ -38,7 +38,7 @@ def encode(kind: str, message: Message) -> bytes:
 
 
 def decode(kind: int, body: bytes) -> Message:
-    """The message of a kind; ParseError where the bytes are none, InvalidArgument for an unknown kind."""
+    """Decodes a message of a kind; ParseError for malformed bytes, InvalidArgument for an unknown kind."""
     if kind >= PIECE:
         raise InvalidArgument(f"service: a message of kind {kind} is unknown, or not expected here")
     return wire.decode(body, TABLES[KINDS[kind]])
@@ -55,16 +55,16 @@ def entries(values: Mapping[str, str]) -> list[Message]:
 
 
 class Refused(InvalidArgument):
-    """A client that may not come in."""
+    """Raised for a client that is not admitted."""
 
 
 def code_of(error: BaseException) -> status.Status:
-    """The status that an error has for a client."""
+    """The status of an error for a client."""
     return status.Status.UNAUTHENTICATED if isinstance(error, Refused) else status.status_of(error)
 
 
 def failed(error: BaseException, op: str = "") -> Message:
-    """The message of an error; one that is not of axla is an InternalError."""
+    """The message for an error; errors that are not axla's become InternalError."""
     kind = type(error) if isinstance(error, AxlaError) else InternalError
     kind = OutOfMemory if isinstance(error, MemoryError) else kind
     known = next((k for k in kind.__mro__ if k in status.STATUS), AxlaError)
@@ -81,7 +81,7 @@ def failed(error: BaseException, op: str = "") -> Message:
 
 
 def error_of(message: Message) -> AxlaError:
-    """The error of a message, of the class that it had."""
+    """The error in a message, with its original class."""
     code = message.get("code", int(status.Status.UNKNOWN))
     error = status.error_named(message.get("class", ""), code, message.get("message", ""))
     if type(error) is RuntimeFailure and code == status.Status.UNAVAILABLE:
@@ -97,7 +97,7 @@ def error_of(message: Message) -> AxlaError:
 
 
 def unavailable(text: str) -> RuntimeFailure:
-    """The answer to a request whose server is gone."""
+    """The error for a request whose server is gone."""
     return RuntimeFailure(text, status.DEVICE)
 
 
@@ -123,7 +123,7 @@ def value_of(tree: Message) -> Any:
 
 
 def array_of(data: Any, dtype: str, dims: Any) -> np.ndarray:
-    """Bytes as an array; InvalidArgument where they are more or fewer than its shape has."""
+    """Bytes as an array; InvalidArgument where their number does not fit its shape."""
     kind, dims = dtype_named(dtype), checked_dims(dims)
     with contextlib.suppress(ValueError):
         return np.frombuffer(data, kind).reshape(dims)
@@ -138,7 +138,7 @@ def dtype_named(name: str) -> np.dtype:
 
 
 def checked_dims(dims: Any) -> tuple[int, ...]:
-    """Dimensions that an array can have."""
+    """Dimensions, if an array can have them; else InvalidArgument."""
     if len(dims) > 64 or any(d < 0 or d >= 1 << 48 for d in dims):
         raise InvalidArgument(
             f"service: dimensions {list(dims)[:70]}, wanted at most 64 numbers of at least 0"

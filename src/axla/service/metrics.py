@@ -1,4 +1,4 @@
-"""The counters of a server over HTTP, as Prometheus reads them."""
+"""The counters of a server over HTTP, in Prometheus' format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text_of(counters: Mapping[str, int]) -> str:
 
 
 def serve(address: str, counters: Callable[[], Mapping[str, int]]) -> int:
-    """Answers at an address, on a thread; gives the port."""
+    """Serves the page at an address, on a thread; returns the port."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 2.0  # one is answered after the other: who says nothing takes no threads and no descriptors
@@ -35,7 +35,7 @@ def serve(address: str, counters: Callable[[], Mapping[str, int]]) -> int:
             self.wfile.write(body if self.path == "/metrics" else b"see /metrics\n")
 
         def log_message(self, format: str, *values: object) -> None:
-            """Nothing: the log is for requests of clients."""
+            """Does nothing: the log is for requests of clients."""
 
     host, _, port = address.rpartition(":")
     try:

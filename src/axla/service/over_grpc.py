@@ -1,6 +1,6 @@
-"""The transport to other machines: gRPC, one stream of bytes in each direction; no protobuf package.
+"""The transport between machines: gRPC, with a stream of bytes in each direction; needs no protobuf package.
 
-In the server a relay passes the messages on to the worker over a socket, and the pieces of arrays in shared
+In the server a relay passes messages to the worker through a socket, and pieces of arrays through shared
 memory.
 """
 
@@ -42,7 +42,7 @@ def _receiving(most: int) -> list[tuple[str, int]]:
 
 
 class GrpcTransport(Transport):
-    """The client's end. A message of gRPC is one of ours."""
+    """The client's end. A gRPC message is one message of the service."""
 
     def __init__(self, address: str, root_certificate: str = "") -> None:
         super().__init__()
@@ -64,7 +64,9 @@ class GrpcTransport(Transport):
         self._out.put(whole(call, kind, *body))
 
     def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
-        """Without a timeout the thread itself waits; else another one, which goes on after that."""
+        """Without a timeout the calling thread waits; otherwise another thread waits, and continues after the
+        timeout.
+        """
         try:
             if timeout is None and self._next is None:
                 data = next(self._stream)
@@ -96,13 +98,13 @@ class GrpcTransport(Transport):
 
 
 class Listener:
-    """The server's end: each client is greeted as one that has come over a socket."""
+    """The server's end: clients are handled like those that connect by a socket."""
 
     def __init__(
         self, address: str, greet: Callable[[socket.socket], None], limits: Limits, certificate: str = "",
         key: str = "", guarded: bool = False, note: Callable[..., None] = print,
     ) -> None:  # fmt: skip
-        """`guarded`: clients must know a token. `note(event, **facts)` writes into the log."""
+        """`guarded`: clients must present a token. `note(event, **facts)` writes to the log."""
         host, _, port = address.rpartition(":")
         if not port.isdigit() or not host:
             raise InvalidArgument(f"axla serve: --listen {address}: wanted HOST:PORT")
@@ -129,11 +131,11 @@ class Listener:
         self._server.start()
 
     def stop(self) -> None:
-        """Takes no more clients, and ends the streams of those that are there: they have been told why."""
+        """Accepts no more clients, and ends the streams of connected ones, which have been told why."""
         self._server.stop(_REASON_SECONDS).wait()
 
     def _pass_on(self, requests: Iterator[bytes], transport: SocketTransport, context: Any) -> None:
-        """Until the client or the worker has gone, or what comes is no message."""
+        """Passes on requests until the client or the worker is gone, or malformed data arrives."""
         # gRPC does not say which of the two it was.
         said = f"the client has ended it, or sent a message of more than {self._most} bytes"
         try:
@@ -150,7 +152,7 @@ class Listener:
         transport.close()
 
     def _relay(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """The messages for a client; those that come from it are passed on by a thread."""
+        """Yields the messages for a client; those from it are passed on by a thread."""
         mine, theirs = socket.socketpair()
         self._greet(theirs)
         transport, reasons = SocketTransport(mine), None

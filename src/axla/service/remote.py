@@ -40,11 +40,11 @@ _ASKING = {"infeed", "outfeed", "send", "recv"}
 def connect(
     address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, root_certificate: str = ""
 ) -> Client:  # fmt: skip
-    """A client of a server, `axla serve`, whose devices are the server's. `axla.compile` and `axla.check`
-    take it as their backend. `address` is "unix:/path" or "host:port".
+    """A client of a server, `axla serve`, with the server's devices. `axla.compile` and `axla.check` accept
+    it as their backend. `address` is "unix:/path" or "host:port".
 
-    `backend` is one that the server offers, its first by default; `token` what it may want to see.
-    `root_certificate` is the file of who has signed the server's certificate, for TLS.
+    `backend` is one that the server offers, by default its first; `token` is needed if the server requires
+    one. `root_certificate` is the file of the authority that signed the server's certificate, for TLS.
     RuntimeFailure with the status UNAVAILABLE where there is no server, DeadlineExceeded where it does not
     answer within `timeout` seconds.
     """
@@ -53,7 +53,7 @@ def connect(
 
 
 def from_environment() -> RemoteBackend:
-    """The backend `remote` by its name: of the server that the flag `service` names."""
+    """The backend `remote`: that of the server named by the flag `service`."""
     address = flags.current().service
     if not address:
         raise UnsupportedError(
@@ -64,7 +64,7 @@ def from_environment() -> RemoteBackend:
 
 
 class RemoteBackend(Backend):
-    """A backend of a server, over one connection. Arrays and programs are gone when the session ends."""
+    """A backend of a server, over one connection. Its arrays and programs are lost when the session ends."""
 
     name = "remote"
 
@@ -137,7 +137,7 @@ class RemoteBackend(Backend):
 
 
 class RemoteHandle:
-    """The number of an array or program on the server, which is told when nobody refers to it any more."""
+    """The number of an array or program on the server, which releases it when this object is freed."""
 
     __slots__ = ("number", "_gone")
 
@@ -149,7 +149,7 @@ class RemoteHandle:
 
 
 class RemoteArray(DistantArray):
-    """An array on a server. What reads it here copies it here, once."""
+    """An array on a server. Reading it copies it to this process, once."""
 
     __slots__ = ("link",)
 
@@ -170,7 +170,7 @@ class RemoteArray(DistantArray):
         return self._head("to a server").number
 
     def keep(self, values: np.ndarray) -> None:
-        """Its values, which have come with an answer."""
+        """Keeps its values, which came with an answer."""
         self._values = values
 
     def _read(self, place: RemoteHandle, values: np.ndarray) -> None:
@@ -194,7 +194,7 @@ def put(link: Link, array: Any, ordinal: int = 0) -> RemoteArray:
 
 
 def _there(link: Link, array: Any) -> RemoteArray:
-    """An array on the server: itself, or a copy."""
+    """An array on the server: the array itself, or a copy."""
     return array if isinstance(array, RemoteArray) and array.link is link else put(link, array)
 
 
@@ -225,7 +225,7 @@ class RemoteExecutable(Executable):
         return table(self._said.get("host_steps", ()))
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        """Stops the runs in progress, which raise Cancelled; returns their number."""
         return self.link.call("Cancel", {"program": self._handle.number}).get("number", 0)
 
     def memory(self) -> MemoryStats:
@@ -241,7 +241,7 @@ class RemoteExecutable(Executable):
         return self._sent(rows, options)
 
     def _sent(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
-        """Has the server run the program on rows of arguments, one for each device."""
+        """Makes the server run the program on rows of arguments, one for each device."""
         face, link, answer = self.interface, self.link, Message()
         given = [converted(face, row, n, here=False) for n, row in enumerate(rows)]
         request: Message = {"program": self._handle.number}
@@ -273,8 +273,8 @@ class RemoteExecutable(Executable):
         return self._results(first, len(rows), answer, call if going else None)
 
     def _arguments(self, request: Message, given: list[list[Any]]) -> list[RemoteArray]:
-        """Writes the arguments into a request: numbers of arrays on the server, and values that are small.
-        Gives the arrays that were made for it.
+        """Writes the arguments into a request: numbers of arrays on the server, and the values of small
+        arrays. Returns the arrays created for it.
         """
         numbers, data, sizes, copies = [], [], [], []
         link, inline = self.link, 0
@@ -334,7 +334,7 @@ class RemoteExecutable(Executable):
         )
 
     def profiling(self, profile: Profile | None) -> None:
-        """The server measures steps; calls take what they take here."""
+        """The server measures steps; calls are measured here."""
         with contextlib.suppress(AxlaError):  # the session is over, which the next call says
             self._profiling(profile)
 
@@ -357,12 +357,12 @@ def _actual(spec: ValueSpec, sizes: Any) -> Shape:
 
 
 def _count(client: Client) -> int:
-    """How many devices a client has said to have; 0: as many as programs want."""
+    """The number of devices that a client was created with; 0: as many as programs need."""
     return 0 if client._grows else len(client.devices)
 
 
 def _write_dumps(files: Mapping[str, str]) -> None:
-    """Writes what the server has dumped into the folder of this process."""
+    """Writes the server's dumps into the folder of this process."""
     folder = flags.current().dump_to
     for name, text in files.items():
         if folder == "-":

@@ -1,7 +1,7 @@
 """A worker's handling of its client's requests: programs and arrays by number, runs in order.
 
-One thread reads (`ClientSession.serve`). It runs short programs itself, since a switch of threads takes as
-long as they do; everything else goes to others: asynchronous runs to one, in their order, the rest to a pool.
+One thread reads (`ClientSession.serve`). It runs short programs itself, since switching threads takes as long
+as they do; everything else goes to other threads: asynchronous runs to one, in order, the rest to a pool.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ _Log = Callable[[str, str, float, BaseException | None], None]
 
 
 def refuse_custom_calls(module: Module) -> None:
-    """UnsupportedError for a custom call that is none of axla's own: it would be code of the client."""
+    """Raises UnsupportedError for a custom call that is not axla's own, since it would run the client's
+    code.
+    """
     for inst in (inst for computation in module.computations for inst in computation.instructions):
         target = getattr(inst.op, "custom_call_target", None) if inst.opcode == "custom-call" else None
         if target is not None and target not in BUILT_IN and target not in TARGETS:
@@ -65,13 +67,13 @@ def refuse_custom_calls(module: Module) -> None:
 
 
 class Slots(dict[int, Any]):
-    """The values of a client, by its own numbers: values, or a Future of one."""
+    """The values of a client, by its own numbers: values, or Futures of them."""
 
     def __init__(self, what: str, most: int) -> None:
         self.what, self.most = what, most
 
     def check(self, numbers: range) -> None:
-        """Refuses numbers that are taken, and more than may be there."""
+        """Refuses numbers in use, and more than the limit."""
         if len(self) + len(numbers) > self.most:
             raise OutOfMemory(f"service: more than {self.most} {self.what}s; release some")
         if numbers and (numbers[0] < 1 or any(number in self for number in numbers)):
@@ -94,7 +96,7 @@ class ServedProgram:
         self.needs = self.result_bytes + self.face.workspace_bytes
 
     def run(self, values: list[Any], rows: int, options: ExecuteOptions) -> list[Array]:
-        """The results of all devices, one behind the other."""
+        """The results of all devices, concatenated."""
         if self.plain:
             return self.made.execute(values, deadline=options.deadline, asynchronous=options.asynchronous)
         each = len(self.face.parameters)
@@ -103,8 +105,8 @@ class ServedProgram:
 
 
 class OpenRequest:
-    """A request that goes on: which, its kind, since when, what it is about in the log; whether its next step
-    is done in the order of requests.
+    """A request in progress: its kind, its start time, its subject for the log; and whether its next step is
+    done in the order of requests.
     """
 
     __slots__ = ("call", "kind", "begin", "subject", "ordered")
@@ -119,7 +121,7 @@ RequestStep = Callable[[], Any]
 
 
 class ClientSession:
-    """One client. Arrays and programs are gone with it."""
+    """The session of one client, with its arrays and programs."""
 
     def __init__(self, transport: Transport, backend: Backend, limits: Limits, page: Page, log: _Log) -> None:
         self.transport, self.backend, self.limits, self.page, self.log = transport, backend, limits, page, log
@@ -139,13 +141,13 @@ class ClientSession:
         self._changed = threading.Condition()
 
     def is_busy(self) -> bool:
-        """Whether requests go on."""
+        """Whether requests are in progress."""
         return bool(self._active)
 
     # Messages.
 
     def serve(self) -> None:
-        """Answers until the client has gone, or sends what is no message."""
+        """Answers requests until the client is gone, or sends malformed data."""
         self.transport.most = self.limits.message
         try:
             while (message := self.transport.receive()) is not None:
@@ -197,7 +199,7 @@ class ClientSession:
             self._release(message)
 
     def _do(self, request: OpenRequest, step: RequestStep) -> None:
-        """Does a step of a request, here, and has another thread do the next; answers after the last."""
+        """Does a step of a request, here, and has another thread do the next; answers after the last one."""
         error: BaseException | None = None
         try:
             answer = step()
@@ -240,7 +242,7 @@ class ClientSession:
     # Arrays.
 
     def _room(self, size: int, about: str) -> None:
-        """OutOfMemory, before it is taken, for more memory than the client may have."""
+        """Raises OutOfMemory before memory beyond the client's limit is allocated."""
         if self._bytes + size > self.limits.memory:
             raise OutOfMemory(
                 f"service: {about} takes {size} bytes; {self._bytes} of the {self.limits.memory} bytes that "
@@ -255,14 +257,14 @@ class ClientSession:
         self.page.set("programs", len(self.programs))
 
     def _settle(self, number: int, future: Future, array: Array) -> None:
-        """An array is there, for those that wait for it and those to come; unless it was released."""
+        """Provides an array to the requests that wait for it and to later ones, unless it was released."""
         future.set_result(array)
         with self._changed:
             if dict.get(self.arrays, number) is future:  # not another array under the same number
                 self.arrays[number] = array
 
     def _release(self, message: Message) -> None:
-        """Lets go what the client asks for no more."""
+        """Releases arrays and programs that the client no longer needs."""
         for number in message.get("released", ()):
             with self._changed:
                 value = self.arrays.pop(number, None)
@@ -274,13 +276,13 @@ class ClientSession:
             self.programs.pop(number, None)
 
     def _client(self, devices: int) -> Client:
-        """The client of as many devices; 0: of as many as are wanted."""
+        """The client object for this many devices; 0: for as many as needed."""
         if devices not in self._clients:
             self._clients[devices] = Client(self.backend, devices or None)
         return self._clients[devices]
 
     def _put(self, request: OpenRequest, message: Message) -> Any:
-        """Makes an array of the pieces that follow."""
+        """Creates an array from the pieces that follow."""
         number, dims = message.get("array", 0), messages.checked_dims(message.get("dims", ()))
         kind, device = messages.dtype_named(message.get("dtype", "")), message.get("device", 0)
         size = kind.itemsize * math.prod(dims)
@@ -361,7 +363,7 @@ class ClientSession:
         return compiled
 
     def _compiled(self, message: Message) -> tuple[Executable, dict[str, str]]:
-        """The executable of a request, and the files that it wants dumped."""
+        """The executable for a request, and the requested dump files."""
         module = self._module(message.get("module", b""))
         options = CompileOptions.from_proto(message.get("options", b""))
         for name, _ in options.flags:
@@ -436,7 +438,7 @@ class ClientSession:
         return run() if here else run
 
     def _arguments(self, program: ServedProgram, rows: int, message: Message) -> list[Any]:
-        """The arrays that a message names and has, in their order."""
+        """The arrays that a message refers to or contains, in order."""
         specs, dynamic = program.face.parameters * rows, program.dynamic
         numbers, data = message.get("arguments", ()), message.get("data", ())
         if len(numbers) != len(specs) or sum(not number for number in numbers) != len(data):
@@ -454,7 +456,9 @@ class ClientSession:
         return found
 
     def _executed(self, program: ServedProgram, found: list[Array]) -> Message:
-        """The answer: sizes of dynamic results, and small values, so that nobody has to ask for them."""
+        """The answer: sizes of dynamic results, and the values of small results, which then need not be
+        requested.
+        """
         answer: Message = {}
         if program.result_bytes <= INLINE_BYTES and not any(array.elsewhere for array in found):
             answer["data"] = [np.asarray(array).tobytes() for array in found]
@@ -466,7 +470,7 @@ class ClientSession:
         return answer
 
     def _parallel(self, request: OpenRequest, message: Message) -> RequestStep:
-        """Runs several programs beside each other."""
+        """Runs several programs in parallel."""
         given = [self.arrays[number] for number in message.get("arguments", ())]
         first = message.get("results", 0)
         self.page.add("executions")
@@ -496,7 +500,7 @@ class ClientSession:
         return lambda: {"text": program.made.as_text(message.get("stage", "optimized"))}
 
     def _profile(self, request: OpenRequest, message: Message) -> Message:
-        """Begins to measure a program, or says what was measured."""
+        """Starts measuring a program, or returns the measurements."""
         program, before = self._program(request, message), None
         before, program.profile = program.profile, Profile() if message.get("begin") else None
         program.made.profiling(program.profile)
@@ -506,7 +510,7 @@ class ClientSession:
     # Questions to the client.
 
     def _told(self, call: int, kind: int, body: bytes) -> None:
-        """The client has answered."""
+        """Handles an answer of the client."""
         future = self._asked.pop(call)
         try:
             message = messages.decode(kind, body)
@@ -518,7 +522,7 @@ class ClientSession:
             future.set_result(message)
 
     def ask(self, kind: str, message: Message, check: Callable[[], None] = lambda: None) -> Message:
-        """The answer of the client; `check` raises when waiting has no point any more."""
+        """Asks the client and returns its answer; `check` raises when waiting has become pointless."""
         number, future = next(self._questions), Future[Message]()
         self._asked[number] = future
         self.transport.send(number, NUMBERS[kind], messages.encode(kind, message))
@@ -535,7 +539,7 @@ class ClientSession:
 
 @dataclass(slots=True)
 class Arriving:
-    """An array whose pieces come: what is done when all are there."""
+    """An array that is being received, and what to do when it is complete."""
 
     request: OpenRequest
     into: np.ndarray
@@ -544,7 +548,7 @@ class Arriving:
 
 
 class ClientFeed(Feed):
-    """A feed whose values are in the client's, of the same device and channel."""
+    """A feed whose values come from the client's feed with the same device and channel."""
 
     session: ClientSession
 
@@ -561,7 +565,7 @@ class ClientFeed(Feed):
 
 
 def _there(value: Any) -> Any:
-    """An array, when the run that makes it has ended."""
+    """An array, once the run that computes it has ended."""
     array = value.result() if isinstance(value, Future) else value
     return array.block_until_ready()
 
@@ -572,5 +576,5 @@ def arrays_of(inst: Instruction) -> list[Shape]:
 
 
 def leaves_of(module: Module) -> int:
-    """How many arrays a module takes."""
+    """The number of arrays that a module takes."""
     return sum(len(arrays_of(parameter)) for parameter in module.entry.parameters)

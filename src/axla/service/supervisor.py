@@ -1,8 +1,8 @@
-"""The server: checks who comes, hands each client to a worker process, and watches the workers.
+"""The server: checks clients, assigns each to a worker process, and monitors the workers.
 
-The thread of `Supervisor.run` does it, and waits for nobody. Of a client it reads the first message only, as
-it comes, of bounded size and within a time; what belongs to a session is never read here. A relay of another
-transport and signals give their orders through a socket that wakes it up.
+All this is done by the thread of `Supervisor.run`, which never blocks. It reads only the first message of a
+client, as it arrives, with a size limit and a time limit; messages of a session are never read here. Relays
+of other transports and signals send their orders through a socket that wakes it up.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _SAID = 300
 
 @dataclass(slots=True)
 class Settings:
-    """The settings of `axla serve`. A client must know one of the `tokens`; without any, whoever can open
-    the socket may come. `log` is "text", "json" or "none".
+    """The settings of `axla serve`. A client must present one of the `tokens`; without tokens, everyone who
+    can open the socket is admitted. `log` is "text", "json" or "none".
     """
 
     backends: tuple[str, ...] = ("cpu",)
@@ -90,7 +90,7 @@ class Worker:
         self.ended = os.pidfd_open(self.process.pid)
 
     def take(self, connection: socket.socket, session: str) -> None:
-        """Gives it its client. Where it has just ended, the client finds its connection closed."""
+        """Assigns it a client. If it has just ended, the client finds its connection closed."""
         window = new_window()
         try:
             self.reasons, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -103,22 +103,22 @@ class Worker:
             os.close(window)
 
     def lives(self) -> bool:
-        """Whether it has not ended. (`poll` would give its number back, which may be needed to kill.)"""
+        """Whether it has not ended. (`poll` would release its process id, which may be needed to kill it.)"""
         return os.waitid(os.P_PIDFD, self.ended, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def listen(self) -> None:
-        """Takes what it has printed, which may be text of its client and is no line of the log."""
+        """Reads its output, which may be text from its client and must not look like a line of the log."""
         with contextlib.suppress(OSError):
             self.said = (self.said + self._prints.recv(1 << 16, socket.MSG_DONTWAIT))[-_SAID:]
 
     def kill(self, why: AxlaError | None = None) -> None:
-        """Ends it and what it has started."""
+        """Kills it and the processes that it has started."""
         self.breach = self.breach or why
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def drain(self) -> None:
-        """Has it end when its requests are done."""
+        """Makes it end when its requests are done."""
         if not self.session:
             return self.kill()
         self.breach = self.breach or messages.unavailable("service: the server was shut down")
@@ -132,7 +132,7 @@ class Worker:
             self.reasons.send(why, socket.MSG_DONTWAIT)
 
     def why_ended(self) -> AxlaError | None:
-        """The error for its client; None when it ended as it should."""
+        """The error for its client; None when it ended normally."""
         self.kill()  # what it has started, while its number is its own
         self.listen()
         code = self.process.wait()
@@ -187,21 +187,21 @@ class Supervisor:
     # What others call, from any thread.
 
     def greet(self, connection: socket.socket) -> None:
-        """Has a client say its first message."""
+        """Waits for the first message of a client."""
         self._order(partial(self._come, connection))
 
     def stop(self) -> None:
-        """Ends the server, when requests that go on are done or `drain_seconds` have passed; said again, at
-        once.
+        """Stops the server when requests in progress are done or `drain_seconds` have passed; at once if
+        called again.
         """
         self._order(self._stop)
 
     def note(self, event: str, **facts: Any) -> None:
-        """Writes into the log what happens to the server."""
+        """Writes an event of the server to the log."""
         self._log("server", event=event, **facts)
 
     def counters(self) -> dict[str, int]:
-        """All numbers: of workers that live and of those that have ended."""
+        """All counters: of live workers and of those that have ended."""
         with self._counting:
             found, workers = Counter(self._counted), list(self._workers.values())
         for worker in workers:
@@ -319,13 +319,13 @@ class Supervisor:
         self._watch(connection, partial(self._greet, connection, transport))
 
     def _leave(self, connection: socket.socket) -> socket.socket:
-        """Expects nothing of a client any more."""
+        """Stops waiting for a client."""
         self._selector.unregister(connection)
         del self._coming[connection]
         return connection
 
     def _greet(self, connection: socket.socket, transport: SocketTransport) -> None:
-        """Reads what has come of the first message of a client."""
+        """Reads what has arrived of a client's first message."""
         try:
             message = transport.receive(0)
             if message is None:
@@ -339,7 +339,7 @@ class Supervisor:
             self._admit(self._leave(connection), backend)
 
     def _checked(self, hello: dict[str, Any]) -> str:
-        """The backend that a client gets; an error where it gets none."""
+        """The backend for a client; raises an error if it is not admitted."""
         settings, found = self.settings, hello.get("version")
         if found != messages.VERSION:
             raise UnsupportedError(
@@ -356,7 +356,7 @@ class Supervisor:
         return backend
 
     def _admit(self, connection: socket.socket, backend: str) -> None:
-        """Has a client wait for a worker, if there is room for it."""
+        """Queues a client for a worker, if the limit allows it."""
         there = len(self._waiting) + sum(1 for worker in self._workers.values() if worker.session)
         if self._stop_at:
             self._refuse(connection, messages.unavailable("service: the server shuts down"))
@@ -374,7 +374,7 @@ class Supervisor:
             connection.send(HEADER.pack(len(body), 0, NUMBERS["Failed"]) + body, socket.MSG_DONTWAIT)
 
     def _hand_out(self) -> None:
-        """Gives clients that wait, and are still there, to workers that are ready."""
+        """Assigns waiting clients that are still connected to ready workers."""
         for _ in range(len(self._waiting)):
             connection, backend = self._waiting.popleft()
             if _is_gone(connection):
@@ -399,7 +399,9 @@ class Supervisor:
     # Workers.
 
     def _hold_spares(self) -> None:
-        """Starts workers until one of each backend waits, and one for each client that waits; few at once."""
+        """Starts workers until one of each backend is idle, and one is ready for each waiting client; a few
+        at a time.
+        """
         for backend in self.settings.backends if not self._stop_at else ():
             wanted = 1 + sum(1 for _, b in self._waiting if b == backend)
             spares = [w for w in self._workers.values() if w.backend == backend and not w.session]
@@ -426,7 +428,7 @@ class Supervisor:
         self._hand_out()
 
     def _end(self, worker: Worker) -> None:
-        """A worker has ended: its client is told why, and so is the log."""
+        """Handles the end of a worker: tells its client why, and logs it."""
         why = worker.why_ended()
         self._selector.unregister(worker.ended)
         with self._counting:
@@ -465,7 +467,7 @@ def _is_gone(connection: socket.socket) -> bool:
 
 
 def _resident(process: int) -> int:
-    """Bytes of a process, and of what it has started, that are in memory."""
+    """The resident memory of a process and those that it has started, in bytes."""
     found = 0
     with contextlib.suppress(OSError, IndexError, ValueError):
         found = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
@@ -475,7 +477,7 @@ def _resident(process: int) -> int:
 
 
 def _clear(path: str) -> None:
-    """Removes a socket that a server has left; InvalidArgument for one that answers, or another file."""
+    """Removes a socket that an earlier server has left; InvalidArgument for one in use, or another file."""
     with contextlib.suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             raise InvalidArgument(f"axla serve: {path!r} is there, and no socket")

@@ -1,8 +1,8 @@
 """Transports of messages: `Transport`, and the one for a unix socket with shared memory for arrays.
 
-A message is a header (bytes that follow, number of the call, kind) and a body. Another transport derives
-from `Transport` and says `send`, `receive`, `close` and, where it has memory in common with the other side,
-`_place` and `_found`; without it pieces of arrays stand in the messages.
+A message is a header (number of bytes that follow, number of the call, kind) and a body. Other transports
+derive from `Transport` and define `send`, `receive`, `close` and, if they share memory with the other side,
+`_place` and `_found`; otherwise the pieces of arrays are in the messages.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _CHUNK = 1 << 16
 
 
 class Malformed(InvalidArgument):
-    """Bytes that are no message: there is no knowing where the next one begins."""
+    """Malformed data: the start of the next message is unknown."""
 
 
 class Closed(Exception):
-    """The other side is not there any more; `why` says more, if it is known."""
+    """The other side is gone; `why` has the reason, if known."""
 
     def __init__(self, text: str = "", why: AxlaError | None = None) -> None:
         super().__init__(text)
@@ -62,25 +62,27 @@ class Transport:
         """
 
     def send(self, call: int, kind: int, *body: Any) -> None:
-        """Sends a message whose body is these bytes. Closed where nobody takes it any more."""
+        """Sends a message with this body. Closed where the other side is gone."""
         raise NotImplementedError
 
     def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
-        """The next message: call, kind, body; None where none has come in so many seconds. Closed at the end,
-        Malformed for a message that is too long.
+        """The next message: call, kind, body; None if none arrives within `timeout` seconds. Closed at the
+        end, Malformed for a message that is too long.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Ends both directions; whoever receives gets Closed."""
+        """Ends both directions; receiving threads get Closed."""
 
     def _wait_writable(self) -> None:
-        """Waits until more can be sent, or some time."""
+        """Waits until more can be sent, or for a limited time."""
 
     # Arrays.
 
     def give(self, call: int, data: np.ndarray, wait: Callable[[Callable[[], object]], None]) -> None:
-        """Sends bytes in pieces. `wait(until)` returns when `until()` is true, which credits make it."""
+        """Sends bytes in pieces. `wait(until)` returns when `until()` holds, which credits from the other
+        side bring about.
+        """
         for at in range(0, data.size, PIECE_BYTES):
             part = data[at : at + PIECE_BYTES]
             while True:
@@ -91,8 +93,8 @@ class Transport:
             self.send(call, PIECE, _PIECE.pack(slot, part.size), self._place(slot, part))
 
     def take(self, body: Any, into: np.ndarray | None, at: int = 0) -> int:
-        """Copies a piece to its place; gives how many bytes it has. Its room goes back with that of others.
-        With `into` None it is dropped. Malformed for one that does not fit.
+        """Copies a piece to its place; returns its number of bytes. Its slot is credited back together with
+        others. With `into` None it is dropped. Malformed for one that does not fit.
         """
         if len(body) < _PIECE.size:
             raise Malformed(f"service: a piece of {len(body)} bytes has no head")
@@ -109,14 +111,14 @@ class Transport:
         return size
 
     def credit(self, body: bytes) -> None:
-        """The other side has taken pieces: their room is free."""
+        """The other side has processed pieces: their slots are free."""
         for slot in body:
             if slot >= PIECES or slot in self._free:
                 raise Malformed("service: a credit for a piece that was not sent")
             self._free.append(slot)
 
     def _place(self, slot: int, part: np.ndarray) -> Any:
-        """Puts a piece where the other side finds it; what of it goes into the message."""
+        """Puts a piece where the other side finds it; returns the part that goes into the message."""
         return part.data
 
     def _found(self, slot: int, size: int, body: Any) -> np.ndarray:
@@ -125,8 +127,8 @@ class Transport:
 
 
 class SocketTransport(Transport):
-    """Messages over a unix socket. With a window, which is a file descriptor of shared memory, pieces lie in
-    it: those of the client in its first half.
+    """Messages over a unix socket. With a window, a file descriptor of shared memory, pieces are in it: the
+    client's in its first half.
     """
 
     awake = 100e-6
@@ -144,12 +146,12 @@ class SocketTransport(Transport):
             self.share(window, first)
 
     def share(self, window: int, first: bool) -> None:
-        """From now on pieces lie in a window."""
+        """Uses a window for pieces from now on."""
         memory = np.frombuffer(mmap.mmap(window, WINDOW_BYTES), np.uint8).reshape(2, PIECES, PIECE_BYTES)
         self._mine, self._theirs = memory[0 if first else 1], memory[1 if first else 0]
 
     def unshare(self) -> None:
-        """Gives the window up, whoever still has this transport."""
+        """Releases the window."""
         self._mine = self._theirs = None
 
     def send(self, call: int, kind: int, *body: Any) -> None:
@@ -206,9 +208,7 @@ class SocketTransport(Transport):
             buffer += data
 
     def _received_soon(self, timeout: float | None) -> bytes | None:
-        """Receives data that comes within a short time, without sleeping; None where none does: a thread that
-        sleeps is woken some 50 us late.
-        """
+        """Polls for a message for a short time, since a sleeping thread wakes up some 50 us late."""
         seconds = 0.0 if self._is_bulk else self.awake
         end = time.monotonic() + (seconds if timeout is None else min(seconds, timeout))
         while True:
@@ -218,8 +218,8 @@ class SocketTransport(Transport):
                 return None
 
     def receive_first(self, timeout: float) -> tuple[tuple[int, int, Any] | None, socket.socket | None]:
-        """The first answer of a server, and the socket that says why a session has ended. The window comes
-        with them.
+        """The first answer of a server, and the socket on which it will say why the session ended. Receives
+        the window with them.
         """
         self.socket.settimeout(timeout)
         try:
@@ -261,7 +261,7 @@ class SocketTransport(Transport):
     # For a relay: messages of another transport, whose pieces have their bytes in them.
 
     def pass_on(self, data: bytes) -> None:
-        """Sends a whole message of another transport."""
+        """Sends a complete message of another transport."""
         size, call, kind = HEADER.unpack_from(data)
         if size != len(data) - HEADER.size:
             raise Malformed(f"service: a message says {size} bytes, and has {len(data) - HEADER.size}")
@@ -274,7 +274,7 @@ class SocketTransport(Transport):
         self.send(call, kind, body)
 
     def receive_whole(self) -> bytes | None:
-        """A message for another transport."""
+        """A complete message for another transport."""
         message = self.receive()
         if message is None or message[1] != PIECE or self._theirs is None:
             return whole(*message) if message is not None else None
@@ -288,8 +288,8 @@ def whole(call: int, kind: int, *body: Any) -> bytes:
 
 
 def new_window() -> int:
-    """A descriptor of memory for pieces, of a size that nobody can change: who cut it off would kill whoever
-    reads it.
+    """A descriptor of memory for pieces, of a sealed size: if it could be truncated, readers would be
+    killed.
     """
     import fcntl
 

@@ -1,11 +1,10 @@
-"""StableHLO, CHLO and the dialects around them: text and portable bytecode in, Module, StableHLO text out.
+"""StableHLO, CHLO and related dialects: text and portable bytecode in, Module, StableHLO text out.
 
-Read `mlir.py` first: the operations, types and attributes as every reader gives and every writer takes them;
-then `operations.py`, where each operation of the dialects has its record.
-`text/` reads and prints MLIR text, `bytecode/` reads MLIR bytecode with VHLO artifacts, `verify/` holds the
-specification's constraints, `modules.py` makes a Module with `specialize/`, `quantized/` and `importer/`,
-`exporter/` makes operations of a Module.
-docs/design/0004-stablehlo.md draws the way.
+Read `mlir.py` first: operations, types and attributes, the common form of all readers and writers; then
+`operations.py`, which has a record for each operation of the dialects. `text/` reads and prints MLIR text,
+`bytecode/` reads MLIR bytecode with VHLO artifacts, `verify/` checks the specification's constraints,
+`modules.py` makes a Module by `specialize/`, `quantized/` and `importer/`, `exporter/` converts a Module to
+operations. docs/design/0004-stablehlo.md has a picture of this.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def export_source(module: Module) -> Source:
-    """The module as operations of StableHLO. UnsupportedError names an op for which there are none."""
+    """The module as StableHLO operations. UnsupportedError names an op that has no equivalent."""
     from axla.stablehlo import exporter
 
     return exporter.export_source(module)

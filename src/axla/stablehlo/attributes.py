@@ -1,4 +1,4 @@
-"""Structured attributes and enumerations of StableHLO and CHLO, and which attributes are defaults."""
+"""Structured attributes and enumerations of StableHLO and CHLO, and the test for default values."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ LONGEST_LIST = 4096  # of dimensions: many operations can refer to one
 
 
 def is_default(default: str, attribute: Any) -> bool:
-    """Whether an attribute is what `default` of a record says: a number (all of them in a tensor), `false`, a
-    word of an enumeration (all in a list), or `[]` for nothing inside.
+    """Whether an attribute equals the `default` of a record: a number (for all elements of a tensor),
+    `false`, a word of an enumeration (for all items of a list), or `[]` for an empty list.
     """
     if isinstance(attribute, mlir.StructAttr):
         return all(field == 0 or is_default(default, field) for field in attribute.fields.values())

@@ -1,4 +1,4 @@
-"""Attributes and operations as they are made: what everything that creates StableHLO uses."""
+"""Creation of attributes and operations, for all code that writes StableHLO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def numbers(values: Iterable[Any], kind: mlir.Type = I64) -> mlir.DenseArray:
 
 
 def matrix(rows: Sequence[Sequence[int]], columns: int = 0) -> mlir.DenseElements:
-    """Rows of i64; shorter ones are filled with -1."""
+    """A matrix of i64; shorter rows are filled with -1."""
     columns = max([columns, *map(len, rows)])
     filled = [[*row, *[-1] * (columns - len(row))] for row in rows]
     values = np.array(filled, np.int64).reshape(len(rows), columns)
@@ -36,14 +36,14 @@ def vector(values: Sequence[int], kind: mlir.Type = I64) -> mlir.DenseElements:
 
 
 def slice_of(ranges: Sequence[tuple[int, Any]]) -> dict[str, Any]:
-    """The attributes of a slice that takes everything between limits."""
+    """The attributes of a slice with these (start, limit) ranges."""
     start, limit = zip(*ranges, strict=True) if ranges else ((), ())
     ones = [1] * len(ranges)
     return {"start_indices": numbers(start), "limit_indices": numbers(limit), "strides": numbers(ones)}
 
 
 class Builder:
-    """Writes operations at the end of a block, with the location and position that are set."""
+    """Appends operations to a block, with the current location and position."""
 
     def __init__(self, block: mlir.Block) -> None:
         self.block = block
@@ -51,14 +51,14 @@ class Builder:
         self.position = (0, 0)
 
     def stand_for(self, operation: mlir.Operation) -> None:
-        """Gives the operations that are added from here on the location of this operation."""
+        """Sets the location and position of later operations to those of `operation`."""
         self.location, self.position = operation.location, operation.position
 
     def emit(
         self, name: str, operands: Sequence[mlir.Value], types: Sequence[mlir.Type],
         attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
     ) -> list[mlir.Value]:  # fmt: skip
-        """A new operation; its results."""
+        """Appends a new operation; returns its results."""
         made = mlir.Operation(
             name, list(operands), tuple(types), attributes, regions, self.location, self.position
         )
@@ -66,14 +66,14 @@ class Builder:
         return made.results
 
     def place(self, operation: mlir.Operation) -> None:
-        """Puts an operation at the end of the block."""
+        """Appends an operation to the block."""
         self.block.operations.append(operation)
 
     def make(
         self, name: str, operands: Sequence[mlir.Value], type_: mlir.Type,
         attributes: dict[str, Any] | None = None,
     ) -> mlir.Value:  # fmt: skip
-        """The only result of a new operation of StableHLO."""
+        """Appends a new StableHLO operation; returns its only result."""
         return self.emit(f"stablehlo.{name}", operands, (type_,), attributes)[0]
 
     def parts(self, vector: mlir.Value, count: int) -> Iterator[mlir.Value]:

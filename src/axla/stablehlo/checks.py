@@ -1,8 +1,8 @@
-"""Programs that check themselves: `check.*` custom calls and operations, taken out of a source.
+"""Self-checking programs: separates `check.*` custom calls and operations from a source.
 
-A test case of StableHLO calls @inputs and @expected, computes, and checks. `cases` cuts it into functions
-that give the inputs and the expected values, and a body that takes the inputs as arguments, so that a
-compiler cannot fold the program away. Other programs stay whole; both sides of a check become results.
+A StableHLO test case calls @inputs and @expected, computes, and checks. `cases` splits it into functions that
+return the inputs and the expected values, and a body that takes the inputs as arguments, so that a compiler
+cannot constant-fold the whole program. Other programs are not split; both sides of a check become results.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ INPUTS, EXPECTED = "inputs", "expected"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One assertion: `kind` is eq, almost_eq or close. `expected` counts the values of @expected when
-    `from_function`, otherwise the results of the body, as `actual` does.
+    """One assertion: `kind` is eq, almost_eq or close. `expected` is the number of a value of @expected if
+    `from_function`, otherwise of a result of the body; `actual` is always the number of a result.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Check:
     iteration: int = 0
 
     def problem(self, actual: np.ndarray, expected: np.ndarray) -> str:
-        """The problem of a value; "" when the assertion holds."""
+        """A description of how a value violates the assertion; "" when it holds."""
         if actual.shape != expected.shape or actual.dtype != expected.dtype:
             return f"found {actual.dtype}{list(actual.shape)}, wanted {expected.dtype}{list(expected.shape)}"
         with np.errstate(all="ignore"):
@@ -63,8 +63,8 @@ class Check:
 
 @dataclass(slots=True)
 class CheckCase:
-    """A function that checks: `body` with the results that `checks` count, and where its arguments and
-    expected values come from ("" where it has none).
+    """A function that checks: its `body` returns the values that `checks` refer to; and the functions that
+    return its arguments and expected values ("" where there are none).
     """
 
     body: str
@@ -74,9 +74,9 @@ class CheckCase:
 
 
 def cases(source: mlir.Source) -> list[CheckCase]:
-    """The functions of a source that check something, as programs. The source is changed.
+    """The functions of a source that contain checks, as programs. Changes the source.
 
-    They are `main`, if there is one, or all functions without arguments that have checks.
+    They are `main`, if it exists, or all functions without arguments that contain checks.
     """
     functions = functions_of(source)
     names = ["main"] if "main" in functions else list(functions)
@@ -106,7 +106,7 @@ def _kind(operation: mlir.Operation) -> str:
 
 
 class _Splitter:
-    """Cuts one function."""
+    """Splits one function."""
 
     def __init__(self, name: str, function: mlir.Operation, block: mlir.Block) -> None:
         self.case_ = CheckCase(name)
@@ -116,7 +116,7 @@ class _Splitter:
         self.given: dict[mlir.Value, int] = {}  # what @expected gives
 
     def case(self) -> CheckCase:
-        """Changes the function into the body of its case."""
+        """Turns the function into the body of its case."""
         kept: list[mlir.Operation] = []
         checks: list[mlir.Operation] = []
         for operation in self.block.operations:
@@ -138,7 +138,9 @@ class _Splitter:
         return self.case_
 
     def _provides(self, operation: mlir.Operation) -> bool:
-        """Takes a call of @inputs or @expected out: its results become arguments, or are known by number."""
+        """Removes a call of @inputs or @expected: its results become arguments, or numbered expected
+        values.
+        """
         callee = operation.attributes.get("callee")
         name = callee.root if operation.name == "func.call" and isinstance(callee, mlir.SymbolRef) else ""
         if operation.operands or name not in (INPUTS, EXPECTED):
@@ -192,7 +194,7 @@ class _Splitter:
         return made.results[0]
 
     def _number(self, value: mlir.Value) -> int:
-        """The number of a result of the new function."""
+        """The number of a value among the results of the new function."""
         if value in self.given:
             raise UnsupportedError(f"function @{self.case_.body} checks what it expects")
         return self.results.setdefault(value, len(self.results))
@@ -208,7 +210,9 @@ _SETTING = re.compile(r"(\w+)=([^,\s]+)")
 
 
 def _settings(operation: mlir.Operation) -> dict[str, float]:
-    """Tolerances that a check gives: attributes of the operation, `name=number` in a custom call's config."""
+    """The tolerances of a check: attributes of the operation, or `name=number` in the config of a custom
+    call.
+    """
     config = operation.attributes.get("backend_config", "")
     try:
         found = {m[1]: float(m[2]) for m in _SETTING.finditer(config)} if isinstance(config, str) else {}
@@ -229,7 +233,7 @@ def _is_integral(type_: mlir.Type) -> bool:
 
 
 def nearly(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Where the absolute difference is at most the tolerance; NaN is near NaN, infinities must be equal."""
+    """Whether the absolute difference is at most the tolerance; NaN equals NaN, infinities must be equal."""
     if actual.dtype.kind == "c":
         parts = [nearly(part(actual), part(expected), tolerance) for part in (np.real, np.imag)]
         return np.logical_and(*parts)
@@ -243,8 +247,8 @@ FAR = np.uint64(2**64 - 1)
 
 
 def ulps(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """How many representable values lie between; 0 between NaN, FAR where only one is finite or both are
-    different infinities. Of complex numbers the larger distance of the parts.
+    """The number of representable values between two numbers; 0 for two NaNs, FAR if only one is finite or
+    both are different infinities. For complex numbers the larger distance of the parts.
     """
     if actual.dtype.kind == "c":
         return np.maximum(*[ulps(part(actual), part(expected)) for part in (np.real, np.imag)])

@@ -1,4 +1,6 @@
-"""Kinds of attributes as values of HLO's fields, a pair for each: how one is read, and made again."""
+"""Conversions between attributes of operations and fields of HLO ops: for each kind of attribute, a reading
+and a making function.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ from axla.stablehlo.types import element_of
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """`read(said, name, source)` gives the value of a field, or rejects an attribute of another kind;
-    `make(value, inst)` gives the attribute, None for one that is left out.
+    """`read(said, name, source)` returns the value of a field, or rejects an attribute of another kind;
+    `make(value, inst)` returns the attribute, None if it is to be left out.
     """
 
     read: Callable[[attr.Said, str, mlir.Source], Any]
@@ -46,7 +48,7 @@ class Conversion:
 
 
 def conversion(field: OpField, dialect: str = "stablehlo") -> Conversion:
-    """How the attribute of a field is read and made."""
+    """The conversion for a field's attribute."""
     assert field.attribute is not None
     kind = field.attribute.kind
     if kind[0] == "#" and not field.name:
@@ -67,7 +69,7 @@ def conversion(field: OpField, dialect: str = "stablehlo") -> Conversion:
 
 
 def _read_by(read: Callable[[attr.Said, str], Any], make: Callable[[Any], Any]) -> Conversion:
-    """A conversion that needs no more than the attribute and the value."""
+    """A conversion that depends on the attribute and the value only."""
     return Conversion(lambda said, name, source: read(said, name), lambda value, inst: make(value))
 
 
@@ -75,14 +77,14 @@ def _read_by(read: Callable[[attr.Said, str], Any], make: Callable[[Any], Any]) 
 
 
 def _integer(kind: mlir.IntegerType, *, in_tuple: bool) -> Conversion:
-    """An integer, which HLO may have as a list of one dimension."""
+    """An integer; the HLO field may be a list with one dimension."""
     if in_tuple:
         return _read_by(lambda said, name: (attr.integer(said, name),), lambda value: number(value[0], kind))
     return _read_by(attr.integer, lambda value: number(value, kind))
 
 
 def _segments(*, of_operands: bool) -> Conversion:
-    """How many operands, or results, there are before those that are carried along."""
+    """The number of operands, or results, before the carried ones."""
 
     def make(carries: int, inst: Instruction) -> mlir.DenseArray:
         count = len(inst.operands) if of_operands else inst.shape.leaf_count
@@ -92,7 +94,7 @@ def _segments(*, of_operands: bool) -> Conversion:
 
 
 def _column(column: int) -> Conversion:
-    """A column of a table; the columns are put together again by who makes the operation."""
+    """A column of a matrix; the caller joins the columns when it makes the operation."""
     return _read_by(lambda said, name: tuple([row[column] for row in attr.matrix(said, name)]), list)
 
 
@@ -107,7 +109,7 @@ def _enumeration(kind: str, members: type[Enum], dialect: str) -> Conversion:
 
 
 def _text(kind: Callable[[str], Any]) -> Conversion:
-    """A text that is one of a kind."""
+    """A string that must be one of an enumeration."""
 
     def read(said: attr.Said, name: str) -> Any:
         try:
@@ -119,7 +121,7 @@ def _text(kind: Callable[[str], Any]) -> Conversion:
 
 
 def _compare_type(said: attr.Said, name: str) -> CompareType | None:
-    """Only the total order is said: the others follow from the element type."""
+    """The comparison type. Only the total order is given explicitly; others follow from the element type."""
     return CompareType.TOTAL_ORDER if attr.word(said, name) == "TOTALORDER" else None
 
 
@@ -132,7 +134,7 @@ def _type_of_comparison(kind: CompareType | None, inst: Instruction) -> mlir.Enu
 
 
 def precision(said: attr.Said, name: str) -> tuple[Precision, ...]:
-    """How exactly operands are read; () where that is the default."""
+    """The precision of each operand; () for the default."""
     found = tuple(Precision(word.lower()) for word in attr.words(said, name))
     return () if all(p is Precision.DEFAULT for p in found) else found
 
@@ -150,12 +152,14 @@ def _precisions(dialect: str) -> Conversion:
 
 
 def _field_of(name: str) -> str:
-    """HLO's name of a list of dimensions of a structure."""
+    """The HLO name of a list of dimensions in a structure."""
     return name.replace("_batching_dimensions", "_batch_dims").replace("_dimensions", "_dims")
 
 
 def _structure(mnemonic: str, dialect: str) -> Conversion:
-    """Dimension numbers that are fields of the op. Those of a ragged product may hold those of a product."""
+    """Dimension numbers whose fields are fields of the op. Those of a ragged dot may contain those of a
+    dot.
+    """
     readers = {"l/": partial(attr.integers, default=()), "i/": partial(attr.integer, default=0)}
     kinds = STRUCTURES[mnemonic].items()
 
@@ -173,7 +177,7 @@ def _structure(mnemonic: str, dialect: str) -> Conversion:
 
 
 def labels_of(said: attr.Said, name: str) -> ConvDims:
-    """The labels of a convolution's dimensions."""
+    """The dimension labels of a convolution."""
     fields, kinds = attr.structure(said, name, "conv"), STRUCTURES["conv"]
     readers = {"l/": partial(attr.integers, default=()), "i/": partial(attr.integer, default=-1)}
     found = {label: readers[kinds[field]](fields, field) for field, label in CONVOLUTION_DIMENSIONS.items()}
@@ -188,7 +192,7 @@ def _numbers_of(labels: ConvDims) -> mlir.StructAttr:
 
 
 def _fields_of_algorithm(name: str) -> tuple[Any, ...]:
-    """The fields of #stablehlo.dot_algorithm, in order, that the name of an algorithm stands for."""
+    """The fields of #stablehlo.dot_algorithm encoded in an algorithm's name."""
     words = name.replace("any_f8", "f8").split("_")[1:]
     count = int(words[3][1:]) if words[3:] and words[3][0] == "x" else 1
     return (*words[:3], 1, 1, count, words[-1] == "accum")
@@ -233,7 +237,7 @@ def _algorithm_of(name: Word | None, inst: Instruction) -> mlir.StructAttr | Non
 
 
 def replica_groups(said: attr.Said, name: str, source: mlir.Source) -> ReplicaGroups:
-    """Rows of members; -1 fills rows that are shorter."""
+    """The groups in the rows of a matrix; shorter rows are padded with -1."""
     if attr.is_structure(said, name):
         return ReplicaGroups(mesh_groups(source, said, name).table().rows())
     rows = attr.matrix(said, name, [])
@@ -244,13 +248,13 @@ _CHANNEL_ZERO = (1 << 31) - 1
 
 
 def _channel(said: attr.Said, name: str) -> int | None:
-    """The channel's number; none for 0, which stands for no channel."""
+    """The channel's number; None for 0, which means no channel."""
     handle = attr.integer(attr.structure(said, name, "channel_handle", {}), "handle", 0)
     return handle if handle > 0 else None
 
 
 def channel_handle(channel: int, kind: int = 1) -> mlir.StructAttr:
-    """The handle of a channel between devices, or of a kind of transfer to (2) or from (3) the host."""
+    """The handle of a channel between devices, or of a transfer to (type 2) or from (type 3) the host."""
     return mlir.StructAttr("channel_handle", {"handle": channel, "type": kind})
 
 
@@ -297,8 +301,8 @@ BY_TYPE: dict[Any, Conversion] = {
 
 
 def combined(op: Op, count: int) -> list[int]:
-    """The operands whose elements a region combines: all but the indices of a scatter, what is selected from,
-    and the place of a root.
+    """The operands whose elements a region combines: without the indices of a scatter, the source of a
+    select-and-scatter, and the root of a collective.
     """
     others = {hlo.Scatter: count // 2, hlo.SelectAndScatter: 0}.get(type(op), -1)
     if getattr(op, "has_dynamic_root", False):
@@ -307,6 +311,8 @@ def combined(op: Op, count: int) -> list[int]:
 
 
 def computed_types(called: Computation) -> list[DType]:
-    """The element types that a region combines elements in: of its parameters, which come twice."""
+    """The element types in which a region combines elements: those of half of its parameters, which come in
+    pairs.
+    """
     types = [array(parameter.shape).dtype for parameter in called.parameters]
     return types[: len(types) // 2]

@@ -1,4 +1,4 @@
-"""Operations of StableHLO and CHLO that are an op of HLO."""
+"""Operations of StableHLO and CHLO that correspond to a single HLO op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of devices given by axes of a mesh."""
+"""Groups of devices given by mesh axes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEVICES = re.compile(r"device_ids\s*=\s*\[([\d,\s]*)\]")
 
 
 def mesh_groups(source: mlir.Source, said: attr.Said, name: str) -> MeshAxes:
-    """The groups that an attribute gives: devices that differ along the axes given only are together."""
+    """The groups in an attribute: devices that differ only along the given axes form a group."""
     fields = attr.structure(said, name, "replica_group_mesh_axes")
     try:
         mesh = _mesh(source, said, fields.get("mesh"))
@@ -48,7 +48,7 @@ def _mesh(source: mlir.Source, said: attr.Said, mesh: Any) -> Mesh:
 
 
 def _axis(said: attr.Said, axis: Any, mesh: Mesh) -> Axis:
-    """An axis, or the part of it that is meant: what lies before, and its size."""
+    """An axis, or a sub-axis: the number of parts before it, and its size."""
     fields: dict[str, Any] = axis.fields if isinstance(axis, mlir.StructAttr) else {"name": axis}
     name, part = fields.get("name"), fields.get("sub_axis_info")
     if not isinstance(name, str):

@@ -1,9 +1,10 @@
-"""MLIR as axla holds it: operations, regions and values; types and attributes as immutable values.
+"""MLIR in memory: operations, regions and values; types and attributes as immutable values.
 
 Every reader (text in pretty or generic form, bytecode of any version) gives the same operations: names and
-attributes are those of StableHLO's current generic form, inherent and discardable ones in one dictionary.
-What a plain Python value says is a plain Python value: BoolAttr is `bool`, StringAttr `str`, ArrayAttr
-`tuple`, DictionaryAttr `dict`, TypeAttr a Type, UnitAttr `UNIT`. Nothing here knows what an operation means.
+attributes are those of StableHLO's current generic form, with inherent and discardable attributes in one
+dictionary. Attributes with a Python equivalent are Python values: BoolAttr is `bool`, StringAttr `str`,
+ArrayAttr `tuple`, DictionaryAttr `dict`, TypeAttr a Type, UnitAttr `UNIT`. This module does not depend on
+what operations mean.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class IntegerType:
 
 
 def limits(kind: IntegerType) -> tuple[int, int]:
-    """The least and the greatest integer that may be written for a type: without a sign it takes both."""
+    """The smallest and largest integer allowed in a type: signless types take the range of both."""
     width = kind.width
     return 0 if kind.sign == "u" else -(1 << width - 1), (1 << width - (kind.sign == "s")) - 1
 
@@ -64,8 +65,8 @@ class ComplexType:
 class QuantizedType:
     """`!quant.uniform<storage<min:max>:expressed, ...>`.
 
-    `axes` is () per tensor, (d,) per axis; with `block_sizes`, one for each axis, it is a sub-channel type
-    and scales and zero points are row-major over the blocks (`blocks` is their shape).
+    `axes` is () for per-tensor quantization, (d,) per axis; with `block_sizes`, one for each axis, it is a
+    sub-channel type, whose scales and zero points are row-major over the blocks (`blocks` is their shape).
     """
 
     storage: IntegerType
@@ -80,7 +81,7 @@ class QuantizedType:
 
     @staticmethod
     def limits(storage: IntegerType) -> tuple[int, int]:
-        """All that the storage can hold: `i8` is signed as `si8` is."""
+        """The range of the storage type: `i8` is signed like `si8`."""
         return limits(IntegerType(storage.width, storage.sign or "s"))
 
 
@@ -129,7 +130,7 @@ class TokenType:
 
 @dataclass(frozen=True, slots=True)
 class FutureType:
-    """`!stablehlo.future<...>`, what async_start gives."""
+    """`!stablehlo.future<...>`, the type of results of async_start."""
 
     types: tuple[Type, ...]
 
@@ -148,7 +149,7 @@ Type = (
 
 
 def dtype_of(element: Type) -> dtypes.DType | None:
-    """The element type that axla has for this one: i1 is pred, signless integers are signed, index is s64."""
+    """The axla element type: i1 is pred, signless integers are signed, index is s64."""
     name = ""
     if isinstance(element, IntegerType):
         name = "pred" if element.width == 1 else f"{'u' if element.sign == 'u' else 's'}{element.width}"
@@ -162,14 +163,16 @@ def dtype_of(element: Type) -> dtypes.DType | None:
 
 
 def tensor(type_: Type) -> TensorType:
-    """The type of what must be a tensor; VerifyError for another one."""
+    """A type that must be a tensor type; VerifyError for another one."""
     if not isinstance(type_, TensorType):
         raise VerifyError(f"a tensor is wanted, found {type_}")
     return type_
 
 
 def stored(element: Type) -> dtypes.DType:
-    """The type that holds elements (of a quantized type its storage); ValueError when there is none."""
+    """The NumPy type that stores elements (for a quantized type its storage type); ValueError when there is
+    none.
+    """
     element = element.storage if isinstance(element, QuantizedType) else element
     found = dtype_of(element)
     if found is None:
@@ -204,7 +207,7 @@ class IntegerAttr:
 
 
 def integer_of(value: int, kind: IntegerType | IndexType) -> IntegerAttr | bool:
-    """The attribute of an integer, or of its bits: the sign bit may be used, 255 : i8 is -1. i1 is bool."""
+    """The attribute for an integer, or for its bits: 255 : i8 is -1. For i1 a bool."""
     width, sign = (kind.width, kind.sign) if isinstance(kind, IntegerType) else (64, "")
     if width == 1 and not sign:
         return bool(value)
@@ -213,7 +216,7 @@ def integer_of(value: int, kind: IntegerType | IndexType) -> IntegerAttr | bool:
 
 @dataclass(frozen=True, slots=True)
 class FloatAttr:
-    """`value` is a NumPy scalar or 0-d array of the type's own format, so that every bit is kept."""
+    """`value` is a NumPy scalar or 0-d array of the type's own format, so that all bits are kept."""
 
     value: Any
     type: FloatType
@@ -237,8 +240,8 @@ class DenseArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseElements:
-    """`dense<...> : tensor<...>`. `values` has the tensor's shape, or () for a splat; its NumPy type is
-    that of the element (the storage type of a quantized one).
+    """`dense<...> : tensor<...>`. `values` has the tensor's shape, or () for a splat; its NumPy type is that
+    of the elements (the storage type for a quantized type).
     """
 
     type: TensorType
@@ -255,7 +258,7 @@ class DenseStrings:
 
 @dataclass(frozen=True, slots=True)
 class DenseResource:
-    """`dense_resource<name> : tensor<...>`: the blob stands under `name` in the file's resources."""
+    """`dense_resource<name> : tensor<...>`: the blob is in the file's resources under `name`."""
 
     name: str
     type: TensorType
@@ -274,8 +277,8 @@ class EnumAttr:
 class StructAttr:
     """A structured attribute of StableHLO by mnemonic: dot, gather, scatter, conv, channel_handle, bounds...
 
-    `fields` has every parameter under its name in StableHLO's attribute definitions; dimension lists are
-    tuples of int, `bounds` has None for `?`.
+    `fields` has every parameter by its name in StableHLO's attribute definitions; dimension lists are tuples
+    of int, `bounds` has None for `?`.
     """
 
     mnemonic: str
@@ -334,7 +337,7 @@ Location = FileLocation | NameLocation | CallSiteLocation | FusedLocation
 
 
 class Value:
-    """A result of an operation or an argument of a block: `owner` and its `index` there."""
+    """A result of an operation or an argument of a block: `owner` and its `index` among those."""
 
     __slots__ = ("type", "owner", "index")
 
@@ -348,8 +351,8 @@ class Value:
 
 
 class Operation:
-    """`position` is where it stands in the source (line, column; (0, 0) for bytecode), for error messages;
-    `location` is what the source says of where it came from.
+    """`position` is that in the source (line, column; (0, 0) for bytecode), for error messages; `location` is
+    the origin recorded in the source.
     """
 
     __slots__ = ("name", "operands", "results", "attributes", "regions", "location", "position")
@@ -378,7 +381,7 @@ class Operation:
         return self.blocks[0] if len(self.regions) == len(self.blocks) == 1 else None
 
     def walk(self) -> Iterator[Operation]:
-        """The operation and all that are inside of it."""
+        """The operation and all operations inside it."""
         stack: list[Operation] = [self]
         while stack:
             found = stack.pop()
@@ -390,7 +393,7 @@ class Operation:
     def with_regions(
         self, regions: list[Region], attributes: dict[str, Attribute] | None = None
     ) -> Operation:
-        """A module or function like this one with other regions, and attributes where they are given."""
+        """A copy of a module or function with other regions, and other attributes if given."""
         given = self.attributes if attributes is None else attributes
         return Operation(self.name, [], (), given, regions, self.location, self.position)
 
@@ -429,7 +432,7 @@ class Region:
 
 @dataclass(slots=True)
 class Source:
-    """A module that was read: the `builtin.module` operation and the blobs that `dense_resource` names."""
+    """A module that was read: the `builtin.module` operation and the blobs for `dense_resource`."""
 
     module: Operation
     resources: dict[str, bytes] = field(default_factory=dict)
@@ -446,7 +449,9 @@ class Source:
         return replace(self, module=self.module.with_regions([Region([Block(operations=operations)])]))
 
     def parts(self) -> list[Source]:
-        """The programs of a file: each module in it is one, and what stands beside them."""
+        """The programs of a file: each nested module is one; operations outside of nested modules form
+        another.
+        """
         modules = [op for op in self.body if op.name == "builtin.module"]
         alone = not modules or any(op.name == "func.func" for op in self.body)
         whole: list[Source] = [self] if alone else []

@@ -1,4 +1,6 @@
-"""Sources as modules: quantized types and sizes that are given are rewritten first, then it is imported."""
+"""Converts sources to modules: quantized types and given sizes are rewritten first, then the source is
+imported.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from axla.stablehlo.text import print_source, type_text
 
 
 def entry_of(source: mlir.Source, entry: str = "") -> str:
-    """The name of the function that a program begins with: `main`, or the only one."""
+    """The name of a program's entry function: `main`, or the only function."""
     names = functions_of(source)
     if not entry:
         entry = "main" if "main" in names or len(names) != 1 else next(iter(names))
@@ -31,11 +33,11 @@ def import_source(
     source: mlir.Source, entry: str = "", *, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None,
 ) -> Module:  # fmt: skip
-    """The module that a source is, with the function `entry` (by default `main`, or the only one) as entry,
-    for arguments of the types and with the values that `specialize` takes.
+    """The module for a source, with the function `entry` (by default `main`, or the only one) as entry, for
+    arguments of the given types and with the values that `specialize` takes.
 
-    Raises VerifyError for a program that breaks a rule, UnsupportedError for one that HLO cannot say, both
-    with the operation and where it stands.
+    Raises VerifyError for a program that breaks a rule, UnsupportedError for one that HLO cannot express,
+    both with the operation and its position.
     """
     entry = entry_of(source, entry)
     with collector_paused():
@@ -44,20 +46,20 @@ def import_source(
 
 
 def type_of(source: mlir.Source, entry: str) -> mlir.FunctionType:
-    """The type of a function; one that says none has no arguments and results."""
+    """The type of a function; one without a type has no arguments and results."""
     function = functions_of(source).get(entry)
     type_ = function.attributes.get("function_type") if function is not None else None
     return type_ if isinstance(type_, mlir.FunctionType) else mlir.FunctionType((), ())
 
 
 def is_symbolic(source: mlir.Source, entry: str) -> bool:
-    """Whether the type of a function leaves sizes open, which somebody has to give."""
+    """Whether the type of a function has open sizes, which must be given to compile it."""
     type_ = type_of(source, entry)
     return any(map(is_open, (*type_.inputs, *type_.results)))
 
 
 def example(type_: mlir.Type) -> str:
-    """A type that might be given for one with open sizes."""
+    """An example type for messages: one that could be given for a type with open sizes."""
     if isinstance(type_, mlir.TensorType):
         sizes = (2,) if type_.shape is None else tuple(2 if d is None else d for d in type_.shape)
         type_ = mlir.TensorType(sizes, type_.element)
@@ -65,9 +67,9 @@ def example(type_: mlir.Type) -> str:
 
 
 class DynamicModule(Module):
-    """A program whose sizes are not known yet: `axla.compile(module, arg_types=...)` gives them.
+    """A program with unknown sizes: `axla.compile(module, arg_types=...)` provides them.
 
-    It has no computations; what asks for them is told so. The source is not changed.
+    It has no computations; asking for them raises an error that says so. The source is not changed.
     """
 
     __slots__ = ("source", "entry_name")
@@ -83,7 +85,7 @@ class DynamicModule(Module):
         raise InvalidArgument(f"the sizes of {self.signature} are not known: {self.wanted()}")
 
     def wanted(self) -> str:
-        """Which sizes are open, and how they are given."""
+        """A message: which sizes are open, and how to provide them."""
         type_ = type_of(self.source, self.entry_name)
         names = [f"argument {n} is {type_text(t)}" for n, t in enumerate(type_.inputs) if is_open(t)]
         if not names:  # they are computed from arguments
@@ -101,17 +103,17 @@ class DynamicModule(Module):
 
     @property
     def signature(self) -> str:
-        """The type of the entry function, as MLIR writes it."""
+        """The type of the entry function in MLIR's notation."""
         return f"@{self.entry_name}{type_text(type_of(self.source, self.entry_name))}"
 
     def specialize(
         self, arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None
     ) -> Module:
-        """The module for certain types, as `specialize` says."""
+        """The module for certain types; arguments as for `specialize`."""
         return import_source(self.source, self.entry_name, arg_types=arg_types, dim_args=dim_args)
 
     def to_string(self, **options: Any) -> str:
-        """The source as MLIR: HLO text has no `?`."""
+        """The source as MLIR text, since HLO text has no `?`."""
         return print_source(self.source)
 
     def __repr__(self) -> str:

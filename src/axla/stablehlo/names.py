@@ -1,4 +1,4 @@
-"""Names of a program's arguments and results: places in the pytrees of a function."""
+"""Names of a program's arguments and results: their paths in the pytrees of a function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = "axla.names"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Where the leaves of a program stand in the function's pytrees: `params['dense1']['kernel']`,
+    """The paths of a program's leaves in the function's pytrees: `params['dense1']['kernel']`,
     `result['logits']`.
     """
 
@@ -28,7 +28,7 @@ class Names:
 
 
 def names_in(module: Module) -> Names | None:
-    """The names that a module has; None where it has none, or they are not to be read."""
+    """The names stored in a module; None where there are none, or they are malformed."""
     text = dict(module.config.frontend_attributes).get(NAMES)
     try:
         found = json.loads(text or "")
@@ -41,8 +41,8 @@ def names_in(module: Module) -> Names | None:
 
 
 def result_names(infos: Sequence[object]) -> tuple[str, ...]:
-    """Places of results as JAX writes them in `jax.result_info`, `result['y']`, which was `['y']` before;
-    none unless each has one.
+    """Paths of results from JAX's `jax.result_info`: `result['y']`, or `['y']` in older versions; None unless
+    every result has one.
     """
     found = [i if i.startswith("result") else f"result{i}" for i in infos if isinstance(i, str)]
     return tuple(found) if len(found) == len(infos) else ()

@@ -1,9 +1,9 @@
-"""The operations of StableHLO and CHLO, of what checks and traces programs, and those carried along: a record
-each, in the words of `importers/records.py`.
+"""The operations of StableHLO and CHLO, of check and debugging dialects, and others that are passed through:
+a record for each, in the notation of `importers/records.py`.
 
-Kinds of operands are letters (`verify/kinds.py`), kinds of attributes words (`verify/attributes.py`), or
-`#mnemonic` of a structure, which counts for as many inputs as it has fields. Rules are words of
-`verify/agreement.py`, with the operands and results in brackets that they are about, or relations
+Kinds of operands are letters (`verify/kinds.py`), kinds of attributes are words (`verify/attributes.py`), or
+`#mnemonic` for a structure, which counts as as many inputs as it has fields. Rules are words of
+`verify/agreement.py`, with the operands and results that they concern in brackets, or relations
 (`verify/relations.py`); `&name` stands for those that several records share. Defaults and versions are
 VHLO's. Pieces of a short form:
 
@@ -12,10 +12,10 @@ VHLO's. Pieces of a short form:
     {}  a dictionary of attributes, which may be missing; {!}  one that may not
     name:kind  an attribute; the kinds are those of `text/assembly.ATTRIBUTES`, enumerations among them
     @types     types of operands and results; see `text/draft.TYPES`
-    <part>     something of its own; see `text/assembly.PARTS`
-    (? ... | ... ?)  pieces, or others (or none), known by the first one
+    <part>     a special part; see `text/assembly.PARTS`
+    (? ... | ... ?)  pieces, or others (or none), recognised by the first one
 
-Anything else is a mark or word that stands there.
+Anything else is literal text.
 """
 
 from __future__ import annotations

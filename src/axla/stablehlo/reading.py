@@ -1,4 +1,4 @@
-"""Reading an operation's attributes as what they should be; VerifyError where they are something else."""
+"""Reads attributes of operations as values of the expected kind; VerifyError for other kinds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST = 4096  # of a list that a file does not write out: many operations can 
 
 
 def reject(said: Said, name: str, wanted: str) -> NoReturn:
-    """Says that an attribute is missing, or not what it should be."""
+    """Raises VerifyError: an attribute is missing, or of the wrong kind."""
     found = _attributes(said).get(name, REQUIRED)
     what = "there is none" if found is REQUIRED else f"found {str(found)[:100]}"
     raise VerifyError(f"the attribute {name} must be {wanted}; {what}")
@@ -31,8 +31,8 @@ def _attributes(said: Said) -> dict[str, Any]:
 
 
 def _reader(wanted: str, as_wanted: Callable[[Any], T | None], usual: Any = REQUIRED) -> Callable[..., T]:
-    """A function that reads an attribute of an operation, or a field of a structure, as `as_wanted` gives it,
-    which is None for what is something else; or gives the default.
+    """A function that reads an attribute of an operation, or a field of a structure, by `as_wanted`, which
+    returns None for a wrong kind. A missing attribute gives the default.
     """
 
     def read(said: Said, name: str, default: Any = usual) -> T:
@@ -77,7 +77,7 @@ dictionary: Callable[..., dict[str, Any]] = _reader(
 
 
 def as_integers(attribute: Any) -> tuple[int, ...] | None:
-    """A list of integers in any of its forms; None for anything else."""
+    """A list of integers in any of its representations; None for anything else."""
     if isinstance(attribute, mlir.DenseArray):
         values = attribute.values
     elif isinstance(attribute, mlir.DenseElements):
@@ -93,7 +93,7 @@ def as_integers(attribute: Any) -> tuple[int, ...] | None:
 
 
 def elements(attribute: mlir.DenseElements) -> np.ndarray:
-    """All elements of a dense attribute, splats written out."""
+    """All elements of a dense attribute, with splats expanded."""
     shape = tuple([d or 0 for d in attribute.type.shape or ()])
     if attribute.values.shape == shape and attribute.values.size:
         return attribute.values
@@ -117,7 +117,7 @@ matrix = _reader("rows of integers", _rows)
 
 
 def structure(said: Said, name: str, mnemonic: str, default: Any = REQUIRED) -> dict[str, Any]:
-    """The fields of a structured attribute, which the readers read as well."""
+    """The fields of a structured attribute, which can be read like attributes."""
     found = _attributes(said).get(name)
     if found is None and default is not REQUIRED:
         return default

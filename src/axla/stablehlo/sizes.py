@@ -1,4 +1,4 @@
-"""Sizes of tensors: numbers, `?`, and sizes at most a bound, which stay as they are."""
+"""Sizes of tensors: numbers, `?`, and sizes with an upper bound, which stay dynamic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _bounded(compute: Callable[[int, int], int]) -> Callable[[int, int], int]:
 
 
 class Bounded(int):
-    """The bound of a size that is known when the program runs. What is computed from it is one too."""
+    """The upper bound of a size that is known only at run time. Sizes computed from it are bounds too."""
 
     __add__ = __radd__ = _bounded(operator.add)
     __mul__ = __rmul__ = _bounded(operator.mul)
@@ -52,7 +52,7 @@ def is_open(type_: mlir.Type) -> bool:
 
 
 def sizes_of(type_: mlir.Type) -> Sizes:
-    """The sizes of a tensor; () of what is none."""
+    """The sizes of a tensor; () for other types."""
     if not isinstance(type_, mlir.TensorType):
         return ()
     if type_.shape is None:
@@ -65,7 +65,7 @@ def sizes_of(type_: mlir.Type) -> Sizes:
 
 
 def refined(written: mlir.Type, sizes: Sequence[int | None]) -> mlir.TensorType:
-    """The written type with the sizes found in place of `?`; VerifyError where it says something else."""
+    """The written type with `?` replaced by known sizes; VerifyError where they contradict it."""
     if not isinstance(written, mlir.TensorType):
         raise VerifyError(f"a tensor is wanted, found {type_text(written)}")
     said = sizes_of(written) if written.shape is not None else (None,) * len(sizes)
@@ -88,7 +88,7 @@ def refined(written: mlir.Type, sizes: Sequence[int | None]) -> mlir.TensorType:
 
 
 def with_sizes(type_: mlir.TensorType, sizes: Sequence[int | None]) -> mlir.TensorType:
-    """The type with other sizes; an encoding remains where it is not made of bounds."""
+    """The type with other sizes; its encoding is kept unless it consists of bounds."""
     encoding = type_.encoding
     if isinstance(encoding, mlir.StructAttr) and encoding.mnemonic == "bounds":
         encoding = None
@@ -100,7 +100,7 @@ def with_sizes(type_: mlir.TensorType, sizes: Sequence[int | None]) -> mlir.Tens
 
 
 def refined_type(written: mlir.Type, given: mlir.Type) -> mlir.Type:
-    """The type given, which must be the written one with its sizes known."""
+    """The given type, which must be the written one with known sizes."""
     if isinstance(written, mlir.TensorType) and isinstance(given, mlir.TensorType):
         if written.element != given.element:
             raise VerifyError(f"{type_text(given)} is given where {type_text(written)} is written")

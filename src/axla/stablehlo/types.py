@@ -1,4 +1,4 @@
-"""Types and constants of MLIR as shapes and literals, and back."""
+"""Conversion between MLIR types and constants and shapes and literals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tensor_shape(type_: mlir.TensorType) -> Shape:
 
 
 def literal_of(attribute: mlir.Attribute, resources: dict[str, bytes]) -> Literal:
-    """The value of a constant. A splat is a scalar."""
+    """The value of a constant as a literal. A splat is a scalar."""
     if isinstance(attribute, mlir.DenseElements):
         dtype = tensor_shape(attribute.type).dtype
         values = attribute.values
@@ -88,7 +88,7 @@ def _resource(name: str, shape: Shape, resources: dict[str, bytes]) -> np.ndarra
 
 @cache
 def element_of(dtype: DType) -> mlir.Type:
-    """The element type: pred is i1, signed integers are signless."""
+    """The MLIR element type: pred is i1, signed integers are signless."""
     if dtype.is_pred:
         return mlir.IntegerType(1)
     if dtype.is_integer:
@@ -102,7 +102,7 @@ def element_of(dtype: DType) -> mlir.Type:
 
 
 def type_of(shape: AnyShape) -> mlir.Type:
-    """The type of a value; a size that is a bound is `?`, with the bound in the encoding."""
+    """The MLIR type of a shape; a bounded size is `?`, with the bound in the encoding."""
     if isinstance(shape, Shape):
         element = element_of(shape.dtype)
         if not shape.is_dynamic:
@@ -120,7 +120,7 @@ def type_of(shape: AnyShape) -> mlir.Type:
 
 
 def dense_of(literal: Literal) -> mlir.DenseElements:
-    """The value of a constant; one that is the same everywhere is a splat."""
+    """A literal as an attribute; if all elements are equal, a splat."""
     values = literal.array
     if values.size > 1 and literal.is_uniform():
         values = values.reshape(-1)[0:1].reshape(())

@@ -40,7 +40,7 @@ class Called:
 
 
 def called_by(attributes: Mapping[str, Any]) -> list[Called]:
-    """The functions that attributes name."""
+    """The functions that attributes refer to."""
     found: list[Any] = []
     for value in attributes.values():
         found += value if isinstance(value, tuple) else (value,)
@@ -49,7 +49,7 @@ def called_by(attributes: Mapping[str, Any]) -> list[Called]:
 
 @dataclass(frozen=True, slots=True)
 class AttributeKind:
-    """The parts of a kind: see above."""
+    """The parts of a kind; see the module's docstring."""
 
     name: str
     is_list: bool
@@ -67,7 +67,9 @@ def kind_of(text: str) -> AttributeKind:
 
 
 def value_of(attribute: AttributeRecord, given: Proto | None, what: str) -> Any:
-    """The value of an attribute in Python, the record's default where it is not given; VerifyError."""
+    """The value of an attribute in Python, or the record's default where it is not given; VerifyError for one
+    that the record forbids.
+    """
     kind, what = kind_of(attribute.kind), f"{what}: attribute {attribute.name!r}"
     if given is None:
         if not attribute.optional:
@@ -112,7 +114,7 @@ def _one(kind: str, value: Any, what: str) -> Any:
 
 
 def default_of(attribute: AttributeRecord) -> Any:
-    """The value that a record says for an attribute that is missing."""
+    """The default value of an attribute, by its record."""
     kind, text = kind_of(attribute.kind), attribute.default
     if kind.is_list:
         return tuple(_default(kind.name, item) for item in text.strip("[]").split(",") if item)

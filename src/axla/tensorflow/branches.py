@@ -1,7 +1,8 @@
-"""Branches as TensorFlow 1 writes them, made into nodes If; `functional` makes its loops nodes While first.
+"""Converts TensorFlow 1 branches (Switch and Merge) to If nodes; `functional` converts loops to While nodes
+first.
 
-A branch is all between a `Switch` and a `Merge`: a node runs only where all its inputs have values. That is
-its state: predicates with the side on which they must be.
+A branch consists of the nodes between a `Switch` and a `Merge`: a node runs only where all its inputs have
+values. The condition for that is its state: a set of predicates, each with the side that it must have.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ALWAYS: State = frozenset()
 def functional(
     graph: Graph, outputs: Sequence[Output], targets: Collection[str], cut: Collection[Output]
 ) -> Graph:
-    """A graph with the nodes that outputs and targets need, without loops and branches of TensorFlow 1: the
+    """A graph with the nodes that outputs and targets need, without TensorFlow 1 loops and branches; the
     graph itself where it has none.
     """
     kinds = {node.kind for node in graph.nodes.values()}
@@ -45,7 +46,9 @@ def functional(
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Merges of a predicate that become one If; `roots` are nodes inside that something waits for."""
+    """Merges with the same predicate that become one If; `roots` are nodes inside that other nodes wait
+    for.
+    """
 
     predicate: Output
     merges: list[Node] = field(default_factory=list)
@@ -53,7 +56,7 @@ class _Group:
 
 
 class _Branches:
-    """The branches of nodes that are in order, without loops."""
+    """The branches among nodes without loops, in topological order."""
 
     def __init__(
         self, nodes: Sequence[Node], graph: Graph, outputs: Sequence[Output], targets: Collection[str]
@@ -88,7 +91,7 @@ class _Branches:
     # What must hold where a node runs.
 
     def state(self, output: Output) -> State | None:
-        """The sides of predicates that must hold where an output has a value; None where it never has one."""
+        """The condition under which an output has a value; None where it never has one."""
         state, predicate = self.states.get(output.node, _ALWAYS), self.predicate(output.node)
         if state is None or predicate is None:
             return state
@@ -103,12 +106,12 @@ class _Branches:
         return None if (predicate, not side) in state else state | {(predicate, side)}
 
     def predicate(self, name: str) -> Output | None:
-        """The predicate by which a Switch chooses its output; None for other nodes."""
+        """The predicate of a Switch; None for other nodes."""
         node = self.nodes.get(name)
         return plain(node.inputs[1], self.nodes) if node is not None and node.kind == "Switch" else None
 
     def enter(self, node: Node) -> None:
-        """Finds the state of a node, and how many Merges are before it."""
+        """Determines the state of a node, and the number of nested Merges before it."""
         sources = [name for name in node.sources if name in self.states]
         depth = max((self.depths[name] for name in sources), default=0)
         if node.op == "ControlTrigger":
@@ -142,8 +145,8 @@ class _Branches:
         return depth + 1
 
     def add_roots(self, roots: Sequence[Node]) -> None:
-        """Nodes inside of branches that are waited for go to the If that runs them anyway, or to one of their
-        own.
+        """Assigns nodes inside of branches that other nodes wait for: to the If that runs them anyway, or to
+        an If of their own.
         """
         homes_of: dict[str, _Group] = {}
         for group in self.groups.values():
@@ -174,14 +177,14 @@ class _Branches:
         return {name: found[name] for name in sorted(found, key=self.places.__getitem__)}
 
     def input(self, merge: Node, predicate: Output, side: bool) -> int:
-        """The number of the input of a Merge that has a value on one side."""
+        """The number of the input of a Merge that has a value on this side."""
         states = [self.state(source) for source in merge.inputs]
         return next(n for n, state in enumerate(states) if state is not None and (predicate, side) in state)
 
     # The graph without them.
 
     def made(self) -> dict[str, Node]:
-        """The nodes that always run, with one If for each group."""
+        """The nodes that always run, with an If for each group."""
         found = {}
         for name, node in self.nodes.items():
             if self.states[name] != _ALWAYS:
@@ -226,8 +229,8 @@ class _Branches:
     def branch(
         self, group: _Group, side: bool, inside: Mapping[str, Node], captured: dict[Output, Node]
     ) -> Graph:
-        """The function of one side. `captured` are the values from outside, with the nodes that stand for
-        them inside.
+        """The function for one side. `captured`: values from outside, with the nodes that represent them
+        inside.
         """
         inner: dict[str, Node] = {}
         for name, node in inside.items():
@@ -250,8 +253,8 @@ class _Branches:
         self, source: Output, group: _Group, inside: Mapping[str, Node], inner: dict[str, Node],
         captured: dict[Output, Node],
     ) -> Output:  # fmt: skip
-        """The output inside that a node takes: a Switch of the predicate passes its value on, another one is
-        made again.
+        """The output inside a branch for a node's input: a Switch of the same predicate passes its value on,
+        another Switch is copied.
         """
         name, predicate = source.node, self.predicate(source.node)
         if predicate == group.predicate:
@@ -278,7 +281,7 @@ class _Branches:
 
 
 def _all_of(states: Iterable[State | None]) -> State | None:
-    """The union of states; None where they contradict each other."""
+    """The conjunction of states; None where it cannot hold."""
     found: set[Side] = set()
     for state in states:
         if state is None:
@@ -295,7 +298,7 @@ def _shown(state: State | None) -> str:
 
 
 def _has_state(node: Node) -> bool:
-    """Whether a node may change what a handle or a reference names: it must run once."""
+    """Whether a node may change a resource or a reference variable, so that it must run exactly once."""
     if node.record is None or node.kind in ("Identity", "Switch"):
         return False
     kinds = [value.kind for value in node.record.operands]
@@ -303,18 +306,18 @@ def _has_state(node: Node) -> bool:
 
 
 def _both_sides(node: Node) -> Node:
-    """A Switch that gives its input as both outputs; a reference as the first."""
+    """Replaces a Switch by a node that gives its input as both outputs, or a reference as the first."""
     return _several(node, node.inputs[:1] * 2) if node.op == "Switch" else identity(node)
 
 
 def _number(name: str, number: int, found: dict[str, Node]) -> Output:
-    """An output with a number, which is made."""
+    """An output with a constant number, whose node is created."""
     value = np.asarray(number, np.int32)
     found[name] = made(name, "Const", [], ["DT_INT32"], value=value, dtype="DT_INT32")
     return Output(name, 0)
 
 
 def _several(node: Node, values: Sequence[Output]) -> Node:
-    """A node of the same name that passes on several values: a Merge's and the number of its input."""
+    """A node of the same name with several outputs: for a Merge, the value and the number of its input."""
     assert node.types is not None
     return made(node.name, "IdentityN", values, node.types, node, T=tuple(node.types))

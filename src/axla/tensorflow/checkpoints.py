@@ -1,8 +1,8 @@
-"""Checkpoints: the values of tensors by name, read from files when they are asked for.
+"""Checkpoints: the values of tensors by name, read from files on demand.
 
-A bundle (version 2) is an index, a table of strings with an entry for each tensor, and files with their bytes
-(`P.index`, `P.data-00000-of-00001` ...). Version 1 is tables that hold the values themselves (`P`, or
-`P-00000-of-00001` ...). A tensor that was saved in parts is put together.
+A bundle (version 2) is an index, a table with an entry for each tensor, and files with their bytes
+(`P.index`, `P.data-00000-of-00001` ...). Version 1 consists of tables that hold the values themselves (`P`,
+or `P-00000-of-00001` ...). Tensors saved in slices are joined.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHECKSUM = 6
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file below a folder; InvalidArgument for one that links or `..` put elsewhere."""
+    """A file inside a folder; InvalidArgument for a path that leads out of it by links or `..`."""
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
         raise InvalidArgument(f"{path} is not in its folder {folder}: it is not read")
@@ -39,8 +39,8 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def checkpoint_at(prefix: Path, folder: Path | None = None) -> Mapping[str, np.ndarray]:
-    """The tensors of the checkpoint whose files begin with a path; these must be in `folder`, by default the
-    one that the path says. InvalidArgument where there are none.
+    """The tensors of the checkpoint with this path prefix, whose files must be in `folder`, by default the
+    folder of the prefix. InvalidArgument where there are none.
     """
     if part := _PART.search(prefix.name):
         raise InvalidArgument(
@@ -58,7 +58,7 @@ def checkpoint_at(prefix: Path, folder: Path | None = None) -> Mapping[str, np.n
 
 
 def mapped(path: Path) -> memoryview:
-    """The bytes of a file, read when they are used."""
+    """The bytes of a file, memory-mapped."""
     try:
         with path.open("rb") as file:
             if not path.stat().st_size:
@@ -129,7 +129,7 @@ class Bundle(Mapping[str, np.ndarray]):
         return file[begin : begin + size]
 
     def _joined(self, key: bytes, entry: Proto, dims: tuple[int, ...], what: str) -> np.ndarray:
-        """The whole of a tensor whose parts have keys of their own."""
+        """A whole tensor joined from slices, each stored under a key of its own."""
         parts = []
         for extents in entry["slices"]:
             box = _box(extents, dims, what)
@@ -150,7 +150,7 @@ def _checksum(entry: Proto) -> int:
 
 
 def _strings(data: memoryview, dims: tuple[int, ...], checksum: int, what: str) -> np.ndarray:
-    """Strings: their lengths, a checksum of these, their bytes."""
+    """A tensor of strings: their lengths, a checksum of the lengths, their bytes."""
     count, raw, at = prod(dims), bytes(data), 0
     if count > len(raw):
         raise ParseError(f"{what}: {len(raw)} bytes for {count} strings")
@@ -177,7 +177,7 @@ Box = tuple[slice, ...]
 
 
 def _box(extents: Proto, dims: tuple[int, ...], what: str) -> Box:
-    """The part of a tensor that a message says; an extent without a length is the whole dimension."""
+    """The slice of a tensor that a message describes; an extent without a length is the whole dimension."""
     listed = extents.get("extent", [])
     if len(listed) != len(dims):
         raise ParseError(f"{what}: a part of {len(listed)} dimensions, the tensor has {len(dims)}")
@@ -196,7 +196,7 @@ def _shown(box: Box) -> str:
 
 
 def _whole(parts: list[tuple[Box, np.ndarray]], dims: tuple[int, ...], what: str) -> np.ndarray:
-    """A tensor of its parts, which have all its elements."""
+    """A tensor joined from slices, which together must have all its elements."""
     if not parts or sum(part.size for _, part in parts) != prod(dims):
         count = sum(part.size for _, part in parts)
         raise ParseError(f"{what}: its parts have {count} elements, it has {prod(dims)}")
@@ -218,8 +218,8 @@ _ALL = b"\x7f"  # -1 as a length: the whole dimension
 
 
 def _slice_key(name: bytes, extents: Proto) -> bytes:
-    """The key of a part: a zero, the name, the number of dimensions, and begin and length of each, encoded so
-    that they sort.
+    """The key of a slice: a zero, the name, the number of dimensions, and begin and length of each, in an
+    encoding that sorts by value.
     """
     listed = extents.get("extent", [])
     escaped = b"".join(_ESCAPES.get(byte, bytes([byte])) for byte in name)
@@ -232,7 +232,7 @@ def _slice_key(name: bytes, extents: Proto) -> bytes:
 
 
 def _signed(value: int) -> bytes:
-    """A number, not negative, in as many bytes as its first bits are ones."""
+    """A non-negative number in the sorting encoding: the number of leading ones is the number of bytes."""
     width = value.bit_length() // 7 + 1
     ones = (1 << width) - 1
     return (value | ones << 7 * width).to_bytes(width, "big")

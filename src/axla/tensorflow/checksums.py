@@ -1,4 +1,4 @@
-"""CRC-32C, the checksum of TensorFlow's checkpoints, of many rows of bytes at once."""
+"""CRC-32C, the checksum of TensorFlow's checkpoints, computed for many rows of bytes at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PIECE = 1 << 20
 
 
 def masked_crc32c(data: bytes | memoryview | np.ndarray) -> int:
-    """The checksum as files hold it: turned by 15 bits, plus a constant."""
+    """The checksum in the masked form that files use: rotated by 15 bits, plus a constant."""
     value = crc32c(data)
     return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFF_FFFF
 
@@ -30,7 +30,7 @@ def crc32c(data: bytes | memoryview | np.ndarray) -> int:
 
 
 def _state_behind(data: np.ndarray) -> np.ndarray:
-    """The state behind bytes when it was zero before: of rows of bytes one by one, then of pairs of rows."""
+    """The CRC state after bytes, starting from zero: rows of bytes in parallel, then joined pairwise."""
     power = max(1, data.size.bit_length() // 3)
     rows = 1 << max(0, (data.size - 1 >> power).bit_length())
     padded = np.zeros(rows << power, np.uint8)  # zeros in front leave a state of zero as it is
@@ -46,7 +46,7 @@ def _state_behind(data: np.ndarray) -> np.ndarray:
 
 @cache
 def _words() -> np.ndarray:
-    """The table of checksums of all pairs of bytes, from a state of zero."""
+    """The CRC state after each possible pair of bytes, starting from zero."""
     values = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):
         values = np.where(values & 1, values >> 1 ^ _POLYNOMIAL, values >> 1).astype(np.uint32)
@@ -54,7 +54,7 @@ def _words() -> np.ndarray:
 
 
 def _moved(states: np.ndarray, power: int) -> np.ndarray:
-    """States behind 2**power zeros."""
+    """States after another 2**power zero bits."""
     table = _moves(power)
     found = table[0][states & 255]
     for byte in range(1, 4):
@@ -64,7 +64,7 @@ def _moved(states: np.ndarray, power: int) -> np.ndarray:
 
 @cache
 def _moves(power: int) -> np.ndarray:
-    """For each byte of a state, and each value of it, what 2**power zeros make of it."""
+    """For each byte of a state, and each value of that byte, the state after 2**power zero bits."""
     if power:
         return np.stack([_moved(row, power - 1) for row in _moves(power - 1)])
     values = np.arange(256, dtype=np.uint32)

@@ -1,8 +1,8 @@
-"""Loops as TensorFlow 1 writes them, made into nodes While; what makes nodes of others.
+"""Converts TensorFlow 1 loops to While nodes; functions that create nodes from others.
 
-A loop is a frame: `Enter` takes values in, `Merge` has the value of a turn (of Enter first, then of
-`NextIteration`), `LoopCond` says whether there is another, `Switch` gives the value to the body (output 1) or
-to `Exit` (output 0). What an `Enter` with is_constant takes in stays.
+A loop is a frame. `Enter` passes values in; `Merge` has the value for an iteration (first from Enter, then
+from `NextIteration`); `LoopCond` says whether there is another iteration; `Switch` passes the value to the
+body (output 1) or to `Exit` (output 0). A value whose `Enter` has is_constant does not change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def made(
     name: str, op: str, inputs: Sequence[Output], types: Sequence[str], like: Node | None = None,
     **attributes: object,
 ) -> Node:  # fmt: skip
-    """A node; its place in a file and what it waits for are those of another one."""
+    """A new node with the location and the control inputs of another one."""
     node = Node(name, op, list(inputs), [], {}, "", records().get(op), attributes, list(types))
     node.names = [""] * len(types)
     if like is not None:
@@ -32,19 +32,19 @@ def made(
 
 
 def identity(node: Node, source: Output | None = None) -> Node:
-    """A node of the same name that passes on its first input, or another value."""
+    """A node of the same name that passes on its first input, or `source`."""
     assert node.types is not None
     op = "RefIdentity" if node.op.startswith("Ref") else "Identity"
     return made(node.name, op, [source or node.inputs[0]], node.types[:1], node, T=node.types[0])
 
 
 def argument(name: str, number: int, type_: str) -> Node:
-    """The node that stands for argument `number` of a function."""
+    """The node for argument `number` of a function."""
     return made(name, ARGUMENT, [], [type_], index=number, T=type_)
 
 
 def plain(output: Output, nodes: Mapping[str, Node]) -> Output:
-    """The output that a chain of identities passes on."""
+    """The value that identities pass on."""
     while output.node in nodes and nodes[output.node].op in _IDENTITIES:
         output = nodes[output.node].inputs[0]
     return output
@@ -60,7 +60,7 @@ class _Frame:
 
 
 def without_frames(nodes: Sequence[Node], library: FunctionLibrary) -> dict[str, Node]:
-    """Nodes that are in order, with a node While for each loop."""
+    """Nodes in topological order, with a While node for each loop."""
     top, *frames = _frames(nodes)
     for frame in reversed(frames):
         _take_out(frame, library)
@@ -68,8 +68,8 @@ def without_frames(nodes: Sequence[Node], library: FunctionLibrary) -> dict[str,
 
 
 def _frames(nodes: Sequence[Node]) -> list[_Frame]:
-    """All frames with their nodes, which are in order; the first is around all, the others behind those that
-    they are in.
+    """All frames with their nodes in topological order; the outermost first, others after those that contain
+    them.
     """
     top = _Frame("", None)
     found: dict[tuple[_Frame | None, str], _Frame] = {(None, ""): top}
@@ -96,7 +96,7 @@ def _frames(nodes: Sequence[Node]) -> list[_Frame]:
 
 
 def _take_out(frame: _Frame, library: FunctionLibrary) -> None:
-    """Makes a frame a node While in the one around it."""
+    """Replaces a frame by a While node in the frame around it."""
     parent = frame.parent
     assert parent is not None
     tests = [node for node in frame.nodes.values() if node.op == "LoopCond"]
@@ -136,8 +136,8 @@ def _take_out(frame: _Frame, library: FunctionLibrary) -> None:
 
 
 def _arguments(frame: _Frame) -> tuple[list[Node], list[Node], list[Output]]:
-    """The state of a loop: nodes that represent it inside, those that it comes from, and the results of a
-    trip. First the changing values, then the constant ones.
+    """The state of a loop: the nodes that represent it inside, their initial values, and their values after
+    an iteration; first changing values, then constant ones.
     """
     arguments: list[Node] = []
     enters: list[Node] = []
@@ -169,7 +169,7 @@ def _arguments(frame: _Frame) -> tuple[list[Node], list[Node], list[Output]]:
 
 
 def _inside(frame: _Frame, switches: Collection[str]) -> dict[str, Node]:
-    """The nodes of a turn: those that steer it are identities."""
+    """The nodes of an iteration; those that control it become identities."""
     moved = {Output(name, 1): Output(name, 0) for name in switches}
     inner = {}
     for name, node in frame.nodes.items():
@@ -182,7 +182,7 @@ def _inside(frame: _Frame, switches: Collection[str]) -> dict[str, Node]:
 
 
 def _left_behind(node: Node, frame: _Frame, switches: Collection[str]) -> str:
-    """The name of the value of a loop that an Exit gives; empty where it is something else."""
+    """The name of the loop value that an Exit returns; empty where it is not one."""
     source = plain(node.inputs[0], frame.nodes)
     if source.node in switches and source.index == 0:
         return plain(frame.nodes[source.node].inputs[0], frame.nodes).node

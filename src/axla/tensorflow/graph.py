@@ -1,8 +1,8 @@
 """Graphs: nodes whose inputs are outputs of other nodes, and a library of functions, verified.
 
-A message is taken apart and checked here, once: names, inputs, attributes and types are what records say. So
-what imports graphs need not ask again. Operations without a record are kept: only who needs their results
-fails.
+A message is parsed and checked here, once: names, inputs, attributes and types must agree with the records,
+so importers need not check again. Operations without a record are kept; importing fails only where their
+results are needed.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Output(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """An operation. `given` are its attributes as the message has them, `attributes` all that the record has,
-    in Python; `types` those of its outputs. Both are there when it is verified, and it has a record.
-    `fault` is what is wrong with it, in graphs whose faults are kept.
+    """An operation. `given`: its attributes as in the message; `attributes`: all attributes of the record, in
+    Python; `types`: the types of its outputs. The latter two exist once it is verified and has a record.
+    `fault`: what is wrong with it, in graphs that keep faults.
     """
 
     name: str
@@ -67,19 +67,19 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """The operation; the same for values and for references."""
+        """The operation's name, the same for values and references."""
         return self.op.removeprefix("Ref")
 
     @property
     def sources(self) -> list[str]:
-        """The names of the nodes that this one waits for."""
+        """The names of the nodes that this one depends on."""
         return [source.node for source in self.inputs] + self.controls
 
 
 @dataclass(slots=True, eq=False)
 class Graph:
-    """`nodes` by name, in the order of the message. Of a function, `arguments` are the nodes that stand for
-    its arguments, with their types; `results` and `controls` what a call gives and waits for.
+    """`nodes` by name, in the order of the message. For a function: `arguments` are the nodes of its
+    arguments, with their types; `results` and `controls` are what a call returns and waits for.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Graph:
         self, outputs: Iterable[Output], targets: Iterable[str] = (), cut: Iterable[Output] = ()
     ) -> list[Node]:
         """The nodes that outputs and targets need, operands before users, otherwise in the graph's order;
-        `cut` are outputs that are given from outside. VerifyError for a cycle.
+        `cut`: outputs provided from outside. VerifyError for a cycle.
         """
         fed, fed_nodes = set(cut), {output.node for output in cut}
         wanted = [output.node for output in outputs if output not in fed] + list(targets)
@@ -110,15 +110,16 @@ class Graph:
         return [self.nodes[name] for name in ordered(before, list(self.nodes), f"graph '{self.name}'")]
 
     def _goes_back(self, source: str, node: Node) -> bool:
-        """Whether an edge leads from a turn of a loop to the next: these may close cycles."""
+        """Whether an edge leads from one iteration of a loop to the next; such edges may close cycles."""
         return node.kind == "Merge" and self.nodes[source].kind == "NextIteration"
 
 
 @dataclass(slots=True, eq=False)
 class FunctionLibrary:
-    """Functions by name; a function is verified when it is first asked for, for each choice of attributes.
-    `nodes` are those of the graph and of all functions, `outputs` those of the nodes that were read.
-    `definitions` are OpDefs of operations without a record; where they are given, faults of nodes are kept.
+    """Functions by name; a function is verified on first use, for each combination of attributes.
+
+    `nodes`: those of the graph and of all functions; `outputs`: those of the nodes read so far.
+    `definitions`: OpDefs of operations without a record; if given, faults of nodes are kept.
     """
 
     messages: dict[str, Proto] = field(default_factory=dict)
@@ -132,7 +133,7 @@ class FunctionLibrary:
     outputs: int = 0
 
     def function(self, called: Called, what: str) -> Graph:
-        """The body of a function; VerifyError where there is none of that name."""
+        """The body of a function; VerifyError where there is none of this name."""
         if called.name in self.graphs:
             return self.graphs[called.name]
         message = self.messages.get(called.name)
@@ -149,16 +150,14 @@ class FunctionLibrary:
         return self.made[key]
 
     def added(self, graph: Graph, name: str) -> Called:
-        """Takes a graph in as a function, under a name that is free."""
+        """Adds a graph as a function, under an unused name."""
         graph.name = f"{name}_{len(self.graphs)}"
         self.graphs[graph.name] = graph
         return Called(graph.name, {})
 
 
 def _exact(value: Any) -> Any:
-    """A key that differs for different values of messages. (NumPy's own texts leave out numbers
-    of long arrays.)
-    """
+    """A key that distinguishes values of messages. (NumPy's texts elide elements of long arrays.)"""
     if isinstance(value, dict):
         return tuple((key, _exact(each)) for key, each in sorted(value.items()))
     if isinstance(value, list):
@@ -169,8 +168,9 @@ def _exact(value: Any) -> Any:
 def graph_of(message: Proto, name: str = "graph", definitions: Mapping[str, Proto] | None = None) -> Graph:
     """The graph of a GraphDef; VerifyError or ParseError with the node and what is wrong with it.
 
-    A graph that TensorFlow runs may have nodes that no record allows. With `definitions`, OpDefs by the names
-    of operations, these have a `fault`, and operations need no record; the graph's structure must be right.
+    A graph that TensorFlow runs may have nodes that no record allows. With `definitions`, OpDefs by operation
+    name, such nodes have a `fault`, and operations need no record; the structure of the graph must still be
+    right.
     """
     library = FunctionLibrary(definitions=definitions)
     held = message.get("library", {})
@@ -193,7 +193,7 @@ def graph_of(message: Proto, name: str = "graph", definitions: Mapping[str, Prot
 
 
 def _places(debug: Proto) -> dict[str, str]:
-    """Where nodes were made, `file:line` of the innermost place that is known, by "node@function"."""
+    """Where nodes were created, `file:line` of the innermost known location, by "node@function"."""
     files, found = debug.get("files", ()), {}
     fields = ("traces", "traces_by_id", "frames_by_id")
     traces, numbered, frames = (entries(debug.get(field, ())) for field in fields)
@@ -237,7 +237,7 @@ def _nodes(
 
 @contextmanager
 def _kept(node: Node, library: FunctionLibrary) -> Iterator[None]:
-    """Keeps what is wrong with a node, in a graph that is read so."""
+    """Records an error as the fault of a node, in a graph that keeps faults."""
     try:
         yield
     except AxlaError as error:
@@ -247,7 +247,7 @@ def _kept(node: Node, library: FunctionLibrary) -> Iterator[None]:
 
 
 def _describe(node: Node) -> None:
-    """Reads the attributes of a node that has a record, and says what types its outputs have."""
+    """Reads the attributes of a node with a record, and determines the types of its outputs."""
     record, what = records().get(node.op), str(node)
     if record is None:
         return
@@ -258,7 +258,9 @@ def _describe(node: Node) -> None:
 
 
 def _describe_call(node: Node, library: FunctionLibrary) -> None:
-    """A node whose operation is the name of a function calls it; another operation may have a definition."""
+    """Handles a node without a record: a call of a function of that name, or an operation with a
+    definition.
+    """
     signature = library.messages.get(node.op, {}).get("signature") or (library.definitions or {}).get(node.op)
     if signature is None:
         return
@@ -275,7 +277,7 @@ def _args(function: Proto, side: str) -> list[Proto]:
 
 
 def _arg_types(arg: Proto, attributes: Mapping[str, Proto], what: str) -> list[str]:
-    """The types of an argument or result of a function, by its own attributes."""
+    """The types of a function's argument or result, from its attributes."""
     try:
         if arg.get("type_list_attr"):
             return [without_ref(t) for t in attributes[arg["type_list_attr"]]["list"].get("type", ())]
@@ -292,7 +294,7 @@ def _arg_types(arg: Proto, attributes: Mapping[str, Proto], what: str) -> list[s
 
 
 def _inputs(node: Node, nodes: Mapping[str, Node], output_of: Any) -> tuple[list[Output], list[str]]:
-    """The data inputs and control inputs that a node's strings name."""
+    """The data inputs and control inputs named by a node's strings."""
     inputs: list[Output] = []
     controls: list[str] = []
     texts: Any = node.inputs  # still the strings of the message
@@ -309,7 +311,7 @@ def _inputs(node: Node, nodes: Mapping[str, Node], output_of: Any) -> tuple[list
 
 
 def plain_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
-    """The output that is called `node` or `node:index`; VerifyError where there is none."""
+    """The output named `node` or `node:index`; VerifyError where there is none."""
     name, _, number = text.partition(":")
     if name not in nodes:
         raise VerifyError(f"{what}: the graph has no node '{name[:80]}'{did_you_mean(name, nodes)}")
@@ -319,7 +321,7 @@ def plain_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
 
 
 def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
-    """`argument` or `node:output:index`, as nodes of functions write it."""
+    """The output for `argument` or `node:output:index`, the forms in functions."""
     name, _, rest = text.partition(":")
     output, _, number = rest.partition(":")
     node = nodes.get(name)
@@ -339,7 +341,7 @@ def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
 
 
 def checked(output: Output, nodes: Mapping[str, Node], what: str) -> Output:
-    """An output that its node has; VerifyError otherwise."""
+    """An output, if its node has it; else VerifyError."""
     node = nodes[output.node]
     if node.types is not None and output.index >= len(node.types):
         raise VerifyError(f"{what}: {node} has {len(node.types)} outputs, '{output}' is not one of them")
@@ -381,7 +383,9 @@ def gives_ref(node: Node, index: int) -> bool:
 
 
 def ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> list[str]:
-    """Names so that each stands behind those it needs, otherwise in the given order; VerifyError: a cycle."""
+    """Names in an order in which each comes after those it depends on, otherwise as given; VerifyError for a
+    cycle.
+    """
     place = {name: number for number, name in enumerate(order)}
     behind: dict[str, list[str]] = {name: [] for name in before}
     left = {}
@@ -456,8 +460,8 @@ def _results(
 
 
 def _with_attributes(node: Proto, attributes: Mapping[str, Proto]) -> Proto:
-    """A node of a function's body, or a function that it names, with the values that the function's
-    attributes have in a call.
+    """A node of a function's body, or a function that it names, with attribute values from a call of the
+    function.
     """
     filled = [
         {**entry, "value": _filled(entry.get("value", {}), attributes)} for entry in node.get("attr", ())

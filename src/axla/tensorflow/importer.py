@@ -1,4 +1,4 @@
-"""A graph with feeds and fetches becomes a module of HLO."""
+"""Converts a graph with feeds and fetches to an HLO module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from axla.tensorflow.values import GraphValue, Reference, Variable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Imported:
-    """A module. Its parameters are the feeds, then `variables`, in their order; its result is a tuple of the
+    """A module. Its parameters are the feeds, then `variables`, in order; its result is a tuple of the
     fetches, then the new values of `written`.
     """
 
@@ -30,7 +30,7 @@ class Imported:
 
 
 def output_named(name: str, graph: Graph) -> Output:
-    """The output of a graph that is called `node` or `node:index`; VerifyError where there is none."""
+    """The output of a graph named `node` or `node:index`; VerifyError where there is none."""
     return plain_output(name, graph.nodes, f"'{name[:80]}'")
 
 
@@ -40,11 +40,11 @@ def import_graph(
     constants: Mapping[Output, np.ndarray] | None = None, checkpoint: Mapping[str, np.ndarray] | None = None,
     name: str = "graph", with_state: bool = True,
 ) -> Imported:  # fmt: skip
-    """The program that computes fetches of feeds, and runs the operations `targets`.
+    """The program that computes fetches from feeds, and runs the operations `targets`.
 
-    `variables` are those that have a value at the beginning: it, which makes them constants, or its shape.
-    `constants` are outputs that have a value known now, `checkpoint` tensors by the names that nodes restore
-    them by. Without `with_state`, new values of variables are no results. Raises VerifyError and
+    `variables`: those with an initial value; either the value, which becomes a constant, or its shape.
+    `constants`: outputs with a known value; `checkpoint`: tensors by the names under which nodes restore
+    them. Without `with_state`, new values of variables are not results. Raises VerifyError and
     UnsupportedError with the node.
     """
     if not graph.nodes:
@@ -74,8 +74,8 @@ def import_graph(
 
 
 def restored(graph: Graph, saver: Proto, checkpoint: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The values of variables by name behind the operation by which a SaverDef restores them, by default the
-    one that savers of TensorFlow 1 make. Tables and strings are left out.
+    """The values of variables, by name, after the operation by which a SaverDef restores them; by default
+    that of TensorFlow 1 savers. Tables and strings are left out.
     """
     if not checkpoint:
         return {}

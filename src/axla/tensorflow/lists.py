@@ -1,7 +1,7 @@
-"""Lists of tensors: an array with room for a number of elements, and how many there are.
+"""Lists of tensors: an array with room for a number of elements, and the current length.
 
-The number is known now or an array (`length` of the type is None). A list that is not sealed gets more room
-when an element is pushed; in a loop it has the room that all turns need, and is sealed. The elements of a
+The length is known at compile time or an array (`length` of the type is None). A list that is not sealed is
+enlarged when an element is pushed; in a loop it has room for all iterations, and is sealed. The elements of a
 list may be lists: their arrays have one dimension more.
 """
 
@@ -22,14 +22,14 @@ from axla.core.shape import Shape
 
 
 def shown(found: object) -> str:
-    """The text of a shape, or of the type of a list."""
+    """A shape, or the type of a list, as text."""
     return found.to_string(layout=False) if isinstance(found, Shape) else str(found)
 
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """`room`: for how many elements; `element`: what they are, None as long as there was none; `same`: the
-    bytes of an element if all are equal, and known now.
+    """`room`: the maximal number of elements; `element`: their type, None while there are none; `same`: the
+    bytes of an element, if all are equal and known.
     """
 
     room: int
@@ -43,18 +43,18 @@ class ListType:
         return f"a list of {length} elements ({self.element}) with room for {self.room}"
 
     def buffers(self) -> list[Shape]:
-        """The arrays of the elements."""
+        """The shapes of the arrays with the elements."""
         if self.element is None:
             return []
         inner = self.element.shapes() if isinstance(self.element, ListType) else [self.element]
         return [Shape(shape.dtype, (self.room, *shape.dims)) for shape in inner]
 
     def shapes(self) -> list[Shape]:
-        """All arrays: those of the elements, then the length where it is one."""
+        """The shapes of all arrays: those of the elements, then the length if it is one."""
         return self.buffers() + ([Shape(S32, ())] if self.length is None else [])
 
     def joined(self, other: ListType) -> ListType:
-        """A type that lists of both can have."""
+        """The common type of two lists."""
         return ListType(
             max(self.room, other.room), _joined(self.element, other.element),
             self.length if self.length == other.length else None, self.sealed and other.sealed,
@@ -79,24 +79,24 @@ def _joined(one: Shape | ListType | None, other: Shape | ListType | None) -> Sha
 
 @dataclass(slots=True, eq=False)
 class TensorList:
-    """A value of a type, as arrays of `type.shapes()`."""
+    """A value of this type, as arrays with `type.shapes()`."""
 
     type: ListType
     arrays: list[XlaOp]
 
     def rebuilt(self, arrays: Iterator[XlaOp]) -> TensorList:
-        """The same of other arrays."""
+        """The same list made of other arrays."""
         return TensorList(self.type, [next(arrays) for _ in self.arrays])
 
     def fitted(self, builder: XlaBuilder, type_: ListType) -> TensorList:
-        """The same value with another type, which `joined` or `repeated` gave."""
+        """The same value with another type, from `joined` or `repeated`."""
         if type_ == self.type:
             return self
         return TensorList(type_, _fitted(builder, self.arrays, self.type, type_, ()))
 
     def repeated(self, behind: TensorList, turns: int | None) -> ListType | None:
-        """A type that this has before and behind each of at most so many turns of a loop, if a turn makes
-        `behind` of it; None where that depends on the number of turns, which is not known.
+        """The type for a list in a loop of at most `turns` iterations, if an iteration turns this type into
+        `behind`; None where that depends on an unknown number of iterations.
         """
         one, other = self.type, behind.type
         if one.sealed or one.room >= other.room:
@@ -109,8 +109,8 @@ class TensorList:
     def at_end(
         self, before: TensorList, entered: TensorList, behind: TensorList, turns: int | None
     ) -> TensorList:
-        """This value, which a loop gives that had `before`. A turn makes `behind` of `entered`; `turns` is
-        their number, None where it is not known.
+        """This value as the result of a loop that started with `before`. An iteration turns `entered` into
+        `behind`; `turns` is their number, None where unknown.
         """
         found = TensorList(replace(self.type, sealed=before.type.sealed), self.arrays)
         if self.type.length is not None or turns is None:
@@ -124,14 +124,14 @@ class TensorList:
         return found.of_length(ops.Add(before.arrays[-1], builder.constant(np.int32(turns * step))))
 
     def zeros(self) -> TensorList:
-        """The same with zeros as elements."""
+        """The same list with zeros as elements."""
         if isinstance(self.type.element, ListType):
             raise UnsupportedError(f"zeros like {self.type}")
         found = [_zeros(array.builder, Shape(array.dtype, array.dims), ()) for array in self.buffers()]
         return TensorList(replace(self.type, same=None), [*found, *self.arrays[len(found) :]])
 
     def plus(self, other: TensorList) -> TensorList:
-        """The sums of elements."""
+        """The element-wise sums of two lists."""
         common = replace(self.type.joined(other.type), same=None)
         if common.element is None:
             return self
@@ -145,7 +145,7 @@ class TensorList:
     # The elements.
 
     def sealed(self) -> TensorList:
-        """The list that gets no more room."""
+        """The list, which can no longer be enlarged."""
         return TensorList(replace(self.type, sealed=True), self.arrays)
 
     def length(self, builder: XlaBuilder) -> XlaOp:
@@ -154,17 +154,17 @@ class TensorList:
         return self.arrays[-1] if known is None else builder.constant(np.int32(known))
 
     def buffers(self) -> list[XlaOp]:
-        """The arrays that hold the elements, without the length."""
+        """The arrays with the elements, without the length."""
         return self.arrays[:-1] if self.type.length is None else self.arrays
 
     def of_length(self, length: int | XlaOp) -> TensorList:
-        """The list with another number of elements."""
+        """The list with another length."""
         if isinstance(length, int):
             return TensorList(replace(self.type, length=length), self.buffers())
         return TensorList(replace(self.type, length=None), [*self.buffers(), length])
 
     def at(self, builder: XlaBuilder, index: int | XlaOp) -> XlaOp | TensorList:
-        """An element; the type of elements must be known."""
+        """An element; the type of the elements must be known."""
         same, element = self.type.same, self.type.element
         if same is not None and isinstance(element, Shape):
             return builder.constant(np.frombuffer(same, element.dtype.numpy).reshape(element.dims))
@@ -175,7 +175,7 @@ class TensorList:
         return TensorList(element, found) if isinstance(element, ListType) else found[0]
 
     def with_at(self, builder: XlaBuilder, index: int | XlaOp, value: XlaOp | TensorList) -> TensorList:
-        """The list with another element."""
+        """The list with an element replaced."""
         element = value.type if isinstance(value, TensorList) else Shape(value.dtype, value.dims)
         fitted = self.fitted(builder, replace(self.type, element=_joined(self.type.element, element)))
         kind = fitted.type.element
@@ -189,11 +189,11 @@ class TensorList:
         return TensorList(replace(fitted.type, same=None), [*found, *fitted.arrays[len(found) :]])
 
     def all_same(self, same: bytes | None) -> TensorList:
-        """The list, of which it is known now that all elements are equal."""
+        """The list, with all elements known to be equal."""
         return TensorList(replace(self.type, same=same), self.arrays)
 
     def with_room(self, builder: XlaBuilder, room: int) -> TensorList:
-        """The list with room for so many elements at least."""
+        """The list with room for at least `room` elements."""
         return self.fitted(builder, replace(self.type, room=max(room, self.type.room)))
 
 
@@ -210,7 +210,7 @@ def _zeros(builder: XlaBuilder, shape: Shape, batch: Sequence[int]) -> XlaOp:
 def _fitted(
     builder: XlaBuilder, arrays: Sequence[XlaOp], old: ListType, new: ListType, batch: tuple[int, ...]
 ) -> list[XlaOp]:
-    """The arrays of lists as another type has them; `batch` are dimensions in front."""
+    """The arrays of lists converted to another type; `batch`: leading dimensions."""
     buffers = list(arrays[: len(old.buffers())])
     if old.element is None:
         found = [_zeros(builder, shape, batch) for shape in new.buffers()]
@@ -227,6 +227,6 @@ def _fitted(
 
 
 def _padded(value: XlaOp, dim: int, size: int) -> XlaOp:
-    """An array with zeros behind it along a dimension, or cut off."""
+    """An array padded with zeros along a dimension, or cut."""
     missing = size - value.dims[dim]
     return ops.PadInDim(value, ops.Zero(value.builder, value.dtype), dim, 0, missing) if missing else value

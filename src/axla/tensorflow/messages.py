@@ -13,15 +13,15 @@ NAMES.update(ENUMS["DataType"].names)
 
 
 def decode(data: bytes, name: str) -> dict[str, Any]:
-    """The message of a name that bytes are; ParseError with the path of the field and the byte."""
+    """Decodes bytes as the named message; ParseError with the path of the field and the byte."""
     return wire.decode(data, TABLES[name])
 
 
 def from_text(text: str, name: str) -> dict[str, Any]:
-    """The message of a name that a text is; ParseError with line and column."""
+    """Parses text as the named message; ParseError with line and column."""
     return text_format.from_text(text, TABLES[name])
 
 
 def encode(message: dict[str, Any], name: str) -> bytes:
-    """The bytes of a message of a name."""
+    """The bytes of a message of this name."""
     return wire.encode(message, TABLES[name])

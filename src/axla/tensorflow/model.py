@@ -1,4 +1,4 @@
-"""Graphs as functions of Python: `load`."""
+"""Graphs as Python functions: `load`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INITIALIZER = "__saved_model_init_op"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a function: `dtype` and `dims` are None where they are not known; so is a size of -1."""
+    """An argument of a function; unknown `dtype` and `dims` are None, unknown sizes -1."""
 
     name: str
     output: Output
@@ -43,8 +43,8 @@ class Argument:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryPoint:
-    """A graph with what goes in and comes out. `results` have names by a signature, otherwise `named` is
-    false; `values` are those that its variables begin with, `declared` their types and shapes.
+    """A graph with its arguments and results. With a signature, results have names, otherwise `named` is
+    false. `values`: the initial values of variables; `declared`: their types and shapes.
     """
 
     name: str
@@ -59,8 +59,8 @@ class EntryPoint:
     def imported(
         self, shapes: Sequence[Shape], variables: Mapping[str, Shape | np.ndarray] | None = None
     ) -> Imported:
-        """The program for arguments of these shapes. `variables` are those that have a value at the
-        beginning, by default all that the checkpoint has, as constants.
+        """The program for arguments of these shapes. `variables`: those with initial values, by default all
+        in the checkpoint, as constants.
         """
         feeds = [(argument.output, shape) for argument, shape in zip(self.arguments, shapes, strict=True)]
         held = self.values if variables is None else variables
@@ -73,7 +73,9 @@ def entry(
     source: Source | Saved, *, signature: str | None = None, feeds: Sequence[str] | None = None,
     fetches: Sequence[str] | None = None, tags: Sequence[str] | None = None,
 ) -> EntryPoint:  # fmt: skip
-    """A signature of a model, or feeds and fetches of a graph, as `load` takes them."""
+    """The entry point for a signature of a model, or for feeds and fetches of a graph, as `load` takes
+    them.
+    """
     with placed(source):
         made = _entry(source, signature, feeds, fetches, tags)
     return replace(made, source=source)
@@ -146,7 +148,7 @@ def _fed(name: str, graph: Graph) -> Argument:
 
 
 def _ends(graph: Graph) -> str:
-    """The placeholders of a graph, and the nodes whose results nobody uses."""
+    """The placeholders of a graph, and the nodes whose results are unused."""
     used = {source.node for node in graph.nodes.values() for source in node.inputs}
     first = [node.name for node in graph.nodes.values() if node.op == "Placeholder"]
     last = [node.name for node in graph.nodes.values() if node.name not in used and node.types]
@@ -154,7 +156,7 @@ def _ends(graph: Graph) -> str:
 
 
 def _declared(graph: Proto) -> dict[str, Argument]:
-    """The variables that nodes name, in the graph and in its functions."""
+    """The variables declared by nodes of the graph and of its functions."""
     bodies = [graph.get("node", ())]
     bodies += [function.get("node_def", ()) for function in graph.get("library", {}).get("function", ())]
     found = {}
@@ -169,8 +171,8 @@ def _declared(graph: Proto) -> dict[str, Argument]:
 
 
 class Variables(MutableMapping[str, np.ndarray]):
-    """The values of a function's variables by name. It has those that have a value; what is set must be of
-    the variable's type and shape, else InvalidArgument.
+    """The values of a function's variables by name; only variables with a value are in it. Setting a value of
+    another type or shape raises InvalidArgument.
     """
 
     def __init__(self, values: Mapping[str, np.ndarray], declared: Mapping[str, Argument]) -> None:
@@ -206,7 +208,7 @@ class Variables(MutableMapping[str, np.ndarray]):
         return f"<axla.tensorflow.Variables {', '.join(listed)}>"
 
     def put(self, name: str, value: Any) -> None:
-        """Sets a value that is known to be right."""
+        """Sets a value without checks."""
         self.held[name], shape = value, _shape(value)
         if self.shapes.get(name) != shape:
             self.shapes[name] = shape
@@ -286,22 +288,22 @@ class Function:
         return dict(zip(names, found, strict=False)) if self.entry.named else found[: len(names)]
 
     def _key(self, arrays: Sequence[Any]) -> Any:
-        """The key of the program for these arguments; None where some are not arrays yet."""
+        """A key for programs; None where an argument is not an array yet."""
         if not all(isinstance(array, np.ndarray | Array) for array in arrays):
             return None
         return self.variables.version, tuple([(array.dtype, array.shape) for array in arrays])
 
     def _held(self, name: str) -> Any:
-        """The value of a variable, on the device from its first use on."""
+        """The value of a variable; moved to the device at its first use."""
         value = self.variables.held[name]
         if not isinstance(value, Array):
             value = self.variables.held[name] = self.client.device_put(value)
         return value
 
     def module(self, *args: Any, **kwargs: Any) -> Module:
-        """The program for arguments like these: arrays, or an `axla.Shape` for each; without any, for the
-        shapes that the graph says. Its parameters are the arguments, then the variables that it reads; its
-        result is a tuple of the results, then of the variables that it writes.
+        """The program for arguments like these: arrays, or an `axla.Shape` for each; without arguments, for
+        the shapes in the graph. Its parameters are the arguments, then the variables read; its result is a
+        tuple of the results, then the variables written.
         """
         return self.entry.imported(self._shapes(args, kwargs), self.variables.shapes).module
 
@@ -322,7 +324,7 @@ class Function:
         return shapes
 
     def _arranged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The arguments in their order."""
+        """The arguments in order."""
         arguments = self.entry.arguments
         names = [argument.name for argument in arguments]
         given = dict(zip(names, args, strict=False)) | kwargs
@@ -349,22 +351,22 @@ def load(
     source: Source, *, signature: str | None = None, feeds: Iterable[str] | None = None,
     fetches: Iterable[str] | None = None, backend: Any = "cpu",
 ) -> Function:  # fmt: skip
-    """A graph of TensorFlow as a function, compiled for each shape when it is first called with it.
+    """A TensorFlow graph as a function, compiled for each shape at its first call.
 
         f = load("saved_model_dir")                        its signature serving_default
         f(x=array)["y"]
         f = load("graph.pb", feeds=["x:0"], fetches=["y:0"])
         y, = f(array)
 
-    `source` is a SavedModel's folder, the path of a GraphDef or MetaGraphDef (.pb, .pbtxt), or the content of
-    such a file. With a signature, by default `serving_default` or the only one, the function takes arguments
-    by name and gives a dict; with feeds and fetches, names of tensors, it takes them in that order and gives
-    a list. `f.variables["v"]` reads and sets a variable: those of a SavedModel, or of a MetaGraphDef
-    beside its checkpoint, have the values that were saved; others have none at first. `f.module(...)` is the
-    program.
+    `source` is the folder of a SavedModel, the path of a GraphDef or MetaGraphDef (.pb, .pbtxt), or the
+    content of such a file. With a signature, by default `serving_default` or the only one, the function takes
+    arguments by name and returns a dict; with feeds and fetches, names of tensors, it takes arguments in that
+    order and returns a list. `f.variables["v"]` reads and sets a variable. Variables of a SavedModel, or of a
+    MetaGraphDef beside its checkpoint, have the saved values; others have none at first. `f.module(...)` is
+    the program.
 
-    Raises InvalidArgument for names that are not there, ParseError for damaged files, UnsupportedError for
-    other kinds of files, and VerifyError and UnsupportedError with the node of the graph.
+    Raises InvalidArgument for unknown names, ParseError for damaged files, UnsupportedError for other kinds
+    of files, and VerifyError and UnsupportedError with the node of the graph.
     """
     feeds = feeds if feeds is None or isinstance(feeds, str) else list(feeds)
     fetches = fetches if fetches is None or isinstance(fetches, str) else list(fetches)

@@ -1,4 +1,4 @@
-"""Files of TensorFlow: a GraphDef, a MetaGraphDef, a SavedModel with the checkpoint of its variables."""
+"""Reads TensorFlow's files: a GraphDef, a MetaGraphDef, a SavedModel with the checkpoint of its variables."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ _OP = re.compile(r"[A-Za-z][\w>/.\-]*$")
 
 @dataclass(slots=True, eq=False)
 class Saved:
-    """The contents of the files of a saved model: the GraphDef `graph`, the signatures by name,
-    the SaverDef that says how variables are restored, and the tensors of the checkpoint, which
-    are read when they are asked for.
+    """The contents of files: the GraphDef `graph`, the signatures by name, the SaverDef that restores
+    variables, and the tensors of the checkpoint, which are read on demand.
     """
 
     graph: Proto
@@ -59,11 +58,11 @@ class Saved:
 
 
 def read(source: Source, tags: Sequence[str] | None = None) -> Saved:
-    """The graph in a file or folder. Bytes are the content of a file; a `str` is a path, or the content where
-    it has several lines. `tags` choose a graph of a SavedModel, by default the one for serving or the only
-    one. The checkpoint beside a `.meta` file belongs to it.
+    """The graph in a file or folder. Bytes are the content of a file; a `str` is a path, or the content if it
+    has several lines. `tags` select a graph of a SavedModel, by default the one for serving or the only one.
+    The checkpoint beside a `.meta` file belongs to it.
 
-    InvalidArgument for what is not there or of another kind, ParseError for what is damaged.
+    InvalidArgument for missing files or other kinds of files, ParseError for damaged ones.
     """
     if isinstance(source, bytes | bytearray | memoryview):
         return _graph(bytes(source), "", tags)
@@ -88,9 +87,7 @@ def read(source: Source, tags: Sequence[str] | None = None) -> Saved:
 
 @contextmanager
 def placed(source: Any) -> Iterator[None]:
-    """Errors about a node of a graph that is a text begin with its file, and end with the node's line, its
-    column and a caret.
-    """
+    """Adds to errors about a node, for a graph in text form: its file, its line and column, and a caret."""
     try:
         yield
     except (VerifyError, UnsupportedError) as error:
@@ -135,7 +132,7 @@ def _saved_model(folder: Path, tags: Sequence[str] | None) -> Saved:
 
 
 def _graph(content: bytes | str, name: str, tags: Sequence[str] | None) -> Saved:
-    """The graph that the content of a file is; `name` says of which kind, where it does."""
+    """The graph in the content of a file; `name` indicates its kind, if it has a known suffix."""
     _check_kind(content, name)
     kind, message = _message(content, name)
     called = _identifier(name.partition(".")[0])
@@ -151,7 +148,7 @@ def _identifier(name: str) -> str:
 
 
 def _check_kind(content: bytes | str, name: str) -> None:
-    """UnsupportedError for files of other kinds, by what they begin with."""
+    """Raises UnsupportedError for files of other kinds, by their first bytes."""
     head = content[:16].encode("utf-8", "replace") if isinstance(content, str) else content[:16]
     for magic, at, kind, hint in _OTHERS:
         if head[at:].startswith(magic):
@@ -180,8 +177,8 @@ def _text(content: bytes | str) -> str:
 
 
 def _told_apart(content: bytes) -> tuple[str, Proto]:
-    """A GraphDef, a MetaGraphDef or a SavedModel: whatever has nodes with names of operations. Where none
-    has, it is taken for a GraphDef, whose error is told.
+    """Determines the kind of a message: GraphDef, MetaGraphDef or SavedModel, whichever has nodes with names
+    of operations. If none has, it is read as a GraphDef, whose error is reported.
     """
     for kind in ("GraphDef", "MetaGraphDef", "SavedModel"):
         with suppress(ParseError):
@@ -197,7 +194,7 @@ def _has_nodes(message: Proto) -> bool:
 
 
 def _chosen(model: Proto, tags: Sequence[str] | None) -> Proto:
-    """The graph of a SavedModel that has these tags."""
+    """The graph of a SavedModel with these tags."""
     graphs = {
         tuple(sorted(graph.get("meta_info_def", {}).get("tags", ()))): graph
         for graph in model.get("meta_graphs", ())

@@ -1,15 +1,15 @@
-"""A record for each operation of TensorFlow, in the tables of the modules in `ops`, and what it becomes.
+"""A record for each operation of TensorFlow, in the tables of the modules in `ops`, and its lowering.
 
     MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false -> product:T
 
-is an operation, as `axla.importers.records` reads it. An operand or result has a type by an attribute (`T`),
-a type itself (`DT_INT32`), as many values of a type as an attribute says (`N*T`) or one for each type of a
-list (`Tlist`, an attribute of kind list(type)); `&` before it says that it is a reference. A name of a type
-that is no attribute of the record is one of kind `type` without a default. Kinds of attributes are those of
-`attributes.py`. `hlo Abs` says that it is the function Abs of `axla.ops` of its operands, which are
-broadcast as NumPy does it, `hlo` alone that it is the function of its own name; otherwise a function that is
-registered by `lowering` says what it becomes, or `none REASON` why there is nothing. Types and kinds that
-are frequent have short names: see `_NAMED`.
+declares an operation, in the notation of `axla.importers.records`. The type of an operand or result is an
+attribute (`T`), a type (`DT_INT32`), a number of values given by an attribute (`N*T`), or one value for each
+type of a list (`Tlist`, an attribute of kind list(type)); `&` before it means a reference. A type name that
+is not a declared attribute is an attribute of kind `type` without a default. Kinds of attributes are those of
+`attributes.py`. `hlo Abs` means that the operation is the function Abs of `axla.ops`, with operands broadcast
+as in NumPy; `hlo` alone means the function of the same name. Otherwise a function registered by `lowering`
+defines it, or `none REASON` says why it is not supported. Frequent types and kinds have short names: see
+`_NAMED`.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _LOWERINGS: dict[str, Callable[..., Any]] = {}
 
 
 def lowering(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function that makes HLO of operations: `function(call, *operands)`, with a list for
-    operands of any number. It gives the result, or a sequence of the results; None where there are none.
+    """Registers a lowering function for operations: `function(call, *operands)`, with a list for an operand
+    of several values. It returns the result, or a sequence of results; None where there are none.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +78,7 @@ def records() -> Mapping[str, Record]:
 
 
 def _implied(record: Record, values: Sequence[ValueRecord]) -> list[AttributeRecord]:
-    """The types of operands and results that are attributes which the table leaves out."""
+    """The attributes for types of operands and results that the table leaves out."""
     names = dict.fromkeys(value.kind.lstrip("&").rpartition("*")[2] for value in values)
     given = {attribute.name for attribute in record.attributes}
     return [AttributeRecord(n, "type", "") for n in names if n not in given and not n.startswith("DT_")]
@@ -93,21 +93,21 @@ def _width(_: str) -> int:
 
 
 def lowerings() -> Mapping[str, Callable[..., Any]]:
-    """The functions that make HLO of operations, by their names."""
+    """The lowering functions by operation name."""
     records()
     return _LOWERINGS
 
 
 def attributes_of(record: Record, given: Mapping[str, Proto], what: str) -> dict[str, Any]:
-    """All attributes of an operation in Python; VerifyError for one that is missing or of another kind."""
+    """All attributes of an operation in Python; VerifyError for a missing one, or one of another kind."""
     return {a.name: value_of(a, given.get(a.name), what) for a in record.attributes}
 
 
 def types_of(
     values: Sequence[ValueRecord], attributes: Mapping[str, Any], what: str
 ) -> list[tuple[str, str, bool]]:
-    """Of each input that operands stand for, or output that results do: the name of the operand or result,
-    the type, and whether it is a reference.
+    """For each input or output: the name of its operand or result, its type, and whether it is a
+    reference.
     """
     return [
         (value.name, type_, value.kind[0] == "&")

@@ -1,7 +1,7 @@
-"""Functions of a graph as computations that conditionals and loops call.
+"""Functions of a graph as computations called by conditionals and loops.
 
-Operands and results are tuples of all arrays: of the values, then of the contents of the resources that the
-functions may use. Constants are made again inside, so that shapes that depend on them are known there.
+Operands and results are tuples of arrays: of the values, then of the contents of resources that the functions
+may use. Constants are created again inside, so that shapes that depend on them are known there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IDENTITIES = ("Identity", "RefIdentity", "StopGradient", "PreventGradient")
 
 @dataclass(slots=True, eq=False)
 class Carried:
-    """Values that go into regions: the values of arguments, and the contents of resources."""
+    """The values passed into regions: arguments, and the contents of resources."""
 
     values: list[GraphValue]
     resources: list[Resource]
@@ -42,12 +42,12 @@ class Carried:
         return [*self.values, *self.contents]
 
     def operand(self, scope: Scope) -> XlaOp:
-        """The tuple of all arrays."""
+        """The tuple of all arrays, as an operand."""
         return ops.Tuple(scope.builder, _leaves(self.all()))
 
     def entered(self, scope: Scope, inner: Scope, kept: Iterable[bool]) -> list[GraphValue]:
-        """The values inside of a region whose parameter is the tuple; `kept` says of each array whether it is
-        what it is outside, so that a constant may stand for it. The state of `inner` is filled.
+        """The values inside a region, taken from its tuple parameter; `kept`: for each array, whether it has
+        the same value outside, so that a constant may replace it. Fills the state of `inner`.
         """
         outside = _leaves(self.all())
         shape = TupleShape(tuple(leaf.shape for leaf in outside))
@@ -66,7 +66,7 @@ class Carried:
 
 
 def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph]) -> Carried:
-    """The values that functions need: their arguments, and the resources among them and in their bodies."""
+    """The values that functions need: arguments, and the resources among them and in their bodies."""
     resources = dict.fromkeys(value for value in values if isinstance(value, Resource))
     for graph in graphs:
         resources.update(dict.fromkeys(named_resources(scope, graph)))
@@ -77,7 +77,9 @@ def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph])
 
 
 def _with_gradients(scope: Scope, inputs: Carried, state: Mapping[Resource, GraphValue]) -> bool:
-    """Whether a region has made gradients of what it was given: they begin outside, then."""
+    """Whether a region created gradients of tensor arrays passed in; if so, they must be created outside
+    first.
+    """
     made = [r for r in state if r.origin in inputs.resources and r not in inputs.resources]
     for resource in made:
         assert resource.origin is not None
@@ -89,7 +91,7 @@ def _with_gradients(scope: Scope, inputs: Carried, state: Mapping[Resource, Grap
 
 
 def named_resources(scope: Scope, graph: Graph) -> list[Resource]:
-    """The resources that nodes of a function, and of those that it calls, name themselves."""
+    """The resources named by nodes of a function and of the functions that it calls."""
     found: list[Resource] = []
     seen: set[int] = set()
     stack = [graph]
@@ -108,8 +110,8 @@ def named_resources(scope: Scope, graph: Graph) -> list[Resource]:
 def conditional(
     scope: Scope, selector: XlaOp, graphs: Sequence[Graph], values: Sequence[GraphValue]
 ) -> list[GraphValue]:
-    """The results of the function that the selector chooses: of two by a pred, true first; otherwise by
-    number, the last one where it is out of range.
+    """The results of the selected function: two functions by a pred, true first; otherwise by number, the
+    last one where that is out of range.
     """
     known = scope.known(selector)
     if known is not None:
@@ -161,7 +163,7 @@ def _changes(region: Scope, resource: Resource) -> bool:
 def _made_equal(
     graphs: Sequence[Graph], regions: Sequence[Scope], outputs: Sequence[list[GraphValue]]
 ) -> list[list[GraphValue]]:
-    """The results of branches, lists with a type that all of them have."""
+    """The results of branches, with lists converted to a common type."""
     for number, column in enumerate(zip(*outputs, strict=True)):
         common = column[0]
         if all(isinstance(value, TensorList) for value in column):
@@ -178,7 +180,7 @@ def _made_equal(
 
 
 def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValue]) -> list[GraphValue]:
-    """Calls the body as long as the condition holds, with its results as the next arguments."""
+    """Calls the body while the condition holds, with its results as the next arguments."""
     begun = inputs = carried(scope, values, [condition, body])
     kept = _kept(body, values)
     for _ in range(_MOST_PASSES):
@@ -219,7 +221,7 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValu
 
 
 def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int) -> np.ndarray | None:
-    """The value of a counter behind a loop of so many trips; None where it is not known."""
+    """The value of a counter after a loop of `turns` iterations; None where unknown."""
     counts = not last.dims and last.dtype.is_integer and last.dtype.bits >= 8
     start = scope.known(before) if counts else None
     step = None if start is None else sum_behind(first.instruction, last.instruction)
@@ -230,7 +232,7 @@ def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int)
 
 
 def _test(scope: Scope, condition: Graph, inputs: Carried, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:
-    """The condition of a loop, in a scope of its own."""
+    """The condition of a loop, in its own scope."""
     tester = scope.inner(condition.name)
     results = tester.call(condition, inputs.entered(scope, tester, _flags(inputs, kept)))
     if len(results) != 1 or not isinstance(results[0], XlaOp):
@@ -245,7 +247,7 @@ def _test(scope: Scope, condition: Graph, inputs: Carried, kept: Sequence[bool])
 def _turns(
     scope: Scope, inputs: Carried, test: XlaOp, outputs: Sequence[GraphValue]
 ) -> tuple[int | None, bool]:
-    """The most turns that a loop can have, and whether it always has so many."""
+    """The largest possible number of iterations, and whether it is always reached."""
     starts: list[int | None] = []
     ends: list[Instruction | None] = []
     for value, output in zip(inputs.all(), outputs, strict=True):
@@ -265,7 +267,7 @@ def _flags(inputs: Carried, kept: Sequence[bool]) -> list[bool]:
 def _body(
     scope: Scope, body: Graph, inputs: Carried, kept: Sequence[bool]
 ) -> tuple[Scope, list[GraphValue], list[GraphValue]]:
-    """A turn, in a scope of its own: what it begins with, and what it gives."""
+    """An iteration, in its own scope: its inputs and its results."""
     region = scope.inner(body.name)
     values = inputs.entered(scope, region, _flags(inputs, kept))
     entered = [*values, *(region.state[resource] for resource in inputs.resources)]
@@ -278,7 +280,9 @@ def _body(
 def _fitted(
     scope: Scope, inputs: Carried, outputs: Sequence[GraphValue], turns: int | None
 ) -> Carried | None:
-    """The inputs with lists that have the type which a turn leaves; None where all have."""
+    """The inputs, with lists converted to the type that an iteration leaves; None where all have it
+    already.
+    """
     found = []
     for value, output in zip(inputs.all(), outputs, strict=True):
         if isinstance(value, TensorList) and isinstance(output, TensorList):
@@ -306,7 +310,7 @@ def _check_loop(body: Graph, inputs: Carried, outputs: Sequence[GraphValue]) -> 
 
 
 def _kept(body: Graph, values: Sequence[GraphValue]) -> list[bool]:
-    """Whether a result of a body is the argument itself, for each argument."""
+    """For each argument, whether the body returns it unchanged."""
     found = []
     for number, output in enumerate(body.results):
         while body.nodes[output.node].op in _IDENTITIES and body.nodes[output.node].inputs:

@@ -1,4 +1,4 @@
-"""A computation of HLO being filled with the nodes of graphs."""
+"""A scope: an HLO computation that is being built from the nodes of graphs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ how many numbers of one array Python handles.
 
 @dataclass(slots=True, eq=False)
 class Import:
-    """One import of a graph: what all its scopes share. `initial` are the variables that have a value when
-    the program begins, by name: that value, or its shape; `resources` those that nodes name.
+    """One import of a graph, with what its scopes share. `initial`: variables with a value at the start of
+    the program, by name: that value, or its shape; `resources`: those named by nodes.
     """
 
     initial: Mapping[str, Shape | np.ndarray] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Import:
     checkpoint: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def resource(self, kind: type[Resource], name: str, **more: Any) -> Any:
-        """The resource of a kind and a name."""
+        """The resource with this kind and name."""
         return self.resources.setdefault((kind.__name__, name), kind(name, **more))
 
     def variable(self, node: Node) -> Variable | None:
@@ -71,19 +71,23 @@ def variable_name(node: Node) -> str:
 
 
 class DependsOnArguments(UnsupportedError):
-    """A value that must be constant depends on arguments: on these `parameters`, where they are known."""
+    """Raised where a value that must be constant depends on arguments: on the parameters with these numbers,
+    where known.
+    """
 
     parameters: set[int] | None = None
 
 
 def parameters_of(values: Iterable[Instruction]) -> set[int]:
-    """The numbers of the parameters that values of a computation depend on."""
+    """The numbers of the parameters on which values of a computation depend."""
     found = needed_first(values, lambda inst: inst.operands)
     return {inst.op.parameter_number for inst in found if isinstance(inst.op, Parameter)}
 
 
 class Scope:
-    """A builder, and the contents of resources at this point of the program; `outer` is the scope around."""
+    """A builder, and the contents of resources at this point of the program; `outer` is the enclosing
+    scope.
+    """
 
     def __init__(self, importer: Import, builder: XlaBuilder, outer: Scope | None = None) -> None:
         self.importer, self.builder, self.outer = importer, builder, outer
@@ -98,7 +102,7 @@ class Scope:
         """The number of the first of these."""
 
     def inner(self, name: str) -> Scope:
-        """A scope for a computation that this one calls."""
+        """A scope for a computation that this scope calls."""
         return Scope(self.importer, self.builder.sub_builder(name), self)
 
     # Graphs.
@@ -107,7 +111,7 @@ class Scope:
         self, graph: Graph, outputs: Sequence[Output], given: Mapping[Output, GraphValue],
         targets: Iterable[str] = (),
     ) -> list[GraphValue]:  # fmt: skip
-        """Adds the nodes that outputs and targets need; gives the values of the outputs."""
+        """Adds the nodes that outputs and targets need; returns the values of the outputs."""
         importer = self.importer
         importer.depth += 1
         if importer.depth > DEEPEST:
@@ -135,7 +139,7 @@ class Scope:
         return values.get(output, MISSING)
 
     def _tried(self, node: Node, operands: list[GraphValue], graph: Graph) -> list[GraphValue]:
-        """The outputs of a node; none where it cannot be done. Functions do what they can."""
+        """The outputs of a node; none where it fails. Functions add as many of their nodes as possible."""
         if any(value is MISSING for value in operands) and not called_by(node.attributes):
             return []
         depth = self.importer.depth
@@ -146,7 +150,7 @@ class Scope:
             return []
 
     def call(self, graph: Graph, arguments: Sequence[GraphValue]) -> list[GraphValue]:
-        """Adds the body of a function, for these arguments; gives its results."""
+        """Adds the body of a function, for these arguments; returns its results."""
         if len(arguments) != len(graph.arguments):
             wanted = len(graph.arguments)
             raise VerifyError(f"function '{graph.name}' takes {wanted} arguments, found {len(arguments)}")
@@ -159,7 +163,7 @@ class Scope:
         return self.run(graph, graph.results, given, graph.controls)
 
     def add(self, node: Node, operands: list[GraphValue], graph: Graph) -> list[GraphValue]:
-        """Adds what a node becomes; gives its outputs."""
+        """Adds the lowering of a node; returns its outputs."""
         self.builder.set_op_metadata(OpMetadata(node.op, node.name))
         try:
             return self._added(node, operands, graph)
@@ -191,7 +195,9 @@ class Scope:
         return call.outputs(found)
 
     def _dereferenced(self, node: Node, operands: list[GraphValue]) -> list[GraphValue]:
-        """Operands with the values of variables where a node takes no reference; functions take both."""
+        """The operands, with references replaced by values where a node takes no reference; functions take
+        both.
+        """
         if node.record is None or not any(isinstance(value, Reference) for value in operands):
             return operands
         if called_by(node.attributes):
@@ -203,7 +209,7 @@ class Scope:
     # Constants and resources.
 
     def constant(self, value: np.ndarray) -> XlaOp:
-        """A constant; one that is the same everywhere is a scalar, repeated."""
+        """A constant; an array with all elements equal is a broadcast scalar."""
         if value.size > 1 and not any(value.strides):
             scalar = self.constant(np.asarray(value.reshape(-1)[0]))
             found = ops.Broadcast(scalar, value.shape)
@@ -213,7 +219,7 @@ class Scope:
         return found
 
     def known(self, value: XlaOp) -> np.ndarray | None:
-        """The values of an array that depends on constants only; None for others."""
+        """The value of an array that depends on constants only; None for others."""
         known, inst = self.importer.known, value.instruction
         if inst not in known:
             if self._varies(inst) or not self.builder.is_constant(value):
@@ -222,7 +228,7 @@ class Scope:
         return known[inst]
 
     def _varies(self, root: Instruction) -> bool:
-        """Whether an array depends on a parameter: found quickly behind arrays that were asked before."""
+        """Whether an array depends on a parameter; answers are cached."""
         seen, stack, varying = {root}, [root], self.importer.varying
         while stack:
             inst = stack.pop()
@@ -235,7 +241,7 @@ class Scope:
         return False
 
     def _evaluated(self, module: Module) -> np.ndarray:
-        """The value of a constant; UnsupportedError where it takes too much."""
+        """The value of a constant expression; UnsupportedError where computing it takes too long."""
         importer, begin = self.importer, monotonic()
         limits = {"step_limit": _MOST_STEPS, "deadline": importer.seconds, "memory_limit": _MOST_BYTES}
         try:
@@ -268,7 +274,7 @@ class Scope:
 
 
 class Call:
-    """A node being added: what functions of lowering work with. `call["T"]` is an attribute."""
+    """A node being added, as lowering functions see it. `call["T"]` is an attribute."""
 
     def __init__(self, scope: Scope, node: Node, graph: Graph) -> None:
         self.scope, self.node, self.graph = scope, node, graph
@@ -278,7 +284,7 @@ class Call:
         return self.attributes[name]
 
     def dtype(self, name: str) -> DType:
-        """The element type that an attribute of kind type names."""
+        """The element type in an attribute of kind type."""
         return dtype_of(self.attributes[name], f"attribute {name!r}")
 
     def fail(self, message: str) -> NoReturn:
@@ -286,8 +292,8 @@ class Call:
         raise VerifyError(message)
 
     def constant(self, value: XlaOp, what: str) -> np.ndarray:
-        """The values of an operand that the compiler has to know; UnsupportedError where they depend on what
-        the program is given.
+        """The values of an operand that must be known at compile time; UnsupportedError where they depend on
+        arguments.
         """
         found = self.scope.known(value)
         if found is None:
@@ -313,23 +319,23 @@ class Call:
         return numbers[0]
 
     def numbers(self, count: int) -> np.ndarray:
-        """The numbers from 0 on, as many as an array that is made in an import may have."""
+        """The numbers 0...count - 1; UnsupportedError for more than an import may create."""
         if count > _MOST_NUMBERS:
             raise UnsupportedError(f"{count} numbers, more than the {_MOST_NUMBERS} that an import makes")
         return np.arange(count)
 
     def axis(self, number: int, rank: int, what: str = "axis") -> int:
-        """A dimension, counted from 0; negative numbers count from the last."""
+        """A dimension number, counted from 0; negative numbers count from the end."""
         if not -rank <= number < rank:
             self.fail(f"{what} is {number}, wanted a number from {-rank} to {rank - 1}")
         return number % rank
 
     def function(self, name: str) -> Graph:
-        """The function that an attribute of kind func names."""
+        """The function in an attribute of kind func."""
         return self.graph.library.function(self.attributes[name], "it")
 
     def grouped(self, operands: Sequence[GraphValue]) -> list[Any]:
-        """The operands by the names of the record: a list for one that stands for several."""
+        """The operands grouped as in the record: a list for one that has several values."""
         record = self.node.record
         assert record is not None
         found: list[Any] = []
@@ -346,14 +352,14 @@ class Call:
         return found
 
     def counterpart(self, operands: Sequence[GraphValue]) -> GraphValue:
-        """The function of `axla.ops` that the record names, of operands that are broadcast to one shape."""
+        """Applies the function of `axla.ops` named by the record, with operands broadcast to one shape."""
         assert self.node.record is not None and self.node.record.counterpart is not None
         (name,) = self.node.record.counterpart or (self.node.op,)
         return getattr(ops, name)(*matched(*operands))
 
     def outputs(self, found: Any) -> list[GraphValue]:
-        """The outputs of the node: a tuple is several, arrays of NumPy are constants, and types are as the
-        record says.
+        """The outputs of the node from a lowering's result: a tuple has several, NumPy arrays become
+        constants, and types must be those of the record.
         """
         values = list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
         if isinstance(found, XlaOp) and found.shape.is_tuple:
@@ -372,7 +378,7 @@ class Call:
 
 
 def matched(*values: XlaOp) -> list[XlaOp]:
-    """Arrays broadcast to one shape, as NumPy does it; VerifyError where they cannot be."""
+    """Arrays broadcast to a common shape, as in NumPy; VerifyError where that is not possible."""
     if len({value.dims for value in values}) == 1:
         return list(values)
     dims = common_dims(*(value.dims for value in values))
@@ -380,7 +386,7 @@ def matched(*values: XlaOp) -> list[XlaOp]:
 
 
 def common_dims(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that NumPy broadcasts shapes to; VerifyError where they do not go together."""
+    """The common shape of NumPy's broadcasting; VerifyError where there is none."""
     try:
         return np.broadcast_shapes(*map(tuple, shapes))
     except ValueError:
@@ -389,7 +395,7 @@ def common_dims(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def spread(value: XlaOp, dims: Sequence[int]) -> XlaOp:
-    """An array broadcast to a shape, as NumPy does it."""
+    """An array broadcast to a shape, as in NumPy."""
     if value.dims == tuple(dims):
         return value
     first = len(dims) - len(value.dims)

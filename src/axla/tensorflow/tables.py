@@ -1,8 +1,8 @@
-"""Tables of sorted strings, the files that indexes of checkpoints are.
+"""Tables of sorted strings (SSTables), the file format of checkpoint indexes.
 
-A table is blocks, a block that says where these are, and a footer that says where that one is. A block is
-entries, whose keys leave out what they have in common with the key before, and numbers that serve a search;
-behind it stand the kind of its compression and a checksum.
+A table is blocks, an index block with their positions, and a footer with the position of that one. A block is
+entries, whose keys omit the prefix shared with the previous key, and restart offsets for searches; after it
+come the kind of its compression and a checksum.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def entries(data: memoryview, what: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def number(data: bytes, at: int, what: str) -> tuple[int, int]:
-    """A number in groups of seven bits, and the offset behind it."""
+    """A variable-length number, and the offset after it."""
     try:
         return varint(data, at, len(data))
     except Malformed:
@@ -44,7 +44,7 @@ def number(data: bytes, at: int, what: str) -> tuple[int, int]:
 
 
 def _contents(data: memoryview, handle: bytes, at: int, what: str) -> bytes:
-    """A block that a handle, its offset and size, names."""
+    """The contents of the block at a handle, which consists of offset and size."""
     begin, at = number(handle, at, what)
     size, _ = number(handle, at, what)
     end = begin + size + _TRAILER
@@ -78,7 +78,7 @@ def _block(block: bytes, what: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def unpacked(data: bytes, what: str) -> bytes:
-    """The bytes that Snappy made these of: pieces that stand there, and copies of what came before."""
+    """Decompresses Snappy data: literal pieces, and copies of earlier output."""
     size, at = number(data, 0, what)
     if size > _SPREAD * len(data):
         raise ParseError(f"{what}: {len(data)} bytes cannot stand for {size}")

@@ -1,4 +1,4 @@
-"""Element types and tensors as TensorFlow's protocol buffers write them."""
+"""Element types and tensors in TensorFlow's protocol buffers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dtype_of(name: str, what: str) -> DType:
 
 
 def without_ref(name: str | int) -> str:
-    """The name of a type, which may be the number of a reference to it (100 more)."""
+    """The name of a type without `_REF`; a number above 100 is that of a reference."""
     if isinstance(name, str):
         return name.removesuffix("_REF")
     found = NAMES.get(name - 100)
@@ -58,19 +58,19 @@ NAMES: dict[int, str] = {}  # filled by messages.py, which reads the table
 
 
 def entries(messages: Iterable[Proto]) -> dict[str, Any]:
-    """A field of kind map: the values by their keys."""
+    """A map field, as a dict."""
     return {entry.get("key", ""): entry.get("value", {}) for entry in messages}
 
 
 def fits(dims: Sequence[int] | None, found: Sequence[int]) -> bool:
-    """Whether an array may have these sizes where others are said: -1 is any, None is any rank too."""
+    """Whether an array with sizes `found` fits declared sizes: -1 is any size, None any rank."""
     return dims is None or (
         len(dims) == len(found) and all(w in (-1, n) for w, n in zip(dims, found, strict=True))
     )
 
 
 def dims_of(shape: Proto, what: str) -> tuple[int, ...] | None:
-    """The sizes of a TensorShapeProto, -1 where one is not known; None where the rank is not."""
+    """The sizes of a TensorShapeProto, -1 for unknown ones; None where the rank is unknown."""
     if shape.get("unknown_rank"):
         return None
     dims = tuple(int(dim.get("size", 0)) for dim in shape.get("dim", ()))
@@ -90,8 +90,8 @@ def known_dims(shape: Proto, what: str) -> tuple[int, ...]:
 
 
 def tensor_of(tensor: Proto, what: str) -> np.ndarray:
-    """The values of a TensorProto, read-only; of strings, an array of `bytes` objects. ParseError where they
-    do not fit the shape: fewer values than elements repeat the last one, none are zeros.
+    """The values of a TensorProto, read-only; for strings, an array of `bytes` objects. The last value is
+    repeated for missing elements; without values all are zero. ParseError where there are too many values.
     """
     name = without_ref(tensor.get("dtype", "DT_INVALID"))
     dims = known_dims(tensor.get("tensor_shape", {}), what)

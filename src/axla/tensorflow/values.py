@@ -18,7 +18,7 @@ from axla.tensorflow.lists import TensorList
 
 @dataclass(slots=True, eq=False)
 class Resource:
-    """The resource of a handle: compared by identity. Its contents are `Scope.state[resource]`."""
+    """A resource, compared by identity. Its contents are `Scope.state[resource]`."""
 
     name: str
     origin: Resource | None = field(default=None, kw_only=True)
@@ -28,14 +28,14 @@ class Resource:
 
 @dataclass(slots=True, eq=False)
 class Variable(Resource):
-    """A variable: `dtype` is the name of a type, `shape` its sizes, None where the rank is not known."""
+    """A variable: `dtype` is the name of a type, `shape` its sizes, None where the rank is unknown."""
 
     dtype: str = ""
     shape: tuple[int, ...] | None = None
 
 
 class Reference(Variable):
-    """A variable whose node gives a reference: it is read where a value is wanted."""
+    """A variable given as a reference: it is read where a value is needed."""
 
 
 VARIABLES: dict[str, type[Variable]] = {
@@ -51,21 +51,21 @@ GraphValue = Any
 
 
 def leaves(value: GraphValue) -> list[XlaOp]:
-    """The arrays that a value consists of."""
+    """The arrays that make up a value."""
     if isinstance(value, XlaOp):
         return [value]
     return value.arrays if isinstance(value, TensorList) else []
 
 
 def rebuilt(value: GraphValue, found: Iterator[XlaOp]) -> GraphValue:
-    """The same value of other arrays."""
+    """The same value made of other arrays."""
     if isinstance(value, XlaOp):
         return next(found)
     return value.rebuilt(found) if isinstance(value, TensorList) else value
 
 
 def structure(value: GraphValue) -> object:
-    """A key that two values must share to be results of the same place."""
+    """A key that must be equal for two values to be results in the same position."""
     if isinstance(value, XlaOp):
         return value.shape.logical if isinstance(value.shape, Shape) else value.shape
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""Asynchronous calls: what a start, updates and a done say of each other."""
+"""Asynchronous calls: consistency of a start with its updates and done."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LATER: dict[str, type[AsyncUpdate] | type[AsyncDone]] = {"update": AsyncUpdate, 
 
 
 def is_short_form(opcode: str) -> bool:
-    """Whether `opcode` is that of an op with -start, -update or -done behind it: call-done. Ops that have a
-    second half of their own have no such form.
+    """Whether `opcode` is an opcode with -start, -update or -done appended: call-done. Ops with start and
+    done opcodes of their own have no such form.
     """
     base, _, stage = opcode.rpartition("-")
     return stage in ("start", *LATER) and f"{base}-done" not in OPS and declared(base) is not None
@@ -28,7 +28,9 @@ def is_opcode(name: str) -> bool:
 
 
 def share_with_called(start: Instruction) -> None:
-    """Gives what is called the start's thread and frontend attributes, as XLA does when it reads a start."""
+    """Gives the called computation the start's thread and frontend attributes, as XLA does when it reads a
+    start.
+    """
     op = op_of(start, AsyncStart)
     inner = op.calls
     if op.async_execution_thread != MAIN:
@@ -40,14 +42,14 @@ def share_with_called(start: Instruction) -> None:
 
 
 def start_of(inst: Instruction) -> Instruction[AsyncStart] | None:
-    """The start of an asynchronous call, from it or an update; None for anything else."""
+    """The start of an asynchronous call, given itself or an update; None for anything else."""
     while isinstance(inst.op, AsyncUpdate):
         inst = inst.operands[0]
     return inst if applies(inst, AsyncStart) else None
 
 
 def plain_start(cursor: Refusal, op: AsyncStart, operands: tuple[Instruction, ...], at: int) -> Op:
-    """A start whose shape has the form that starts have."""
+    """Checks that the shape of a start has the right form."""
     parts = op.shape.elements if isinstance(op.shape, TupleShape) else ()
     if len(parts) < 2 or not isinstance(parts[0], TupleShape):
         cursor.fail(f"the shape of async-start must be ((operands), result, ...), found {op.shape}", at)
@@ -57,7 +59,7 @@ def plain_start(cursor: Refusal, op: AsyncStart, operands: tuple[Instruction, ..
 def plain_later(
     cursor: Refusal, op: AsyncUpdate | AsyncDone, operands: tuple[Instruction, ...], at: int
 ) -> Op:
-    """An update or done without what it repeats of the start, which must be the same."""
+    """An update or done without the attributes that repeat the start's, which must be equal."""
     start = start_of(operands[0])
     if start is None:
         message = f"the operand of {op.opcode} must be an asynchronous call, found {operands[0].opcode}"

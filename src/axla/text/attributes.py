@@ -329,7 +329,7 @@ def _numbers(reader: Marks, text: str | None, at: int) -> tuple[int, ...]:
 
 
 def read_iota(reader: Marks, mark: str) -> Iota | None:
-    """[2,2]T(1,0) behind a mark; None where the mark is not there."""
+    """[2,2]T(1,0) after a mark; None where the mark is missing."""
     if not reader.accept(mark):
         return None
     at = reader.skip()
@@ -345,7 +345,7 @@ def _axis_name(reader: Marks) -> str:
 
 
 def read_mesh(reader: Marks) -> Mesh:
-    """['x'=2,'y'=4], device_ids=(0,1,...): what stands behind `mesh`."""
+    """['x'=2,'y'=4], device_ids=(0,1,...): the text after `mesh`."""
 
     def axis() -> tuple[str, int]:
         name = _axis_name(reader)

@@ -1,4 +1,4 @@
-"""The one form of what a text can say in several ways."""
+"""Normal forms of what a text can express in several ways."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def unpacked(shape: AnyShape) -> AnyShape:
 
 
 def implied_type(shape: AnyShape) -> CompareType:
-    """As what `compare` compares operands of a shape, where the op does not say."""
+    """How `compare` compares operands of a shape by default."""
     if not isinstance(shape, Shape):
         return CompareType.UNSIGNED
     if shape.dtype.is_inexact:
@@ -33,7 +33,7 @@ def implied_type(shape: AnyShape) -> CompareType:
 
 
 def _plain_compare(cursor: Refusal, op: hlo.Compare, operands: tuple[Instruction, ...], at: int) -> Op:
-    """Leaves out a compare's `type` where it is what the operands' element type implies."""
+    """Drops a compare's `type` where it is the default for the operands' element type."""
     shape = operands[0].shape
     return replace(op, type=None) if shape.is_array and op.type is implied_type(shape) else op
 
@@ -41,7 +41,7 @@ def _plain_compare(cursor: Refusal, op: hlo.Compare, operands: tuple[Instruction
 def _plain_conditional(
     cursor: Refusal, op: hlo.Conditional, operands: tuple[Instruction, ...], at: int
 ) -> Op:
-    """Two branches chosen by a pred are true_computation and false_computation, others
+    """Two branches selected by a pred are true_computation and false_computation, others
     branch_computations.
     """
     index = operands[0].shape.logical

@@ -1,4 +1,4 @@
-"""The header of a module: HloModule name, attribute=value, ..., and the tables of stack frames behind it."""
+"""The header of a module: HloModule name, attribute=value, ..., and the tables of stack frames after it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _path(cursor: InstructionCursor) -> tuple[int, ...]:
 
 
 def _leaf(cursor: InstructionCursor) -> tuple[int, tuple[int, ...]]:
-    """(1, {0}, up to the mark that follows: a parameter and the index of its leaf."""
+    """(1, {0}, up to the following mark: a parameter and the index of its leaf."""
     cursor.expect("(")
     parameter = cursor.integer("the number of a parameter")
     cursor.expect(",")

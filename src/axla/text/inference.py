@@ -1,4 +1,4 @@
-"""Shapes that a text leaves out, with the layouts that XLA gives them."""
+"""Shapes that a text omits, with the layouts that XLA assigns to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from axla.ir.op import Op
 
 
 def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyShape) -> AnyShape:
-    """The shape of a send, recv or the end of one: XLA makes it of the data, whatever a text says."""
+    """The shape of a send, recv or their done: like XLA, it is derived from the data, whatever the text
+    says.
+    """
     first = operands[0].shape if operands else written
     if opcode == "send":
         return TupleShape((first, Shape(U32), TOKEN))
@@ -25,7 +27,7 @@ def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyS
 
 
 def with_natural_layout(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyShape:
-    """The inferred shape in the layout that follows from the operands' layouts."""
+    """The inferred shape with the layout that follows from the operands' layouts."""
     candidate = _natural(op, operands, shape)
     return candidate if candidate is not None and candidate.logical is shape.logical else shape
 

@@ -1,8 +1,8 @@
 """Instructions as text: [ROOT] %name = shape opcode(operands), attribute=value, ...
 
-Driven by the op declarations: `OPS[opcode].attributes` say which attributes there are and of what type,
-the type picks the codec. What every instruction may carry (metadata, sharding, ...) is read by the table
-COMMON.
+Driven by the op declarations: `OPS[opcode].attributes` lists the attributes with their types, and the type
+determines the codec. Attributes that every instruction may have (metadata, sharding, ...) are read by the
+table COMMON.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BETWEEN_BRACES = ascii_regex(r"\}\s*+,\s*+\{")
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """An op class as the parser needs it."""
+    """Facts about an op class for the parser."""
 
     op: type[Op]
     readers: dict[str, tuple[str, Callable[[Any], Any]]]  # attribute's text name -> field, decoder
@@ -63,7 +63,7 @@ class Schema:
 
 @cache
 def schema_of(op: type[Op]) -> Schema:
-    """The schema of an op for the parser: operand count, readers of attributes, which ones must be there."""
+    """The schema of an op: operand count, readers of attributes, required attributes."""
     readers = {a.text: (a.name, codec_of(a.type).decode) for a in op.attributes if op is not Constant}
     for name in readers.keys() & {*COMMON, *TEXT_ATTRIBUTES}:
         raise InvalidArgument(f"op {op.opcode}: every op has the attribute {name}, no op one of its own")
@@ -97,7 +97,7 @@ class InstructionCursor(ShapeCursor):
     # One instruction.
 
     def instruction(self) -> tuple[Instruction, bool]:
-        """Reads an instruction into the target; gives it and whether it is marked as ROOT."""
+        """Reads an instruction into the target; returns it and whether it is marked as ROOT."""
         found = self.match(_FAST)
         if found is not None:
             shape = self._shapes.get(found[3])
@@ -138,7 +138,7 @@ class InstructionCursor(ShapeCursor):
         return found[1], found.start(1)
 
     def _apply(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
-        """Reads operands and attributes, behind `opcode(`, and adds the instruction."""
+        """Reads operands and attributes, after `opcode(`, and adds the instruction."""
         if opcode not in OPS and asynchronous.is_short_form(opcode):
             return self.short_form(name, shape, opcode, at)
         cls = declared(opcode)
@@ -164,14 +164,14 @@ class InstructionCursor(ShapeCursor):
         return inst
 
     def short_form(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
-        """A part of an asynchronous call, behind `opcode(`. The parser reads it."""
+        """Reads a part of an asynchronous call, after `opcode(`; defined by the parser."""
         raise NotImplementedError
 
     def checked(
         self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],
         shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
-        """Adds an instruction that has all it needs; says what is missing, if it has not."""
+        """Adds an instruction if it is complete; otherwise says what is missing."""
         opcode = schema.op.opcode
         if not schema.least <= len(operands) <= schema.most:
             self.fail(f"{opcode} takes {_count(schema)}, found {len(operands)}", at)
@@ -225,7 +225,7 @@ class InstructionCursor(ShapeCursor):
     def _inferred_shape(
         self, cls: type[Op], fields: dict[str, Any], operands: tuple[Instruction, ...], at: int
     ) -> AnyShape:
-        """The shape of an op that holds it, where the text leaves it out."""
+        """The shape of an op that holds it, where the text omits it."""
         if not hasattr(cls, "of") or not all(isinstance(o.shape, Shape) for o in operands):
             self.fail(f"the shape of {cls.opcode} does not follow from its operands: it must be written", at)
         try:
@@ -246,7 +246,7 @@ class InstructionCursor(ShapeCursor):
     # Operands.
 
     def operands(self) -> tuple[Instruction, ...]:
-        """Operands up to and with the closing parenthesis."""
+        """Reads operands up to and including the closing parenthesis."""
         found = _OPERANDS.match(self.text, self.pos)
         if found is not None:
             inside = found[1]
@@ -274,7 +274,7 @@ class InstructionCursor(ShapeCursor):
         return tuple(result)
 
     def _operand(self) -> Instruction:
-        """[shape] %name, or an instruction in place of the name."""
+        """[shape] %name, or an instruction instead of the name."""
         at = self.skip()
         shape = None
         if self.looks_like_shape():
@@ -317,7 +317,7 @@ class InstructionCursor(ShapeCursor):
     # Attributes.
 
     def attributes(self, schema: Schema, fields: dict[str, Any], opcode: str) -> Extra:
-        """Reads `, name=value` as often as they come, into `fields` and what every instruction may carry."""
+        """Reads all `, name=value`, into `fields` and the attributes that every instruction may have."""
         common: dict[str, Any] = {}
         more: dict[str, str] = {}
         while (found := self.match(_ATTRIBUTE)) is not None:
@@ -343,7 +343,7 @@ class InstructionCursor(ShapeCursor):
         return _BETWEEN_BRACES.sub("}, {", self.raw())
 
     def computation(self) -> Computation:
-        """A computation by name, or written out in braces."""
+        """A computation by name, or inline in braces."""
         at = self.skip()
         if self.text.startswith("{", at):
             return self.inline_computation()
@@ -406,7 +406,7 @@ class InstructionCursor(ShapeCursor):
             self.fail(error.message, at)
 
     def named_values(self) -> tuple[tuple[str, str], ...]:
-        """{name="value", other={...}}: sorted by name, as XLA keeps them."""
+        """{name="value", other={...}}: sorted by name, as in XLA."""
         pairs: dict[str, str] = {}
 
         def one() -> None:
@@ -439,7 +439,7 @@ class InstructionCursor(ShapeCursor):
 
 
 def read_attribute(attribute: Attribute, text: str) -> Any:
-    """The value of an attribute that HLO text writes like this; ParseError for another text."""
+    """The value of an attribute in HLO text; ParseError for malformed text."""
     cursor = InstructionCursor(text)
     value = codec_of(attribute.type).decode(cursor)
     cursor.end(f"the attribute {attribute.text}")

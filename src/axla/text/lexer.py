@@ -1,6 +1,6 @@
-"""Reading HLO text: one compiled regex splits it into tokens, a `Cursor` walks over it.
+"""Reads HLO text: a compiled regex matches each token, a `Cursor` moves over them.
 
-Blanks and comments may stand between any two tokens. The regexes use possessive repeats, so every match
+Blanks and comments may stand between any two tokens. The regexes use possessive quantifiers, so every match
 takes time linear in what it consumes.
 """
 
@@ -38,7 +38,7 @@ _CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
 class Refusal:
-    """The interface by which decoders refuse a text."""
+    """The method of a reader that normal forms need: raising an error."""
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
         """Raises ParseError with a message; readers of texts add the line and column of `at`."""
@@ -46,7 +46,7 @@ class Refusal:
 
 
 class Cursor(cursor.Cursor, Refusal):
-    """A place in an HLO text: words, numbers, strings and what else is alike in all its parts."""
+    """A position in an HLO text: words, numbers, strings and other common elements."""
 
     blanks = cursor.always(ascii_regex(BLANK))
     next_token = TOKEN.match
@@ -56,7 +56,7 @@ class Cursor(cursor.Cursor, Refusal):
         self._counted = (0, 1)  # an offset and its line
 
     def line_of(self, at: int) -> int:
-        """The line of an offset, which takes as long as the text is from where it was asked last."""
+        """The line of an offset; takes time linear in the distance from the previous query."""
         before, line = self._counted
         count = self.text.count
         line += count("\n", before, at) if at >= before else -count("\n", at, before)
@@ -70,7 +70,7 @@ class Cursor(cursor.Cursor, Refusal):
         return self.take(_NAME, what)[1]
 
     def name(self, what: str = "a name") -> str:
-        """A name with or without % before it."""
+        """A name, optionally after %."""
         return self.take(_PERCENT_NAME, what)[1]
 
     def integer(self, what: str = "an integer") -> int:
@@ -117,7 +117,7 @@ class Cursor(cursor.Cursor, Refusal):
         return tuple(self.listed("{", self.integer, "}"))
 
     def raw(self) -> str:
-        """An attribute's value of any form, as it stands: up to a comma or line end outside brackets."""
+        """The uninterpreted text of an attribute's value: up to a comma or line end outside of brackets."""
         start = end = self.skip()
         text = self.text
         open_: list[str] = []
@@ -146,7 +146,7 @@ _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v"
 
 
 def unescape(text: str) -> str:
-    """The text behind C's escapes; escaped bytes above 127 are read as UTF-8."""
+    """The text with C escapes replaced; escaped bytes above 127 are read as UTF-8."""
     if "\\" not in text:
         return text
     found = _UNESCAPE.sub(unescaped, text)

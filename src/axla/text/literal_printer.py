@@ -29,7 +29,7 @@ _SHORTEST = {"f64": 15, "f32": 6}
 
 
 def constant_text(literal: Literal, *, values: bool) -> str:
-    """The text between the parentheses of `constant(...)`; `values` asks for all values."""
+    """The text between the parentheses of `constant(...)`; `values`: with all values."""
     if isinstance(literal, ElidedLiteral):
         return "{...}"
     if not values and (not isinstance(literal.shape, Shape) or literal.shape.size > SHORT):
@@ -38,7 +38,7 @@ def constant_text(literal: Literal, *, values: bool) -> str:
 
 
 def literal_text(literal: Literal) -> str:
-    """A literal as HLO text has it; `{...}` for one that was elided."""
+    """A literal in HLO text; `{...}` for an elided one."""
     if isinstance(literal, ElidedLiteral):
         return "{...}"
     shape = literal.shape
@@ -55,7 +55,7 @@ def literal_text(literal: Literal) -> str:
 
 
 def _braced(texts: list[str], dims: tuple[int, ...]) -> str:
-    """Rows in braces, from the inside out: iterative, since ranks may be high."""
+    """Nests rows in braces, from the inside out: iterative, since ranks may be high."""
     rank = len(dims)
     if rank == 0:
         return texts[0]

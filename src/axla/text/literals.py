@@ -1,7 +1,7 @@
 """Literals as text: {{1, 2}, {3, 4}}, (1.5, {true}), nan(0x1), {...}.
 
-Numbers are read in bulk, and the structure is checked against the shape before an array is made: a text
-never makes us allocate more than it is long.
+Numbers are read in bulk, and the structure is checked against the shape before an array is created: the
+memory used is never larger than the text.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
 
 
 def _made_up(cursor: ShapeCursor, shape: Shape) -> Literal:
-    """The values that XLA's parser makes up: the bytes of numbers that go on from constant to constant."""
+    """The values that XLA's parser generates for elided constants: numbers that continue from constant to
+    constant.
+    """
     _bound_bytes(cursor, shape, "without values")
     words, rest = divmod(shape.byte_size, 4)
     first, odd = cursor.made_up
@@ -98,7 +100,7 @@ def _read_tuple(cursor: ShapeCursor, shape: TupleShape) -> Literal:
 
 
 def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[int, int]]:
-    """The texts of an array's elements and where they stand. Checks braces against the sizes."""
+    """The texts of an array's elements and their positions. Checks braces against the sizes."""
     start = cursor.skip()
     text = cursor.text
     rank, dims = shape.rank, shape.dims

@@ -1,4 +1,4 @@
-"""HLO text -> Module: the header, computations, inline computations."""
+"""Parses HLO text to a Module: the header, computations, inline computations."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ _EXECUTION_THREAD = ascii_regex(BLANK + "," + BLANK + "execution_thread" + BLANK
 
 
 def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str = "") -> Module:
-    """The module that a text describes.
+    """The module in a text.
 
-    The text may lack the HloModule line, or be instructions only, without a computation around them.
-    ParseError says where it is wrong.
-    `exact` is for text that axla printed: complex numbers are then what they say (see literals). Constants
-    whose values are left out, `{...}`, are parsed and printed, but do not run; elided="fill" gives them the
-    numbers that XLA's parser does, with a warning. `file` is for messages.
+    The text may lack the HloModule line, or consist of instructions only, without a computation around them.
+    ParseError says where it is wrong. `exact` is for text printed by axla: complex numbers are then read
+    literally (see literals). Elided constants, `{...}`, are parsed and printed, but do not run; elided="fill"
+    gives them the numbers that XLA's parser generates, with a warning. `file` is used in messages.
     """
     if elided not in ("keep", "fill"):
         raise InvalidArgument(f"parse: elided={elided!r}; there are 'keep', 'fill'")
@@ -52,7 +51,7 @@ def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str
 
 
 def looks_like_hlo(text: str) -> bool:
-    """Whether a text begins as HLO does: with a header, a computation or an instruction."""
+    """Whether a text begins like HLO: with a header, a computation or an instruction."""
     if re.match(BLANK + r"HloModule\b", text):
         return True
     if re.match(BLANK + r"(?:module|func|builtin\.module|#|!)", text):
@@ -81,7 +80,7 @@ class Parser(InstructionCursor):
         return self.module
 
     def _computations(self) -> Computation:
-        """All computations up to the end; gives the entry: the one marked so, else the last."""
+        """Reads all computations; returns the entry: the one marked so, else the last."""
         entry: Computation | None = None
         marked = False
         while not self.at_end():
@@ -98,7 +97,9 @@ class Parser(InstructionCursor):
         return entry
 
     def _lone_instructions(self) -> Computation:
-        """A text of instructions only: the entry, whose last instruction is the root if none is marked."""
+        """A text of instructions only: they form the entry, whose last instruction is the root if none is
+        marked.
+        """
         self.invents_operands = True
         return self._body("_", self.at_end)
 
@@ -119,7 +120,7 @@ class Parser(InstructionCursor):
         return computation
 
     def inline_computation(self) -> Computation:
-        """{ instructions }, in place of the name of a computation."""
+        """{ instructions }, instead of the name of a computation."""
         target, scope = self.target, self.scope
         with self.inside("inline computations"):
             self.expect("{")
@@ -133,7 +134,7 @@ class Parser(InstructionCursor):
         return read_short_form(self, name, shape, opcode, at)
 
     def _rename(self, read: Sequence[tuple[Computation, str, dict[str, Instruction]]]) -> None:
-        """Renames computations of equal names: the first keeps it, in XLA that of the computation that ends
+        """Renames computations with equal names: the first keeps its name; in XLA, the one that ends
         first.
         """
         instructions = [
@@ -145,7 +146,7 @@ class Parser(InstructionCursor):
         self, name: str, at_end: Callable[[], bool] | None = None,
         shape: ProgramShape | None = None, shape_at: int = 0,
     ) -> Computation:  # fmt: skip
-        """Instructions up to and with the closing brace (or the end of the text)."""
+        """Reads instructions up to and including the closing brace (or the end of the text)."""
         computation = self.module.add_computation(name)
         self.target, self.scope = computation, {}
         root: Instruction | None = None
@@ -176,7 +177,7 @@ class Parser(InstructionCursor):
                 self.fail(f"computation {computation.name} has {problem}", at)
 
     def _schedule(self) -> None:
-        """A scheduled module runs in the order of the text; what is fused has no order."""
+        """A scheduled module runs in text order; fused computations have no order."""
         fused = {
             called
             for computation in self.module.computations

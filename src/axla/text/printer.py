@@ -148,7 +148,9 @@ class _Printer:
         return ", ".join((head, *parts)) if parts else head
 
     def asynchronous(self, inst: Instruction) -> tuple[str, list[str]]:
-        """Opcode and attributes of a part of an asynchronous call: of one instruction, under its name."""
+        """Opcode and attributes of a part of an asynchronous call; that of a single instruction is printed
+        under its name.
+        """
         stage = inst.op.opcode
         parts = self.attributes(inst.op) if self.options.print_extra_attributes else []
         start = inst
@@ -222,7 +224,7 @@ class _Printer:
 
 
 def wrapped(start: Instruction) -> Computation | None:
-    """The computation of an asynchronous call, when it applies one instruction to the operands."""
+    """The computation of an asynchronous call that applies one instruction to the operands; else None."""
     (called,) = start.op.computations()
     plain = len(called.instructions) == len(called.parameters) + 1
     return called if plain and called.root.operands == tuple(called.parameters) else None
@@ -255,7 +257,7 @@ def _attributes_of(op: type[Op]) -> list[tuple[Any, Codec]]:
 
 
 def _numbered(texts: list[str]) -> str:
-    """Comma-separated, with every fifth one counted for the reader."""
+    """Comma-separated texts, with an index comment at every fifth one."""
     if len(texts) <= 5:
         return ", ".join(texts)
     return ", ".join(f"/*index={n}*/{t}" if n and n % 5 == 0 else t for n, t in enumerate(texts))

@@ -41,7 +41,7 @@ _BUFFER = ascii_regex(BLANK + r"b\(")
 
 
 def parse_shape(text: str) -> AnyShape:
-    """The shape that a text is; ParseError when it is something else or goes on."""
+    """Parses a shape; ParseError for other text, or text after it."""
     cursor = ShapeCursor(text)
     shape = cursor.shape()
     cursor.end("the shape")
@@ -49,7 +49,7 @@ def parse_shape(text: str) -> AnyShape:
 
 
 def compatible(a: AnyShape, b: AnyShape) -> bool:
-    """Whether two shapes agree in all but layouts and in which sizes are dynamic."""
+    """Whether two shapes agree except for layouts and dynamic dimensions."""
     if a.logical is b.logical:
         return True
     if isinstance(a, BufferShape) and isinstance(b, BufferShape):
@@ -69,7 +69,7 @@ def parse_program_shape(text: str) -> ProgramShape:
 
 
 class ShapeCursor(Cursor):
-    """A cursor that reads shapes. Equal texts are read once."""
+    """A cursor that reads shapes. Equal texts are parsed once."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -152,7 +152,7 @@ class ShapeCursor(Cursor):
                 return dims, dynamic
 
     def layout(self, rank: int) -> Layout:
-        """{1,0:T(8,128)S(1)} of an array with so many dimensions."""
+        """{1,0:T(8,128)S(1)}, the layout of an array with this rank."""
         start = self.skip()
         self.expect("{")
         minor_to_major: list[int] = []

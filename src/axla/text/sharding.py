@@ -75,7 +75,7 @@ class _ShardingCursor(Cursor):
         return tuple(self.as_int64(n.strip(), 0) for n in text.split(",")) if text.strip() else ()
 
     def _tiled(self, dims: tuple[int, ...]) -> str | Tiles:
-        """Behind devices=[dims]: which devices, and what the dimensions behind the array's own ones mean."""
+        """After devices=[dims]: the devices, and the roles of the dimensions after the array's own."""
         if 0 in dims:
             self.fail("a size of 0; there is a tile in every dimension")
         devices: DeviceOrder | None = read_iota(self, "<=")

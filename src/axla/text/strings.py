@@ -11,7 +11,7 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\":
 
 
 def escape(text: str) -> str:
-    """C's escapes for what is not printable ASCII, byte by byte in UTF-8."""
+    """Escapes characters that are not printable ASCII as in C, byte by byte in UTF-8."""
     return _NEEDS_ESCAPE.sub(_escaped, text)
 
 
@@ -32,7 +32,7 @@ _JSON_PART = ascii_regex(r'"(?:[^"\\]|\\[\s\S])*+"|[{}]|[^"{}]++')
 
 
 def is_braced(text: str) -> bool:
-    """Whether a text is one balanced {...}: such values are written without quotes."""
+    """Whether a text is a single balanced {...}: such values are written without quotes."""
     if not text.startswith("{") or not text.endswith("}"):
         return False
     depth = pos = 0

@@ -1,8 +1,7 @@
-"""Functions that are called in a child process, which may crash or hang: `Apart`.
+"""Calls functions in a child process, which may crash or hang: `Apart`.
 
 One child serves many calls. It is started when first needed, and again after it has died. It runs `main`, and
-reads requests, `u64 length | pickle`, from its standard input.
-What it is asked comes from its parent, as itself does.
+reads requests, `u64 length | pickle`, from its standard input. Requests come from its parent process only.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _VALUE, _ERROR, _STAGE = 0, 1, 2
 
 
 class Ended(AxlaError):
-    """A child that died or was stopped: `how` ("SIGSEGV", "exit status 3", "hang"), in which `stage` of the
-    work, the Python functions that it was in, innermost first, and its last words.
+    """Raised when a child died or was stopped: `how` ("SIGSEGV", "exit status 3", "hang"), in which `stage`
+    of its work, the active Python functions, innermost first, and the last lines it wrote.
     """
 
     def __init__(self, how: str, stage: str = "", frames: tuple[str, ...] = (), words: str = "") -> None:
@@ -40,8 +39,8 @@ class Ended(AxlaError):
 
 
 class Apart:
-    """A child process that calls functions, for at most `seconds` each; `environment` is put over this
-    process's, and the files `load` are run first (see `plugins.load`).
+    """A child process that calls functions, for at most `seconds` each. `environment` is added to this
+    process's environment; the files `load` are run first (see `plugins.load`).
     """
 
     def __init__(
@@ -57,12 +56,12 @@ class Apart:
 
     @property
     def last_stage(self) -> str:
-        """The stage that the last call reported last."""
+        """The last stage that the last call reported."""
         return self._stage
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls a function that can be imported in the child; gives or raises what it does. Ended where the
-        child died, or was stopped after the time.
+        """Calls an importable function in the child; returns its result or raises its exception. Raises Ended
+        where the child died, or was stopped after the time limit.
         """
         process = self._running()
         assert process.stdin is not None
@@ -137,7 +136,7 @@ class Apart:
         return bytes(found)
 
     def _ended(self, how: str) -> Ended:
-        """How the child ended, which is stopped where it still runs."""
+        """Stops the child if it still runs; returns how it ended."""
         process, said = self._process, self._said
         assert process is not None and said is not None
         if how:
@@ -162,7 +161,7 @@ _answers: BinaryIO | None = None
 
 
 def stage(name: str) -> None:
-    """Tells the parent what a call does now; nothing in a process that is no child."""
+    """Tells the parent what a call is doing; has no effect outside of a child."""
     if _answers is not None:
         _send(_STAGE, name.encode())
 
@@ -206,7 +205,7 @@ def _serve(requests: BinaryIO, load: Sequence[str]) -> None:
 
 
 def _pickled(error: Exception) -> bytes:
-    """An exception as it is, or what it says where it cannot be sent."""
+    """An exception, pickled; replaced by one with its message where it cannot be pickled."""
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
@@ -216,7 +215,7 @@ def _pickled(error: Exception) -> bytes:
 
 
 def main() -> None:
-    """The child."""
+    """The main function of the child."""
     global _answers
     _answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what programs print is not an answer

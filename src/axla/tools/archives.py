@@ -1,4 +1,6 @@
-"""Archives of programs, read without trust: what unpacks to more than it should is refused before it does."""
+"""Reads archives of programs from untrusted sources: one that would unpack to too much is refused before
+that.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ TOTAL_BYTES = 8 << 30
 
 
 def archived(path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the files in an archive whose names end so; one is in memory at a time.
+    """Names and contents of the files in an archive whose names end with a suffix; one is in memory at a
+    time.
 
-    InvalidArgument for what is no archive, or has more in it than `MEMBER_BYTES` in one file or `TOTAL_BYTES`
-    in all.
+    InvalidArgument for a file that is not an archive, or has more than `MEMBER_BYTES` in one file or
+    `TOTAL_BYTES` in all.
     """
     try:
         with open(path, "rb") as file, _unpacked(file) as content:
@@ -48,7 +51,9 @@ def _too_large(path: str, what: str, limit: int) -> InvalidArgument:
 
 
 class _Limited(io.RawIOBase):
-    """The bytes of an archive up to the limit. Headers are read through it: their lengths are anybody's."""
+    """The bytes of an archive up to the limit. Headers are read through it, since the lengths in them cannot
+    be trusted.
+    """
 
     def __init__(self, path: str, content: BinaryIO) -> None:
         super().__init__()

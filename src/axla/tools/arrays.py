@@ -43,7 +43,9 @@ def _loaded(path: str, option: str, what: str):  # noqa: ANN202 - NumPy names no
 
 
 def as_parameter(array: np.ndarray, shape: Shape, where: str, name: str) -> np.ndarray:
-    """The array as the parameter leaf `name` wants it; InvalidArgument, which begins with `where`."""
+    """The array converted for the parameter leaf `name`; InvalidArgument, which begins with `where`, if it
+    does not fit.
+    """
     array = of_raw_items(array, shape.dtype)
     if array.dtype != shape.dtype.numpy or not shape.admits(array.shape):
         found = f"{array.dtype}{list(array.shape)}"

@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def detail(name: str) -> str:
-    """All about one backend."""
+    """The description of one backend."""
     found = backends.get(name)
     able = found.capabilities
     facts = [
@@ -56,7 +56,7 @@ def detail(name: str) -> str:
 
 
 def coverage(name: str) -> str:
-    """A line for each op: who runs it, alone and at the element type of its first sample, and why."""
+    """A line for each op: what runs it (at the element type of its first sample), and why."""
     said = {BY_HOST: "the host: ", REFUSED: "refused: ", FAILED: "failed: "}
     cases = outcomes(name, alone())
     return "\n".join(f"{c.op:26} {c.dtype:5} {said.get(c.kind, 'itself')}{c.reason}" for c in cases)

@@ -47,10 +47,12 @@ COLLECTIVES = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The cause of a program's failure. `culprit`: "pass", "kernel", "memory", "cache", "threads",
-    "collective", "runtime", or "none" where it does not fail. `name` is the pass, the kernel, the kind of
-    cache entry...; `rule` with the number of the firing, `instruction` and `change` (a diff of the module)
-    are of passes; `emitter` of kernels. `outcome` is the failure, `evidence` how it was found.
+    """What makes a program fail.
+
+    `culprit`: "pass", "kernel", "memory", "cache", "threads", "collective", "runtime", or "none" where it
+    does not fail. `name`: the pass, the kernel, the kind of cache entry... For passes: `rule` with the number
+    of the firing, `instruction`, and `change`, a diff of the module; for kernels: `emitter`. `outcome` is the
+    failure, `evidence` how the culprit was found.
     """
 
     culprit: str
@@ -79,7 +81,7 @@ def bisect(
     module: Module, trials: Trials, question: Question | None = None, *,
     show: Callable[[str], object] = lambda _: None,
 ) -> Verdict:  # fmt: skip
-    """Finds the cause of a module's failure, as a question asks. `show` is told of each trial."""
+    """Finds the cause of a module's failure, for a question. Calls `show` for each trial."""
     verify(module)
     return _Search(text_of(module), trials, question or Question(), show).verdict()
 
@@ -126,7 +128,9 @@ class _Search:
         return self.passes() or self.code()
 
     def elsewhere(self) -> Verdict | None:
-        """Whether only the backend that is asked about fails, one of a device or of another package."""
+        """The verdict if only the backend in question fails, which is one of a device or of another
+        package.
+        """
         backend = self.question.backend
         if backend in OWN:
             return None
@@ -141,7 +145,7 @@ class _Search:
         return self.found("runtime", f"code for {backend}, or its driver")
 
     def only_sometimes(self) -> Verdict:
-        """The verdict for a program that fails with the caches on only, or by chance, or not at all."""
+        """The verdict for a program that fails only with the caches on, only sometimes, or not at all."""
         question, right = self.question, self.failure
         cached = self.ask("with caches", question.but(caching=True))
         if cached.failed:
@@ -174,7 +178,7 @@ class _Search:
         return Verdict("none", outcome=right, evidence=(f"{right}; with caches, and {THREADS} threads, too",))
 
     def threads(self, what: str) -> Verdict:
-        """Which kernel depends on the number of threads, or on chance."""
+        """The kernel that depends on the number of threads, or on chance."""
         racing = self.racing(what)
         if racing is not None:
             return racing
@@ -197,7 +201,7 @@ class _Search:
     # -- passes -------------------------------------------------------------------------------------------
 
     def passes(self) -> Verdict | None:
-        """The pass that changes values, breaks the module, or does not end; None where all are right."""
+        """The pass that changes results, breaks the module, or does not end; None where all are right."""
         question = self.question
         full = self.passes_fail("all passes", question)
         if not full.failed:
@@ -237,7 +241,7 @@ class _Search:
             return Outcome("error", str(error), stage=self.trials.last_stage)
 
     def required(self, question: Question, runs: list[PassRun]) -> Verdict:
-        """Which of the passes that always run is wrong: the first after which the module is."""
+        """The required pass that is wrong: the first one after which the module is."""
         names = list(dict.fromkeys(run.name for run in runs if run.required))
         for number, name in enumerate(names):
             outcome = self.call(
@@ -248,7 +252,7 @@ class _Search:
         return self.found("pass", "one that is required")
 
     def rule_of(self, name: str, limit: int | None, question: Question, full: Outcome) -> Verdict:
-        """The firing that is wrong, in the run of a pass after `limit` runs."""
+        """The wrong rule firing, in the run of a pass after `limit` runs."""
         if limit is None:
             limit = self.first_run(name, question)
             if limit is None:
@@ -278,7 +282,7 @@ class _Search:
         )  # fmt: skip
 
     def first_run(self, name: str, question: Question) -> int | None:
-        """After how many runs of passes a pass fails: a number that includes its run."""
+        """The number of runs of passes after which a pass has failed."""
         low, high = 0, 1
         while high < 1 << 12 and not self.passes_fail(f"{high} passes", question.but(limit=high)).failed:
             low, high = high, high * 2
@@ -291,7 +295,7 @@ class _Search:
         return high
 
     def change(self, question: Question, limit: int, right: int | None, wrong: int | None) -> str:
-        """The diff of modules that the wrong firing, or run, makes."""
+        """The change made by the wrong firing, or run: a diff of modules."""
         before = question.but(limit=limit - 1) if right is None else question.but(limit=limit, fuel=right)
         after = question.but(limit=limit, fuel=wrong)
         try:
@@ -313,7 +317,7 @@ class _Search:
             return []
 
     def code(self) -> Verdict:
-        """The kernel whose code is wrong; or what they run in."""
+        """The kernel with wrong code; otherwise what runs the kernels."""
         for piece in self.pieces():
             try:
                 outcome, names = self.call(f"%{piece.name}", work.piece_outcome, piece, self.question)
@@ -349,7 +353,7 @@ class _Search:
             return str(error)
 
     def suspect(self) -> tuple[str, str]:
-        """The optional pass from which on it fails: its last firing, and its name."""
+        """The optional pass with which the failure begins: its last firing, and its name."""
         question = self.question
         try:
             runs: list[PassRun] = self.call("passes", work.runs_of, self.text, question)
@@ -388,7 +392,7 @@ class _Search:
     # -- time ---------------------------------------------------------------------------------------------
 
     def slow(self) -> Verdict:
-        """The optional pass from which on it is slow; without one, the step that takes longest."""
+        """The optional pass with which slowness begins; otherwise the step that takes longest."""
         question = self.question
         rows = self.asked_rows()
         self.evidence += rows
@@ -412,13 +416,13 @@ class _Search:
 
 
 def _line(piece: ModulePiece) -> str:
-    """The root of a piece as its text has it."""
+    """The text of a piece's root."""
     lines = [line.strip() for line in piece.text.splitlines() if line.strip().startswith("ROOT ")]
     return lines[-1].removeprefix("ROOT ") if lines else piece.name
 
 
 def _quoted(text: str) -> str:
-    """The pass that a message names."""
+    """The name of the pass in a message."""
     _, _, rest = text.partition("pass '")
     return rest.partition("'")[0]
 
@@ -428,7 +432,7 @@ def _innermost(outcome: Outcome) -> str:
 
 
 def _key(text: str, kind: str) -> str:
-    """Where the entry of a program in the cache is."""
+    """The path of a program's cache entry."""
     from axla.api import parse
     from axla.core import cache
     from axla.cpu.programs import program_key
@@ -463,6 +467,6 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _shown(what: str) -> None:
-    """Shows what is tried on a terminal; an empty text wipes it."""
+    """Shows the current trial on a terminal, in a line that is overwritten."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{what[:78]}", end="", file=sys.stderr, flush=True)

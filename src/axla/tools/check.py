@@ -75,7 +75,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _conform(options: argparse.Namespace) -> int:
-    """Runs the conformance kit. After Ctrl-C what is known by then is shown, and nothing is written."""
+    """Runs the conformance kit. After Ctrl-C it shows the results so far, and writes nothing."""
     cases: list[Case] = []
     report = Report(options.backend, cases)
     failed, begin = 0, time.monotonic()
@@ -142,7 +142,9 @@ def _holds_many(path: str) -> bool:
 
 
 def programs(paths: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of every program: files given, and those with a program's suffix further inside."""
+    """Names and contents of programs: given files, and files with a program's suffix in folders and
+    archives.
+    """
     for path in paths:
         if path == "-":
             yield path, sys.stdin.buffer.read()
@@ -161,7 +163,7 @@ def _reason(error: AxlaError) -> str:
 
 
 def _progress(passed: int = 0, failed: int = 0, seconds: float = 0.0, name: str = "") -> None:
-    """A line about the state, on a terminal; without a name it is wiped off."""
+    """Shows the progress on a terminal; without a name the line is erased."""
     if not sys.stderr.isatty():
         return
     state = f"{passed} passed, {failed} failed, {seconds:.0f} s  {name[-60:]}" if name else ""

@@ -1,4 +1,4 @@
-"""Colours of a terminal, where there is one and nobody has said NO_COLOR (https://no-color.org)."""
+"""Colours of a terminal, if there is one and NO_COLOR (https://no-color.org) is not set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def painted(text: str, colour: str, stream: TextIO) -> str:
 
 
 def painted_diff(text: str, stream: TextIO) -> str:
-    """A unified diff, with what came and what went in colours."""
+    """A unified diff with added and removed lines coloured."""
     if not coloured(stream):
         return text
     colours = {"+": GREEN, "-": RED, "@": CYAN}

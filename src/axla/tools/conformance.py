@@ -50,7 +50,7 @@ SHOWN = 5  # cases named for each reason
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The result of an op at an element type. BY_HOST: it passed, and the host ran some of it."""
+    """The result for an op at an element type. BY_HOST: passed, with some of it run by the host."""
 
     level: str
     op: str
@@ -60,13 +60,13 @@ class Case:
 
 
 def level_of(opcode: str) -> str:
-    """The level of the conformance suite that an op belongs to."""
+    """The conformance level of an op."""
     found = {word: level for level, words in LEVELS.items() for word in words.split()}
     return found.get(opcode) or found.get(OPS[opcode].__module__.rpartition(".")[2], "everything")
 
 
 def chosen(levels: Sequence[str] = (), only: str = "") -> list[tuple[str, DType]]:
-    """The ops and element types of some levels (all by default) whose name has a match of `only`."""
+    """The ops and element types of some levels (all by default) whose names match `only`."""
     wanted = re.compile(only)
     ops = [op for level in levels or LEVELS for op in sorted(OPS) if level_of(op) == level]
     pairs = [(op, dtype) for op in ops for dtype in ALL if op not in UNTYPED or dtype is F32]
@@ -74,13 +74,13 @@ def chosen(levels: Sequence[str] = (), only: str = "") -> list[tuple[str, DType]
 
 
 def alone() -> list[tuple[str, DType]]:
-    """Every op at the element type of its declaration's first sample."""
+    """Every op at the element type of its first sample."""
     first = [(opcode, *OPS[STARTS.get(opcode, opcode)].samples()[0]) for opcode in sorted(OPS)]
     return [(opcode, main_type(op, shapes)) for opcode, op, shapes in first]
 
 
 def outcomes(backend: str, of: Iterable[tuple[str, DType]]) -> Iterator[Case]:
-    """Runs cases on a backend and gives their outcomes. An op that does not take a type is no case."""
+    """The results of cases on a backend. Ops that do not take a type are skipped."""
     with sample_target():
         for opcode, dtype in of:
             if modules_of(opcode, dtype):
@@ -123,8 +123,8 @@ class Report:
 
     @property
     def reached(self) -> str:
-        """The last level up to which nothing failed in each, and at least half of its ops pass with some
-        element type; "none" where that is not so, or not known, of the first.
+        """The highest level such that in it and all lower ones nothing failed, and at least half of the ops
+        pass with some element type; "none" where even the first level fails that, or is unknown.
         """
         last = "none"
         for level in LEVELS:
@@ -140,7 +140,7 @@ class Report:
         return last
 
     def reasons(self, kind: str) -> list[tuple[str, list[str]]]:
-        """Why cases are of a kind, and which, the most frequent reason first."""
+        """The reasons for results of a kind, with their cases, the most frequent reason first."""
         found = defaultdict(list)
         for case in self.cases:
             if case.kind == kind:
@@ -148,7 +148,7 @@ class Report:
         return sorted(found.items(), key=lambda item: -len(item[1]))
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A row for each level that was tried, and one for all: how many cases there are of each kind."""
+        """A row for each level that was run, and one for all: the number of cases of each kind."""
         groups = [(level, [case for case in self.cases if case.level == level]) for level in LEVELS]
         every = [(name, Counter(case.kind for case in group)) for name, group in groups if group]
         return [(n, *(str(counts[kind]) for kind in KINDS)) for n, counts in [*every, ("all", self.total)]]

@@ -98,13 +98,13 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def format_of(file: str) -> str | None:
-    """The format that the name of a file says; None for a name that says nothing."""
+    """The format given by a file name; None where the name has no known suffix."""
     endings = [ending for ending in EXTENSIONS if file.endswith(ending)]
     return EXTENSIONS[max(endings, key=len)] if endings else None
 
 
 def read_content(content: bytes, name: str | None, sizes: dict[str, Any]) -> Snapshot:
-    """The program of a file's content, in the format `name`, or the one that the content is found to have."""
+    """The program in a file's content, in the format `name`, or in the detected format."""
     if any(value is not None for value in sizes.values()):
         return Snapshot(parse(content, **sizes))
     if name == "hlo":
@@ -125,7 +125,7 @@ def read_content(content: bytes, name: str | None, sizes: dict[str, Any]) -> Sna
 
 
 def write_whole(file: str, content: bytes) -> None:
-    """Writes all of a file, or, if that fails, leaves what was there."""
+    """Writes a whole file; if that fails, the old file stays."""
     if file == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()

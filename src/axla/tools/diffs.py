@@ -1,4 +1,4 @@
-"""Texts side by side."""
+"""Differences of texts."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def machine() -> list[str]:
 
 
 def versions() -> list[str]:
-    """axla, Python, and the packages that it may use."""
+    """The versions of axla, Python, and optional packages."""
     from importlib import metadata
 
     found = [f"axla {axla.__version__}, in {os.path.dirname(axla.__file__)}"]
@@ -91,7 +91,7 @@ def versions() -> list[str]:
 
 
 def flags() -> list[str]:
-    """The flags that are set, by name; the token of a service is not shown."""
+    """The flags that are set; the token of a service is not shown."""
     from axla.core import flags as known
 
     told = [f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith(("AXLA_", "XLA_FLAGS"))]
@@ -121,7 +121,7 @@ def entry_points() -> list[str]:
 
 
 def cache() -> list[str]:
-    """Where compiled programs are kept, and how much of it there is."""
+    """The folders of compiled programs, and their sizes."""
     from axla.core import cache as kept
 
     found = []
@@ -135,7 +135,7 @@ def cache() -> list[str]:
 
 
 def checks() -> Iterator[tuple[str, str, str]]:
-    """Each backend: "ok", "not here" or "WRONG", and what there is to say."""
+    """For each backend: "ok", "not here" or "WRONG", and details."""
     from axla import backends
     from axla.comparison import check
 

@@ -68,7 +68,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def page_of(module: Module, options: argparse.Namespace) -> str:
-    """The page that the options ask for."""
+    """The page for these options."""
     from axla.tools.page import compiled, stages
     from axla.tools.page.html import page
 
@@ -86,7 +86,7 @@ def page_of(module: Module, options: argparse.Namespace) -> str:
 
 
 def picture_of(module: Module, options: argparse.Namespace) -> str:
-    """The module as a graph of Graphviz's, or drawn."""
+    """The module as a Graphviz graph, or as a picture."""
     if options.profile:
         raise InvalidArgument("--profile: its figures are shown by .html alone")
     if options.passes is not None:

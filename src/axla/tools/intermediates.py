@@ -25,12 +25,12 @@ def first_difference(
     module: Module, inputs: Sequence[np.ndarray], backend: str, reference: str, tolerance: Tolerance,
     before_run: Callable[[Module], object] = lambda _: None,
 ) -> str:  # fmt: skip
-    """The first instruction whose value differs, with what differs and its operands, as text; "" where all
-    agree. Of a loop, a branch or a call the lines below say which one inside differs, for the values that
-    the reference has there.
+    """The first instruction whose value differs, with the difference and its operands, as text; "" where all
+    agree. For a loop, a branch or a call, further lines say which instruction inside differs, for the values
+    that the reference computes there.
 
-    All values are results of one program first. Where fusion takes another course then, and all agree, one
-    program after the other has one of them as its result.
+    At first, all values are results of a single program. If all agree then, because fusion works differently
+    in that program, each value becomes the result of a program of its own.
     """
     return _Search(backend, reference, tolerance, before_run).first(module, inputs)
 
@@ -69,7 +69,7 @@ class _Search:
         return f"{text}\n  (with all values as results they agree: another fusion)" if text else ""
 
     def alone(self, module: Module, name: str, inputs: Sequence[np.ndarray]) -> str:
-        """How a value differs when it is the only result."""
+        """The difference of a value that is the only result of a program."""
         return self.compared(_named(module, name), *self.both(with_results(module, [name]), inputs))
 
     def compared(
@@ -83,7 +83,7 @@ class _Search:
         return ""
 
     def inside(self, module: Module, inst: Instruction, inputs: Sequence[np.ndarray]) -> str:
-        """Lines about the computations of an instruction whose value differs."""
+        """Text about the computations of an instruction whose value differs."""
         op = inst.op
         if not isinstance(op, While | Conditional | Call | Fusion):
             return ""
@@ -98,7 +98,7 @@ class _Search:
         return f"\n  in {called.name}: {text}" if text else ""
 
     def turns(self, loop: While, carried: list[np.ndarray]) -> str:
-        """The first turn of a loop that differs, for what the reference carries there."""
+        """The first iteration of a loop that differs, starting from the values of the reference."""
         condition, body = (stand_alone(c, c.name).module for c in (loop.condition, loop.body))
         for turn in range(MOST_TURNS):
             found, wanted = self.both(condition, carried)
@@ -114,7 +114,7 @@ class _Search:
 
 
 def with_results(module: Module, names: Sequence[str]) -> Module:
-    """A copy whose result are the values of instructions of the entry."""
+    """A copy whose results are the values of these instructions of the entry."""
     work = clone_module(module)
     work.file = module.file
     named = {inst.name: inst for inst in work.entry.instructions}

@@ -42,7 +42,7 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what comes near a word that is none of the choices."""
+    """A parser that suggests similar words for a wrong choice."""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -65,7 +65,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; gives its exit code (argparse exits with 2 by itself when usage is wrong)."""
+    """Runs the command line; returns its exit code (argparse itself exits with 2 for wrong usage)."""
     arguments = sys.argv[1:] if arguments is None else arguments
     given = parser(next((word for word in arguments if not word.startswith("-")), ""))
     options, unknown = given.parse_known_args(arguments)
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _program(options: argparse.Namespace) -> str:
-    """The file of the program, if it is one."""
+    """The file of the program, if the verb has one."""
     given = vars(options)
     named = given.get("paths") or [given.get("file") or given.get("source") or "-"]
     return named[0] if len(named) == 1 and named[0] != "-" else ""
@@ -110,7 +110,7 @@ def _program(options: argparse.Namespace) -> str:
 
 @contextlib.contextmanager
 def _nobody_feeds() -> Iterator[None]:
-    """A program that finds its infeed empty does not wait: a command puts nothing there."""
+    """Makes an empty infeed fail at once instead of waiting, since nothing will fill it in a command."""
     feed = axla.feeds().infeed
     before, feed.timeout = feed.timeout, 0.0
     try:

@@ -40,8 +40,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def package(name: str) -> dict[str, str]:
-    """The files of a package, by their names in its folder. InvalidArgument for a name that is none, or that
-    a backend has.
+    """The files of a package, by their names in its folder. InvalidArgument for an invalid name, or that of
+    an existing backend.
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise InvalidArgument(f"new-backend: {name!r}, wanted lower case letters, digits and hyphens: my-npu")

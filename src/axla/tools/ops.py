@@ -51,7 +51,7 @@ def _first_sentence(cls: type) -> str:
 
 
 def detail(name: str) -> str:
-    """All about one op."""
+    """The description of one op."""
     import axla.hlo  # noqa: F401  (declares the ops)
     from axla.core.errors import InvalidArgument
     from axla.ir.op import FACTS, declared, package_of, unknown

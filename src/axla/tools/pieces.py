@@ -1,6 +1,6 @@
-"""The parts of `bisect` that run in a child process: passes alone, single kernels, and the plan of memory.
+"""The parts of `bisect` that run in a child process: passes alone, single kernels, and the memory plan.
 
-All functions take the text of a module and a `Question`; names are those of the module after passes.
+All functions take the text of a module and a `Question`; names are those in the module after passes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MOST_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class PassRun:
-    """One run of a pass: how often something fired in it, and what fired last."""
+    """One run of a pass: how often rules fired in it, and which fired last."""
 
     name: str
     required: bool
@@ -63,7 +63,7 @@ class PassRun:
 
 
 class Recorder(Limit):
-    """Notes every run of a pass."""
+    """Records every run of a pass."""
 
     def __init__(self, limit: int | None = None, fuel: int | None = None) -> None:
         super().__init__(limit, fuel)
@@ -71,20 +71,20 @@ class Recorder(Limit):
         self._before = 0
 
     def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
-        """Whether the pass runs; notes which rules fired before."""
+        """Whether the pass is to run; records which rules fired before."""
         stage(f"pass {step.name}")
         self._before = sum(session.firings.values())
         return super().wants(step, module, session)
 
     def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
-        """Notes a run of a pass: whether it changed the module, and the rules that fired."""
+        """Records a run of a pass: whether it changed the module, and which rules fired."""
         super().ran(step, module, session, changed)
         fired = sum(session.firings.values()) - self._before
         self.found.append(PassRun(step.name, bool(step.required), changed, fired, session.last))
 
 
 def backend_of(name: str) -> CpuBackend:
-    """The CPU backend of this name; `cpu` for backends that are not CPUs."""
+    """The CPU backend of this name; `cpu` if the backend is not a CPU."""
     from axla.backends import get
 
     found = get(name)
@@ -92,7 +92,7 @@ def backend_of(name: str) -> CpuBackend:
 
 
 def _optimized(text: str, question: Question) -> tuple[Module, Module, list[PassRun]]:
-    """The module, a copy after the passes that the question allows, and the runs of passes."""
+    """The module, a copy of it after the passes allowed by the question, and the runs of passes."""
     from axla.api import parse
     from axla.lowering.pipeline import optimize
 
@@ -108,12 +108,12 @@ def _optimized(text: str, question: Question) -> tuple[Module, Module, list[Pass
 
 
 def runs_of(text: str, question: Question) -> list[PassRun]:
-    """The runs of passes that a compilation makes."""
+    """The runs of passes in a compilation."""
     return _optimized(text, question)[2]
 
 
 class _Snapshot(Recorder):
-    """Keeps the text of the module after a number of runs of passes."""
+    """Keeps the text of the module after a number of pass runs."""
 
     def __init__(self, limit: int | None, fuel: int | None, at: int) -> None:
         super().__init__(limit, fuel)
@@ -131,7 +131,7 @@ class _Snapshot(Recorder):
 
 
 def text_before_required(text: str, question: Question, runs: int) -> str:
-    """The module after `runs` runs of passes, of those that a question allows."""
+    """The module after `runs` runs of the passes allowed by a question."""
     from axla.api import parse
     from axla.lowering.pipeline import optimize
 
@@ -144,7 +144,7 @@ def text_before_required(text: str, question: Question, runs: int) -> str:
 
 
 def prefix_outcome(text: str, question: Question, names: tuple[str, ...]) -> Outcome:
-    """Whether the interpreter gives the same after some passes as before."""
+    """Whether the interpreter gives the same results after these passes as before."""
     from axla.api import parse
 
     module = parse(text)
@@ -160,7 +160,7 @@ def prefix_outcome(text: str, question: Question, names: tuple[str, ...]) -> Out
 
 
 def passes_outcome(text: str, question: Question) -> Outcome:
-    """Whether the interpreter gives the same for the module before and after passes."""
+    """Whether the interpreter gives the same results before and after passes."""
     try:
         module, work, _ = _optimized(text, question)
         verify(work)
@@ -170,7 +170,7 @@ def passes_outcome(text: str, question: Question) -> Outcome:
 
 
 def _compared(module: Module, work: Module, question: Question) -> Outcome:
-    """Whether the interpreter gives the same for a module, and for what passes made of it."""
+    """Whether the interpreter gives the same results for a module and for its optimized copy."""
     before = _prepared(module)
     for kind in question.kinds:
         rows = inputs_of(module, question, kind)
@@ -188,7 +188,7 @@ def _compared(module: Module, work: Module, question: Question) -> Outcome:
 
 
 def _prepared(module: Module) -> Module:
-    """A copy after what every backend does."""
+    """A copy after the passes that every backend runs."""
     work = clone_module(module)
     driver.run(work, pipelines.PREPARE, name="prepare")
     return work
@@ -197,10 +197,10 @@ def _prepared(module: Module) -> Module:
 def _interpreted(
     module: Module, rows: list[list[np.ndarray]], interpreter: Interpreter
 ) -> list[list[np.ndarray]]:
-    """The result leaves of each participant, and what it put into its outfeed."""
+    """The result leaves of each participant, and the values that it put into its outfeed."""
 
     class Interpreted:
-        """As `results_of` wants a program."""
+        """The interpreter in the form of a program that `results_of` takes."""
 
         def execute(self, row: list[np.ndarray], deadline: float) -> list[np.ndarray]:
             return self.execute_replicated([row], deadline)[0]
@@ -228,8 +228,8 @@ def _interpreted(
 
 @dataclass(frozen=True, slots=True)
 class ModulePiece:
-    """An instruction of a module after passes, as a module that takes its operands: `calls` has, of each
-    recorded call, the operands and the results of every participant, as arrays.
+    """An instruction of an optimized module, as a module that takes its operands. `calls`: for each recorded
+    call, operands and results of every participant, as arrays.
     """
 
     name: str
@@ -240,7 +240,7 @@ class ModulePiece:
 
 
 class _Calls(Interpreter):
-    """An interpreter that notes the operands and the value of instructions."""
+    """An interpreter that records the operands and values of instructions."""
 
     def __init__(self, wanted: frozenset[Instruction], **limits: Any) -> None:
         super().__init__(**limits)
@@ -279,9 +279,9 @@ def _copied(value: HostValue) -> Any:
 
 
 def pieces_of(text: str, question: Question) -> list[ModulePiece]:
-    """What the program of a module is made of, in the order in which it runs, with what the interpreter
-    computes there: kernels, small values, collectives. Loops and branches are taken apart; what has effects
-    or asynchronous parts is left out.
+    """The parts of a module's program in execution order, with the interpreter's values: kernels, small
+    values, collectives. Loops and branches are split up; parts with effects, and asynchronous ones, are left
+    out.
     """
     module, work, _ = _optimized(text, question)
     homes = running_computations(work)
@@ -314,7 +314,7 @@ def pieces_of(text: str, question: Question) -> list[ModulePiece]:
 
 
 def _begin(inst: Instruction) -> Instruction:
-    """What begins the work that an instruction ends; most are both."""
+    """The instruction that starts the work that an instruction ends; usually the same."""
     return inst.operands[0] if inst.op.ends is not None else inst
 
 
@@ -336,7 +336,7 @@ def _leaves(value: Any) -> list[np.ndarray]:
 
 
 def _alone(inst: Instruction) -> Module:
-    """A module of an instruction that takes its operands, constants as they are."""
+    """A module of an instruction that takes its operands, with constants kept."""
     source = inst.computation.module
     config = source.config
     made = Module(f"piece_{inst.name}")
@@ -359,7 +359,7 @@ def _alone(inst: Instruction) -> Module:
 
 @dataclass(frozen=True, slots=True)
 class KernelName:
-    """A kernel of a piece: its name, its kind in words, and the function that writes its code."""
+    """A kernel of a piece: its name, its kind as text, and the function that writes its code."""
 
     name: str
     kind: str
@@ -370,7 +370,7 @@ _AS_IT_IS = (pipelines.flatten_call_graph, pipelines.schedule, pipelines.copy_in
 
 
 def piece_outcome(piece: ModulePiece, question: Question) -> tuple[Outcome, tuple[KernelName, ...]]:
-    """Whether the code of a piece, compiled as it is, gives what the interpreter gave."""
+    """Whether the code of a piece, compiled on its own, gives the interpreter's results."""
     from axla.api import parse
 
     module = parse(piece.text)
@@ -399,9 +399,8 @@ def piece_outcome(piece: ModulePiece, question: Question) -> tuple[Outcome, tupl
 
 
 def _spoil(module: Module, program: Any, given: list[list[np.ndarray]], question: Question) -> None:
-    """Leaves memory behind that the next results will most likely have, with nothing right in it: so elements
-    that nobody writes show. The bytes are large numbers, or NaN, in all types of floats: a small one would
-    pass for zero.
+    """Fills memory that the next results will probably reuse with wrong values, to reveal elements that are
+    never written.
     """
     dropped = [results_of(module, program, given, question.deadline) for _ in range(3)]
     for array in [array for rows in dropped for row in rows for array in row]:
@@ -433,8 +432,8 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
 
 
 def inner_outcomes(piece: ModulePiece, question: Question) -> str:
-    """The first instruction inside of a fusion whose value is wrong when the kernel gives it, as text; the
-    last one where all before are right, "" where it is no fusion.
+    """The first instruction inside a fusion that has a wrong value when the kernel returns it, as text; the
+    last one where all before are right, "" where it is not a fusion.
     """
     from axla.api import parse
 
@@ -476,7 +475,7 @@ def inner_outcomes(piece: ModulePiece, question: Question) -> str:
 
 
 class _Copies(driver.Observer):
-    """Copies every value before it may be overwritten, before the pass that decides which are copied."""
+    """Copies every value before it may be overwritten; runs before the pass that decides about copies."""
 
     def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
         if step.name == "copy-insertion":
@@ -485,7 +484,7 @@ class _Copies(driver.Observer):
 
 
 def copy_all(module: Module) -> None:
-    """Gives each instruction that overwrites operands, and each loop, copies of them, and results copies."""
+    """Adds copies: of operands that instructions overwrite, of the operands of loops, and of results."""
     from axla.hlo import Copy
     from axla.ir.structure import GetTupleElement, Tuple
 
@@ -525,9 +524,7 @@ def copied_outcome(text: str, question: Question) -> Outcome:
 
 
 def program_problem(text: str, question: Question) -> str:
-    """What the verifier of programs says of the plan of memory, and whether kernels overwrite what they may;
-    "" where it has nothing against it.
-    """
+    """The program verifier's objection to the memory plan; "" where it has none."""
     from axla.lowering.loading import check_program
     from axla.lowering.pipeline import program_of
     from axla.program.verify import verify_program
@@ -546,8 +543,8 @@ def program_problem(text: str, question: Question) -> str:
 def differs_by_threads(
     piece: ModulePiece, question: Question, counts: Sequence[int]
 ) -> tuple[KernelName, ...] | None:
-    """The kernels of a piece whose code gives different bits with different numbers of threads, or in
-    different runs, or has ranges that race; None where there is nothing of this.
+    """The kernels of a piece whose results differ in bits between numbers of threads, or between runs; None
+    where all are equal.
     """
     from axla.api import parse
     from axla.tools.trial import threads
@@ -574,7 +571,7 @@ def differs_by_threads(
 
 
 def bits_of(text: str, question: Question) -> list[list[bytes]]:
-    """The bits of the results, for each kind of inputs, of `repeat` runs."""
+    """The bits of the results of `repeat` runs, for each kind of inputs."""
     from axla.api import compile, parse
     from axla.tools.trial import threads
 
@@ -593,7 +590,7 @@ def bits_of(text: str, question: Question) -> list[list[bytes]]:
 
 
 def slowest(text: str, question: Question) -> list[str]:
-    """The steps that take longest, three of them, longest first, as a profile names them."""
+    """The three slowest steps, slowest first, with their names in a profile."""
     from axla.api import compile, parse
     from axla.core.profile import profile
 

@@ -1,4 +1,4 @@
-"""Files of Python that the user names with --load: they declare passes and rules."""
+"""Python files given with --load, which declare passes and rules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from axla.core.errors import InvalidArgument
 
 
 def load_files(paths: Sequence[str]) -> None:
-    """Runs files, each once, as modules of their own names. InvalidArgument where one cannot be run: it says
-    the line.
+    """Runs files, each once, as modules with their own names. InvalidArgument, with the line, where one
+    fails.
     """
     for path in paths:
         name = f"axla_loaded_{Path(path).stem}"
@@ -34,7 +34,7 @@ def load_files(paths: Sequence[str]) -> None:
 
 
 def _line(error: BaseException, path: str) -> str:
-    """`:12`, the innermost line of the file that an error went through."""
+    """`:12`, the innermost line of the file in an error's traceback."""
     if isinstance(error, SyntaxError):
         return f":{error.lineno}"
     found, frame = "", error.__traceback__

@@ -38,9 +38,9 @@ ROUNDS = 20
 
 
 class Reducer:
-    """Makes a module smaller as long as a predicate holds. `best` is the smallest so far, at any time.
+    """Makes a module smaller while a predicate holds. `best` is always the smallest module so far.
 
-    `seconds` is the time for all of it, `show(reducer)` is called after every try.
+    `seconds` is the total time; `show(reducer)` is called after every attempt.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Reducer:
         self._tried: set[bytes] = set()
 
     def run(self) -> Module:
-        """The smallest module that was found. InvalidArgument where the predicate does not hold at first."""
+        """The smallest module found. InvalidArgument where the predicate does not hold for the original."""
         verify(self.best)
         if not self._predicate(self.best):
             raise InvalidArgument(f"reduce: module {self.best.name} does not fail as it is")
@@ -94,7 +94,9 @@ class Reducer:
             pass
 
     def _cut(self, stand_in: Callable) -> None:
-        """Delta debugging: stand-ins for runs of instructions, all of them, halves, ... single ones."""
+        """Delta debugging: replaces runs of instructions by stand-ins: all of them, halves, ... single
+        ones.
+        """
         self.way = f"cut, {stand_in.__name__}"
         names = shrink.cuttable(self.best, stand_in)
         size = len(names)
@@ -110,7 +112,7 @@ class Reducer:
             size = min(size // 2, len(names)) if size > 1 else 0
 
     def _take(self, candidate: Module) -> bool:
-        """Takes a candidate that is valid, smaller and still fails."""
+        """Accepts a candidate that is valid, smaller and still fails."""
         if time.monotonic() > self._stop_at:
             raise TimeoutError
         try:
@@ -138,15 +140,15 @@ def reduce(
     module: Module, predicate: Predicate, *, seconds: float | None = None,
     show: Callable[[Reducer], object] = lambda _: None,
 ) -> Module:  # fmt: skip
-    """The smallest module for which `predicate(module)` is still true, as far as it finds one within
-    `seconds`; `module` is not changed. Every candidate is verified before the predicate sees it.
-    InvalidArgument where the predicate is not true of `module`.
+    """The smallest module found within `seconds` for which `predicate(module)` holds; `module` is not
+    changed. Every candidate is verified before it is passed to the predicate. InvalidArgument where the
+    predicate does not hold for `module`.
     """
     return Reducer(module, predicate, seconds=seconds, show=show).run()
 
 
 def fails_like(trials: Trials, question: Question, first: Outcome, *, any_failure: bool = False) -> Predicate:
-    """The predicate: a run fails as `first` did, or with `any_failure` in whatever way."""
+    """The predicate that a run fails like `first`, or, with `any_failure`, in any way."""
 
     def fails(module: Module) -> bool:
         found = trials.ask(module, question)
@@ -156,7 +158,7 @@ def fails_like(trials: Trials, question: Question, first: Outcome, *, any_failur
 
 
 def script_succeeds(command: Sequence[str], seconds: float) -> Predicate:
-    """The predicate: a command, given the file of the program, exits with status 0 within some seconds."""
+    """The predicate that a command, given the file of the program, exits with status 0 within `seconds`."""
 
     def succeeds(module: Module) -> bool:
         with tempfile.TemporaryDirectory(prefix="axla-reduce-") as folder:
@@ -174,7 +176,7 @@ def script_succeeds(command: Sequence[str], seconds: float) -> Predicate:
 
 
 def test_text(module: Module, run: str, found: str) -> str:
-    """A module as a test: `run` repeats the failure, `found` says what it was."""
+    """A module as a test: `run` is the command that repeats the failure, `found` describes it."""
     said = "".join(f"// {line}\n" for line in found.splitlines())
     return f"// RUN: {run}\n{said}{text_of(module).rstrip()}\n"
 
@@ -240,7 +242,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _words(command: str) -> list[str]:
-    """The words of a command, as a shell parts them; no shell runs it."""
+    """The words of a command, split as by a shell; no shell runs it."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -251,7 +253,7 @@ def _words(command: str) -> list[str]:
 
 
 def _shown(start: float) -> Callable[[Reducer], None]:
-    """Draws a line about the state, on a terminal."""
+    """A function that shows the progress on a terminal."""
 
     def show(reducer: Reducer) -> None:
         if sys.stderr.isatty():

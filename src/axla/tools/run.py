@@ -133,7 +133,7 @@ def _compare(
     module: Module, rows: dict[str, list[np.ndarray]], inputs: list[np.ndarray], kind: str, head: str,
     options: argparse.Namespace,
 ) -> None:  # fmt: skip
-    """Mismatch for the first output that differs, or the first instruction."""
+    """Raises Mismatch for the first output that differs, or for the first instruction if requested."""
     tolerance = tolerance_of(options)
     if options.compare_every_instruction:
         from axla.tools.intermediates import first_difference
@@ -153,7 +153,9 @@ def _compare(
 def _rows(
     module: Module, inputs: list[Any], kind: str, options: argparse.Namespace, backend: str = ""
 ) -> dict[str, list[np.ndarray]]:  # fmt: skip
-    """The results; of several devices by their names, of one of several processes those of its devices."""
+    """The results; those of several devices by their names, those of one of several processes for its
+    devices.
+    """
     if not _on_several_devices(module, options):
         if options.repeat > 1 and not backend:
             _measure(module, [inputs], options)
@@ -180,8 +182,8 @@ def _rows(
 
 
 def _on_several_devices(module: Module, options: argparse.Namespace) -> bool:
-    """Whether there are inputs and results for each device. Whole arrays that are cut for partitions are one
-    set for all of them.
+    """Whether each device has its own inputs and results. Whole arrays that are partitioned are one set for
+    all devices.
     """
     if options.processes:
         return True
@@ -190,7 +192,7 @@ def _on_several_devices(module: Module, options: argparse.Namespace) -> bool:
 
 
 def _measure(module: Module, rows: list[list[Any]], options: argparse.Namespace) -> None:
-    """Prints how long runs take."""
+    """Prints the time of runs."""
     program = compile(module, backend=options.backend, replicas=options.replicas)
     seconds: list[float] = []
     for _ in range(options.repeat):
@@ -223,5 +225,5 @@ def load_inputs(module: Module, paths: list[str]) -> list[np.ndarray]:
 
 
 def load_input(path: str, shape: Shape, name: str) -> np.ndarray:
-    """The array of an .npy file, as the parameter leaf `name` wants it."""
+    """The array in an .npy file, converted for the parameter leaf `name`."""
     return as_parameter(read_array(path), shape, f"--input {path}", name)

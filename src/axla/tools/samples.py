@@ -1,6 +1,6 @@
-"""Every declared op, applied to every element type that it takes: modules of one op, with inputs.
+"""Every declared op at every element type that it takes: modules of one op, with inputs.
 
-The samples of a declaration are carried over to other element types.
+The samples in an op's declaration are converted to other element types.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ VALUES = {"dynamic-reshape": {1: 3, 2: 2}, "set-dimension-size": {1: 2}}
 
 @cache
 def modules_of(opcode: str, dtype: DType) -> list[tuple[Module, list[np.ndarray]]]:
-    """One-op modules at an element type, with inputs; none when the op does not take it."""
+    """Modules of one op at an element type, with inputs; none when the op does not take the type."""
     if opcode in EXCHANGE:
         return [(module := exchange(dtype), sample_inputs(opcode, module))]
     found = []
@@ -63,7 +63,7 @@ def modules_of(opcode: str, dtype: DType) -> list[tuple[Module, list[np.ndarray]
 
 
 def main_type(op: Op, shapes: Sequence[AnyShape]) -> DType:
-    """The element type that a sample is about."""
+    """The element type that a sample is mainly about."""
     own = getattr(op, "shape", None)
     if op.opcode == "rng-bit-generator" and isinstance(own, TupleShape):
         own, shapes = own.elements[1], ()
@@ -73,7 +73,9 @@ def main_type(op: Op, shapes: Sequence[AnyShape]) -> DType:
 
 
 def _companions(main: DType, to: DType) -> dict[DType, DType]:
-    """The types that go with the main one: the parts of a complex number, its whole."""
+    """The element types that must change with the main one: the real type of a complex type, and the
+    reverse.
+    """
     if main in (F32, F64) and to in (F32, F64):
         return {main: to, (C64 if main is F32 else C128): C64 if to is F32 else C128}
     if main in (C64, C128) and to in (C64, C128):
@@ -124,7 +126,7 @@ def sample_module(op: Op, shapes: Sequence[AnyShape], change: dict[DType, DType]
 
 
 def exchange(dtype: DType) -> Module:
-    """A program that receives what it sends."""
+    """A program that receives the data that it sends."""
     module = Module("sample")
     entry = module.add_computation("main", entry=True)
     data = entry.add(Parameter(Shape(dtype, (3,)), 0))
@@ -144,7 +146,9 @@ def run_fed(module: Module, inputs: Sequence[np.ndarray], backend: str) -> list[
 
 @contextmanager
 def fed(module: Module) -> Iterator[None]:
-    """Has 1, 2, 3... in the infeed queue, for every infeed of a module's entry; empties the queues after."""
+    """Puts 1, 2, 3... into the infeed queue, for every infeed of a module's entry; empties the queues
+    afterwards.
+    """
     queues = feeds(0)
     for inst in module.entry.instructions:
         if isinstance(inst.op, Infeed):
@@ -160,7 +164,7 @@ def fed(module: Module) -> Iterator[None]:
 
 @contextmanager
 def sample_target() -> Iterator[None]:
-    """Has the function registered that custom-call's sample calls, "sample": it gives its first operand."""
+    """Registers the custom call target of the sample of custom-call, which returns its first operand."""
 
     def first(x: np.ndarray, number: np.ndarray) -> np.ndarray:
         return x
@@ -173,7 +177,7 @@ def sample_target() -> Iterator[None]:
 
 
 def sample_inputs(opcode: str, module: Module) -> list[np.ndarray]:
-    """Small numbers that every type can tell apart from each other's neighbours."""
+    """Small numbers that are distinct in every element type."""
     rng = np.random.default_rng(0)
     fixed = VALUES.get(opcode, {})
     arrays = []

@@ -1,6 +1,6 @@
-"""The ways in which `reduce` makes a module smaller: each gives candidates, copies with a change.
+"""The ways in which `reduce` makes a module smaller: each yields candidates, which are changed copies.
 
-A candidate need not be valid: `reduce` verifies it, and tries it where it is smaller.
+A candidate need not be valid: `reduce` verifies it, and tries it if it is smaller.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SIMPLIFIERS = (
 
 
 def size_of(module: Module) -> tuple[int, int, int, int]:
-    """The size that shrinking reduces, most important first: instructions, those that compute counted more;
-    elements; the integers among scalar constants; text.
+    """The size to be minimised: the number of instructions, where those that compute count more; then
+    elements; then the integers in scalar constants; then text.
     """
     weight = elements = numbers = 0
     for computation in module.computations:
@@ -57,7 +57,7 @@ def copy_of(module: Module) -> tuple[Module, dict[str, Instruction]]:
 
 
 def swept(module: Module) -> Module:
-    """The module without what is dead, and with the parts of its header that its entry still fits."""
+    """The module without dead code and without parts of the header that no longer fit its entry."""
     dce(module)
     if module.config.entry_layout is not None and module.config.entry_layout != module.entry.program_shape:
         module.set_config(entry_layout=None)
@@ -68,7 +68,7 @@ def swept(module: Module) -> Module:
 
 
 def plain(module: Module) -> Iterator[Module]:
-    """Without what no value depends on: all of it, then each kind."""
+    """Removes attributes that no value depends on: all of them, then each kind."""
     fields = [f.name for f in dataclasses.fields(Extra)]
     for names in (fields, *([name] for name in fields)):
         copy, _ = copy_of(module)
@@ -97,7 +97,7 @@ def plain(module: Module) -> Iterator[Module]:
 
 
 def roots(module: Module) -> Iterator[Module]:
-    """With an earlier value as the result: early ones first, sixteen of a long program."""
+    """Makes an earlier value the result: early ones first, sixteen of a long program."""
     order = [i for i in post_order(module.entry) if not i.op.structural and i is not module.entry.root]
     step = max(1, len(order) // 16)
     for inst in order[::step]:
@@ -109,7 +109,7 @@ def roots(module: Module) -> Iterator[Module]:
 
 
 def outputs(module: Module) -> Iterator[Module]:
-    """With some of the results: halves, quarters..., and one of them alone."""
+    """Keeps only some of the results: halves, quarters..., single ones."""
     root = module.entry.root
     if not isinstance(root.op, Tuple):
         return
@@ -128,7 +128,7 @@ def outputs(module: Module) -> Iterator[Module]:
 
 
 def chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """All of a sequence, its halves, quarters... and single items."""
+    """Yields parts of a sequence: the whole, its halves, quarters..., and single items."""
     size = len(items)
     while size:
         for start in range(0, len(items), size):
@@ -142,7 +142,7 @@ def chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 def cut(
     module: Module, names: Sequence[str], stand_in: Callable[[Instruction], Instruction | None]
 ) -> Module:
-    """A copy in which others stand in for these instructions, where there is one."""
+    """A copy in which these instructions are replaced by stand-ins, where there are any."""
     copy, named = copy_of(module)
     for name in names:
         inst = named[name]
@@ -156,7 +156,7 @@ def cut(
 
 
 def drop(inst: Instruction) -> None:
-    """Removes an instruction that nothing uses, with the control edges to it."""
+    """Removes an unused instruction, with the control edges to it."""
     for other in inst.computation.instructions:
         before = other.extra.control_predecessors
         if inst in before:
@@ -175,7 +175,7 @@ def parameter(inst: Instruction) -> Instruction | None:
 
 
 def operand(inst: Instruction) -> Instruction | None:
-    """A value of the same shape that it is computed from, or else the first of its computation."""
+    """A value of the same shape among its operands, or else the first such value in its computation."""
     shape, seen, work = inst.shape.logical, {inst}, [inst]
     while work:
         for below in work.pop(0).operands:
@@ -193,7 +193,7 @@ def operand(inst: Instruction) -> Instruction | None:
 
 
 def constant(inst: Instruction) -> Instruction | None:
-    """Ones."""
+    """A constant of ones."""
     if not isinstance(inst.shape, Shape) or inst.shape.is_dynamic:
         return None
     scalar = inst.computation.add(Constant.of(np.ones((), inst.shape.dtype.numpy), inst.shape.dtype))
@@ -206,7 +206,7 @@ STAND_INS = (parameter, operand, constant)
 
 
 def cuttable(module: Module, stand_in: Callable[[Instruction], Instruction | None]) -> list[str]:
-    """Names of what may be replaced, callers first and users before what they use."""
+    """Names of replaceable instructions, callers first, and users before their operands."""
     found: list[str] = []
     for computation in reversed(computations_callees_first(module)):
         if stand_in is not parameter or computation is module.entry:
@@ -223,7 +223,7 @@ def cuttable(module: Module, stand_in: Callable[[Instruction], Instruction | Non
 
 
 def inlined(module: Module) -> Iterator[Module]:
-    """With the body of one call, fusion, branch or, once, loop in its place."""
+    """Inlines one call, fusion, branch or, for one iteration, loop."""
     for computation in module.computations:
         for inst in computation.instructions:
             for number in range(_bodies(inst)):
@@ -246,7 +246,7 @@ def _bodies(inst: Instruction) -> int:
 
 
 def simplified(module: Module) -> Iterator[Module]:
-    """After one of the compiler's own passes, where it ends."""
+    """Applies one of the compiler's own passes, if it terminates."""
     from axla.passes import driver
     from axla.passes.pipelines import PASSES
 
@@ -262,7 +262,7 @@ def simplified(module: Module) -> Iterator[Module]:
 
 
 def parameters(module: Module) -> Iterator[Module]:
-    """Without parameters that nothing uses: all, then each."""
+    """Removes unused parameters: all, then each."""
     unused = [p.name for p in module.entry.parameters if not p.users and p is not module.entry.root]
     for names in dict.fromkeys((tuple(unused), *((name,) for name in unused))):
         if not names:
@@ -277,7 +277,7 @@ def parameters(module: Module) -> Iterator[Module]:
 
 
 def carries(module: Module) -> Iterator[Module]:
-    """With one element less carried by a loop: ones are read for it inside, the initial value behind."""
+    """Removes an element that a loop carries: inside, ones replace it; after the loop, the initial value."""
     for computation in module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, While) and isinstance(inst.shape, TupleShape):
@@ -334,7 +334,7 @@ def _less(value: Instruction, index: int) -> Instruction:
 
 
 def constants(module: Module) -> Iterator[Module]:
-    """With a simpler constant: fewer trips of loops among them."""
+    """Simplifies a constant; this includes fewer trips of loops."""
     for computation in module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, Constant) and isinstance(inst.shape, Shape) and inst.shape.size:
@@ -361,7 +361,7 @@ def _simpler(array: np.ndarray, shape: Shape) -> Iterator[np.ndarray]:
 
 
 def sizes(module: Module) -> Iterator[Module]:
-    """With smaller dimensions: all sizes at once, then each size, alone and with its multiples."""
+    """Reduces dimensions: all sizes at once, then each size, alone and with its multiples."""
     weight: dict[int, int] = {}
     for computation in module.computations:
         for inst in computation.instructions:
@@ -385,7 +385,7 @@ def sizes(module: Module) -> Iterator[Module]:
 
 
 def resized(module: Module, new: dict[int, int]) -> Module | None:
-    """A module with other sizes for these; None where an op does not take them."""
+    """A copy with other sizes; None where an op does not take them."""
     made = Module(module.name, dataclasses.replace(module.config, entry_layout=None))
     copies: dict[Computation, Computation] = {}
     try:
@@ -427,7 +427,7 @@ def _shape(shape: AnyShape, new: dict[int, int]) -> AnyShape:
 
 
 def _fitted(op: Any, operands: Sequence[AnyShape], wanted: AnyShape, new: dict[int, int]) -> Any:
-    """An op whose sizes are those that are wanted."""
+    """An op adapted to the new sizes."""
     changes: dict[str, Any] = {}
     if op.holds_shape:
         changes["shape"] = wanted
@@ -449,7 +449,7 @@ def _fitted(op: Any, operands: Sequence[AnyShape], wanted: AnyShape, new: dict[i
 
 
 def _ranges(ranges: SliceDims, given: Sequence[int], wanted: Sequence[int]) -> SliceDims:
-    """Ranges of the sizes that are wanted, inside of those that there are."""
+    """Ranges with the new sizes, within the available ones."""
     starts: list[int] = []
     limits: list[int] = []
     for start, stride, size, n in zip(ranges.starts, ranges.strides, wanted, given, strict=True):

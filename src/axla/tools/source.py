@@ -48,12 +48,12 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
 
 
 def sizes_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The sizes in the options, as `axla.parse` takes them."""
+    """The sizes given by the options, as `axla.parse` takes them."""
     return {"arg_types": options.arg_types, "dim_args": options.dim_args}
 
 
 def _types(text: str) -> list[AnyShape | str | None]:
-    """The types of a list: shapes as HLO writes them, the text of others, None for `_`."""
+    """The types in a list: shapes in HLO's notation, other types as text, None for `_`."""
     items, depth = [""], 0
     for part in re.split(r"(<(?!=)|[][>(){},])", text):  # but for f32[<=4]
         depth += (part in set("[<({")) - (part in set("]>)}"))
@@ -69,7 +69,7 @@ def _types(text: str) -> list[AnyShape | str | None]:
 
 
 def integers(text: str) -> list[int]:
-    """The numbers of `1,2,3`; an error of argparse otherwise."""
+    """The numbers in `1,2,3`; otherwise an argparse error."""
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(f"wanted integers with commas between them, found {text!r}")
     return [int(item) for item in text.split(",")]
@@ -85,7 +85,7 @@ def add_constants(parser: argparse.ArgumentParser) -> None:
 
 
 def constants_of(options: argparse.Namespace) -> list[tuple[int | str, np.ndarray]]:
-    """The parameters that the options make constants of, and their arrays."""
+    """The parameters that the options replace by constants, and their arrays."""
     found: list[tuple[int | str, np.ndarray]] = []
     for text in options.constant:
         name, equals, path = text.rpartition("=")
@@ -124,7 +124,7 @@ def _backend(name: str) -> str:
 
 
 def feed(module: Module) -> None:
-    """Fills an empty infeed with random values for what the entry of a module reads."""
+    """Fills an empty infeed with random values for the entry of a module."""
     queue = feeds().infeed
     if queue:
         return
@@ -141,7 +141,7 @@ def add_replicas(parser: argparse.ArgumentParser) -> None:
 
 
 def read_module(options: argparse.Namespace) -> Module:
-    """The verified module of the file, of the sizes that are given."""
+    """The verified module in the file, with the given sizes."""
     from axla.ir.verify import verify
 
     file = options.file
@@ -165,7 +165,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def target_of(name: str | None) -> CpuTarget:
-    """The target of a --target-cpu."""
+    """The target named by --target-cpu."""
     from axla.aot.machines import NATIVE, machine
 
     return machine(name or NATIVE)

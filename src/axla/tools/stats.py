@@ -29,8 +29,8 @@ HEIGHT, WIDTH = 10, 72  # of a picture of characters
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Bytes of a program: those that last, and those of the workspace in use at each step, with the name
-    of the step.
+    """The memory of a program: bytes used for the whole run, and workspace bytes in use at each step, with
+    the step's name.
     """
 
     parameters: int
@@ -41,12 +41,12 @@ class MemoryUse:
 
     @property
     def peak(self) -> int:
-        """The index of the step where most of the workspace is in use."""
+        """The number of the step at which most of the workspace is in use."""
         return max(range(len(self.steps)), key=lambda n: self.steps[n][1], default=0)
 
 
 def cost_analysis(module: Module) -> dict[str, float]:
-    """The cost of a run by XLA's keys."""
+    """The cost of a run under XLA's keys."""
     found: Cost = cost(module)
     return {
         "flops": float(found.operations), "transcendentals": float(found.transcendentals),
@@ -55,7 +55,7 @@ def cost_analysis(module: Module) -> dict[str, float]:
 
 
 def memory_of(module: Module, target_name: str | None = None) -> MemoryUse:
-    """The memory of the program of a module, which stays as it is."""
+    """The memory of the program for a module, which is not changed."""
     from axla.ir.clone import clone_module
     from axla.lowering.pipeline import optimize, program_of
     from axla.program.memory import AllocationKind
@@ -99,7 +99,7 @@ def _block(share: float) -> str:
 
 
 def svg(memory: MemoryUse, title: str) -> str:
-    """The same as a picture for a browser; steps are named under the pointer."""
+    """The same as an SVG picture; tooltips name the steps."""
     width, height = 960.0, 320.0
     most, count = max([size for _, size in memory.steps] + [1]), max(1, len(memory.steps))
     bars = "".join(
@@ -115,7 +115,7 @@ def svg(memory: MemoryUse, title: str) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes as people read them."""
+    """A number of bytes with a readable unit."""
     amount = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024 or unit == "GiB":

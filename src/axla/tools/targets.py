@@ -46,7 +46,7 @@ def table() -> str:
 
 
 def particular(target: CpuTarget) -> list[str]:
-    """The particulars of a machine that its programs have to know."""
+    """Peculiarities of a machine that programs for it must allow for."""
     form = target.form
     found = [] if form.format == "elf" else [_FORMATS[form.format]]
     if form.pointer_bytes == 4:
@@ -67,7 +67,7 @@ def particular(target: CpuTarget) -> list[str]:
 
 
 def detail(name: str) -> str:
-    """All about one target."""
+    """The description of one target."""
     from axla.aot.machines import machine
 
     found = machine(name)

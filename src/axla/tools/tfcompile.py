@@ -104,7 +104,9 @@ def _compile(options: argparse.Namespace) -> None:
 
 
 def _options(options: argparse.Namespace) -> Options:
-    """The options of the library. An entry point may begin with underscores, which are C's; ours do not."""
+    """The options for the library. Leading underscores of an entry point are dropped, since C reserves such
+    names.
+    """
     return Options(
         name=options.cpp_class, symbol=re.sub("_+", "_", options.entry_point).strip("_"),
         config=Path(options.config), target=options.target_triple, target_cpu=options.target_cpu or None,

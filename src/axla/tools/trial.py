@@ -1,10 +1,10 @@
-"""One run of a program, whatever comes of it: `Trials.ask(module, question)` gives an `Outcome`.
+"""Runs a program, whatever happens: `Trials.ask(module, question)` returns an `Outcome`.
 
     with Trials(seconds=30) as trials:
         outcome = trials.ask(module, Question(backend="cpu", seed=3))
         outcome.kind        "agrees", "differs", "crash", "hang", "error", "slow" or "refused"
 
-Programs run in a child process. Caches are off, unless the question wants them.
+Programs run in a child process. Caches are off, unless the question turns them on.
 """
 
 from __future__ import annotations
@@ -51,11 +51,13 @@ SHORTEST = 5.0  # seconds that a run may always take
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A run, and when it counts as wrong. Inputs are random, of each of the `kinds`, unless `inputs` has
-    arrays for parameters by their names; these are cut where a parameter is smaller. `reference`: None to run
-    only. `before` are texts of programs that the process compiles first; `caching` leaves the caches on.
-    `limit`: so many runs of passes, the last with `fuel` firings; after them the required ones only.
-    `slower_than`: seconds of a run. `repeat`: runs whose results must have equal bits.
+    """What to run, and when it counts as wrong.
+
+    Inputs are random, of each of the `kinds`, unless `inputs` has arrays for parameters by name; arrays are
+    cut where a parameter is smaller. `reference`: None to run without comparison. `before`: texts of programs
+    that the process compiles first; `caching`: leaves the caches on. `limit`: the number of pass runs, the
+    last with `fuel` firings; after them only required passes run. `slower_than`: seconds for a run. `repeat`:
+    number of runs whose results must have equal bits.
     """
 
     backend: str = "cpu"
@@ -81,8 +83,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a run. `reason` tells faults apart, without what is particular to one program; `text` is
-    for reading. `stage` is where it ended, `frames` the functions of a crash or hang, innermost first.
+    """The result of a run. `reason` identifies the fault, without details of the program; `text` is for
+    reading. `stage` is where it ended, `frames` are the active functions in a crash or hang, innermost first.
     """
 
     kind: str
@@ -98,7 +100,7 @@ class Outcome:
         return self.kind in FAILURES
 
     def is_like(self, other: Outcome) -> bool:
-        """Whether it is the same fault, as far as one can tell."""
+        """Whether it is the same fault, as far as can be told."""
         return self.kind == other.kind and self.reason == other.reason
 
     def __str__(self) -> str:
@@ -121,7 +123,7 @@ class Trials(Apart):
 
 
 def ended(error: Ended) -> Outcome:
-    """The outcome of a child that did not answer."""
+    """The outcome for a child that did not answer."""
     kind = "hang" if error.how == "hang" else "crash"
     where = next((f for f in error.frames if not f.startswith(("apart", "trial", "threading"))), "")
     reason = f"{error.how} {error.stage} {'' if kind == 'hang' else where}"
@@ -130,12 +132,12 @@ def ended(error: Ended) -> Outcome:
 
 
 def text_of(module: Module) -> str:
-    """HLO text with all values."""
+    """HLO text with all values of constants."""
     return module.to_string(print_large_constants=True)
 
 
 def answer(text: str, question: Question) -> Outcome:
-    """The outcome of running a text, in this process."""
+    """The outcome of running a module given as text, in this process."""
     changes = dict(question.flags)
     if not question.caching:
         changes.setdefault("cache_dir", "")
@@ -153,7 +155,7 @@ def answer(text: str, question: Question) -> Outcome:
 
 @contextlib.contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Within the block, parallel loops use so many threads; None: as many as before."""
+    """Sets the number of threads of parallel loops within the block; None leaves it."""
     if count is None:
         yield
         return
@@ -230,7 +232,7 @@ def _text(error: Exception) -> str:
 
 
 def difference(module: Module, found: list[np.ndarray], wanted: list[np.ndarray], question: Question) -> str:
-    """The first output, or value put into the outfeed, that differs, and how; "" where all agree."""
+    """The first output, or value in the outfeed, that differs, and how; "" where all agree."""
     count = len(array_leaves(module.entry.root.shape))
     names = question.backend, str(question.reference)
     report = compare(module, found[:count], wanted[:count], *names, question.tolerance)
@@ -260,13 +262,13 @@ def _equal(one: list[list[np.ndarray]], other: list[list[np.ndarray]]) -> bool:
 
 
 class Limit(driver.Observer):
-    """Lets `limit` runs of passes happen, the last one with `fuel` firings, and then required ones only."""
+    """Allows `limit` runs of passes, the last one with `fuel` firings; after these only required ones."""
 
     def __init__(self, limit: int | None, fuel: int | None = None) -> None:
         self.limit, self.fuel, self.runs = limit, fuel, 0
 
     def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
-        """Whether the pass runs: one of the first `limit`, or a required one."""
+        """Whether the pass is to run: one of the first `limit`, or a required one."""
         if self.limit is None or self.runs < self.limit - 1:
             return True
         session.fuel = self.fuel if self.runs == self.limit - 1 else None
@@ -284,7 +286,7 @@ def participants_of(module: Module) -> int:
 
 
 def inputs_of(module: Module, question: Question, kind: str) -> list[list[np.ndarray]]:
-    """Arrays for the parameter leaves of each participant, which differ."""
+    """Arrays for the parameter leaves of each participant; participants get different ones."""
     given, count = dict(question.inputs), participants_of(module)
     return [
         [
@@ -296,7 +298,7 @@ def inputs_of(module: Module, question: Question, kind: str) -> list[list[np.nda
 
 
 def _array(given: np.ndarray | None, shape: Shape, seed: int, leaf: int, kind: str) -> np.ndarray:
-    """A given array, cut to a shape, where it can be; a random one else."""
+    """A given array, cut to a shape where possible; otherwise a random one."""
     if given is not None and given.dtype == shape.dtype.numpy and given.ndim == shape.rank:
         part = given[tuple(slice(0, n) for n in shape.dims)]
         if shape.admits(part.shape):
@@ -307,7 +309,7 @@ def _array(given: np.ndarray | None, shape: Shape, seed: int, leaf: int, kind: s
 def results_of(
     module: Module, program: Any, rows: list[list[np.ndarray]], deadline: float
 ) -> list[list[np.ndarray]]:  # fmt: skip
-    """The result leaves of each participant, and then what it put into its outfeed."""
+    """The result leaves of each participant, then the values that it put into its outfeed."""
     from axla.custom.feeds import feeds
     from axla.tools.source import feed
 
@@ -342,7 +344,7 @@ _PARTICULARS = (
 
 
 def reason_of(error: Exception) -> str:
-    """An error without what is particular to one program: equal reasons have equal texts."""
+    """The message of an error without details of the program: equal reasons have equal texts."""
     text = (error.message if isinstance(error, AxlaError) else str(error)).split("\n", 1)[0]
     text = re.sub(r"failed on module '[^']*'", "failed", text)
     for pattern, replacement in _PARTICULARS:

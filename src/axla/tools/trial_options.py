@@ -1,4 +1,4 @@
-"""The options of the verbs that try programs: what is run, on which inputs, and what counts as equal."""
+"""Options of the verbs that try programs: what to run, with which inputs, and what counts as equal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_tolerance(parser: argparse.ArgumentParser) -> None:
 
 
 def add_trial(parser: argparse.ArgumentParser) -> None:
-    """All that a question may say."""
+    """Adds the options for a question."""
     add_backend(parser, "--backend", "cpu", "what is suspected: cpu (default), one-lane...")
     add_backend(parser, "--reference", "interpreter", "what is right (interpreter)")
     add_inputs(parser, TRIED)
@@ -71,14 +71,14 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def tolerance_of(options: argparse.Namespace) -> Tolerance:
-    """The tolerance that the options ask for; bitwise is 0 with signed zeros."""
+    """The tolerance in the options; `--bitwise` is 0 with signed zeros distinguished."""
     bits = options.bitwise
     rtol, atol = (0.0 if bits and t is None else t for t in (options.rtol, options.atol))
     return Tolerance(rtol, atol, options.signed_zeros or bits)
 
 
 def question_of(options: argparse.Namespace, module: Module) -> Question:
-    """The question that the options ask."""
+    """The question in the options."""
     given = tuple(archive_of(options.inputs, module).items()) if options.inputs else ()
     return Question(
         backend=options.backend, reference=options.reference, seed=options.seed,
@@ -89,12 +89,12 @@ def question_of(options: argparse.Namespace, module: Module) -> Question:
 
 
 def trials_of(options: argparse.Namespace) -> Trials:
-    """Runs in processes of their own, with the limits of the options."""
+    """Runs programs in a process of their own, with the limits in the options."""
     return Trials(options.limit, load=options.load)
 
 
 def run_line(options: argparse.Namespace) -> str:
-    """The command that repeats what the options ask."""
+    """The command line that repeats the run in the options."""
     words = ["axla", "check" if options.reference == "interpreter" else "run", "%s"]
     if options.reference not in (None, "interpreter"):  # `axla check` asks the interpreter
         words += [f"--reference={options.reference}"]
@@ -110,7 +110,7 @@ def run_line(options: argparse.Namespace) -> str:
 
 
 def archive_of(path: str, module: Module) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by the names of parameter leaves; InvalidArgument for what does not fit."""
+    """The arrays of an .npz file by the names of parameter leaves; InvalidArgument where they do not fit."""
     arrays = read_archive(path)
     leaves = parameter_leaves(module)
     names = [name for name, _ in leaves]

@@ -1,7 +1,7 @@
 """Modified Bessel functions of the first kind, scaled by exp(-|x|).
 
-By the Chebyshev series that Cephes has: one in x up to 8, one in 1/x above. The coefficients are those of
-these series in f64; f32 needs the last ones only.
+Computed by the Chebyshev series of Cephes: one in x up to 8, one in 1/x above. The coefficients are those for
+f64; f32 needs only the last ones.
 """
 
 from __future__ import annotations

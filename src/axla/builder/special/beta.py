@@ -17,7 +17,7 @@ _MOST = 5000  # steps; about sqrt(max(a, b)) are taken
 
 
 def _factor(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp) -> XlaOp:
-    """x^a (1 - x)^b / (a B(a, b)), where `rest` is 1 - x; in each case so that no large logarithms cancel."""
+    """x^a (1 - x)^b / (a B(a, b)), where `rest` is 1 - x; computed so that no large logarithms cancel."""
     log_x = e.Select(x < 0.5, e.Log(x), e.Log1p(-rest))
     log_rest = e.Select(rest < 0.5, e.Log(rest), e.Log1p(-x))
     small = a * log_x + b * log_rest + Lgamma(a + b) - Lgamma(a + 1.0) - Lgamma(b)
@@ -39,7 +39,7 @@ def _ratio(large: XlaOp, small: XlaOp) -> XlaOp:
 
 
 def _factor_of_large(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp) -> XlaOp:
-    """The same with the logarithms of the distance to the mean, a / (a + b)."""
+    """The same for large a and b, by logarithms of the distance to the mean, a / (a + b)."""
     a, b = e.Max(a, _LEAST), e.Max(b, _LEAST)
     total = a + b
     # From whichever of x and 1 - x is small.
@@ -50,9 +50,8 @@ def _factor_of_large(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp) -> XlaOp:
 
 
 def _fraction(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp, active: XlaOp) -> XlaOp:
-    """I_x(a, b) over the factor, for x up to the mean a / (a + b): the continued fraction, two terms taken
-    together, in which nothing cancels there. By W. Lentz: ratios of numerators and of denominators that
-    follow each other.
+    """I_x(a, b) divided by the factor, for x up to the mean a / (a + b), where nothing cancels: the continued
+    fraction by Lentz's method, two terms at a time.
     """
     epsilon = float(x.dtype.finfo.eps)
     tiny = float(x.dtype.finfo.smallest_normal) / epsilon

@@ -1,11 +1,10 @@
-"""The incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P, and the derivatives of P by a.
+"""The incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P, and the derivatives of P with respect to a.
 
-Where x is below a, the power series of P; above, Legendre's continued fraction of Q; for large a the uniform
-expansion of N. M. Temme (DLMF 8.12) whose cost does not grow with a. What all have as a factor,
-x^a exp(-x) / gamma(a + 1), is taken from (x - a) / a for other than small a: of the large logarithms hardly
-any digit would be left.
+For x below a, the power series of P; above, Legendre's continued fraction of Q; for large a, the uniform
+expansion of N. M. Temme (DLMF 8.12), whose cost does not grow with a. Their common factor, x^a exp(-x) /
+gamma(a + 1), is computed from (x - a) / a unless a is small, since large logarithms would cancel.
 
-Where x < a, P is accurate by itself; where x > a, and 1, Q is. The other one is 1 minus that.
+Where x < a, P is computed directly; where x > a and x > 1, Q is. The other one is 1 minus that.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ _MOST = 2000  # steps; about sqrt(2 a log(1 / eps)) are taken
 
 
 class _Sums(NamedTuple):
-    """A sum that P or Q is a multiple of, and its derivative by a."""
+    """A sum proportional to P or Q, and its derivative with respect to a."""
 
     value: XlaOp
     slope: XlaOp
 
 
 def log1p_minus(x: XlaOp) -> XlaOp:
-    """log(1 + x) - x, of which log1p(x) would leave few digits for small x."""
+    """log(1 + x) - x, accurate for small x, where log1p(x) - x would cancel."""
     r = x / (x + 2.0)
     square = r * r
     terms = 8 if x.dtype is F32 else 18
@@ -66,7 +65,7 @@ def log1p_minus(x: XlaOp) -> XlaOp:
 
 
 def stirling(a: XlaOp) -> XlaOp:
-    """log gamma(a) less its leading terms (a - 1/2) log a - a + log(2 pi) / 2, for a of at least 10."""
+    """log gamma(a) minus the leading terms (a - 1/2) log a - a + log(2 pi) / 2, for a of at least 10."""
     inverse = 1.0 / a
     return inverse * polynomial(inverse * inverse, _STIRLING)
 
@@ -84,7 +83,7 @@ def _epsilon(x: XlaOp) -> float:
 
 
 def _series(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
-    """P(a, x) over the factor: the sum of x^n / ((a + 1)...(a + n))."""
+    """P(a, x) divided by the factor: the sum of x^n / ((a + 1)...(a + n))."""
     epsilon = _epsilon(x)
 
     def step(n: XlaOp, fixed: Sequence[XlaOp], state: Sequence[XlaOp]) -> tuple[XlaOp, Sequence[XlaOp]]:
@@ -102,7 +101,7 @@ def _series(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
 
 
 def _fraction(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
-    """Q(a, x) gamma(a) / (x^a exp(-x)): 1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)), the
+    """Q(a, x) gamma(a) / (x^a exp(-x)) = 1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)):
     convergents p / q by their recurrence, with the derivatives of p and q.
     """
     epsilon = _epsilon(x)
@@ -132,7 +131,7 @@ def _fraction(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
 
 
 class _Uniform(NamedTuple):
-    """Temme's expansion: for x = a (1 + mu), Q is the leading term and the rest."""
+    """Temme's expansion, for x = a (1 + mu): Q is the leading term plus the remainder."""
 
     leading: XlaOp  # erfc(eta sqrt(a / 2)) / 2
     density: XlaOp  # exp(-a eta^2 / 2) / sqrt(2 pi a)
@@ -165,7 +164,7 @@ def _uniform(a: XlaOp, x: XlaOp) -> _Uniform:
 
 
 class _Region(NamedTuple):
-    """Which method is for which elements."""
+    """The method used for each element."""
 
     invalid: XlaOp
     upper: XlaOp  # by the fraction; else by the series
@@ -242,7 +241,7 @@ def _slope(a: XlaOp, x: XlaOp, weights: Weights) -> XlaOp:
 
 @floats
 def IgammaGradA(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The derivative of P(a, x) by a."""
+    """The derivative of P(a, x) with respect to a."""
 
     def weights(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:
         factor = _factor(a, x)
@@ -253,8 +252,8 @@ def IgammaGradA(a: XlaOp, x: XlaOp) -> XlaOp:
 
 @floats
 def RandomGammaGrad(a: XlaOp, x: XlaOp) -> XlaOp:
-    """How a sample x of the gamma distribution moves with its parameter a: the derivative of P by a over that
-    by x, with the other sign. It is finite where both vanish.
+    """The derivative of a sample x of the gamma distribution with respect to its parameter a: minus the
+    derivative of P by a divided by that by x. Finite also where both vanish.
     """
 
     def weights(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:

@@ -1,9 +1,9 @@
 """Inverse trigonometric and hyperbolic functions of complex numbers, composed of builder operations.
 
-asin, acos and their hyperbolic twins after T. E. Hull, T. F. Fairgrieve and P. T. P. Tang, Implementing the
-complex arcsine and arccosine functions using exception handling (1997): with r and s the distances of z to -1
-and 1 and a = (r + s) / 2, everything follows from a without cancellation. Large and small arguments are
-told apart, since squares of them overflow or vanish.
+asin, acos, asinh and acosh follow T. E. Hull, T. F. Fairgrieve and P. T. P. Tang, Implementing the complex
+arcsine and arccosine functions using exception handling (1997): with the distances r and s of z from -1 and 1
+and a = (r + s) / 2, all results are computed from a without cancellation. Large and small arguments are
+treated separately, since their squares overflow or underflow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _limits(part: XlaOp) -> _Limits:
 
 
 def _hypotenuse(x: XlaOp, y: XlaOp) -> XlaOp:
-    """sqrt(x^2 + y^2) without squares of large numbers."""
+    """sqrt(x^2 + y^2) without overflow."""
     long, short = e.Max(abs(x), abs(y)), e.Min(abs(x), abs(y))
     ratio = short / long
     square = ratio * ratio
@@ -44,7 +44,7 @@ def _hypotenuse(x: XlaOp, y: XlaOp) -> XlaOp:
 
 
 def _parts(x: XlaOp, y: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """For z = x + iy in the first quadrant: m, so that asin(z) = atan2(x, m) + i l; and l."""
+    """For z = x + iy in the first quadrant: m and l such that asin(z) = atan2(x, m) + i l."""
     small, large, _ = _limits(x)
     above, below = x + 1.0, x - 1.0
     r, s = _hypotenuse(above, y), _hypotenuse(below, y)
@@ -76,7 +76,7 @@ def _signed(value: XlaOp, like: XlaOp) -> XlaOp:
 
 
 def _split(z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
-    """x and y of z = x + iy, and m and l of |x| + i |y|."""
+    """x and y of z = x + iy, and m and l for |x| + i |y|."""
     x, y = e.Real(z), e.Imag(z)
     return x, y, *_parts(abs(x), abs(y))
 

@@ -24,8 +24,8 @@ _BEHIND = 5.0  # where the estimate of a rest is exact enough
 def Zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     """The Hurwitz zeta function, the sum of (q + k)^-x over k >= 0.
 
-    Far below 0 (for whole x) that sum has too many large terms. It is then the one over all integers k, of
-    which those near 0 are added up, less the one over k < 0, whose terms are small.
+    For q far below 0 (and integer x) this sum has too many large terms. It is then computed as the sum over
+    all integers k, of which only those near 0 matter, minus the sum over k < 0, whose terms are small.
     """
     far = q < 1.0 - _BEHIND
     part = q - e.Floor(q)

@@ -1,1 +1,1 @@
-"""Writers of kernels: a module per algorithm, which turns a computation and its plan into LLVM text."""
+"""Kernel emitters: a module per algorithm, which turns a computation and its plan into LLVM text."""

@@ -1,11 +1,10 @@
 """The column emitter: reductions over leading or middle dimensions, [outer, reduced, inner] -> [outer,
 inner].
 
-Lanes run along `inner`. Rows are taken a few at a time, and each column's partial result stays in the output
-(or in scratch memory) between them: all memory is read in long contiguous stretches, and the partial results
-stay in cache.
-Where threads share a step, each has a column and every few rows; what they have is combined through local
-memory.
+Lanes run along `inner`. A few rows are combined at a time, and partial results of the columns stay in the
+output (or in scratch memory) in between: memory is read in long contiguous stretches, and the partial results
+stay in cache. Where threads share a step, each handles one column and a subset of its rows; their partial
+results are combined through local memory.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def _accumulate(
     plan: ColumnPlan, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[Array]],
     at: tuple[AnyIndex, Index, AnyIndex], rows: int,
 ) -> None:  # fmt: skip
-    """Combines `rows` rows at a column into the partial results."""
+    """Combines `rows` rows with the partial results, at a vector of columns."""
     outer, row, column = at
     for r, arrays in zip(reductions, partial, strict=True):
         groups: list[tuple[Value, ...]] = []
@@ -120,7 +119,7 @@ def _write(
 
 
 class _Shared:
-    """Writes a phase for threads that share columns and rows."""
+    """Writes a phase in which threads share columns and rows."""
 
     def __init__(self, k: KernelWriter, plan: ColumnPlan):
         self.k, self.f, self.plan, self.teams = k, k.f, plan, plan.teams[k.phase]
@@ -154,7 +153,7 @@ class _Shared:
                 self.finish(groups, outer, column, piece)
 
     def accumulated(self, outer: AnyIndex, column: Index, piece: AnyIndex, team: Ssa) -> list[ValueGroup]:
-        """The accumulations of a thread: the rows of its column that belong to a piece, combined."""
+        """The partial results of a thread for its rows of a column, within a piece."""
         f, t, e = self.f, self.teams, self.k.elements(1)
         low = f.mul(base_of(f, piece), t.piece)
         high = f.index(self.reduced)
@@ -194,7 +193,7 @@ class _Shared:
         ]
 
     def halved(self, groups: list[list[ValueGroup]]) -> list[ValueGroup]:
-        """All of a power of two joined: neighbours with neighbours."""
+        """Combines all groups pairwise, neighbours first; their number is a power of two."""
         e = self.k.elements(1)
         while len(groups) > 1:
             pairs = zip(groups[::2], groups[1::2], strict=True)
@@ -202,7 +201,7 @@ class _Shared:
         return groups[0]
 
     def finish(self, groups: list[ValueGroup], outer: AnyIndex, column: Index, piece: AnyIndex) -> None:
-        """Keeps what a piece has, or writes the results."""
+        """Stores the partial result of a piece, or writes the results."""
         if not self.last:
             _store(self.scratch, (piece, outer, column), groups)
             return

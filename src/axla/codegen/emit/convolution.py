@@ -1,20 +1,20 @@
 """Direct convolution: register tiles of sums over the window and the input features.
 
-The convolution has one of the forms of the pass `convolution-canonicalize`. A tile is `vectors` along one
-axis of the result times `singles` along another:
+The convolution has one of the forms of the pass `convolution-canonicalize`. A tile has `vectors` along one
+axis of the result and `singles` along another:
 
     features    vectors of output features (the kernel's), singles of the last spatial dimension (the input's)
     pixels      vectors of the last spatial dimension (the input's), singles of output features (the kernel's)
-    channels    vectors of the features of groups that have few, and as many inputs (of both), singles of the
+    channels    vectors of the features of small groups with as many inputs (from both), singles of the
                 last spatial dimension
 
     step (batch, spatial dimensions but the last, group, vectors of the tile):  for each tile of singles:
-        for each place in the window and input feature: load, multiply, add to the tile's sums
-        store the tile, or what the kernel makes of it
+        for each window position and input feature: load, multiply, add to the tile's sums
+        store the tile, or the kernel's result computed from it
 
-Padding is in no memory: a row beyond the image is one of zeros, and in tiles that reach over the ends of a
-row the places in the window are written out, so that it is known which of them are zero. These are multiplied
-too: the kernel may not be finite.
+Padding is not stored: a row outside of the image is read as a row of zeros. In tiles that reach over the ends
+of a row, the window positions are unrolled, so that it is known which of them fall on padding. Zeros are
+multiplied too, since the kernel may contain infinities.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Convolution:
                         self.tile(vectors, self.first(number, form.singles, form.single_axis))
 
     def reaches_over(self, tile: int) -> bool:
-        """Whether a tile of singles sees anything beyond the ends of a row."""
+        """Whether the windows of a tile of singles reach beyond the ends of a row."""
         form = self.form
         if self.pixels:
             return False  # these have no edges
@@ -103,7 +103,7 @@ class _Convolution:
         return begin < 0 or begin + reach >= self.sizes[-1]
 
     def first(self, tile: AnyIndex, size: int, axis: int) -> AnyIndex:
-        """Where a tile begins: the last one overlaps the one before it."""
+        """The start of a tile; the last tile overlaps the one before it."""
         f = self.f
         if isinstance(tile, int):
             return min(tile * size, axis - size)
@@ -113,7 +113,7 @@ class _Convolution:
         return Index(f, f.smin(start.base, axis - size), limit=axis)
 
     def lanes_from(self, first: AnyIndex, number: int) -> AnyIndex:
-        """Vector `number` of a tile."""
+        """The lanes of vector `number` of a tile."""
         f, form = self.f, self.form
         start = first + number * form.lanes
         if form.lanes == 1:
@@ -122,7 +122,7 @@ class _Convolution:
         return Index(f, base, 1, form.lanes, limit=form.vector_axis)
 
     def tile(self, vectors: Sequence[AnyIndex], start: AnyIndex, written: bool = False) -> None:
-        """The sums of a tile, and their storage. `written`: the last dimension of the window is."""
+        """The sums of a tile, and their storage. `written`: whether the last window dimension is unrolled."""
         form, values = self.form, self.k.values
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
         sums = (zero,) * (form.singles * form.vectors)
@@ -151,7 +151,7 @@ class _Convolution:
         vectors: Sequence[AnyIndex],
         start: AnyIndex,
     ) -> ValueGroup:
-        """Adds what the places in the window from `at` on say; the innermost steps are written out."""
+        """Adds the products of the window positions from `at` on; the innermost loops are unrolled."""
         form = self.form
         places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]
         # Loaded once per vector, and once per single (and vector, of channels).
@@ -174,13 +174,15 @@ class _Convolution:
         return fold(self.f, sizes, cut, sums, step, unroll)
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
-        """A factor of the kernel and one of the image, or the other way round without words."""
+        """Multiplies and adds; words of short numbers want the kernel's factor first, other types the
+        image's.
+        """
         if self.sums is not None:
             return self.sums.multiply_add(b, a, total)
         return self.k.values.multiply_add(a, b, total, fused=False)
 
     def of_bias(self, vectors: Sequence[AnyIndex]) -> ValueGroup:
-        """The excess of the sums of a row: the image's bytes are moved by 128."""
+        """The correction for a row of sums where the bytes of the image are offset by 128."""
         form, values = self.form, self.k.values
         moved = values.splat(values.constant(form.accumulator, SIGNS), form.lanes)
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
@@ -197,7 +199,7 @@ class _Convolution:
     def sweep(
         self, sums: ValueGroup, at: WindowPosition, vectors: Sequence[AnyIndex], start: AnyIndex
     ) -> ValueGroup:
-        """Adds a row of the window of channels: elements of the image are read in order, each once."""
+        """Adds one window row for the form `channels`: elements of the image are read in order, each once."""
         form, totals = self.form, list(sums)
         pairs = product(range(form.window[-1]), range(form.singles))
         pairs = sorted(pairs, key=lambda p: p[0] * form.dilation[-1] + p[1] * form.stride[-1])
@@ -209,7 +211,7 @@ class _Convolution:
         return tuple(totals)
 
     def give(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
-        """Writes the kernel's results for a tile of sums."""
+        """Computes the kernel's results from a tile of sums, and stores them."""
         k, f, form = self.k, self.f, self.form
         dtype = self.hero.shape.dtype
         if self.excess:
@@ -230,7 +232,7 @@ class _Convolution:
             self.write(found, vectors, Index(f, loop.index, limit=form.singles) + start, 1)
 
     def write(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
-        """Writes the kernel's results for sums of `singles` from `start` on."""
+        """The same for `singles` sums from `start` on."""
         form, e = self.form, self.k.elements(self.form.lanes)
         known: dict[tuple, tuple[WindowPosition, Value]] = {}
         for number, total in enumerate(sums):
@@ -243,17 +245,17 @@ class _Convolution:
             self.k.write(e, at, self.hero.shape.dims)
 
     def last(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
-        """The place of the result in the last spatial dimension."""
+        """The position of the result in the last spatial dimension."""
         return vector if self.pixels else single
 
     def output(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
-        """The feature of the result."""
+        """The feature number of the result."""
         if self.channels:
             return vector
         return self.group * self.form.outputs + (single if self.pixels else vector)
 
     def kernel(self, vector: AnyIndex, single: AnyIndex, at: WindowPosition) -> Value:
-        """At a place in the window and an input feature, as `image`."""
+        """The kernel's factor at a window position and an input feature; arguments as for `image`."""
         width, word = self.form.panels, self.rhs.dims[-1] if len(self.rhs.dims) > len(at) + 2 else 1
         if self.form.reads_panels:
             panel, lanes = self.in_panel[index_key((vector,))]
@@ -269,7 +271,7 @@ class _Convolution:
         return self.load(self.rhs, (panel, *at, lanes))
 
     def words(self, array: Array, index: WindowPosition, lanes: int) -> Value:
-        """Words of an array from an element on."""
+        """Words of an array, starting at an element."""
         first = [i if isinstance(i, int) else Index(self.f, i.base, limit=i.limit) for i in index]
         start = base_of(self.f, linear(first, array.dims))
         place = element_address(self.f, array.pointer, array.dtype, start)
@@ -302,14 +304,16 @@ class _Convolution:
         return self.k.values.shuffle(found, found, lanes)
 
     def seen(self, places: Sequence[AnyIndex], window: Sequence[AnyIndex]) -> list[AnyIndex]:
-        """Where in the image, or beyond it, places of the result see places in the window."""
+        """For each spatial dimension, the image position under a window position; it may be outside the
+        image.
+        """
         form = self.form
         steps = zip(places, form.stride, window, form.dilation, form.low, strict=False)
         return [r * s + w * d - low for r, s, w, d, low in steps]
 
     def enter_row(self, window: WindowPosition) -> None:
-        """Has the code that follows read the row of the image that a place in the window, of all dimensions
-        but the last, sees: one of zeros beyond the image.
+        """Selects the row of the image under a window position, given in all dimensions but the last: a row
+        of zeros if it is outside.
         """
         f, form = self.f, self.form
         if not form.padded_rows:

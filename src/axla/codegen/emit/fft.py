@@ -1,8 +1,9 @@
-"""Fourier transforms: a phase that makes tables, then one phase per axis.
+"""Fourier transforms: a phase that writes tables, then one phase per axis.
 
 A step of an axis copies one line (or a strip of neighbouring lines) into two planes of scratch memory, real
-and imaginary parts apart, transforms it in stages from one buffer to the other, and copies it out. The
-inverse is the same transform of exchanged parts. Real lines of even length n are complex ones of n/2 values.
+and imaginary parts separately, transforms it in stages from one buffer to the other, and copies it out. The
+inverse is the same transform with real and imaginary parts exchanged. Real lines of even length n are handled
+as complex lines of n/2 values.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ComplexPair = tuple[Reg, Reg]
 
 
 def times(m: Arithmetic, a: ComplexPair, b: ComplexPair) -> ComplexPair:
-    """The product of complex numbers, each part rounded twice at most."""
+    """The product of complex numbers; each part is rounded at most twice."""
     (x, y), (u, v) = a, b
     return m.fma(x, u, -(y * v)), m.fma(x, v, y * u)
 
@@ -46,7 +47,7 @@ def turned(a: ComplexPair) -> ComplexPair:
 
 
 def butterfly(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
-    """The transform of as many values as there are."""
+    """The discrete Fourier transform of a few values in registers."""
     if len(x) == 2:
         return [plus(x[0], x[1]), minus(x[0], x[1])]
     if len(x) == 4:
@@ -57,7 +58,7 @@ def butterfly(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
 
 
 def _odd(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
-    """A transform of odd length: x[k] and x[r - k] have conjugate factors."""
+    """A transform of odd length; x[k] and x[r - k] have conjugate factors."""
     r = len(x)
     half = (r - 1) // 2
     sums = [plus(x[k], x[r - k]) for k in range(1, half + 1)]
@@ -81,7 +82,7 @@ def _odd(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
 
 
 def emit(k: KernelWriter, plan: FftPlan) -> None:
-    """Writes the kernel of a phase of an `FftPlan`: of the tables, or of an axis."""
+    """Writes the kernel of a phase of an `FftPlan`: the tables, or one axis."""
     number = k.phase - (len(plan.phases) - len(plan.axes))
     if number >= 0:
         if plan.axes[number].steps and plan.axes[number].length:
@@ -95,8 +96,8 @@ def emit(k: KernelWriter, plan: FftPlan) -> None:
 
 
 def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
-    """Writes exp(-2 pi i j p / (radix * count)), computed in f64: for each j real parts, then imaginary
-    parts.
+    """Writes the table exp(-2 pi i j p / (radix * count)), computed in f64: for each j real parts, then
+    imaginary parts.
     """
     f, values = k.f, k.values
     lanes = fitting(k.target.lanes(F64), stage.count)
@@ -114,7 +115,7 @@ def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
 
 
 class _Planes:
-    """Values whose real and imaginary parts stand apart, or real ones: then there is one part."""
+    """Complex values with real and imaginary parts in separate planes, or real values in one plane."""
 
     def __init__(self, values: Values, dtype: DType, parts: Sequence[Ssa]):
         self.values, self.dtype, self.parts = values, dtype, parts
@@ -133,7 +134,7 @@ class _Planes:
 
 
 class _Pairs:
-    """Complex values, as an array has them."""
+    """Interleaved complex values, as arrays store them."""
 
     def __init__(self, values: Values, dtype: DType, start: Ssa):
         self.values, self.dtype, self.start = values, dtype, start
@@ -173,19 +174,19 @@ class _Lines:
     # -- memory ------------------------------------------------------------------------------------------
 
     def planes(self, side: int, *, exchanged: bool = False) -> _Planes:
-        """A buffer; the parts may be exchanged."""
+        """One of the two buffers; real and imaginary parts may be exchanged."""
         parts = [self.f.gep("i8", self.buffer, (2 * side + part) * self.plane) for part in range(2)]
         return _Planes(self.k.values, self.dtype, parts[::-1] if exchanged else parts)
 
     def array(self, *, result: bool) -> Ssa:
-        """The array that this axis reads, or the one that it writes."""
+        """The array that this axis reads, or the one that it writes (`result`)."""
         half = self.found.axes[-1].kind == "half" and len(self.found.axes) > 1
         if half and (not self.last if result else not self.first):
             return self.k.scratch(self.found.middle)
         return self.k.outputs[0].pointer if result or not self.first else self.k.inputs[0].pointer
 
     def line(self, outer: Ssa, *, result: bool) -> tuple[_Pairs | _Planes, int]:
-        """A line of that array, and how many values it has there."""
+        """A line of that array, and the number of values in it."""
         f, axis, values = self.f, self.axis, self.k.values
         array = self.array(result=result)
         if axis.kind == ("half" if result else "real") and axis.ends is None:
@@ -195,11 +196,13 @@ class _Lines:
         return _Pairs(values, self.whole, element_address(f, array, self.whole, f.mul(outer, count))), count
 
     def lanes(self, count: int) -> int:
-        """Of vectors of complex numbers, where there are `count`."""
+        """The lane count for vectors of complex numbers, where there are `count` of them."""
         return fitting(self.k.target.lanes(C128 if self.dtype is F64 else C64), count)
 
     def run(self, count: int, body: Callable[[Ssa, int], None], first: int = 0) -> None:
-        """`body(start, lanes)` for vectors that cover [first, first + count); the last one may overlap."""
+        """`body(start, lanes)` for vectors that cover [first, first + count); the last one may overlap its
+        predecessor.
+        """
         f = self.f
         if count <= 0:
             return
@@ -208,7 +211,7 @@ class _Lines:
             body(least(f, loop.index, first + count - lanes, needed=count % lanes != 0), lanes)
 
     def columns(self, column: Ssa, body: Callable[[Ssa, int], None]) -> None:
-        """`body(column of the strip, lanes)` for the columns that there are; never twice for one."""
+        """`body(column of the strip, lanes)` for each existing column, exactly once."""
         f, axis = self.f, self.axis
         lanes = self.lanes(axis.width)
         count = f.smin(f.sub(axis.inner, column), axis.width)
@@ -243,14 +246,14 @@ class _Lines:
             self.columns(column, lambda at, n: move(f.add(here, at), f.add(there, at), n))
 
     def read_half(self, source: _Pairs | _Planes, target: _Planes) -> None:
-        """The half of a line that determines a real result: all of the line, or a line of half as many
-        values.
+        """Reads the half of a line that determines a real result, into a whole line or one of half the
+        length.
         """
         f, m, axis = self.f, self.k.values.m, self.axis
         half = axis.length // 2
 
         def mirrored(at: Ssa, lanes: int, end: int) -> ComplexPair:
-            """The conjugates of the values from end - at down."""
+            """The conjugates of the values from position end - at downwards."""
             x = self.backwards(source.load(f.sub(end - lanes + 1, at), lanes))
             return x[0], -x[1]
 
@@ -300,7 +303,7 @@ class _Lines:
             self.run(count, lambda at, n: line.store(at, scaled(at, n)))
 
     def write_half(self, target: _Pairs | _Planes, source: _Planes, ends: Stage) -> None:
-        """The half of a transform of real values that is not redundant."""
+        """Writes the non-redundant half of the transform of real values."""
         f, m, half = self.f, self.k.values.m, self.axis.length // 2
         first = source.load(0, 1)
         zero = m.number(first[0], 0.0)
@@ -320,7 +323,7 @@ class _Lines:
     # -- stages ------------------------------------------------------------------------------------------
 
     def factor(self, stage: Stage | None, j: int, at: Ssa, lanes: int) -> ComplexPair:
-        """Factors of a stage's table, for p = at and on."""
+        """The factors in a stage's table for `lanes` values of p from `at` on."""
         assert stage is not None
         values, size = self.k.values, self.dtype.itemsize
         parts = []
@@ -356,7 +359,7 @@ class _Lines:
         return [y[0], *(times(m, v, f) for v, f in zip(y[1:], w, strict=True))] if w else y
 
     def together(self, stage: Stage, source: _Planes, target: _Planes, p: Ssa, lanes: int) -> None:
-        """The first stage of a single line: lanes are neighbouring p, and results lie interleaved."""
+        """The first stage of a single line: lanes are consecutive p, and results are interleaved."""
         f = self.f
         x = [source.load(f.add(p, stage.count * k), lanes) for k in range(stage.radix)]
         w = [self.factor(stage, j, p, lanes) for j in range(1, stage.radix)]
@@ -370,7 +373,9 @@ class _Lines:
                 values.store(piece, element_address(values.f, target.parts[part], self.dtype, at))
 
     def interleaved(self, columns: list[Value]) -> list[Value]:
-        """Lane 0 of all columns, then lane 1 of all...: as many values as there are columns."""
+        """Interleaves columns: lane 0 of all columns, then lane 1...; returns as many values as there are
+        columns.
+        """
         values, radix, lanes = self.k.values, len(columns), columns[0].lanes
         if lanes == 1:
             return columns

@@ -1,7 +1,8 @@
-"""Matrix multiplication: one canonical dot, and the work that follows where its results are stored.
+"""Matrix multiplication: one canonical dot, and the fused ops that follow where its results are stored.
 
 A kernel's steps are groups of the plan's units. Every element's sum is taken in the same order whatever the
-range of a call, so results do not depend on how a kernel is split. Here are products cut into tiles.
+range of a call, so results do not depend on how a kernel is split among threads. This file has products that
+are cut into tiles.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def emit(k: KernelWriter, plan: DotPlan) -> None:
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of the result and of k: [first, end) of rows and of columns, first and count of k."""
+    """A block of the product: the rows and columns [first, end) of the result, and the first and the number
+    of steps of k.
+    """
 
     batch: Ssa
     lhs: Matrix
@@ -50,7 +53,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tile stands: its first new row and column, and the row and column it really starts at."""
+    """The position of a tile: its first new row and column, and the row and column where it really starts."""
 
     row: Ssa
     col: Ssa
@@ -59,13 +62,13 @@ class _Place:
 
 
 class Tiles(Product):
-    """Writes the kernel of a plan made of tiles.
+    """Writes the kernel of a plan with tiles.
 
         for unit:  for k block:  pack rhs;  for row tile:  pack lhs;  for column tile:  micro-kernel, finish
 
-    The micro-kernel adds straight into the output where nothing else has to happen to a whole tile; else it
-    leaves the tile in a buffer on the stack, and `finish` adds earlier k blocks, cuts off the overlap and
-    writes the results.
+    The micro-kernel adds directly to the output if nothing else must be done with a whole tile. Otherwise it
+    leaves the tile in a buffer on the stack, and `finish` adds the sums of earlier k blocks, cuts off the
+    overlap and writes the results.
     """
 
     cut: GemmPlan
@@ -121,7 +124,7 @@ class Tiles(Product):
     # -- units and blocks ----------------------------------------------------------------------------------
 
     def _emit_unit(self, batch: Ssa, row: Ssa, col: Ssa) -> None:
-        """One unit: a block of the result of one matrix, from its first row and column on."""
+        """One unit: a block of one matrix of the result, from its first row and column on."""
         f, spec, cut = self.f, self.spec, self.cut
         high, wide = cut.unit_rows, cut.unit_columns
         rows = row, least(f, f.add(row, high), spec.m, needed=spec.m % high != 0)
@@ -159,7 +162,7 @@ class Tiles(Product):
                 self._emit_tile(block, _Place(i.index, j.index, row_start, col_start), a, b)
 
     def _rhs_place(self, block: _Block, col: Ssa) -> Ssa:
-        """The number of the element of rhs where a tile begins."""
+        """The offset in rhs of a tile's first element."""
         f, panel = self.f, self.spec.panel
         if not panel:
             return block.rhs.at(block.first, col)
@@ -187,7 +190,9 @@ class Tiles(Product):
                 pack_last(block.rhs, self.rhs_pack, **options)
 
     def _whole_words(self, block: _Block) -> tuple[Ssa, Ssa | None]:
-        """How many whole words of k a block has, and whether another follows them (None: in no block)."""
+        """The number of whole words of k in a block, and whether an incomplete word follows them (None: in no
+        block).
+        """
         f, spec = self.f, self.spec
         if not spec.missing:
             return block.depth, None
@@ -195,7 +200,7 @@ class Tiles(Product):
         return f.sub(block.depth, f.select(last, f.index(1), f.index(0))), last
 
     def _prefetch_rhs(self, block: _Block, row: Ssa, col: Ssa) -> None:
-        """Brings this tile's share of the block of rhs that is packed next into L2."""
+        """Prefetches into L2 this tile's share of the block of rhs that is packed next."""
         f, spec, cut, tile = self.f, self.spec, self.cut, self.tile
         share = -(-cut.depth // (cut.unit_rows // tile.rows))
         first = f.add(block.first, block.depth)
@@ -236,7 +241,7 @@ class Tiles(Product):
                     f.call("void", "llvm.prefetch.p0", address, *options)
 
     def _lhs_tile(self, block: _Block, row: Ssa) -> Ssa:
-        """Where the micro-kernel finds its rows of lhs, packed first where the plan says so."""
+        """The rows of lhs for the micro-kernel, packed first if the plan says so."""
         f, spec, lhs = self.f, self.spec, block.lhs
         if not self.cut.pack_lhs:
             major, minor = (block.first, row) if spec.lhs_transposed else (row, block.first)
@@ -259,7 +264,7 @@ class Tiles(Product):
     # -- one tile ------------------------------------------------------------------------------------------
 
     def _emit_tile(self, block: _Block, place: _Place, a: Ssa, b: Ssa) -> None:
-        """Computes a tile and puts it where it belongs."""
+        """Computes a tile and stores it."""
         f, spec, tile = self.f, self.spec, self.tile
         later = f.icmp("ne", block.first, 0)
         if not self.direct:
@@ -303,7 +308,9 @@ class Tiles(Product):
         f.call("void", f"{f.name}.finish", *args, effect=True)
 
     def _emit_finish(self) -> None:
-        """`finish`: adds earlier sums to the new part of a tile, then gives it away or keeps it for later."""
+        """Writes `finish`: adds earlier sums to a tile, then writes its results, or stores the sums for the
+        next block.
+        """
         module, tile = self.f.module, self.tile
         kind = module.index_type
         params = [("ptr", name) for name in (*self.k.share.handed(), "tile")]
@@ -328,7 +335,7 @@ class Tiles(Product):
         f.ret()
 
     def _emit_piece(self, inner: Product, row: Ssa, col: Ssa, lanes: int) -> None:
-        """One vector of the tile: row and column within its new part."""
+        """One vector of the tile; row and column are within its new part."""
         f, p, width = inner.f, inner.f.params, self.tile.columns
         value = inner.load(p["tile"], f.add(f.mul(row, width * self.parts), col), lanes, width)
         place = p["batch"], f.add(p["row"], row), f.add(p["col"], col)

@@ -1,11 +1,11 @@
 """Matrix times vector: out[l] = sum over k of x[k] * matrix(k, l), for a product with one row or one column.
 
-Both ways read the matrix once, in the order in which it lies in memory:
+Both methods read the matrix once, in memory order:
 
     columns   l is contiguous: blocks of k-steps are added to a strip of sums that stays in L1
-    rows      k is contiguous: a few rows at once against x, lanes summed at the end
+    rows      k is contiguous: a few rows at once are multiplied with x, and lanes summed at the end
 
-The strip of finished sums then goes to the store, in vectors along l.
+The finished sums of the strip are then stored, in vectors along l.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Gemv(Product):
     # -- l contiguous ---------------------------------------------------------------------------------------
 
     def columns(self, first: Ssa, end: Ssa) -> None:
-        """Sums of columns [first, end): slot j is column first + j, but for the matrix's last vector.
+        """Sums of columns [first, end): slot j is column first + j, except for the matrix's last vector.
 
-        That one starts early enough to be whole, so its new columns stand at its end.
+        That vector starts early enough to be whole, so its new columns are at its end.
         """
         f, spec = self.f, self.spec
         block = min(self.tile.rows, spec.k)
@@ -73,7 +73,7 @@ class Gemv(Product):
             self.steps(f.index(whole), spec.k - whole, first, end, fresh=False)
 
     def steps(self, k: Ssa, count: int, first: Ssa, end: Ssa, *, fresh: bool) -> None:
-        """Adds `count` steps of k to the strip, or begins it with them."""
+        """Adds `count` steps of k to the strip, or starts the strip with them."""
         f, spec, width = self.f, self.spec, self.width
         places = (f.mul(f.add(k, step), self.step) for step in range(count))
         factors = [self.values.splat(self.read(self.vector, place, 1), width) for place in places]
@@ -113,7 +113,7 @@ class Gemv(Product):
                 self.store(total, self.strip, slot, self.planes)
 
     def stretch(self, sums: Sequence[Value], row: Ssa, k: Ssa) -> list[Value]:
-        """Adds one stretch of k, a vector for each chain."""
+        """Adds one stretch of k to the sums, a vector for each accumulator chain."""
         f, found, chains = self.f, list(sums), self.tile.vectors
         for chain in range(chains):
             at = f.add(k, chain * self.width)
@@ -132,7 +132,7 @@ class Gemv(Product):
         return self.values.join([self.read(self.vector, place, 1) for place in places])
 
     def tail(self, sums: Sequence[Value], row: Ssa, whole: int) -> list[Value]:
-        """One scalar per row: chains and the last, partial stretch of k added, lanes summed."""
+        """One scalar per row: sums the chains, the last partial stretch of k, and the lanes."""
         f, width, chains = self.f, self.width, self.tile.vectors
         totals = [reduce(self.add, sums[r : r + chains]) for r in range(0, len(sums), chains)]
         for start in range(whole, self.spec.k, width):
@@ -152,7 +152,7 @@ class Gemv(Product):
     # -- the result -----------------------------------------------------------------------------------------
 
     def finish(self, batch: Ssa, first: Ssa, end: Ssa) -> None:
-        """Gives the strip away: whole vectors, then the columns beyond them."""
+        """Stores the results of the strip: whole vectors, then the remaining columns."""
         f, columns = self.f, self.cut.method == "columns"
         front = 0 if columns else self.tile.rows
         lanes = self.width if columns else fitting(self.lanes, min(self.cut.unit_columns, self.length))

@@ -1,10 +1,9 @@
-"""Convolution as a matrix product by blocks of threads: the matrix of the image is never written.
+"""Convolution as a matrix product by thread blocks (implicit GEMM): the matrix of patches is never stored.
 
-Its rows are the places of the result (batch, then spatial dimensions), its columns are k: places in the
-window, then input features. An element's address is computed when it is brought to local memory. The
-convolution has one of the forms of the pass `convolution-canonicalize`, so that all of them are inside of the
-image. Groups are the batch of the product; with features before places (`pixels`) the image is its right
-operand.
+Rows of that matrix are result positions (batch, then spatial dimensions); columns, k, are window positions,
+then input features. The address of an element is computed when it is loaded to local memory. The convolution
+has one of the forms of the pass `convolution-canonicalize`, so that all positions are inside the image.
+Groups are the batch of the product; with features before positions (`pixels`) the image is the right operand.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
 
 
 class _Image(Operand):
-    """The image of a group, of these dimensions, as a matrix."""
+    """The image of a group, with these dimensions, as a matrix."""
 
     def __init__(self, f: Function, form: ConvolutionPlan, start: Ssa, dims: Sequence[int], group: Index):
         self.f, self.form, self.start, self.dims = f, form, start, dims
@@ -57,7 +56,7 @@ def _split(f: Function, at: Ssa, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
 
 
 class _Convolution(Blocks):
-    """The addresses of operands and results of a convolution that is computed as a product."""
+    """The addresses of operands and results of a convolution computed as a product."""
 
     def __init__(self, k: KernelWriter, plan: ConvolutionPlan):
         assert plan.blocks is not None

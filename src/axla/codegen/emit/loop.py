@@ -1,10 +1,10 @@
-"""The loop emitter: every root is computed element by element over one index space. Each piece of a
-concatenation is such a loop, over the elements that it gives to the result.
+"""The loop emitter: every root is computed element by element over one index space. Each operand of a
+concatenation gets its own loop, over the elements that it contributes.
 
-The space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest contiguous
-stretch.
-Where its size is no multiple of the lanes, the last vector overlaps the one before it; outputs that share
-memory with an input get one-lane code for the rest instead, since they must not be computed twice.
+The index space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest
+contiguous stretch. If its size is no multiple of the lane count, the last vector overlaps the one before it;
+if an output shares memory with an input, the rest gets one-lane code instead, since elements must not be
+computed twice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def emit(k: KernelWriter, plan: LoopPlan) -> None:
 
 
 def _write_rows(k: KernelWriter, e: Elements, row: Indices, dims: Sequence[int]) -> None:
-    """Computes all columns of a row per lane, and stores them in the order of memory."""
+    """Computes a whole row per lane, column by column, and stores the rows in memory order."""
     columns = [k.computed(e, (*row, column), dims) for column in range(dims[-1])]
     for column in zip(*columns, strict=True):
         output, at, _ = column[0]
@@ -51,7 +51,7 @@ def _write_rows(k: KernelWriter, e: Elements, row: Indices, dims: Sequence[int])
 
 
 def emit_concat(k: KernelWriter, plan: ConcatPlan) -> None:
-    """Writes the kernel of a piece of a `ConcatPlan`."""
+    """Writes the kernel of one piece of a `ConcatPlan`."""
     d = plan.dimension
     piece, hero = plan.pieces[k.phase], k.named[plan.hero]
     operand = hero.operands[piece.operand]
@@ -73,7 +73,7 @@ def walk(
     *,
     once: bool,
 ) -> None:
-    """Runs `body` at every index of the kernel's range; `once`: no index twice."""
+    """Runs `body` at every index of the kernel's range; `once`: at no index twice."""
     sizes = (*space.outer, space.inner)
     if not space.count:  # without elements, sizes need not even be those of each other
         return
@@ -88,7 +88,7 @@ def vectors(
 ) -> None:  # fmt: skip
     """Runs `body` with vectors of indices that cover [low, high) of the space's inner dimension.
 
-    `copies`: how often it may stand in a loop.
+    `copies`: the unroll factor of the loop.
     """
     f, lanes, inner, threads = k.f, space.lanes, space.inner, k.share.threads
     rest = inner % lanes
@@ -132,7 +132,7 @@ def _unroll(computation: Computation, space: Space, threads: int, once: bool) ->
 def _main_then_single(
     k: KernelWriter, space: Space, low: Ssa, high: Ssa, body: Callable[[Elements, AnyIndex], None]
 ) -> None:
-    """Full vectors, then one element at a time."""
+    """Whole vectors, then one element at a time."""
     f, lanes, inner = k.f, space.lanes, space.inner
     whole = inner - inner % lanes
     with k.walk(low, f.smin(high, whole), lanes) as loop:

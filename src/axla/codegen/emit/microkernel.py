@@ -21,10 +21,11 @@ from axla.target.machine import Target
 
 @dataclass(frozen=True)
 class Operand:
-    """Where the micro-kernel finds a factor: element (i, k) of A or (k, j) of B, counted in elements.
+    """A factor of the micro-kernel: element (i, k) of A or (k, j) of B, counted in elements.
 
-    `step_k` and `step_other` are static strides; `planes` as in `Sums.load`, counted in parts. Rows of B that
-    are shorter than a tile are read with what follows them: the last `past` ones would reach past the end.
+    `step_k` and `step_other` are static strides; `planes` as in `Sums.load`, counted in parts. Where rows of
+    B are shorter than a tile, elements after the row are read as well; for the last `past` rows these would
+    be outside of the array.
     """
 
     step_k: int
@@ -39,8 +40,8 @@ def emit_microkernel(
 ) -> None:  # fmt: skip
     """Adds `void @name(ptr A, ptr B, ptr C, index k, index ldc [, i1 add])` to the module.
 
-    `depths` are the values that k takes. C is row-major with stride `ldc`, in parts; parts of one row stand a
-    tile's width apart. With `accumulates`, the sums begin with C where `add` is set; else with zero.
+    `depths` are the possible values of k. C is row-major with stride `ldc`, in parts; parts of one row are a
+    tile's width apart. With `accumulates`, the sums start from C where `add` is set; else from zero.
     """
     kind = module.index_type
     params = [("ptr noalias nocapture readonly", "a"), ("ptr noalias nocapture readonly", "b"),
@@ -71,7 +72,7 @@ def emit_microkernel(
 
 
 def _places(sums: Sums, tile: Tile) -> Iterator[tuple[Ssa, int]]:
-    """The row of C and the column in it of every vector of the tile."""
+    """The row and column in C of every vector of the tile."""
     f = sums.f
     for i in range(tile.rows):
         row = f.gep(sums.element, f.params["c"], f.mul(f.params["ldc"], i))
@@ -81,7 +82,7 @@ def _places(sums: Sums, tile: Tile) -> Iterator[tuple[Ssa, int]]:
 def _multiply(
     sums: Sums, tile: Tile, lhs: Operand, rhs: Operand, depths: Sequence[int], start: Sequence[Value]
 ) -> Sequence[Value]:
-    """The sums of the tile, rows outermost, after the loop over k. `start`: what they begin with."""
+    """The sums of the tile, rows outermost, after the loop over k. `start`: their initial values."""
     f, parts = sums.f, sums.parts
 
     def sides(index: Ssa) -> tuple[tuple[Operand, Ssa], tuple[Operand, Ssa]]:
@@ -111,8 +112,8 @@ def _step(
     sums: Sums, tile: Tile, lhs: tuple[Operand, Ssa], rhs: tuple[Operand, Ssa], step: int,
     totals: Sequence[Value], left: int | None = None,
 ) -> list[Value]:  # fmt: skip
-    """One step of k: all products of a column of A and a row of B added to the sums. `left`: how many
-    elements B has from that row on; no more are read.
+    """One step of k: adds all products of a column of A and a row of B to the sums. `left`: the number of
+    elements of B from that row on; no more are read.
     """
     (a_at, a), (b_at, b) = lhs, rhs
     row: list[Value] = []
@@ -134,6 +135,6 @@ def _step(
 
 
 def _moved(sums: Sums, value: Value, count: int) -> Value:
-    """The lanes from `count` on, and anything behind them."""
+    """The lanes shifted down by `count`; the last ones are unspecified."""
     lanes = [min(lane + count, value.lanes - 1) for lane in range(value.lanes)]
     return Value(value.dtype, value.lanes, (sums.f.shuffle(value.ssa, value.ssa, lanes),))

@@ -1,8 +1,8 @@
 """Products with few columns.
 
-With few steps of k, all of rhs stays in registers while rows go by: batches of small matrices, and tall,
-narrow ones. With many, a vector has several steps of k for each column. Also writes the zeros of products
-without any k.
+With few steps of k, all of rhs stays in registers while rows are processed: batches of small matrices, and
+tall, narrow ones. With many, a vector holds several steps of k for each column. Also writes the zeros of
+products with k = 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Narrow(Product):
             (self.fill if cut.method == "fill" else self.multiply)(batch, first, stop)
 
     def multiply(self, batch: Ssa, first: Ssa, stop: Ssa) -> None:
-        """Rows of the result, each from its row of lhs and from rhs in registers."""
+        """Computes rows of the result, each from its row of lhs and from rhs in registers."""
         spec, values = self.spec, self.values
         lhs, rhs = self.matrices(batch)
         spans = pieces(spec.n, self.tile.lanes)
@@ -48,7 +48,7 @@ class Narrow(Product):
                 self.give(total, batch, row.index, start)
 
     def stored(self, row: Ssa, k: int) -> tuple[Ssa | int, Ssa | int]:
-        """Where an element of lhs lies: row and column."""
+        """Row and column at which an element of lhs is stored."""
         return (k, row) if self.spec.lhs_transposed else (row, k)
 
     def columns(self, rhs: Matrix, start: int, lanes: int) -> list[Value]:
@@ -58,7 +58,7 @@ class Narrow(Product):
         return transposed(self.f, [rhs.load(start + lane, 0, self.spec.k) for lane in range(lanes)])
 
     def fill(self, batch: Ssa, first: Ssa, stop: Ssa) -> None:
-        """The empty sum in every place."""
+        """Fills the result with the empty sum."""
         f, lanes, n = self.f, self.tile.lanes, self.spec.n
         with f.loop(first, stop, nonempty=True) as row:
             whole = n // lanes * lanes
@@ -70,10 +70,10 @@ class Narrow(Product):
 
 
 class Folded(Product):
-    """Writes the kernel of a plan whose method is folded.
+    """Writes the kernel of a plan with the method `folded`.
 
-    Lane j * steps + t of a vector is step t of column j: of rhs as it is packed, and of the sums, which are
-    added over t at the end. The factor is `steps` neighbours in a row of lhs, again and again.
+    Lane j * steps + t of a vector is step t of column j, in the packed rhs and in the sums, which are added
+    over t at the end. The other factor is `steps` neighbours in a row of lhs, repeated.
     """
 
     cut: GemmPlan
@@ -100,7 +100,7 @@ class Folded(Product):
                     self.tile_of(lhs, batch, f.index(spec.m // rows * rows), spec.m % rows)
 
     def pack(self, rhs: Matrix) -> None:
-        """All of rhs. The last vector starts early; what it has again is zero."""
+        """Packs all of rhs. The last vector starts early; the steps that it repeats are zero."""
         f, spec, steps = self.f, self.spec, self.steps
         with f.loop(0, self.whole, steps) as k:
             self.store(self.folded(rhs, k.index, 0), self.packed, f.mul(k.index, self.columns), 0)
@@ -109,7 +109,7 @@ class Folded(Product):
             self.store(last, self.packed, self.whole * self.columns, 0)
 
     def folded(self, rhs: Matrix, k: Ssa, skipped: int) -> Value:
-        """All columns of some steps of k; the first ones are zero."""
+        """All columns of some steps of k, with the first `skipped` steps zero."""
         f, values, n, steps = self.f, self.values, self.spec.n, self.steps
         zero = self.zero(self.lanes)
         places = [(column, step) for column in range(self.columns) for step in range(steps)]
@@ -133,7 +133,7 @@ class Folded(Product):
         return values.shuffle(found, zero, order)
 
     def tile_of(self, lhs: Matrix, batch: Ssa, row: Ssa, rows: int) -> None:
-        """Some rows of the result."""
+        """Computes some rows of the result."""
         f, spec, steps = self.f, self.spec, self.steps
         start = [self.zero(self.lanes)] * rows
         with f.loop(0, self.whole, steps, parts_of(start)) as k:
@@ -154,7 +154,7 @@ class Folded(Product):
                 self.give(part, batch, f.add(row, number), start_)
 
     def added(self, lhs: Matrix, row: Ssa, k: Ssa, skipped: int, sums: Sequence[Value]) -> list[Value]:
-        """The sums and `steps` more products for each; the first ones are zero."""
+        """Adds the products of `steps` more steps to the sums; the first `skipped` ones are zero."""
         f, steps = self.f, self.steps
         place = f.mul(k, self.columns) if not skipped else self.whole * self.columns
         column = self.load(self.packed, place, self.lanes, 0)

@@ -1,4 +1,4 @@
-"""Which of two elements comes first: what comparators of sorts say, and keys as unsigned integers."""
+"""The order of two elements in a sort: by its comparator, or by keys as unsigned integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from axla.kernels.sort import SortKey, SortPlan, key_dtype
 
 
 class Order:
-    """Which of two elements comes first: what the comparator of a sort says."""
+    """Which of two elements comes first, by the comparator of a sort."""
 
     def __init__(self, k: KernelWriter, plan: SortPlan):
         self.e = k.elements(1)
@@ -25,7 +25,7 @@ class Order:
         self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # says yes of equal elements
 
     def before(self, a: Sequence[Value], b: Sequence[Value]) -> Ssa:
-        """Whether elements a come before elements b, and are not equal."""
+        """Whether elements a come strictly before elements b."""
         if self.ties:
             a, b = b, a
         both = [v for pair in zip(a, b, strict=True) for v in pair]
@@ -34,7 +34,7 @@ class Order:
 
 
 def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequence[Value]) -> Value:
-    """The key of an element as an unsigned integer: the smaller comes first."""
+    """The key of an element as an unsigned integer, smaller ones first."""
     inner = Elements(e.values, 1, least=element[0].lanes)
     for parameter in comparator.parameters:
         number = op_of(parameter, Parameter).parameter_number
@@ -45,7 +45,7 @@ def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequen
 
 
 def ordered_bits(values: Values, value: Value, *, total_order: bool, descending: bool) -> Value:
-    """Unsigned integers in the order of the values, or in the opposite one."""
+    """Unsigned integers in the order of the values, or in descending order."""
     dtype = key_dtype(value.dtype)
     value = values.convert(value, dtype)
     if dtype.is_pred:
@@ -78,7 +78,9 @@ def from_ordered_bits(values: Values, bits: Value, dtype: DType, *, descending: 
 
 
 def _float_bits(values: Values, value: Value) -> Value:
-    """Negative floats fall as their bits rise: all their bits are turned; of the others the sign is."""
+    """Flips all bits of negative floats, whose order is the reverse of their bits, and the sign bit of
+    others.
+    """
     width = value.dtype.bits
     signed, unsigned = BY_NAME[f"s{width}"], BY_NAME[f"u{width}"]
     bits = values.bitcast_convert(value, signed)

@@ -1,4 +1,6 @@
-"""Packing of matrix operands: copies in the order of the micro-kernel's reads, in the accumulator type."""
+"""Packing of matrix operands: copies them in the order in which the micro-kernel reads, in the accumulator
+type.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ def pack_columns(
 ) -> None:  # fmt: skip
     """Copies rows [k0, k0+rows) and columns [c0, last) of a [k, n] array into panels of `width` columns.
 
-    `first` is (k0, c0), `total` is n, `depth` the rows a panel has room for. A panel is
-    [depth][parts][width]. Rows are the outer loop: memory is read in order. The last panel starts early
-    enough to be full; a matrix narrower than a panel gets zeros.
+    `first` is (k0, c0), `total` is n, `depth` the number of rows in a panel. A panel is
+    [depth][parts][width]. Rows are the outer loop, so memory is read in order. The last panel starts early
+    enough to be full; a matrix narrower than a panel is padded with zeros.
     """
     sums, f, parts = source.sums, source.sums.f, source.sums.parts
     with f.loop(0, rows, 1, nonempty=True) as k, f.loop(first[1], last, width, nonempty=True) as j:
@@ -45,10 +47,10 @@ def pack_transposed(
     source: Matrix, target: Ssa, *, rows: Ssa, first: tuple[Ssa, Ssa], last: Ssa,
     width: int, total: int, depth: int, block: int,
 ) -> None:  # fmt: skip
-    """`pack_columns` from an [n, k] array, by blocks of `block` x `block` transposed in registers.
+    """`pack_columns` for an [n, k] array, by blocks of `block` x `block` that are transposed in registers.
 
-    `block` is a power of two that divides `width` and is not above `rows`. Columns that a matrix narrower
-    than a panel lacks are copies of its last one.
+    `block` is a power of two that divides `width` and is at most `rows`. A matrix narrower than a panel is
+    padded with copies of its last column.
     """
     sums, f, parts = source.sums, source.sums.f, source.sums.parts
     with (
@@ -74,7 +76,7 @@ def pack_last(
     source: Matrix, target: Ssa, *, rows: Ssa, first: tuple[Ssa, Ssa], last: Ssa,
     width: int, total: int, depth: int,
 ) -> None:  # fmt: skip
-    """Row `rows` of the panels of `pack_columns` and `pack_transposed`: words that are not whole."""
+    """Row `rows` of the panels of `pack_columns` and `pack_transposed`: incomplete words."""
     sums, f = source.sums, source.sums.f
     with f.loop(first[1], last, width, nonempty=True) as j, f.loop(0, width) as c:
         start = least(f, j.index, total - width, needed=total > width and total % width != 0)
@@ -87,7 +89,7 @@ def pack_rows(
     source: Matrix, target: Ssa, *, depth: Ssa, first: tuple[Ssa, Ssa], rows: int,
     stride: int, lanes: int,
 ) -> None:  # fmt: skip
-    """Copies rows [i0, i0+rows), elements [k0, k0+depth) of an [m, k] array to rows `stride` apart."""
+    """Copies rows [i0, i0+rows), elements [k0, k0+depth) of an [m, k] array to rows at distance `stride`."""
     sums, f = source.sums, source.sums.f
     with f.loop(0, rows) as r, f.loop(0, depth, lanes, nonempty=True) as k:
         step = f.smin(k.index, f.sub(depth, lanes)) if lanes > 1 else k.index

@@ -1,4 +1,4 @@
-"""Code that all kernels of matrix products share: sums, operands, and the output of finished sums."""
+"""Code that all matrix product kernels share: sums, operands, and the output of finished sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIGNS = -0x7F7F7F80
 
 
 class Sums:
-    """Sums of a product, values of the accumulator's type, in one function."""
+    """Sums of a product in one function, in the accumulator's type."""
 
     def __init__(self, values: Values, spec: GemmSpec):
         self.values, self.f, self.spec = values, values.f, spec
@@ -49,7 +49,7 @@ class Sums:
         return self.values.multiply_add(a, b, total, fused=self.fused)
 
     def _words(self, a: Value, b: Value, total: Value) -> Value:
-        """The products of the short numbers of each lane added to it."""
+        """Adds the products of the short numbers in each lane to `total`."""
         f, lanes, signed = self.f, total.lanes, self.spec.dtype.is_signed
         arm = self.values.target.intrinsics & {ARM_BYTES, ARM_HALVES}
         wide = max(lanes, 2 if arm else 4)
@@ -71,7 +71,7 @@ class Sums:
         return Value(total.dtype, lanes, (found,))
 
     def _wide(self, value: Ssa, lanes: int, wide: int) -> Ssa:
-        """The lanes, and any others up to `wide`."""
+        """The lanes repeated up to `wide` lanes."""
         if 1 < lanes < wide:
             return self.f.shuffle(value, value, [lane % lanes for lane in range(wide)])
         return self.f.splat(value, wide)
@@ -90,18 +90,20 @@ class Sums:
         return (reg & 255).ssa, reg.lshr(8).ssa
 
     def read(self, pointer: Ssa, index: Ssa | int, lanes: int) -> Value:
-        """Elements of an operand from `index` on, in the type of the sums."""
+        """Elements of an operand from `index` on, converted to the type of the sums."""
         dtype = self.dtype if self.spec.word > 1 else self.spec.dtype
         return self.read_at(element_address(self.f, pointer, dtype, index), lanes)
 
     def read_at(self, place: Ssa, lanes: int) -> Value:
-        """Elements, or words, of an operand from an address on."""
+        """Elements, or words, of an operand at an address."""
         dtype = self.dtype if self.spec.word > 1 else self.spec.dtype
         found = self.values.load(dtype, place, lanes, align=self.spec.dtype.real.itemsize)
         return self.values.convert(found, self.dtype)
 
     def load(self, pointer: Ssa, index: Ssa | int, lanes: int, planes: int) -> Value:
-        """Sums from `index` on: parts of complex ones are `planes` apart, or side by side where that is 0."""
+        """Loads sums from `index` on; the parts of complex ones are `planes` apart, or interleaved where that
+        is 0.
+        """
         if self.parts == 1 or planes == 0:
             return self.values.load(self.dtype, element_address(self.f, pointer, self.dtype, index), lanes)
         real = self.dtype.real
@@ -109,7 +111,7 @@ class Sums:
         return Value(self.dtype, lanes, tuple(self.values.load(real, place, lanes).ssa for place in places))
 
     def store(self, value: Value, pointer: Ssa, index: Ssa | int, planes: int) -> None:
-        """Writes the parts `planes` apart."""
+        """Stores sums, with their parts `planes` apart."""
         real = self.dtype.real
         for number, part in enumerate(value.parts):
             place = element_address(self.f, pointer, real, self.f.add(index, number * planes))
@@ -118,8 +120,8 @@ class Sums:
 
 @dataclass(frozen=True)
 class Matrix:
-    """An operand as it lies in memory: rows `stride` elements apart; k `down` its rows, or along them.
-    `moved`: its bytes are read 128 higher or lower, without a sign for one and the other way round.
+    """An operand in memory: rows at distance `stride`; k runs across its rows (`down`) or along them.
+    `moved`: its bytes are read with an offset of 128, which exchanges signed and unsigned.
     """
 
     sums: Sums
@@ -129,7 +131,7 @@ class Matrix:
     moved: bool = False
 
     def at(self, row: Ssa | int, column: Ssa | int) -> Ssa:
-        """The number of an element; in words, of the first short number."""
+        """The offset of an element; for words, of its first short number."""
         f = self.sums.f
         column = column if self.down else f.mul(column, self.sums.spec.word)
         return f.add(f.mul(row, self.stride), column)
@@ -143,7 +145,7 @@ class Matrix:
         return self._moved(self.sums.read_at(place, lanes))
 
     def last(self, k: Ssa, other: Ssa) -> Value:
-        """The last word of k, which is not whole."""
+        """The last, incomplete word of k."""
         f, spec = self.sums.f, self.sums.spec
         row, column = (f.mul(k, spec.word), other) if self.down else (other, k)
         return self._words(row, column, spec.word - spec.missing, 1)
@@ -154,7 +156,7 @@ class Matrix:
         return Value(value.dtype, value.lanes, ((self.sums.values.m.reg(value.ssa) ^ SIGNS).ssa,))
 
     def _words(self, row: Ssa | int, column: Ssa | int, count: int, lanes: int) -> Value:
-        """Words of the short numbers of `count` steps of k."""
+        """Words of the short numbers in `count` steps of k."""
         f, values = self.sums.f, self.sums.values
         dtype = U8 if self.sums.spec.word == 4 else U16
         first, words = self.at(row, column), None
@@ -169,7 +171,7 @@ class Matrix:
 
 
 class Product(Sums):
-    """A product being written into the function of a kernel, and what the kernel makes of it."""
+    """A product that is written into a kernel's function, with the ops that follow it."""
 
     def __init__(self, k: KernelWriter, plan: DotPlan):
         super().__init__(k.values, plan.product)
@@ -180,7 +182,7 @@ class Product(Sums):
         k.f.polls = False  # calls are short; in tiles, which may be long, the loops that matter poll
 
     def inside(self, f: Function) -> Product:
-        """The same in another function, which is handed the kernel's buffers."""
+        """The same in another function, which receives the kernel's buffers."""
         return Product(self.k.inside(f), self.plan)
 
     def units(self) -> AbstractContextManager[Loop]:
@@ -203,7 +205,7 @@ class Product(Sums):
         return lhs, rhs
 
     def give(self, total: Value, batch: Ssa, row: Ssa | int, col: Ssa | int) -> None:
-        """Writes the kernel's results for a finished piece of the product, once for each; lanes run along
+        """Writes the kernel's results for a finished part of the product, each exactly once; lanes run along
         columns, or along rows where there is one column.
         """
         spec, f, lanes = self.spec, self.f, total.lanes

@@ -1,12 +1,12 @@
 """The row emitter: chains of reductions over the trailing dimensions, such as softmax and layer norm, row by
 row.
 
-A row is read from memory once and stays in cache while the stages pass over it: each stage's reduces in one
-pass, then one pass that writes. Expensive values of a row that a later pass needs again are kept where an
-output row will be written.
-Where a maximum is followed by the search for its first place (`argmax`), the first pass keeps, lane by lane,
-which chunk of the row had it first, and only that chunk is searched.
-A reduction of everything (or of a few long rows) is cut into pieces by shape: phase 0 reduces pieces into
+A row is read from memory once and stays in cache while the stages process it: the reduces of each stage in
+one pass, then one pass that writes. Expensive values of a row that a later pass needs again are stored
+(stashed) where an output row will be written.
+Where a maximum is followed by the search for its first position (`argmax`), the first pass records, lane by
+lane, in which chunk of the row it occurred first, and only that chunk is searched.
+A reduction of everything (or of a few long rows) is split into pieces by shape: phase 0 reduces pieces into
 scratch memory, phase 1 combines them in order.
 """
 
@@ -60,7 +60,7 @@ def _reductions(k: KernelWriter, stage: Sequence[Instruction]) -> list[Reduction
 
 @contextmanager
 def _rows(k: KernelWriter, plan: RowPlan) -> Iterator[Index]:
-    """Code for every row of this call; gives its number."""
+    """A loop over the rows of this call; yields their numbers."""
     f, beside, count = k.f, plan.beside, plan.row_count
     with k.share.steps() as step:
         if beside == 1:
@@ -72,7 +72,7 @@ def _rows(k: KernelWriter, plan: RowPlan) -> Iterator[Index]:
 
 
 class _Row:
-    """The current row of a kernel: known reduction results and stashed values."""
+    """The current row of a kernel, with reduction results so far and stashed values."""
 
     def __init__(self, k: KernelWriter, plan: RowPlan, row: Index, lanes: int):
         self.k = k
@@ -93,8 +93,8 @@ class _Row:
         self.kept = k.elements(lanes)
 
     def _held(self) -> list[tuple[Index, Ssa | None]]:
-        """The columns of a thread, each with the condition that they are in the row where not all threads'
-        are (columns that are not stand for the last ones). Empty where they are too many for registers, or
+        """The columns that a thread keeps in registers, each with the condition that it exists (missing
+        columns repeat the last one); None where no condition is needed. Empty where they are too many, or
         taken in order.
         """
         f, lanes, size, threads = self.k.f, self.lanes, self.plan.row_size, self.k.share.threads
@@ -124,15 +124,15 @@ class _Row:
         return (*self.row_index, *delinearize(column, self.plan.columns))
 
     def index(self, column: AnyIndex, dims: Sequence[int]) -> tuple[AnyIndex, ...]:
-        """The index of a full value of `dims` at a column of this row."""
+        """The index into a value of shape `dims` for a column of this row."""
         return reshape_index(self.at(column), self.space, dims)
 
     def stash_plan(self, stage: int) -> dict[Instruction, Array]:
-        """Costly row values that stage `stage` computes and that later passes read again, with where to keep
-        them.
+        """The expensive row values that stage `stage` computes and that later passes read again, with the
+        output that stores each.
 
-        Only an output that is written in the last pass, of the same type and shape, and that shares no
-        memory, can hold one. A root that is computed from something costly is kept where it will be written.
+        Only an output that is written in the last pass, has the same type and shape, and shares no memory can
+        store one. A root computed from something expensive is stored where it will be written.
         """
         k, plan = self.k, self.plan
         taken = set(map(id, self.stashed.values()))
@@ -169,7 +169,7 @@ class _Row:
     def reduce(
         self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
     ) -> dict[Instruction, tuple[Value, ...]]:
-        """Reduces columns [low, low + size) of the row; the results are known afterwards."""
+        """Reduces columns [low, low + size) of the row and records the results."""
         if self.held:
             accumulated, stash = self._accumulate_held(reductions), {}
         elif self._is_searched_for(reductions):
@@ -184,8 +184,8 @@ class _Row:
         return self.known
 
     def _accumulate_held(self, reductions: Sequence[Reduction]) -> list[ValueGroup]:
-        """The columns of the row combined, which threads have in registers: what is computed of them here is
-        there in later passes.
+        """Combines the columns that threads keep in registers; values computed here are available in later
+        passes.
         """
         e, count, values = self.kept, len(reductions), self.k.values
         found = self._values(e, reductions, [column for column, _ in self.held], {})
@@ -200,7 +200,7 @@ class _Row:
         return self._together(reductions, current)
 
     def _together(self, reductions: Sequence[Reduction], current: Sequence[ValueGroup]) -> list[ValueGroup]:
-        """Combines the accumulations of lanes and threads."""
+        """Combines the partial results of lanes and threads."""
         wide = self.elements(self.lanes)
         single = [r.across_lanes(wide, v) for r, v in zip(reductions, current, strict=True)]
         return self.across_threads(reductions, single)
@@ -208,7 +208,7 @@ class _Row:
     def across_threads(
         self, reductions: Sequence[Reduction], current: Sequence[ValueGroup]
     ) -> list[ValueGroup]:
-        """Combines the accumulations of threads."""
+        """Combines the partial results of threads."""
         e = self.elements(1)
         pairs = zip(reductions, current, strict=True)
         return [self.k.share.combine(v, lambda a, b, r=r: r.combine(e, a, b)) for r, v in pairs]
@@ -216,8 +216,8 @@ class _Row:
     def accumulate(
         self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
     ) -> list[tuple[Value, ...]]:
-        """The columns combined, without initial values (in order, and with them left to `finish`, for other
-        combiners).
+        """Combines the columns, without initial values. For combiners that depend on order: in order, with
+        initial values left to `finish`.
         """
         f, lanes, share = self.k.f, self.lanes, self.k.share
         if not all(r.any_order for r in reductions):
@@ -299,19 +299,20 @@ class _Row:
         return found
 
     def _unrolls(self, reductions: Sequence[Reduction]) -> tuple[int, ...]:
-        """How many vectors to combine at a time: several hide the latency of adding, as one exp does."""
+        """The number of vectors to combine at a time: several hide the latency of additions; one is enough
+        for an exp.
+        """
         below = _below([x for r in reductions for x in r.inputs], self.known)
         costly = any(inst.op.expensive and inst not in self.stashed and self._is_full(inst) for inst in below)
         return () if costly else (4, 2)
 
     def _is_full(self, inst: Instruction) -> bool:
-        """Whether it may have more than one value per row."""
+        """Whether a value may have several elements per row."""
         return not isinstance(inst.shape, Shape) or inst.shape.size > self.plan.row_count
 
     def _in_pairs(self, roots: Sequence[Instruction]) -> bool:
-        """Whether the even columns are computed beside the odd ones: all that is read for `roots` in a row
-        is bf16, whose pairs are read, and taken apart, faster than they are widened: as words of two, of
-        which the even column is the lower half.
+        """Whether even and odd columns are computed separately: all arrays that `roots` read in a row are
+        bf16. Reading a word of two and splitting it is faster than widening them one by one.
         """
         if self.k.f.module.byte_order != "little":
             return False
@@ -324,7 +325,7 @@ class _Row:
         return simple and all(getattr(array, "dtype", None) is BF16 for array in arrays)
 
     def _pair(self, base: Ssa, offset: int, lanes: int) -> tuple[Index, Index]:
-        """The even and the odd ones of twice `lanes` columns; pieces of rows are whole times `lanes` only."""
+        """The even and the odd of twice `lanes` columns; pieces of rows are multiples of `lanes` only."""
         f, limit, multiple = self.k.f, self.plan.row_size, gcd(self.plan.piece, 2 * lanes)
         even = Index(f, f.add(base, offset), 2, lanes, multiple=multiple, limit=limit)
         return even, even + 1
@@ -349,7 +350,7 @@ class _Row:
         columns: Sequence[Index],
         stash: dict[Instruction, Array],
     ) -> list[ValueGroup]:
-        """Column by column the lifted inputs of each reduction there; stashes on the way."""
+        """The inputs of each reduction at each of the columns; stashes values on the way."""
         found = []
         for column in columns:
             for r in reductions:
@@ -362,7 +363,7 @@ class _Row:
         return found
 
     def _rest(self, e, reductions, columns, opened, current, stash):
-        """`current`, combined with the columns [start, stop) from `low` on, the lanes of `e` at a time;
+        """`current` combined with the columns [start, stop) from `low` on, in vectors as wide as `e`;
         `opened` opens the loop.
         """
         low, start, stop = columns
@@ -377,9 +378,7 @@ class _Row:
         return folded(e, reductions, loop, current, new)
 
     def _in_order(self, reductions, low, size, stash):
-        """Element by element from the first column on. The first element stands for the start of the
-        accumulation.
-        """
+        """Combines element by element from the first column on. The first element is the start value."""
         e = self.elements(1)
         first = self._values(e, reductions, [self._column(low, 0, 1)], stash)
         first = combined(e, reductions, [r.initial(e) for r in reductions], first)
@@ -394,7 +393,7 @@ class _Row:
                 self.k.write(self.elements(1), self.row_index, self.plan.rows, self.plan.row_roots)
 
     def _writes_pairs(self, roots: Sequence[Instruction]) -> bool:
-        """Whether even and odd columns of the outputs are computed apart, and written together."""
+        """Whether even and odd columns of the outputs are computed separately and stored together."""
         return self._in_pairs(roots) and all(getattr(root.shape, "dtype", None) is BF16 for root in roots)
 
     def write_full(self) -> None:
@@ -443,7 +442,7 @@ def _joined(
 
 
 def _below(roots: Sequence[Instruction], known: Mapping[Instruction, object]) -> dict[Instruction, None]:
-    """Everything that has to be computed for `roots`, `known` values aside."""
+    """Everything that must be computed for `roots`, given the `known` values."""
     found: dict[Instruction, None] = {}
     stack = list(roots)
     while stack:
@@ -486,7 +485,7 @@ def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
 
 
 def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
-    """Phase 1: the pieces of each row in order, then what follows the reduction."""
+    """Phase 1: combines the pieces of each row in order, then computes what follows the reduction."""
     f, pieces = k.f, plan.pieces
     reductions = _reductions(k, [k.named[name] for name in plan.stages[0]])
     arrays = scratch_arrays(k, reductions, (pieces * plan.row_count,))

@@ -1,11 +1,11 @@
-"""The scan emitter: every element of a line combined with all before it, by blocks of threads.
+"""The scan emitter: combines every element of a line with all before it, by thread blocks.
 
-A block brings tiles of [rows, size, columns] elements to local memory, neighbouring threads neighbouring
-elements. There each thread combines a stretch of a line. The totals of the stretches are scanned by doubling:
-each thread joins what it has with that of the thread 1, 2, 4, ... before it, so a tile of a team of 256 takes
-eight barriers, and all threads do the same work. Then the elements leave as they came. The total of a line
-goes on to its next tile in registers.
-Scans from the end count positions from the end, and are the same otherwise.
+A block loads tiles of [rows, size, columns] elements to local memory, with neighbouring threads loading
+neighbouring elements. There each thread combines a stretch of a line. The totals of the stretches are scanned
+by doubling: each thread combines its total with that of the thread 1, 2, 4, ... before it, so a tile of a
+team of 256 threads takes eight barriers, and all threads do the same work. Then the tile is stored. The total
+of a line is kept in registers for its next tile. Reverse scans count positions from the end, and are
+otherwise the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def emit(k: KernelWriter, plan: ScanPlan) -> None:
 
 
 class _Scan:
-    """Writes a phase. Of three, the first keeps the totals of pieces, the second scans these."""
+    """Writes a phase. Of three phases, the first stores the totals of pieces, the second scans these
+    totals.
+    """
 
     def __init__(self, k: KernelWriter, plan: ScanPlan):
         self.k, self.f = k, k.f
@@ -74,7 +76,7 @@ class _Scan:
                     self.totals.store((line[0], piece, line[1]), total)
 
     def line(self, place: ScanIndex) -> ScanIndex:
-        """The outer and inner index of a line; that of the last one for places beyond it."""
+        """The outer and inner index of a line; the last line for places beyond it."""
         f, g, t = self.f, self.geometry, self.cut
         ends = ((self.row + place[0], g.outer, t.rows), (self.column + place[2], g.inner, t.columns))
         return tuple(
@@ -83,7 +85,7 @@ class _Scan:
         )
 
     def real(self, place: ScanIndex, position: Ssa) -> Ssa:
-        """Whether there is an element at a place of the tile, `position` of its line."""
+        """Whether a place of the tile is an element; `position` is that in its line."""
         f, g = self.f, self.geometry
         row, column = base_of(f, self.row + place[0]), base_of(f, self.column + place[2])
         inside = f.binary("and", f.icmp("slt", row, g.outer), f.icmp("slt", column, g.inner))
@@ -111,7 +113,7 @@ class _Scan:
     # -- a tile --------------------------------------------------------------------------------------------
 
     def scan(self, place: ScanIndex, low: Ssa, first: Ssa, start: Value) -> Value:
-        """Scans the tile from position `first` on, of a piece that begins at `low`. Gives the total of the
+        """Scans the tile from position `first` on, in a piece that begins at `low`. Returns the total of the
         line up to the end of the tile.
         """
         f, t, (row, number, column) = self.f, self.cut, place
@@ -137,7 +139,7 @@ class _Scan:
         return total
 
     def shared(self, place: ScanIndex, value: Value) -> tuple[Value, Value]:
-        """The totals of the threads of a line before this one, and of all of them."""
+        """The combined totals of the threads before this one in a line, and of all threads."""
         f, team, (row, number, column) = self.f, self.cut.team, place
         if team == 1:
             return value, value
@@ -158,7 +160,9 @@ class _Scan:
             distance, turn = 2 * distance, turn + 1
 
     def fill(self, first: Ssa) -> None:
-        """Brings a tile to local memory. Beyond the end of a line is its last element, which nobody uses."""
+        """Loads a tile to local memory. Places beyond the end of a line get its last element, which is not
+        used.
+        """
         f, t = self.f, self.cut
         found = []
         for turn in range(t.stretch):  # all are read before the first is needed
@@ -169,7 +173,7 @@ class _Scan:
             self.tile.store(slot, value)
 
     def give(self, first: Ssa) -> None:
-        """Writes the results of a tile."""
+        """Stores the results of a tile."""
         f, g, t = self.f, self.geometry, self.cut
         count = t.threads * t.stretch
         with self.k.walk(f.index(0), f.index(count), 1) as loop:
@@ -185,18 +189,18 @@ class _Scan:
                     self.k.write(e, at, (g.outer, g.length, g.inner))
 
     def wanted(self, place: ScanIndex, position: Ssa) -> AbstractContextManager[None]:
-        """Code for elements that are there."""
+        """A region that runs only for places that are elements."""
         g, t = self.geometry, self.cut
         whole = not (g.outer % t.rows or self.length % t.size or g.inner % t.columns)
         return nullcontext() if whole else self.f.if_(self.real(place, position))
 
     def slot(self, place: ScanIndex) -> ScanIndex:
-        """Where an element of the tile is in local memory."""
+        """The index in local memory of an element of the tile."""
         row, inside, column = place
         return row, inside // self.cut.stretch, inside % self.cut.stretch, column
 
     def at(self, place: ScanIndex, position: Ssa) -> ScanIndex:
-        """Where the element of a position is in [outer, length, inner]."""
+        """The index in [outer, length, inner] of a position."""
         f = self.f
         if self.geometry.reverse and not self.starts:
             position = f.sub(self.length - 1, position)

@@ -1,11 +1,11 @@
-"""Scans by threads that run alone.
+"""Scans by threads that do not cooperate.
 
-Along a line: a vector is scanned in registers, in blocks of 2, 4, ... lanes. What all vectors of a group
-before it have in common comes in front, and what all groups before have: no chain of roundings is as long as
-the line. Few long lines are cut into pieces: one phase takes their totals, one scans these, and one the
-pieces. Totals of groups and pieces are joined among themselves first: they are small against what is before.
-Across lines, lanes have a line each. Totals of the group, and of all before it, stay in the nearest cache.
-Scans from the end count positions from the end; lanes stay in the order of memory.
+Along a line: a vector is scanned in registers, in blocks of 2, 4, ... lanes. Then it is combined with the
+total of the earlier vectors of its group, and that of all earlier groups, so that no chain of roundings is as
+long as the line. Few long lines are cut into pieces: the first phase computes their totals, the second scans
+the totals, the third scans the pieces. Across lines, each lane has a line of its own; totals of the group,
+and of all groups before it, stay in L1. Reverse scans count positions from the end; lanes stay in memory
+order.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ _TWICE = ("maximum", "minimum", "and", "or")
 
 
 def _as(like: Value, parts: Sequence[Ssa]) -> Value:
-    """A value of the type of `like` that a loop carries."""
+    """A value of the type of `like` made of LLVM values that a loop carries."""
     return rebuilt([like], parts)[0]
 
 
 class LineScan:
-    """Writes a phase. Of three, the first keeps the totals of pieces, the second scans these."""
+    """Writes a phase. Of three phases, the first stores the totals of pieces, the second scans these
+    totals.
+    """
 
     def __init__(self, k: KernelWriter, plan: ScanPlan):
         assert plan.space is not None
@@ -62,7 +64,7 @@ class LineScan:
             self.along()
 
     def join(self, lanes: int, a: Value, b: Value) -> Value:
-        """Combines a with b, which lies behind it."""
+        """Combines a with b, which comes after it in the scan."""
         pair = (b, a) if self.g.reverse else (a, b)
         values = self.k.values
         x, y = (values.splat(v, lanes) for v in pair)
@@ -89,8 +91,8 @@ class LineScan:
     # -- along lines ---------------------------------------------------------------------------------------
 
     def starts(self, totals: Array) -> None:
-        """Puts in place of the totals of pieces what each begins with: the total of the groups of pieces
-        before its own, and behind that the one of the pieces before it in its group.
+        """Replaces the totals of pieces by their start values: the total of all earlier groups of pieces,
+        combined with that of the earlier pieces in the group.
         """
         f, pieces, initial = self.f, self.plan.pieces, self.initial()
         pair = [initial, initial]
@@ -111,7 +113,7 @@ class LineScan:
                 groups.yield_([*self.join(1, initial, total).parts, *total.parts])
 
     def behind(self, is_first: Ssa, before: Value, own: Value) -> Value:
-        """`own` behind what is before it, where there is something."""
+        """`own` combined with what is before it, if it is not the first."""
         joined = self.join(own.lanes, before, own)
         return self.k.values.select(Value(PRED, 1, (is_first,)), own, joined)
 
@@ -138,8 +140,8 @@ class LineScan:
         return line, Index(f, position, 1, lanes, multiple=multiple, limit=length), 0
 
     def prefixes(self, x: Value) -> Value:
-        """Every lane with those before it: the upper half of each block joined with the end of the lower one,
-        in blocks of 2, 4, ... lanes. Short blocks do not leave the 128 bits in which shuffles are fast.
+        """Combines every lane with those before it: the upper half of each block with the end of the lower
+        half, in blocks of 2, 4, ... lanes. Short blocks stay within 128 bits, where shuffles are fast.
         """
         values, lanes, distance = self.k.values, self.lanes, 1
         neutral = None
@@ -164,19 +166,19 @@ class LineScan:
         return x
 
     def last(self, x: Value) -> Value:
-        """The last of the prefixes, in all lanes."""
+        """The last prefix, in all lanes."""
         if self.lanes == 1:
             return x
         return self.k.values.shuffle(x, x, [0 if self.g.reverse else self.lanes - 1] * self.lanes)
 
     def scan(self, line: AnyIndex, low: Ssa, high: Ssa, start: Value) -> None:
-        """Writes the positions [low, high) of a line, the first of which comes behind `start`."""
+        """Writes the positions [low, high) of a line, whose first is combined with `start`."""
         f, lanes = self.f, self.lanes
         e, single = self.k.elements(lanes), self.k.elements(1)
 
         def vector(position: Ssa, start: Value | None, before: Value | None) -> Value:
-            """Scans a vector, which comes behind `before` in its group, and that behind `start`; the total of
-            the group up to its end.
+            """Scans a vector, combined with `before` in its group and with `start`; returns the total of the
+            group up to its end.
             """
             at = self.at(line, position, lanes)
             found = self.prefixes(self.read(e, at))
@@ -213,7 +215,7 @@ class LineScan:
                 rest.yield_(found.parts)
 
     def total(self, line: AnyIndex, low: Ssa) -> Value:
-        """The total of a whole piece: where the order is free, of each lane, then of all."""
+        """The total of a whole piece; where the order is free, per lane first."""
         f, lanes, e, free = self.f, self.lanes, self.k.elements(self.lanes), self.reduction.any_order
         high, step = f.add(low, self.plan.piece), self.plan.group * lanes
 
@@ -282,7 +284,7 @@ class LineScan:
                 vectors(k, self.space, low, high, close, once=True)
 
     def row(self, first: Ssa, number: int) -> AnyIndex:
-        """The index of a row in memory."""
+        """The memory index of a row."""
         f, length = self.f, self.g.length
         if self.g.reverse:
             return Index(f, f.sub(length - 1, first), limit=length) - number

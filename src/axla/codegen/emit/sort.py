@@ -1,9 +1,10 @@
-"""Sorts: every line along a dimension, by merging or, where the comparator compares keys, by their digits.
+"""Sorts each line along a dimension: by merging, or by digits where the comparator compares keys (radix
+sort).
 
 A line is sorted in two buffers of contiguous elements: the output itself, where the dimension is the minor
-one, and scratch memory. The output may lie where the operand lies, which is read before it is overwritten.
-Runs of a few elements are sorted by insertion and merged in pairs, back and forth between the buffers. Equal
-elements keep their order, always.
+one, and scratch memory. The output may share memory with the operand, which is read before it is overwritten.
+Short runs are sorted by insertion and merged in pairs, back and forth between the buffers. Equal elements
+always keep their order.
 
     for each line of the piece:  count digits, then one pass per digit;  or runs, then passes of merges
 
@@ -43,7 +44,7 @@ def emit(k: KernelWriter, plan: SortPlan) -> None:
 
 
 class _Line:
-    """The elements of a line in each operand: arrays whose rows begin with them."""
+    """The elements of a line in each operand, as arrays that begin with them."""
 
     def __init__(self, arrays: Sequence[Array]):
         self.arrays = arrays
@@ -70,7 +71,7 @@ class _Sort:
         self.length = self.f.index(plan.length)
 
     def line(self, pointers: Sequence[Ssa], stride: int = 1) -> _Line:
-        """The line whose elements are `stride` elements apart, from these addresses on."""
+        """The line with its elements at distance `stride`, from these addresses on."""
         dims, pairs = (self.layout.length, stride), zip(pointers, self.layout.dtypes, strict=True)
         return _Line([Array(self.k.values, p, dtype, dims, readonly=False) for p, dtype in pairs])
 
@@ -93,8 +94,7 @@ class _Sort:
             if found.network is None:
                 self.by_elements(source, target, buffers, scratch)
                 return
-            keys = f.gep("i8", scratch, found.network_offset)
-            network = NetworkSort(k, found.network, self.computation, found.dtypes[0], found.length, keys)
+            network = NetworkSort(k, found, found.network, self.computation, scratch)
             branch = f.branch(network.read(source.pointers[0]), likely=True)
             with branch.then():
                 network.sort()
@@ -128,7 +128,7 @@ class _Sort:
             self.copy(buffers[passes % 2], target, self.f.index(0), self.length)
 
     def runs(self, source: _Line, target: _Line, run: int) -> None:
-        """Every stretch of `run` elements, sorted by insertion."""
+        """Sorts every stretch of `run` elements by insertion."""
         f = self.f
         with f.loop(0, self.length, run, nonempty=True) as runs:
             first = runs.index
@@ -165,7 +165,7 @@ class _Sort:
             steps.yield_([f.add(width, width), *b.pointers, *a.pointers])
 
     def merge(self, source: _Line, target: _Line, first: Ssa, middle: Ssa, last: Ssa) -> None:
-        """Merges the sorted [first, middle) and [middle, last); polls after so many elements of either."""
+        """Merges the sorted [first, middle) and [middle, last); polls for cancellation at intervals."""
         f = self.f
         one, most = f.index(1), f.index(UNPOLLED_INDICES)
         with f.while_loop([first, middle, first]) as rounds:
@@ -203,7 +203,7 @@ class _Sort:
     def by_digits(
         self, source: _Line, target: _Line, buffers: list[_Line], counts: Ssa, key: SortKey
     ) -> None:
-        """Sorts by the lowest digit, then by the next, ...; a digit that all elements share needs no pass."""
+        """Sorts by the lowest digit, then by the next, ...; a digit that all elements share is skipped."""
         f, digits = self.f, self.layout.digits
         self.count_digits(source, buffers[0], counts, key)
         state = [*buffers[0].pointers, *buffers[1].pointers]
@@ -231,7 +231,7 @@ class _Sort:
         return values.to_index(bits)
 
     def count_digits(self, source: _Line, target: _Line, counts: Ssa, key: SortKey) -> None:
-        """Copies the line, and counts how often each value of each digit occurs."""
+        """Copies the line, and counts for each digit how often each value occurs."""
         f, digits = self.f, self.layout.digits
         with f.loop(0, digits << DIGIT, 16) as loop:
             f.store(f.zero("<16 x i32>"), f.gep("i32", counts, loop.index), 4)
@@ -245,9 +245,9 @@ class _Sort:
                 f.store(f.add(count, f.const("i32", 1)), place, 4)
 
     def starts(self, table: Ssa) -> Ssa:
-        """Turns counts into the positions where the elements of each value begin.
+        """Turns counts into the positions where the elements with each value begin.
 
-        Gives whether one value has all elements.
+        Returns whether one value has all elements.
         """
         f = self.f
         total = f.const("i32", self.layout.length)
@@ -260,7 +260,7 @@ class _Sort:
         return loop.results[1]
 
     def distribute(self, source: _Line, target: _Line, table: Ssa, key: SortKey, digit: int) -> None:
-        """Puts each element where its digit's next one goes."""
+        """Copies each element to the next position for its digit."""
         f = self.f
         with f.loop(0, self.length, 1, nonempty=True) as loop:
             element = source.load(loop.index)

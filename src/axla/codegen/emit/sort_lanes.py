@@ -15,36 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.codegen.element import Elements
 from axla.codegen.emit.order import from_ordered_bits, key_bits
 from axla.codegen.emit.transpose_registers import transposed
 from axla.codegen.function import Ssa
-from axla.codegen.kernel import KernelWriter
+from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import Value, parts_of, rebuilt
-from axla.core.dtypes import U32, DType
+from axla.core.dtypes import U32
 from axla.ir.graph import Computation
-from axla.kernels.sort import Network
+from axla.kernels.sort import Network, SortPlan
 from axla.target.machine import aligned
 
 
 class NetworkSort:
-    """Writes code that sorts lines of `length` elements, one after the other, with keys at `scratch`."""
+    """Writes code that sorts the lines of a plan, one after the other, in scratch memory that begins `at`."""
 
-    def __init__(
-        self,
-        k: KernelWriter,
-        network: Network,
-        comparator: Computation,
-        dtype: DType,
-        length: int,
-        scratch: Ssa,
-    ):
-        self.f, self.values = k.f, k.values
-        self.e: Elements = k.elements(1)
+    def __init__(self, k: KernelWriter, plan: SortPlan, network: Network, comparator: Computation, at: Ssa):
+        self.f, self.values, self.e = k.f, k.values, k.elements(1)
         self.network, self.rows, self.lanes = network, network.rows, network.lanes
-        self.comparator, self.dtype, self.length = comparator, dtype, length
-        self.keys = scratch
-        self.ordered = k.f.gep("i8", scratch, aligned(network.key_bytes))
+        self.comparator, self.dtype, self.length = comparator, plan.dtypes[0], plan.length
+        self.keys = k.f.gep("i8", at, plan.network_offset)
+        self.ordered = k.f.gep("i8", self.keys, aligned(network.key_bytes))
 
     # -- the line and its keys -----------------------------------------------------------------------------
 
@@ -52,26 +42,24 @@ class NetworkSort:
         """Makes the keys of a line, and the greatest ones for places behind it. Whether all its elements can
         be made again of their keys.
         """
-        f, values, lanes, length = self.f, self.values, self.lanes, self.length
-        whole, size = length // lanes * lanes, self.rows * lanes
-        if whole < size:
-            with f.loop(whole, size, lanes) as loop:
-                values.store(values.constant(U32, -1, lanes), f.gep("i32", self.keys, loop.index))
-        differ = values.constant(U32, 0)
-        for start, stop, step in ((0, whole, lanes), (whole, length, 1)):
-            if start == stop:
-                continue
-            differ = values.splat(differ, step)
-            with f.loop(start, stop, step, parts_of([differ])) as loop:
-                element = values.load(self.dtype, f.gep("i32", line, loop.index), step)
-                bits = key_bits(self.e, self.comparator, self.network.key, (element,))
-                values.store(bits, f.gep("i32", self.keys, loop.index))
-                changed = values.binary("xor", values.bitcast_convert(element, U32), self.element_bits(bits))
-                (before,) = rebuilt([differ], loop.carried)
-                loop.yield_(parts_of([values.binary("or", before, changed)]))
-            (differ,) = rebuilt([differ], loop.results)
-            (differ,) = values.across_lanes((differ,), lambda a, b: (values.binary("or", *a, *b),))
+        f, values, lanes = self.f, self.values, self.lanes
+        size = self.rows * lanes
+        with f.loop(min(self.length // lanes * lanes, size - lanes), size, lanes) as loop:
+            values.store(values.constant(U32, -1, lanes), f.gep("i32", self.keys, loop.index))
+        with f.loop(0, self.length, lanes, parts_of(none := [values.constant(U32, 0, lanes)])) as loop:
+            at = self.inside(loop.index)
+            element = values.load(self.dtype, f.gep("i32", line, at), lanes)
+            bits = key_bits(self.e, self.comparator, self.network.key, (element,))
+            values.store(bits, f.gep("i32", self.keys, at))
+            changed = values.binary("xor", values.bitcast_convert(element, U32), self.element_bits(bits))
+            loop.yield_(parts_of([values.binary("or", changed, *rebuilt(none, loop.carried))]))
+        differ = rebuilt(none, loop.results)
+        (differ,) = values.across_lanes(differ, lambda a, b: (values.binary("or", *a, *b),))
         return values.compare("EQ", differ, values.constant(U32, 0)).ssa
+
+    def inside(self, position: Ssa) -> Ssa:
+        """Where a vector of the line starts: the last one overlaps the one before it."""
+        return least(self.f, position, self.length - self.lanes, needed=self.length % self.lanes != 0)
 
     def element_bits(self, bits: Value) -> Value:
         """The bits of the elements that have such keys."""
@@ -80,29 +68,27 @@ class NetworkSort:
 
     def write(self, line: Ssa) -> None:
         """Stores the elements of all keys, which are sorted."""
-        f, values, lanes, length = self.f, self.values, self.lanes, self.length
-        size, whole = self.rows * lanes, length // lanes * lanes
-        target = line if length == size else self.ordered
+        f, values, lanes = self.f, self.values, self.lanes
+        target = line if self.length == self.rows * lanes else self.ordered
         with f.loop(0, self.rows, lanes) as loop:
             rows = [self.load(f.add(loop.index, number)) for number in range(lanes)]
             for lane, column in enumerate(transposed(f, [self.element_bits(row) for row in rows])):
                 values.store(column, f.gep("i32", target, f.add(loop.index, lane * self.rows)))
-        for start, stop, step in ((0, whole, lanes), (whole, length, 1)):
-            if target is not line and start < stop:
-                with f.loop(start, stop, step) as loop:
-                    found = values.load(U32, f.gep("i32", target, loop.index), step)
-                    values.store(found, f.gep("i32", line, loop.index))
+        if target is not line:
+            with f.loop(0, self.length, lanes) as loop:
+                at = self.inside(loop.index)
+                values.store(values.load(U32, f.gep("i32", target, at), lanes), f.gep("i32", line, at))
 
     def load(self, row: Ssa) -> Value:
-        """The keys of a row, a vector."""
+        """Return the keys of a row, one a lane."""
         return self.values.load(U32, self.address(row), self.lanes, align=4 * self.lanes)
 
     def store(self, row: Ssa, keys: Value) -> None:
-        """Writes the keys of a row."""
+        """Write the keys of a row, one a lane."""
         self.values.store(keys, self.address(row), align=4 * self.lanes)
 
     def address(self, row: Ssa) -> Ssa:
-        """Where the keys of a row lie."""
+        """Return the address of a row of keys."""
         return self.f.gep("i32", self.keys, self.f.mul(row, self.lanes))
 
     # -- the network ---------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
-"""Sorts by blocks of threads: tiles are sorted in local memory, longer lines by merging pairs of runs.
+"""Sorts by thread blocks: tiles are sorted in local memory, longer lines by merging pairs of runs.
 
-A tile has a *slot* for each element, in the order of the line. What is compared lies still in local memory;
-what moves are the numbers of slots, through a network in which each thread compares and exchanges pairs. Of
-equal elements the one in the lower slot is first: so the order is stable, and the same as by merging, where
-the comparator is an order; else (`NE`, several keys with NaN) it is the network's. Slots behind the end of a
-line come last. In the end every slot takes its element from the source, in all operands.
+A tile has a *slot* for each element, in the order of the line. The compared values stay in place in local
+memory; slot numbers are sorted, through a network in which each thread compares and exchanges pairs. Of equal
+elements the one in the lower slot comes first, so the order is stable, and the same as by merging, if the
+comparator defines an order. Otherwise (`NE`, several keys with NaN) the network determines it. Slots beyond
+the end of a line come last. Finally every slot copies its element from the source, in all operands.
 
-A tile of merged runs begins and ends where halves of the runs do, found by binary search from the whole down:
-whatever a comparator says, every element is in one tile.
+The parts of two runs that make up a tile are found by binary search over the halves of the runs, from the
+whole down: whatever the comparator returns, every element is in exactly one tile.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TileSort:
     # -- elements ------------------------------------------------------------------------------------------
 
     def address(self, line: Ssa, position: Ssa) -> Ssa:
-        """Where in an array an element of a line is."""
+        """The offset in the array of an element of a line."""
         f, stride, length = self.f, self.plan.stride, self.plan.length
         begin = f.add(f.mul(f.udiv(line, stride), length * stride), f.urem(line, stride))
         return f.add(begin, f.mul(position, stride))
@@ -73,18 +73,18 @@ class TileSort:
         return [key_bits(self.order.e, self.order.computation, self.plan.key, element)]
 
     def before(self, a: Sequence[Value], b: Sequence[Value]) -> Ssa:
-        """Whether an element comes before another and is not equal, by what is compared."""
+        """Whether an element comes strictly before another, by the compared values."""
         if self.plan.key is None:
             return self.order.before(a, b)
         return self.k.values.compare("LT", a[0], b[0]).ssa
 
     def held(self, slot: Ssa) -> list[Value]:
-        """The values by which the element of a slot is compared."""
+        """The compared values of the element in a slot."""
         pairs = zip(self.data, self.kinds, strict=True)
         return [self.k.values.load(d, element_address(self.f, p, d, slot), 1) for p, d in pairs]
 
     def slot(self, at: Ssa) -> Ssa:
-        """The slot whose element is at a place of the tile."""
+        """The slot number at a place of the tile."""
         found = self.f.load("i32", self.f.gep("i32", self.slots, at), 4)
         return self.f.cast("zext", found, self.f.module.index_type)
 
@@ -95,7 +95,7 @@ class TileSort:
     # -- tiles ---------------------------------------------------------------------------------------------
 
     def sorted(self) -> None:
-        """Sorts a tile: some short lines, or a part of a long one."""
+        """Sorts a tile: several short lines, or a part of a long one."""
         f, plan = self.f, self.plan
         row, per = plan.row, plan.tile // plan.row
         block = self.k.share.begin
@@ -116,7 +116,7 @@ class TileSort:
         self.write(place, place, real)
 
     def merged(self) -> None:
-        """Merges what is in a tile of two runs."""
+        """Merges the two runs in a tile."""
         f, plan = self.f, self.plan
         block = self.k.share.begin
         line, tile = f.udiv(block, plan.tiles), f.urem(block, plan.tiles)
@@ -134,7 +134,9 @@ class TileSort:
             return f.icmp("slt", slot, count)
 
         def bitonic(at: Ssa) -> Ssa:
-            """The first run rises; the other, behind what is no element, falls."""
+            """The slot for a place of a bitonic sequence: the first run ascending, then missing elements,
+            then the second run descending.
+            """
             turned = f.sub(f.add(here, plan.tile - 1), at)
             return f.select(f.icmp("slt", at, here), at, turned)
 
@@ -162,7 +164,9 @@ class TileSort:
         return cuts.results[1:]
 
     def taken(self, line: Ssa, a: Ssa, b: Ssa, c: Ssa, d: Ssa, wanted: Ssa) -> Ssa:
-        """How many of the first `wanted` elements of the merged runs [a, b) and [c, d) are of the first."""
+        """The number of elements from the first run among the first `wanted` of the merged runs [a, b) and
+        [c, d).
+        """
         f = self.f
         least = f.smax(f.sub(wanted, f.sub(d, c)), 0)
         with f.while_loop([least, f.smin(wanted, f.sub(b, a))]) as search:
@@ -177,7 +181,7 @@ class TileSort:
         return search.results[0]
 
     def fill(self, place: SortSlot, slot: SortSlot) -> None:
-        """Loads what is compared of every slot; `slot` says which one is where at first."""
+        """Loads the compared values of every slot; `slot` gives the initial slot of each place."""
         f = self.f
         with self.k.walk(f.index(0), f.index(self.plan.tile), 1) as loop:
             at = loop.index
@@ -187,7 +191,7 @@ class TileSort:
         self.k.share.barrier()
 
     def exchange(self, low: Ssa, high: Ssa, real: SortSlot) -> None:
-        """Puts the element that comes first at the lower of two places."""
+        """Exchanges two places if the element at the higher one comes first."""
         f = self.f
         a, b = self.slot(low), self.slot(high)
         x, y = f.smin(a, b), f.smax(a, b)
@@ -205,7 +209,7 @@ class TileSort:
 
 
 def _key_type(dtype: DType) -> DType:
-    """Unsigned integers in the order of the values, as `ordered_bits` gives them."""
+    """The unsigned integer type for keys from `ordered_bits`."""
     return BY_NAME[f"u{dtype.bits if dtype.is_float else max(8, dtype.bits)}"]
 
 
@@ -214,7 +218,7 @@ Exchange = Callable[[Ssa, Ssa], None]
 
 
 def sort_network(k: KernelWriter, tile: int, row: int, exchange: Exchange) -> None:
-    """Sorts each `row` of places of a tile, a power of two, by all threads of a step."""
+    """Sorts each `row` of places of a tile, a power of two, with all threads of a step."""
     f = k.f
     with f.while_loop([f.index(2)]) as runs:
         (width,) = runs.carried

@@ -1,14 +1,15 @@
-"""Matrix multiplication by blocks of threads, which bring slices of the operands to local memory.
+"""Matrix multiplication by thread blocks, which load slices of the operands to local memory.
 
-A block computes a tile of the result, slice by slice of k. What it multiplies lies in one half of its local
-memory, while the next slice goes from global memory through registers into the other: one barrier for each.
+A block computes a tile of the result, slice by slice of k. Local memory has two halves: while the slice in
+one half is multiplied, the next slice is loaded from global memory through registers into the other; one
+barrier for each slice.
 
     bring slice 0;  barrier
     for slice:  load the next one;  multiply this one;  store the next one;  barrier
-    for part of the tile:  sums to local memory;  barrier;  what follows the product, element by element
+    for part of the tile:  sums to local memory;  barrier;  ops after the product, element by element
 
-The sums of an element are taken in the order of k; where groups of threads share a slice, each takes its part
-of all slices, and the groups' sums are added in their order. Nothing depends on when a thread runs.
+The sums of an element are taken in the order of k. Where groups of threads share a slice, each takes its part
+of all slices, and the sums of the groups are added in their order. Nothing depends on the timing of threads.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ Sum = tuple[int, Ssa, Ssa, Value]
 
 
 class Operand:
-    """A matrix in memory: where an element lies is the sum of what its k and its row of lhs, or its column of
-    rhs, say.
+    """A matrix in memory. The offset of an element is the sum of an offset for its k and one for its row of
+    lhs, or column of rhs.
     """
 
     start: Ssa
 
     def across(self, x: Ssa) -> Ssa:
-        """The offset that a row or column adds."""
+        """The offset of a row or column."""
         raise NotImplementedError
 
     def along(self, k: Ssa) -> Ssa:
-        """The offset that an index along k adds."""
+        """The offset of an index along k."""
         raise NotImplementedError
 
 
 class Dense(Operand):
-    """One with equal distances; `along_k`: neighbours in k are neighbours."""
+    """A matrix with constant strides; `along_k`: elements with neighbouring k are adjacent."""
 
     def __init__(self, matrix: Matrix, *, along_k: bool):
         self.start, self._f = matrix.start, matrix.sums.f
@@ -64,8 +65,8 @@ class Dense(Operand):
 
 @dataclass(frozen=True)
 class _Slot:
-    """A vector of an operand's slice that a thread brings: where it begins in the operand if the slice does
-    at k 0; its k, counted from the slice's first one; its place in local memory.
+    """A vector of an operand's slice that one thread loads: its offset in the operand for the slice at k = 0;
+    its k within the slice; its place in local memory.
     """
 
     start: Ssa
@@ -101,7 +102,7 @@ class Side:
         return _Slot(self.operand.across(at), k, self.product.placed(staging, x, k))
 
     def load(self, first: Ssa) -> list[Value]:
-        """This thread's part of the slice that begins at `first` of k; zeros behind the last k."""
+        """Loads this thread's part of the slice that begins at `first` of k; zeros beyond the last k."""
         f, values, spec = self.f, self.values, self.product.spec
         step = self.staging.lanes if self.staging.along_k else 1
         found = []
@@ -119,7 +120,7 @@ class Side:
         return found
 
     def store(self, half: Ssa, loaded: Sequence[Value]) -> None:
-        """Puts what was loaded into a half of local memory, which begins at that byte."""
+        """Stores what was loaded in a half of local memory, which begins at byte `half`."""
         for slot, value in zip(self.slots, loaded, strict=True):
             self.product.put(self, half, slot.place, value)
 
@@ -131,7 +132,9 @@ class Side:
 
 
 class Blocks(Product):
-    """Writes the kernel of a plan with a `BlockCut`. What follows is what sums and slices are made of."""
+    """Writes the kernel of a plan with a `BlockCut`. Subclasses define how sums and slices are
+    represented.
+    """
 
     cut: BlockCut
 
@@ -148,19 +151,19 @@ class Blocks(Product):
         self.group = f.udiv(team, cut.across * cut.down)
 
     def _team(self) -> Ssa:
-        """The number of the thread or warp that computes a tile of registers."""
+        """The number of the thread or warp that computes a register tile."""
         raise NotImplementedError
 
     def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
-        """The number in local memory of an element: a row of lhs or column of rhs, and its k."""
+        """The index in local memory of an element, given its row of lhs or column of rhs and its k."""
         raise NotImplementedError
 
     def fetch(self, start: Ssa, index: Ssa, lanes: int) -> Value:
-        """Elements of an operand as they go to local memory."""
+        """Loads elements of an operand, in the form in which local memory holds them."""
         raise NotImplementedError
 
     def put(self, side: Side, half: Ssa, place: Ssa, value: Value) -> None:
-        """Stores what `fetch` gave."""
+        """Stores the result of `fetch`."""
         raise NotImplementedError
 
     def zeros(self) -> list[Value]:
@@ -168,11 +171,11 @@ class Blocks(Product):
         raise NotImplementedError
 
     def multiply(self, sides: Sequence[Side], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
-        """The sums with the products of a slice, which lies in a half of local memory."""
+        """Adds to the sums the products of a slice in a half of local memory."""
         raise NotImplementedError
 
     def finished(self, sums: Sequence[Value]) -> list[Sum]:
-        """Where sums belong."""
+        """The row and column of each sum."""
         raise NotImplementedError
 
     # -- the kernel ----------------------------------------------------------------------------------------
@@ -226,8 +229,8 @@ class Blocks(Product):
         return rebuilt(zeros, loop.results)
 
     def _finish(self, sums: Sequence[Value], batch: Ssa, row: Ssa, col: Ssa) -> None:
-        """Gives the tile away, by parts that fit local memory: neighbouring threads have neighbouring columns
-        then, and what follows the product is written once for each part.
+        """Writes the results of the tile, in parts that fit in local memory: neighbouring threads then have
+        neighbouring columns, and the ops after the product are emitted once.
         """
         cut, parts = self.cut, self.finished(sums)
         for number in range(cut.rows // cut.part_rows):
@@ -241,7 +244,7 @@ class Blocks(Product):
             self._give_part(batch, self.f.add(row, number * cut.part_rows), col)
 
     def _give_part(self, batch: Ssa, row: Ssa, col: Ssa) -> None:
-        """Gives away the rows from `row` on, whose sums lie in local memory."""
+        """Writes the results of the rows from `row` on, whose sums are in local memory."""
         f, cut, spec = self.f, self.cut, self.spec
         with self.k.walk(f.index(0), f.index(cut.part_rows * cut.columns), 1) as loop:
             at_row = f.add(row, f.udiv(loop.index, cut.columns))
@@ -265,9 +268,10 @@ class Blocks(Product):
 
 
 class Threads(Blocks):
-    """Each thread multiplies and adds numbers of the sums' type, for a few rows and columns.
+    """Each thread multiplies and adds numbers in the sums' type, for a few rows and columns.
 
-    A slice lies in local memory k by k, so that neighbouring rows of lhs, or columns of rhs, are one access.
+    A slice is stored in local memory by k, so that neighbouring rows of lhs, or columns of rhs, are one
+    access.
     """
 
     def _team(self) -> Ssa:
@@ -307,7 +311,7 @@ class Threads(Blocks):
         return sums
 
     def _read(self, side: Side, half: Ssa, step: int, count: int, number: Ssa, teams: int) -> list[Value]:
-        """This thread's elements of one k: vectors of neighbours, which are a vector of each thread apart."""
+        """This thread's elements for one k: vectors of neighbours, at a distance of one vector per thread."""
         f, pitch, lanes = self.f, side.staging.pitch, neighbours(self.spec, count)
         steps = self.cut.depth // self.cut.groups
         first = f.add(f.mul(self.group, steps * pitch), f.mul(number, lanes))
@@ -333,9 +337,9 @@ class Threads(Blocks):
 
 
 class Warps(Blocks):
-    """Each warp multiplies matrices of 16 x 16 halves by instructions of tensor cores, with sums in f32.
+    """Each warp multiplies matrices of 16 x 16 halves by tensor core instructions, with sums in f32.
 
-    A slice lies in local memory as it lies in the operand; what reads it turns it where that is needed.
+    A slice is stored in local memory in the operand's order, and transposed when it is read, if needed.
     """
 
     def _team(self) -> Ssa:
@@ -380,7 +384,7 @@ class Warps(Blocks):
         return [Value(self.dtype, 1, (x,)) for x in total]
 
     def _squares(self, side: Side, half: Ssa, k: int, number: int, team: Ssa, teams: int) -> list[Ssa]:
-        """A square of 16 x 16 of this warp: four words of each thread."""
+        """A 16 x 16 block for this warp: four words for each thread."""
         f, staging = self.f, side.staging
         lane = f.urem(self.thread, WARP)
         far = f.mul(f.udiv(lane, SQUARE), 8)

@@ -1,8 +1,8 @@
 """The k largest (or smallest) elements of every line, where k is small: a heap of the best so far.
 
-A candidate is one number, its key above the complement of its position, so that of equal elements the first
-is the better one. The worst of the best is on top of the heap; vectors of elements are compared with its key,
-and only those that have a better one are looked at.
+A candidate is one number, with its key in the high bits and the complement of its position in the low bits,
+so that of equal elements the first is better. The worst of the best candidates is on top of the heap; vectors
+of elements are compared with its key, and only those with a better element are examined.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Selection:
     # -- candidates --------------------------------------------------------------------------------------
 
     def key(self, position: Ssa, lanes: int) -> Value:
-        """The keys of elements from a position on: the larger is the better."""
+        """The keys of elements from a position on, larger ones better."""
         index = Index(self.f, self.f.add(self.base, position), 1, lanes)
         bits = ordered_bits(
             self.values, self.elements.load((index,), lanes), total_order=True, descending=not self.largest
@@ -62,7 +62,7 @@ class _Selection:
         return self.values.convert(bits, U32)
 
     def candidate(self, position: Ssa) -> Ssa:
-        """An element as one number."""
+        """An element as a candidate: one number."""
         values = self.values
         high = values.convert(self.key(position, 1), U64)
         high = values.binary("shift-left", high, values.constant(U64, 32))
@@ -78,7 +78,7 @@ class _Selection:
     # -- the heap ----------------------------------------------------------------------------------------
 
     def sift(self, place: Ssa, candidate: Ssa, size: Ssa) -> None:
-        """Puts a candidate at a place of the heap or below, so that none is above a worse one."""
+        """Inserts a candidate at a place of the heap or below, so that none is above a worse one."""
         f = self.f
         one = f.index(1)
         with f.while_loop([place]) as loop:
@@ -100,7 +100,7 @@ class _Selection:
         self.put(loop.results[0], candidate)
 
     def fill(self) -> None:
-        """A heap of the first elements."""
+        """Builds a heap of the first elements."""
         f, size = self.f, self.f.index(self.count)
         with f.loop(0, self.count, 1) as loop:
             self.put(loop.index, self.candidate(loop.index))
@@ -139,7 +139,7 @@ class _Selection:
             self.sift(f.index(0), candidate, f.index(self.count))
 
     def take(self, start: Ssa) -> None:
-        """Empties the heap into the results, the worst first and last."""
+        """Moves the heap to the results, from the worst, which is the last, to the best."""
         f, values = self.f, self.values
         elements, places = (self.flat(o, self.count) for o in self.kernel.outputs)
         with f.loop(0, self.count, 1) as loop:
@@ -154,11 +154,11 @@ class _Selection:
 
 
 class _Together(_Selection):
-    """Writes a phase in which the threads of a block select.
+    """Writes a phase in which the threads of a block select together.
 
-    Candidates that are better than the worst of the best so far are gathered behind the best, in any order,
-    until there is no room: then all are sorted, the best first. No two are equal, so the order in which they
-    came does not matter.
+    Candidates better than the worst of the current best are appended after these, in any order, until there
+    is no room. Then all are sorted, the best first. No two candidates are equal, so the order of appending
+    does not matter.
     """
 
     def __init__(self, k: KernelWriter, plan: TopKPlan):
@@ -191,7 +191,7 @@ class _Together(_Selection):
         self.give(block)
 
     def cleared(self, low: Ssa, high: Ssa) -> None:
-        """No candidates in places [low, high); all places behind the best are free."""
+        """Clears places [low, high): all places after the best are free."""
         f = self.f
         with self.kernel.walk(low, high, 1) as loop:
             self.put(loop.index, f.const("i64", 0))
@@ -216,7 +216,7 @@ class _Together(_Selection):
         self.kernel.share.barrier()
 
     def gathered(self) -> Ssa:
-        """How many places are taken; nobody takes another one, or frees them, before all know it."""
+        """The number of places taken, once all threads know it; none takes or frees a place before that."""
         count = self.f.load("i32", self.used, 4)
         self.kernel.share.barrier()
         return self.f.cast("zext", count, self.f.module.index_type)
@@ -234,7 +234,7 @@ class _Together(_Selection):
         self.put(high, f.select(better, a, b))
 
     def give(self, block: Ssa) -> None:
-        """Writes the best: of a piece, or as results."""
+        """Writes the best candidates: of a piece, or as results."""
         f, values, count = self.f, self.values, self.count
         elements, places = (self.flat(o, count) for o in self.kernel.outputs)
         with self.kernel.walk(f.index(0), f.index(count), 1) as loop:

@@ -1,8 +1,8 @@
 """The transpose emitter: square blocks go through registers, so that both reads and writes are contiguous.
-Where threads share a step, they go through local memory.
+Where threads share a step, blocks go through local memory.
 
-Blocks of rows of the output are the parallel unit. What the sizes leave over beyond whole blocks is done
-element by element.
+Blocks of rows of the output are the parallel unit. Elements that are left over beside whole blocks are copied
+one by one.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class _Transpose:
                 self.singles(outer, rest, (f.index(0), f.index(whole_columns)))
 
     def tile(self, outer: Sequence[AnyIndex], p: Ssa, q: Ssa) -> None:
-        """lanes x lanes elements: rows of the input are loaded, turned in registers, and written as rows of
-        the output.
+        """A block of lanes x lanes elements: loads rows of the input, transposes them in registers, and
+        writes rows of the output.
         """
         f, lanes, dims = self.f, self.lanes, self.output_dims
         wide = self.k.elements(lanes)
@@ -86,7 +86,7 @@ class _Transpose:
             self.store(e, self.output_index(outer, row, along_q))
 
     def below(self, e: Elements, hero: Instruction, at: tuple[AnyIndex, ...]) -> Value:
-        """The operand of a hero at an index of the collapsed input."""
+        """The hero's operand at an index of the collapsed input."""
         operand = hero.operands[0]
         return e(operand, reshape_index(at, self.input_dims, operand.shape.dims))
 
@@ -94,7 +94,7 @@ class _Transpose:
         self.k.write(e, at, self.output_dims)
 
     def singles(self, outer: Sequence[AnyIndex], rows: tuple[Ssa, Ssa], columns: tuple[Ssa, Ssa]) -> None:
-        """Element by element."""
+        """Copies element by element."""
         f, dims = self.f, self.output_dims
         if columns[0].constant is not None and columns[0].constant == columns[1].constant:
             return
@@ -109,8 +109,8 @@ BATCH = 8
 
 
 class _Tiles(_Transpose):
-    """Writes the kernel for threads that share a tile of (p, q): they read it along p, put it into local
-    memory, and write it along q. What lies beyond the array is read as its last element, and not written.
+    """Writes the kernel for threads that share a tile of (p, q): they read it along p, store it in local
+    memory, and write it along q. Places outside of the array are read as its last element, and not written.
     """
 
     def __init__(self, k: KernelWriter, plan: TransposePlan):
@@ -131,7 +131,9 @@ class _Tiles(_Transpose):
 
     @contextmanager
     def batches(self) -> Iterator[list[Index]]:
-        """The numbers of this thread's elements in the tile, a few at a time; neighbours have neighbours."""
+        """The numbers of this thread's elements in the tile, a few at a time; neighbouring threads have
+        neighbouring elements.
+        """
         f, threads, size = self.f, self.k.share.threads, self.tile_dims[0] * self.tile_dims[1]
         batch = min(BATCH, size // threads)
         own = self.k.share.start(f.index(0), 1)
@@ -142,7 +144,7 @@ class _Tiles(_Transpose):
             yield [Index(f, f.add(loop.index, n * threads), limit=size) for n in range(batch)]
 
     def within(self, start: AnyIndex, offset: AnyIndex, dim: int, tile: int) -> Index:
-        """An index of an output dimension, where an element of the tile lies beyond it the last one."""
+        """An index of an output dimension, at most the last one where the tile reaches beyond the array."""
         f, size = self.f, self.output_dims[dim]
         at = f.add(base_of(f, start), base_of(f, offset))
         return Index(f, least(f, at, size - 1, needed=size % tile != 0), limit=size)
@@ -177,7 +179,7 @@ class _Tiles(_Transpose):
                 store(values)
 
     def inside(self, start: tuple, place: tuple) -> AbstractContextManager[None]:
-        """Code for an element of the tile that lies in the array."""
+        """A region that runs only for elements of the tile that are in the array."""
         f = self.f
         found = None
         for first, offset, dim, tile in zip(start, place, (self.p, self.q), self.tile_dims, strict=True):

@@ -18,7 +18,7 @@ _BLOCK = 16
 def transpose_block(f: Function, rows: Sequence[Ssa]) -> list[Ssa]:
     """The transpose of n vectors of n lanes, n a power of two: lane r of result c is lane c of row r.
 
-    It takes n/2 * 2 * log2(n) shuffles, each one instruction on SSE, AVX, AVX-512 and NEON.
+    It takes n * log2(n) shuffles, each a single instruction on SSE, AVX, AVX-512 and NEON.
     """
     count = len(rows)
     if any(lane_count(row.type) != count for row in rows) or count & (count - 1):
@@ -43,7 +43,7 @@ def transpose_block(f: Function, rows: Sequence[Ssa]) -> list[Ssa]:
 
 
 def transposed(f: Function, rows: Sequence[Value]) -> list[Value]:
-    """The same of n values of n lanes."""
+    """The same for n `Value`s of n lanes."""
     parts = [transpose_block(f, [row.parts[n] for row in rows]) for n in range(len(rows[0].parts))]
     return [Value(rows[0].dtype, len(rows), column) for column in zip(*parts, strict=True)]
 
@@ -60,8 +60,8 @@ def _stage(f: Function, rows: list[Ssa], bit: int, masks: tuple[list[int], list[
 
 
 def _fenced(f: Function, row: Ssa) -> Ssa:
-    """The same value. LLVM does not look through it for shuffles to combine, which finds none and takes two
-    thirds of the time of the whole kernel.
+    """The same value, hidden from LLVM, which would otherwise search it for shuffles to combine, finds none,
+    and spends two thirds of the compile time of the kernel on it.
     """
     # LLVM's back end of s390x, whose order of bytes is big, fails on fences.
     floats = f.module.byte_order == "little" and element_type(row.type) in ("float", "double")

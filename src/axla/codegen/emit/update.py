@@ -1,5 +1,5 @@
-"""Writes in place: dynamic-update-slice and scatter. The operand's memory is the result's; only what changes
-is written.
+"""Writes in place: dynamic-update-slice and scatter. The result shares the operand's memory; only changed
+elements are written.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def emit_update(k: KernelWriter, plan: UpdatePlan) -> None:
 
 
 def emit_scatter(k: KernelWriter, plan: ScatterPlan) -> None:
-    """Writes the kernel of a `ScatterPlan`: for each scatter index, and each element of its window, combine
-    and store.
+    """Writes the kernel of a `ScatterPlan`: for each scatter index, and each element of its window, combines
+    and stores.
     """
     if plan.sharing is Sharing.ALONE:
         _alone(k, plan)
@@ -44,7 +44,7 @@ def emit_scatter(k: KernelWriter, plan: ScatterPlan) -> None:
 
 
 class _Shared:
-    """A scatter that threads share, an element of a window each."""
+    """A scatter that threads share, one element of a window each."""
 
     def __init__(self, k: KernelWriter, plan: ScatterPlan):
         self.k, self.f, self.plan = k, k.f, plan
@@ -54,13 +54,13 @@ class _Shared:
         return delinearize(number, self.g.batch_sizes)
 
     def numbers(self, count: int) -> contextlib.AbstractContextManager[Loop]:
-        """A loop that this thread runs once, with its number, of `count`."""
+        """A loop over `count` numbers in which this thread runs its own number once."""
         f, threads = self.f, self.k.share.threads
         low = f.mul(self.k.share.begin, threads)
         return self.k.walk(low, f.smin(f.add(low, threads), count), 1)
 
     def free(self) -> None:
-        """A thread for each element of the updates."""
+        """One thread for each element of the updates."""
         g = self.g
         work = g.batch_count * g.window_count
         with self.numbers(work) as loop:
@@ -71,7 +71,7 @@ class _Shared:
                 self.combine(batch, start, number % g.window_count)
 
     def owners(self) -> None:
-        """A thread looks at all starts, in order, and takes those that are its own."""
+        """Each thread looks at all start indices, in order, and handles those that it owns."""
         f, g, owners = self.f, self.g, self.plan.owners
         work = owners * g.window_count
         with self.numbers(work) as loop:
@@ -87,7 +87,7 @@ class _Shared:
                     self.combine(batch, start, number % g.window_count)
 
     def window(self) -> None:
-        """A window after the other, of which each thread has some elements."""
+        """One window after the other; each thread handles some of its elements."""
         f, g = self.f, self.g
         with f.loop(0, g.batch_count, 1) as batches:
             batch = self.batch(Index(f, batches.index, limit=g.batch_count))
@@ -97,7 +97,7 @@ class _Shared:
             self.k.share.barrier(everywhere=True)
 
     def combine(self, batch: tuple[AnyIndex, ...], start: dict[int, AnyIndex], number: AnyIndex) -> None:
-        """Updates an element of a window."""
+        """Combines one element of a window with the operand."""
         f, g, e, arrays = self.f, self.g, self.k.elements(1), self.k.outputs
         window = delinearize(number, g.window_sizes)
         at = g.operand_index(start, window)
@@ -118,7 +118,7 @@ _SHARED = {Sharing.FREE: _Shared.free, Sharing.OWNERS: _Shared.owners, Sharing.W
 
 
 def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
-    """One thread does all, with vectors along the rows of windows."""
+    """One thread does everything, with vectors along the rows of windows."""
     f, g = k.f, Scattering(k.named[plan.hero])
     arrays, minor = k.outputs, plan.row
     rows = g.window_count // max(minor, 1)
@@ -150,8 +150,8 @@ def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
 
 
 def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
-    """The first `whole` updates, of one element each: `lanes` of them are computed at once, and then combined
-    one by one, in their order.
+    """The first `whole` updates, of one element each: computed `lanes` at a time, then combined one by one in
+    order.
     """
     f, values, arrays = k.f, k.values, k.outputs
     with f.loop(0, whole, lanes, nonempty=True) as loop:

@@ -1,4 +1,4 @@
-"""Elementwise functions of floats and complex numbers: `tables` has them, by opcode."""
+"""Elementwise functions of floats and complex numbers; `tables` lists them by opcode."""
 
 from axla.codegen.math import (  # noqa: F401  importing them fills the tables
     basic,

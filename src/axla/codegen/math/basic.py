@@ -11,7 +11,7 @@ from axla.codegen.math.tables import EXACT, FLOATS, on_floats
 
 @on_floats("maximum", exact=True)
 def maximum(a: Reg, b: Reg) -> Reg:
-    """The larger; NaN if either is; +0 over -0."""
+    """The larger operand; NaN if either is; +0 is larger than -0."""
     m = a.m
     if not m.target.has_ordered_maximum or a.known or b.known:
         return m.intrinsic("maximum", a, b)  # which is short where LLVM knows one
@@ -22,7 +22,7 @@ def maximum(a: Reg, b: Reg) -> Reg:
 
 @on_floats("minimum", exact=True)
 def minimum(a: Reg, b: Reg) -> Reg:
-    """The smaller; NaN if either is; -0 under +0."""
+    """The smaller operand; NaN if either is; -0 is smaller than +0."""
     m = a.m
     if not m.target.has_ordered_maximum or a.known or b.known:
         return m.intrinsic("minimum", a, b)

@@ -1,7 +1,7 @@
 """Complex arithmetic on pairs of registers.
 
-Results agree with XLA's for finite numbers; for infinities and NaN they follow C's annex G where that is
-cheap.
+Results agree with XLA's for finite numbers; for infinities and NaN they follow annex G of the C standard
+where that is cheap.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ INFINITY = float("inf")
 
 
 def sorted_parts(re: Reg, im: Reg) -> Pair:
-    """The larger and the smaller of the sizes of the parts."""
+    """The larger and the smaller magnitude of the two parts."""
     m = re.m
     a, b = m.abs(re), m.abs(im)
     return m.select(a > b, a, b), m.select(a > b, b, a)
 
 
 def absolute(re: Reg, im: Reg) -> Reg:
-    """The modulus, without overflow on the way."""
+    """The modulus, without intermediate overflow."""
     m = re.m
     large, small = sorted_parts(re, im)
     ratio = small / large
@@ -30,7 +30,7 @@ def absolute(re: Reg, im: Reg) -> Reg:
 
 
 def unless_nan(re: Reg, im: Reg, result: Reg) -> Reg:
-    """The result, or NaN where a part is: XLA does not let an infinite part win."""
+    """The result, or NaN where a part is NaN, even if the other is infinite, as in XLA."""
     return re.m.select(re.is_nan() | im.is_nan(), float("nan"), result)
 
 
@@ -41,7 +41,7 @@ def multiply(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
 
 @on_complex("divide")
 def divide(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
-    """Smith's division: by the larger part of the divisor first, so that nothing overflows without need."""
+    """Smith's division: divides by the larger part of the divisor first, which avoids needless overflow."""
     m = a.m
     by_real = m.abs(c) >= m.abs(d)
     large, small = m.select(by_real, c, d), m.select(by_real, d, c)

@@ -1,4 +1,4 @@
-"""Taking floats apart into exponent and fraction, and putting them together."""
+"""Splits floats into exponent and fraction, and scales them by powers of two."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from axla.codegen.arithmetic import BIAS, FRACTION, Reg
 def split_exponent(x: Reg) -> tuple[Reg, Reg]:
     """(e, f) as floats with x = f * 2**e and 3/4 <= f < 3/2, for positive finite x.
 
-    Where `avx512.applies`, e and f are such that the logarithm of every x, special ones included, follows
-    from them by the rules of arithmetic.
+    Where `avx512.applies`, e and f are chosen such that arithmetic on them gives the right logarithm for
+    every x, special values included.
     """
     m = x.m
     if avx512.applies(x):
@@ -27,10 +27,10 @@ def split_exponent(x: Reg) -> tuple[Reg, Reg]:
 
 
 def scale(p: Reg, n: Reg, shifted: Reg) -> Reg:
-    """p * 2**n for p near 1 and integral n, with denormals, infinities and NaN right.
+    """p * 2**n for p near 1 and integral n; right for denormals, infinities and NaN.
 
-    n is a float, `shifted` the same number as n + magic(p): its low bits are the integer. |n| stays below
-    1.25 times the exponent range.
+    n is a float; `shifted` is n + magic(p), whose low bits are the integer n. |n| stays below 1.25 times the
+    exponent range.
     """
     m = p.m
     if avx512.applies(p):

@@ -19,9 +19,8 @@ LOG2_E = 1.4426950408889634
 
 @dataclass(frozen=True, slots=True)
 class _Constants:
-    """ln 2 in two parts, the first with so few bits that n * high is exact.
-
-    Fits of the tail of the exponential.
+    """ln 2 in two parts, the first with so few bits that n * high is exact, and coefficients of the
+    polynomials for the exponential.
     """
 
     high: float
@@ -70,8 +69,8 @@ def reduce(x: Reg) -> tuple[Reg, Reg, Reg]:
 
 @on_floats("exponential")
 def exp(x: Reg) -> Reg:
-    """Where the result is certainly 0, as of masked scores of attention, nothing small is computed: an
-    instruction whose result is too small for a normal number takes a hundred times as long.
+    """The exponential function. Where the result is certainly 0, as for masked scores of attention, no
+    denormal is computed: instructions with denormal results take a hundred times as long.
     """
     m, k = x.m, _CONSTANTS[x.element]
     zero, nothing = x < k.least, m.number(x, 0.0)
@@ -104,7 +103,7 @@ def expm1(x: Reg) -> Reg:
 
 @on_floats("logistic")
 def logistic(x: Reg) -> Reg:
-    """1 / (1 + exp(-x)); of negative x as exp(x) / (1 + exp(x)), which keeps small results."""
+    """1 / (1 + exp(-x)); for negative x exp(x) / (1 + exp(x)), which keeps small results accurate."""
     m = x.m
     e = exp(-m.abs(x))
     return m.select(x < 0.0, e, m.number(x, 1.0)) / (e + 1.0)
@@ -112,7 +111,7 @@ def logistic(x: Reg) -> Reg:
 
 @on_complex("exponential")
 def complex_exp(re: Reg, im: Reg) -> Pair:
-    """exp(re) (cos(im) + i sin(im)), without overflow before the product."""
+    """exp(re) (cos(im) + i sin(im)), without intermediate overflow."""
     m = re.m
     sine, cosine = sincos(im)
     # Far out in two halves: exp(re) may overflow where the product with a small cosine does not.

@@ -1,4 +1,6 @@
-"""tanh, sinh, cosh and the inverses; of complex numbers also sin, cos and tan, which need both kinds."""
+"""tanh, sinh, cosh and their inverses; also sin, cos and tan of complex numbers, which need trigonometric and
+hyperbolic functions.
+"""
 
 from __future__ import annotations
 

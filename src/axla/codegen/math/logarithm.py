@@ -1,4 +1,4 @@
-"""log and log1p, and atan2 of complex numbers, which is a logarithm.
+"""log and log1p, and atan2 of complex numbers, which is computed by logarithms.
 
 x = 2**e m with 3/4 <= m < 3/2, f = m - 1: log x = e ln 2 + log(1 + f).
 """
@@ -47,14 +47,14 @@ def log_of_parts(e: Reg, f: Reg) -> Reg:
 
 @on_floats("log")
 def log(x: Reg) -> Reg:
-    """The natural logarithm, from exponent and fraction; -inf of 0, NaN of negative numbers."""
+    """The natural logarithm, from exponent and fraction; -inf for 0, NaN for negative numbers."""
     e, fraction = split_exponent(x)
     result = log_of_parts(e, fraction - 1.0)
     return result if avx512.applies(x) else _with_ends(x, 0.0, result)
 
 
 def _with_ends(x: Reg, least: float, result: Reg) -> Reg:
-    """The result for x in (least, infinity), and -inf, infinity or NaN for others."""
+    """The result for x in (least, infinity); -inf, infinity or NaN for other x."""
     m = x.m
     result = m.select(x.eq(INFINITY), INFINITY, result)
     result = m.select(x.eq(least), -INFINITY, result)
@@ -63,7 +63,7 @@ def _with_ends(x: Reg, least: float, result: Reg) -> Reg:
 
 @on_floats("log-plus-one")
 def log1p(x: Reg) -> Reg:
-    """log(1 + x): the rounding error of 1 + x, scaled like its fraction, is added back."""
+    """log(1 + x): the rounding error of 1 + x, scaled like the fraction, is added back."""
     m = x.m
     total, error = m.two_sum(m.number(x, 1.0), x)
     e, fraction = split_exponent(total)
@@ -76,7 +76,7 @@ def log1p(x: Reg) -> Reg:
 
 
 def _product_and_square(a: Reg, b: Reg, c: float, d: Reg) -> Reg:
-    """a (b + c) + d**2, with all rounding errors made good: the two may cancel."""
+    """a (b + c) + d**2, corrected for all rounding errors, since the two terms may cancel."""
     m = a.m
     total, total_low = m.two_sum(b, m.number(b, c))
     p, p_low = m.two_product(a, total)
@@ -116,7 +116,9 @@ def complex_log1p(re: Reg, im: Reg) -> Pair:
 
 
 def _square(re: Reg, im: Reg) -> Pair:
-    """Fused, as in XLA: where both squares overflow the real part is -inf, not NaN."""
+    """The square of a complex number by fused multiply-add, as in XLA: where both squares overflow the real
+    part is -inf, not NaN.
+    """
     return re.m.fma(re, re, -(im * im)), re * im + re * im
 
 

@@ -33,14 +33,16 @@ _LN2 = (0.6931471805599453, 2.3190468138462996e-17)
 
 @on_floats("power")
 def power(x: Reg, y: Reg) -> Reg:
-    """C's pow: 1 for y = 0 and for x = 1 even beside NaN; NaN for negative x and fractional y."""
+    """pow as in C: 1 for y = 0 and for x = 1, even where the other is NaN; NaN for negative x and fractional
+    y.
+    """
     body = _power_single if x.element == "float" else _power_double
     (result,) = x.m.outlined("power", body, x, y)
     return result
 
 
 def _power_single(x: Reg, y: Reg) -> tuple[Reg, ...]:
-    """In f64, where the logarithm needs no second part."""
+    """The power in f64, where the logarithm of an f32 needs no second part."""
     m = x.m
     size = m.abs(x).cast("fpext", "double")
     e, fraction = split_exponent(size)
@@ -56,7 +58,7 @@ def _power_single(x: Reg, y: Reg) -> tuple[Reg, ...]:
 
 
 def _special(x: Reg, y: Reg, result: Reg) -> Reg:
-    """|x| ** y made x ** y, with what C says of zeros, infinities and NaN."""
+    """x ** y from |x| ** y, with C's results for zeros, infinities and NaN."""
     m = x.m
     whole = m.rint(y).eq(y)
     half = y * 0.5
@@ -71,7 +73,7 @@ def _special(x: Reg, y: Reg, result: Reg) -> Reg:
 
 
 def _log_parts(size: Reg) -> tuple[Reg, Reg]:
-    """log(size) as a sum of two numbers, right to about 2**-67, for finite positive size."""
+    """log(size) as a sum of two numbers, with a relative error of about 2**-67, for finite positive size."""
     m = size.m
     e, fraction = split_exponent(size)
     # s = (m - 1) / (m + 1) in two parts
@@ -136,7 +138,8 @@ def _power_by_series(x: Reg, y: Reg) -> Reg:
 def complex_power(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
     """exp(w log z): with |z| = r and the angle t, r**c exp(-d t) at the angle c t + d log r; 0**0 is 1.
 
-    The steps are XLA's, rounded as there: with large exponents the angle is all rounding.
+    The steps, and so their roundings, are XLA's: for large exponents the angle is determined by rounding
+    alone.
     """
     m = a.m
     modulus, angle = absolute(a, b), atan2(b, a)

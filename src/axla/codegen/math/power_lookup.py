@@ -1,8 +1,8 @@
-"""x ** y of one f64 by tables, where nothing is special about it: half as long a chain of operations that
-wait for each other as with polynomials alone.
+"""x ** y of a scalar f64 by table lookup, for ordinary operands: the chain of dependent operations is half as
+long as with polynomials alone.
 
-log(x) = k ln 2 + log(c) + log(1 + r), where 1 / c is a multiple of 1/128 and r = z / c - 1 exact; the first
-bits of x = 2**k z choose c. exp(u) = 2**k 2**(i / 128) exp(r).
+log(x) = k ln 2 + log(c) + log(1 + r), where 1 / c is a multiple of 1/128 and r = z / c - 1 is exact; the
+first bits of x = 2**k z choose c. exp(u) = 2**k 2**(i / 128) exp(r).
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ _USUAL = 708.0  # |y log(x)| below which the result is a normal number
 
 
 def applies(x: Reg) -> bool:
-    """Whether the machine has memory for tables, and the arithmetic."""
+    """Whether the target has memory for tables, and fused multiply-add."""
     target = x.m.target
     return x.lanes == 1 and target.has_fma and not target.launched and target.form.pointer_bytes == 8
 
 
 def usual_power(x: Reg, y: Reg) -> tuple[Reg, Reg]:
-    """x ** y, and whether it is right: for a normal positive x and a result that is far from the ends."""
+    """x ** y, and whether it is valid: for a normal positive x and a result far from overflow and
+    underflow.
+    """
     m, order = x.m, x.m.target.form.byte_order
     bits = x.bits()
     offset = bits - _LEAST
@@ -53,7 +55,7 @@ def usual_power(x: Reg, y: Reg) -> tuple[Reg, Reg]:
 
 
 def _is_normal(bits: Reg) -> Reg:
-    """Whether a number is positive, not too small and finite."""
+    """Whether a number is positive, normal and finite."""
     least = 1 << 52
     return (bits - least).ult(0x7FF0000000000000 - least)
 
@@ -80,7 +82,7 @@ def _row(x: Reg, content: bytes, number: Reg, width: int) -> Sequence[Reg]:
 
 @cache
 def _logarithms(order: Literal["little", "big"]) -> bytes:
-    """Rows 1 / c, log(c) as a multiple of 2**-40, and the rest of it."""
+    """Table rows: 1 / c, log(c) rounded to a multiple of 2**-40, and the remainder of log(c)."""
     rows: list[float] = []
     with localcontext(prec=50):
         for k in range(1 << _BITS):
@@ -94,7 +96,7 @@ def _logarithms(order: Literal["little", "big"]) -> bytes:
 
 @cache
 def _roots(order: Literal["little", "big"]) -> bytes:
-    """Rows 2 ** (i / 128), and its error in parts of itself."""
+    """Table rows: 2 ** (i / 128), and its relative rounding error."""
     rows: list[float] = []
     with localcontext(prec=50):
         for k in range(1 << _BITS):

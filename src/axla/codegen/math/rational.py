@@ -1,4 +1,4 @@
-"""Odd functions that tend to 1, as quotients of polynomials."""
+"""Odd functions with the limits 1 and -1, as quotients of polynomials."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from axla.codegen.arithmetic import Reg
 
 
 def odd_rational(x: Reg, p: Sequence[float], q: Sequence[float], end: float) -> Reg:
-    """x P(z) / Q(z), z = x**2 at most end**2, and no further from 0 than 1.
+    """x P(z) / Q(z) with z = min(x**2, end**2), clamped to [-1, 1].
 
-    Beyond `end` the quotient is a constant, so the product grows past 1 and is cut there: infinities need
-    no care.
+    Beyond `end` the quotient is constant, so the product grows past 1 and is clamped: infinities need no
+    special case.
     """
     m = x.m
     z = m.least(x * x, end * end)

@@ -1,8 +1,8 @@
-"""Arguments of trigonometric functions: x = q pi / 2 + r with |r| <= pi / 4, for every finite x.
+"""Argument reduction for trigonometric functions: x = q pi / 2 + r with |r| <= pi / 4, for every finite x.
 
-Small arguments subtract multiples of pi / 2, written as a sum of three or four numbers. When a lane is too
-large for that, a function of the module multiplies the integer fraction of x with the bits of 2 / pi that
-matter for its exponent, exactly, and keeps what is left modulo 4.
+For small arguments, multiples of pi / 2, written as a sum of three or four numbers, are subtracted. If a lane
+is too large for that, a function of the module multiplies the integer fraction of x exactly with those bits
+of 2 / pi that matter for its exponent, and takes the product modulo 4.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NO_TURN = 0.785
 
 
 def reduce(x: Reg) -> tuple[Reg, Reg]:
-    """(r, q): q is an integer register of the width of x; its low two bits are those of the quotient."""
+    """(r, q): q is an integer register of the width of x, of which the low two bits are right."""
     m = x.m
     if x.lanes > 1 or m.target.launched:
         return _reduced(x)
@@ -78,7 +78,7 @@ def _reduced(x: Reg) -> tuple[Reg, Reg]:
 def _window(exponent: Reg, words: int) -> list[Reg]:
     """`words` 32-bit words (in i64) of 2 / pi, from the bit whose product with 2**exponent has weight 2.
 
-    More significant bits give multiples of 4.
+    More significant bits only contribute multiples of 4.
     """
     m = exponent.m
     # Bits are counted from the zeros on: the one of weight 2**-k is number 63 + k. Lanes too small to be
@@ -91,7 +91,7 @@ def _window(exponent: Reg, words: int) -> list[Reg]:
 
 
 def _signed(x: Reg, r: Reg, q: Reg) -> tuple[Reg, Reg]:
-    """The reduction of x from that of |x|; NaN for infinities."""
+    """The reduction of x, given that of |x|; NaN for infinities."""
     m = x.m
     negative = x.bits() < 0
     r = m.select(negative, -r, r)

@@ -1,4 +1,4 @@
-"""The remainder of a division that rounds towards zero, exactly."""
+"""The exact remainder of a division that rounds towards zero."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def _remainder(x: Reg, y: Reg) -> tuple[Reg, ...]:
 
 
 def _long_division(x: Reg, y: Reg, digits: int) -> Reg:
-    """The remainder of numbers of `digits` bits: as many bits of the quotient at a time as are exact."""
+    """The remainder of numbers of `digits` bits by long division, with as many bits of the quotient at a time
+    as are exact.
+    """
     m, f = x.m, x.m.f
     infinity = float("inf")
     size, divisor = m.abs(x), m.abs(y)
@@ -38,7 +40,9 @@ def _long_division(x: Reg, y: Reg, digits: int) -> Reg:
 
 
 def _step(rest: Reg, divisor: Reg, digits: int) -> Reg:
-    """rest less a multiple of the divisor: less than the divisor, or at least 2**20 times smaller."""
+    """Subtracts a multiple of the divisor from `rest`: the result is less than the divisor, or at least 2**20
+    times smaller than before.
+    """
     m = rest.m
     # divisor * 2**k, k >= 0, whose exponent is 22 less than that of the rest.
     gap = _exponent(rest) - _exponent(divisor) - 22
@@ -63,7 +67,7 @@ def _exponent(x: Reg) -> Reg:
 
 
 def _times_power(x: Reg, k: Reg) -> Reg:
-    """x * 2**k, 0 <= k < 4000, where the result is finite."""
+    """x * 2**k for 0 <= k < 4000, where the result is finite."""
     m = x.m
     quarter = k.lshr(2)
     step = m.power_of_two(quarter)

@@ -26,9 +26,9 @@ def rsqrt(x: Reg) -> Reg:
 
 @on_floats("cbrt")
 def cbrt(x: Reg) -> Reg:
-    """Through r = |x|**(-1/3).
+    """The cube root, through r = |x|**(-1/3).
 
-    A guess from the bits, two steps without division, and one for the cube root itself.
+    An estimate from the bits, two iterations without division, and one for the cube root itself.
     """
     m = x.m
     single = x.element == "float"
@@ -62,7 +62,7 @@ def cbrt(x: Reg) -> Reg:
 
 @on_complex("sqrt")
 def complex_sqrt(re: Reg, im: Reg) -> Pair:
-    """The root with a real part that is not negative."""
+    """The square root with non-negative real part."""
     m = re.m
     # Scaled so that the modulus neither overflows nor loses bits; the factors are squares.
     large, _ = sorted_parts(re, im)
@@ -107,7 +107,7 @@ def complex_rsqrt(re: Reg, im: Reg) -> Pair:
 
 @on_complex("cbrt")
 def complex_cbrt(re: Reg, im: Reg) -> Pair:
-    """The principal cube root: that of the modulus, at a third of the angle."""
+    """The principal cube root: the cube root of the modulus, at a third of the angle."""
     m = re.m
     size = cbrt(absolute(re, im))
     sine, cosine = sincos(atan2(im, re) * (1.0 / 3.0))

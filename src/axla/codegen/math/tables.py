@@ -1,4 +1,4 @@
-"""Which function computes which HLO operation: each is entered where it is written."""
+"""The tables of functions that compute HLO operations. Functions are registered where they are defined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXACT: set[str] = set()
 
 
 def on_floats(opcode: str, *, exact: bool = False) -> Callable[[Callable[..., Reg]], Callable[..., Reg]]:
-    """Enters what computes an op on floats."""
+    """Registers the function of an op on floats."""
 
     def enter(body: Callable[..., Reg]) -> Callable[..., Reg]:
         FLOATS[opcode] = body
@@ -32,7 +32,7 @@ def on_floats(opcode: str, *, exact: bool = False) -> Callable[[Callable[..., Re
 
 
 def on_complex(opcode: str) -> Callable[[Callable[..., Pair]], Callable[..., Pair]]:
-    """Enters what computes an op on complex numbers, in a function of its own."""
+    """Registers the function of an op on complex numbers, as a function of its own in the module."""
     name = f"complex.{opcode.replace('-', '_')}"
 
     def enter(body: Callable[..., Pair]) -> Callable[..., Pair]:

@@ -43,7 +43,7 @@ def _turned(r: Reg, q: Reg) -> Reg:
 
 @on_floats("sine")
 def sin(x: Reg) -> Reg:
-    """The sine, after a reduction to an eighth of a turn."""
+    """The sine, after reduction to an eighth of a turn."""
     m = x.m
     r, q = reduce(x)
     # sin(-0) is -0; the reduction gives +0 for it.
@@ -52,13 +52,13 @@ def sin(x: Reg) -> Reg:
 
 @on_floats("cosine")
 def cos(x: Reg) -> Reg:
-    """The cosine: the sine a quarter of a turn later."""
+    """The cosine, as the sine a quarter of a turn later."""
     r, q = reduce(x)
     return _turned(r, q + 1)
 
 
 def sincos(x: Reg) -> tuple[Reg, Reg]:
-    """sin and cos, of one reduction."""
+    """sin and cos with one common reduction."""
     m = x.m
     r, q = reduce(x)
     return m.select(x.eq(0.0), x, _turned(r, q)), _turned(r, q + 1)
@@ -66,7 +66,7 @@ def sincos(x: Reg) -> tuple[Reg, Reg]:
 
 @on_floats("tan")
 def tan(x: Reg) -> Reg:
-    """The tangent: sine and cosine of the reduced angle, in the order that its quadrant has."""
+    """The tangent: sine and cosine of the reduced angle divided, exchanged in every other quadrant."""
     m = x.m
     r, q = reduce(x)
     sine, cosine = _both(r)

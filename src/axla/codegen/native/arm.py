@@ -1,7 +1,7 @@
-"""Which features an AArch64 machine has, by LLVM's names, as its system tells.
+"""The features of an AArch64 machine, in LLVM's names, as the operating system reports them.
 
-LLVM names the CPU and finds few features of it; the system's word is also right where a virtual machine hides
-some. Code is scheduled for LLVM's `generic`, a CPU of 64-bit ARM that has nothing beyond the first version.
+LLVM names the CPU and detects few of its features; the operating system is also right where a virtual machine
+hides some. Code is scheduled for LLVM's `generic`, a 64-bit ARM CPU with nothing beyond the first version.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Functions of the runtime glue as LLVM text, by the writer of all generated code (`codegen.function`).
 
-Glue is memory and control, the opposite of a kernel, and is compiled at the lowest level: its instructions
-stay where they are written, and variables that change are stack slots.
+Glue is memory accesses and control flow, unlike a kernel, and is compiled at the lowest optimisation level:
+instructions stay where they are written, and mutable variables are stack slots.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class GlueModule(module.LlvmModule):
     def function(
         self, name: str, result: str, parameters: str = "", *, exported: bool = False
     ) -> GlueFunction:
-        """A new function; `parameters` reads `"frame:ptr, count:i64"`. Others call it by name."""
+        """A new function; `parameters` is text such as `"frame:ptr, count:i64"`. Other functions call it by
+        name.
+        """
         if exported:
             self.exports.append(name)
         pairs = [p.strip().split(":") for p in parameters.split(",") if p.strip()]
@@ -63,7 +65,7 @@ class GlueFunction(function.Function):
         return self.const("i64", value)
 
     def call(self, type_: str, name: str, *args: Ssa, effect: bool = True, flags: str = "") -> Ssa:
-        """Calls a function by name, ours or an external one."""
+        """Calls a function by name, of the glue or external."""
         if self.module.checks and name in _WITHOUT_LOCKS:
             self.call("void", "lock_check", self.i32(int(name in _WAITS)))
         self.module.declare(name, f"declare {type_} @{name}({', '.join(a.type for a in args)})")
@@ -77,7 +79,7 @@ class GlueFunction(function.Function):
 
     @contextmanager
     def unless(self, condition: Ssa) -> Iterator[None]:
-        """The body runs if the condition does not hold: the rare case."""
+        """Runs the body if the condition does not hold, which is the rare case."""
         with self.if_(condition ^ 1, likely=False):
             yield
 
@@ -91,7 +93,7 @@ _WITHOUT_LOCKS = _WAITS | {
 
 
 class GlueFunctions:
-    """The functions of one file of the glue, in order; what it decorates writes the body of one:
+    """The functions of one file of the glue, in order. Used as a decorator of a function that writes a body:
 
     @FUNCTIONS("name", "i32", "frame:ptr, count:i64")
     def _name(f: Function, frame: Ssa, count: Ssa) -> None: ...
@@ -101,7 +103,7 @@ class GlueFunctions:
         self.found: list[tuple[Callable[..., None], tuple[str, ...], bool]] = []
 
     def __call__(self, *head: str, exported: bool = False) -> Callable[[Body], Body]:
-        """`head` and `exported` as `GlueModule.function` takes them."""
+        """`head` and `exported` as for `GlueModule.function`."""
 
         def add(body: Body) -> Body:
             self.found.append((body, head, exported))
@@ -110,7 +112,7 @@ class GlueFunctions:
         return add
 
     def emit(self, m: GlueModule) -> None:
-        """Adds the functions to a module. One without a result returns at its end."""
+        """Adds the functions to a module. A function without a result returns at its end."""
         for body, head, exported in self.found:
             f = m.function(*head, exported=exported)
             body(f, *f.params.values())

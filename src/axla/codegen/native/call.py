@@ -61,7 +61,7 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("bind_array", "ptr", "argument:ptr, info:ptr")
 def _bind_array(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
-    """The record of an Array argument that fits its parameter, else null; an exception may be set then."""
+    """The record of an Array argument that fits its parameter, else null, perhaps with an exception set."""
     f.guard(argument.get(ARRAY, "info").ne(info), f.null())
     record = argument.get(ARRAY, "record")
     with f.if_(record.ne(0), likely=True):
@@ -74,7 +74,7 @@ def _bind_array(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
 
 @_FUNCTIONS("bind_numpy", "ptr", "argument:ptr, info:ptr")
 def _bind_numpy(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
-    """The data of a NumPy argument that can be used as it is, else null."""
+    """The address of a NumPy argument's data if it can be used without conversion, else null."""
     descr = info.get(SHAPE_INFO, "descr")
     flags = argument.get(NDARRAY, "flags") & _PLAIN
     rank = info.get(SHAPE_INFO, "rank")
@@ -93,7 +93,7 @@ def _bind_numpy(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
 
 @_FUNCTIONS("unbind", "void", "arguments:ptr, count:i64, claimed:ptr, held:ptr")
 def _unbind(f: GlueFunction, arguments: Ssa, count: Ssa, claimed: Ssa, held: Ssa) -> None:
-    """Undoes `bind`: donated arrays get their memory back, held ones are let go."""
+    """Undoes `bind`: donated arrays get their memory back, held ones are released."""
     with f.loop(0, count) as loop:
         record = claimed.item(loop.index).load("ptr")
         with f.if_(record.ne(0)):
@@ -105,7 +105,7 @@ def _unbind(f: GlueFunction, arguments: Ssa, count: Ssa, claimed: Ssa, held: Ssa
 def _bind(
     f: GlueFunction, program: Ssa, arguments: Ssa, addresses: Ssa, claimed: Ssa, held: Ssa, holds: Ssa
 ) -> None:
-    """Fills `addresses`, and `claimed` and `held` with records; false (0) if some argument does not fit."""
+    """Fills `addresses`, and `claimed` and `held` with records; returns 0 if some argument does not fit."""
     count, specs = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "parameters")
     array_type = f.glob("array_type").load("ptr")
     flags = program.get(PROGRAM, "flags")
@@ -159,7 +159,9 @@ def _bind(
 def _take_results(
     f: GlueFunction, program: Ssa, addresses: Ssa, claimed: Ssa, results: Ssa, records: Ssa
 ) -> None:
-    """Records for the results, one count each; gives 0, or the bytes that could not be had."""
+    """Creates records for the results, each with a reference count of one; returns 0, or the number of bytes
+    that could not be allocated.
+    """
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
     with f.loop(0, count) as loop:
         spec = specs.item(loop.index, RESULT.size)
@@ -191,7 +193,7 @@ def _take_results(
 
 @_FUNCTIONS("drop_results", "void", "program:ptr, claimed:ptr, records:ptr, count:i64")
 def _drop_results(f: GlueFunction, program: Ssa, claimed: Ssa, records: Ssa, count: Ssa) -> None:
-    """Gives back the first `count` result records that are not a donated parameter's."""
+    """Releases the first `count` result records, except those of donated parameters."""
     specs = program.get(PROGRAM, "results")
     with f.loop(0, count) as loop:
         record = records.item(loop.index).load("ptr")
@@ -203,7 +205,7 @@ def _drop_results(f: GlueFunction, program: Ssa, claimed: Ssa, records: Ssa, cou
 
 @_FUNCTIONS("run_released", "i32", "program:ptr, frame:ptr, flags:ptr")
 def _run_entry(f: GlueFunction, program: Ssa, frame: Ssa, flags: Ssa) -> None:
-    """Calls the entry without the interpreter lock, in the list of runs."""
+    """Calls the entry function without the interpreter lock, with the run in the list of runs."""
     run = f.space(f"[{RUN.size} x i8]")
     first_at = f.glob("runs")
     first = first_at.load("ptr")
@@ -236,8 +238,8 @@ def _run_entry(f: GlueFunction, program: Ssa, frame: Ssa, flags: Ssa) -> None:
 
 @_FUNCTIONS("grid_leave", "void", "peers:ptr, code:i32")
 def _grid_leave(f: GlueFunction, peers: Ssa, code: Ssa) -> None:
-    """Stops the run of all, and waits until nobody is busy in the memory of others: a moment, since who is
-    busy does not wait.
+    """Stops the run of all participants, and waits until none of them uses the memory of others. That is
+    short, since such a participant does not wait.
     """
     grid, number = peers.get(PEERS, "grid"), peers.get(PEERS, "number").cast("i32")
     grid.at(GRID.offset("culprit")).exchange(f.i32(0), number + 1)
@@ -262,8 +264,8 @@ def _execute(
     released: Ssa,
     peers: Ssa,
 ) -> None:
-    """Runs the entry once: makes workspace and frame; the frame stays readable for its error fields. With
-    peers, as one of several participants.
+    """Runs the entry once: creates workspace and frame. The frame stays readable for its error fields. With
+    `peers`, as one of several participants.
     """
     size = program.get(PROGRAM, "workspace_bytes")
     workspace = f.slot(f.null())
@@ -312,7 +314,9 @@ def _execute(
 
 @_FUNCTIONS("axla_run", "i32", "program:ptr, frame:ptr, addresses:ptr, results:ptr", exported=True)
 def _run(f: GlueFunction, program: Ssa, frame: Ssa, addresses: Ssa, results: Ssa) -> None:
-    """Runs a program in a thread that does not hold the interpreter lock, with memory of the caller."""
+    """Runs a program in a thread that does not hold the interpreter lock, with memory provided by the
+    caller.
+    """
     flags, forks = f.slot(f.i64(0)), f.glob("forks").load("i32")
     f.glob("pool_runs").atomic("add", f.i64(1))
     given = program, frame, addresses, results, flags, f.const("i1", 0), f.null()
@@ -329,7 +333,7 @@ def _copy_rng(f: GlueFunction, source: Ssa, target: Ssa) -> None:
 
 @_FUNCTIONS("make_result", "ptr", "program:ptr, records:ptr")
 def _result(f: GlueFunction, program: Ssa, records: Ssa) -> None:
-    """The result objects: an Array or a tuple of them. Takes the records' counts."""
+    """The result objects: an Array or a tuple of them. Takes over the references of the records."""
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
     with f.if_((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
         info, owner = specs.get(RESULT, "info"), specs.get(RESULT, "info_object")
@@ -354,7 +358,7 @@ def _result(f: GlueFunction, program: Ssa, records: Ssa) -> None:
 
 @_FUNCTIONS("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
 def _fail(f: GlueFunction, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
-    """Lets Python raise the exception of an error code; null."""
+    """Makes Python raise the exception for an error code; returns null."""
     f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())  # a signal's handler raised
     made = f.call("ptr", "report", f.glob("failed_call").load("ptr"), *f.params.values())
     f.call("void", "Py_DecRef", made)  # it raises: this is null, which Py_DecRef accepts
@@ -378,7 +382,7 @@ def _report(f: GlueFunction, function: Ssa, owner: Ssa, code: Ssa, frame: Ssa, f
 
 @_FUNCTIONS("call_slowly", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
 def _slow(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: Ssa) -> None:
-    """Calls the Python function for calls that do not fit."""
+    """Calls the Python function for calls whose arguments do not fit."""
     keywords = f.slot(f.i64(0))
     with f.if_(names.ne(0)):
         keywords.store(f.call("i64", "PyTuple_Size", names))
@@ -404,7 +408,7 @@ def _slow(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, fl
 
 @_FUNCTIONS("release_arguments", "void", "program:ptr, records:ptr, claimed:ptr, held:ptr")
 def _release_arguments(f: GlueFunction, program: Ssa, records: Ssa, claimed: Ssa, held: Ssa) -> None:
-    """After the run: lets held arrays go, and donated ones whose memory no result took over."""
+    """After the run: releases held arrays, and donated ones whose memory no result took over."""
     specs = program.get(PROGRAM, "parameters")
     with f.loop(0, program.get(PROGRAM, "parameter_count")) as loop:
         f.call("void", "axla_record_release", held.item(loop.index).load("ptr"))
@@ -418,7 +422,7 @@ def _release_arguments(f: GlueFunction, program: Ssa, records: Ssa, claimed: Ssa
 
 @_FUNCTIONS("call_bound", "ptr", "self:ptr, arguments:ptr, given_flag:ptr, lists:ptr")
 def _call_bound(f: GlueFunction, this: Ssa, arguments: Ssa, given_flag: Ssa, lists: Ssa) -> None:
-    """A call with the right number of arguments; `lists` has room for all lists of addresses and records."""
+    """A call with the right number of arguments; `lists` has space for all lists of addresses and records."""
     program, owner = this.get(CALLABLE, "program"), this.get(CALLABLE, "owner")
     count, result_count = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "result_count")
     addresses, claimed, held = lists, lists.item(count), lists.item(count * 2)

@@ -1,16 +1,16 @@
-"""Collectives of one process, emitted: what the members of a group do together.
+"""Collectives within one process, emitted.
 
 The members of a group use one *rendezvous*, round after round. A member that starts a collective puts the
 addresses of its operands and results into its slot, and does not wait. A member that ends it waits until all
-have started, does its part (folds or copies its own elements from the memory of the others), then the parts
-of members that are busy elsewhere, and goes on when all parts are done. A collective that is not in two
-halves starts and ends at once.
+have started, does its part (reduces or copies its own elements from the memory of the others), then the parts
+of members that are busy elsewhere, and continues when all parts are done. A collective without separate start
+and done runs both at once.
 
 Each slot is written by its member before it arrives, and read by others in the round that the last to arrive
-opens; parts are taken by compare and swap. There are no locks here, so there is no order of locks.
-`GRID.stop`, the cancel flag of all, is set by the first that fails or is stopped: who waits leaves, who
-computes polls it, and who leaves a run keeps its memory until nobody is busy in that of others (`grid_leave`
-of `call.py`).
+opens; parts are claimed by compare and swap. There are no locks here, so there is no lock order. `GRID.stop`,
+the cancel flag of all members, is set by the first one that fails or is stopped. Members that wait then
+leave, members that compute poll it, and a member that leaves a run keeps its memory until no other member
+uses it (`grid_leave` of `call.py`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("await_round", "i32", "grid:ptr, count:ptr, before:i32")
 def _await_round(f: GlueFunction, grid: Ssa, count: Ssa, before: Ssa) -> None:
-    """Waits until one more round counts than before; not 0: the run is to stop."""
+    """Waits until the round counter passes `before`; not 0: the run is to stop."""
     spins = f.slot(f.i64(0))
     with f.while_loop() as loop:
         with f.if_(count.load("i32", "seq_cst").ne(before)):
@@ -128,7 +128,7 @@ def _await_round(f: GlueFunction, grid: Ssa, count: Ssa, before: Ssa) -> None:
 
 @_FUNCTIONS("start", "void", "rendezvous:ptr, slot:ptr, collective:ptr, seat:ptr, operands:ptr, results:ptr")
 def _start(f: GlueFunction, rendezvous: Ssa, slot: Ssa, *brought: Ssa) -> None:
-    """Puts what a member brings into its slot; the last opens the round."""
+    """Puts a member's data into its slot; the last member opens the round."""
     for name, value in zip(("collective", "seat", "operands", "results"), brought, strict=True):
         slot.set(SLOT, name, value)
     slot.set(SLOT, "visits", slot.get(SLOT, "visits") + 1)
@@ -139,7 +139,7 @@ def _start(f: GlueFunction, rendezvous: Ssa, slot: Ssa, *brought: Ssa) -> None:
 
 
 def _count(f: GlueFunction, at: Ssa) -> None:
-    """One more round, for all that wait for it."""
+    """Advances the round, and wakes all that wait for it."""
     at.atomic("add", f.i32(1))
     f.call("void", "futex_wake", at, f.i64(1 << 30))
 
@@ -153,7 +153,7 @@ def _count(f: GlueFunction, at: Ssa) -> None:
 def _collective(
     f: GlueFunction, frame: Ssa, collective: Ssa, operands: Ssa, results: Ssa, kernels: Ssa
 ) -> None:
-    """A collective of a participant, or a half of it."""
+    """A collective of a participant, or half of it (start or done)."""
     peers, half = frame.get(FRAME, "peers"), collective.get(COLLECTIVE, "half")
     f.guard(peers.eq(0), f.i32(STOPPED))
     grid = peers.get(PEERS, "grid")
@@ -187,7 +187,7 @@ def _collective(
     "frame:ptr, grid:ptr, collective:ptr, seat:ptr, rendezvous:ptr, kernels:ptr, before:i32",
 )  # fmt: skip
 def _do_parts(f: GlueFunction, frame: Ssa, grid: Ssa, *given: Ssa) -> None:
-    """Does the part of this member, and then those that nobody has begun."""
+    """Does the part of this member, and then parts that no member has begun."""
     collective, seat, rendezvous, kernels, before = given
     size, busy = rendezvous.get(RENDEZVOUS, "size").cast("i64"), grid.at(GRID.offset("busy"))
     with f.loop(0, size) as loop:
@@ -229,8 +229,8 @@ _SIGNATURE = "frame:ptr, collective:ptr, seat:ptr, rendezvous:ptr, slot:ptr, ker
 
 @_FUNCTIONS("do_part", "i32", _SIGNATURE, exported=True)
 def _do_part(f: GlueFunction, *given: Ssa) -> None:
-    """Does the part of one participant, once all have come to the same collective. Engines that bring the
-    others' operands from elsewhere call it too; what lies already where it belongs is not copied then.
+    """The work of a member once all have started the same collective. Engines that receive operands from
+    other processes call it too; data that is already in its place is not copied.
     """
     frame, collective, _, rendezvous, _, _ = given
     slots = rendezvous.get(RENDEZVOUS, "slots")
@@ -255,8 +255,9 @@ def _fold(
     f: GlueFunction, frame: Ssa, collective: Ssa, seat: Ssa, rendezvous: Ssa, slot: Ssa, kernels: Ssa,
     first: Ssa, low: Ssa, high: Ssa, offset: Ssa,
 ) -> None:  # fmt: skip
-    """Blocks [low, high) of operand `first`, or where one kernel folds all together, of all. Operands lie
-    `offset` bytes further than results. Behind the kernels there is room for the addresses of one call.
+    """Reduces blocks [low, high) of operand `first`, or of all operands where one kernel reduces them
+    together. Operands are at `offset` bytes more than results. After the kernels there is space for the
+    addresses of one call.
     """
     count = collective.get(COLLECTIVE, "count")
     together = collective.get(COLLECTIVE, "together")
@@ -293,14 +294,14 @@ def _block_length(f: GlueFunction, moved: Ssa, block: Ssa) -> None:
 
 
 def _folded(f: GlueFunction, collective: Ssa) -> Ssa:
-    """How many operands are folded or moved one by one."""
+    """The number of operands that are reduced or moved one by one."""
     together = collective.get(COLLECTIVE, "together")
     return f.select(together.eq(0), collective.get(COLLECTIVE, "count"), f.i64(1))
 
 
 @_FUNCTIONS("fold_share", "i32", _SIGNATURE)
 def _fold_share(f: GlueFunction, *given: Ssa) -> None:
-    """Every member folds a share of the blocks, and gives them to all."""
+    """Every member reduces a share of the blocks, and writes it to the results of all."""
     _, collective, seat, rendezvous, slot, _ = given
     slots, size = rendezvous.get(RENDEZVOUS, "slots"), rendezvous.get(RENDEZVOUS, "size").cast("i64")
     position, every = seat.get(SEAT, "position"), collective.get(COLLECTIVE, "count")
@@ -324,13 +325,15 @@ def _fold_share(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("share", "i64", "rows:i64, number:i64, parts:i64")
 def _share(f: GlueFunction, rows: Ssa, number: Ssa, parts: Ssa) -> None:
-    """Where share `number` of rows begins."""
+    """The first row of share `number`."""
     f.ret((rows * number).udiv(parts))
 
 
 @_FUNCTIONS("fold_own", "i32", _SIGNATURE)
 def _fold_own(f: GlueFunction, *given: Ssa) -> None:
-    """Each member folds its part; or the root of each operand all of it, and the others get zeros."""
+    """Each member reduces its own part; or the root of each operand reduces all of it, and the others get
+    zeros.
+    """
     _, collective, seat, rendezvous, slot, _ = given
     position = seat.get(SEAT, "position")
     scattered = collective.get(COLLECTIVE, "kind").eq(int(PartKind.FOLD_OWN))
@@ -350,8 +353,8 @@ def _fold_own(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("root_of", "i64", "collective:ptr, seat:ptr, rendezvous:ptr, slot:ptr, number:i64")
 def _root_of(f: GlueFunction, collective: Ssa, seat: Ssa, rendezvous: Ssa, slot: Ssa, number: Ssa) -> None:
-    """The position of the root of an operand, which the operand behind the data says, if there is one (-2: it
-    says one that is not there); else that of the source of this member.
+    """The position of an operand's root: from the root operand, if there is one (-2 if its value is invalid),
+    else the source of this member.
     """
     f.guard(collective.get(COLLECTIVE, "rooted").eq(0), seat.get(SEAT, "source"))
     said = slot.get(SLOT, "operands").item(collective.get(COLLECTIVE, "count")).load("ptr")
@@ -370,7 +373,7 @@ def _bring(f: GlueFunction, target: Ssa, source: Ssa, length: Ssa) -> None:
 
 
 def _others(f: GlueFunction, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
-    """The slots of a rendezvous, how many, and the position of this member."""
+    """The slots of a rendezvous, their number, and the position of this member."""
     _, _, seat, rendezvous, _, _ = given
     size = rendezvous.get(RENDEZVOUS, "size").cast("i64")
     return rendezvous.get(RENDEZVOUS, "slots"), size, seat.get(SEAT, "position")
@@ -378,7 +381,9 @@ def _others(f: GlueFunction, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
 
 @_FUNCTIONS("blocks", "i32", _SIGNATURE)
 def _blocks(f: GlueFunction, *given: Ssa) -> None:
-    """Result row r: a block of each member's row r; all of it, or exchanged, the one for this member."""
+    """Row r of the result: a block of each member's row r; the whole row, or for an exchange the block for
+    this member.
+    """
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
     exchanged = collective.get(COLLECTIVE, "kind").eq(int(PartKind.EXCHANGE))
@@ -396,7 +401,7 @@ def _blocks(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("exchange_operands", "i32", _SIGNATURE)
 def _exchange_operands(f: GlueFunction, *given: Ssa) -> None:
-    """Result m is member m's operand for this member."""
+    """Result m is the operand of member m for this member."""
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
     with f.loop(0, size) as loop:
@@ -409,7 +414,7 @@ def _exchange_operands(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("take", "i32", _SIGNATURE)
 def _take(f: GlueFunction, *given: Ssa) -> None:
-    """Every operand of its source, or root; zeros without one."""
+    """Copies every operand from the source, or root; zeros without one."""
     _, collective, seat, rendezvous, slot, _ = given
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
         source = f.call("i64", "root_of", collective, seat, rendezvous, slot, loop.index)
@@ -426,8 +431,8 @@ def _take(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("ragged", "i32", _SIGNATURE)
 def _ragged(f: GlueFunction, *given: Ssa) -> None:
-    """The output operand, and on it, member by member, the rows of data that are for this one. Operands are
-    data, output, starts, sizes, places: an entry for each member, or as many for each.
+    """Copies the output operand, and over it, member by member, the data rows for this member. Operands are
+    data, output, starts, sizes, places, with one entry, or equally many entries, for each member.
     """
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
@@ -458,7 +463,7 @@ def _ragged(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("index_at", "i64", "collective:ptr, numbers:ptr, index:i64")
 def _index_at(f: GlueFunction, collective: Ssa, numbers: Ssa, index: Ssa) -> None:
-    """A start, a size or a place, of type s64 or s32."""
+    """A start, size or place, of type s64 or s32."""
     with f.if_(collective.get(COLLECTIVE, "index_bytes").eq(8)):
         f.ret(numbers.item(index).load("i64"))
     f.ret(f.cast("sext", numbers.item(index, 4).load("i32"), "i64"))

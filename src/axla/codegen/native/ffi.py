@@ -1,11 +1,11 @@
-"""The call of a handler of XLA's typed FFI, emitted, and the functions that handlers call.
+"""Calls of handlers of XLA's typed FFI, emitted, and the API functions that handlers call.
 
-A handler takes a call frame. The runtime prepares one for each call site of a program, once, as bytes to
-copy: `ffi_call` copies them to the stack, writes the addresses of the run's arrays into them, and calls the
-handler. So nothing that changes is shared by runs. Structs and functions are those of XLA's
-`ffi/api/c_api.h`, version 0.5, with what 0.1 to 0.4 have in their places.
+A handler takes a call frame. The runtime prepares one for each call site of a program, once, as bytes:
+`ffi_call` copies them to the stack, writes the addresses of the run's arrays into the copy, and calls the
+handler. So runs share no mutable data. Structs and functions are those of XLA's `ffi/api/c_api.h`, version
+0.5, compatible with 0.1 to 0.4.
 
-No function here takes the interpreter lock, but for `CALL.report` after an error.
+No function here takes the interpreter lock, except `CALL.report` after an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEAD = "struct_size:i64, extension_start:ptr"
 
 
 def _struct(name: str, text: str) -> Struct:
-    """A struct of the FFI; `text` has the fields behind its head."""
+    """A struct of the FFI; `text` lists the fields after its header."""
     return Struct(f"XLA_FFI_{name}", "", *fields(f"{_HEAD}, {text}"))
 
 
@@ -108,13 +108,13 @@ ARGUMENTS: dict[str, Struct] = {}
 
 
 def emit(m: GlueModule) -> None:
-    """Adds the functions to a module of their own, behind the glue."""
+    """Adds the functions to a module of their own, which is linked after the glue."""
     _FUNCTIONS.emit(m)
 
 
 def _api(name: str, text: str, result: str = "ptr"):
-    """Declares a function of the API: its arguments are a struct, with these fields behind the head. The body
-    is given the function, the address of the struct, and the struct; it gives an error, or None.
+    """Declares a function of the API, whose argument is a struct with these fields after the header. The body
+    receives the function, the address of the struct, and the struct type; it returns an error, or None.
     """
     arguments = ARGUMENTS[name] = _struct(f"{name}_Args", text)
 
@@ -135,7 +135,7 @@ def _refused(f: GlueFunction, code: Status, message: str) -> Ssa:
 
 
 def _context(args: Ssa, struct: Struct) -> Ssa:
-    """The CALL of the context in the arguments of a function."""
+    """The CALL struct of the context in a function's arguments."""
     return args.get(struct, "ctx").get(CONTEXT, "call")
 
 
@@ -146,7 +146,9 @@ def _context(args: Ssa, struct: Struct) -> Ssa:
     "ffi_call", "i32", "frame:ptr, operands:ptr, results:ptr, call:ptr, length:i64", exported=True
 )  # fmt: skip
 def _call(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, length: Ssa) -> None:
-    """Calls a handler for a run: a function of the convention `axla`, whose opaque text is a CALL."""
+    """Calls a handler for a run: a function with the calling convention `axla`, whose opaque text is a
+    CALL.
+    """
     counts = call.get(CALL, "operands"), call.get(CALL, "results")
     low = f.slot(f.i64(0))
     for count, addresses in zip(counts, (operands, results), strict=True):
@@ -192,7 +194,7 @@ def _call(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, l
 
 @_FUNCTIONS("ffi_call_moved", "i32", "frame:ptr, operands:ptr, results:ptr, call:ptr")
 def _call_moved(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa) -> None:
-    """The call with copies of the arrays that are not aligned: NumPy's often are not."""
+    """The call with copies of arrays that are not aligned, as NumPy's often are."""
     count, others = call.get(CALL, "operands"), call.get(CALL, "results")
     sizes, aliases = call.get(CALL, "sizes"), call.get(CALL, "aliases")
     tables = _aligned((count + others) << 3)
@@ -230,7 +232,7 @@ def _aligned(size: Ssa) -> Ssa:
 
 
 def _place(f: GlueFunction, address: Ssa, size: Ssa, free: Ssa) -> Ssa:
-    """Where an array lies in the call: at its address, or, where that is not aligned, in the next bytes."""
+    """The address of an array in the call: its own, or, if that is not aligned, the next free bytes."""
     right = (address.cast("i64") & (ALIGNMENT - 1)).eq(0)
     place = f.select(right, address, free.load("ptr"))
     free.store(free.load("ptr").at(f.select(right, f.i64(0), _aligned(size.load("i64")))))
@@ -305,13 +307,13 @@ def _custom_options(f: GlueFunction, args: Ssa, struct: Struct) -> None:
 
 @_FUNCTIONS("ffi_unknown", "ptr", "args:ptr", exported=True)
 def _unknown(f: GlueFunction, args: Ssa) -> None:
-    """Refuses calls of functions that only newer versions of XLA's FFI have."""
+    """The function that handlers compiled for a newer version find after the functions of this one."""
     f.ret(_refused(f, Status.UNIMPLEMENTED, "the function is of a newer version of XLA's FFI"))
 
 
 def _state_place(f: GlueFunction, args: Ssa, struct: Struct) -> Ssa:
-    """Where the type's address and the state lie in the arguments. In 0.2 there is no stage before them; else
-    any stage but the first, 0, is refused.
+    """The positions of the type's address and of the state in the arguments. Version 0.2 has no stage field
+    before them; otherwise any stage but the first, 0, is refused.
     """
     old = args.get(struct, "struct_size").eq(_OLD_STATE.size)
     with f.if_((old ^ 1) & args.get(struct, "stage").ne(0), likely=False):
@@ -400,8 +402,8 @@ def _future_error(f: GlueFunction, args: Ssa, struct: Struct) -> None:
 
 @_FUNCTIONS("ffi_await", "ptr", "future:ptr")
 def _await(f: GlueFunction, future: Ssa) -> None:
-    """The error of a future, or null, when it is there. The run cannot be stopped meanwhile: the handler's
-    tasks write into its memory.
+    """Waits for a future and returns its error, or null. The run cannot be stopped meanwhile: the handler's
+    tasks write to its memory.
     """
     with f.while_loop() as loop:
         with f.if_(future.field(_FUTURE, "state").load("i32", "acquire").ne(0)):

@@ -1,8 +1,8 @@
-"""Handlers that repair the glue in the child after a fork, emitted.
+"""Fork handlers, emitted, which repair the glue's state in the child.
 
-The C library calls these functions inside fork(). Nothing of Python can run in between: a handler of
-`os.register_at_fork` that held the lock of the allocator could lose the interpreter lock to a thread that
-waits for the lock of the allocator, and both would wait for ever.
+The C library calls these functions inside fork(). No Python code can run in between: a handler of
+`os.register_at_fork` that held the allocator's lock could lose the interpreter lock to a thread that waits
+for the allocator's lock, and both would wait for ever.
 """
 
 from __future__ import annotations

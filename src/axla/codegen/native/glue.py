@@ -1,4 +1,4 @@
-"""Compiles the emitted glue and loads it into the process, once, when the first array or program is made.
+"""Compiles the emitted glue and loads it into the process, once, when the first array or program is created.
 
 `load()` gives `Glue`: addresses of functions and variables by name. The code is never unloaded: worker
 threads run in it, and objects made by it may be destroyed when the interpreter ends.
@@ -28,14 +28,14 @@ class Glue:
     addresses: dict[str, int]
 
     def function(self, name: str, result: type | None, *parameters: type):
-        """A glue function as a ctypes function that keeps the interpreter lock (glue relies on it)."""
+        """A glue function as a ctypes function that keeps the interpreter lock, which glue code relies on."""
         return c.PYFUNCTYPE(result, *parameters)(self.addresses[name])
 
     def extended(
         self, emit: Callable[[GlueModule], None], known: Mapping[str, int] = MappingProxyType({})
     ) -> dict[str, int]:
-        """The addresses of further functions, which `emit` adds to a module of their own; they may call
-        those that are exported here, and those whose addresses are `known`.
+        """The addresses of further functions, which `emit` adds to a module of their own. They may call
+        exported functions, and those whose addresses are in `known`.
         """
         m = GlueModule(machine())
         emit(m)
@@ -51,8 +51,8 @@ _lock = locks.new_lock()
 
 
 def load(checks: bool = False) -> Glue:
-    """The glue of this process; UnsupportedError where there is none. The first call says whether it checks
-    how it uses its locks (locks.py).
+    """The glue of this process; UnsupportedError where there is none. The first call decides whether it
+    checks its use of locks (locks.py).
     """
     global _loaded
     if _loaded is None:
@@ -68,7 +68,7 @@ def load(checks: bool = False) -> Glue:
 
 
 def emit(machine: str, *, checks: bool = False, system: ModuleType = HERE) -> GlueModule:
-    """The glue as an LLVM module; with `checks` of how it uses its locks."""
+    """The glue as an LLVM module; `checks`: whether it checks its use of locks."""
     m = GlueModule(machine, checks=checks)
     for part in (system, spin_locks, memory, pool, tasks, objects, signals, call, queue, fork):
         part.emit(m)
@@ -76,7 +76,7 @@ def emit(machine: str, *, checks: bool = False, system: ModuleType = HERE) -> Gl
 
 
 def _link(m: GlueModule, known: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-    """Loads the code, which is compiled once for each version of axla and LLVM; `known` are addresses that it
+    """Loads the code, which is compiled once for each version of axla and LLVM. `known`: addresses that it
     may call.
     """
     text = m.text()
@@ -116,7 +116,7 @@ def _compiled(text: str) -> bytes:
 
 
 def _imports(m: GlueModule, known: Mapping[str, int]) -> dict[str, int]:
-    """Addresses of what the glue calls in CPython and the C library."""
+    """Addresses of the functions of CPython and the C library that the glue calls."""
     found = {}
     for name in m.imports:
         if name in known:

@@ -1,12 +1,12 @@
-"""Links ELF objects for this machine into memory of this process, without LLVM.
+"""Links ELF objects for this machine into the memory of this process, without LLVM.
 
-Enough of ELF for code that stands alone: sections, symbols of the objects, the relocations of
-`relocations.py`. Everything is checked before it is used; InvalidArgument says what is wrong with an object.
-When `Image` is there, only variables can be written.
+Supports as much of ELF as self-contained code needs: sections, symbols, the relocations of `relocations.py`.
+Everything is checked before it is used; InvalidArgument says what is wrong with an object. Once an `Image`
+exists, only its variables are writable.
 
-All objects of an image, with their slots, are one piece of memory: what instructions reach is never exceeded
-by where the system happens to put things. A *slot* stands for a symbol that instructions may not reach, or
-that they read the address of: a jump to it, with the address behind.
+All objects of an image, with their slots, are in one piece of memory, so that instructions can reach
+everything wherever the system puts it. A *slot* stands for a symbol that may be out of reach, or whose
+address instructions read: a jump to the symbol, followed by its address.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Object(Elf):
         raise InvalidArgument(f"{self.name}: {what}")
 
     def relocations(self) -> Iterator[tuple[Section, int, int, Symbol, int, int]]:
-        """The relocations of loaded sections: section, offset there, type, symbol, its number, addend."""
+        """The relocations of loaded sections: section, offset in it, type, symbol, symbol number, addend."""
         for section in self.sections:
             if section.kind != RELA:
                 continue
@@ -75,8 +75,8 @@ class _Object(Elf):
 
 
 class Image:
-    """Objects linked with each other and with what is at the addresses `imports`. `addresses` are those of
-    the exported symbols, valid as long as this object is there.
+    """Objects linked with each other and with the addresses in `imports`. `addresses` are those of the
+    exported symbols, valid as long as this object exists.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class Image:
 
 
 def _layout(objects: Sequence[_Object], machine: Machine) -> tuple[int, ...]:
-    """Gives sections their places: code first, with the slots behind that of each object, then, each from the
-    next page on, constants and variables. The ends of all three.
+    """Assigns addresses to sections: code first, with the slots after that of each object; then constants and
+    variables, each from the next page on. Returns the ends of all three.
     """
     at = 0
     ends = []
@@ -137,7 +137,7 @@ def _layout(objects: Sequence[_Object], machine: Machine) -> tuple[int, ...]:
 
 
 def _place_slots(found: _Object, at: int, machine: Machine, outside: set[str]) -> int:
-    """Gives places to the slots that the code of an object may need, from `at` on; their end."""
+    """Assigns addresses to the slots that the code of an object may need, from `at` on; returns their end."""
     for _, _, kind, symbol, number, _ in found.relocations():
         if kind in machine.reads or (kind in machine.calls and symbol.name in outside):
             found.slots.setdefault(number, at + _SLOT * len(found.slots))

@@ -1,9 +1,10 @@
 """The locks of the glue, emitted: spin locks, held for a few instructions.
 
 `ORDER` names them, outermost first; docs/design/0002-runtime.md has the whole table, with the interpreter's
-and Python's. Who holds one takes only later ones, does not wait, and calls nothing that is not the glue's: no
-compiled program, no function of Python; and nobody waits who holds the interpreter lock. In a build with
-checks (`glue.load(checks=True)`) each thread notes what it holds, and whoever breaks a rule ends the process.
+and Python's locks. A thread that holds one may take only later ones, must not wait, and must not call
+anything outside of the glue: no compiled program, no Python function. No thread waits while it holds the
+interpreter lock. In a build with checks (`glue.load(checks=True)`) each thread records what it holds, and a
+violation ends the process.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FAULTS = {
 
 
 def emit(m: GlueModule) -> None:
-    """Adds `NAME_acquire` and `NAME_release` for each lock, with checks where the module wants them."""
+    """Adds `NAME_acquire` and `NAME_release` for each lock, with checks if the module has them."""
     if m.checks:
         m.variable("lock_key", "i32")  # of pthread_getspecific: a bit for each lock that the thread holds
         _check(m)
@@ -59,7 +60,7 @@ def _refuse(f: GlueFunction, wrong, fault: str) -> None:
 
 
 def _check(m: GlueModule) -> None:
-    """Checks before a thread waits, or calls code outside of the glue, that it holds no lock."""
+    """Emits the check, before a thread waits or calls code outside of the glue, that it holds no lock."""
     f = m.function("lock_check", "void", "waits:i32", exported=True)
     _refuse(f, _held(f).ne(0), "held")
     with f.if_(f.params["waits"].ne(0)):

@@ -1,15 +1,16 @@
-"""The caching allocator, emitted: 64-byte-aligned blocks in size classes, kept when freed.
+"""The caching allocator, emitted: 64-byte-aligned blocks in size classes, which are cached when freed.
 
 Fresh pages cost 2-3 times the work of an elementwise kernel that fills them, so reuse matters more than fit.
-A class is an eighth of a power of two, so at most an eighth is wasted. Free blocks are a list through their
-first word. A spin lock guards it: blocks come back from threads that do not hold the interpreter lock.
+There are eight size classes for each power of two, so at most an eighth is wasted. Free blocks form a list
+through their first word. A spin lock guards the lists, since threads without the interpreter lock free
+blocks, too.
 
     ptr axla_allocate(i64 bytes)          null: out of memory
-    void axla_free(ptr, i64 bytes)        bytes as asked for
-    void axla_trim()                      gives all cached blocks back to the system
+    void axla_free(ptr, i64 bytes)        bytes as requested
+    void axla_trim()                      returns all cached blocks to the system
 
-`memory_state` holds, in bytes: in use, cached, limit of both, limit of cached; then blocks taken from the
-system.
+`memory_state` holds, in bytes: in use, cached, limit of both, limit of cached; then the number of blocks
+taken from the system.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("memory_class", "i64", "bytes:i64")
 def _class_of(f: GlueFunction, size: Ssa) -> None:
-    """The class of a size, which is the index of its list: 64 bytes, then eight to a power of two."""
+    """The class of a size, which is the index of its list: 64 bytes, then eight classes for each power of
+    two.
+    """
     f.guard(size.le(64), f.i64(0))
     last = size - 1
     exponent = f.i64(63) - f.call("i64", "llvm.ctlz.i64", last, f.const("i1", 1))
@@ -102,7 +105,7 @@ def _trim(f: GlueFunction) -> None:
 
 @_FUNCTIONS("memory_fresh", "ptr", "size:i64")
 def _fresh(f: GlueFunction, size: Ssa) -> None:
-    """A block from the system, after the limit was looked at: nothing is touched when it would be passed."""
+    """A block from the system, if the limit allows it; otherwise nothing is changed."""
     state = f.glob("memory_state")
     limit = state.get(STATE, "limit")
     f.call("void", "memory_acquire")

@@ -1,8 +1,9 @@
-"""Records and the Python object `axla.Array`, emitted: counts, buffer protocol, DLPack's deleters.
+"""Array records and the Python object `axla.Array`, emitted: reference counts, buffer protocol, DLPack
+deleters.
 
-A record is memory with a count; it knows nothing of Python, so it can be released by any thread. The Array
-holds one count, each buffer view and each DLPack capsule one more, and each call that runs without the
-interpreter lock.
+A record is reference-counted memory. It is independent of Python, so any thread can release it. The Array
+holds one reference; each buffer view, each DLPack capsule, and each call that runs without the interpreter
+lock holds one more.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("axla_record_new", "ptr", "bytes:i64", exported=True)
 def _record_new(f: GlueFunction, size: Ssa) -> None:
-    """A record over new memory, with one count; null when there is no memory."""
+    """A record with new memory and one reference; null when there is no memory."""
     block = f.call("ptr", "axla_allocate", size)
     f.guard(block.eq(0), f.null())
     record = f.call("ptr", "axla_record_over", block, size)
@@ -102,9 +103,9 @@ def _record_free(f: GlueFunction, record: Ssa) -> None:
 
 @_FUNCTIONS("axla_record_wait", "i32", "record:ptr, until:i64", exported=True)
 def _wait(f: GlueFunction, record: Ssa, until: Ssa) -> None:
-    """Waits until the bytes of a record are there, without the interpreter lock (the caller holds it): 0; -1
-    with an exception: its run failed, or a signal's handler raised, which stops the run; 1: the monotonic
-    clock has come to `until` nanoseconds (0: it may).
+    """Waits until the bytes of a record are ready, without the interpreter lock (the caller holds it). 0:
+    ready; -1, with an exception set: the run failed, or a signal handler raised, which stops the run; 1: the
+    monotonic clock reached `until` nanoseconds (0: no limit).
     """
     ready_at = record.at(RECORD.offset("ready"))
     f.guard(ready_at.load("i32", "acquire").eq(READY), f.i32(0))
@@ -134,7 +135,7 @@ def _wait(f: GlueFunction, record: Ssa, until: Ssa) -> None:
 
 @_FUNCTIONS("axla_array_new", "ptr", "info:ptr, info_object:ptr, record:ptr", exported=True)
 def _array_new(f: GlueFunction, info: Ssa, info_object: Ssa, record: Ssa) -> None:
-    """An Array over a record, whose count it takes; null with an exception set."""
+    """An Array over a record, whose reference it takes over; null with an exception set."""
     array = f.call("ptr", "_PyObject_New", f.glob("array_type").load("ptr"))
     with f.if_(array.ne(0), likely=True):
         f.call("void", "Py_IncRef", info_object)
@@ -172,13 +173,15 @@ def _array_dealloc(f: GlueFunction, array: Ssa) -> None:
 
 @_FUNCTIONS("array_traverse", "i32", "array:ptr, visit:ptr, context:ptr", exported=True)
 def _array_traverse(f: GlueFunction, array: Ssa, visit: Ssa, context: Ssa) -> None:
-    """Visits nothing. Having it keeps arrays from being garbage collected, as their Python base class is."""
+    """Visits nothing. A traverse function of its own keeps arrays out of garbage collection, to which their
+    Python base class is subject.
+    """
     f.ret(f.i32(0))
 
 
 @_FUNCTIONS("axla_array_delete", "void", "array:ptr", exported=True)
 def _array_delete(f: GlueFunction, array: Ssa) -> None:
-    """Takes the memory away from an Array; it goes back when no view and no run uses it any more."""
+    """Removes the memory from an Array; it is freed when no view and no run uses it any more."""
     record = array.get(ARRAY, "record")
     array.set(ARRAY, "record", 0)
     f.call("void", "axla_record_release", record)
@@ -186,7 +189,9 @@ def _array_delete(f: GlueFunction, array: Ssa) -> None:
 
 @_FUNCTIONS("axla_array_hold", "ptr", "array:ptr, take:i32", exported=True)
 def _array_hold(f: GlueFunction, array: Ssa, take: Ssa) -> None:
-    """The record of an Array, held; null if the array was deleted. With `take` the array loses it."""
+    """The record of an Array, with one more reference; null if the array was deleted. With `take` the array
+    loses it.
+    """
     record = array.get(ARRAY, "record")
     f.guard(record.eq(0), f.null())
     with f.if_(take.ne(0)):
@@ -245,7 +250,9 @@ def _release_buffer(f: GlueFunction, array: Ssa, view: Ssa) -> None:
 
 
 def _dlpack(m: GlueModule, kind: str) -> None:
-    """For both DLPack structs: the deleter of what we export, and the release of what we import."""
+    """For both DLPack structs: the deleter for exported arrays, and the release function for imported
+    ones.
+    """
     f = m.function(f"dlpack_delete_{kind}", "void", "managed:ptr", exported=True)
     managed = f.params["managed"]
     f.call("void", "axla_record_release", managed.at(DLPACK_CONTEXT[kind]).load("ptr"))

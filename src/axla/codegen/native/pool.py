@@ -1,15 +1,14 @@
 """Thread pools, emitted: `parallel_for`.
 
-A parallel loop takes the first free pool. Its caller takes part: caller and workers claim ranges by an
-atomic add, so the caller finishes alone when the other cores are busy elsewhere. The threads are shared
-fairly: while n runs are under way (`pool_runs`), a loop has an n-th of them, its caller included. With a
-share of one, and where all pools are taken, a caller runs its ranges in order itself: nothing ever waits for
-a free pool.
+A parallel loop takes the first free pool. The caller takes part: caller and workers claim ranges by an atomic
+add, so the caller finishes alone when the other cores are busy elsewhere. Threads are shared fairly: while n
+runs are active (`pool_runs`), a loop gets 1/n of them, its caller included. With a share of one, and where
+all pools are taken, a caller runs its ranges in order itself: nothing ever waits for a free pool.
 
 `POOL.state` is one word: generation (high half), workers inside (from bit 1), open (bit 0). A worker enters
-only while it is open and has room, by compare and swap; the caller closes it when no range is left and waits
-for those inside. So the job's fields are stable as long as somebody reads them, and a worker that comes late
-never sees them. Idle workers spin for a moment and then sleep on the generation.
+by compare and swap, only while the pool is open and has room; the caller closes it when no range is left and
+waits for the workers inside. So the job's fields are stable as long as a worker reads them, and a worker that
+comes late never sees them. Idle workers spin for a moment and then sleep on the generation.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def _pause(f: GlueFunction) -> None:
 
 
 def _range(f: GlueFunction, frame: Ssa, kernel: Ssa, args: Ssa, index: Ssa, grain: Ssa, count: Ssa) -> Ssa:
-    """Runs one range, unless the run is to stop; gives its code or why it stops."""
+    """Runs one range, unless the run is to stop; returns its code, or the reason to stop."""
     begin = index * grain
     end = begin + grain
     end = f.select(end.lt(count), end, count)
@@ -94,7 +93,7 @@ def _work(f: GlueFunction, pool: Ssa) -> None:
 
 @_FUNCTIONS("pool_worker", "ptr", "pool:ptr")
 def _worker(f: GlueFunction, pool: Ssa) -> None:
-    """The life of a worker thread."""
+    """The main function of a worker thread."""
     state_at, sleepers_at = pool, pool.at(POOL.offset("sleepers"))
     generation_at = state_at.at(4)  # both supported machines are little endian
     seen = f.slot(f.i64(0))
@@ -134,7 +133,7 @@ def _worker(f: GlueFunction, pool: Ssa) -> None:
 
 @_FUNCTIONS("pool_start", "void", "pool:ptr, threads:i64")
 def _start(f: GlueFunction, pool: Ssa, threads: Ssa) -> None:
-    """Makes the workers that are missing."""
+    """Starts the missing workers."""
     with f.while_loop() as loop:
         started = pool.get(POOL, "started")
         with f.if_((started + 1).cast("i64").ge(threads)):
@@ -179,7 +178,7 @@ def _parallel_for(f: GlueFunction, frame: Ssa, kernel: Ssa, args: Ssa, count: Ss
 
 @_FUNCTIONS("pool_run", "i32", f"pool:ptr, {_SERIAL}, threads:i64")
 def _run(f: GlueFunction, pool: Ssa, *job: Ssa) -> None:
-    """A loop on a pool that the caller has taken."""
+    """Runs a loop on a pool that the caller has taken."""
     *_, ranges, threads = job
     f.call("void", "pool_start", pool, threads)
     for name, value in zip(_JOB, job, strict=True):
@@ -195,7 +194,7 @@ def _run(f: GlueFunction, pool: Ssa, *job: Ssa) -> None:
 
 
 def _open(f: GlueFunction, state_at: Ssa, ranges: Ssa, threads: Ssa) -> None:
-    """Lets workers in, and wakes as many sleepers as there is work for."""
+    """Lets workers in, and wakes as many sleeping ones as there is work for."""
     generation = (state_at.load("i64") >> 32) + 1
     state_at.store((generation << 32) | 1, "seq_cst")
     with f.if_(state_at.at(POOL.offset("sleepers")).load("i32", "seq_cst").gt(0)):
@@ -204,7 +203,7 @@ def _open(f: GlueFunction, state_at: Ssa, ranges: Ssa, threads: Ssa) -> None:
 
 
 def _close(f: GlueFunction, state_at: Ssa) -> None:
-    """Lets nobody in any more and waits for those inside: a moment by spinning, then asleep."""
+    """Lets no more workers in and waits for those inside: first spinning, then asleep."""
     waiting_at = state_at.at(POOL.offset("waiting"))
     state_at.atomic("and", f.i64(-2))
     spins = f.slot(f.i64(0))
@@ -224,6 +223,6 @@ def _close(f: GlueFunction, state_at: Ssa) -> None:
 
 @_FUNCTIONS("pool_reset", "void")
 def _reset(f: GlueFunction) -> None:
-    """In a forked child, where only the forking thread lives: no workers, nothing running."""
+    """Resets the pools in a forked child, which has only the forking thread: no workers, nothing running."""
     f.call("ptr", "memset", f.glob("pools"), f.i32(0), f.i64(_POOLS * POOL.size))
     f.glob("pool_runs").store(f.i64(0))

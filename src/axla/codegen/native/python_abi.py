@@ -1,7 +1,7 @@
-"""The layout of CPython and NumPy objects that the glue reads, and whether it holds in this process.
+"""The layout of CPython and NumPy objects that the glue reads, and whether it applies to this process.
 
-`why_not` gives the reason why the glue cannot be used here, `numpy_matches` checks the offsets on live
-arrays: where they differ, NumPy arguments take the slower way through Python.
+`why_not` gives the reason why the glue cannot be used here. `numpy_matches` checks the offsets on live
+arrays: where they differ, NumPy arguments take the slower path through Python.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SYSTEMS = {"linux": ("x86_64", "aarch64"), "darwin": ("aarch64", "x86_64"), "win
 
 @lru_cache
 def why_not() -> str | None:
-    """Why compiled programs cannot be called in this process, or None if they can."""
+    """The reason why compiled programs cannot be called in this process, or None if they can."""
     if sys.implementation.name != "cpython":
         return f"the call glue needs CPython, this is {sys.implementation.name}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -47,7 +47,7 @@ def why_not() -> str | None:
 
 
 def numpy_matches() -> bool:
-    """Whether arrays lie in memory as `NDARRAY` says."""
+    """Whether NumPy arrays have the memory layout of `NDARRAY`."""
     samples = [
         np.zeros((2, 3, 5), np.float32),
         np.zeros((7,), np.complex128),

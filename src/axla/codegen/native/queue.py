@@ -1,9 +1,10 @@
-"""Runs that were handed over, emitted: the thread of a device's queue starts them in order, and publishes.
+"""Asynchronous runs, emitted: the thread of a device's queue starts them in order, and publishes their
+results.
 
-`runtime/queue.py` makes tasks and links them, under the interpreter lock. The thread takes them one by one,
-and that lock only to let Python make the failure of a run; all records that fail with it hold the same one.
-`RECORD.context` of a pending record is the cancel flag of its run, valid while the interpreter lock is held
-and the record is pending: tasks are freed by Python, after their end.
+`runtime/queue.py` makes tasks and links them, under the interpreter lock. The thread takes them one by one.
+It takes the interpreter lock only to let Python create the exception of a failed run, which all records of
+that run share. `RECORD.context` of a pending record is the cancel flag of its run, valid while the
+interpreter lock is held and the record is pending: tasks are freed by Python, after their end.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("record_publish", "void", "record:ptr, status:i32, failure:ptr", exported=True)
 def _record_publish(f: GlueFunction, record: Ssa, status: Ssa, failure: Ssa) -> None:
-    """Makes a record READY or FAILED, with what raises the error, and wakes who waits for it."""
+    """Makes a record READY or FAILED, with the function that raises its error, and wakes waiting threads."""
     with f.if_(failure.ne(0)):
         f.call("void", "Py_IncRef", failure)
         record.set(RECORD, "context", failure)
@@ -61,13 +62,15 @@ def _record_forget(f: GlueFunction, record: Ssa) -> None:
 
 @_FUNCTIONS("task_claim", "i32", "task:ptr", exported=True)
 def _claim(f: GlueFunction, task: Ssa) -> None:
-    """0: the caller says what becomes of the task."""
+    """Claims a task; 0: the caller is the one to decide what becomes of it."""
     f.ret(task.at(TASK.offset("claimed")).atomic("xchg", f.i32(1)))
 
 
 @_FUNCTIONS("leave_grid", "void", "task:ptr, code:i32")
 def _leave_grid(f: GlueFunction, task: Ssa, code: Ssa) -> None:
-    """A participant has ended; when it failed, all do, and wait until the failure of the first is known."""
+    """A participant has ended. If it failed, the others fail too, and wait until the error of the first is
+    known.
+    """
     peers = task.get(TASK, "peers")
     f.guard(peers.eq(0))
     grid = peers.get(PEERS, "grid")
@@ -84,7 +87,7 @@ def _leave_grid(f: GlueFunction, task: Ssa, code: Ssa) -> None:
 
 @_FUNCTIONS("await_input", "i32", "record:ptr, task:ptr")
 def _await_input(f: GlueFunction, record: Ssa, task: Ssa) -> None:
-    """Waits while the queue of another device makes an input: 0, or why to stop."""
+    """Waits while the queue of another device computes an input; returns 0, or the reason to stop."""
     ready_at, flags = record.at(RECORD.offset("ready")), task.get(TASK, "cancel")
     with f.while_loop():
         ready = ready_at.load("i32", "acquire")
@@ -99,7 +102,7 @@ def _await_input(f: GlueFunction, record: Ssa, task: Ssa) -> None:
 
 @_FUNCTIONS("run_task", "i1", "queue:ptr, task:ptr")
 def _run_task(f: GlueFunction, queue: Ssa, task: Ssa) -> None:
-    """Runs a task and publishes its results; false where the process is another one now, or ends."""
+    """Runs a task and publishes its results; false after a fork, or when the interpreter ends."""
     program, flags = task.get(TASK, "program"), task.get(TASK, "cancel")
     frame = f.space(f"[{FRAME.size} x i8]", 16)
     for name in ("error_step", "error_detail"):
@@ -142,7 +145,7 @@ def _run_task(f: GlueFunction, queue: Ssa, task: Ssa) -> None:
 
 @_FUNCTIONS("collect_tasks", "i32", "unused:ptr")
 def _collect_tasks(f: GlueFunction, unused: Ssa) -> None:
-    """Collects ended tasks. Python calls it as a pending call, maybe after the function for it is gone."""
+    """The pending call for Python. It may come so late that the Python function no longer exists."""
     collect = f.glob("tasks_ended").load("ptr")
     f.guard(collect.eq(0), f.i32(0))
     f.ret(f.call_pointer("i32", collect, unused))
@@ -150,7 +153,7 @@ def _collect_tasks(f: GlueFunction, unused: Ssa) -> None:
 
 @_FUNCTIONS("queue_worker", "ptr", "queue:ptr")
 def _queue_worker(f: GlueFunction, queue: Ssa) -> None:
-    """The life of a queue's thread."""
+    """The main function of a queue's thread."""
 
     def count(field: str) -> None:
         for name in (field, "steps"):
@@ -174,7 +177,7 @@ def _queue_worker(f: GlueFunction, queue: Ssa) -> None:
 
 @_FUNCTIONS("queue_hand_over", "i32", "queue:ptr, task:ptr, owners:ptr", exported=True)
 def _queue_hand_over(f: GlueFunction, queue: Ssa, task: Ssa, owners: Ssa) -> None:
-    """Puts a task into the queue and its owner into a list: 0, if there is a thread. Nothing of Python runs
+    """Puts a task into the queue and its owner into a list; 0 if the queue has a thread. No Python code runs
     in between.
     """
     with f.if_(queue.get(QUEUE, "started").eq(0), likely=False):
@@ -193,8 +196,8 @@ def _queue_hand_over(f: GlueFunction, queue: Ssa, task: Ssa, owners: Ssa) -> Non
 
 @_FUNCTIONS("may_run", "i32", "program:ptr", exported=True)
 def _may_run(f: GlueFunction, program: Ssa) -> None:
-    """Whether a program may run on its caller's thread: no run of it that was handed over is left, and, if it
-    has effects, all runs have begun that were handed over before.
+    """Whether a program may run on its caller's thread: it has no pending run, and, if it has effects, all
+    runs queued earlier have begun.
     """
     queue = program.get(PROGRAM, "queue")
     own = queue.get(QUEUE, "thread").eq(f.call("i64", "thread_id"))

@@ -1,8 +1,8 @@
 """Relocations of ELF objects, for the machines whose objects `image.py` links.
 
-`Machine.patch(kind, old, target, at)` gives what the bytes `old` at address `at` become when they refer to
-the address `target`; struct.error where it is out of their reach. Numbers and meanings: the ELF supplements
-of the ABIs of x86-64 and of AArch64.
+`Machine.patch(kind, old, target, at)` gives the new value of the bytes `old` at address `at` that refer to
+the address `target`; struct.error where that is out of reach. Numbers and meanings are those of the ELF
+supplements of the x86-64 and AArch64 ABIs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from axla.core.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How objects of a machine are linked."""
+    """How objects for a machine are linked."""
 
     number: int  # in the head of an ELF file
     sizes: Mapping[int, int]  # of what a type of relocation changes, in bytes; others are refused
@@ -60,7 +60,7 @@ def _aarch64(kind: int, old: bytes, target: int, at: int) -> bytes:
 
 
 def _signed(value: int, bits: int) -> int:
-    """A number as a field of so many bits."""
+    """A number as a signed field of `bits` bits."""
     if not -1 << bits - 1 <= value < 1 << bits - 1:
         raise struct.error(f"{value} does not fit {bits} bits")
     return value & (1 << bits) - 1

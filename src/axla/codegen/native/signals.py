@@ -1,12 +1,12 @@
 """Signals during a long run of the main thread, emitted.
 
-Python's own handler only notes a signal; the function that was set with `signal.signal` is called when the
-main thread next interprets bytecode: never, while that thread runs compiled code. So a thread of ours, the
-monitor, asks a long run of the main thread 20 times a second to look: at its next poll the run takes the
-interpreter lock and lets Python call what waits. When that raises, the run ends; else it goes on.
+Python's own handler only records a signal; the function set by `signal.signal` is called when the main thread
+next interprets bytecode: never, while that thread runs compiled code. So a thread of the glue, the monitor,
+interrupts a long run of the main thread 20 times a second: at its next poll the run takes the interpreter
+lock and lets Python call pending handlers. If one raises, the run ends; otherwise it continues.
 
-Which signals there are and who handles them is Python's business alone. When there was no long run for a
-second, the monitor ends, and the next one starts another.
+Which signals exist and who handles them is left to Python. The monitor ends after a second without a long
+run, and the next long run starts another one.
 """
 
 from __future__ import annotations

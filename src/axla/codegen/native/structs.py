@@ -1,4 +1,6 @@
-"""The structs shared by emitted glue and the Python runtime. They never leave the process: no versions."""
+"""The structs shared by emitted glue and the Python runtime. They never leave the process, so they have no
+version.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ LOOK = 4
 
 
 def fields(text: str) -> list[Field]:
-    """Fields that say enough by their names: `"refcount:i64, type:ptr"`."""
+    """Fields without documentation, from text: `"refcount:i64, type:ptr"`."""
     pairs = (pair.split(":") for pair in text.split(", "))
     return [Field(name, kind, "") for name, kind in pairs]
 

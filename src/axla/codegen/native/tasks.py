@@ -1,7 +1,7 @@
-"""Tasks that native handlers hand over, emitted: a list, and threads that live until it is empty.
+"""Tasks that native handlers schedule, emitted: a list, and threads that live until it is empty.
 
-A task is a function of one pointer that runs once, in any thread of the list; `pool_threads` of them at most.
-They are apart from the pools of parallel loops, since a task may wait for another one.
+A task is a function of one pointer that runs once, in any of these threads; there are at most `pool_threads`.
+They are separate from the pools of parallel loops, since a task may wait for another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("tasks_run", "ptr", "tasks:ptr")
 def _run(f: GlueFunction, tasks: Ssa) -> None:
-    """The life of a thread."""
+    """The main function of a thread."""
     with f.while_loop() as loop:
         f.call("void", "tasks_acquire")
         task = tasks.get(_LIST, "first")
@@ -68,11 +68,11 @@ def _hand_over(f: GlueFunction, function: Ssa, data: Ssa) -> None:
 
 @_FUNCTIONS("axla_task_threads", "i64", "", exported=True)
 def _threads(f: GlueFunction) -> None:
-    """How many threads may run tasks."""
+    """The number of threads that may run tasks."""
     f.ret(f.glob("pool_threads").load("i64", "monotonic"))
 
 
 @_FUNCTIONS("tasks_reset", "void")
 def _reset(f: GlueFunction) -> None:
-    """In a forked child, where no other thread lives."""
+    """Resets the list in a forked child, which has no other threads."""
     f.call("ptr", "memset", f.glob("tasks"), f.i32(0), f.i64(_LIST.size))

@@ -62,8 +62,8 @@ Inferred = dict[Instruction, tuple[object, ...]]
 
 
 def verify(module: Module, inferred: Inferred | None = None) -> None:
-    """Raises VerifyError for the first thing that is wrong, naming the instruction, what was found and what
-    was wanted, and its line. What `inferred` has need not be inferred again; it is brought up to date.
+    """Raises VerifyError for the first error, with the instruction, what was found, what was wanted, and its
+    line. Instructions in `inferred` are not inferred again; it is updated.
     """
     with located(module.file, module):
         _verify_graph(module)
@@ -71,19 +71,21 @@ def verify(module: Module, inferred: Inferred | None = None) -> None:
 
 
 def verify_graph(module: Module) -> None:
-    """Raises what `verify` does, for what no text says: graphs that pass and have one text are equal."""
+    """Checks the part of `verify` that text cannot express: graphs that pass it and have equal text are
+    equal.
+    """
     with located(module.file, module):
         _verify_graph(module)
 
 
 def verify_meaning(module: Module) -> None:
-    """Raises what `verify` does, of a module that `verify_graph` takes."""
+    """Checks the rest of `verify`, for a module that passed `verify_graph`."""
     with located(module.file, module):
         _verify_meaning(module, {})
 
 
 def state(module: Module) -> list[object]:
-    """All objects of a module that `verify` reads: while they are the same ones, its result is the same."""
+    """The objects that `verify` reads. While they are the same, its result is the same."""
     schedule = module.schedule or {}
     found: list[object] = [module.config, module.has_entry and module.entry, *schedule, *schedule.values()]
     for computation in module.computations:

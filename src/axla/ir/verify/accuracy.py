@@ -21,7 +21,7 @@ _ACCURACY = ascii_regex(
 
 
 def verify_accuracy(inst: Instruction) -> None:
-    """`result_accuracy` stands at unary transcendental ops only, and has a known form."""
+    """`result_accuracy` is allowed at unary transcendental ops only, and has a known form."""
     text = dict(inst.extra.more).get("result_accuracy")
     if text is None:
         return

@@ -25,7 +25,7 @@ PINS = ("Pin", "Unpin")
 
 
 def verify_buffers(module: Module) -> None:
-    """Raises VerifyError where a buffer is lost, doubled, or written by two."""
+    """Raises VerifyError where a buffer is lost, duplicated, or has two writers."""
     found = [c for c in module.computations if any(_makes_buffers(i) for i in c.instructions)]
     if not found:
         return
@@ -73,7 +73,9 @@ def _places(shape: AnyShape) -> list[tuple[int, ...]]:
 
 
 def _verify_writers(computation: Computation) -> None:
-    """Each buffer goes to one instruction, or to the caller. Tuples and their elements only pass it on."""
+    """Each buffer is used by one instruction, or returned to the caller. Tuples and their elements only pass
+    it on.
+    """
     made: dict[Instruction, list[BufferLeaf | None]] = {}
     writers: dict[BufferLeaf, Instruction] = {}
     for inst in post_order(computation):
@@ -85,7 +87,7 @@ def _verify_writers(computation: Computation) -> None:
 
 
 def _sources(inst: Instruction, made: dict[Instruction, list[BufferLeaf | None]]) -> list[BufferLeaf | None]:
-    """Who made each leaf, where it is a buffer."""
+    """The instruction that created each leaf that is a buffer."""
     if isinstance(inst.op, Tuple):
         return [place for operand in inst.operands for place in made[operand]]
     if isinstance(inst.op, GetTupleElement):

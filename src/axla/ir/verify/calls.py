@@ -35,7 +35,7 @@ def thread_of(computation: Computation) -> str:
 
 
 def verify_called(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
-    """Every call, seen from the computation that is called."""
+    """Checks all calls of each called computation."""
     for computation, calls in callers.items():
         if any(c.opcode == "fusion" for c in calls):
             _verify_fused(module, computation, calls)
@@ -115,7 +115,7 @@ def _verify_aliasing(call: Instruction[Calling]) -> None:
 
 
 def _same_place(one: AnyShape, other: AnyShape) -> bool:
-    """Whether both lie in memory in one way."""
+    """Whether both have the same shape and layout."""
     return one.logical is other.logical and same_order(one, other)
 
 

@@ -29,7 +29,7 @@ _NUMBERS = regex(r"\{\s*(-?\d+)\s*,\s*(-?\d+)\s*\}")
 
 
 def verify_channels(module: Module) -> None:
-    """Numbers and kinds of channels; that all-reduces agree about layouts."""
+    """Checks numbers and kinds of channels, and that all-reduces agree about layouts."""
     first: dict[int, Instruction] = {}
     reduction: Instruction | None = None
     for computation in module.computations:
@@ -49,7 +49,7 @@ def _is_transfer(inst: Instruction) -> bool:
 
 
 def _begins(inst: Instruction) -> bool:
-    """Whether a transfer begins here: send or recv."""
+    """Whether a transfer starts here: send or recv."""
     return _is_transfer(inst) and inst.op.ends is None
 
 
@@ -93,8 +93,8 @@ Waiting = tuple[Instruction, bool] | None
 
 
 def verify_order(module: Module) -> None:
-    """Every half of a transfer in a scheduled module has its other half. Calls are followed, each
-    computation once per transfer that is open when it is called.
+    """Checks that every start of a transfer in a scheduled module has its done. Calls are followed, each
+    computation once per transfer that is open at the call.
     """
     schedule = module.schedule
     if not module.config.is_scheduled or schedule is None:
@@ -133,7 +133,7 @@ def _matters(inst: Instruction) -> bool:
 
 
 def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
-    """The events at an instruction: a transfer or collective, or the computations that it runs."""
+    """The events at an instruction: a transfer or collective, or those of a loop, branch or call."""
     if inst.op.collective is not None or _is_transfer(inst):
         yield inst
     elif inst.op.control:
@@ -141,7 +141,7 @@ def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
 
 
 def _after(inst: Instruction, waiting: Waiting) -> Waiting:
-    """The transfer that waits for its other half after `inst`, where `waiting` did before it."""
+    """The transfer that waits for its done after `inst`, given the one before it."""
     if _is_transfer(inst) and not _begins(inst):
         if waiting is None or inst.operands[0] is not waiting[0]:
             return waiting
@@ -169,7 +169,7 @@ def _after(inst: Instruction, waiting: Waiting) -> Waiting:
 
 
 def channel_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
-    """The pairs that a transfer between replicas says in its frontend attributes."""
+    """The source-target pairs in the frontend attributes of a transfer between replicas."""
     if not _begins(inst):
         return ()
     text = dict(inst.extra.frontend_attributes).get(_PAIRS, "")
@@ -190,8 +190,8 @@ def _verify_different(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> 
 
 
 def _verify_no_cycle(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> None:
-    """Who waits for one half before beginning the other must not wait for itself. With different sources and
-    targets the pairs are chains and cycles; a chain begins at a source that is no target.
+    """A participant that waits for one half before starting the other must not wait for itself. With distinct
+    sources and targets the pairs form chains and cycles; a chain begins at a source that is not a target.
     """
     left = dict(pairs)
     for start in set(left) - set(left.values()):
@@ -204,9 +204,9 @@ def _verify_no_cycle(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> N
 
 
 def verify_waits(module: Module, replicas: int, partitions: int) -> None:
-    """That participants which all run this program do not wait for each other in a cycle, however each orders
-    what it runs: nobody who receives waits for a send, or who ends a collective for a member, that comes only
-    after it. Looks at the entry, and at channels with one send, which is there.
+    """Checks that participants that all run this program do not wait for each other in a cycle, whatever the
+    order on each: no receive waits for a send, and no collective for a member, that can only come after it.
+    Considers the entry, and channels with a single send.
     """
     entry, count = module.entry.instructions, replicas * partitions
     sends: dict[int | None, Instruction | None] = {}

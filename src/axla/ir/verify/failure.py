@@ -1,4 +1,4 @@
-"""How a check fails."""
+"""Reports the failure of a check."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from axla.core.errors import VerifyError
 
 
 def fail(rule: str, message: str) -> NoReturn:
-    """Raises VerifyError; `rule` is the stable name of what is broken, and ends the message."""
+    """Raises VerifyError; `rule` is the stable name of the broken rule, which ends the message."""
     raise VerifyError(f"{message}  [{rule}]")

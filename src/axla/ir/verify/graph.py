@@ -1,4 +1,4 @@
-"""The structure of computations: operands and users, parameters, no cycles, calls that end."""
+"""The structure of computations: operands and users, parameters, no cycles, no recursion."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def verify_operands(inst: Instruction) -> None:
 
 
 def verify_sizes(module: Module) -> None:
-    """Every size is known, or has a bound; what the entry takes is named first."""
+    """Every size is known, or has a bound; parameters of the entry are named first."""
     for parameter in module.entry.parameters:
         if parameter.shape.is_unbounded:
             found = f"parameter {parameter.name} of {module.entry.name} is"
@@ -50,7 +50,7 @@ def _fail_unbounded(what: str) -> None:
 
 
 def wrong_user(computation: Computation) -> str:
-    """A sentence about an instruction whose users do not use it."""
+    """A message about an instruction with a wrong list of users."""
     for inst in computation.instructions:
         for user in inst.users:
             if user not in computation.instructions or inst not in user.operands:
@@ -137,7 +137,7 @@ def verify_shape(inst: Instruction) -> None:
 
 
 def verify_calls(module: Module) -> None:
-    """No recursion: depth first with an explicit path."""
+    """No recursion; depth first with an explicit path."""
     calls = {c: dict.fromkeys(_called(c)) for c in module.computations}
     done: set[Computation] = set()
     for root in calls:

@@ -20,7 +20,7 @@ from axla.ir.verify.failure import fail
 
 
 def _members(inst: Instruction) -> tuple[GroupMode, int]:
-    """The meaning of the numbers in groups, and how many numbers there are."""
+    """The meaning of the numbers in groups, and the number of possible members."""
     config, mode = inst.computation.module.config, group_mode(inst.op)
     return mode, member_count(mode, config.replica_count, config.num_partitions)
 
@@ -41,7 +41,7 @@ def _verify_groups(inst: Instruction[Grouped]) -> None:
 
 
 def _group_size(inst: Instruction[Grouped]) -> int:
-    """How many take part together; 1 where that is not known."""
+    """The group size; 1 where it is unknown."""
     mode, count = _members(inst)
     size = max(inst.op.replica_groups.sizes, default=count)
     across = mode is GroupMode.CROSS_REPLICA_AND_PARTITION
@@ -49,13 +49,13 @@ def _group_size(inst: Instruction[Grouped]) -> int:
 
 
 def _is_open(inst: Instruction[Grouped]) -> bool:
-    """Whether all partitions of the members take part, and the header does not say how many there are."""
+    """Whether all partitions of the members take part, and the header does not give their number."""
     across = group_mode(inst.op) is GroupMode.CROSS_REPLICA_AND_PARTITION
     return across and inst.computation.module.config.num_partitions == 1
 
 
 def _verify_parts(inst: Instruction[Resizing]) -> None:
-    """The dimension of a gather or scatter grows or shrinks by the number of members."""
+    """The dimension of a gather or scatter grows or shrinks by the group size."""
     _verify_groups(inst)
     size, at = _group_size(inst), inst.op.dimensions[0]
     result = inst.shape

@@ -9,7 +9,7 @@ from axla.ir.verify.graph import predecessors
 
 
 def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
-    """Whether shapes agree up to layout, or after layout normalization: dimensions as they lie in memory."""
+    """Whether shapes agree up to layout, or after layout normalization, by dimensions in memory order."""
     if wanted.logical is found.logical:
         return True
     if wanted.is_tuple is not found.is_tuple:
@@ -54,7 +54,7 @@ def leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:
 
 
 def verify_aliases(module: Module) -> None:
-    """Aliased results and parameters, and parameters given away."""
+    """Aliased results and parameters, and donated parameters."""
     entry = module.entry
     outputs: set[tuple[int, ...]] = set()
     inputs: set[tuple[int, tuple[int, ...]]] = set()

@@ -22,7 +22,9 @@ _CARRIES = ("tuple", "while", "conditional", "call", "opt-barrier")
 
 
 def verify_pairs(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
-    """Both ends of every pair. In what an async-start calls, a transfer may be the root."""
+    """Checks both instructions of every pair. In computations called by an async-start, a transfer may be the
+    root.
+    """
     for computation in module.computations:
         called = any(c.opcode == "async-start" for c in callers.get(computation, ()))
         begun = False
@@ -65,7 +67,7 @@ def _listed(inst: Instruction) -> str:
 
 
 def _verify_goes_on(inst: Instruction, may_leave: bool) -> None:
-    """An asynchronous call has one update or end, or is carried on, at last by the root of a loop's body."""
+    """An asynchronous call has one update or done, or is passed on, finally by the root of a loop's body."""
     next_steps = [u for u in inst.users if u.opcode in _GOES_ON]
     carriers = [u for u in inst.users if u.opcode in _CARRIES]
     carried = bool(carriers) or (may_leave and inst is inst.computation.root)
@@ -76,7 +78,7 @@ def _verify_goes_on(inst: Instruction, may_leave: bool) -> None:
 
 
 def _verify_results(computation: Computation) -> None:
-    """Ends give the result of what was called, also where the start says only part of it."""
+    """A done has the result of the called computation, also where the start's shape has only part of it."""
     starts: dict[Instruction, Instruction[Beginning]] = {}
     for inst in post_order(computation):
         if applies(inst, Beginning):

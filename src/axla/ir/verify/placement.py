@@ -26,7 +26,7 @@ HOST = 5
 
 
 def same_order(one: AnyShape, other: AnyShape) -> bool:
-    """Whether shapes of one structure (as far as `one` goes) have the same order of dimensions in memory."""
+    """Whether corresponding arrays of two shapes have the same order of dimensions in memory."""
     return all(
         a.layout.minor_to_major == b.layout.minor_to_major
         for a, b in zip(one.leaves(), other.leaves(), strict=False)

@@ -1,3 +1,1 @@
-"""The order of execution, and the copies that make writing in place right. Read `order.py`, then
-`copies.py`.
-"""
+"""The order of execution, and the copies that writing in place needs. Read `order.py`, then `copies.py`."""

@@ -1,8 +1,8 @@
-"""Copy insertion: after it, everything that must be in place can be.
+"""Copy insertion: afterwards, every op that must write in place can do so.
 
-A loop keeps each carried array in one place, updates write in place, results are written where they belong.
-Where two values that are needed at the same time would have one place, a copy goes in, as far out of loops as
-it can. Keeps the schedule, with the copies in it.
+A loop keeps each carried array in one buffer, updates write in place, and results are written to their final
+place. Where two values that are live at the same time would share memory, a copy is added, as far outside of
+loops as possible. The schedule is kept up to date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS = 4  # the first makes the copies; the second finds that they suffice
 
 
 def copy_insertion(module: Module, target: Target) -> None:
-    """Adds the copies without which two arrays that are live together would have to share memory."""
+    """Adds copies so that no two arrays that are live at the same time have to share memory."""
     for _ in range(ROUNDS):
         places = coalesce(dataflow(module, target.limits), reuse=False)
         if not places.failed:
@@ -80,17 +80,17 @@ class _Inserter:
         self.drop(operand)
 
     def drop(self, inst: Instruction) -> None:
-        """Takes out a tuple that only the replaced use needed."""
+        """Removes a tuple that only the replaced use needed."""
         computation = inst.computation
         unused = isinstance(inst.op, Tuple) and not inst.users and computation.root is not inst
         if unused and inst not in control_bound(computation):
             computation.remove(inst)
 
     def copied(self, inst: Instruction, edges: Iterable[Edge]) -> tuple[Instruction, list[Instruction]]:
-        """`inst` with copies at the leaves of the edges, and the new instructions in order.
+        """`inst` with copies at the leaves of these edges, and the new instructions in order.
 
-        The copies happen as if at once: one that overwrites what another reads comes after it, and a ring of
-        such copies is broken by a copy to another place.
+        The copies act as if simultaneous: a copy that overwrites what another one reads comes after it, and a
+        cycle of such copies is broken by an additional copy.
         """
         made: list[Instruction] = []
         leaves = list(explode(inst, made))
@@ -125,8 +125,8 @@ class _Inserter:
 
 
 def in_order(copies: list[int], spoils: dict[int, int]) -> list[int]:
-    """Copies so that each comes before the one that spoils what it reads. `~n` reads for copy n early, to
-    break a ring.
+    """The copies in an order in which none overwrites what a later one reads. `~n` stands for an early copy
+    of what n reads, which breaks a cycle.
     """
     spoilers: dict[int, list[int]] = {}
     for reader, spoiler in spoils.items():
@@ -156,7 +156,7 @@ def in_order(copies: list[int], spoils: dict[int, int]) -> list[int]:
 
 
 def explode(inst: Instruction, made: list[Instruction]) -> Iterator[Instruction]:
-    """The leaves of a value, one instruction each; appends the get-tuple-elements this takes to `made`."""
+    """The leaves of a value, one instruction each; appends new get-tuple-elements to `made`."""
     stack = [inst]
     while stack:
         one = stack.pop()
@@ -173,7 +173,7 @@ def explode(inst: Instruction, made: list[Instruction]) -> Iterator[Instruction]
 def assemble(
     computation: Computation, shape: AnyShape, leaves: list[Instruction], made: list[Instruction]
 ) -> Instruction:
-    """A value of `shape` from its leaves; appends the tuples this takes to `made`."""
+    """A value of `shape` built from its leaves; appends new tuples to `made`."""
 
     def tuple_of(parts: list[Instruction]) -> Instruction:
         made.append(computation.add(Tuple(), parts))

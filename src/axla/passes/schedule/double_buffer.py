@@ -1,6 +1,6 @@
-"""Loops whose next value of an array cannot lie where the last one does: two trips become one.
+"""Loops in which the next value of an array cannot overwrite the current one: two trips become one.
 
-The first trip of two writes into other memory, and the second one back, so nothing is copied between them.
+The first of the two trips writes into other memory, the second one back, so nothing is copied between them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_DOUBLED = 100
 
 
 def double_buffer_loop_unrolling(module: Module, target: Target) -> None:
-    """Makes two trips of a loop one where a copy would come after each, the number of trips being known."""
+    """Makes two trips of a loop one where each would end with a copy, and the trip count is known."""
     session = rewrite.current_session()
     failed = coalesce(dataflow(module, target.limits), reuse=False).failed
     loops = dict.fromkeys(e.at for e in failed if e.place is CopyPlace.BACK and isinstance(e.at.op, While))

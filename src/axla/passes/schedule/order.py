@@ -1,5 +1,5 @@
-"""Chooses the order in which every computation runs: little memory, effects as written, readers before
-overwriters.
+"""Chooses the order in which every computation runs: little memory, effects in program order, readers of an
+array before instructions that overwrite it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Leaf = tuple[Instruction, int]  # the instruction that computes an array, and wh
 
 
 def schedule(module: Module, target: Target) -> None:
-    """Gives every computation that runs by itself (entry, loops, branches, calls) an order of execution."""
+    """Gives every computation that runs on its own (entry, loops, branches, calls) an order of execution."""
     effectful = effectful_computations(module)
     found = {c: order(c, target.limits, effectful) for c in running_computations(module)}
     module.set_schedule(found)
@@ -31,8 +31,8 @@ def schedule(module: Module, target: Target) -> None:
 
 
 def running_computations(module: Module) -> list[Computation]:
-    """The entry and what control ops call, callees first; not what kernels, reducers and comparators are made
-    of.
+    """The entry and the computations that control ops call, callees first; without computations inside of
+    kernels, reducers and comparators.
     """
     running = {module.entry}
     for computation in reversed(computations_callees_first(module)):
@@ -46,8 +46,8 @@ def running_computations(module: Module) -> list[Computation]:
 def order(
     comp: Computation, limits: Limits, effectful: Iterable[Computation] = ()
 ) -> tuple[Instruction, ...]:
-    """The order of one computation. What collectives need that start before they are done comes first, and
-    the rest goes on meanwhile.
+    """The order of one computation. Operands of asynchronous collectives come first, so that other work runs
+    while they are under way.
     """
     first = [operand for inst in filter(is_asynchronous, post_order(comp)) for operand in inst.operands]
     done: set[Instruction] = set()
@@ -71,7 +71,7 @@ class _Graph:
     overwrites: dict[Instruction, list[Leaf]] = field(default_factory=dict)
 
     def bytes(self, leaf: Leaf) -> int:
-        """How much memory an array takes: none where registers hold it."""
+        """The number of bytes of an array; none if it is held in registers."""
         inst, number = leaf
         shape = inst.shape
         if not isinstance(shape, Shape):
@@ -123,7 +123,7 @@ def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> t
 
 
 def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset[Computation]) -> None:
-    """Effects happen in the order of the text, where that order is possible at all."""
+    """Keeps effects in the order of the text, where dependences allow it."""
     last: Instruction | None = None
     for inst in text_order(computation):
         if has_effect(inst, effectful):
@@ -134,8 +134,8 @@ def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset
 
 
 def _carried(computation: Computation, graph: _Graph, leaves: dict[Instruction, tuple[Leaf, ...]]) -> None:
-    """In a loop's body the new value of a carried array takes the place of the old one: it, too, comes after
-    its readers.
+    """In a loop body, the new value of a carried array overwrites the old one, so it comes after the readers
+    of the old one.
     """
     if len(computation.parameters) != 1:
         return
@@ -148,7 +148,9 @@ def _carried(computation: Computation, graph: _Graph, leaves: dict[Instruction, 
 
 
 def _overwriters(graph: _Graph) -> tuple[dict[Instruction, int], dict[Leaf, list[Instruction]]]:
-    """How many other readers each instruction that overwrites arrays waits for; who overwrites each array."""
+    """For each instruction that overwrites arrays, the number of other readers it waits for; for each array,
+    the instruction that overwrites it.
+    """
     blocked: dict[Instruction, int] = {}
     overwriters: dict[Leaf, list[Instruction]] = {}
     for inst, over in graph.overwrites.items():
@@ -159,10 +161,10 @@ def _overwriters(graph: _Graph) -> tuple[dict[Instruction, int], dict[Leaf, list
 
 
 def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> tuple[Instruction, ...]:
-    """Takes ready instructions by weight (of the bytes they take less those they free), then by position.
+    """Takes ready instructions by weight (bytes allocated less bytes freed), then by position.
 
-    Who overwrites an array waits for its other readers, as long as anything else can run; so does a
-    collective that has started.
+    An instruction that overwrites an array, and one that waits for a collective, is taken only when nothing
+    else can run.
     """
     waiting = dict(graph.waiting)
     left = {leaf: len(readers) for leaf, readers in graph.readers.items()}
@@ -208,7 +210,7 @@ def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> 
 
 
 def _peak(graph: _Graph, instructions: Iterable[Instruction]) -> int:
-    """The most bytes live at once."""
+    """The largest number of bytes live at one time."""
     left = {leaf: len(readers) for leaf, readers in graph.readers.items()}
     live = most = 0
     for inst in instructions:

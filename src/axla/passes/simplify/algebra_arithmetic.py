@@ -1,5 +1,5 @@
-"""Rules of algsimp for arithmetic. Floats are not numbers here: each rule says why NaN and signed zeros come
-out the same.
+"""Rules of algsimp for arithmetic. Floats do not obey the laws of real numbers: each rule says why NaN and
+signed zeros come out the same.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _wraps(root: Instruction) -> bool:
 
 @rule(hlo.Subtract, where=_wraps)
 def subtract_constant(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
-    """x - c => x + -c, for constants (integers; floats win nothing)"""
+    """x - c => x + -c, for constants (integers only: nothing is gained for floats)"""
     value = uniform(c) if dtype_of(root).is_integer and not is_constant(x) else None
     if value is None:
         return None

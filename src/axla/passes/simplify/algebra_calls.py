@@ -1,4 +1,4 @@
-"""Rules for tuples, branches, loops and maps whose outcome is known."""
+"""Rules for tuples, branches, loops and maps whose result is known at compile time."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def map_of_elementwise(root: Instruction, *operands: Instruction) -> Rewritten:
 
 
 def is_elementwise(body: Computation, operands: Sequence[Instruction]) -> bool:
-    """Whether a computation on scalars can be written over arrays, and is not too long for it."""
+    """Whether a computation on scalars consists of elementwise ops, few enough to be written over arrays."""
     pairs = zip(body.parameters, operands, strict=True)
     return (
         len(body.instructions) <= LONGEST
@@ -89,7 +89,7 @@ def _is_plain_scalar(inst: Instruction) -> bool:
 
 
 def over_arrays(body: Computation, operands: Sequence[Instruction], result: Shape) -> Instruction:
-    """A computation on scalars made of elementwise ops, applied to arrays element by element."""
+    """Applies a computation of elementwise ops on scalars to arrays, element by element."""
     values: dict[Instruction, Instruction] = {}
     target = operands[0].computation
     for parameter, operand in zip(body.parameters, operands, strict=True):

@@ -57,7 +57,9 @@ def dot_of_transpose_right(root: Instruction[Dot], lhs: Instruction, rhs: Instru
 def through(
     transpose: Transpose, batch: Sequence[int], contracting: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Dimension numbers below a transpose, if the dimensions of the result keep their order."""
+    """The dimension numbers of a transpose's operand, if the dimensions of the dot's result keep their
+    order.
+    """
     permutation = transpose.dimensions
     free = [permutation[d] for d in range(len(permutation)) if d not in batch and d not in contracting]
     if free != sorted(free):
@@ -87,7 +89,7 @@ def dot_outer_product(root: Instruction[Dot], lhs: Instruction, rhs: Instruction
 def flattened(
     x: Instruction, batch: Sequence[int], free: Sequence[int], contracting: Sequence[int]
 ) -> Instruction:
-    """`x` with its batch dimensions first, then the free ones; the contracting ones, of size 1, are gone."""
+    """`x` with batch dimensions first, then the free ones; the contracting ones, of size 1, are dropped."""
     order = (*batch, *free, *contracting)
     moved = x if order == tuple(range(len(order))) else Transpose(order)(x)
     return reshaped(moved, [shape_of(x).dims[d] for d in (*batch, *free)])
@@ -111,7 +113,7 @@ def dot_drops_unit_dims(root: Instruction[Dot], lhs: Instruction, rhs: Instructi
 
 
 def fewer(op: Dot, shape: Shape, gone: Sequence[int], left: Sequence[int], right: Sequence[int]) -> Dot:
-    """A dot without some dimensions of its result, and some of lhs and rhs."""
+    """A dot without some dimensions: `gone` of its result, `left` of lhs, `right` of rhs."""
     return replace(
         op, shape=shape.with_dims(without(shape.dims, gone)),
         lhs_batch_dims=renumbered(op.lhs_batch_dims, left),
@@ -122,7 +124,7 @@ def fewer(op: Dot, shape: Shape, gone: Sequence[int], left: Sequence[int], right
 
 
 def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:
-    """Which dimensions of the result, batch dimensions first, go with those of the operand."""
+    """The dimensions of the result, batch dimensions first, that disappear with those of an operand."""
     return [place for place, d in enumerate(batch) if d in units]
 
 
@@ -151,7 +153,7 @@ def _repeated(x: Instruction, free: Sequence[int]) -> list[int]:
 
 
 def _without_repeats(x: Instruction, dropped: Sequence[int]) -> Instruction:
-    """A broadcast, but not along some of its dimensions; anything else as it is."""
+    """A broadcast without some of its repeated dimensions; any other instruction as it is."""
     op, shape = x.op, shape_of(x)
     if not isinstance(op, Broadcast) or not dropped:
         return x
@@ -176,7 +178,7 @@ def slice_of_dot(root: Instruction[Slice], inner: Instruction[Dot]) -> Rewritten
 
 
 def _sliced(x: Instruction, ranges: SliceDims, dims: Sequence[int], places: Sequence[int]) -> Instruction:
-    """`x` with the ranges at `places` taken of its dimensions `dims`."""
+    """`x` sliced: its dimensions `dims` by the ranges numbered `places`."""
     sizes = shape_of(x).dims
     starts, limits, strides = [0] * len(sizes), list(sizes), [1] * len(sizes)
     for d, place in zip(dims, places, strict=True):

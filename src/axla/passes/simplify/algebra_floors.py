@@ -10,7 +10,7 @@ from axla.passes.simplify.match import dtype_of, full, is_all, same_shape, unifo
 
 
 def _exponent(x: Instruction, divisor: Instruction) -> int | None:
-    """k, where a signed integer is divided by the constant 2^k."""
+    """k, if a signed integer is divided by the constant 2^k; else None."""
     value = uniform(divisor)
     if value is None or not dtype_of(x).is_signed or not dtype_of(x).is_integer:
         return None
@@ -19,7 +19,7 @@ def _exponent(x: Instruction, divisor: Instruction) -> int | None:
 
 
 def _asks(test: Instruction, direction: Direction, x: Instruction, number: int) -> bool:
-    """Whether a value is the comparison of `x` with a number."""
+    """Whether `test` compares `x` with `number` in this direction."""
     op = test.op
     return (
         isinstance(op, hlo.Compare) and op.direction is direction and test.operands[0] is x

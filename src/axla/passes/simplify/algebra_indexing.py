@@ -47,7 +47,7 @@ def _has_one_vector(root: Instruction) -> bool:
 
 
 def _starts(indices: Instruction, places: Places, rank: int) -> list[Instruction]:
-    """Where the one window of some indices starts, as scalars: in other dimensions than they say, at 0."""
+    """The start indices of the only window, as scalars; 0 for dimensions without an index."""
     shape = shape_of(indices)
     zero = constant(indices.computation, Literal(Shape(shape.dtype), np.zeros((), shape.dtype.numpy)))
     starts = [zero] * rank

@@ -149,7 +149,7 @@ WIDER_FLOATS = {F16: (F32, F64), BF16: (F32, F64), F32: (F64,)}
 
 
 def is_lossless(source: DType, target: DType) -> bool:
-    """Whether every value of `source` is a value of `target`, so that converting further starts from the same
+    """Whether `target` holds every value of `source`, so that a further conversion starts from the same
     number.
     """
     if source.is_pred:

@@ -87,7 +87,9 @@ def broadcast_of_wider_reshape(root: Instruction[Broadcast], inner: Instruction)
 
 
 def kept_dims(small: Sequence[int], large: Sequence[int]) -> list[int] | None:
-    """Which dimensions of `large` those of `small` are, if all others have size 1; None if it is not so."""
+    """For each dimension of `small` its dimension in `large`, if all other dimensions of `large` have size 1;
+    else None.
+    """
     kept: list[int] = []
     at = 0
     for size in small:

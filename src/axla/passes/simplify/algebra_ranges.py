@@ -1,4 +1,4 @@
-"""Rules of algsimp that hold because of what is known of the elements of an operand."""
+"""Rules of algsimp that hold because of what is known about the values of an operand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from axla.passes.simplify.ranges import Range, is_never_negative, range_of
 
 
 def _outcome(direction: Direction, a: Range, b: Range) -> bool | None:
-    """The result of a comparison of numbers of two ranges, if it is the same for all numbers."""
+    """The result of comparing numbers of two ranges, if it is the same for all of them; else None."""
     if direction in (Direction.GT, Direction.GE):
         direction, a, b = direction.mirrored, b, a
     if direction is Direction.LT:
@@ -125,7 +125,7 @@ def compare_selected(root: Instruction[hlo.Compare], x: Instruction, c: Instruct
 
 
 def _is_plain(root: Instruction[hlo.Compare], x: Instruction) -> bool:
-    """Whether a comparison is one of numbers as they are: of no complex ones, and not in total order."""
+    """Whether a comparison is of real numbers and not in total order."""
     return not dtype_of(x).is_complex and not (dtype_of(x).is_float and root.op.is_total_order)
 
 

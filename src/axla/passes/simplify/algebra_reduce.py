@@ -1,5 +1,5 @@
-"""Rules of algsimp for reduce. The order of combination is free, and an initial value that is the identity is
-no element.
+"""Rules of algsimp for reduce. Elements may be combined in any order, and an initial value that is the
+identity of the combiner has no influence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_identity(value: Instruction, op: type[Op] | None) -> bool:
 
 
 def is_single(root: Instruction) -> TypeGuard[Instruction[Reduce]]:
-    """Whether an instruction is a reduction of one array in its own type."""
+    """Whether an instruction is a reduction of one array to its own element type."""
     if not isinstance(root.op, Reduce) or len(root.operands) != 2 or root.shape.is_tuple:
         return False
     x, start = root.operands
@@ -42,7 +42,7 @@ def without(dims: Sequence[int], dropped: Sequence[int]) -> tuple[int, ...]:
 
 
 def renumbered(dimensions: Sequence[int], dropped: Sequence[int]) -> tuple[int, ...]:
-    """Numbers of dimensions after others were dropped."""
+    """Dimension numbers after the removal of other dimensions."""
     return tuple(d - sum(other < d for other in dropped) for d in dimensions if d not in dropped)
 
 

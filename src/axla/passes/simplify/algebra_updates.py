@@ -1,5 +1,5 @@
-"""Rules of algsimp for arrays of which a part is written, and for parts whose places are known: updates that
-are read, chosen or added to, gather and scatter at equal distances.
+"""Rules of algsimp for arrays of which a part is overwritten (updates that are read, selected or added to),
+and for gather and scatter with constant distances.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from axla.passes.simplify.ranges import adds_nothing, progression
 
 
 def _is_update(inst: Instruction) -> bool:
-    """Whether an instruction writes a part, and is read once."""
+    """Whether an instruction is a dynamic-update-slice with one user."""
     return isinstance(inst.op, DynamicUpdateSlice) and len(inst.users) == 1
 
 
 def _at(x: Instruction, update: Instruction) -> Instruction:
-    """The part of `x` that lies where an update writes."""
+    """The part of `x` at the position where an update writes."""
     return DynamicSlice(shape_of(update.operands[1]).dims)(x, *update.operands[2:])
 
 
@@ -175,10 +175,10 @@ def slice_of_update(root: Instruction, update: Instruction, *_: Instruction) -> 
 def _order(
     numbers: Sequence[int], dropped: Sequence[int], dims: Sequence[int], rank: int, line: tuple[int, int]
 ) -> tuple[int, ...]:
-    """The dimensions of the operand, of some rank, in the order in which an array of `dims` has them.
+    """The order in which an array of `dims` has the dimensions of an operand of some rank.
 
-    `numbers` are those of windows in that array, without those `dropped`; `line` is the dimension of the
-    operand that index vectors run along, and how many there are.
+    `numbers` are the window dimensions in that array, without those `dropped`; `line` is the operand
+    dimension along which index vectors run, and their number.
     """
     at, count = line
     place = next(d for d, n in enumerate(dims) if d not in numbers and (n == count or count == 1))
@@ -189,7 +189,9 @@ def _order(
 
 
 def _is_line(places: tuple[tuple[int, ...], ...], indices: Instruction, vector_dim: int) -> bool:
-    """Whether indices are numbers of one dimension, and run along one dimension."""
+    """Whether indices are numbers along one dimension of the operand, in an array with a single long
+    dimension.
+    """
     dims = shape_of(indices).dims
     long = [d for d, n in enumerate(dims) if n != 1 and d != vector_dim]
     return len(places[0]) == 1 and not places[1] and len(long) == 1
@@ -197,7 +199,7 @@ def _is_line(places: tuple[tuple[int, ...], ...], indices: Instruction, vector_d
 
 @rule(Gather)
 def gather_progression(root: Instruction[Gather], x: Instruction, indices: Instruction) -> Rewritten:
-    """gather(x, iota) => slice(x), for all indices at equal distance, and inside"""
+    """gather(x, iota) => slice(x), when all indices have the same distance and are in bounds"""
     op, dims = root.op, shape_of(x).dims
     found = progression(indices) if _is_line(op.places, indices, op.index_vector_dim) else None
     if found is None:
@@ -224,7 +226,7 @@ def gather_progression(root: Instruction[Gather], x: Instruction, indices: Instr
 def scatter_progression(
     root: Instruction[Scatter], x: Instruction, indices: Instruction, u: Instruction
 ) -> Rewritten:
-    """scatter(x, iota, u) => dynamic-update-slice(x, u), for indices that rise by 1, and inside"""
+    """scatter(x, iota, u) => dynamic-update-slice(x, u), when indices increase by 1 and are in bounds"""
     op, dims = root.op, shape_of(x).dims
     body = op.to_apply
     overwrites = isinstance(body.root.op, Parameter) and body.root.op.parameter_number == 1

@@ -18,7 +18,7 @@ from axla.passes.simplify.match import combiner, dtype_of, same_shape, spread
 
 
 def _is_single(root: Instruction) -> TypeGuard[Instruction[ReduceWindow]]:
-    """Whether a reduce-window is one of one array in its own type, with elements."""
+    """Whether a reduce-window has one array with elements, and gives its element type."""
     if len(root.operands) != 2 or root.shape.is_tuple or not shape_of(root).size:
         return False
     x, start = root.operands

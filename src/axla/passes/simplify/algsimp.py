@@ -28,7 +28,9 @@ def algsimp(module: Module, *, is_layout_sensitive: bool = False) -> None:
 
 
 def tuple_simplifier(module: Module) -> None:
-    """Removes tuples that are only taken apart, and elements that are only put together again."""
+    """Removes tuples of which only elements are used, and elements that are only put into the same tuple
+    again.
+    """
     rewrite(module, RULES["tuple-simplifier"])
 
 
@@ -38,5 +40,5 @@ def map_inliner(module: Module) -> None:
 
 
 def expand_barriers(module: Module) -> None:
-    """Removes optimization barriers: after it, nothing may simplify across what they kept apart."""
+    """Removes optimization barriers. Later passes must not simplify across the places where they were."""
     rewrite(module, RULES["optimization-barrier-expander"])

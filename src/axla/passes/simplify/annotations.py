@@ -1,5 +1,5 @@
-"""Custom calls that only mark a place for passes of other backends (sharding, host offload): they give their
-operand.
+"""Custom calls that only mark a place for passes of other backends (sharding, host offload); their result is
+their operand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def marker_removal(module: Module) -> None:
 
 
 def check_marker(inst: Instruction) -> None:
-    """UnsupportedError for a border between a whole array and parts of it, where there is one device."""
+    """Raises UnsupportedError for a boundary between a whole array and its parts, where there is one
+    device.
+    """
     if inst.operands[0].shape.logical is not inst.shape.logical:
         raise UnsupportedError(
             f"{inst!r} has on one side parts of the operands of the other; num_partitions of axla.compile "

@@ -1,4 +1,6 @@
-"""Carries of loops: a while over a tuple as its elements, and the same loop with other elements."""
+"""Values carried by loops: a while over a tuple as separate elements, and the same loop with other
+elements.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _SAME: Mapping[int, int] = {}
 
 @dataclass(slots=True)
 class Loop:
-    """A while over a tuple that is everywhere taken apart by get-tuple-element."""
+    """A while over a tuple that is only read by get-tuple-element."""
 
     inst: Instruction
     condition: Computation
@@ -33,7 +35,7 @@ class Loop:
 
     @property
     def next(self) -> tuple[Instruction, ...]:
-        """The value of each element after a trip."""
+        """For each element, its value after a trip."""
         return self.body.root.operands
 
     @classmethod
@@ -53,7 +55,7 @@ class Loop:
 
 
 def is_taken_apart(inst: Instruction) -> bool:
-    """Whether the tuple of a while is taken apart after the loop and inside."""
+    """Whether the tuple of a while is only read by get-tuple-elements, after the loop and inside it."""
     op = op_of(inst, While)
     return all(map(only_elements, (inst, op.body.parameters[0], op.condition.parameters[0])))
 
@@ -65,7 +67,7 @@ def only_elements(value: Instruction) -> bool:
 
 
 def is_passed(inst: Instruction, number: int) -> bool:
-    """Whether the body passes on an element of the tuple: it has after the loop the value of before."""
+    """Whether the body passes an element of the tuple on unchanged."""
     op = op_of(inst, While)
     value, first = op.body.root.operands[number], inst.operands[0].operands[number]
     if type(value.op) is GetTupleElement:
@@ -74,7 +76,7 @@ def is_passed(inst: Instruction, number: int) -> bool:
 
 
 def equal_constants(a: Instruction, b: Instruction) -> bool:
-    """Whether two values, perhaps of two computations, are the same constant, or the same one repeated."""
+    """Whether two values, perhaps in two computations, are the same constant or broadcast constant."""
     if type(a.op) is Broadcast and a.op == b.op:
         a, b = a.operands[0], b.operands[0]
     return type(a.op) is Constant and a.shape is b.shape and a.op == b.op
@@ -90,11 +92,12 @@ def rebuilt(
     wanted: Container[Instruction] | None = None, added: Mapping[Instruction, Instruction] = _NONE,
     equal: Mapping[int, int] = _SAME, after: Mapping[Instruction, Instruction] = _NONE,
 ) -> While:  # fmt: skip
-    """Replaces a loop by one without some elements, those in `constants` being made in condition and body,
-    and with more: `added` gives, for instructions of the body, what they are in the first trip, and `after`
-    what each trip makes of them, by default nothing else. `wanted` are the instructions of the body to keep,
-    by default all. Elements that are added are the last. `equal` names, for dropped elements, others that
-    are always the same.
+    """Replaces a loop by one with other elements; elements added come last.
+
+    `dropped`: elements to remove; those in `constants` are created in condition and body instead. `added`:
+    for instructions of the body, their value in the first trip; `after`: their value after each trip, by
+    default unchanged. `wanted`: instructions of the body to keep, by default all. `equal`: for dropped
+    elements, others that always have the same value.
     """
     computation = loop.inst.computation
     module = computation.module
@@ -139,7 +142,7 @@ def stand_ins(
     source: Computation, target: Computation, shape: TupleShape, place: Mapping[int, int],
     constants: Mapping[int, Instruction],
 ) -> dict[Instruction, Instruction]:  # fmt: skip
-    """The replacements, in a copy of a computation, of its parameter and the elements of it."""
+    """The replacements, in a copy of a computation, for its parameter and the elements of the parameter."""
     old = source.parameters[0]
     parameter = target.add(Parameter(shape, 0), name=old.name, extra=replace(old.extra, sharding=None))
     values = {old: parameter}
@@ -153,7 +156,7 @@ def stand_ins(
 
 
 def copy_constant(inst: Instruction, target: Computation) -> Instruction:
-    """A constant, or what is made of constants, in another computation."""
+    """A copy in another computation of a constant, or of a value computed from constants."""
     copies: dict[Instruction, Instruction] = {}
     for one in needed_first((inst,), lambda made: made.operands):
         copies[one] = target.add(one.op, [copies[o] for o in one.operands], one.shape)

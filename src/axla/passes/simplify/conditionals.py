@@ -1,4 +1,4 @@
-"""Conditionals: taking and giving less, and select where nothing is saved by not computing."""
+"""Conditionals: fewer operands and results, and select where running only one branch saves nothing."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ MOST_BRANCHES = 4
 
 
 def conditional_simplifier(module: Module) -> None:
-    """Removes operands that no branch reads, results that nobody reads or that all branches give alike, and
-    conditionals whose branches are all the same.
+    """Removes operands that no branch reads, results that are unused or equal in all branches, and
+    conditionals with equal branches.
     """
     session = rewrite.current_session()
     for computation in computations_callees_first(module):
@@ -55,7 +55,7 @@ def conditional_simplifier(module: Module) -> None:
 
 
 def conditional_to_select(module: Module) -> None:
-    """Computes all branches, and selects, where that is cheaper than to choose one."""
+    """Computes all branches and selects a result, where that is cheaper than running one branch."""
     session = rewrite.current_session()
     changed = False
     for computation in computations_callees_first(module):
@@ -68,7 +68,7 @@ def conditional_to_select(module: Module) -> None:
 
 
 def conditional_code_motion(module: Module) -> None:
-    """Moves into a branch what is computed for this branch alone: it is computed only if that is chosen."""
+    """Moves instructions that only one branch needs into that branch."""
     session = rewrite.current_session()
     effectful: set[Computation] | None = None
     for computation in computations_callees_first(module):
@@ -113,7 +113,7 @@ def _of_one_branch(
 
 
 def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> tuple[Computation, Computation]:
-    """Gives the branch as it was, and the one that takes its place."""
+    """The old branch, and the branch with the instructions moved in that replaces it."""
     computation, op = inst.computation, op_of(inst, Conditional)
     operand, branch = inst.operands[1 + number], op.branches[number]
     inside = set(moved)
@@ -139,14 +139,14 @@ def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> tuple[
 
 
 def _conditionals(computation: Computation) -> list[Instruction]:
-    """The conditionals that may change. Each has users, or is the root."""
+    """The conditionals that may be changed; each has users, or is the root."""
     found = [i for i in computation.instructions if type(i.op) is Conditional]
     bound = rewrite.control_bound(computation) if found else frozenset()
     return [i for i in found if i not in bound and (i.users or i is computation.root)]
 
 
 def why_not_select(inst: Instruction) -> str | None:
-    """The reason to run one branch only; None where all of them are cheap."""
+    """The reason to run only one branch; None where all of them are cheap."""
     branches = op_of(inst, Conditional).branches
     if len(branches) > MOST_BRANCHES or sum(len(b.instructions) for b in branches) > LONGEST:
         return "there are many branches, or they are long"
@@ -194,7 +194,7 @@ def _select(inst: Instruction) -> None:
 
 
 def _forward_common(inst: Instruction, session: rewrite.Session) -> None:
-    """Replaces a result of a conditional by the value that every branch gives for it."""
+    """Replaces a result of a conditional that is the same in every branch by that value."""
     computation = inst.computation
     if inst.shape.is_array:
         found = [(inst, [b.root for b in op_of(inst, Conditional).branches])]
@@ -216,7 +216,7 @@ def _forward_common(inst: Instruction, session: rewrite.Session) -> None:
 
 
 def _common(inst: Instruction, given: list[Instruction]) -> Instruction | None:
-    """Values of branches as values outside or as constants, where all branches agree; None otherwise."""
+    """Results of branches as values outside or as constants, where all branches agree; else None."""
     if all(is_constant(value) for value in given):
         return given[0] if all(equal_constants(given[0], value) for value in given[1:]) else None
     found: set[Instruction] = set()
@@ -233,7 +233,7 @@ def _common(inst: Instruction, given: list[Instruction]) -> Instruction | None:
 
 
 def _take_less(inst: Instruction, session: rewrite.Session) -> None:
-    """Drops elements of operands that the branch does not read, and makes constants in it."""
+    """Drops operand elements that the branch does not read; creates constants inside the branch."""
     computation, module = inst.computation, inst.computation.module
     op, operands = op_of(inst, Conditional), list(inst.operands)
     changed: dict[int, Computation] = {}
@@ -261,7 +261,7 @@ def _take_less(inst: Instruction, session: rewrite.Session) -> None:
 
 
 def _unread(inst: Instruction) -> set[int]:
-    """Elements of the result of a conditional that nobody reads."""
+    """The unused elements of a conditional's result."""
     op, shape = op_of(inst, Conditional), inst.shape
     if not isinstance(shape, TupleShape) or inst is inst.computation.root or not inst.users:
         return set()

@@ -16,7 +16,7 @@ Key = tuple[Op | Literal, tuple[int, ...], AnyShape, str]
 
 
 def cse(module: Module) -> None:
-    """Leaves one of any instructions with equal op, operands and shape, unless they have effects."""
+    """Merges instructions with equal op, operands and shape, unless they have effects."""
     effectful = effectful_computations(module)
     for computation in module.computations:
         _one_of_each(computation, effectful)

@@ -1,4 +1,4 @@
-"""Dead code elimination, and the question it rests on: which instructions have effects."""
+"""Dead code elimination, and which instructions have effects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from axla.passes import rewrite
 
 
 def effectful_computations(module: Module) -> frozenset[Computation]:
-    """Computations that, when called, do something besides giving a value."""
+    """Computations that have an effect when called, besides their result."""
     found: set[Computation] = set()
     for computation in computations_callees_first(module):
         if any(has_effect(inst, found) for inst in computation.instructions):
@@ -27,7 +27,7 @@ def has_effect(inst: Instruction, effectful: Container[Computation]) -> bool:
 
 
 def dce(module: Module) -> None:
-    """Removes instructions whose value nobody uses and that have no effect, and computations nobody calls."""
+    """Removes unused instructions without effects, and computations that are not called."""
     effectful = effectful_computations(module)
     for computation in module.computations:
         unused = [i for i in reversed(computation.instructions) if not i.users]

@@ -1,8 +1,8 @@
-"""Which elements of loops matter, in a whole nest at once.
+"""Finds the elements of loops that matter, in nested loops together.
 
-An element of an outer loop that is only given to an inner one, and comes back from it, keeps itself alive
-from loop to loop. Here it is followed through them: what nothing else reads is passed on unchanged, and then
-neither loop needs it.
+An element that an outer loop only hands to an inner loop and takes back keeps itself alive from loop to loop.
+Here it is followed through all loops: an element that nothing else reads is passed on unchanged, and then
+both loops can drop it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from axla.passes.simplify.dce import has_effect
 
 
 def cut_dead_carries(module: Module, effectful: Container[Computation]) -> None:
-    """Lets loops in loops pass on unchanged what only they read."""
+    """Makes nested loops pass on unchanged the elements that only these loops read."""
     whiles = [i for c in module.computations for i in c.instructions if type(i.op) is While]
     bodies = {op_of(i, While).body for i in whiles}
     if not any(i.computation in bodies for i in whiles):
@@ -44,8 +44,8 @@ def _is_passed_on(body: Computation, number: int) -> bool:
 
 
 class _Demand:
-    """The values that results and effects of a module depend on: `carries`, as (body, number), of the loops
-    that are taken apart element by element, and which of those `run`.
+    """The values that results and effects of a module depend on: `carries`, as (body, number), for loops
+    split into elements; `run`, the computations that run.
     """
 
     def __init__(self, module: Module, whiles: list[Instruction], effectful: Container[Computation]) -> None:
@@ -68,7 +68,7 @@ class _Demand:
                 self.stack += self.below(inst)
 
     def enter(self, computation: Computation) -> None:
-        """Adds the demands of a computation that runs, whoever reads its value."""
+        """Adds the values that a computation needs when it runs, whoever uses its result."""
         if computation in self.run:
             return
         self.run.add(computation)
@@ -78,7 +78,7 @@ class _Demand:
             self.stack.append(computation.root)
 
     def below(self, inst: Instruction) -> Iterator[Instruction]:
-        """Adds the operands that an instruction needs."""
+        """The operands that an instruction needs."""
         op = inst.op
         if isinstance(op, GetTupleElement):
             (whole,) = inst.operands
@@ -103,7 +103,7 @@ class _Demand:
         self.enter(loop.condition)
 
     def element(self, body: Computation, number: int) -> Iterator[Instruction]:
-        """Adds the demands of one element of the loops of a body."""
+        """Adds the values needed for one element of the loops with this body."""
         if (body, number) not in self.carries:
             self.carries.add((body, number))
             for loop in self.loops[body]:
@@ -112,7 +112,7 @@ class _Demand:
 
 
 def _loops(module: Module, whiles: list[Instruction]) -> dict[Computation, list[Loop]]:
-    """The loops that are everywhere taken apart, by their bodies; of computations that nothing else calls."""
+    """The loops that can be split into elements, by body; only bodies that nothing else calls."""
     found = {inst: loop for inst in whiles if (loop := Loop.of(inst)) is not None}
     others = {
         called

@@ -1,4 +1,4 @@
-"""Computations that are written twice."""
+"""Merges equal computations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from axla.passes import rewrite
 
 
 def computation_deduplicator(module: Module) -> None:
-    """Leaves one of any computations of the same instructions; those that call it are then equal, too."""
+    """Merges computations with the same instructions; the instructions that call them then are equal, too."""
     session = rewrite.current_session()
     looks: dict[Hashable, tuple[Computation, dict[Hashable, Computation]]] = {}
     kept: dict[Computation, Computation] = {}
@@ -40,15 +40,15 @@ def computation_deduplicator(module: Module) -> None:
 
 
 def _call(computation: Computation, kept: dict[Computation, Computation]) -> None:
-    """Makes calls of computations that go calls of those that stay."""
+    """Makes calls of removed computations call those that are kept."""
     for inst in computation.instructions:
         if inst.op.computation_fields and any(c in kept for c in inst.op.computations()):
             computation.set_op(inst, inst.op.with_computations(lambda c: kept.get(c, c)))
 
 
 def _form(computation: Computation) -> Hashable:
-    """A key that is equal for computations of equal instructions, whatever their names and order; None where
-    the order matters.
+    """A key that is equal for computations with the same instructions, whatever their names and order; None
+    where the order matters.
     """
     numbers = numbered(computation)
     found: list[Hashable] = [computation.extra]

@@ -1,4 +1,4 @@
-"""Elements of a loop that are always the same: two counters that begin and step alike."""
+"""Elements of a loop that always have equal values: two counters that start and step alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROUNDS = 8
 
 
 def equal_carries(loop: Loop) -> dict[int, int]:
-    """For elements that always equal an earlier one, the number of that."""
+    """For each element that always equals an earlier one, the number of that one."""
     begin: dict[Instruction, list[int]] = defaultdict(list)
     for number, value in enumerate(loop.init):
         begin[value].append(number)
@@ -25,7 +25,9 @@ def equal_carries(loop: Loop) -> dict[int, int]:
 
 
 def _equal(body: Computation, groups: tuple[tuple[int, ...], ...]) -> dict[int, int]:
-    """Supposes that elements which begin alike stay so, and takes apart those that the body makes differ."""
+    """Assumes that elements with equal initial values stay equal, and splits groups that the body makes
+    differ.
+    """
     after = body.root.operands
     for _ in range(ROUNDS):
         first = {number: group[0] for group in groups for number in group}
@@ -42,7 +44,9 @@ def _equal(body: Computation, groups: tuple[tuple[int, ...], ...]) -> dict[int, 
 
 
 def _numbered(body: Computation, first: dict[int, int]) -> dict[Instruction, Hashable]:
-    """Numbers for the values of a body, equal only for what is equal if elements equal their `first`."""
+    """Numbers for the values of a body: equal numbers mean equal values, provided that elements equal their
+    `first`.
+    """
     keys: dict[Hashable, int] = {}
     numbers: dict[Instruction, Hashable] = {}
     for inst in post_order(body):

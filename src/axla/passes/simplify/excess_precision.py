@@ -1,4 +1,4 @@
-"""Results of bf16 that are read as f32, without the rounding between (xla_allow_excess_precision)."""
+"""bf16 results that are read as f32, without the rounding in between (xla_allow_excess_precision)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from axla.passes import rewrite
 
 
 def float_normalization(module: Module) -> None:
-    """Computes in f32 what is bf16 and converted to f32 next: an elementwise op, dot or convolution.
+    """Computes elementwise ops, dots and convolutions of bf16 in f32 where the result is converted to f32
+    next.
 
-    XLA computes every bf16 op in f32 and rounds behind it. Where it then finds that rounding converted back,
-    it leaves both out; it does so for no other type, and for no pair of converts that a program writes.
-    What only moves the products of a dot may stand between.
+    XLA computes every bf16 op in f32 and then rounds. Where the rounded value is converted back, it drops
+    both conversions, for this type only, and never for a pair of converts that the program contains. Ops that
+    only move elements may stand between a dot and the conversion.
     """
     if not flags.current().allow_excess_precision:
         return
@@ -45,7 +46,7 @@ def _is_computed(inst: Instruction) -> bool:
 
 
 def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
-    """The convert to f32 that a user is, or that a dot's result comes to after being moved."""
+    """The convert to f32 that reads an instruction, directly or, for a dot, after ops that move elements."""
     while isinstance(inst.op, Dot) and type(user.op) in (Transpose, Reshape, Copy) and len(user.users) == 1:
         if user is user.computation.root:
             return None
@@ -57,7 +58,7 @@ def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
 
 
 def _moved(new: Instruction, old: Instruction, inst: Instruction) -> Instruction:
-    """Replays onto `new` the moves that lead from `inst` to `old`."""
+    """Replays onto `new` the ops that lead from `inst` to `old`."""
     path = []
     while old is not inst:
         path.append(old)

@@ -1,7 +1,7 @@
 """Constant folding, bounded in the size of results and in work.
 
-A loop that starts from constants is constant, too. It is run here if all loops in it have a known number of
-trips, so that what it takes is known before.
+A loop with constant initial values is constant, too. It is evaluated here if all loops in it have a known
+trip count, so that its cost is known beforehand.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ DEEPEST = 10  # loops in loops
 
 
 def constant_folding(module: Module) -> None:
-    """Replaces instructions of constants by their value, where that is small and quickly computed."""
+    """Replaces instructions with constant operands by their value, where that is small and fast to
+    compute.
+    """
     folder = _Folder()
     for computation in module.computations:
         folder.fold(computation)
@@ -98,7 +100,7 @@ class _Folder:
             rewrite.sweep(computation, forward)
 
     def value(self, inst: Instruction, constants: list[Instruction]) -> Literal | None:
-        """The value of an instruction of constants; None when it cannot be computed after all."""
+        """The value of an instruction with constant operands; None when it cannot be computed."""
         shape = shape_of(inst)
         operands = [_array(o) for o in constants]
         region = REGIONS.get(type(inst.op))
@@ -113,7 +115,9 @@ class _Folder:
             return None  # the same error, if it is one, comes when the program runs
 
     def loop(self, inst: Instruction, forward: dict[Instruction, Instruction]) -> None:
-        """Notes, as what stands for a loop that starts from constants, a tuple of its results."""
+        """Evaluates a loop with constant initial values, and records a tuple of its results as its
+        replacement.
+        """
         (start,) = inst.operands
         parts = [start] if start.shape.is_array else start.operands
         constants = [forward.get(o, o) for o in parts]
@@ -149,8 +153,8 @@ def _is_known(inst: Instruction) -> bool:
 
 
 def loop_work(loop: Instruction, known: dict[Computation, int | None], depth: int = 0) -> int | None:
-    """About how many elements are computed in a loop; None where that is not known, or not ours to decide.
-    `known` is what was found for computations, and is filled.
+    """The approximate number of elements that a loop computes; None where that is unknown, or evaluation is
+    not allowed. `known` caches the result per computation.
     """
     trips = trip_count(loop)
     if trips is None or trips > LOOP // STEP or depth > DEEPEST:
@@ -191,13 +195,15 @@ def _may_run(inst: Instruction) -> bool:
 
 
 def _is_left(op: Op) -> bool:
-    """Whether an op is cheap to make from nothing, of unknown length, or not ours to decide."""
+    """Whether an op is never folded: cheap to compute without operands, of unknown length, or not
+    deterministic.
+    """
     made = op.structural or op.free and not op.passes_on
     return made or op.control or isinstance(op, Fusion | CustomCall | OptBarrier)
 
 
 def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
-    """The reason not to fold an instruction of these operands; None if it may be."""
+    """The reason not to fold an instruction with these operands; None if it may be folded."""
     op, shape = inst.op, inst.shape
     if not isinstance(shape, Shape) or shape.is_dynamic:
         return "its value is not an array of known size"
@@ -218,7 +224,7 @@ def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
 
 
 def work(inst: Instruction) -> int:
-    """About how many elements are computed to get the value."""
+    """The approximate number of elements computed for the value."""
     result = inst.shape.size
     read = sum(o.shape.size for o in inst.operands)
     op = inst.op

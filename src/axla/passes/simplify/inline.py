@@ -1,4 +1,4 @@
-"""Calls: inlining them, and giving each its own computation."""
+"""Calls: inlining them, and giving each call its own computation."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CLONES = 200_000
 
 
 def call_inliner(module: Module) -> None:
-    """Replaces calls by the instructions of what they call, as far as the module stays of a sensible size."""
+    """Inlines calls, as long as the module stays at a sensible size."""
     _inline_all(module, Call, "to_apply", "call-inliner")
 
 
 def defuse(module: Module) -> None:
-    """Replaces fusions that came with the program by their instructions: what to fuse is decided here."""
+    """Inlines fusions that the program contains: axla decides itself what to fuse."""
     _inline_all(module, Fusion, "calls", "defuse")
 
 
@@ -51,7 +51,7 @@ def _inline_all(module: Module, kind: type[Op], field: str, name: str) -> None:
 
 
 def _written_out(module: Module) -> dict[Computation, int]:
-    """How many instructions each computation is with all that it calls in its place, each call apart."""
+    """The number of instructions of each computation with all its calls inlined."""
     sizes: dict[Computation, int] = {}
     for computation in computations_callees_first(module):
         called = (c for i in computation.instructions for c in i.op.computations())
@@ -60,7 +60,9 @@ def _written_out(module: Module) -> dict[Computation, int]:
 
 
 def may_inline(call: Instruction) -> bool:
-    """Whether the program does not forbid it: frontend_attributes={inlineable="false"}."""
+    """Whether a call may be inlined: the program can forbid it by
+    frontend_attributes={inlineable="false"}.
+    """
     return ("inlineable", "false") not in call.extra.frontend_attributes
 
 
@@ -94,14 +96,16 @@ def _inline(call: Instruction, body: Computation, successors: list[Instruction])
 
 
 def in_layout(inst: Instruction, shape: AnyShape) -> Instruction:
-    """`inst`, or a copy of it in the layout of `shape`: a bitcast that reads it depends on the layout."""
+    """`inst`, or a copy of it in the layout of `shape` where a bitcast reads it, whose result depends on the
+    layout.
+    """
     if inst.shape is shape or not shape.is_array:
         return inst
     return inst.computation.add(Copy(), (inst,), shape)
 
 
 def flatten_call_graph(module: Module) -> None:
-    """Gives every while, conditional and call computations of its own, so that buffers can be its own."""
+    """Gives every while, conditional and call its own computations, so that each can have its own buffers."""
     # Computations applied to scalars inside a kernel (reduce, map, sort, scatter, fusion) own no buffers and
     # stay shared.
     _check_copies(module)
@@ -110,7 +114,9 @@ def flatten_call_graph(module: Module) -> None:
 
 
 def _check_copies(module: Module) -> None:
-    """Calls nested n deep can stand for 2^n instructions: how many is known before any is copied."""
+    """Refuses modules in which nested calls stand for too many instructions; counted before anything is
+    copied.
+    """
     sizes = _written_out(module)
     if sizes[module.entry] - sum(len(c.instructions) for c in sizes) <= CLONES:
         return

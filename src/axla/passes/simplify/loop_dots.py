@@ -1,9 +1,9 @@
-"""Products in loops: those of slices with a matrix that does not change, computed before the loop as one.
+"""Products in loops: products of slices with an invariant matrix are computed before the loop, as one.
 
 A product of a slice of an invariant array, a different one in each trip, with an invariant matrix is a slice
-of the product of the whole array with the matrix. That is invariant, and faster: many narrow products wait
-for memory, a large one does not. A product of a concatenation that has such slices among its pieces is a
-sum, of their product and that of the others. XLA does neither.
+of the product of the whole array with the matrix. That product is invariant, and faster: many narrow products
+wait for memory, one large product does not. A product of a concatenation with such slices among its operands
+becomes a sum of two products. XLA does neither.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ elements: products of one row, and of more, take as long with the contracting di
 
 def while_loop_dot_batching(module: Module) -> None:
     """Computes before a loop, as one product, the products of an invariant matrix with the slices of
-    invariant arrays that its trips take.
+    invariant arrays that the trips take.
     """
     effectful = set(effectful_computations(module))
     session = rewrite.current_session()
@@ -63,8 +63,8 @@ def while_loop_dot_batching(module: Module) -> None:
 
 
 def while_loop_dot_layout(module: Module) -> None:
-    """Turns, before a loop, the invariant matrices that its products read against their order in memory,
-    where there are too few rows to turn them in each trip.
+    """Transposes before a loop the invariant matrices that products in the loop would read against their
+    order in memory, where the products have too few rows to transpose in each trip.
     """
     effectful = set(effectful_computations(module))
     session = rewrite.current_session()
@@ -84,9 +84,7 @@ def while_loop_dot_layout(module: Module) -> None:
 
 
 def loops_with_products(module: Module) -> Iterator[tuple[Loop, int, bool]]:
-    """The loops of some trips with products in their body, how many trips, and whether others have the same
-    body.
-    """
+    """Loops with products in their body: the loop, its trip count, and whether other loops share the body."""
     callers: Counter[Computation] = Counter()
     for computation in module.computations:
         callers.update(c for inst in computation.instructions for c in inst.op.computations())
@@ -103,7 +101,7 @@ def loops_with_products(module: Module) -> Iterator[tuple[Loop, int, bool]]:
 
 
 def with_own_body(loop: Loop) -> Loop:
-    """The loop with a copy of its body, so that other loops keep theirs."""
+    """The loop with its own copy of the body, so that other loops keep theirs."""
     op = hlo.While(loop.condition, clone_computation(loop.body))
     loop.inst.computation.set_op(loop.inst, op)
     own = Loop.of(loop.inst)
@@ -112,8 +110,8 @@ def with_own_body(loop: Loop) -> Loop:
 
 
 def _against_order(loop: Loop, effectful: Container[Computation]) -> list[tuple[Instruction, int]]:
-    """The products of a few rows with an invariant matrix whose contracting dimensions are not its first, and
-    which operand the matrix is.
+    """Products of few rows with an invariant matrix whose contracting dimensions are not first, and which
+    operand the matrix is.
     """
     known, found = invariants(loop, effectful).work, []
     bound = rewrite.control_bound(loop.body)
@@ -133,7 +131,7 @@ def _against_order(loop: Loop, effectful: Container[Computation]) -> list[tuple[
 
 
 def _turned(product: Instruction, side: int) -> Instruction:
-    """Lets a product read the matrix with its contracting dimensions first, which it gives."""
+    """Makes a product read the matrix with its contracting dimensions first, and returns that matrix."""
     body, op = product.computation, op_of(product, hlo.Dot)
     matrix, other = product.operands[side], product.operands[1 - side]
     pairs = [(pair[side], pair[1 - side]) for pair in op.pairs]
@@ -155,7 +153,7 @@ def _turned(product: Instruction, side: int) -> Instruction:
 
 @dataclass(slots=True)
 class _Batching:
-    """The products of one body. Without a session it asks only whether there is one to be batched."""
+    """The products of one body. Without a session it only finds out whether one can be batched."""
 
     body: Computation
     slices: Slices
@@ -190,7 +188,7 @@ class _Batching:
         return self.session is not None and self.session.may_fire("while-loop-dot-batching", product)
 
     def _pays(self, product: Instruction, side: int, size: int) -> bool:
-        """Whether one product for all slices is faster, and not too large. `size`: how many slices."""
+        """Whether one product for all `size` slices is faster, and not too large."""
         is_near = shape_of(product.operands[1 - side]).byte_size <= NEAR
         most = self.held if is_near else MOST_BYTES
         return rows_of(product, side) <= MOST_ROWS and shape_of(product).byte_size * size <= most
@@ -217,8 +215,8 @@ class _Batching:
         return False
 
     def _split(self, product: Instruction) -> bool:
-        """Replaces a product of a concatenation by a sum, if some of its pieces are known before the loop and
-        others are not.
+        """Replaces a product of a concatenation by a sum, if some of the concatenated arrays are known before
+        the loop and others are not.
         """
         for side, joined in enumerate(product.operands):
             if type(joined.op) is not hlo.Concatenate or product.operands[1 - side] not in self.invariant:
@@ -250,7 +248,9 @@ class _Batching:
     def _parts(
         self, product: Instruction, side: int, d: int, across: int, runs: list[list[Instruction]]
     ) -> list[Instruction]:
-        """The products of runs of pieces, joined along `d`, with their parts of the other operand."""
+        """The products of runs of concatenated operands, joined along `d`, each with its part of the other
+        operand.
+        """
         matrix, start, found = product.operands[1 - side], 0, []
         dims = shape_of(matrix).dims
         for run in runs:
@@ -270,6 +270,6 @@ class _Batching:
 
 
 def rows_of(product: Instruction, side: int) -> int:
-    """How many rows the operand has that is not the matrix."""
+    """The number of rows of the operand that is not the matrix."""
     op, shape = op_of(product, hlo.Dot), shape_of(product.operands[side])
     return prod(shape.dims[d] for d in (op.rhs_free if side else op.lhs_free)(shape.rank))

@@ -1,7 +1,7 @@
 """Moves loop invariants out of loops: values that are the same in every trip.
 
-A value of the body is invariant if it follows from constants and from elements that the loop passes on. It is
-computed before the loop, and carried, where computing it again takes longer than reading it would.
+A value of the body is invariant if it depends only on constants and on elements that the loop passes on
+unchanged. It is computed before the loop and carried, where computing it again costs more than reading it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _ALWAYS = 1 << 62  # operations of what is worth moving at any size
 
 
 def while_loop_invariant_code_motion(module: Module) -> None:
-    """Computes before a loop what its body would compute again in every trip, if that takes longer than to
-    read it.
+    """Computes invariant values before a loop where computing them in every trip costs more than reading
+    them.
     """
     session = rewrite.current_session()
     effectful = set(effectful_computations(module))
@@ -50,7 +50,7 @@ def while_loop_invariant_code_motion(module: Module) -> None:
 
 
 def carried(loop: Loop, moved: list[Instruction], effectful: set[Computation]) -> None:
-    """Replaces a loop by one that computes invariant values before it, and carries them."""
+    """Replaces a loop by one that computes these invariant values before it, and carries them."""
     made = rebuilt(loop, added=copied(loop, moved, loop.inst.computation, {}))
     for new, old in ((made.condition, loop.condition), (made.body, loop.body)):
         if old in effectful:
@@ -59,8 +59,8 @@ def carried(loop: Loop, moved: list[Instruction], effectful: set[Computation]) -
 
 @dataclass(slots=True)
 class Invariants:
-    """The invariant values of a body, with what they take to compute: `work` counts operations on elements,
-    `largest` is the size of the largest array that is read for it, in bytes.
+    """The invariant values of a body, with their cost: `work` counts operations on elements, `largest` is the
+    size in bytes of the largest array read.
     """
 
     work: dict[Instruction, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Invariants:
         self.largest[inst] = max(read, inst.shape.array_bytes) if own == _ALWAYS else read
 
     def why_stay(self, inst: Instruction) -> str | None:
-        """The reason not to carry an invariant value; None if it is worth that."""
+        """The reason not to carry an invariant value; None if carrying it pays."""
         shape = inst.shape
         if not isinstance(shape, Shape):
             return "it is no array"
@@ -91,7 +91,7 @@ class Invariants:
 
 
 def _work(inst: Instruction) -> int:
-    """About how many operations on elements an instruction takes."""
+    """The approximate number of element operations of an instruction."""
     op, shape = inst.op, inst.shape
     if isinstance(op, hlo.Concatenate | hlo.Slice | hlo.Pad) and any(
         type(u.op) is hlo.Dot for u in inst.users
@@ -107,7 +107,7 @@ def _work(inst: Instruction) -> int:
 
 
 def invariants(loop: Loop, effectful: Container[Computation]) -> Invariants:
-    """The instructions of a loop body whose values the loop does not change, with its work and size."""
+    """The values of a loop body that do not depend on what the loop changes, with their costs."""
     body, passed = loop.body, set(loop.unchanged)
     bound = rewrite.control_bound(body)
     runs = bool(trip_count(loop.inst))
@@ -124,7 +124,7 @@ def invariants(loop: Loop, effectful: Container[Computation]) -> Invariants:
 
 
 def _moved(loop: Loop, effectful: Container[Computation], session: rewrite.Session) -> list[Instruction]:
-    """The invariants of the body that are worth to be carried."""
+    """The invariant values of the body that are worth carrying."""
     body, found = loop.body, invariants(loop, effectful)
     effects = (inst for inst in body.instructions if has_effect(inst, effectful))
     wanted = {body.root, *rewrite.control_bound(body), *effects}
@@ -143,8 +143,8 @@ def _moved(loop: Loop, effectful: Container[Computation], session: rewrite.Sessi
 
 
 def _may_move(inst: Instruction, runs: bool, effectful: Container[Computation]) -> bool:
-    """Whether an instruction may run before the loop, if its operands are there. `runs`: the loop makes at
-    least one trip.
+    """Whether an instruction may run before the loop, if its operands are available. `runs`: the loop makes
+    at least one trip.
     """
     op = inst.op
     if type(op) is Parameter or isinstance(op, hlo.OptBarrier) or has_effect(inst, effectful):
@@ -159,14 +159,16 @@ def _may_move(inst: Instruction, runs: bool, effectful: Container[Computation]) 
 
 
 def _may_not_end(inst: Instruction) -> bool:
-    """Whether running an instruction may fail, or take forever: not before a loop that makes no trip."""
+    """Whether running an instruction may fail or not terminate: then it may not move before a loop that might
+    make no trip.
+    """
     return isinstance(inst.op, hlo.CustomCall) or (
         isinstance(inst.op, hlo.While) and trip_count(inst) is None
     )
 
 
 def _within(inst: Instruction) -> Iterator[Instruction]:
-    """An instruction, and all that it runs."""
+    """An instruction, and all instructions of the computations that it calls."""
     yield inst
     for computation in {c for root in inst.op.computations() for c in called_first(root)}:
         yield from computation.instructions
@@ -175,8 +177,8 @@ def _within(inst: Instruction) -> Iterator[Instruction]:
 def copied(
     loop: Loop, wanted: list[Instruction], computation: Computation, known: Mapping[Instruction, Instruction]
 ) -> dict[Instruction, Instruction]:
-    """Copies instructions of the body, with all they take, to where the loop is; gives the copies. `known`
-    has stand-ins for instructions of the body.
+    """Copies instructions of the body, with everything they depend on, to the place of the loop; returns the
+    copies. `known` has replacements for instructions of the body.
     """
     parameter = loop.body.parameters[0]
     copies = dict(known)

@@ -1,10 +1,11 @@
-"""Products that a loop only adds up, or only stores: computed after it, as one product.
+"""Products that a loop only adds up, or only stores, are computed after it, as one product.
 
-The gradient of a scan adds x[i]^T g[i] to that of a matrix in each trip: the sum is one product, of all x and
-all g, which the loop stores. A product of a value with a matrix that does not change, stored trip by trip, is
-a slice of one product of all values. Few rows wait for memory, many do not. XLA does not do this.
+The gradient of a scan adds x[i]^T g[i] to the gradient of a matrix in each trip: the sum is one product of
+all x and all g, which the loop stores. A product of a value with an invariant matrix, stored in every trip,
+is a slice of one product of all values. Products of few rows wait for memory, those of many rows do not. XLA
+does not do this.
 
-A sum of products is made in another order then: that of a product, in which the order is free.
+The sum is then taken in the order of a single product, in which the order is free.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def while_loop_dot_sinking(module: Module) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A product that the body adds to an element of the tuple: `total` is the sum with it, `rest` the sum
-    without it, `term` is the product with its dimensions in another order. All that its operands are in the
-    trips is stored at `start`.
+    """A product that the body adds to an element of the tuple. `total`: the sum with it; `rest`: the sum
+    without it; `term`: the product with its dimensions permuted. The values of its operands in all trips are
+    stored at `start`.
     """
 
     element: int
@@ -71,8 +72,8 @@ class _Sum:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A value with products in it that the body only stores in an element of the tuple, as `taken` says; it
-    is computed from `leaves`, and what is the same in every trip.
+    """A value computed by products that the body only stores in an element of the tuple, at `taken`.
+    `leaves`: the other values it depends on that are not invariant.
     """
 
     element: int
@@ -84,8 +85,8 @@ class _Store:
 
 @dataclass(slots=True)
 class _Sinking:
-    """The products of one loop. `stored` says of values where the loop stores them in each trip, and gives
-    the array that they are stored in.
+    """The products of one loop. `stored`: for values that the loop stores in each trip, where, and the
+    array.
     """
 
     loop: Loop
@@ -112,7 +113,7 @@ class _Sinking:
         return sinking
 
     def _covers_all(self, start: Instruction) -> bool:
-        """Whether a number is, in the trips, each of 0 to their count once."""
+        """Whether a number takes each value from 0 to the trip count - 1 exactly once."""
         if start not in self._covers:
             values = values_in_trips(start, self.loop.inst, self.trips)
             self._covers[start] = values is not None and np.array_equal(
@@ -121,7 +122,9 @@ class _Sinking:
         return self._covers[start]
 
     def _place(self, n: int, end: Instruction) -> tuple[Instruction, Taken] | None:
-        """The value that the body stores in an element of the tuple, and where, if that fills the element."""
+        """The value that the body stores in element `n`, and where, if all trips together fill the
+        element.
+        """
         if type(end.op) is not hlo.DynamicUpdateSlice or end.operands[0] is not self.carries.get(n):
             return None
         part = end.operands[1]
@@ -136,7 +139,7 @@ class _Sinking:
         return (value, taken) if self._covers_all(taken.start) else None
 
     def sums(self) -> Iterator[_Sum]:
-        """The products that are added up, and are worth to be computed after the loop."""
+        """The products that are added up, and are worth computing after the loop."""
         once = Counter(self.loop.next)
         for n, inst in self.carries.items():
             end, path = self.loop.next[n], []
@@ -168,24 +171,24 @@ class _Sinking:
             yield _Sum(n, total, rest, term, product, start)
 
     def _fit(self, shapes: list[Shape]) -> bool:
-        """Whether arrays of what values of these shapes are in all trips are not too large."""
+        """Whether arrays with the values of these shapes from all trips are small enough."""
         return all(shape.byte_size * self.trips <= MOST_BYTES for shape in shapes)
 
     def _is_whole(self, value: Instruction, start: Instruction) -> bool:
-        """Whether all that a value is in the trips is in an array, without being stored for this."""
+        """Whether an array already holds all values that this value takes in the trips."""
         return (
             self.slices.taken.get(value, None) == self._taken(value, start) or (value, start) in self.stored
         )
 
     def _taken(self, value: Instruction, start: Instruction) -> Taken:
-        """How a value is taken out of the array of all that it is."""
+        """How a value is taken out of the array of its values in all trips."""
         taken = self.slices.taken.get(value)
         if taken is not None and taken.start is start and taken.size == self.trips:
             return taken
         return self.stored[value, start][0] if (value, start) in self.stored else Taken(start, self.trips, 0)
 
     def stores(self) -> Iterator[_Store]:
-        """The values that are only stored, and worth to be computed after the loop."""
+        """The values that are only stored, and are worth computing after the loop."""
         places: dict[int, tuple[Instruction, Taken]] = {}
         owner: dict[Instruction, int] = {}
         once = Counter(self.loop.next)
@@ -215,8 +218,8 @@ class _Sinking:
             yield from self._store(_Store(n, value, taken, tuple(leaves[n]), self.slices.like()), inside[n])
 
     def _may_follow(self, inst: Instruction, value: Instruction, start: Instruction) -> bool:
-        """Whether what a value that is stored is computed from may be computed after the loop: by products
-        with a matrix that is always the same, and element by element.
+        """Whether a stored value can be computed after the loop: by products with invariant matrices, and
+        element by element.
         """
         op = inst.op
         if (inst is not value and self._is_whole(inst, start)) or not isinstance(inst.shape, Shape):
@@ -247,7 +250,7 @@ class _Sinking:
             yield store
 
     def sink(self, found: list[_Sum | _Store]) -> None:
-        """Takes products out of the body, and computes after the loop what they were for."""
+        """Removes products from the body, and computes their results after the loop."""
         loop, body, computation = self.loop, self.loop.body, self.loop.inst.computation
         late: dict[Instruction, int] = {}  # what is computed after the loop, from what it stores: the element
         for one in found:
@@ -286,8 +289,8 @@ class _Sinking:
         return computation.add(hlo.Broadcast(shape, ()), [zero])
 
     def _whole(self, value: Instruction, start: Instruction) -> Instruction:
-        """The array of all that a value is in the trips, as it is after the last; the body stores it now if
-        it did not.
+        """The array of a value's values in all trips, after the loop; the body stores them if it did not
+        before.
         """
         if (value, start) in self.stored:
             return self.stored[value, start][1]
@@ -303,7 +306,7 @@ class _Sinking:
         return end
 
     def _product_of_all(self, one: _Sum) -> Instruction:
-        """The sum of a product over all trips, with the dimensions of what the body adds."""
+        """The sum of a product over all trips, with the dimensions of the term that the body adds."""
         op, numbers, operands = op_of(one.product, hlo.Dot), {}, []
         for own, operand in zip(("lhs", "rhs"), one.product.operands, strict=True):
             along = self._taken(operand, one.start).along

@@ -1,6 +1,6 @@
-"""Values of a loop's body that are slices of arrays that are the same in every trip.
+"""Values of a loop body that are slices of invariant arrays.
 
-Trip by trip a scan takes x[i] out of an array x. What follows from x[i] and from invariant values, as
+In each trip, a scan takes x[i] out of an array x. A value computed from x[i] and from invariant values, as
 `tanh(x[i] * 2)`, is a slice at i of an array, too: of `tanh(x * 2)`, which may be computed before the loop.
 """
 
@@ -27,8 +27,8 @@ MOST_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How a value is taken out of a whole array: the array has one dimension more, `along`, of `size`; the
-    value is what lies at `start` there.
+    """How a value is taken out of a whole array. The array has one more dimension, `along`, of `size`; the
+    value is its slice at `start`.
     """
 
     start: Instruction
@@ -36,14 +36,14 @@ class Taken:
     along: int
 
     def dims(self, shape: Shape) -> tuple[int, ...]:
-        """The sizes of the whole array that a value of this shape is taken from."""
+        """The sizes of the whole array from which a value of this shape is taken."""
         return _with(shape.dims, self.along, self.size)
 
 
 @dataclass(slots=True)
 class Slices:
-    """The values of a body that are slices. `invariant` are those that are the same in every trip; of an
-    array that is sliced at most `longest` may lie along a dimension.
+    """The values of a body that are slices. `invariant`: values that are the same in every trip; `longest`:
+    the largest allowed size of the sliced dimension.
     """
 
     computation: Computation
@@ -54,7 +54,7 @@ class Slices:
     _wholes: dict[Instruction, Instruction] = field(default_factory=dict)
 
     def learn(self, inst: Instruction) -> None:
-        """Finds out whether a value, whose operands are known, is a slice."""
+        """Determines whether a value is a slice, once its operands are known."""
         if type(inst.op) is hlo.DynamicSlice:
             self._learn_slice(inst)
             return
@@ -87,15 +87,15 @@ class Slices:
             self._ops[inst] = hlo.Reshape(Shape(shape_of(source).dtype, _with(sizes, d, dims[d])))
 
     def like(self) -> Slices:
-        """The same body, of which no slices are known yet."""
+        """The same for the same body, before any slices are known."""
         return Slices(self.computation, self.invariant, self.longest)
 
     def seed(self, value: Instruction, taken: Taken, whole: Instruction) -> None:
-        """Makes known that a value is a slice of a whole array."""
+        """Records that a value is a slice of a whole array."""
         self.taken[value], self._wholes[value] = taken, whole
 
     def put(self, whole: Instruction, taken: Taken, dims: tuple[int, ...]) -> Instruction:
-        """Adds the slice of a whole array to the body, with the dimensions of the value that it is."""
+        """Adds the slice of a whole array to the body, with the dimensions of the value that it replaces."""
         shape = shape_of(whole)
         starts = [taken.start if d == taken.along else self._zero(taken.start) for d in range(shape.rank)]
         sizes = _with(shape.dims[: taken.along] + shape.dims[taken.along + 1 :], taken.along, 1)
@@ -107,7 +107,7 @@ class Slices:
         return constant(self.computation, Literal(start.shape, np.zeros((), shape_of(start).dtype.numpy)))
 
     def whole(self, inst: Instruction) -> Instruction:
-        """The array that a value is a slice of; what it is computed by is added to the body."""
+        """The array of which a value is a slice; adds the instructions that compute it."""
         stack = [inst]
         while stack:
             top = stack[-1]
@@ -121,7 +121,7 @@ class Slices:
         return self._wholes[inst]
 
     def placed(self, inst: Instruction, along: int) -> Instruction:
-        """The whole array of a value, with the dimension of the trips at `along`."""
+        """The whole array of a value, with the dimension of the trips at position `along`."""
         whole, at = self.whole(inst), self.taken[inst].along
         order = _with([d for d in range(shape_of(whole).rank) if d != at], along, at)
         return whole if at == along else hlo.Transpose(order)(whole)
@@ -138,7 +138,9 @@ class Slices:
         return self.computation.add(op, operands, shape, extra=inst.extra)
 
     def _repeated(self, operand: Instruction, user: Instruction, taken: Taken) -> Instruction:
-        """The whole of an operand; of an invariant one the same for each trip, where it is no lone number."""
+        """The whole array of an operand. An invariant operand is repeated for each trip, unless it is a
+        scalar.
+        """
         shape = shape_of(operand)
         if operand in self._wholes or shape.rank != shape_of(user).rank:
             return self._wholes.get(operand, operand)
@@ -160,7 +162,7 @@ a field for its result shape, that is the one of a single trip.
 
 
 def _of_whole(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
-    """How an instruction is computed for all trips, `sliced` of its operands being slices."""
+    """The op that computes an instruction for all trips; `sliced` tells which operands are slices."""
     op, shape = inst.op, shape_of(inst)
     if op.elementwise:
         pairs = zip(inst.operands, sliced, strict=True)
@@ -208,7 +210,7 @@ def _reduce(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
 
 
 def _gather(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
-    """Where the indices are slices, with the trips before all else."""
+    """A gather whose indices are slices; the dimension of the trips comes first."""
     op = op_of(inst, hlo.Gather)
     whole = replace(
         op, offset_dims=tuple(d + 1 for d in op.offset_dims), index_vector_dim=op.index_vector_dim + 1,
@@ -219,7 +221,7 @@ def _gather(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
 
 
 def _dot(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
-    """With an operand that is the same for each trip."""
+    """A dot with one operand that is the same in each trip."""
     op, side, along = op_of(inst, hlo.Dot), sliced.index(True), taken.along
     own = ("lhs", "rhs")[side]
     changed = {

@@ -1,4 +1,4 @@
-"""While loops: carrying less."""
+"""While loops: fewer carried elements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from axla.passes.simplify.match import full
 
 
 def while_loop_simplifier(module: Module) -> None:
-    """Removes from loops the elements that are not needed or do not change, and constants that they carry."""
+    """Removes elements that are not needed, do not change, or are constant."""
     session = rewrite.current_session()
     effectful = set(effectful_computations(module))
     cut_dead_carries(module, effectful)
@@ -65,7 +65,9 @@ def _keep_effects(loop: Loop, made: While, effectful: set[Computation]) -> None:
 
 
 def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.Session) -> bool:
-    """Replaces a loop whose body gives what it takes by that. As in XLA, a loop without effects ends."""
+    """Replaces a loop whose body returns its parameter by the loop's operand. As in XLA, a loop without
+    effects is taken to end.
+    """
     op, (start,) = op_of(inst, While), inst.operands
     root = op.body.root
     if root is not op.body.parameters[0] and not equal_constants(root, start):
@@ -79,7 +81,7 @@ def _is_removed(inst: Instruction, effectful: Container[Computation], session: r
 
 
 def _spread_root(inst: Instruction, session: rewrite.Session) -> None:
-    """Puts a tuple of its elements in the place of a loop that is a root, if one of them does not change."""
+    """Replaces a root that is a loop by a tuple of its elements, if one of them does not change."""
     op, (start,), shape = op_of(inst, While), inst.operands, inst.shape
     if type(start.op) is not Tuple or type(op.body.root.op) is not Tuple or shape is not start.shape:
         return
@@ -92,7 +94,7 @@ def _spread_root(inst: Instruction, session: rewrite.Session) -> None:
 
 
 def _forward_unchanged(loop: Loop, session: rewrite.Session) -> None:
-    """Replaces, after a loop, the elements that it does not change by their initial values."""
+    """After a loop, replaces the elements that it does not change by their initial values."""
     computation = loop.inst.computation
     unchanged = set(loop.unchanged)
     for index, user in elements_of(loop.inst):
@@ -131,7 +133,7 @@ def _decide_tests(loop: Loop, session: rewrite.Session) -> None:
 
 
 def _test_of_element(test: Instruction, parameter: Instruction) -> tuple[int, Compare, Instruction] | None:
-    """An element of a loop that is compared with a constant: which, how, and the constant."""
+    """The comparison of a loop element with a constant: which element, the direction, and the constant."""
     if not isinstance(test.op, Compare):
         return None
     left, right = test.operands
@@ -141,15 +143,16 @@ def _test_of_element(test: Instruction, parameter: Instruction) -> tuple[int, Co
 
 
 def _is_own(loop: Loop) -> bool:
-    """Whether no other instruction has the body of a loop."""
+    """Whether no other instruction calls the loop's body."""
     everything = (i for c in loop.body.module.computations for i in c.instructions)
     return sum(loop.body in i.op.computations() for i in everything) == 1
 
 
 def _needed(loop: Loop, effectful: Container[Computation]) -> tuple[set[int], set[Instruction]]:
-    """Elements that are read by the condition or after the loop, or that those or effects depend on.
+    """The elements that the condition or a user after the loop reads, and those on which these or effects
+    depend.
 
-    With them the instructions of the body that make them, or have effects.
+    Also the instructions of the body that compute them, or have effects.
     """
     needed = {index for index, _ in elements_of(loop.inst)}
     needed |= {index for index, _ in elements_of(loop.condition.parameters[0])}
@@ -174,7 +177,7 @@ def _needed(loop: Loop, effectful: Container[Computation]) -> tuple[set[int], se
 
 
 def _is_small_constant(inst: Instruction) -> bool:
-    """Whether a value is as well made inside the loop: a scalar constant, or one repeated."""
+    """Whether a value is cheap to create inside the loop: a scalar constant, or a broadcast one."""
     if type(inst.op) is Broadcast:
         inst = inst.operands[0]
     return type(inst.op) is Constant and inst.shape.is_array and inst.shape.size == 1

@@ -1,4 +1,4 @@
-"""Questions that rules ask about operands, and the few things they all build."""
+"""Predicates on operands that rules use, and functions that build common values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from axla.ir.typed import op_of, shape_of
 
 
 def same_shape(x: Instruction, root: Instruction) -> bool:
-    """Whether `x` can stand for `root`: element type and sizes agree. (Elementwise ops mix float types.)"""
+    """Whether `x` can replace `root`: element type and sizes agree. (Elementwise ops may mix float types.)"""
     return x.shape.logical is root.shape.logical
 
 
 def is_constant(inst: Instruction) -> bool:
-    """Whether an instruction is a constant, or a scalar constant repeated."""
+    """Whether an instruction is a constant, or a broadcast scalar constant."""
     return type(inst.op) is Constant or (type(inst.op) is Broadcast and type(inst.operands[0].op) is Constant)
 
 
 def values_of(inst: Instruction) -> np.ndarray | None:
-    """The array of a constant; None for anything else, and for a constant whose values the text left out."""
+    """The array of a constant; None for anything else, and for a constant whose values are elided in the
+    text.
+    """
     op = inst.op
     if type(op) is not Constant or isinstance(op.literal, ElidedLiteral) or not op.literal.shape.is_array:
         return None
@@ -35,8 +37,8 @@ def values_of(inst: Instruction) -> np.ndarray | None:
 
 
 def uniform(inst: Instruction) -> np.ndarray | None:
-    """The one value (an array of rank 0) of all elements of a constant or of a broadcast constant; None
-    otherwise.
+    """The common value (an array of rank 0) of all elements of a constant or broadcast constant; else
+    None.
     """
     if type(inst.op) is Broadcast:
         inst = inst.operands[0]
@@ -53,7 +55,7 @@ def uniform(inst: Instruction) -> np.ndarray | None:
 
 
 def is_all(inst: Instruction, number: float) -> bool:
-    """Whether every element is exactly `number`: for floats the sign of zero counts."""
+    """Whether every element is exactly `number`; for floats the sign of zero matters."""
     value = uniform(inst)
     if value is None:
         return False
@@ -75,7 +77,7 @@ def is_all_ones(inst: Instruction) -> bool:
 
 
 def limits(dtype: DType) -> tuple[Any, Any]:
-    """The smallest and largest values of a type that has an order: infinities where it has them."""
+    """The smallest and largest values of an ordered type: infinities if it has them."""
     if dtype.is_pred:
         return False, True
     if dtype.is_integer:
@@ -87,7 +89,9 @@ def limits(dtype: DType) -> tuple[Any, Any]:
 
 
 def neutral(op: type[Op] | None, dtype: DType) -> Any:
-    """The number of a type that changes nothing when `op` combines it with another; None where none does."""
+    """The identity of `op` in a type: combining it with any number gives that number. None where there is
+    none.
+    """
     if op in (Maximum, Minimum):
         return limits(dtype)[op is Minimum]
     if op is None or op.identity is None or op.identity == 0 and not dtype.has_zero:
@@ -109,12 +113,14 @@ def is_float(inst: Instruction) -> bool:
 
 
 def has_negatives(inst: Instruction) -> bool:
-    """Whether a number of its type can be negated: in f8e8m0fnu, which has powers of two only, it is NaN."""
+    """Whether the numbers of its type can be negated. f8e8m0fnu has powers of two only: a negated number is
+    NaN.
+    """
     return dtype_of(inst).has_zero
 
 
 def is_exact(inst: Instruction) -> bool:
-    """Whether its elements are integers or pred, whose arithmetic does not round and has no NaN."""
+    """Whether its elements are integers or pred, whose arithmetic is exact and has no NaN."""
     shape = inst.shape
     return isinstance(shape, Shape) and not shape.dtype.is_inexact
 
@@ -136,8 +142,8 @@ def spread(root: Instruction, scalar: Instruction) -> Instruction:
 
 
 def combiner(body: Computation) -> type[Op] | None:
-    """The class of op when a computation of two parameters is that op of the two, in either order if it
-    commutes.
+    """The class of the op, where a computation applies a single op to its two parameters, in either order if
+    it commutes; else None.
     """
     root = body.root
     if len(body.parameters) != 2 or len(root.operands) != 2 or not root.op.elementwise:

@@ -1,4 +1,6 @@
-"""Facts of the elements of an array: integer bounds, how elements follow each other, and excluded floats."""
+"""What is known about the elements of an array: integer bounds, differences between successive elements,
+floats that do not occur.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ MOVES = (
 
 
 def range_of(inst: Instruction, depth: int = DEPTH) -> Range | None:
-    """Between which numbers all elements are; None for what has no integers."""
+    """The smallest and largest possible value of the elements; None if they are not integers."""
     shape = inst.shape
     if not isinstance(shape, Shape) or not shape.dtype.is_integer:
         return None
@@ -136,7 +138,9 @@ RANGES: dict[type[Op], Callable[..., Range | None]] = {
 
 
 def is_never_negative(inst: Instruction, depth: int = DEPTH) -> bool:
-    """Whether no element has a sign: no integer below 0, no float but NaN with the sign bit (no -0.0)."""
+    """Whether no element is negative: integers below 0, or floats other than NaN with the sign bit (so no
+    -0.0).
+    """
     found = range_of(inst)
     if found is not None:
         return found[0] >= 0
@@ -164,7 +168,7 @@ Progression = tuple[int, int, int]
 
 
 def progression(inst: Instruction, depth: int = DEPTH) -> Progression | None:
-    """The integers of an array, in row-major order, if they are at equal distance; None if it is not so."""
+    """The integers of an array, in row-major order, if they have a constant difference; else None."""
     shape = inst.shape
     if not depth or not isinstance(shape, Shape) or not shape.dtype.is_integer or not shape.size:
         return None
@@ -211,8 +215,8 @@ def _of_values(values: np.ndarray) -> Progression | None:
 def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = frozenset()) -> bool:
     """Whether no element is -0.0, so that adding 0.0 changes none.
 
-    What a loop carries has none when the start has none, and what the body gives, if what it gets (`assumed`)
-    has none.
+    An element of a loop is never -0.0 if its initial value is not, and its next value is not, assuming that
+    for the current one (`assumed`).
     """
     if inst in assumed:
         return True
@@ -234,7 +238,7 @@ def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = fro
 
 
 def _carry(inst: Instruction) -> tuple[Instruction, Instruction] | None:
-    """An element of a loop body's parameter: its initial value and its next one."""
+    """For an element of a loop body's parameter: its initial value and its next value."""
     index, (source,) = op_of(inst, GetTupleElement).index, inst.operands
     body = inst.computation
     if not isinstance(source.op, Parameter) or inst.computation.module.entry is body:

@@ -1,8 +1,8 @@
-"""Moves into loops constants, and values that are cheaper to compute again than to read.
+"""Moves constants into loops, and values that are cheaper to compute again than to read.
 
-A loop that carries an array of constants reads it from memory in every trip, and its body does not know what
-is in it. Made in the body, it is part of the kernels that read it. The other way goes `loop_motion.py`, which
-asks the same question: neither undoes what the other does.
+A loop that carries an array of constants reads it from memory in every trip, and its body knows nothing of
+its values. Created in the body, the array becomes part of the kernels that read it. `loop_motion.py` moves
+values the other way by the same criterion, so that neither undoes the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ LONGEST = 8  # instructions that make a value
 
 
 def while_loop_fusible_sinking(module: Module) -> None:
-    """Makes in loops, instead of carrying them, constants and what is made of few of them or of iotas."""
+    """Creates inside loops, instead of carrying them, constants and values computed from small constants or
+    iotas.
+    """
     session = rewrite.current_session()
     changed = False
     for computation in computations_callees_first(module):
@@ -40,7 +42,9 @@ def while_loop_fusible_sinking(module: Module) -> None:
 
 
 def why_carry(loop: Loop, number: int) -> str | None:
-    """The reason to carry an element that the loop does not change; None if it is better made there."""
+    """The reason to carry an element that the loop does not change; None if it is better created in the
+    body.
+    """
     value = loop.init[number]
     if type(value.op) is Constant:
         return None if value.shape.is_array else "it is no array"
@@ -57,8 +61,8 @@ def why_carry(loop: Loop, number: int) -> str | None:
 
 
 def _tree(value: Instruction) -> list[Instruction] | None:
-    """The instructions that compute a value from constants and iotas; None where there are too many or other
-    operands.
+    """The instructions that compute a value from constants and iotas; None where there are too many or they
+    have other operands.
     """
     seen, stack = {value}, [value]
     while stack:

@@ -1,4 +1,4 @@
-"""Sorts that carry less."""
+"""Sorts with fewer operands."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from axla.passes.simplify.carries import elements_of, only_elements
 
 
 def simplify_sorts(module: Module) -> None:
-    """Removes from sorts the operands that neither their order nor anything behind needs, and sorts of single
-    elements.
-    """
+    """Removes operands that neither the order nor a later instruction needs, and sorts of single elements."""
     session = rewrite.current_session()
     for computation in tuple(module.computations):
         found = [i for i in computation.instructions if type(i.op) is Sort]
@@ -37,7 +35,7 @@ def simplify_sorts(module: Module) -> None:
 
 
 def _needed(inst: Instruction) -> list[int]:
-    """The operands by which a sort orders, or whose sorted elements are read."""
+    """The operands that a sort compares, or whose sorted elements are read."""
     everything = list(range(len(inst.operands)))
     if inst.shape.is_array or inst is inst.computation.root or not only_elements(inst):
         return everything
@@ -47,7 +45,7 @@ def _needed(inst: Instruction) -> list[int]:
 
 
 def _without(inst: Instruction, kept: list[int]) -> None:
-    """Replaces a sort by one of the operands that are kept."""
+    """Replaces a sort by one with only the operands in `kept`."""
     computation, op = inst.computation, op_of(inst, Sort)
     order = _of_parameters(op.to_apply, [2 * n + side for n in kept for side in range(2)])
     operands = [inst.operands[n] for n in kept]
@@ -60,7 +58,7 @@ def _without(inst: Instruction, kept: list[int]) -> None:
 
 
 def _of_parameters(source: Computation, numbers: list[int]) -> Computation:
-    """A computation of some of the parameters of another that it is equal to; it does not use the rest."""
+    """A copy of a computation with only some of its parameters; it does not use the others."""
     target = source.module.add_computation(source.name)
     values = {
         source.parameters[n]: target.add(Parameter(source.parameters[n].shape, place))

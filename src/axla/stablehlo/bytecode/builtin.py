@@ -1,4 +1,4 @@
-"""The attributes and types of MLIR's builtin dialect, by their codes in bytecode."""
+"""Attributes and types of MLIR's builtin dialect, by their bytecode codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOWHERE = mlir.NameLocation("unknown")  # an unknown location as a part of anot
 
 
 def wrong(attribute: Any, wanted: str) -> Malformed:
-    """The error for an attribute of another kind than the one wanted here."""
+    """The error for an attribute of an unexpected kind."""
     return Malformed(f"an attribute of the kind {type(attribute).__name__} instead of {wanted}")
 
 
@@ -30,7 +30,7 @@ def text(value: Any, what: str = "a string") -> str:
 
 
 def dictionary(pairs: tuple[Any, ...]) -> dict[str, Any]:
-    """A dictionary from keys and values in turn."""
+    """A dictionary from alternating keys and values."""
     return {text(pairs[i], "a key"): pairs[i + 1] for i in range(0, len(pairs), 2)}
 
 
@@ -61,7 +61,7 @@ def _strings(kind: mlir.Type, splat: int, found: tuple[str, ...]) -> mlir.DenseS
 
 
 def _range(file: Any, numbers: tuple[int, ...]) -> mlir.FileLocation:
-    """A range in a file: line, column, then the end; we keep the begin."""
+    """A range in a file: line, column, then the end, of which only the start is kept."""
     return mlir.FileLocation(text(file), *(*numbers, 0, 0)[:2])
 
 
@@ -104,12 +104,12 @@ def _memory(sizes: tuple[int, ...], element: mlir.Type, layout: Any) -> mlir.Mem
 
 
 def constant(value: mlir.Type) -> Encoding:
-    """A type without fields."""
+    """The decoder for a type without fields."""
     return "", lambda: value
 
 
 def floats(names: str) -> dict[int, Encoding]:
-    """Types by their names in the order of the codes, "-" where there is another type or none."""
+    """Decoders for float types by name, in the order of the codes; "-" for codes of other types."""
     return {code: constant(mlir.FloatType(name)) for code, name in enumerate(names.split()) if name != "-"}
 
 
@@ -134,7 +134,7 @@ f8E4M3B11FNUZ f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
 
 
 def assembly(source: str, is_type: bool) -> Any:
-    """Parses a type or attribute that the bytecode has as text."""
+    """Parses an attribute or type that has no code in its dialect and is stored as text."""
     try:
         return parse_type(source) if is_type else parse_attribute(source)
     except ParseError as error:

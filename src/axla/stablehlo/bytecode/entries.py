@@ -1,4 +1,4 @@
-"""The table of attributes and types: decoded when asked for, each once, without recursion.
+"""The table of attributes and types: entries are decoded on demand, once each, without recursion.
 
 A dialect describes an entry by its code: the kinds of its fields and a function of their values.
 
@@ -28,10 +28,11 @@ Dialects = dict[str, tuple[dict[int, Encoding], dict[int, Encoding]]]
 
 
 class Entries(Bytes):
-    """Attributes first, then types, in one numbering; `values` has PENDING for those nobody asked for.
+    """The table: attributes first, then types, numbered together. `values` is PENDING for entries not decoded
+    yet.
 
-    `dialects` has the encodings of attributes and types by dialect and code, `assembly` reads what stands
-    there as text. The place is in the entry that is being decoded.
+    `dialects` has the encodings of attributes and types by dialect and code; `assembly` parses entries that
+    are text. The position is that of the entry being decoded.
     """
 
     def __init__(
@@ -81,8 +82,8 @@ class Entries(Bytes):
         return self.strings[index]
 
     def _resolve(self, wanted: int) -> Any:
-        """Decodes the entry after all that it refers to. An entry waits while it is on the path to what is
-        being decoded: coming upon a waiting one means that it refers to itself.
+        """Decodes an entry after all entries that it refers to. An entry that waits for others is on the path
+        to the one being decoded; a reference to a waiting entry is a cycle.
         """
         values = self.values
         waiting: dict[int, tuple[str, Callable[..., Any], list[Any], list[int]]] = {}
@@ -108,7 +109,7 @@ class Entries(Bytes):
         return values[wanted]
 
     def _parse(self, entry: int) -> tuple[str, Callable[..., Any], list[Any], list[int]]:
-        """How an entry is decoded, its fields, and what it refers to."""
+        """The decoding function of an entry, its fields, and the entries it refers to."""
         self.at, self.end, dialect, encoded = self.spans[entry]
         is_type = entry >= self.attributes
         if not encoded:
@@ -132,7 +133,7 @@ class Entries(Bytes):
     # ---- Fields
 
     def _reference(self, index: int, is_type: bool = False) -> int:
-        """The number of an attribute or type among all."""
+        """The number of an attribute or type in the common numbering."""
         if index >= (self.types if is_type else self.attributes):
             raise Malformed(f"reference to {'type' if is_type else 'attribute'} {index}, which is not there")
         index += self.attributes * is_type
@@ -196,7 +197,7 @@ class Entries(Bytes):
         return value
 
     def spend(self, characters: int) -> None:
-        """Takes from the room for texts: many can be made of one long one."""
+        """Counts characters against the limit for all texts: one long text can be referred to many times."""
         self.room -= characters
         if self.room < 0:
             raise Malformed("texts that are much longer than the file")

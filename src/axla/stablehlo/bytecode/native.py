@@ -1,7 +1,7 @@
-"""StableHLO, CHLO and the dialects around them as they are written without VHLO: codes of attributes and
-types, and the attributes of each operation in the order of its properties: those that its record has.
+"""Plain bytecode of StableHLO, CHLO and related dialects (without VHLO): codes of attributes and types, and
+the attributes of each operation in the order of its properties, from its record.
 
-No version of this form is promised to be readable by another: it is that of 2026, with a few older ones.
+This form has no compatibility guarantee: it is that of 2026, with a few older versions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TYPES: dict[int, Encoding] = {0: constant(mlir.TokenType()), 1: ("T", mlir.Futur
 
 
 def _forms(record: Record) -> list[tuple[AttributeRecord, ...]]:
-    """The attributes in the order of their names, segments last, of each version, the newest first."""
+    """For each version, the newest first: the attributes in the order of their names, segment sizes last."""
     attributes = sorted(record.attributes, key=lambda a: (a.kind == "segments", a.name))
     return [
         tuple(a for a in attributes if a.since <= version)

@@ -52,7 +52,7 @@ class _Frame:
 
 
 class Operations(Bytes):
-    """Reads one IR section. The place ends where the regions end that are read."""
+    """Reads one IR section. The section's end is adjusted to that of the regions being read."""
 
     def __init__(
         self, section: Bytes, version: int, entries: Entries, names: list[tuple[str, bool]],
@@ -91,7 +91,7 @@ class Operations(Bytes):
     # ---- Regions and blocks
 
     def _next_block(self, frame: _Frame) -> bool:
-        """Begins the next block, in the next region if need be; False when there is none."""
+        """Begins the next block, in the next region if necessary; False when there is none."""
         while not frame.blocks:
             del frame.values[frame.base :]
             if not frame.regions:
@@ -126,7 +126,7 @@ class Operations(Bytes):
             self._skip_uses(count)
 
     def _skip_uses(self, values: int) -> None:
-        """The order of a value's uses, which no reader of operations can see."""
+        """Skips the recorded order of a value's uses, which has no meaning here."""
         for _ in range(self.count("orders of uses") if values > 1 else 1):
             if values > 1:
                 self.varint()
@@ -139,7 +139,7 @@ class Operations(Bytes):
     # ---- Operations
 
     def _operations(self, frame: _Frame) -> _Frame | None:
-        """Reads operations of the block until its end, or until one with regions: gives their frame."""
+        """Reads operations of a block until its end, or until one with regions, whose frame is returned."""
         if not frame.remaining:
             return None
         data, targets = self.data, self._targets
@@ -201,7 +201,7 @@ class Operations(Bytes):
         return operands
 
     def _rest(self, frame: _Frame, operation: mlir.Operation, mask: int) -> _Frame | None:
-        """The parts that few operations have; the frame of its regions."""
+        """The parts that few operations have; returns the frame of its regions."""
         if mask & SUCCESSORS:
             raise Malformed(f"{operation.name} with successor blocks")
         if mask & USES and self.version >= USE_LISTS:
@@ -221,7 +221,9 @@ class Operations(Bytes):
     # ---- Attributes
 
     def _attributes(self, key: tuple[int, int, int]) -> dict[str, Any]:
-        """Of an operation by its name, dictionary and properties (the last two -1 when there are none)."""
+        """The attributes of an operation, given its name, dictionary and properties (the last two -1 when
+        absent).
+        """
         attributes = self._known.get(key)
         if attributes is None:
             attributes = self._known[key] = self._read_attributes(*key)
@@ -261,7 +263,7 @@ class Operations(Bytes):
         raise Malformed(f"properties of {operation} in a form that is not known")
 
     def _form(self, form: tuple[AttributeRecord, ...], place: Bytes) -> dict[str, Any] | None:
-        """The attributes by this form; None when it does not take all the bytes."""
+        """The attributes in this form; None when it does not consume all bytes."""
         found: dict[str, int] = {}
         sizes: dict[str, Any] = {}
         for attribute in form:
@@ -278,8 +280,8 @@ class Operations(Bytes):
         return {name: self.entries.attribute(index) for name, index in found.items()} | sizes
 
     def _segment_sizes(self, place: Bytes) -> mlir.DenseArray:
-        """Sizes of the two segments of operands or results: an attribute at first, then integers, all of them
-        or those that are not zero with their places in the low bits.
+        """The sizes of the two segments of operands or results. Older versions have an attribute, newer ones
+        integers: all of them, or the non-zero ones with their positions in the low bits.
         """
         header = place.varint()
         if self.version < SEGMENT_SIZES:
@@ -296,7 +298,7 @@ class Operations(Bytes):
 
 
 def _same_tensors(values: list[mlir.Value], kinds: list[mlir.Type]) -> bool:
-    """Compares types whose comparison takes little time."""
+    """Whether types agree; compares only types that are cheap to compare."""
     return len(values) == len(kinds) and all(
         value.type is kind
         or isinstance(kind, mlir.TokenType)

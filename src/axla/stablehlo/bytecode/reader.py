@@ -21,9 +21,9 @@ ENCODINGS: Dialects = {
 
 
 def read(data: bytes) -> mlir.Source:
-    """The module of a portable artifact (VHLO of any version) or of plain bytecode, in today's StableHLO.
+    """The module in a portable artifact (VHLO of any version) or plain bytecode, as current StableHLO.
 
-    `version` of the result is what the file says of its producer, such as `StableHLO_v1.9.0`.
+    `version` of the result is the producer named in the file, such as `StableHLO_v1.9.0`.
     """
     reader = _Reader(bytes(data))
     try:
@@ -46,7 +46,9 @@ class _Reader:
         self.operations: Operations | None = None
 
     def where(self) -> int:
-        """The last place known to be read: an entry decoded for an operation is later than the operation."""
+        """The last position read, for messages: that of an entry decoded for an operation is later than the
+        operation's.
+        """
         if self.entries and self.entries.at:
             return self.entries.at
         return (self.operations or self.place).at
@@ -90,12 +92,12 @@ class _Reader:
                 raise Malformed(f"no section {kind}")
 
     def _section(self, kind: int) -> Bytes:
-        """The section that is read from now on."""
+        """Starts reading a section."""
         self.place = self.sections[kind]
         return self.place
 
     def _strings(self) -> list[str]:
-        """Their sizes with the zero byte, last string first, then all the characters."""
+        """Reads strings: their sizes including the zero byte, last string first, then all characters."""
         place = self._section(wire.STRINGS)
         sizes = place.several(place.varint, "strings")
         if place.at + sum(sizes) != place.end or 0 in sizes:
@@ -107,7 +109,7 @@ class _Reader:
         return strings
 
     def _dialects(self, entries: Entries) -> tuple[list[str], list[tuple[str, bool]]]:
-        """Dialects, and names of operations with whether they were registered."""
+        """Reads dialects, and the names of operations with whether they were registered."""
         place = self._section(wire.DIALECTS)
         dialects: list[str] = []
         for _ in range(place.count("dialects")):
@@ -134,7 +136,7 @@ class _Reader:
         return dialects[index]
 
     def _entry_spans(self, entries: Entries, dialects: list[str]) -> None:
-        """Where each attribute and type is: their sizes, in groups by dialect, attributes before types."""
+        """The position of each attribute and type: sizes, in groups by dialect, attributes before types."""
         place, contents = self._section(wire.ENTRY_SIZES), self.sections[wire.ENTRIES]
         attributes, types = place.varint(), place.varint()
         bounded(attributes + types, place.end - place.at, "attributes and types")
@@ -163,7 +165,7 @@ class _Reader:
         return found
 
     def _resources(self, entries: Entries) -> dict[str, bytes]:
-        """The blobs of the dialects; `entries` gets the keys by number."""
+        """The blobs of the dialects; their keys, by number, are put into `entries`."""
         if wire.RESOURCE_SIZES not in self.sections or wire.RESOURCES not in self.sections:
             return {}
         place, contents = self._section(wire.RESOURCE_SIZES), self.sections[wire.RESOURCES]
@@ -184,6 +186,6 @@ class _Reader:
 
 
 def _blob(place: Bytes) -> bytes:
-    """Its bytes are the last of the entry, after the alignment, their number and padding."""
+    """The bytes of a blob, which are the last of its entry, after alignment, size and padding."""
     place.varint()
     return place.data[place.end - place.count("bytes of a blob") : place.end]

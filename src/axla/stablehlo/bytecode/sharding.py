@@ -1,4 +1,4 @@
-"""Attributes of the dialect sdy by their codes, as the text that the text form has for them."""
+"""Attributes of the dialect sdy, decoded by their codes to their text form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"sdy[.<]\w+")
 
 
 def _body(attribute: Any) -> str:
-    """The text of an attribute of sdy without its name, as it stands within another."""
+    """The text of an sdy attribute without its name, as in another attribute."""
     if isinstance(attribute, mlir.OpaqueAttr) and (found := _NAME.match(attribute.text)):
         return attribute.text[found.end() :].lstrip()
     raise wrong(attribute, "a part of a sharding")
@@ -63,7 +63,7 @@ _REDUCTIONS = ("", "max", "min")
 
 
 def _factor(index: int) -> str:
-    """i, j, ... z, then z_1, z_2..."""
+    """The name of a factor: i, j, ... z, then z_1, z_2..."""
     return chr(ord("i") + index) if index <= 17 else f"z_{index - 17}"
 
 

@@ -1,4 +1,6 @@
-"""Values of MLIR from the bytes of their elements; structured attributes of StableHLO by their fields."""
+"""MLIR values decoded from the bytes of their elements, and structured attributes of StableHLO from their
+fields.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ _FIRST = {"rng_distribution": 1}  # the number of the first value, where it is n
 
 
 def encodings(mnemonics: str, fields: dict[str, str], dialect: str = "stablehlo") -> dict[int, Encoding]:
-    """The structures and enumerations of a dialect. `mnemonics` has them in the order of their codes, "-"
-    where there is something else; `fields` how a field of each kind is written.
+    """Decoders for the structures and enumerations of a dialect. `mnemonics` lists them in the order of their
+    codes, "-" for other codes; `fields` gives the encoding of each kind of field.
     """
     return {
         code: _enumeration(mnemonic, dialect) if mnemonic in ENUMERATIONS else _structure(mnemonic, fields)
@@ -52,12 +54,12 @@ def _enumeration(mnemonic: str, dialect: str) -> Encoding:
 
 
 def bounds(sizes: tuple[int, ...]) -> mlir.StructAttr:
-    """The encoding that gives upper bounds of dynamic sizes."""
+    """The encoding attribute with upper bounds of dynamic sizes."""
     return mlir.StructAttr("bounds", {"bounds": shape(sizes)})
 
 
 def shape(sizes: tuple[int, ...]) -> tuple[int | None, ...]:
-    """Sizes of a tensor type; the least 64-bit integer stands for `?`."""
+    """The sizes of a tensor type; the smallest 64-bit integer stands for `?`."""
     if any(-(1 << 63) < size < 0 for size in sizes):
         raise Malformed(f"a shape with negative sizes: {sizes}")
     return tuple([None if size < 0 else size for size in sizes])
@@ -76,7 +78,7 @@ def tensor(sizes: tuple[int, ...], element: mlir.Type, encoding: Any = None) -> 
 
 
 def storage(element: mlir.Type) -> dtypes.DType:
-    """The type of elements in memory."""
+    """The NumPy type of elements in memory."""
     try:
         return mlir.stored(element)
     except ValueError as error:
@@ -84,7 +86,7 @@ def storage(element: mlir.Type) -> dtypes.DType:
 
 
 def dense(kind: mlir.Type, data: bytes) -> mlir.DenseElements:
-    """`dense<...>` of the elements in memory, or of one for all."""
+    """A `dense<...>` attribute from the bytes of its elements, or of one element for all."""
     if not isinstance(kind, mlir.TensorType) or kind.sizes is None:
         raise Malformed(f"dense elements of the type {kind}")
     try:
@@ -117,7 +119,7 @@ def _bits(width: int, data: bytes) -> int:
 
 
 def integer(kind: mlir.Type, data: bytes) -> Any:
-    """An IntegerAttr, or a bool of i1."""
+    """An IntegerAttr, or a bool for i1."""
     if isinstance(kind, mlir.IndexType):
         return mlir.integer_of(_bits(64, data), kind)
     if isinstance(kind, mlir.IntegerType) and 0 < kind.width <= 4096:

@@ -1,9 +1,9 @@
-"""VHLO: codes of attributes and types, and how an operation of each version becomes StableHLO's of today.
+"""VHLO: codes of attributes and types, and the conversion of operations of each version to current StableHLO.
 
-VHLO has every attribute written out. The way to today's form: attributes with the default value go, dimension
-numbers become one structured attribute, tensors of integers become arrays where StableHLO has arrays. A later
-version of an operation only adds attributes (their absence is the default) or operands (an operation with one
-operand became one with any number), but for `dynamic_conv`, which has lost one.
+VHLO writes out every attribute. In the conversion, attributes with default values are dropped, dimension
+numbers are combined to one structured attribute, and tensors of integers become arrays where StableHLO has
+arrays. A later version of an operation only adds attributes (absent means default) or operands (one operand
+became any number), except that `dynamic_conv` lost an operand.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _ONLY_FIRST = {"dynamic_conv": ["padding"]}  # what is no attribute any more
 
 
 def _of_version(record: Record, version: int) -> tuple[str, ...]:
-    """The attributes in the order of properties, with the fields of structured ones instead of them."""
+    """The attributes in property order, with structured ones replaced by their fields."""
     found = _ONLY_FIRST.get(record.short, []) if version == 1 else []
     for attribute in record.attributes:
         fields = [attribute.name]
@@ -116,7 +116,7 @@ def _of_version(record: Record, version: int) -> tuple[str, ...]:
 
 
 def versions(record: Record) -> int:
-    """The newest version of an operation, or of a structure that is an attribute of it."""
+    """The newest version of an operation, or of a structure that is one of its attributes."""
     later = any(LATER_FIELDS.get(attribute.kind[1:]) for attribute in record.attributes)
     return 2 if later else record.version
 
@@ -186,8 +186,8 @@ CONVERTED: dict[str, Callable[[Any], Any]] = {"callee": _symbol} | {
 
 
 def _structure(mnemonic: str, attributes: dict[str, Any]) -> mlir.StructAttr | None:
-    """The attributes that are its fields, taken out of them; a list that the version did not have is empty.
-    None for a dot algorithm of which nothing is said.
+    """Combines the attributes that are fields of a structure, and removes them; a list that the version did
+    not have is empty. None for an unspecified dot algorithm.
     """
     fields = {name: _field(kind, attributes.pop(name, ())) for name, kind in STRUCTURES[mnemonic].items()}
     said = any(not isinstance(field, mlir.NoneType) and field != () for field in fields.values())
@@ -201,7 +201,9 @@ def _field(kind: str, attribute: Any) -> Any:
 
 
 def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of `vhlo.gather_v1` as `stablehlo.gather` has them; discardable ones stay."""
+    """The attributes of, say, `vhlo.gather_v1` as those of `stablehlo.gather`; discardable attributes are
+    kept.
+    """
     inherent = INHERENT[operation]
     missing = [name for name in inherent if name not in attributes]
     if missing:

@@ -1,4 +1,4 @@
-"""The integers of MLIR bytecode, a place in the bytes, and the error of bytes that mean nothing."""
+"""The integers of MLIR bytecode, a position in the bytes, and the error for malformed bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RESOURCES, RESOURCE_SIZES, VERSIONS, PROPERTIES = range(5, 9)
 
 
 class Malformed(Exception):
-    """An error in the bytes; `read` adds where and makes it a ParseError."""
+    """Malformed bytes; `read` adds the position and turns it into a ParseError."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The integer at `at` and where the next thing is. The zeros below the lowest set bit of the first byte
-    count the bytes that follow; a first byte of zero is followed by all eight. IndexError past the end.
+    """The integer at `at` and the position after it. The number of trailing zeros in the first byte is the
+    number of bytes that follow; a first byte of zero is followed by eight. IndexError past the end.
     """
     first = data[at]
     if first & 1:
@@ -39,14 +39,14 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def bounded(count: int, room: int, what: str) -> int:
-    """`count` when as many things can still be in `room` bytes."""
+    """`count`, if that many things fit in `room` bytes; else Malformed."""
     if count > room:
         raise Malformed(f"{count} {what} in {room} bytes")
     return count
 
 
 class Bytes:
-    """A place in the data and where the part ends that is read. Methods read one thing each and go behind it;
+    """A position in the data and the end of the part being read. Each method reads one thing and advances;
     IndexError past the end of the data.
     """
 
@@ -68,7 +68,7 @@ class Bytes:
         return value
 
     def signed(self) -> int:
-        """The sign is in the lowest bit."""
+        """Reads a signed integer, with its sign in the lowest bit."""
         value = self.varint()
         return value >> 1 ^ -(value & 1)
 
@@ -77,12 +77,12 @@ class Bytes:
         return struct.unpack("<d", (self.signed() & (1 << 64) - 1).to_bytes(8, "little"))[0]
 
     def flagged(self, has_flag: bool, otherwise: bool) -> tuple[int, bool]:
-        """An integer, and the flag that newer versions have in its lowest bit."""
+        """Reads an integer, and the flag that newer versions have in its lowest bit."""
         value = self.varint()
         return (value >> 1, bool(value & 1)) if has_flag else (value, otherwise)
 
     def count(self, what: str) -> int:
-        """How many things follow: each takes a byte at least."""
+        """Reads a count of things, each of which takes at least a byte."""
         return bounded(self.varint(), self.end - self.at, what)
 
     def several(self, read: Callable[[], T], what: str = "entries") -> tuple[T, ...]:

@@ -1,9 +1,8 @@
-"""A Module as StableHLO: one table, op name -> function that makes operations.
+"""Exports a Module as StableHLO: a table from op name to a function that makes operations.
 
-`scope.py` fills blocks and knows functions, regions and tuples; `types.py` makes types and attributes;
-`plain.py` has the rules that records say, `arrays.py`, `control.py` and
-`collectives.py` the others. What StableHLO and CHLO do not have is expanded first, by the passes that
-generated code needs too.
+`scope.py` has blocks, functions, regions and tuples; `types.py` types and attributes; `plain.py` the ops that
+follow their records; `arrays.py`, `control.py` and `collectives.py` the others. Ops that StableHLO and CHLO
+do not have are expanded first, by the passes that code generation uses too.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ def _expansion(inst: Instruction) -> str | None:
 
 
 def export_source(module: Module) -> mlir.Source:
-    """The module as operations of StableHLO; it is not changed.
+    """The module as StableHLO operations; the module is not changed.
 
     Arguments and results of @main are arrays and tokens: the leaves of the entry's parameters and result.
-    UnsupportedError names the first op for which there is neither an operation nor an expansion; VerifyError
-    what is not in order in the module.
+    UnsupportedError names the first op that has neither an equivalent nor an expansion; VerifyError for an
+    invalid module.
     """
     verify(module)
     wanted = {_expansion(i) for c in module.computations for i in c.instructions} - {None}
@@ -80,7 +79,9 @@ def _export(module: Module) -> mlir.Source:
 
 
 def _entry(exporter: Exporter) -> mlir.Operation:
-    """@main: its arguments are the leaves of the parameters, its results those of the root."""
+    """The function @main: its arguments are the leaves of the parameters, its results the leaves of the
+    root.
+    """
     entry, config = exporter.module.entry, exporter.module.config
     layout = config.entry_layout or entry.program_shape
     said: list[dict[str, Any]] = []
@@ -113,7 +114,7 @@ def _argument(exporter: Exporter, parameter: int, index: tuple[int, ...]) -> int
 
 
 def _layout_mode(shape: AnyShape) -> dict[str, Any]:
-    """In which order the dimensions of an array lie in memory, where that is not row-major."""
+    """The order of an array's dimensions in memory, where it is not row-major."""
     if not isinstance(shape, Shape) or shape.layout.minor_to_major == shape.logical.layout.minor_to_major:
         return {}
     return {"mhlo.layout_mode": f"{{{','.join(map(str, shape.layout.minor_to_major))}}}"}

@@ -1,4 +1,4 @@
-"""Ops on arrays, and tuples: what the records of operations do not say of them."""
+"""Ops on arrays, and tuples, that do not follow their records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _bitcast_convert(scope: Scope, inst: Instruction, op: Op) -> Tree:
 
 
 def bits(scope: Scope, value: mlir.Value, source: Shape, result: Shape) -> mlir.Value:
-    """The bits of a value in another element type. A pred of HLO is a byte, of StableHLO a bit."""
+    """The bits of a value as another element type. A pred is a byte in HLO, a bit in StableHLO."""
     of, to = source.dtype, result.dtype
     if of is to:
         return value
@@ -55,7 +55,9 @@ def bits(scope: Scope, value: mlir.Value, source: Shape, result: Shape) -> mlir.
 
 
 def _bitcast(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    """The memory of the operand as another shape: in the order of its bytes, as bits, in the new order."""
+    """The memory of the operand as another shape: transposed to memory order, reinterpreted, transposed to
+    the new order.
+    """
     source, result = inst.operands[0].shape, inst.shape
     if not isinstance(source, Shape) or not isinstance(result, Shape) or source.is_dynamic:
         return scope.values[inst.operands[0]]
@@ -91,7 +93,7 @@ def _reshaped(scope: Scope, value: mlir.Value, shape: Shape, wanted: Shape) -> m
 
 
 def _dynamic_slice(scope: Scope, inst: Instruction, op: hlo.DynamicSlice | hlo.DynamicUpdateSlice) -> Tree:
-    """Start indices are scalars; an older form of HLO has them as one vector."""
+    """Start indices are scalars here; an older form of HLO has them as one vector."""
     first = 1 if isinstance(op, hlo.DynamicSlice) else 2
     operands, indices = scope.ones(inst)[:first], scope.ones(inst)[first:]
     if indices and array(inst.operands[first].shape).rank:
@@ -111,7 +113,7 @@ def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
 
 
 def _map(scope: Scope, inst: Instruction, op: hlo.Map) -> Tree:
-    """HLO may leave the dimensions out, which are all."""
+    """A map; HLO may omit the dimensions, which are all of them."""
     return written(scope, inst, op, dimensions=numbers(range(array(inst.shape).rank)))
 
 
@@ -122,7 +124,9 @@ def _dot(scope: Scope, inst: Instruction, op: hlo.Dot) -> Tree:
 
 
 def _factors(scope: Scope, inst: Instruction) -> list[mlir.Value]:
-    """The operands of a product; integers times floats are floats, and both have one type in convolutions."""
+    """The operands of a product: integers multiplied with floats are converted, and operands of convolutions
+    get one type.
+    """
     result, types = array(inst.shape).dtype, {array(o.shape).dtype for o in inst.operands}
     differ = len(types) > 1 and inst.opcode == "convolution"
     if differ and any(t.is_inexact and t.bits > result.bits for t in types):

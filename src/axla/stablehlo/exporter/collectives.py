@@ -1,4 +1,4 @@
-"""Collectives. Where StableHLO takes one array and HLO several, each becomes an operation."""
+"""Collectives. Where HLO takes several arrays and StableHLO one, each array becomes an operation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _all_to_all(scope: Scope, inst: Instruction, op: hlo.AllToAll) -> Tree:
 
 
 def _parts_to_all(scope: Scope, inst: Instruction, attributes: dict[str, Any]) -> Tree:
-    """Each operand goes to a member: rows of one array do."""
+    """An all-to-all with an operand for each member, as the rows of one array."""
     shape, count = array(inst.operands[0].shape), len(inst.operands)
     row, rows = shape.with_dims([1, *shape.dims]), shape.with_dims([count, *shape.dims])
     lines = [scope.add("stablehlo.reshape", (value,), row) for value in scope.ones(inst)]
@@ -59,7 +59,7 @@ def _parts_to_all(scope: Scope, inst: Instruction, attributes: dict[str, Any]) -
 
 
 def _to_root(scope: Scope, inst: Instruction, op: Any) -> Tree:
-    """From or to one member, which may be an operand."""
+    """A broadcast from, or a reduction to, one member, which may be given by an operand."""
     rows = [[value] for value in scope.ones(inst)]
     if op.has_dynamic_root:
         *rows, (root,) = rows
@@ -78,7 +78,7 @@ def _permute(scope: Scope, inst: Instruction, op: Paired, shape: AnyShape | None
 
 
 def _ragged_all_to_all(scope: Scope, inst: Instruction, op: Any) -> Tree:
-    """A custom call that XLA takes for the op."""
+    """The custom call that XLA uses for this op."""
     config: dict[str, Any] = {"replica_groups": matrix(op.replica_groups.groups)}
     if op.channel_id:
         config["channel_id"] = number(op.channel_id)

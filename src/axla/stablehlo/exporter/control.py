@@ -46,7 +46,7 @@ def _fusion(scope: Scope, inst: Instruction, op: hlo.Fusion) -> Tree:
 
 
 def _of_leaves(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    """The operation that the record says, on what the operands consist of."""
+    """The operation that the record gives, on the leaves of the operands."""
     return written(scope, inst, op, _operand_leaves(scope, inst))
 
 
@@ -66,7 +66,7 @@ def _barrier(scope: Scope, inst: Instruction, op: Op) -> Tree:
 
 
 def _add_dependency(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    """The operand of a barrier together with the token."""
+    """A barrier on the operand and the token."""
     types = [t for o in inst.operands for t in scope.exporter.leaf_types(o.shape)]
     found = scope.emit("stablehlo.optimization_barrier", _operand_leaves(scope, inst), types)
     return scope.tree(inst.shape, iter(found))
@@ -141,12 +141,14 @@ def _async_start(scope: Scope, inst: Instruction, op: hlo.AsyncStart) -> Tree:
 
 
 def _contexts(scope: Scope, inst: Instruction) -> list[Tree]:
-    """Values that nothing gives: what follows operands and results."""
+    """Placeholders for the contexts after operands and results, which have no values."""
     return [scope.tree(shape, repeat(None)) for shape in tuple_of(inst).elements[2:]]
 
 
 def at_once(whole: Callable[..., Tree]) -> ExportRule:
-    """The start of an asynchronous op, by the rule of what it starts: (operands, result, contexts)."""
+    """Exports the start of an asynchronous op by the rule of the op it starts, as (operands, result,
+    contexts).
+    """
 
     def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
         values = [scope.values[o] for o in inst.operands]
@@ -157,7 +159,7 @@ def at_once(whole: Callable[..., Tree]) -> ExportRule:
 
 
 def part(*path: int) -> ExportRule:
-    """An element of the operand's tree."""
+    """The rule for an element of the operand's tree."""
 
     def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
         tree = scope.values[inst.operands[0]]

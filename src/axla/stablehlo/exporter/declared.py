@@ -1,4 +1,4 @@
-"""Ops that HLO does not have, as the custom calls that `importer/declared.py` reads."""
+"""Ops of other packages, exported as the custom calls that `importer/declared.py` reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from axla.text.attributes import codec_of
 
 
 def declared_call(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    """A typed call of `axla.op.<opcode>`."""
+    """A custom call with the typed FFI, of `axla.op.<opcode>`."""
     if op.computation_fields:
         raise UnsupportedError("a custom call cannot have the computations of an op of another package")
     config = {

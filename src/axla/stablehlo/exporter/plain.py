@@ -1,4 +1,4 @@
-"""Ops of HLO that become one operation, as the records of operations say."""
+"""Ops of HLO that become a single operation, as given by the records."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree
 
 
 def attributes_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
-    """Returns a function that makes the attributes of an operation from an op: all of them, or those of the
-    fields in `only`.
+    """A function that makes the attributes of an operation from an op: all, or those for the fields in
+    `only`.
     """
     dialect = counterpart.record.name.partition(".")[0]
     makers = [
@@ -60,7 +60,7 @@ def _getter(name: str, inner: str) -> Callable[[Any], Any]:
 
 
 def _require_said(name: str, value: Any, names: Sequence[str]) -> None:
-    """Rejects a value of which there is more to say than these fields of it."""
+    """Rejects a value with more information than in these fields of it."""
     others = {f.name: f.default for f in fields(value) if f.name not in names and f.default is not MISSING}
     if replace(value, **others) != value:
         raise UnsupportedError(f"{name}={value}: of that StableHLO has {', '.join(names)} here")
@@ -72,7 +72,7 @@ for _counterpart in COUNTERPARTS.values():
 
 
 def said(inst: Instruction, op: Op, opcode: str = "") -> dict[str, Any]:
-    """The attributes that the record says, which may be that of another opcode."""
+    """The attributes given by the record of an op, or of another opcode."""
     return _ATTRIBUTES[opcode or op.opcode][1](inst, op)
 
 
@@ -80,11 +80,11 @@ def written(
     scope: Scope, inst: Instruction, op: Any, operands: Sequence[mlir.Value] | None = None, *,
     opcode: str = "", shape: AnyShape | None = None, **more: Any,
 ) -> Tree:  # fmt: skip
-    """The operation that the record says (of `opcode`, if that is another one), on `operands` where they are
-    others, of `shape` where it is another one; `more` are attributes that the record does not say.
+    """The operation given by the record (or that of `opcode`), with other `operands` or `shape` if given;
+    `more` are additional attributes.
 
-    Where StableHLO takes one array and HLO several, it is an operation for each. One whose region combines
-    elements computes in the element types of the region.
+    Where HLO takes several arrays and StableHLO one, there is an operation for each. An operation whose
+    region combines elements computes in the element types of the region.
     """
     counterpart, _ = _ATTRIBUTES[opcode or op.opcode]
     record, values = counterpart.record, list(scope.ones(inst) if operands is None else operands)
@@ -112,7 +112,7 @@ def each(
     scope: Scope, name: str, rows: Sequence[Sequence[mlir.Value]], shapes: Sequence[AnyShape],
     attributes: dict[str, Any], called: Sequence[Computation] = (),
 ) -> list[mlir.Value]:  # fmt: skip
-    """The results of an operation for each row of operands, which all have as many results."""
+    """An operation for each row of operands, all with the same number of results; returns the results."""
     count, types = len(shapes) // len(rows), list(map(scope.exporter.type, shapes))
     found: list[mlir.Value] = []
     for row in rows:

@@ -1,7 +1,7 @@
-"""A block being filled with the instructions of a computation, and the functions of a program.
+"""A block that is being filled with the instructions of a computation, and the functions of a program.
 
 StableHLO has no tuples where HLO has them: the value of an instruction is a *tree*, an `mlir.Value` or a
-Python tuple of trees. A leaf that nothing gave, the context of an asynchronous operation, is None.
+Python tuple of trees. A leaf without a value, the context of an asynchronous operation, is None.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHARDY = {"xla.sdy.sharding": "sdy.sharding", "xla.sdy.sharding_rule": "sdy.shar
 
 
 def flat(tree: Tree) -> Iterator[Any]:
-    """The leaves of a tree. Trees are as deep as shapes, which are shallow."""
+    """The leaves of a tree. Trees are only as deep as shapes."""
     if isinstance(tree, tuple):
         for part in tree:
             yield from flat(part)
@@ -42,7 +42,7 @@ def flat(tree: Tree) -> Iterator[Any]:
 
 
 def parsed(text: str) -> Any:
-    """The attribute that a text writes; None when it is none of MLIR's."""
+    """The attribute that a text contains; None when it is not an MLIR attribute."""
     try:
         return Attributes(text).attribute()
     except AxlaError:
@@ -50,7 +50,7 @@ def parsed(text: str) -> Any:
 
 
 def location_of(place: SourceLocation | None) -> mlir.Location | None:
-    """A source location in the form of MLIR: a name, with a file and line inside."""
+    """A source location as an MLIR location: a name, with a file and line inside."""
     if place is None:
         return None
     file = mlir.FileLocation(place.source_file, place.source_line, 0) if place.source_file else None
@@ -71,7 +71,7 @@ def carried(extra: Extra) -> dict[str, Any]:
 
 
 class Exporter:
-    """One export: what is shared between blocks."""
+    """One export, with the state that its blocks share."""
 
     def __init__(self, module: Module, rules: Mapping[str, ExportRule]) -> None:
         self.module = module
@@ -83,7 +83,7 @@ class Exporter:
         self._wanted: list[Computation] = []
 
     def type(self, shape: AnyShape) -> mlir.Type:
-        """The type of a shape, one object for each: the printer knows them by identity."""
+        """The type of a shape, the same object for equal shapes: the printer identifies types by object."""
         shape = shape.logical
         found = self.types.get(shape)
         if found is None:
@@ -116,7 +116,9 @@ class Exporter:
     def opened(
         self, computation: Computation, places: list[mlir.Location] | None = None, depth: int = 0
     ) -> tuple[Scope, list[Tree]]:
-        """The scope of a block with an argument for each leaf of the parameters, and those as trees."""
+        """The scope of a block with an argument for each leaf of the parameters, and the arguments as
+        trees.
+        """
         shapes = [p.shape for p in computation.parameters]
         scope = Scope(self, mlir.Block([t for s in shapes for t in self.leaf_types(s)], places), depth)
         leaves = iter(scope.block.arguments)
@@ -125,7 +127,7 @@ class Exporter:
     def function(
         self, computation: Computation, places: list[mlir.Location] | None = None, **attributes: Any
     ) -> mlir.Operation:
-        """A function that takes and returns leaves, tuples taken apart."""
+        """A function that takes and returns the leaves of tuples."""
         scope, arguments = self.opened(computation, places)
         results = scope.fill(computation, arguments)
         scope.emit("func.return", results, ())
@@ -145,7 +147,7 @@ class Scope(Builder):
         self._carried: dict[str, Any] = {}
 
     def fill(self, computation: Computation, arguments: Sequence[Tree]) -> list[mlir.Value]:
-        """The operations of a computation; gives the leaves of its root."""
+        """Writes the operations of a computation; returns the leaves of its root."""
         rules = self.exporter.rules
         for parameter, tree in zip(computation.parameters, arguments, strict=True):
             self.values[parameter] = tree
@@ -175,16 +177,16 @@ class Scope(Builder):
     # Values.
 
     def one(self, inst: Instruction) -> mlir.Value:
-        """The value of an instruction that is no tuple."""
+        """The value of an instruction that is not a tuple."""
         return self.values[inst] or self.leaves(inst)[0]
 
     def ones(self, inst: Instruction) -> list[mlir.Value]:
-        """The operands, which are no tuples."""
+        """The values of the operands, none of which is a tuple."""
         values = self.values
         return [values[o] or self.one(o) for o in inst.operands]
 
     def leaves(self, inst: Instruction) -> list[mlir.Value]:
-        """All leaves; those that nothing gave are zero."""
+        """All leaves; missing ones are zero."""
         found = zip(flat(self.values[inst]), inst.shape.leaves(), strict=True)
         return [self.zero(shape) if value is None else value for value, shape in found]
 
@@ -199,13 +201,13 @@ class Scope(Builder):
         return self.make("constant", (), self.exporter.type(literal.shape), {"value": dense_of(literal)})
 
     def tree(self, shape: AnyShape, leaves: Iterator[mlir.Value | None]) -> Tree:
-        """Leaves in a row as the tree of a shape."""
+        """A tree with the structure of a shape, from a sequence of leaves."""
         if isinstance(shape, TupleShape):
             return tuple([self.tree(e, leaves) for e in shape.elements])
         return next(leaves)
 
     def packed(self, tree: Tree, shape: AnyShape) -> mlir.Value:
-        """A tree as one value, of StableHLO's tuple types where it is a tuple."""
+        """A tree as one value; StableHLO's tuple type is used for tuples."""
         if not isinstance(shape, TupleShape):
             return self.zero(shape) if tree is None else tree
         parts = [self.packed(t, s) for t, s in zip(tree, shape.elements, strict=True)]
@@ -225,7 +227,7 @@ class Scope(Builder):
     # Operations.
 
     def place(self, operation: mlir.Operation) -> None:
-        """With what the instruction at hand carries."""
+        """Appends an operation, with the location and attributes of the current instruction."""
         if operation.name not in ("stablehlo.constant", "stablehlo.get_tuple_element"):
             operation.attributes = operation.attributes | self._carried
         super().place(operation)
@@ -234,7 +236,7 @@ class Scope(Builder):
         self, name: str, operands: Sequence[mlir.Value], shape: AnyShape,
         attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
     ) -> Tree:  # fmt: skip
-        """A new operation with a result for each leaf of a shape, as its tree."""
+        """Appends an operation with a result for each leaf of a shape; returns the results as a tree."""
         found = self.emit(name, operands, self.exporter.leaf_types(shape), attributes, regions)
         return self.tree(shape, iter(found))
 
@@ -254,12 +256,12 @@ class Scope(Builder):
     # Regions.
 
     def region(self, computation: Computation) -> mlir.Region:
-        """A region with an argument for each leaf of the parameters, which sees nothing else."""
+        """A region with an argument for each leaf of the parameters, and no access to outer values."""
         inner, arguments = self.exporter.opened(computation, depth=self.depth + 1)
         return inner._returning(computation, arguments)
 
     def branch(self, computation: Computation, argument: Tree) -> mlir.Region:
-        """A region without arguments: the parameter is a value around it."""
+        """A region without arguments; the computation's parameter is an outer value."""
         return Scope(self.exporter, mlir.Block(), self.depth + 1)._returning(computation, [argument])
 
     def _returning(self, computation: Computation, arguments: Sequence[Tree]) -> mlir.Region:

@@ -1,9 +1,9 @@
-"""StableHLO and CHLO in: a source becomes a module of HLO.
+"""Imports StableHLO and CHLO: a source becomes an HLO module.
 
-`program.py` imports functions and regions, callees first; `scope.py` is a computation being filled. What an
-operation becomes is said by its record (`plain.py`) or is one function in a table: `arrays.py`, `control.py`,
-`effects.py`, `chlo.py`. Types with `?` and quantized types have to be gone before (`modules.py` of the
-package around sees to it); a source is changed by rewriting it, the import knows nothing of them.
+`program.py` imports functions and regions, callees first; `scope.py` is a computation being filled. The
+result of an operation follows from its record (`plain.py`) or from a function in a table: `arrays.py`,
+`control.py`, `effects.py`, `chlo.py`. Types with `?` and quantized types must have been rewritten before, by
+`modules.py` of the parent package.
 """
 
 from __future__ import annotations

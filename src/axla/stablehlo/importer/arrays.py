@@ -1,4 +1,4 @@
-"""Operations on arrays: what their records do not say of them."""
+"""Operations on arrays that do not follow their records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from axla.stablehlo.importer.scope import ImportRule, Scope
 
 
 def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> ImportRule:
-    """The larger or the smaller; complex numbers are ordered by their real parts, then by the others."""
+    """The larger or the smaller; complex numbers are compared by their real parts, then by their imaginary
+    parts.
+    """
 
     def ordered(x: XlaOp, y: XlaOp) -> XlaOp:
         (a, b), (c, d) = ([part(value) for value in (x, y)] for part in (e.Real, e.Imag))
@@ -41,7 +43,7 @@ def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> ImportRule:
 
 
 def converted(scope: Scope, operand: Instruction, shape: Shape) -> Instruction:
-    """The operand converted to the element type of `shape`; of complex numbers the real part."""
+    """The operand converted to the element type of `shape`; of complex numbers, the real part is taken."""
     if array(operand.shape).dtype.is_complex and not shape.dtype.is_complex:
         operand = scope.add(hlo.Real(), (operand,))
     return scope.add(hlo.Convert(shape), (operand,))
@@ -61,7 +63,9 @@ def _bitcast_convert(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 def _words(scope: Scope, bits: Shape, width: int) -> tuple[Shape, Instruction]:
-    """A type of words for an array of bits, and the place of each bit in its word. A pred is one bit."""
+    """An integer type for an array of bits, and the position of each bit in its integer. A pred is one
+    bit.
+    """
     words = dtypes.BY_NAME.get(f"u{width}")
     if words is None or not bits.dims or bits.dims[-1] != width:
         raise VerifyError(f"the last dimension of {bits.to_string(layout=False)} must be the {width} bits")
@@ -70,7 +74,7 @@ def _words(scope: Scope, bits: Shape, width: int) -> tuple[Shape, Instruction]:
 
 
 def _from_bits(scope: Scope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
-    """Words from their bits, the lowest first."""
+    """Joins bits to integers, the lowest bit first."""
     shape, place = _words(scope, source, result.dtype.bits)
     shifted = scope.add(hlo.ShiftLeft(), (scope.add(hlo.Convert(shape), (operand,)), place))
     scalar = Shape(shape.dtype)
@@ -82,7 +86,7 @@ def _from_bits(scope: Scope, operand: Instruction, source: Shape, result: Shape)
 
 
 def _to_bits(scope: Scope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
-    """The bits of words, the lowest first."""
+    """Splits integers into bits, the lowest bit first."""
     shape, place = _words(scope, result, source.dtype.bits)
     if source.dtype is not shape.dtype:
         operand = scope.add(hlo.BitcastConvert(Shape(shape.dtype, source.dims)), (operand,))
@@ -100,7 +104,9 @@ def _constant(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 def broadcast(scope: Scope, operand: Instruction, shape: Shape, dimensions: Sequence[int]) -> Instruction:
-    """The operand in a shape, its dimension k being dimension `dimensions[k]`; sizes 1 are repeated."""
+    """The operand broadcast to a shape: its dimension k is dimension `dimensions[k]`; sizes 1 are
+    repeated.
+    """
     source = array(operand.shape)
     if len(dimensions) != source.rank or any(not 0 <= d < shape.rank for d in dimensions):
         wanted = f"{source.rank} dimensions of {shape.to_string(layout=False)}"
@@ -117,7 +123,9 @@ def broadcast(scope: Scope, operand: Instruction, shape: Shape, dimensions: Sequ
 
 
 def _broadcast_in_dim(scope: Scope, operation: mlir.Operation) -> Instruction:
-    """The type of the result says the sizes, also those that `dynamic_broadcast_in_dim` has as an operand."""
+    """The sizes come from the result type, also for `dynamic_broadcast_in_dim`, which has them as an
+    operand.
+    """
     dimensions = attr.integers(operation, "broadcast_dimensions")
     return broadcast(scope, scope.operands(operation)[0], scope.shape(operation), dimensions)
 
@@ -129,7 +137,7 @@ def _broadcast(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
-    """With sizes below bounds they count; else the type of the result says them."""
+    """With bounded sizes the operand's sizes count; else those of the result type."""
     shape = scope.shape(operation)
     operand, sizes = scope.operands(operation, 2)
     if not shape.is_dynamic:
@@ -151,7 +159,7 @@ def _set_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 def _dynamic_iota(scope: Scope, operation: mlir.Operation) -> Instruction:
-    """The type of the result says the sizes that the operand has."""
+    """The sizes come from the result type."""
     return scope.add(hlo.Iota(scope.shape(operation), attr.integer(operation, "iota_dimension")))
 
 
@@ -167,7 +175,7 @@ def _dot(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 def _convolution(scope: Scope, operation: mlir.Operation) -> Instruction:
-    """The window is as large as the kernel."""
+    """A convolution; its window has the size of the kernel."""
     lhs, rhs = scope.operands(operation, 2)
     spatial = labels_of(operation, "dimension_numbers").kernel_spatial
     size = tuple([array(rhs.shape).dims[d] for d in spatial])
@@ -181,12 +189,12 @@ def _fft(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 def _rng(scope: Scope, operation: mlir.Operation) -> Instruction:
-    """The last operand is the sizes, which the type says."""
+    """Drops the last operand, the sizes, which the result type has."""
     return scope.add(op_of(scope, operation), scope.operands(operation, 3)[:2])
 
 
 def _sort(scope: Scope, operation: mlir.Operation) -> Instruction:
-    """A negative dimension counts from the end, and -1 is the default."""
+    """A sort; a negative dimension counts from the end, the default is -1."""
     operands = scope.operands(operation)
     at = attr.integer(operation, "dimension", -1)
     rank = array(operands[0].shape).rank if operands else 0

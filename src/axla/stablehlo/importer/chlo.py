@@ -38,13 +38,15 @@ def _composed(function: _Function, count: int) -> ImportRule:
 
 
 def _spread(scope: Scope, operation: mlir.Operation, count: int) -> list[Instruction]:
-    """The operands, each in the sizes of the result."""
+    """The operands broadcast to the sizes of the result."""
     result, operands = scope.shape(operation), scope.operands(operation, count)
     return [broadcast(scope, o, result, _expansion(operation, array(o.shape), result)) for o in operands]
 
 
 def _expansion(operation: mlir.Operation, operand: Shape, result: Shape) -> tuple[int, ...]:
-    """Which dimensions of the result those of an operand are: by the attribute, or the last ones."""
+    """The dimensions of the result that correspond to those of an operand: from the attribute, or the last
+    ones.
+    """
     if operand.rank == result.rank:
         return tuple(range(result.rank))
     given = attr.integers(operation, "broadcast_dimensions", None)

@@ -1,6 +1,7 @@
 """Calls, loops, branches, tuples.
 
-HLO's regions see nothing outside: what they use becomes elements of a loop's state, or operands of a branch.
+Called computations of HLO cannot access outer values: the values that regions use become elements of a loop's
+state, or operands of a branch.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _call(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 
 def _composite(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """A call of the decomposition, which says what it is."""
+    """A call of the decomposition, with attributes that identify the composite."""
     called = scope.importer.computations[attr.symbol(operation, "decomposition")]
     said = {
         "composite.attributes": attribute_text(attr.dictionary(operation, "composite_attributes")),

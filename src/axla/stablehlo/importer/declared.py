@@ -1,4 +1,4 @@
-"""Ops that HLO does not have: custom calls `axla.op.<opcode>`, with the op's attributes as configuration."""
+"""Ops of other packages: custom calls `axla.op.<opcode>`, with the op's attributes as configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from axla.text.instructions import read_attribute, schema_of
 
 
 def declared_op(scope: Scope, operation: mlir.Operation, target: str) -> Outcome:
-    """The op of a call, of this process or of an installed package; its result is what the op infers."""
+    """The op of a call, from this process or an installed package; the result shape is the one that the op
+    infers.
+    """
     opcode = target.removeprefix(mlir.OP)
     op = declared(opcode)
     if op is None:
@@ -39,7 +41,7 @@ def declared_op(scope: Scope, operation: mlir.Operation, target: str) -> Outcome
 
 
 def _read(given: dict[str, Any], attribute: Attribute, source: mlir.Source) -> Any:
-    """An attribute of the op. One of a type that MLIR does not have stands there as HLO text writes it."""
+    """An attribute of the op. Types that MLIR does not have are given as HLO text."""
     if attribute.type in BY_TYPE:
         return BY_TYPE[attribute.type].read(given, attribute.text, source)
     return read_attribute(attribute, attr.text(given, attribute.text))

@@ -92,7 +92,7 @@ _DECOMPOSITIONS: dict[str, Callable[..., XlaOp]] = {
 
 
 def _ragged_all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """StableHLO has no operation for it; a call says the channel and the groups in its configuration."""
+    """StableHLO has no such operation: a custom call has channel and groups in its configuration."""
     config = attr.dictionary(operation, "backend_config")
     channel = attr.integer(config, "channel_id", 0)
     groups = replica_groups(config, "replica_groups", scope.importer.source)
@@ -101,7 +101,7 @@ def _ragged_all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 
 def _laid_out(shapes: list[AnyShape], layouts: tuple[Any, ...]) -> list[AnyShape]:
-    """The shapes in the layouts given, from minor to major."""
+    """The shapes with the given layouts, from minor to major."""
     orders = [attr.as_integers(layout) or () for layout in layouts]
     pairs = zip(shapes, orders, strict=True)
     return [shape.with_layout(Layout(order)) if isinstance(shape, Shape) else shape for shape, order in pairs]
@@ -117,7 +117,7 @@ def _aliases(operation: mlir.Operation) -> tuple[OutputAlias, ...]:
 
 
 def _sharding_constraint(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """A custom call that gives its operand, as XLA has it."""
+    """A custom call that returns its operand, as in XLA."""
     (operand,) = scope.operands(operation, 1)
     said = (("xla.sdy.sharding", attribute_text(operation.attributes.get("sharding", mlir.UNIT))),)
     extra = replace(scope.extra, frontend_attributes=said)
@@ -201,7 +201,7 @@ def _outfeed(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 
 def _in_place(scope: Scope, operation: mlir.Operation) -> list[Instruction]:
-    """Adds the instructions of a region, applied to the operands, to the computation; gives its results."""
+    """Imports a region in place; returns its results for the operands."""
     block = operation.regions[0].blocks[0]
     operands = scope.operands(operation, len(block.arguments))
     scope.values.update(zip(block.arguments, operands, strict=True))
@@ -209,7 +209,7 @@ def _in_place(scope: Scope, operation: mlir.Operation) -> list[Instruction]:
 
 
 def _manual_computation(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """The region between the custom calls that XLA has for its borders; in place, where nothing is cut."""
+    """The region between the custom calls that mark its boundary in XLA; in place, if nothing is sharded."""
     block = operation.regions[0].blocks[0]
     same = [a.type for a in block.arguments] == [v.type for v in operation.operands]
     if same and scope.importer.partitions == 1:
@@ -248,13 +248,13 @@ def _shardings(operation: mlir.Operation, name: str) -> list[str]:
 
 
 def _async_start(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """Computes the region here and at once; the scheduler may make it asynchronous."""
+    """Computes the region at once; the scheduler decides when it runs."""
     scope.values[operation.results[0]] = scope.tuple(_in_place(scope, operation))
     return None
 
 
 def _operand(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """Operations that let someone look at a value: it is the same afterwards."""
+    """Operations that only expose a value to tools: the operand is returned."""
     (operand,) = scope.operands(operation, 1)
     return operand
 
@@ -263,7 +263,7 @@ def _operand(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 
 def _run_parallel(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """A custom call of all functions that it names; the interpreter knows how to run them."""
+    """A custom call with all functions that it names, which the interpreter runs."""
     numbers: dict[str, int] = {}
 
     def number(name: str) -> int:

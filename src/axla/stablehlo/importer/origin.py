@@ -1,4 +1,6 @@
-"""Where operations come from, and what they carry along: metadata, names, shardings, frontend attributes."""
+"""The origin of operations and their additional attributes: metadata, names, shardings, frontend
+attributes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _DEEPEST = 64  # of locations in one another; what lies deeper is left out
 
 
 def source_location(location: mlir.Location | None) -> SourceLocation | None:
-    """Op name, file and line. Of a call site it is the callee, of fused locations all names and one file."""
+    """Op name, file and line. For a call site, those of the callee; for fused locations, all names and one
+    file.
+    """
     names: list[str] = []
     place: mlir.FileLocation | None = None
     # Names inside of a name are those of functions in a trace of calls, not of the operation.
@@ -43,7 +47,7 @@ def source_location(location: mlir.Location | None) -> SourceLocation | None:
 
 
 def name_of(location: SourceLocation | None) -> str:
-    """The last part of an op name, which is what XLA calls an instruction; "" for its opcode."""
+    """The last part of an op name, which XLA uses as instruction name; "" where it is the opcode."""
     if location is None or not location.op_name:
         return ""
     last = location.op_name.rstrip("/").rsplit("/", 1)[-1]
@@ -51,9 +55,7 @@ def name_of(location: SourceLocation | None) -> str:
 
 
 def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The attributes that are kept for others to read: the frontend attributes given, and
-    shardings of Shardy's.
-    """
+    """Attributes kept for other tools: the given frontend attributes, and Shardy's shardings."""
     given = attributes.get("mhlo.frontend_attributes")
     found: dict[str, str] = {}
     if isinstance(given, dict):
@@ -65,7 +67,7 @@ def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ..
 
 
 def sharding(attributes: dict[str, Any]) -> Sharding | None:
-    """The sharding as HLO has it; None where there is none that HLO has."""
+    """The sharding in HLO's form; None where there is none in that form."""
     text = attributes.get("mhlo.sharding")
     if not isinstance(text, str) or not text.startswith("{"):
         return None
@@ -76,7 +78,7 @@ def sharding(attributes: dict[str, Any]) -> Sharding | None:
 
 
 class Origins:
-    """The extras of operations; equal ones are one object."""
+    """The extras of operations; equal ones are the same object."""
 
     def __init__(self) -> None:
         self._locations: dict[int, tuple[Extra, str]] = {}  # by identity: the source keeps them alive

@@ -1,4 +1,4 @@
-"""Operations that become one op of HLO, as their records say."""
+"""Operations that become a single HLO op, as given by their records."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from axla.stablehlo.importer.scope import ImportRule, Scope
 
 
 def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
-    """Returns a function that reads the fields of an op from the attributes of an operation. One that is left
-    out has the default of its field. `parts` is what is known already of fields that are several attributes.
+    """A function that reads the fields of an op from the attributes of an operation. A missing attribute
+    gives the default of its field. `parts`: fields that consist of several attributes.
     """
     read = [
         (f, f.attribute.name, f.attribute.optional and f.default is not MISSING, conversion(f).read)
@@ -53,7 +53,7 @@ _REGIONS = {
 
 
 def op_of(scope: Scope, operation: mlir.Operation, name: str = "", **parts: dict[str, Any]) -> Op:
-    """The op that the record of an operation says, or that of the operation called `name`."""
+    """The op given by the record of an operation, or by that of the operation `name`."""
     name = name or operation.name
     op, named = COUNTERPARTS[name].op, _FIELDS[name](scope, operation.attributes, **parts)
     for field, number in _REGIONS[name]:

@@ -1,4 +1,4 @@
-"""A whole program: functions as computations, the entry with what is said of its arguments."""
+"""A whole program: functions become computations; the entry gets the attributes of its arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CALLEES = {
 
 
 def symbols(attribute: Any) -> Iterator[str]:
-    """The names in an attribute: a symbol, or lists of them."""
+    """The names in an attribute, which is a symbol or nested lists of symbols."""
     stack = [attribute]
     while stack:
         found = stack.pop()
@@ -91,7 +91,7 @@ class Importer(Import):
         return self.module
 
     def _callees_first(self, name: str, done: dict[str, None], active: set[str]) -> Iterator[Any]:
-        """Adds a function to what is done, after what it calls."""
+        """Adds a function to `done`, after the functions that it calls."""
         active.add(name)
         callers = self._scan(self.functions[name])
         for callee, caller in callers.items():
@@ -106,7 +106,9 @@ class Importer(Import):
         done[name] = None
 
     def _scan(self, function: mlir.Operation) -> dict[str, mlir.Operation]:
-        """Notes which outer values regions use; gives the functions called, with one of their callers."""
+        """Records which outer values regions use; returns the functions called, each with one of its
+        callers.
+        """
         level: dict[mlir.Value, int] = {}
         callers: dict[str, mlir.Operation] = {}
         captures: list[dict[mlir.Value, None]] = []  # of the regions open, from the outermost
@@ -148,7 +150,7 @@ class Importer(Import):
 
 
 def _describe(importer: Importer, function: mlir.Operation) -> None:
-    """The header of the module: what its attributes and those of the entry's arguments and results say."""
+    """Fills the module's header from its attributes and those of the entry's arguments and results."""
     module, entry = importer.module, importer.module.entry
     attributes = importer.source.module.attributes
     results = _dictionaries(function, "res_attrs")
@@ -188,7 +190,7 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
 
 
 def _describe_results(entry: Computation, results: list[dict[str, Any]], partitions: int) -> None:
-    """Shardings of results: that of the root, or custom calls that say them one by one."""
+    """Shardings of results: as the sharding of the root, or as a custom call for each."""
     root = entry.root
     parts = [sharding(said) for said in results]
     if parts and all(parts) and not isinstance(root.op, Parameter) and not root.extra.sharding:
@@ -216,7 +218,7 @@ def _dictionaries(function: mlir.Operation, name: str) -> list[dict[str, Any]]:
 
 
 def _entry_layout(entry: Computation, arguments: Sequence[Any], results: Sequence[Any]) -> ProgramShape:
-    """The entry's types in the layouts that its arguments and results are given, where they are given one."""
+    """The entry's types with the layouts of its arguments and results, where given."""
     shape = entry.program_shape
     root = shape.result
     outputs = list(root.elements) if isinstance(root, TupleShape) else [root]
@@ -228,7 +230,7 @@ def _entry_layout(entry: Computation, arguments: Sequence[Any], results: Sequenc
 
 
 def _laid_out(shape: AnyShape, mode: Any) -> AnyShape:
-    """The shape in the layout that a text such as {0,1} says; "default" and "auto" are the default."""
+    """The shape with the layout in a text such as {0,1}; "default" and "auto" give the default layout."""
     given = re.match(r"\{([\d,\s]*)", mode) if isinstance(mode, str) else None
     if given is None or not isinstance(shape, Shape):
         return shape

@@ -1,5 +1,5 @@
-"""A computation being filled with the operations of a block: what the functions of the table work with; and
-an import, which is a source and the computations made of it.
+"""A scope: a computation that is being filled with the operations of a block; and an import: a source with
+the computations made from it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ DEEPEST = 100  # regions in one another
 
 
 class Scope:
-    """The values of one computation. Elements of tuples are taken when they are first used: `tuples` are
-    those that operations became and arguments of blocks are the elements of.
+    """The values of one computation. Tuple elements are extracted on first use: `tuples` are tuple-shaped
+    instructions whose elements are results of operations, or arguments of blocks.
     """
 
     __slots__ = ("importer", "computation", "values", "tuples", "extra", "_name")
@@ -51,7 +51,7 @@ class Scope:
     # Operations.
 
     def fill(self, block: mlir.Block) -> list[Instruction]:
-        """Imports the operations of a block; gives the values that it returns."""
+        """Imports the operations of a block; returns the values that it returns."""
         importer = self.importer
         rules, origin = importer.rules, importer.origins.of
         if not block.operations or block.operations[-1].name not in RETURNS:
@@ -79,7 +79,7 @@ class Scope:
         return found
 
     def bind(self, operation: mlir.Operation, outcome: Outcome) -> None:
-        """Makes what an operation became its results."""
+        """Binds the results of an operation to the outcome of its import."""
         results = operation.results
         if isinstance(outcome, Instruction):
             if len(results) == 1:
@@ -105,7 +105,7 @@ class Scope:
     # Values.
 
     def value(self, value: mlir.Value) -> Instruction:
-        """The instruction of a value. A constant of an outer region is copied in."""
+        """The instruction of a value. A constant from an outer region is copied."""
         found = self.values.get(value)
         if found is not None:
             return found
@@ -141,7 +141,7 @@ class Scope:
         return found
 
     def whole_shape(self, operation: mlir.Operation) -> AnyShape:
-        """The shape of the only result, or the tuple of all."""
+        """The shape of the only result, or the tuple of all results."""
         return whole(self.shapes(operation))
 
     def shapes(self, operation: mlir.Operation) -> list[AnyShape]:
@@ -154,12 +154,12 @@ class Scope:
         self, op: Op, operands: Sequence[Instruction] = (), shape: AnyShape | None = None, *,
         extra: Extra | None = None,
     ) -> Instruction:  # fmt: skip
-        """A new instruction, with what the operation at hand carries."""
+        """A new instruction, with the metadata of the current operation."""
         extra = self.extra if extra is None else extra
         return self.computation.add(op, operands, shape, stem=self._name, extra=extra)
 
     def tuple(self, values: Sequence[Instruction], *, named: bool = True) -> Instruction:
-        """One value as it is; none or several as a tuple."""
+        """A single value as it is; none or several as a tuple."""
         if len(values) == 1:
             return values[0]
         return self.add(Tuple(), values) if named else self.computation.add(Tuple(), values)
@@ -169,7 +169,7 @@ class Scope:
         return [self.add(GetTupleElement(n), (value,)) for n in range(count)]
 
     def constant(self, attribute: mlir.Attribute, type_: mlir.Type) -> Instruction:
-        """A constant; one that is the same everywhere is a scalar, repeated."""
+        """A constant; if all elements are equal, a broadcast scalar."""
         literal = literal_of(attribute, self.importer.source.resources)
         shape = self.importer.shape(type_)
         if literal.shape is shape:
@@ -182,27 +182,27 @@ class Scope:
         return self.computation.add(Broadcast(shape, ()), (scalar,), shape)
 
     def scalar(self, value: object, like: Shape) -> Instruction:
-        """A constant of an element type, everywhere in an array like this one."""
+        """A constant of an element type, broadcast to the shape of `like`."""
         literal = Literal.scalar(like.dtype, value)
         inst = self.computation.add(Constant(literal.shape, literal), (), literal.shape)
         return inst if not like.dims else self.add(Broadcast(like, ()), (inst,))
 
     def converted(self, operand: Instruction, dtype: DType) -> Instruction:
-        """An operand in an element type that holds its own."""
+        """An operand converted to a wider element type."""
         shape = array(operand.shape)
         return operand if shape.dtype is dtype else self.add(Convert(shape.with_dtype(dtype)), (operand,))
 
     # Regions.
 
     def region(self, operation: mlir.Operation, number: int = 0) -> Computation:
-        """A region that sees its arguments only, as a computation with a parameter for each."""
+        """A region that uses no outer values, as a computation with a parameter for each argument."""
         return self.importer.plain(operation.regions[number].blocks[0])
 
     def closed(
         self, operation: mlir.Operation, number: int, state: Sequence[mlir.Value], *, passed: bool = False
     ) -> Computation:
-        """A region as a computation with one parameter: its arguments and these outer values, which
-        are results too where they are `passed` on.
+        """A region as a computation with one parameter: its arguments and these outer values, which are also
+        results if `passed`.
         """
         block = operation.regions[number].blocks[0]
         inner = self.importer.carrying(block, self, state)
@@ -212,15 +212,15 @@ class Scope:
         return inner.computation
 
     def captured(self, operation: mlir.Operation, numbers: Iterable[int]) -> list[mlir.Value]:
-        """The values from outside that regions use, without constants."""
+        """The outer values that regions use, without constants."""
         found: dict[mlir.Value, None] = {}
         for number in numbers:
             found |= self.importer.captures.get(id(operation.regions[number]), {})
         return list(found)
 
     def composed(self, function: Callable[..., XlaOp], operands: Sequence[Instruction]) -> Instruction:
-        """Adds the operations that a function composes with a builder, beside its operands; it is called once
-        for equal shapes.
+        """The result of a function composed of builder operations, next to its operands; built once for equal
+        shapes.
         """
         shapes = tuple(o.shape for o in operands)
         body = self.importer.compositions.get((function, shapes))
@@ -236,7 +236,7 @@ class Scope:
 
 
 class Import:
-    """One import: a source, the module that it becomes, and what is shared between computations."""
+    """One import: a source, the module made from it, and state shared by its computations."""
 
     def __init__(self, source: mlir.Source, rules: Mapping[str, ImportRule], name: str) -> None:
         self.source = source
@@ -299,7 +299,7 @@ class Import:
 
 
 def count(attributes: dict[str, Any], name: str) -> int:
-    """A number of replicas or partitions; 1 where it is not said."""
+    """A number of replicas or partitions; 1 where it is not given."""
     found = attributes.get(name)
     return max(1, found.value) if isinstance(found, mlir.IntegerAttr) else 1
 
@@ -310,7 +310,7 @@ def whole(shapes: Sequence[AnyShape]) -> AnyShape:
 
 
 def _agree(found: AnyShape, written: AnyShape) -> bool:
-    """Whether shapes are the same but for layouts and marks of dynamic sizes."""
+    """Whether shapes agree except for layouts and dynamic dimensions."""
     if isinstance(found, Shape) and isinstance(written, Shape):
         return found.dtype is written.dtype and found.dims == written.dims
     return found.logical is written.logical
@@ -322,13 +322,13 @@ def _why_not(name: str) -> str:
 
 
 def position_of(operation: mlir.Operation) -> str:
-    """Where an operation stands, for a message; "" where that is not known."""
+    """The position of an operation, for messages; "" where unknown."""
     line, column = operation.position
     return f" at line {line}, column {column}" if line else ""
 
 
 def placed(error: AxlaError, operation: mlir.Operation) -> AxlaError:
-    """The error with the operation that it is about; the innermost one names itself."""
+    """The error with the operation where it occurred; the innermost operation is named."""
     if error.placed:
         return error
     kind = VerifyError if isinstance(error, ShapeError) else type(error)

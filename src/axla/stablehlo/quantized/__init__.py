@@ -1,9 +1,9 @@
-"""Quantized types, rewritten as the integers that they are stored in.
+"""Rewrites quantized types as the integers in which they are stored.
 
-A value of a quantized type becomes a value of its storage type. `rules.py` says what an operation becomes:
-what only moves elements moves integers; sums, products and convolutions are computed with integers, which is
-exact, and scaled afterwards; everything else is computed with the real numbers that the integers stand for,
-and rounded. `arithmetic.py` has the conversions between them, as the specification defines them.
+A value of a quantized type becomes a value of its storage type. `rules.py` rewrites operations: those that
+only move elements move integers; sums, products and convolutions are computed exactly with integers and
+scaled afterwards; all others are computed with the real numbers that the integers represent, and rounded.
+`arithmetic.py` has the conversions, as defined by the specification.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def without_quantized(source: mlir.Source) -> mlir.Source:
 
 
 def _mentions(function: mlir.Operation) -> bool:
-    """Whether a quantized type stands anywhere in a function."""
+    """Whether a quantized type occurs in a function."""
     inside = list(function.walk())
     values = [result for operation in inside for result in operation.results]
     values += [a for operation in inside for block in operation.blocks for a in block.arguments]
@@ -51,7 +51,7 @@ def _function(function: mlir.Operation, known: dict[Any, np.ndarray]) -> mlir.Op
 
 
 def _attributes(operation: mlir.Operation) -> dict[str, Any]:
-    """The attributes, types in them without quantized ones."""
+    """The attributes, with quantized types in them replaced."""
     found = dict(operation.attributes)
     for name, value in operation.attributes.items():
         if isinstance(value, mlir.FunctionType | mlir.TensorType):

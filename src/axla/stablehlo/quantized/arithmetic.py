@@ -1,4 +1,6 @@
-"""Integers and the real numbers that they stand for: `quantize` and `dequantize` of the specification."""
+"""Conversion between integers and the real numbers that they represent: `quantize` and `dequantize` of the
+specification.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def is_quantized(type_: mlir.Type) -> bool:
 
 
 def stored(type_: Any) -> Any:
-    """The type with storage types in place of quantized ones."""
+    """The type with quantized types replaced by storage types."""
     if isinstance(type_, mlir.TensorType):
         element = type_.element
         return replace(type_, element=element.storage) if isinstance(element, mlir.QuantizedType) else type_
@@ -41,22 +43,22 @@ def stored(type_: Any) -> Any:
 
 
 def expressed(type_: mlir.Type) -> mlir.Type:
-    """The type of the real numbers; of what is not quantized the type itself."""
+    """The type of the real numbers; an unquantized type is returned as it is."""
     found = quantized_type(type_)
     return type_ if found is None else replace(type_, element=found.expressed)
 
 
 def largest(type_: mlir.QuantizedType) -> int:
-    """The largest absolute value of an element less its zero point."""
+    """The largest absolute difference of a stored value and its zero point."""
     zeros = type_.zero_points or (0,)
     return max(type_.storage_max - min(zeros), max(zeros) - type_.storage_min)
 
 
 class Writer(Builder):
-    """Writes the operations of a block, integers in place of real numbers.
+    """Writes operations on integers in place of those on real numbers.
 
-    A constant stands there once. `known` are the scales and zero points of types as arrays, which all
-    operations of a source share: a type can be as long as the file, and each operation of that type.
+    Each constant is written once. `known` has scales and zero points of types as arrays, shared by all
+    operations of a source, since a type can be as long as the whole file, and every operation has types.
     """
 
     def __init__(self, block: mlir.Block, known: dict[Any, np.ndarray]) -> None:
@@ -77,7 +79,9 @@ class Writer(Builder):
         self, name: str, value: mlir.Value, by: Sequence[float], of: mlir.QuantizedType,
         axes: tuple[int, ...] | None = None,
     ) -> mlir.Value:  # fmt: skip
-        """An operation on a value and scales or zero points; `axes` are what `of.axes` are here."""
+        """An operation on a value and scales or zero points; `axes`: the dimensions of the value for
+        `of.axes`.
+        """
         given = self._parameters(by, of, of.axes if axes is None else axes, mlir.tensor(value.type))
         return self.make(name, (value, given), value.type)
 
@@ -120,7 +124,7 @@ class Writer(Builder):
         return self.make("broadcast_in_dim", (value,), type_, {"broadcast_dimensions": numbers(axes)})
 
     def _blocks(self, array: np.ndarray, of: mlir.QuantizedType, like: mlir.TensorType) -> mlir.Value:
-        """One parameter for each block: every dimension is so many blocks times what one block has."""
+        """One parameter for each block: in every dimension, blocks times the size of a block."""
         shape, blocks = like.shape or (), of.blocks
         if len(blocks) != len(shape):
             if any(not 0 <= axis < len(shape) for axis in of.axes):
@@ -138,23 +142,25 @@ class Writer(Builder):
     # From and to real numbers.
 
     def centred(self, value: mlir.Value, of: mlir.QuantizedType, element: mlir.IntegerType) -> mlir.Value:
-        """The stored integers less their zero points, in a wider type."""
+        """The stored integers minus their zero points, in a wider type."""
         value = self.convert(value, element)
         return self.scaled("subtract", value, of.zero_points, of) if any(of.zero_points) else value
 
     def dequantize(self, value: mlir.Value, of: mlir.QuantizedType | None) -> mlir.Value:
-        """The real numbers; a value that is not quantized as it is."""
+        """The real numbers; an unquantized value is returned as it is."""
         if of is None:
             return value
         centred = self.centred(value, of, I32 if of.storage.width <= 16 else I64)
         return self.scaled("multiply", self.convert(centred, of.expressed), of.scales, of)
 
     def quantize(self, value: mlir.Value, to: mlir.QuantizedType | None) -> mlir.Value:
-        """Real numbers as integers; a value that is not to be quantized as it is."""
+        """Quantizes real numbers; returns the value itself if `to` is None."""
         return value if to is None else self.fitted(self.scaled("divide", value, to.scales, to), to)
 
     def fitted(self, value: mlir.Value, to: mlir.QuantizedType) -> mlir.Value:
-        """Scaled numbers as stored: shifted, kept in range; real ones rounded to nearest, ties to even."""
+        """Scaled numbers in stored form: the zero point is added, the value clamped; real numbers are rounded
+        to nearest, ties to even.
+        """
         if any(to.zero_points):
             value = self.scaled("add", value, to.zero_points, to)
         type_ = mlir.tensor(value.type)

@@ -40,7 +40,9 @@ def rewrite(
     writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], attributes: dict[str, Any],
     regions: list[mlir.Region],
 ) -> list[mlir.Value]:  # fmt: skip
-    """The results, in storage types, of an operation whose operands are given in storage types."""
+    """Rewrites an operation on quantized tensors, with operands in storage types; returns the results in
+    storage types.
+    """
     name = operation.name
     kinds = [quantized_type(v.type) for v in operation.operands]
     types = [r.type for r in operation.results]
@@ -76,7 +78,7 @@ def _requantized(
 
 
 def _of_result(writer: Writer, operation: mlir.Operation, operands: list[mlir.Value]) -> list[mlir.Value]:
-    """Operands in the type of the result where theirs is another one, of one scale for all elements."""
+    """Operands converted to the type of the result, where theirs is another one with a single scale."""
     result = operation.results[0].type
     to = quantized_type(result)
     found = []
@@ -94,7 +96,7 @@ def _of_result(writer: Writer, operation: mlir.Operation, operands: list[mlir.Va
 
 
 class _Exact:
-    """An operation with one result, it and all operands quantized."""
+    """An operation with one result, which is quantized like all operands."""
 
     def __init__(
         self, writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], said: dict[str, Any]
@@ -105,17 +107,18 @@ class _Exact:
         self.sizes = [_sizes(v) for v in operation.operands]
 
     def total(self, wide: mlir.IntegerType) -> mlir.Value:
-        """Adds the operation on integers less their zero points, in a wider type."""
+        """The result of the operation on integers minus their zero points, in a wider type."""
         pairs = zip(self.operands, self.kinds, strict=True)
         centred = [self.writer.centred(value, kind, wide) for value, kind in pairs]
         result = replace(stored(self.operation.results[0].type), element=wide)
         return self.writer.emit(self.operation.name, centred, [result], self.said)[0]
 
     def scaled(self, terms: float, axis: int | None) -> mlir.Value | None:
-        """Sums of so many products: of integers, times the product of the scales over that of the result.
+        """Sums of `terms` products: computed on integers, then multiplied by the product of the operands'
+        scales over the result's scale.
 
-        `axis`: the dimension of the result along which the scales of the right operand lie. None where the
-        integers could be too large, or the scales lie in another way.
+        `axis`: the dimension of the result that has the scales of the right operand. None where the integers
+        could overflow, or the scales are arranged differently.
         """
         (left, right), to = self.kinds, self.to
         if left.axes or to.block_sizes or (to.axes and (axis is None or to.axes != (axis,))):
@@ -131,7 +134,7 @@ class _Exact:
 
 
 def _sum(case: _Exact) -> mlir.Value | None:
-    """Where all scales are the same one."""
+    """A sum where all scales are equal."""
     kinds = (*case.kinds, case.to)
     if any(k.axes or k.storage.width > 16 for k in kinds) or len({k.scales for k in kinds}) != 1:
         return None
@@ -173,7 +176,7 @@ def _convolution(case: _Exact) -> mlir.Value | None:
 
 
 def _sizes(value: mlir.Value) -> tuple[float, ...]:
-    """The most that each size can be."""
+    """The upper limit of each size."""
     return tuple([math.inf if size is None else int(size) for size in sizes_of(value.type)])
 
 

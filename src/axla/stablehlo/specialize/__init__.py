@@ -1,10 +1,9 @@
-"""Programs with sizes that are not written, `tensor<?x4xf32>`, made for sizes that are given.
+"""Specializes programs with open sizes, `tensor<?x4xf32>`, for given sizes.
 
-A source is written again function by function, for the types that they are called with (`calls.py`), each by
-`writer.py`. On the way small known values are followed (`folding.py`), operations that take
-sizes as operands get the form that has them as attributes (`forms.py`), the sizes of results follow from
-those of operands (`inference.py`), and shape assertions are checked. Sizes with a bound (`../sizes.py`) stay:
-HLO has them as `[<=n]`.
+A source is rewritten function by function, for the types of each call (`calls.py`), each by `writer.py`. On
+the way small known values are folded (`folding.py`), operations that take sizes as operands get their form
+with attributes (`forms.py`), sizes of results are inferred from those of operands (`inference.py`), and shape
+assertions are checked. Sizes with an upper bound (`../sizes.py`) stay: HLO has them as `[<=n]`.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ def specialize(
     source: mlir.Source, entry: str, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None,
 ) -> mlir.Source:  # fmt: skip
-    """The source for certain arguments of `entry`; itself where nothing in it is open.
+    """The source for certain arguments of `entry`; itself where no size is open.
 
-    The first arguments get the values `dim_args` and are arguments no more; the others get `arg_types`: the
-    text of an MLIR type, a Shape, or anything with `shape` and `dtype`; None for the written one.
+    The first arguments get the values `dim_args` and are no longer arguments; the others get `arg_types`: the
+    text of an MLIR type, a Shape, or anything with `shape` and `dtype`; None for the written type.
     """
     made = FunctionInstances(source, Writer)
     if not made.open and arg_types is None and dim_args is None:
@@ -66,7 +65,7 @@ def specialize(
 
 
 def _dimension(number: int, value: Any, type_: mlir.Type) -> Known:
-    """An argument whose value is given."""
+    """An argument with a given value."""
     wanted = element_type(type_)
     scalar = isinstance(type_, mlir.TensorType) and type_.shape == ()
     if not scalar or wanted is None or wanted.kind not in "iu":
@@ -79,7 +78,7 @@ def _dimension(number: int, value: Any, type_: mlir.Type) -> Known:
 
 
 def _argument(number: int, written: mlir.Type, given: Any) -> mlir.Type:
-    """The type of an argument: what is given, where it fits."""
+    """The type of an argument: the given one, if it fits."""
     found = written if given is None else _read(number, given, written)
     what = f"argument {number} is {type_text(written)}"
     if is_open(found):

@@ -1,4 +1,4 @@
-"""Functions for certain arguments: what is asked for, what comes back, what calls what, and their order."""
+"""Instances of functions for certain arguments: requests, results, calls among them, and their order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """A value that is known: written as a constant only where something uses it."""
+    """A known value: written as a constant only where something uses it."""
 
     type: mlir.Type
     array: np.ndarray
@@ -40,7 +40,7 @@ Held = mlir.Value | Known
 
 @dataclass(slots=True)
 class Instance:
-    """A function for certain types and values: what it became, and the results that are known."""
+    """A function specialized for certain types and values, and those of its results that are known."""
 
     name: str
     types: list[mlir.Type]
@@ -51,7 +51,7 @@ class Instance:
 
 @dataclass(slots=True)
 class InstanceRequest:
-    """A function wanted for these arguments. What is known is no parameter and no result, unless
+    """A request for a function with these arguments. Known values are neither parameters nor results, unless
     `all_parameters` or `all_results` is set.
     """
 
@@ -84,7 +84,7 @@ def needs_work(operation: mlir.Operation) -> bool:
 
 
 class FunctionInstances:
-    """The functions of a source, and those written for the types that they are called with."""
+    """The functions of a source, and the instances made for the types that they are called with."""
 
     def __init__(self, source: mlir.Source, writer: Callable[[FunctionInstances], Any]) -> None:
         self.writer = writer  # of one instance
@@ -101,7 +101,7 @@ class FunctionInstances:
         self.written = 0
 
     def _survey(self) -> None:
-        """Finds the callees of all functions, and which functions need work."""
+        """Collects facts about functions before specialization."""
         callers: dict[str, list[str]] = {}
         for name, function in self.functions.items():
             self.callees[name] = {callee for inside in function.walk() for callee in callees(inside)}
@@ -116,7 +116,7 @@ class FunctionInstances:
             stack += found
 
     def name_for(self, name: str) -> str:
-        """A name for an instance. A function that may be kept as it is keeps its name."""
+        """A name for an instance. If the function itself is not kept, its first instance gets its name."""
         if name in self.free and name in self.open:
             self.free.discard(name)
             return name
@@ -127,7 +127,7 @@ class FunctionInstances:
         return f"{name}_{number}"
 
     def keep(self, name: str) -> None:
-        """Keeps a function as it is, with all that it calls."""
+        """Keeps a function unchanged, with all that it calls."""
         stack = [name]
         while stack:
             name = stack.pop()
@@ -146,7 +146,7 @@ class FunctionInstances:
             raise UnsupportedError(f"with its sizes known the program has more than {MOST} operations")
 
     def run(self, request: InstanceRequest) -> Instance:
-        """Makes an instance and those that it calls. Calls do not nest here, however deep they are."""
+        """Makes an instance and those that it calls, without recursion, however deep the calls are."""
         stack = [self._instance(request)]
         answer: Any = None
         while True:

@@ -1,8 +1,8 @@
-"""Arithmetic on sizes: operations on small known values, done at once.
+"""Arithmetic on sizes: evaluates operations on small known values.
 
-Operations of StableHLO are imported and interpreted; those of `shape` and `tensor` are functions here. Only
-what every backend does in the same way: integers, and floating-point operations that IEEE-754 rounds exactly.
-What has no entry, or gives None, is left to the program.
+StableHLO operations are imported and interpreted; those of `shape` and `tensor` are functions here. Only
+computations with the same result on every backend are folded: integers, and floating-point operations that
+IEEE-754 rounds exactly. An operation without an entry, or with the result None, is left in the program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FoldFunction = Callable[[mlir.Operation, Sequence[np.ndarray]], "np.ndarray | No
 
 
 def known_value(value: mlir.Attribute, type_: mlir.Type) -> np.ndarray | None:
-    """A constant as an array, if it is small and of numbers that NumPy computes with itself."""
+    """The value of a constant as an array, if it is small and has a native NumPy type."""
     wanted = element_type(type_)
     if isinstance(value, mlir.DenseElements):
         small = _followed(math.prod(d or 0 for d in value.type.shape or ()), wanted)
@@ -39,12 +39,12 @@ def known_value(value: mlir.Attribute, type_: mlir.Type) -> np.ndarray | None:
 
 
 def _followed(size: int, kind: np.dtype | None) -> bool:
-    """Floating-point numbers are followed one at a time: more are no sizes but data."""
+    """Whether values are followed: floats only one at a time, since more are data, not sizes."""
     return kind is not None and size <= (1 if kind.kind == "f" else LARGEST)
 
 
 def element_type(type_: mlir.Type) -> np.dtype | None:
-    """The NumPy type of a tensor's elements; None for elements that are not followed."""
+    """The NumPy type of a tensor's elements; None for types that are not followed."""
     element = type_.element if isinstance(type_, mlir.TensorType) else type_
     if isinstance(element, mlir.OpaqueType):
         return _SHAPE_TYPES.get(element.text)
@@ -59,7 +59,7 @@ _SHAPE_TYPES = {
 
 
 def folded(operation: mlir.Operation, values: Sequence[np.ndarray], type_: mlir.Type) -> np.ndarray | None:
-    """The only result, of this type, of an operation whose operands are known; its sizes may be open."""
+    """The only result of an operation with known operands, of this type, whose sizes may be open."""
     wanted, unknown = element_type(type_), is_open(type_)
     sizes = [] if unknown else [size for size in sizes_of(type_) if size is not None]
     if any(isinstance(size, Bounded) for size in sizes) or not _followed(math.prod(sizes), wanted):
@@ -80,7 +80,7 @@ def folded(operation: mlir.Operation, values: Sequence[np.ndarray], type_: mlir.
 
 
 def is_foldable(operation: mlir.Operation) -> bool:
-    """Whether the interpreter computes an operation where its operands are known."""
+    """Whether the interpreter evaluates an operation with known operands."""
     inside = [op.name for block in operation.blocks for op in block.operations]
     return operation.name in INTERPRETED and INTERPRETED.keys() | RETURNS >= set(inside)
 
@@ -103,7 +103,7 @@ def _interpreted(operation: mlir.Operation, values: Sequence[np.ndarray], type_:
 
 
 def _reshape_sizes(operation: mlir.Operation, values: Sequence[np.ndarray]) -> np.ndarray | None:
-    """compute_reshape_shape: at most one size is -1 and follows from the number of elements."""
+    """compute_reshape_shape: at most one size is -1, and is computed from the number of elements."""
     count, sizes = int(values[0]), values[1]
     known = int(np.prod(sizes[sizes != -1], dtype=object))
     if (sizes == -1).sum() > 1 or ((sizes == -1).any() and (not known or count % known)):

@@ -1,4 +1,4 @@
-"""Operations that take sizes as operands, in the form that has them as attributes."""
+"""Rewrites operations that take sizes as operands to the form with attributes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from axla.stablehlo.sizes import UNKNOWN, Sizes, is_open, sizes_of
 
 @dataclass(slots=True)
 class Form:
-    """The operation that replaces one whose sizes are known: its name, which operands remain, its attributes
-    and, if `sizes` has them, the sizes of its results; a region may come from a function.
+    """The new form of an operation: its name, the remaining operands, its attributes and, if given in
+    `sizes`, the sizes of its results; a region may come from a function.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Given:
     values: Sequence[np.ndarray | None]
 
     def integers(self, number: int, what: str) -> tuple[int, ...]:
-        """The value of an operand, which has to be known."""
+        """The value of an operand, which must be known."""
         found = self.values[number] if number < len(self.values) else None
         if found is None:
             raise UnsupportedError(f"{what} (operand {number}) {UNKNOWN}")
@@ -48,7 +48,7 @@ class Given:
         return tuple(int(v) for v in found.reshape(-1))
 
     def result_sizes(self, number: int) -> Sizes | None:
-        """The sizes that an operand says; None if it is not known and the written type says them."""
+        """The sizes given by an operand; None if it is unknown and the written type has them."""
         if self.values[number] is None and not is_open(self.operation.results[0].type):
             return None
         return self.integers(number, "the sizes of the result")
@@ -59,14 +59,14 @@ class Given:
 
 
 def _attribute(kind: str, values: Sequence[int]) -> mlir.Attribute:
-    """A list, or a table of low and high."""
+    """An attribute: a list, or a matrix of (low, high)."""
     if kind == "table":
         return matrix(np.reshape(values, (-1, 2)).tolist(), 2)
     return numbers(values)
 
 
 def _static(record: Record) -> Callable[[Given], Form]:
-    """The operation that a record names, operands being its attributes or the sizes of the result."""
+    """The operation that a record names, whose operands become attributes or the sizes of the result."""
     target, *words = record.static
     static = OPERATIONS[f"stablehlo.{target}"]
     kinds = {attribute.name: attribute.kind for attribute in static.attributes}
@@ -89,7 +89,7 @@ def _static(record: Record) -> Callable[[Given], Form]:
 
 
 def _set_dimension_size(given: Given) -> Form | None:
-    """With a known size it is a slice; otherwise it stays, and the size is bounded."""
+    """A known size makes it a slice; otherwise it stays, with a bounded size."""
     sizes, at = sizes_of(given.types[0]), attr.integer(given.operation, "dimension")
     size = given.values[1]
     if size is None or not is_open(given.operation.results[0].type) or not 0 <= at < len(sizes):
@@ -125,7 +125,9 @@ def _custom_call(given: Given) -> Form | None:
 
 
 def reduce_window(given: Given) -> Form:
-    """`stablehlo.dynamic_reduce_window`: n inputs, n initial values, then what the window is."""
+    """`stablehlo.dynamic_reduce_window`: n inputs, n initial values, then the window's attributes as
+    operands.
+    """
     (reducer,) = given.operation.attributes.get("called_computations", (None,))
     if not isinstance(reducer, mlir.SymbolRef):
         attr.reject(given.operation, "called_computations", "a function")

@@ -1,4 +1,4 @@
-"""The types of results where those of operands are known: what the rules of verification say that follows."""
+"""Infers the types of results from those of operands, by the verifier's rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from axla.stablehlo.verify.subject import Subject, Types
 
 
 class _Inferred(Subject):
-    """Keeps the sizes that follow for each result."""
+    """Records the inferred sizes of each result."""
 
     __slots__ = ("sizes",)
 
@@ -31,8 +31,8 @@ class _Inferred(Subject):
 
 
 def result_types(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> list[mlir.Type]:
-    """The types of an operation's results where its operands have these types; VerifyError where they break a
-    rule, UnsupportedError where no sizes follow.
+    """The types of an operation's results for operands of these types; VerifyError where they break a rule,
+    UnsupportedError where sizes cannot be inferred.
     """
     name = operation.name
     if name in _OF_TYPES:
@@ -56,7 +56,7 @@ _UNKNOWN = "which sizes its result has does not follow from those of its operand
 
 
 def _all_gather(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> list[mlir.Type]:
-    """The specification's rule knows the number of processes; here the groups are all that is known."""
+    """The specification's rule uses the number of processes; here only the groups are known."""
     at, groups = attr.integer(operation, "all_gather_dim"), attr.matrix(operation, "replica_groups", [])
     if not groups:
         raise UnsupportedError("without replica_groups the size of its result is not known")

@@ -1,4 +1,4 @@
-"""One function written again: types go forward from operation to operation, and into regions and calls."""
+"""Rewrites one function: types are propagated from operation to operation, into regions and calls."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class Writer(Builder):
         return Instance(name, [r.type for r in returned], known, operation, pure)
 
     def fill(self, old: mlir.Block, block: mlir.Block, *, all_results: bool = True) -> Work:
-        """Writes the operations of a block; gives the values returned. Known ones among them are written as
-        results only for `all_results`.
+        """Writes the operations of a block; returns the values returned. Known ones are written as results
+        only with `all_results`.
         """
         if not old.operations or old.terminator.name not in RETURNS:
             raise VerifyError("a region must end with a return")
@@ -111,7 +111,7 @@ class Writer(Builder):
         return found
 
     def written(self, held: Held) -> mlir.Value:
-        """The value; a known one as a constant of this block or of one around it."""
+        """The value; a known one as a constant in this block or an enclosing one."""
         if isinstance(held, mlir.Value):
             return held
         for constants in reversed(self.constants):
@@ -140,7 +140,7 @@ class Writer(Builder):
         self, old: mlir.Operation, name: str, operands: Sequence[Held], types: Sequence[mlir.Type],
         attributes: dict[str, Any], regions: list[mlir.Region] | None = None,
     ) -> None:  # fmt: skip
-        """Writes an operation in place of the old one."""
+        """Writes an operation that replaces an old one."""
         self.stand_for(old)
         made = self.emit(name, list(map(self.written, operands)), types, attributes, regions)
         self.values.update(zip(old.results, made, strict=True))
@@ -173,8 +173,8 @@ class Writer(Builder):
         self.replace(operation, stand_in.name, operands, types, stand_in.attributes)
 
     def _moving_slice(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
-        """A slice that begins where only the run knows, of a size that is known: its end is its beginning and
-        a sum with sizes, or the type says it.
+        """A slice with a dynamic start and a known size: its end is its start plus known sizes, or the result
+        type gives the size.
         """
         if operation.name != "stablehlo.real_dynamic_slice" or len(operands) != 4:
             return False
@@ -195,7 +195,7 @@ class Writer(Builder):
         return True
 
     def _fold(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
-        """Whether an operation is done by knowing its result, or by an assertion that holds."""
+        """Whether an operation needs no code: its result is known, or it is an assertion that holds."""
         name = operation.name
         if name == "stablehlo.custom_call" and operation.attributes.get("call_target_name") == ASSERTION:
             _assert(operation, operands)
@@ -276,7 +276,7 @@ class Writer(Builder):
             self.values.setdefault(operation.results[number], result)
 
     def _windows(self, operation: mlir.Operation) -> Work:
-        """A reduction of windows whose region is a function."""
+        """A reduce-window whose region is a function."""
         form = reduce_window(_given(operation, [self.held(v) for v in operation.operands]))
         function = self.owner.functions.get(form.reducer)
         if function is None or function.body is None or not function.body.operations:
@@ -303,7 +303,7 @@ def _given(operation: mlir.Operation, operands: Sequence[Held]) -> Given:
 
 
 def _size(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | None:
-    """Operations that ask for sizes."""
+    """Operations that query sizes."""
     wanted = element_type(operation.results[0].type)
     sizes = sizes_of(operands[0].type) if operands else ()
     if any(isinstance(d, Bounded) for d in sizes) and operation.name != _SIZES[0]:
@@ -322,7 +322,7 @@ def _size(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | N
 
 
 def _folded(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | None:
-    """The value of a result whose operands are known, all of them; None where one is missing."""
+    """The result of an operation whose operands are all known; None where one is not."""
     type_ = operation.results[0].type
     values = [o.array for o in operands if isinstance(o, Known)]
     if len(values) != len(operands):
@@ -333,7 +333,7 @@ def _folded(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray |
 
 
 def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
-    """The constant that was added to `start`, if the total is such a sum."""
+    """The known value that was added to `start`; None otherwise."""
     made = total.owner
     if not isinstance(made, mlir.Operation) or made.name != "stablehlo.add" or start not in made.operands:
         return None
@@ -346,7 +346,7 @@ def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
 def _results(
     operation: mlir.Operation, operands: list[mlir.Type], returned: list[list[mlir.Type]]
 ) -> list[mlir.Type]:
-    """The types of the results of an operation with regions, whose regions return these."""
+    """The types of the results of an operation, given what its regions return."""
     written = [r.type for r in operation.results]
     if operation.name == "stablehlo.while":
         returned, found = returned[1:], [refined_type(w, t) for w, t in zip(written, operands, strict=True)]
@@ -363,7 +363,7 @@ def _results(
 
 
 def _joined(written: mlir.Type, branches: list[mlir.Type]) -> mlir.Type:
-    """The type of the result of all branches; where bounded sizes differ, the largest bound."""
+    """The common type of branch results: where bounded sizes differ, the largest bound."""
     if not isinstance(written, mlir.TensorType) or not is_open(written):
         return written
     columns = zip(*[sizes_of(t) for t in branches], strict=True)
@@ -372,7 +372,7 @@ def _joined(written: mlir.Type, branches: list[mlir.Type]) -> mlir.Type:
 
 
 def _assert(operation: mlir.Operation, operands: Sequence[Held]) -> None:
-    """Checks a shape assertion; the message has its other operands for `{0}`, `{1}`..."""
+    """Checks a shape assertion; the message contains its other operands for `{0}`, `{1}`..."""
     if not operands or not isinstance(operands[0], Known):
         raise UnsupportedError(
             "what is asserted of sizes depends on what is known only when the program runs"

@@ -1,8 +1,8 @@
 """MLIR text of StableHLO programs, in and out.
 
-`lexer.py` reads tokens; `types.py`, `attributes.py` and `dense.py` what stands in types and attributes;
-`operations.py` operations and regions; the short forms stand in the records of `../operations.py`,
-`assembly.py` reads them; `parser.py` reads the file; `printer.py` writes.
+`lexer.py` reads tokens; `types.py`, `attributes.py` and `dense.py` read types and attributes; `operations.py`
+reads operations and regions; `assembly.py` reads short forms, which are defined in the records of
+`../operations.py`; `parser.py` reads files; `printer.py` writes.
 """
 
 from axla.stablehlo.text.parser import parse, parse_attribute, parse_type

@@ -1,7 +1,7 @@
-"""Reading operations: an interpreter of the forms that records have, and of the generic form.
+"""Reads operations: an interpreter for the short forms of the records, and the generic form.
 
-A form is compiled once into steps, functions of the parser and a `Draft` of the operation. What a table
-cannot say is a function here, known to the forms by name.
+A form is compiled once into steps, functions of the parser and a `Draft` of the operation. Parts that a table
+cannot describe are functions here, which forms refer to by name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMUTATIVE = frozenset(
 
 
 def operation_at(parser: Operations) -> mlir.Operation:
-    """The operation at the cursor, in generic or in short form, but for its location."""
+    """The operation at the cursor, in generic or short form, without its location."""
     at = parser.start
     if parser.kind == "string":
         name = parser.string()
@@ -72,7 +72,7 @@ def _compiled(form: str) -> list[ReadStep]:
 
 
 def _steps(pieces: list[str]) -> list[ReadStep]:
-    """The steps of the pieces up to the end of a part, which are taken from the list."""
+    """The steps for the pieces up to the end of a part, which are removed from the list."""
     steps: list[ReadStep] = []
     while pieces and pieces[0] not in ("|", "?)"):
         piece = pieces.pop(0)
@@ -102,7 +102,7 @@ def _literal(token: str) -> ReadStep:
 
 
 def _optional(pieces: list[str]) -> ReadStep:
-    """`(? ... | ... ?)`, but for its begin: which of both is known by the first token."""
+    """The alternative `(? ... | ... ?)`, after its opening mark; the first token decides between the two."""
     first = "(" if pieces[0].startswith("<") and len(pieces[0]) > 1 else pieces[0]
     steps, others = _steps(pieces), []
     if pieces.pop(0) == "|":
@@ -187,7 +187,7 @@ def _attribute(name: str, kind: str) -> ReadStep:
 
 
 def _opaque(kind: str) -> Callable[[Operations], mlir.OpaqueAttr]:
-    """An attribute of sdy, written without its name and, in lists, without the brackets around."""
+    """An attribute of sdy, written without its name and, in lists, without brackets."""
 
     def read(parser: Operations) -> mlir.OpaqueAttr:
         if parser.token not in ("<", "[", "{"):
@@ -243,7 +243,7 @@ _WINDOW = {
 
 
 def _window(parser: Operations, draft: Draft) -> None:
-    """`stride = [1, 1], pad = [[0, 0], [1, 1]], ...`."""
+    """Reads `stride = [1, 1], pad = [[0, 0], [1, 1]], ...`."""
     while parser.kind == "bare":
         at, word = parser.start, parser.advance()
         name, kind = _WINDOW.get(word, ("", ""))
@@ -261,7 +261,7 @@ def _carries(parser: Operations, draft: Draft) -> None:
 
 
 def _scan(parser: Operations, draft: Draft) -> None:
-    """The types of a scan: its last operands and results are what it carries."""
+    """The types of a scan; its last operands and results are the carried ones."""
     at, carries = parser.start, len(draft.names)
     TYPES["function"](parser, draft)
     if len(draft.results) < carries:
@@ -288,7 +288,7 @@ def _body(parser: Operations, draft: Draft) -> None:
 
 
 def _carried(parser: Operations, draft: Draft) -> None:
-    """`%x = %0, ...)`: arguments of the regions of a loop and what they are at first."""
+    """`%x = %0, ...)`: arguments of a loop's regions and their initial values."""
 
     def one() -> Use:
         at, name = parser.start, parser.take("value", "an argument")
@@ -300,7 +300,7 @@ def _carried(parser: Operations, draft: Draft) -> None:
 
 
 def _loop(parser: Operations, draft: Draft) -> None:
-    """A region whose arguments are what is carried."""
+    """A region whose arguments are the carried values."""
     names, types = draft.names, draft.types
     if len(types) != len(names):
         parser.fail(f"{len(types)} types of {len(names)} arguments", draft.at)
@@ -324,7 +324,7 @@ def _reduced(parser: Operations, draft: Draft) -> None:
 
 
 def _operator(parser: Operations, draft: Draft) -> None:
-    """The operation that a reduce applies."""
+    """Reads the name of the operation that a reduce applies."""
     at = parser.start
     inner = parser.string() if parser.kind == "string" else parser.word("an operation")
     if inner not in COMMUTATIVE:
@@ -333,7 +333,7 @@ def _operator(parser: Operations, draft: Draft) -> None:
 
 
 def _applied(parser: Operations, draft: Draft) -> None:
-    """The body that a reduce with `applies` has."""
+    """Creates the body of a reduce with `applies`."""
     (inner, at), kind = draft.names[0], draft.types[0] if draft.types else None
     draft.location = where = parser.optional_location()
     if not isinstance(kind, mlir.TensorType):
@@ -347,7 +347,7 @@ def _applied(parser: Operations, draft: Draft) -> None:
 
 
 def _reducer(parser: Operations, draft: Draft) -> None:
-    """`(%a: type, %b: type) ... {...}`: an argument and what is reduced so far, of each operand."""
+    """`(%a: type, %b: type) ... {...}`: for each operand, an element and the accumulated value."""
     arguments: list[list[Argument]] = [[], []]
     while parser.accept("("):
         arguments[0].append(parser.argument())
@@ -377,7 +377,7 @@ def _typed(parser: Operations) -> tuple[mlir.Type, dict[str, Any]]:
 
 
 def _signature(parser: Operations, draft: Draft) -> None:
-    """`(%a: type {...} loc(...), ...) -> (type {...}, ...)`; a function without body may have types only."""
+    """`(%a: type {...} loc(...), ...) -> (type {...}, ...)`; a declaration may have types only."""
 
     arguments: list[Argument] = []
 

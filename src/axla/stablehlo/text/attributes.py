@@ -24,8 +24,8 @@ _F64 = mlir.FloatType("f64")
 
 
 class Attributes(Types):
-    """Reads attributes and locations. `location_places` has where aliases of locations are defined, which
-    may be after their use.
+    """Reads attributes and locations. `location_places` has the positions of location aliases, which may be
+    defined after their use.
     """
 
     __slots__ = ("aliases", "locations", "location_places")
@@ -360,7 +360,7 @@ class Attributes(Types):
         return self._location() or mlir.NameLocation("unknown")
 
     def _file_location(self, name: str) -> mlir.FileLocation:
-        """`line:column`, of a range only its begin."""
+        """`line:column`; for a range only its start is kept."""
         line, column = self.pair_of_integers()
         if self.accept("to"):
             if self.kind == "number":

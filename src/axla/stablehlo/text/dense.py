@@ -1,7 +1,7 @@
-"""Elements of `dense<...>`: lists of numbers, one for all, or the bytes in hexadecimal.
+"""Elements of `dense<...>`: lists of numbers, one for all, or bytes in hexadecimal.
 
-Everything is done by the list, none of it element by element in Python code: a large constant takes about
-100 ns an element, in hexadecimal 5 ns.
+Whole lists are processed at once, not element by element in Python: a large constant takes about 100 ns per
+element, in hexadecimal 5 ns.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ _STRING = ascii_regex(STRING)
 
 
 class BadElements(ValueError):
-    """Elements that do not fit their type."""
+    """Raised for elements that do not fit their type."""
 
 
 def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarray:
-    """Elements of a type: an array of that shape, or of shape () when one stands for all of more (or fewer)
-    than one.
-    """
+    """The elements of a type: an array of this shape, or of shape () for a splat."""
     kind = mlir.stored(element)
     if payload.startswith('"0x') and payload.endswith('"'):
         try:
@@ -67,7 +65,7 @@ def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarr
 
 
 def _check_structure(payload: str, shape: tuple[int, ...]) -> None:
-    """Checks by brackets and commas alone that the lists nest as the shape says."""
+    """Checks, by brackets and commas alone, that the nesting of lists fits the shape."""
     found = _STRUCTURE.sub("", payload)
     if not found:
         return  # one element for all
@@ -100,7 +98,7 @@ def _numbers(flat: str, kind: DType, element: mlir.Type | None = None) -> np.nda
 
 
 def integers(flat: str, bits: int, sign: str) -> np.ndarray:
-    """Integers of so many bits. Where a type has no sign, positive ones may use the sign bit: 255 : i8."""
+    """Integers of this many bits. In a signless type, positive numbers may use the sign bit: 255 : i8."""
     if not _INTEGERS.fullmatch(flat):
         wanted = "integers" if bits > 1 else "true or false"
         raise BadElements(f"expected {wanted} as elements")
@@ -129,7 +127,7 @@ def float_of(token: str, kind: DType) -> Any:
 
 
 def from_bytes(data: bytes, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """Elements by their bytes in memory: all, or one for all. Booleans may stand eight in a byte."""
+    """Elements from their bytes in memory: all, or one for all. Booleans may be packed eight to a byte."""
     count = math.prod(shape)
     packed = kind.is_pred and len(data) != count and len(data) == -(-count // 8)
     if packed and data not in (b"\xff", b"\0"):

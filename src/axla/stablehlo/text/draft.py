@@ -1,4 +1,4 @@
-"""An operation as far as it is read, and the pieces of forms that fill it: operands, attributes, types."""
+"""A partially read operation, and the pieces of forms that fill it: operands, attributes, types."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from axla.stablehlo.text.operations import Argument, Operations, Use
 
 @dataclass(slots=True, eq=False)
 class Draft:
-    """`types` are those of the operands, `results` of the results. `names` and `arguments` are what a form
-    names before its regions.
+    """A partially read operation. `types` are those of the operands, `results` of the results; `names` and
+    `arguments` come from the form's header, before its regions.
     """
 
     name: str
@@ -99,14 +99,14 @@ def _is_function(parser: Operations, draft: Draft, kind: mlir.Type, at: int) -> 
 
 
 def _same(parser: Operations, draft: Draft) -> None:
-    """One type for operands and result, or all of them as of a function."""
+    """One type for operands and result, or a function type."""
     at, kind = parser.start, parser.type()
     if not _is_function(parser, draft, kind, at):
         draft.types, draft.results = [kind] * len(draft.uses), [kind]
 
 
 def _select(parser: Operations, draft: Draft) -> None:
-    """The types of the predicate and of the result, or all of them as of a function."""
+    """The types of predicate and result, or a function type."""
     at, kinds = parser.start, parser.types()
     if len(kinds) == 2:
         draft.types, draft.results = [kinds[0], kinds[1], kinds[1]], [kinds[1]]
@@ -115,7 +115,7 @@ def _select(parser: Operations, draft: Draft) -> None:
 
 
 def _complex(parser: Operations, draft: Draft) -> None:
-    """The type of the result, or all of them as of a function."""
+    """The type of the result, or a function type."""
     at, kind = parser.start, parser.type()
     if isinstance(kind, mlir.TensorType) and isinstance(kind.element, mlir.ComplexType):
         part = mlir.TensorType(kind.shape, kind.element.element, kind.encoding)

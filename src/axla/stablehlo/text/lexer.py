@@ -1,4 +1,4 @@
-"""Splitting MLIR text: one compiled regex reads the token at a place, a `Cursor` holds it.
+"""Splits MLIR text into tokens: one compiled regex reads the token at a position, a `Cursor` holds it.
 
 Kinds of token, the most frequent first: mark, value (`%0#1`), type (a `tensor<...>` with at most one `<...>`
 inside), bare (a word), string, number (with its sign), symbol (`@main`), hash (`#name`), bang (`!name`),
@@ -64,7 +64,9 @@ def unescape(token: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """A text with its blanks and comments as MLIR prints them, outside of strings: one after a comma."""
+    """A text with blanks and comments normalized as MLIR prints them, outside of strings: one blank after a
+    comma.
+    """
 
     def plain(found: re.Match[str]) -> str:
         part = found[0]
@@ -74,10 +76,10 @@ def tidy(text: str) -> str:
 
 
 class Cursor(TokenCursor):
-    """The token at a place in MLIR text.
+    """The token at a position in MLIR text.
 
-    `weight` counts the elements of lists that were read, those of aliases again for each use; `deepest` is
-    the greatest depth since the last alias began.
+    `weight` counts the elements of lists read so far, those of aliases again for each use; `deepest` is the
+    greatest nesting depth since the current alias began.
     """
 
     __slots__ = ("deepest", "weight", "room", "alias_sizes")
@@ -91,7 +93,7 @@ class Cursor(TokenCursor):
         self.alias_sizes: dict[str, tuple[int, int]] = {}
 
     def until(self, closing: str, read: Callable[[], T]) -> list[T]:
-        """Reads items with commas between them, or none, and the closing bracket."""
+        """Reads items with commas between, possibly none, up to the closing bracket."""
         found: list[T] = []
         if self.token != closing:
             found.append(read())
@@ -102,26 +104,26 @@ class Cursor(TokenCursor):
         return found
 
     def listed(self, brackets: str, read: Callable[[], T]) -> list[T]:
-        """The same with the bracket before it."""
+        """Reads items in brackets, with commas between."""
         self.expect(brackets[0])
         return self.until(brackets[1], read)
 
     def inside(self, brackets: str, read: Callable[[], T]) -> T:
-        """Reads the list in brackets."""
+        """Reads one item in brackets."""
         self.expect(brackets[0])
         found = read()
         self.expect(brackets[1])
         return found
 
     def deeper(self) -> None:
-        """Counts a level of nesting; the caller counts it down again."""
+        """Enters a level of nesting; the caller leaves it."""
         self.depth += 1
         self.deepest = max(self.deepest, self.depth)
         if self.depth > MAX_DEPTH:
             self.fail(f"regions, types or attributes nested more than {MAX_DEPTH} deep")
 
     def define_alias(self, name: str, read: Callable[[], T]) -> T:
-        """Reads the value of an alias; its size is kept, and counts for each use."""
+        """Reads the definition of an alias; its size is recorded, and counts again for each use."""
         before, deepest, self.deepest = self.weight, self.deepest, self.depth
         found = read()
         self.alias_sizes[name] = 1 + self.weight - before, self.deepest - self.depth
@@ -129,7 +131,7 @@ class Cursor(TokenCursor):
         return found
 
     def use_alias(self, name: str, at: int, deepest: int = MAX_DEPTH) -> None:
-        """Counts what an alias stands for, before anybody looks at it."""
+        """Counts the size of an alias before it is used."""
         weight, depth = self.alias_sizes[name]
         self.weight += weight
         self.room -= weight
@@ -166,7 +168,7 @@ class Cursor(TokenCursor):
         return self.integer_of(self.take("number", "an integer"), at)
 
     def integer_of(self, token: str, at: int) -> int:
-        """The integer that a number is, which stands at an offset."""
+        """The value of a number token at an offset."""
         if len(token) > 4000:
             self.fail("a number of more than 4000 digits", at)
         try:

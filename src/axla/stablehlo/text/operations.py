@@ -25,9 +25,7 @@ Argument = tuple[str, int, mlir.Type, mlir.Location | None]
 
 
 class Operations(Attributes):
-    """Reads operations. `values` are those that can be used here, by name; `defined` the names of this
-    region.
-    """
+    """Reads operations. `values`: those in scope, by name; `defined`: the names defined in this region."""
 
     __slots__ = ("values", "defined", "newlines")
 
@@ -102,9 +100,7 @@ class Operations(Attributes):
         return found
 
     def nameless(self) -> mlir.Operation:
-        """Reads an operation without the names of its results and without its location; the
-        parser knows the forms.
-        """
+        """Reads an operation after its result names, without the location. Parsers override it."""
         raise NotImplementedError
 
     def position(self, at: int) -> tuple[int, int]:
@@ -113,7 +109,7 @@ class Operations(Attributes):
         return line + 1, at - (self.newlines[line - 1] if line else -1)
 
     def _result_names(self) -> list[tuple[str, int, int]]:
-        """`%0`, `%0:2` or `%a, %b:2`, and the = after it: names, how many each, offsets."""
+        """`%0`, `%0:2` or `%a, %b:2`, and the = after it: names, number of results of each, offsets."""
         found = []
         while not found or self.accept(","):
             at, name = self.start, self.take("value", "the name of a result")
@@ -147,7 +143,7 @@ class Operations(Attributes):
         return self.listed("()", lambda: self.region(isolated))
 
     def region(self, isolated: bool = False, arguments: list[Argument] | None = None) -> mlir.Region:
-        """`{...}`. Arguments of the first block are given where the short form writes them before it."""
+        """`{...}`. Arguments of the first block are passed if the short form has them before the region."""
         self.deeper()
         outer_values, outer_defined = self.values, self.defined
         self.defined = []

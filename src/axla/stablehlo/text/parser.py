@@ -1,4 +1,4 @@
-"""Files of MLIR text: operations, and what aliases and resources stand for."""
+"""Files of MLIR text: operations, aliases and resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOCATION = ascii_regex(r"(?m:^)[ \t]*+#([\w$.\-]+)[ \t]*+=[ \t]*+(?=loc\()")
 
 
 def parse(source: str, name: str = "") -> mlir.Source:
-    """Reads a text of MLIR in short or generic form; `name` goes before the messages of errors."""
+    """Reads MLIR text in short or generic form; error messages begin with `name`."""
     try:
         with collector_paused():
             return _read(source, Parser.file)
@@ -27,12 +27,12 @@ def parse(source: str, name: str = "") -> mlir.Source:
 
 
 def parse_attribute(text: str) -> object:
-    """The attribute that a text is, as in `#stablehlo<precision HIGH>`."""
+    """Parses an attribute, such as `#stablehlo<precision HIGH>`."""
     return _read(text, Parser.attribute)
 
 
 def parse_type(text: str) -> mlir.Type:
-    """The type that a text is, as in `tensor<4xf32>`."""
+    """Parses a type, such as `tensor<4xf32>`."""
     return _read(text, Parser.type)
 
 
@@ -108,7 +108,7 @@ class Parser(Operations):
         self.type_aliases[name] = self.define_alias("!" + name, self.type)
 
     def _resolve_locations(self) -> None:
-        """Reads the aliases of locations in the order of the text: then none waits for many others."""
+        """Reads the aliases of locations in text order, so that none has to wait for many others."""
         for name in list(self.location_places):
             if name in self.location_places:
                 self._location_alias(name, self.start)

@@ -21,7 +21,7 @@ SHORT_LIST = 64
 
 
 def print_source(source: mlir.Source, locations: bool = False) -> str:
-    """The text of a module, with its resources; with `locations`, each operation's `loc(...)`."""
+    """The text of a module with its resources; with `locations`, also the `loc(...)` of each operation."""
     lines = _Printer(locations).operations(source.module)
     if source.resources:
         entries = ",\n".join(
@@ -78,7 +78,7 @@ def _signature(inputs: Iterable[str], results: list[str]) -> str:
 
 
 def _nested(items: list[str], shape: Iterable[int | None], begin: str = "[", end: str = "]") -> str:
-    """Row-major items as lists in lists."""
+    """Row-major items as nested lists."""
     for size in reversed([size or 0 for size in shape]):
         items = [f"{begin}{', '.join(items[i : i + size])}{end}" for i in range(0, len(items), size)]
     return items[0]
@@ -125,7 +125,7 @@ _TYPES: dict[type, Callable[[Any], str]] = {
 
 
 def _decimal(value: float) -> str:
-    """A finite number with a point, which MLIR asks for."""
+    """A finite number with a decimal point, as MLIR requires."""
     text = repr(value)
     if "." not in text:
         text = text.replace("e", ".0e") if "e" in text else f"{text}.0"
@@ -133,7 +133,7 @@ def _decimal(value: float) -> str:
 
 
 def _float(value: Any) -> str:
-    """The shortest decimal that gives the number back, or the bits of what is not finite."""
+    """The shortest decimal that reads back as the number; for non-finite numbers their bits."""
     array = np.asarray(value)
     if np.isfinite(array):
         return _decimal(float(array) if array.dtype == np.float64 else float(str(array[()])))
@@ -208,7 +208,7 @@ def _strings(value: mlir.DenseStrings) -> str:
 
 
 def _fields(value: mlir.StructAttr) -> str:
-    """The text between the brackets of a structured attribute."""
+    """The contents of a structured attribute, between the brackets."""
     fields = value.fields
     if value.mnemonic == "bounds":
         return _list(fields["bounds"])[1:-1]
@@ -292,7 +292,7 @@ _ATTRIBUTES: dict[type, Callable[[Any], str]] = {
 
 
 class _Printer:
-    """`names` of values, by identity: numbered in the order of the text."""
+    """Prints operations. `names` of values, by object identity: numbered in text order."""
 
     def __init__(self, locations: bool) -> None:
         self.locations = locations
@@ -301,14 +301,16 @@ class _Printer:
         self.results = self.arguments = self.blocks = 0
 
     def operations(self, operation: mlir.Operation) -> list[str]:
-        """The pieces of an operation and all within."""
+        """The text of an operation and all inside it, in pieces."""
         pieces: list[str] = []
         run_nested(self._pieces(operation, "", pieces))
         pieces.append("\n")
         return pieces
 
     def _pieces(self, operation: mlir.Operation, indent: str, pieces: list[str]) -> Iterator[Any]:
-        """Writes an operation; yields what writes each one within, where it is to be written."""
+        """Writes an operation; yields a generator for each nested operation, at the place where it is to be
+        written.
+        """
         if operation.results:
             pieces.append(f"{self._result_names(operation)} = ")
         operands = ", ".join([self._name(value) for value in operation.operands])
@@ -333,7 +335,7 @@ class _Printer:
             pieces.append(f" loc({_location(operation.location)})")
 
     def _type(self, value: mlir.Value) -> str:
-        """Types are mostly few objects: the text of each is made once."""
+        """The text of a value's type; types are usually few objects, so texts are cached."""
         known = self.types.get(id(value.type))
         if known is None:
             known = self.types[id(value.type)] = type_text(value.type)

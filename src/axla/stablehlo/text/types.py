@@ -26,7 +26,7 @@ MAX_DIMENSION = (1 << 63) - 1
 
 
 class Types(Cursor):
-    """Reads types. `known` has every type by its text, so that equal ones are mostly one object."""
+    """Reads types. `known` has every type by its text, so that equal types are usually one object."""
 
     __slots__ = ("known", "type_aliases")
 
@@ -113,7 +113,7 @@ class Types(Cursor):
         return mlir.ComplexType(self.inside("<>", self.type))
 
     def shape(self) -> tuple[int | None, ...]:
-        """Sizes, each with an x after it, from the end of the current token on."""
+        """Sizes, each followed by an x, from the end of the current token on."""
         found = _DIMS(self.text, self.end)
         self.seek(found.end())
         sizes = re.sub(r"\s", "", found[1])
@@ -137,7 +137,7 @@ class Types(Cursor):
         return mlir.TensorType(shape, element, encoding)
 
     def _memory(self, word: str, begin: int) -> mlir.Type:
-        """`memref<4xf32>`; with layouts or memory spaces, and vectors, as text."""
+        """`memref<4xf32>`; kept as text with layouts or memory spaces, as are vectors."""
         at = self.start
         if word == "memref" and not _UNRANKED.match(self.text, self.end):
             shape = self.shape()
@@ -221,7 +221,9 @@ class Types(Cursor):
         return tuple([axis for axis, _ in pairs]), tuple([size for _, size in pairs])
 
     def _parameters(self) -> tuple[tuple[int, ...], list[tuple[float, int]]]:
-        """`scale`, `scale:zero point`, or several in nested braces: their shape, and all, row-major."""
+        """`scale`, `scale:zero point`, or several in nested braces; returns their shape, and all of them
+        row-major.
+        """
         at = self.start
         if self.token != "{":
             token = self.take("number", "a scale")

@@ -1,9 +1,9 @@
-"""The specification's constraints, before anything else looks at a program.
+"""Checks the specification's constraints, before a program is used otherwise.
 
-`kinds.py` knows types, `attributes.py` kinds of attributes; `agreement.py` checks an operation against its
-record in `../operations.py`, with `relations.py` for rules about numbers. What a record cannot say is a
-function with the rules of an operation: `elements.py`, `reducers.py`, `control.py`, `numeric.py`,
-`collectives.py`. `structure.py` goes through the program.
+`kinds.py` checks types, `attributes.py` kinds of attributes; `agreement.py` checks an operation against its
+record in `../operations.py`, with `relations.py` for rules about numbers. Rules that a record cannot express
+are functions, by operation: `elements.py`, `reducers.py`, `control.py`, `numeric.py`, `collectives.py`.
+`structure.py` walks the program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def verify(source: mlir.Source) -> None:
     """Raises VerifyError for a program that breaks a rule.
 
     The message starts with line and column, the operation and the label of the rule: `add_c1` is the first
-    constraint of `add` in the specification, `add_i2` what it says of the second input.
+    constraint of `add` in the specification, `add_i2` its requirement for the second input.
     """
     from axla.stablehlo.verify.structure import ProgramVerifier
 

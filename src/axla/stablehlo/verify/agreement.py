@@ -1,4 +1,4 @@
-"""Checks an operation against its record: operands, results, attributes, regions, types that agree."""
+"""Checks an operation against its record: operands, results, attributes, regions, and agreement of types."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_declared(subject: Subject, declaration: Record) -> None:
 def _values(
     subject: Subject, what: str, found: list[Facts], wanted: Sequence[ValueRecord]
 ) -> Sequence[ValueRecord]:
-    """Which value of the record each one is."""
+    """The value of the record for each operand or result."""
     segments = f"{what}SegmentSizes" in subject.operation.attributes
     if len(wanted) != len(found) or segments and any([value.variadic for value in wanted]):
         wanted = _spread(subject, what, len(found), wanted)
@@ -56,7 +56,9 @@ def _values(
 
 
 def _spread(subject: Subject, what: str, count: int, wanted: Sequence[ValueRecord]) -> Sequence[ValueRecord]:
-    """The declaration of each value; variadic ones all have the same number, or what the operation says."""
+    """The declaration for each value; variadic ones have equal numbers of values, or those given by the
+    operation.
+    """
     variadic = [value for value in wanted if value.variadic]
     single = len(wanted) - len(variadic)
     if not variadic or count < single:
@@ -77,7 +79,7 @@ def _spread(subject: Subject, what: str, count: int, wanted: Sequence[ValueRecor
 
 
 def _regions(subject: Subject, declaration: Record) -> None:
-    """As many as declared, each one block that ends with a return and has none before."""
+    """Checks the number of regions, and that each is one block with a return at its end only."""
     regions = subject.operation.regions
     wanted = declaration.regions
     if wanted is not None and len(regions) != len(wanted):
@@ -107,7 +109,7 @@ def rules_of(name: str) -> list[tuple[CheckRule, str]]:
 
 
 def _rule(text: str, record: Record) -> CheckRule:
-    """A word of WORDS, with the values in brackets that it is about, or a relation."""
+    """A rule: a word of WORDS, with the values that it concerns in brackets, or a relation."""
     parts = re.fullmatch(r"(\w+)(?:\(([\w,]+)\))?", text)
     if parts is None or parts[1] not in WORDS:
         return relation(text, record)
@@ -120,7 +122,7 @@ def _rule(text: str, record: Record) -> CheckRule:
 
 
 def _following(fit: Fit, what: str) -> Relation:
-    """Operands fit each other and the results; a single result is what follows from all of them."""
+    """Operands fit each other and the results; a single result is inferred from all of them."""
 
     def word(s: Subject, label: str, operands: list[Facts] | None) -> None:
         operands = s.operands if operands is None else operands
@@ -163,13 +165,13 @@ def _paired(fit: Fit, what: str) -> Relation:
 
 
 def _follow(s: Subject, label: str, values: list[Facts] | None) -> None:
-    """Each result has the type of its value."""
+    """Each result has the type of its operand."""
     for i, facts in enumerate(s.operands if values is None else values):
         s.follows(label, facts.extents, facts.element, i)
 
 
 def _by(part: str, fit: Callable[[Any, Any], bool]) -> Fit:
-    """Values fit where this part of their facts does."""
+    """A test for whether this part of two values' facts fits."""
     of = operator.attrgetter(part)
     return lambda a, b: fit(of(a), of(b))
 
@@ -187,12 +189,12 @@ def _one_expressed(a: Facts, b: Facts) -> bool:
 
 
 def _one_scale(a: Facts, b: Facts) -> bool:
-    """Types quantized per tensor are equal."""
+    """Types quantized per tensor must be equal."""
     return not a.quantized or bool(a.axes) or a.element == b.element
 
 
 def _one_scales(a: Facts, b: Facts) -> bool:
-    """The same for types quantized per axis; the axis may differ."""
+    """Types quantized per axis must have equal scales and zero points; the axis may differ."""
     if a.axes and b.axes:
         return (a.element.scales, a.element.zero_points) == (b.element.scales, b.element.zero_points)
     return _one_scale(a, b)

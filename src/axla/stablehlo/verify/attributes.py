@@ -1,4 +1,4 @@
-"""Kinds of attributes: what their values are, and the rules within a value."""
+"""Kinds of attributes: the values that they allow, and rules within a value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Test = Callable[[Any], bool]
 
 
 def _is(cls: Any, **fields: Any) -> Test:
-    """A value of a class, or one of several, with these fields."""
+    """A test: whether a value is of a class, or one of several, with these fields."""
     return lambda v: isinstance(v, cls) and (not fields or all([getattr(v, n) == fields[n] for n in fields]))
 
 
@@ -65,7 +65,7 @@ _LEAST = {"": (-1 << 63, ""), ">=0": (0, " not below zero"), ">0": (1, " above z
 
 @cache
 def kind_of_attribute(code: str) -> tuple[Test, str]:
-    """The test of a kind and what it wants, in words."""
+    """The test for a kind, and its description for messages."""
     integer = re.fullmatch(r"i(32|64)((>=?0)?)", code)
     if integer:
         right = _is(mlir.IntegerAttr, type=mlir.IntegerType(int(integer[1])))

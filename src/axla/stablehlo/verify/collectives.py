@@ -16,7 +16,9 @@ _MOST = 1 << 20  # devices in an attribute
 
 
 def _groups(s: Subject, once: str, whole: str, *, even: bool = True, size: int = -1, sized: str = "") -> None:
-    """`even` groups have no gaps (-1); `size` is the number of members wanted, where it is known."""
+    """Checks replica groups. `even`: groups have no gaps (-1); `size`: the required number of members, where
+    known.
+    """
     held: Any = s.attribute("replica_groups")
     if isinstance(held, mlir.StructAttr):
         mesh = held.fields["mesh"]
@@ -35,7 +37,7 @@ def _groups(s: Subject, once: str, whole: str, *, even: bool = True, size: int =
 
 
 def _distinct(s: Subject, rule: str, held: mlir.DenseElements) -> np.ndarray:
-    """The devices of a table, each once; -1 is none."""
+    """Checks that each device occurs once in a table; -1 is padding."""
     shape = sizes_of(held)
     s.need(len(shape) == 2, "replica_groups", "a table of rank 2, found {}", held.type)
     message = "replica_groups with at most {} elements, found {}"
@@ -84,13 +86,13 @@ def all_to_all(s: Subject) -> None:
 
 
 def _reduced(s: Subject, rule: str, operands: list[Facts]) -> None:
-    """The computation takes scalars of each operand."""
+    """The computation takes scalars for each operand."""
     for operand in operands:
         check_reducer(s, rule, 0, [operand], [operand], scalars=True)
 
 
 def _follow(s: Subject, rules: str, operands: list[Facts]) -> None:
-    """Results have the sizes of the operands, and the element type that the computation returns."""
+    """Results have the sizes of the operands, and the element type returned by the computation."""
     for i, operand in enumerate(operands):
         s.follows(rules, operand.extents, s.returned(0)[0].element, i)
 
@@ -114,7 +116,9 @@ def reduce_scatter(s: Subject) -> None:
 
 
 def _data(s: Subject, few_rule: str, root_rule: str, count_rule: str) -> list[Facts]:
-    """The operands with data, one for each result. With a dynamic root the last one says who sends each."""
+    """The operands with data, one for each result. With a dynamic root, the last operand gives the
+    senders.
+    """
     operands = s.operands
     dynamic = s.flag("has_dynamic_root")
     rule, least = (root_rule, 2) if dynamic else (few_rule, 1)
@@ -129,7 +133,7 @@ def _data(s: Subject, few_rule: str, root_rule: str, count_rule: str) -> list[Fa
 
 
 def collective_broadcast(s: Subject) -> None:
-    """Results are as the operands; groups are distinct and not negative."""
+    """Results have the types of the operands; group members are distinct and not negative."""
     held = s.attribute("replica_groups")
     if isinstance(held, mlir.DenseElements):
         members = _distinct(s, "c1", held)
@@ -142,7 +146,7 @@ def collective_broadcast(s: Subject) -> None:
 
 
 def collective_reduce(s: Subject) -> None:
-    """Results are as the operands; the reducer takes two scalars."""
+    """Results have the types of the operands; the reducer takes two scalars."""
     _groups(s, "c1", "c2", even=False)
     _channel(s, "i4", 1)
     data = _data(s, "c3", "c3", "c3")
@@ -151,7 +155,7 @@ def collective_reduce(s: Subject) -> None:
 
 
 def collective_permute(s: Subject) -> None:
-    """Pairs of sources and targets have each once; those of send and recv, too."""
+    """Each source and each target occurs once in the pairs, also in those of send and recv."""
     held = s.attribute("source_target_pairs")
     if held is None:
         return
@@ -167,7 +171,7 @@ def collective_permute(s: Subject) -> None:
 
 
 def send(s: Subject) -> None:
-    """Transfers between devices have type 1, to the host 2, from it 3."""
+    """Transfers between devices have type 1, those to the host 2, those from it 3."""
     host = 2 if s.name == "send" else 3
     found = s.attribute("channel_handle").fields["type"]
     wanted = host if s.flag("is_host_transfer") else 1
@@ -178,7 +182,7 @@ def send(s: Subject) -> None:
 
 
 def infeed(s: Subject) -> None:
-    """Results end in a token; there is a layout for each of the others."""
+    """Results end in a token; each of the others may have a layout."""
     _received(s, "c2", "c3")
     layouts = s.attribute("layout")
     if layouts is None:
@@ -191,7 +195,9 @@ def infeed(s: Subject) -> None:
 
 
 def _received(s: Subject, tensors: str, token: str) -> None:
-    """Tensors and a token after them; the labels of both."""
+    """Checks that results are tensors followed by a token; `tensors` and `token` are the labels of the
+    rules.
+    """
     *received, last = s.results
     for result in received:
         s.need(result.is_tensor, tensors, "all results but the last are tensors, found {}", result)

@@ -1,4 +1,4 @@
-"""Rules of control flow, tuples, calls of foreign code, asynchronous operations."""
+"""Rules of control flow, tuples, custom calls, asynchronous operations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _IN_ASYNC = frozenset({
 
 
 def _match(s: Subject, rule: str, message: str, wanted: list[Facts], found: list[Facts]) -> None:
-    """Types fit one by one."""
+    """Types must fit one by one."""
     if len(wanted) != len(found) or not all(map(types_fit, wanted, found)):
         s.fail(rule, message, *["(" + ", ".join(map(str, facts)) + ")" for facts in (wanted, found)])
 
 
 def case(s: Subject) -> None:
-    """The branches of `if` too, which always has two."""
+    """Also for `if`, which always has two branches."""
     s.need(s.operation.regions, "c1", "at least one branch")
     takes, gives, results = ("c1", "c2", "c3") if s.name == "if" else ("c2", "c3", "c4")
     first = s.returned(0)
@@ -53,7 +53,7 @@ def tuple_(s: Subject) -> None:
 
 
 def get_tuple_element(s: Subject) -> None:
-    """The index is inside of the tuple, and the result has the type of that element."""
+    """The index is within the tuple, and the result has the type of that element."""
     held, at = s.operand.type.elements, s.known("index")
     s.need(at < len(held), "c1", "an index below {}, found {}", len(held), at)
     fit = types_fit(s.types.of(held[at]), s.result)
@@ -61,19 +61,21 @@ def get_tuple_element(s: Subject) -> None:
 
 
 def composite(s: Subject) -> None:
-    """The name has a namespace, and the decomposition takes and returns what the operation does."""
+    """The name has a namespace, and the decomposition has the operation's operand and result types."""
     name = s.attribute("name")
     s.need(_NAMESPACED.fullmatch(name), "c1", "a name with a namespace, found {!r}", name)
     _calls(s, "c2", "c3", "c4", s.attribute("decomposition"))
 
 
 def call(s: Subject) -> None:
-    """The function takes and returns what the operation does."""
+    """The function has the operation's operand and result types."""
     _calls(s, "", "operands", "results", s.attribute("callee"))
 
 
 def _calls(s: Subject, there: str, operands: str, results: str, symbol: Any) -> None:
-    """There is such a function, and it takes the operands and gives the results; of each the label."""
+    """The function exists and has these operand and result types; the arguments are the labels of the
+    rules.
+    """
     name = symbol.root if isinstance(symbol, mlir.SymbolRef) else ""
     function = s.symbols.get(name)
     if function is None or function.name != "func.func":
@@ -129,7 +131,7 @@ Path = tuple[int, ...]
 
 
 def _alias(s: Subject, fields: dict[str, Any]) -> tuple[Path, Path, mlir.Type]:
-    """Where in the operands, where in the results, and of which type both are."""
+    """The position in the operands, the position in the results, and the common type of an alias."""
     at = fields["operand_index"]
     s.need(0 <= at < len(s.operands), "i9", "an operand_index in [0, {}), found {}", len(s.operands), at)
     results = [facts.type for facts in s.results]
@@ -167,7 +169,7 @@ def _known_buffers(s: Subject, count: int, source: type[mlir.Type], target: type
 
 
 def _aliased_buffers(s: Subject, aliases: list[tuple[Path, Path, mlir.Type]]) -> None:
-    """Buffers among the results are aliases of operands, each once."""
+    """Buffers in the results are aliases of operands, each exactly once."""
     sources: set[Path] = set()
     targets: set[Path] = set()
     for source, target, kind in aliases:

@@ -12,7 +12,7 @@ from axla.stablehlo.verify.subject import Subject
 
 
 def add(s: Subject) -> None:
-    """Other operations have one type in their record; here quantized ones may differ."""
+    """Quantized types of operands and result may differ; other types must be equal."""
     facts = (*s.operands, s.results[0])
     elements = [value.element for value in facts]
     quantized = [value.quantized for value in facts if value.quantized is not None]
@@ -42,13 +42,15 @@ def constant_(s: Subject) -> None:
 
 
 def rng(s: Subject) -> None:
-    """A normal distribution has parameters of floating point."""
+    """A normal distribution has floating-point parameters."""
     fit = s.known("rng_distribution") != "NORMAL" or isinstance(s.operand.element, mlir.FloatType)
     s.need(fit, "c2", "mu and sigma are floats, found {}", s.operand)
 
 
 def bitcast_convert(s: Subject) -> None:
-    """Both types have as many bits; a last dimension of the ratio is added or dropped."""
+    """Both types have the same number of bits; a last dimension with the ratio of widths is added or
+    dropped.
+    """
     operand, result = s.operand, s.result
     kinds = [isinstance(facts.element, mlir.ComplexType) for facts in (operand, result)]
     s.need(kinds[0] == kinds[1], "c2", "both are complex or none, found {} and {}", operand, result)
@@ -71,7 +73,7 @@ def bitcast_convert(s: Subject) -> None:
 
 
 def broadcast_in_dim(s: Subject) -> None:
-    """The dynamic one too, where a size of the result may not be known."""
+    """Also for the dynamic form, where sizes of the result may be unknown."""
     operand, result = s.operand, s.result
     dims, given = s.known("broadcast_dimensions"), s.known("output_dimensions")
     for at, (size, dim) in enumerate(zip(operand.sizes, dims, strict=True)):
@@ -92,7 +94,7 @@ def broadcast_in_dim(s: Subject) -> None:
 
 
 def reshape(s: Subject) -> None:
-    """Both shapes have as many elements, also on either side of a quantized dimension."""
+    """Both shapes have equally many elements, also before and after a quantized dimension."""
     operand, result, given = s.operand, s.result, s.known("output_shape")
     fit = fits(product(operand.shape), product(result.shape if given is None else given))
     s.need(fit, "c2", "as many elements as {}, found {}", result if given is None else given, operand)
@@ -107,7 +109,7 @@ def reshape(s: Subject) -> None:
 
 
 def transpose(s: Subject) -> None:
-    """The quantized dimension moves as the permutation says."""
+    """The quantized dimension is permuted like the others."""
     if s.result.axes and s.operand.quantized is not None:
         fit = s.operand.axes[:1] == (s.known("permutation")[s.result.axes[0]],)
         s.need(fit, "c4", "the axis of quantization moves along, found {} and {}", s.operand, s.result)
@@ -136,7 +138,7 @@ def slice_(s: Subject) -> None:
 
 
 def pad(s: Subject) -> None:
-    """The dynamic one too, where the padding is known."""
+    """Also for the dynamic form, where the padding is known."""
     given = [s.known(name) for name in ("edge_padding_low", "edge_padding_high", "interior_padding")]
     if None in given:
         return
@@ -162,7 +164,9 @@ def set_dimension_size(s: Subject) -> None:
 
 
 def _batch(s: Subject, rule: str, indices: Facts, name: str) -> list[int | None]:
-    """The sizes of the indices without the dimension of vectors, which have as many elements as `name`."""
+    """The sizes of the indices without the dimension of index vectors, which have as many elements as
+    `name`.
+    """
     at, said = s.known("index_vector_dim"), s.known(name)
     size = 1 if at == indices.rank else indices.sizes[at]
     s.need(fits(size, len(said)), rule, "{} has {} elements, found {}", name, size, said)
@@ -181,7 +185,7 @@ def gather(s: Subject) -> None:
 
 
 def scatter(s: Subject) -> None:
-    """Updates have batch and window dimensions as the numbers say; the reducer combines scalars."""
+    """Updates have batch and window dimensions as the dimension numbers say; the reducer combines scalars."""
     inputs, updates = s.values("inputs"), s.values("updates")
     check_reducer(s, "c23", 0, inputs, updates, scalars=True)
     outer = _batch(s, "c19", s.values("scatter_indices")[0], "scatter_dims_to_operand_dims")

@@ -1,9 +1,9 @@
-"""The facts about a type while a program is verified, and the sets of types that operations accept.
+"""What the verifier knows about a type, and the sets of types that operations accept.
 
 A *kind* is written in letters: p booleans, s signed and u unsigned integers, i both, n i32, m ui32, f floats,
-d f32 and f64, c complex numbers, q quantized per tensor, a per axis, g by blocks, x index, T all of pifcq,
-A all of pifcqa; t a token, l a tuple, b a buffer, h a future. A digit is the rank of a tensor; `!` wants a
-static shape, `~` a static one or one bounded size, `*` accepts tensors without rank.
+d f32 and f64, c complex numbers, q quantized per tensor, a per axis, g by blocks, x index, T all of pifcq, A
+all of pifcqa; t a token, l a tuple, b a buffer, h a future. A digit is the rank of a tensor; `!` requires a
+static shape, `~` a static one or one bounded size, `*` accepts unranked tensors.
 """
 
 from __future__ import annotations
@@ -44,17 +44,21 @@ _ELEMENTS: dict[mlir.Type, str] = {
 
 
 class Broken(Exception):
-    """A rule is broken: its label and how. `structure.py` adds the operation and where it stands."""
+    """Raised when a rule is broken, with its label and the reason. `structure.py` adds the operation and its
+    position.
+    """
 
     def __init__(self, rule: str, message: str):
         super().__init__(f"{rule}: {message}")
 
 
 class Facts:
-    """Of a type. `shape` is None without a rank or for what is no tensor; `extents` are its sizes, a Bounded
-    where a size is below a bound; `sizes` and `dims` have () for None. `quantized` is the element
-    type where it is such a one, `axes` are those of quantization. `bits` say which kinds the type is of,
-    `why` it is of none.
+    """Facts about a type.
+
+    `shape` is None for unranked tensors and other types; `extents` are its sizes, with a Bounded for an upper
+    bound; `sizes` and `dims` have () instead of None. `quantized` is the element type if it is quantized,
+    `axes` its quantized axes. `bits`: the kinds that the type belongs to; `why`: the reason if it belongs to
+    none.
     """
 
     __slots__ = (
@@ -153,7 +157,7 @@ def _check_bounds(kind: mlir.TensorType) -> None:
 
 
 def check_quantized(element: mlir.QuantizedType) -> None:
-    """The rules of a quantized type that hold wherever it stands."""
+    """Checks the rules that a quantized type must obey everywhere."""
     try:
         finfo = ml_dtypes.finfo(mlir.stored(element.expressed).numpy)
         smallest, largest = float(finfo.smallest_normal), float(finfo.max)
@@ -182,7 +186,7 @@ def check_quantized(element: mlir.QuantizedType) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TypeKind:
-    """A class of types that a record names: element types as bits, and what is wanted of the rank."""
+    """A set of types named in a record: element types as bits, and a requirement for the rank."""
 
     bits: int
     text: str
@@ -208,7 +212,7 @@ class TypeKind:
 
 @cache
 def kind(code: str) -> TypeKind:
-    """The set of types that letters name; see above."""
+    """The set of types for some letters; see the module's docstring."""
     letters = re.sub(r"[^a-zA-Z]", "", code)
     bits = sum({_BITS[single] for letter in letters for single in _EXPANDED.get(letter, letter)})
     rank = re.search(r"\d", code)
@@ -230,7 +234,7 @@ def sizes_fit(a: Sizes | None, b: Sizes | None) -> bool:
 
 
 def fits(a: int | None, b: int | None) -> bool:
-    """Two sizes can be one: equal, not above a bound, or not known."""
+    """Whether two sizes are compatible: equal, not above a bound, or unknown."""
     if a is None or b is None or a == b:
         return True
     if isinstance(a, Bounded):
@@ -249,7 +253,7 @@ def elements_fit(a: Any, b: Any) -> bool:
 
 
 def types_fit(a: Facts, b: Facts) -> bool:
-    """Whether two types are the same as far as both are known."""
+    """Whether two types agree as far as both are known."""
     if a.type is b.type or a.type == b.type:
         return True
     if a.element is None or b.element is None or type(a.type) is not type(b.type):
@@ -270,7 +274,9 @@ def width(element: Any) -> int:
 
 
 def promotable(a: Any, b: Any) -> bool:
-    """Elements of type `a` can become `b` in a reduction; the precision of floats may differ."""
+    """Whether elements of type `a` may be promoted to `b` in a reduction; the precision of floats may
+    differ.
+    """
     if type(a) is not type(b):
         return False
     if isinstance(a, mlir.FloatType):
@@ -281,7 +287,7 @@ def promotable(a: Any, b: Any) -> bool:
 
 
 def difference(a: Sizes | None, b: Sizes | None) -> str:
-    """Where two shapes do not fit, for a message."""
+    """The first difference between two shapes, for a message."""
     for at, (x, y) in enumerate(zip(a or (), b or (), strict=False)):
         if not fits(x, y):
             return f": sizes {x} and {y} in dimension {at}"
@@ -289,7 +295,7 @@ def difference(a: Sizes | None, b: Sizes | None) -> str:
 
 
 def narrower(a: int | None, b: int | None) -> int | None:
-    """Combines two facts about one size: the known one, or the smaller bound."""
+    """The combined knowledge about a size given by two types."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, Bounded) and isinstance(b, Bounded):
@@ -298,13 +304,13 @@ def narrower(a: int | None, b: int | None) -> int | None:
 
 
 def narrowest(a: Sizes | None, b: Sizes | None) -> Sizes | None:
-    """Combines two facts about the sizes of one shape."""
+    """The combined knowledge about the sizes given by two types."""
     if a is None or b is None:
         return b if a is None else a
     return tuple(map(narrower, a, b))
 
 
 def product(sizes: Sizes | None) -> int | None:
-    """The number of elements; None where a size is not known."""
+    """The number of elements; None where a size is unknown."""
     known = [size for size in sizes or () if size is not None]
     return math.prod(known) if sizes is not None and len(known) == len(sizes) else None

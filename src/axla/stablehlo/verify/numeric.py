@@ -11,7 +11,7 @@ from axla.stablehlo.verify.subject import Subject
 
 
 def dot(s: Subject) -> None:
-    """The result has the sizes of lhs but the last, then those of rhs but the first."""
+    """The result has the sizes of lhs without the last one, then those of rhs without the first."""
     lhs, rhs = s.operands
     s.follows("c2", lhs.dims[:-1] + rhs.dims[1:])
 
@@ -34,7 +34,7 @@ def dot_general(s: Subject) -> None:
 
 
 def _product(s: Subject, dropped: tuple[int, ...]) -> Sizes:
-    """The sizes of a product, less `dropped` on the right."""
+    """The sizes of a product, without the rhs dimensions in `dropped`."""
     left, right = s.operands[0].dims, s.operands[1].dims
     batch = s.known("lhs_batching_dimensions"), s.known("rhs_batching_dimensions")
     inner = s.known("lhs_contracting_dimensions"), s.known("rhs_contracting_dimensions")
@@ -45,7 +45,7 @@ def _product(s: Subject, dropped: tuple[int, ...]) -> Sizes:
 
 
 def _quantized_product(s: Subject, labels: str) -> None:
-    """The five rules for element types of products with quantized operands."""
+    """The five rules for the element types of products with quantized operands."""
     sides, storage, expressed, axes, hybrid = labels.split()
     lhs, rhs, result = s.operands[0].element, s.operands[1].element, s.result.element
     quantized = [isinstance(element, mlir.QuantizedType) for element in (lhs, rhs, result)]
@@ -63,7 +63,7 @@ def _quantized_product(s: Subject, labels: str) -> None:
 
 
 def ragged_dot(s: Subject) -> None:
-    """CHLO's product of groups of rows."""
+    """CHLO's product with groups of rows."""
     lhs, rhs, sizes = s.operands
     groups, at = s.known("rhs_group_dimensions"), s.known("lhs_ragged_dimensions")[0]
     batch, inner = s.known("lhs_batching_dimensions"), s.known("lhs_contracting_dimensions")
@@ -94,8 +94,8 @@ def ragged_dot(s: Subject) -> None:
 
 
 def convolution(s: Subject) -> None:
-    """The dynamic one too. Programs with computed padding are about with strides of another number: XLA never
-    looks at them.
+    """Also for the dynamic form. Existing programs with computed padding have the wrong number of strides,
+    which XLA does not check.
     """
     lhs, rhs = s.operands[:2]
     quantized = any(facts.quantized for facts in (lhs, rhs, s.result))
@@ -129,7 +129,7 @@ def convolution(s: Subject) -> None:
 
 
 def fft(s: Subject) -> None:
-    """The transformed sizes agree with `fft_length`; those of real transforms are halved."""
+    """The transformed sizes agree with `fft_length`; the last one is halved in real transforms."""
     operand, length = s.operand, s.known("fft_length")
     kind, element = s.known("fft_type"), operand.element
     real = isinstance(element, mlir.FloatType) and element.name in ("f32", "f64")
@@ -186,7 +186,7 @@ def constant_like(s: Subject) -> None:
 
 
 def broadcasting(s: Subject) -> None:
-    """The sizes of operands that broadcast; none follow where they cannot be known."""
+    """The sizes of operands that are broadcast; None where they cannot be known."""
     known = [facts.extents for facts in s.operands if facts.extents is not None]
     rank = max(map(len, known), default=0)
     dims = s.known("broadcast_dimensions")

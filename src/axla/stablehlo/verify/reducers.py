@@ -18,8 +18,9 @@ def check_reducer(
     s: Subject, rule: str, region: int, inputs: Sequence[Facts], initial: Sequence[Facts],
     allowed: Sizes = (), scalars: bool = False,
 ) -> None:  # fmt: skip
-    """A region that takes 2N values and gives N, promoted from the inputs and the initial values, or from
-    `scalars` of the elements of these. `allowed` are the sizes that its parameters may have, in order.
+    """Checks a region that takes 2N values and returns N, whose types are promoted from the inputs and
+    initial values, or, with `scalars`, from scalars of their elements. `allowed`: the sizes that parameters
+    may have, in order.
     """
     count = len(inputs)
     parameters, returned = s.parameters(region), s.returned(region)
@@ -49,7 +50,7 @@ def _equal(a: Any, b: Any, exact: bool) -> bool:
 
 
 def _within(shape: Sizes, allowed: Sizes) -> bool:
-    """All sizes are found in this order among the allowed ones."""
+    """Whether all sizes occur, in this order, among the allowed ones."""
     left = iter(allowed)
     return all(any(fits(size, other) for other in left) for size in shape)
 
@@ -69,7 +70,7 @@ def reduce(s: Subject) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WindowFacts:
-    """A window along one dimension; a size is None when it is not known."""
+    """A window along one dimension; unknown sizes are None."""
 
     size: int | None
     stride: int
@@ -78,7 +79,7 @@ class WindowFacts:
     padding: Sequence[int]
 
     def count(self, base: int | None) -> int | None:
-        """How many windows a dimension of this size has."""
+        """The number of window positions in a dimension of this size."""
         if base is None or self.size is None:
             return None
         dilated = (base - 1) * self.base_dilation + 1 if base else 0
@@ -89,8 +90,8 @@ class WindowFacts:
 
 
 def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> list[WindowFacts]:
-    """The windows that the attributes describe: `names` are those of strides and of both dilations. `labels`
-    are those of sizes, of padding, of reversal, and of number and values of what `names` are.
+    """The windows given by attributes. `names`: the attributes for strides and both dilations; `labels`:
+    those of the rules for sizes, padding, reversal, and the number and values of each attribute in `names`.
     """
     count = len(sizes)
     empty, pairs_rule, turned_rule, *rules = labels.split()
@@ -117,7 +118,7 @@ def _counted(found: list[WindowFacts], sizes: Sizes) -> Sizes:
 
 
 def reduce_window(s: Subject) -> None:
-    """Results count the positions of the window; the reducer takes and returns scalars."""
+    """Results have an element for each window position; the reducer takes and returns scalars."""
     inputs, sizes = s.values("inputs"), s.known("window_dimensions")
     names = ("window_strides", "base_dilations", "window_dilations")
     found = windows(s, "c5 c12 - c6 c7 c8 c9 c10 c11", sizes, names)
@@ -148,7 +149,7 @@ def select_and_scatter(s: Subject) -> None:
 
 
 def _takes(s: Subject, rule: str, what: str, wanted: Sequence[Facts]) -> None:
-    """The region takes scalars of the elements of these values."""
+    """The region takes scalars of these values' element types."""
     parameters = s.parameters(0)
     counts = len(wanted), len(parameters)
     s.need(counts[0] == counts[1], rule, "{} takes {} values, found {}", what, *counts)
@@ -173,7 +174,7 @@ def sort(s: Subject) -> None:
 
 
 def scan(s: Subject) -> None:
-    """CHLO's scan; carries stand last among operands and results."""
+    """CHLO's scan; carries are the last operands and results."""
     segments: Any = s.known("operandSegmentSizes") or ()
     parameters, returned = s.parameters(0), s.returned(0)
     s.need(len(segments) == 2, "operands", "operandSegmentSizes divide inputs and carries")

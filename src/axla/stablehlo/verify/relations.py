@@ -1,12 +1,14 @@
 """Rules in the notation of the specification: `0<=dimensions<rank(operand)`, `result=shape(operand)[order]`.
 
-They are Python expressions. A name is what an attribute, a field of a structure or a constant operand holds,
-a number or a list. `+` puts lists and numbers one after another, `a[b]` are the elements at places. `rank(x)`
-and `shape(x)` are those of a value, `size(x)` is the length of a list or of a value of rank 1, `count(x)` how
-many values a variadic one is. `result` is the first result, `result1` the second one, `results` are all.
+They are Python expressions. A name stands for the value of an attribute, a field of a structure or a constant
+operand: a number or a list. `+` concatenates lists and numbers, `a[b]` are the elements of a at the indices
+b. `rank(x)` and `shape(x)` are those of a value, `size(x)` is the length of a list or of a value of rank 1,
+`count(x)` the number of values of a variadic operand. `result` is the first result, `result1` the second one,
+`results` are all.
 
-Elements of lists are compared one by one, a number with all. What is about a variadic value holds for each.
-What is not known (a `?`, what is computed or missing) fits anything, a size below a bound any smaller one.
+Elements of lists are compared one by one, a number with all elements. A rule about a variadic value applies
+to each of its values. Unknown values (`?`, computed or missing ones) fit anything, a bounded size any smaller
+one.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ that a variadic name stands for.
 
 
 def relation(text: str, record: Record) -> CheckRule:
-    """The rule that an expression is true, or that it is the sizes of a result."""
+    """A rule: that an expression is true, or that it gives the sizes of a result."""
     statement: Any = undisturbed(ast.parse, text).body[0]
     node, term = statement.value, _term(statement.value, record)
     parts: list[Any] = list(ast.walk(node))
@@ -57,7 +59,7 @@ def relation(text: str, record: Record) -> CheckRule:
 
 
 def _shown(node: ast.Call | ast.Compare) -> list[ast.expr]:
-    """The terms whose values a message says."""
+    """The terms whose values appear in the message."""
     parts = node.args if isinstance(node, ast.Call) else [node.left, *node.comparators]
     sides = [[part.left, part.right] if isinstance(part, ast.BinOp) else [part] for part in parts]
     return [part for side in sides for part in side if not isinstance(part, ast.Constant)]
@@ -194,7 +196,7 @@ def _called(node: Any, record: Record) -> Term:
 
 
 def _is_variadic(name: str, record: Record) -> bool | None:
-    """None for what is no operand or result."""
+    """Whether an operand or result is variadic; None for other names."""
     if name.startswith("result"):
         return name == "results"
     return next((value.variadic for value in record.operands if value.name == name), None)

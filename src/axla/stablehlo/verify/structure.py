@@ -1,12 +1,10 @@
-"""A whole program: modules and their symbols, functions, calls, and every operation in turn.
+"""Verifies a whole program: modules and their symbols, functions, calls, and every operation in turn.
 
-Verified are
-- symbols: a name stands once in a module; calls, compositions and meshes name what is there
-- functions: arguments, what is returned and the signature agree; a block ends with a return
-- calls: operands and results are those of the function
-- types: bounds and quantization, wherever they stand
-- operations of StableHLO, CHLO, check and interpreter: their declaration, then their constraints. Operations
-  of other dialects are carried along and not looked at.
+Checks - symbols: names are unique in a module; calls, composites and meshes refer to existing names -
+functions: arguments, returned values and signature agree; a block ends with a return - calls: operands and
+results are those of the function - types: bounds and quantization, wherever they occur - operations of
+StableHLO, CHLO, check and interpreter: their declaration, then their constraints. Operations of other
+dialects are not checked.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ _TERMINATORS = frozenset({"func.return", "stablehlo.return"})
 
 
 def check_operation(subject: Subject) -> None:
-    """Checks the record of an operation, then its constraints; Broken for a rule that it breaks."""
+    """Checks the record of an operation, then its constraints; raises Broken for a violation."""
     name = subject.operation.name
     check_declared(subject, OPERATIONS[name])
     if name in CONSTRAINTS:
@@ -51,7 +49,7 @@ def check_operation(subject: Subject) -> None:
 
 
 class ProgramVerifier:
-    """Goes through a program, depth first and without recursion."""
+    """Walks a program, depth first and without recursion."""
 
     def __init__(self, source: mlir.Source):
         self.source = source
@@ -118,7 +116,7 @@ class ProgramVerifier:
 
 
 def _function(s: Subject) -> None:
-    """Entry block, signature and every return agree."""
+    """Checks that entry block, signature and all returns agree."""
     s.name = "function"
     signature = s.attribute("function_type")
     if not isinstance(signature, mlir.FunctionType) or not s.attribute("sym_name"):
@@ -140,7 +138,7 @@ _FUNCTIONS: dict[str, Callable[[Subject], None]] = {"func.func": _function, "fun
 
 
 def _check_isolated(operation: mlir.Operation) -> None:
-    """Nothing inside is used from outside."""
+    """Checks that nothing inside uses outer values."""
     inner = [found for found in operation.walk() if found is not operation]
     inside = {value for found in inner for value in found.results}
     blocks = [block for found in (operation, *inner) for block in found.blocks]
@@ -151,7 +149,7 @@ def _check_isolated(operation: mlir.Operation) -> None:
 
 
 def place(operation: mlir.Operation) -> str:
-    """Line and column, of the source or of what it was made from."""
+    """Line and column of the operation, or of the source that it was made from."""
     line, column = operation.position
     location = operation.location
     for _ in range(64):

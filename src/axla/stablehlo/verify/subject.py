@@ -1,4 +1,4 @@
-"""An operation as its rules see it."""
+"""An operation in the form that rules use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ I1 = mlir.IntegerType(1)
 
 
 class Types(dict[int, Facts]):
-    """Facts of types, once for each type object of a program."""
+    """Facts about types, computed once for each type object of a program."""
 
     def of(self, kind: mlir.Type) -> Facts:
         """The facts of a type."""
@@ -30,10 +30,10 @@ class Types(dict[int, Facts]):
 
 
 class Subject:
-    """`operands` and `results` are facts of types, those of operands of the types given instead of the
-    written ones. `name` is without the dialect, so that rules are labelled `name_rule`. `symbols` are those
-    of the module around. `declared` says for each operand which one of its record it is, `reads`
-    whether a rule has asked for the value of one.
+    """An operation. `operands` and `results` are facts about types; given operand types replace the written
+    ones. `name` is without the dialect; labels of rules are `name_rule`. `symbols`: those of the enclosing
+    module. `declared`: for each operand, which operand of the record it is; `reads`: whether a rule has read
+    the value of one.
     """
 
     __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared", "named", "reads")
@@ -53,8 +53,8 @@ class Subject:
         self.named: dict[str, list[Facts]] = {}
 
     def key(self) -> Any:
-        """The key of all that rules look at: they accept or reject operations of equal keys alike, unless
-        they read constants. The operation itself where rules look at regions, symbols or what has no hash.
+        """A key: operations with equal keys both satisfy the rules or both break them, unless they read
+        constants. The operation itself where rules depend on regions, symbols or unhashable values.
         """
         operation = self.operation
         key = operation.name, *self.operands, None, *self.results, *operation.attributes.items()
@@ -66,12 +66,12 @@ class Subject:
 
     @property
     def operand(self) -> Facts:
-        """The first one."""
+        """The first operand."""
         return self.operands[0]
 
     @property
     def result(self) -> Facts:
-        """The first one."""
+        """The first result."""
         return self.results[0]
 
     def fail(self, rule: str, message: str, *values: Any) -> NoReturn:
@@ -83,7 +83,7 @@ class Subject:
         raise Broken(f"{self.name}_{rule}" if rule else self.name, message.format(*shown))
 
     def need(self, true: object, rule: str, message: str, *values: Any) -> None:
-        """Raises for a rule that does not hold; the message is made only then."""
+        """Raises for a rule that does not hold; the message is formatted only then."""
         if not true:
             self.fail(rule, message, *values)
 
@@ -100,8 +100,8 @@ class Subject:
     # ---- By names of the record
 
     def values(self, name: str) -> list[Facts]:
-        """Of an operand or a result, all of a variadic one. `result1` is the second result, `results` are
-        all.
+        """The values of an operand or a result, all of a variadic one. `result1` is the second result,
+        `results` are all.
         """
         if not self.named:
             self.named = {f"result{i or ''}": [facts] for i, facts in enumerate(self.results)}
@@ -111,7 +111,7 @@ class Subject:
         return self.named.get(name, [])
 
     def known(self, name: str) -> Any:
-        """The number, list, word or else that an attribute, a field of a structure or a constant operand is;
+        """The value (number, list, word...) of an attribute, a field of a structure or a constant operand;
         None where it is computed or missing.
         """
         attributes = self.operation.attributes
@@ -130,7 +130,7 @@ class Subject:
         return None
 
     def types_are(self, rule: str, what: str, found: list[Facts], wanted: Sequence[mlir.Type]) -> None:
-        """Exactly these types, one by one."""
+        """The types must be exactly these, one by one."""
         self.need(len(found) == len(wanted), rule, "{} {}, found {}", len(wanted), what, len(found))
         for facts, kind in zip(found, wanted, strict=True):
             same = facts.type is kind or facts.type == kind
@@ -159,8 +159,8 @@ class Subject:
     # ---- What follows
 
     def follows(self, rules: str, extents: Sizes | None, element: Any = None, index: int = 0) -> None:
-        """A result has these sizes, a Bounded being `?` with a bound, and where given this element type.
-        `rules` are the label of both, or one of sizes and one of the element type.
+        """A result must have these sizes, where a Bounded is a `?` with a bound, and this element type if
+        given. `rules`: the label for both, or one for sizes and one for the element type.
         """
         written = self.results[index]
         element = written.element if element is None else element

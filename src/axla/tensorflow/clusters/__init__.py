@@ -1,3 +1,3 @@
-"""JIT inside TensorFlow: parts of its graphs run as programs of axla (docs/design/0012). No other package
+"""JIT inside TensorFlow: parts of its graphs run as axla programs (docs/design/0012). Only this package
 imports TensorFlow.
 """

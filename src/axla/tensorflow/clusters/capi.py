@@ -1,4 +1,4 @@
-"""TensorFlow's C API by ctypes, and the emitted kernel, which calls it too."""
+"""TensorFlow's C API through ctypes, and the emitted kernel that also calls it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _KINDS = {"p": c.c_void_p, "s": c.c_char_p, "i": c.c_int, "l": c.c_int64, "b": c
 
 
 class Api:
-    """`tf` has TensorFlow's functions by their names. UnsupportedError where the wheel does not have one."""
+    """`tf` has TensorFlow's C functions by name. UnsupportedError where the installed TensorFlow lacks
+    one.
+    """
 
     def __init__(self) -> None:
         folder = Path(tf.__file__).parent
@@ -49,7 +51,7 @@ class Api:
         self.find = c.PYFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p)(at["tf_find"])
 
     def check(self, status: int, what: str) -> None:
-        """Frees a status; UnsupportedError where it says that TensorFlow refuses something."""
+        """Frees a status; UnsupportedError where it is an error."""
         code, text = self.tf["TF_GetCode"](status), self.tf["TF_Message"](status).decode("utf-8", "replace")
         self.tf["TF_DeleteStatus"](status)
         if code:
@@ -62,7 +64,7 @@ _lock = locks.new_lock()
 
 @cache
 def missing() -> str:
-    """Why there is no kernel; empty where there is one."""
+    """The reason why there is no kernel; empty where there is one."""
     try:
         api()
     except UnsupportedError as error:
@@ -71,7 +73,7 @@ def missing() -> str:
 
 
 def api() -> Api:
-    """The one of this process. UnsupportedError where TensorFlow lacks a function."""
+    """The C API, loaded once per process. UnsupportedError where TensorFlow lacks a function."""
     if not _made:
         with _lock:
             if not _made:

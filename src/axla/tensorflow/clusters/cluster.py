@@ -1,4 +1,4 @@
-"""Clusters: parts of graphs that run in TensorFlow, with their executables."""
+"""Clusters: parts of graphs that run inside TensorFlow, with their executables."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ clusters: WeakValueDictionary[int, Cluster] = WeakValueDictionary()
 
 
 class Executable:
-    """The program of a cluster for inputs of certain shapes, and values of those that must be constant."""
+    """The compiled program of a cluster, for certain input shapes and values of inputs that must be
+    constant.
+    """
 
     def __init__(self, cluster: Cluster, given: Sequence[Shape | np.ndarray]) -> None:
-        """`given` are the shapes of inputs, or values of those that are constant."""
+        """`given`: the shapes of inputs, or the values of constant ones."""
         self.module, self.given = cluster.imported(given), given
         flags.picture(self.module, sum(isinstance(one, np.ndarray) for one in given))
         self.compiled: Any = api.compile(self.module, backend=cluster.backend)
@@ -77,7 +79,7 @@ class Executable:
         self.struct.outputs = self._kept(outputs)
 
     def fits(self, arrays: Sequence[np.ndarray]) -> bool:
-        """Whether inputs of the cluster are what it is for."""
+        """Whether the executable was compiled for inputs like these."""
         return all(
             array.shape == one.dims if isinstance(one, Shape) else np.array_equal(array, one)
             for array, one in zip(arrays, self.given, strict=True)
@@ -88,7 +90,7 @@ class Executable:
         return self.compiled.execute([array for n, array in enumerate(arrays) if n not in self.constant])
 
     def _sizes(self, given: Sequence[Shape | np.ndarray]) -> set[int]:
-        """The parameters that sizes of values depend on, where these are few integers; else none."""
+        """The inputs from which sizes are computed, if they are few integers; else none."""
         found = needed_first([self.module.entry.root], lambda inst: inst.operands)
         numbers = parameters_of(inst.operands[1] for inst in found if inst.opcode == "set-dimension-size")
         shapes = [one for one in given if isinstance(one, Shape)]
@@ -103,8 +105,8 @@ class Executable:
 
 
 class Cluster:
-    """A part of a graph that runs as one operation of TensorFlow. It is compiled on first use for each choice
-    of shapes, and of the values of inputs that the compiler must know.
+    """A part of a graph that runs as one operation of TensorFlow. It is compiled on first use for each
+    combination of input shapes, and of values of inputs that the compiler must know.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class Cluster:
         outputs: Sequence[Output],
         backend: str = "cpu",
     ) -> None:
-        """The results are `outputs` of the graph, computed from `inputs`, which are outputs of it too."""
+        """The results are `outputs` of the graph, computed from `inputs`, which are outputs of nodes too."""
         self.name, self.graph, self.backend = name, graph, backend
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.input_types = [_type(graph, output) for output in inputs]
@@ -138,11 +140,11 @@ class Cluster:
         watch(self)
 
     def profiling(self, profile: Any) -> None:
-        """While a profile is taken, Python runs the programs, which measures."""
+        """While a profile is recorded, programs are run from Python, which measures them."""
         self.struct.in_python = profile is not None or self.backend != "cpu"
 
     def imported(self, given: Sequence[Shape | np.ndarray]) -> Module:
-        """The module of the cluster for inputs of these shapes and constants of these values."""
+        """The module of the cluster for inputs with these shapes or constant values."""
         pairs = [*zip(self.inputs, given, strict=True)]
         feeds = [(output, one) for output, one in pairs if isinstance(one, Shape)]
         constants = {output: one for output, one in pairs if isinstance(one, np.ndarray)}
@@ -150,13 +152,15 @@ class Cluster:
         return import_graph(self.graph, feeds, self.outputs, **options).module
 
     def executable_for(self, arrays: Sequence[np.ndarray], tensors: int) -> int:
-        """The address of the executable for inputs, which is held; it is compiled where it is not there."""
+        """The address of the executable for these inputs, with a reference held; compiled where it does not
+        exist.
+        """
         with self._lock:
             found = capi.api().find(c.addressof(self.struct), tensors)
             return found or c.addressof(self._new(arrays, uses=1).struct)
 
     def execute(self, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
-        """The results for inputs, where there is no kernel."""
+        """Runs the cluster from Python, where there is no kernel."""
         with self._lock:
             found = next((one for one in self.executables if one.fits(arrays)), None)
             found = found or self._new(arrays, uses=0)
@@ -176,7 +180,7 @@ class Cluster:
         return made
 
     def executable_at(self, address: int) -> Executable:
-        """The executable whose EXECUTABLE is at an address."""
+        """The executable whose EXECUTABLE struct is at an address."""
         return next(one for one in [*self.executables] if c.addressof(one.struct) == address)
 
     def _compiled(self, arrays: Sequence[np.ndarray]) -> Executable:
@@ -195,7 +199,7 @@ class Cluster:
                 self.constant |= found
 
     def _to_know(self, error: BaseException | None, given: Sequence[Any]) -> set[int]:
-        """The inputs whose values an import wanted to know; none for other errors."""
+        """The inputs whose values an import needs to know; none for other errors."""
         while error is not None and not isinstance(error, DependsOnArguments):
             error = error.__cause__
         shapes = [n for n, one in enumerate(given) if isinstance(one, Shape)]
@@ -219,7 +223,7 @@ class Cluster:
         executable.struct.last = self.struct.clock
 
     def free(self) -> None:
-        """Frees the executables that do not run, unless one is being made."""
+        """Frees the executables that are not running, unless one is being compiled."""
         if self._lock.acquire(blocking=False):
             try:
                 with self._locked():
@@ -233,7 +237,7 @@ class Cluster:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """While kernels do not look at the executables."""
+        """Keeps kernels from reading the list of executables."""
         if capi.missing():
             yield
             return
@@ -245,7 +249,7 @@ class Cluster:
 
 
 def type_number(name: str) -> int:
-    """The number of a type's name."""
+    """The number of a type in TensorFlow's DataType."""
     return ENUMS["DataType"].numbers[name]
 
 

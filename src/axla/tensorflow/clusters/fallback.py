@@ -1,4 +1,4 @@
-"""Clusters that TensorFlow computes itself, because no program could be made of them."""
+"""Clusters that TensorFlow computes itself, because axla cannot compile them."""
 
 from __future__ import annotations
 

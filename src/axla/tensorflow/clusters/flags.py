@@ -1,10 +1,10 @@
-"""The flags of automatic clustering in TF_XLA_FLAGS, which axla takes out of it.
+"""The flags of automatic clustering in TF_XLA_FLAGS, which axla removes from the variable.
 
     TF_XLA_FLAGS="--tf_xla_auto_jit=2 --xla_generate_hlo_graph=.*" python program.py
 
-TensorFlow reads the variable at its first run. It would form clusters itself, and it ends the process at a
-flag that it does not know. So `take` must come before; `import axla.tensorflow` calls it. Other flags stay.
-Values are checked when they are needed, so that a wrong one stops no program that does not use clusters.
+TensorFlow reads the variable at its first run. It would form clusters itself, and it ends the process at an
+unknown flag. So `take` must be called before; `import axla.tensorflow` does. Other flags stay. Values are
+checked on first use, so that a wrong one does not stop a program without clusters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _dumps: Counter[str] = Counter()
 
 @dataclass(frozen=True, slots=True)
 class ClusterFlags:
-    """The values of the flags; the names of the fields are theirs without `tf_xla_` or `xla_`."""
+    """The values of the flags; fields are named like the flags, without `tf_xla_` or `xla_`."""
 
     auto_jit: int = 0
     """1, 2: clusters wherever they can be; -1: of marked nodes only; 0: as a session says."""
@@ -46,7 +46,7 @@ class ClusterFlags:
 
 
 def _level(text: str) -> int:
-    """A level, also as TensorFlow's `fusible` and `single-gpu(2)`: the latter is none for the CPU."""
+    """A level, also in TensorFlow's forms `fusible` and `single-gpu(2)`; the latter means off for the CPU."""
     if re.fullmatch(r"single-gpu\([0-2]\)", text):
         return 0
     return {"-1": -1, "0": 0, "1": 1, "2": 2, "fusible": 1}[text]
@@ -94,7 +94,7 @@ def take() -> None:
 
 
 def _contents(text: str) -> str:
-    """The flags that the variable has: a text that does not begin with a dash is the name of their file."""
+    """The flags in the variable; a text that does not begin with a dash is the name of a file with flags."""
     if not text.strip() or text.lstrip().startswith("-"):
         return text
     try:
@@ -109,7 +109,7 @@ def _unquoted(text: str) -> str:
 
 
 def current() -> ClusterFlags:
-    """The values now. InvalidArgument for one that makes no sense."""
+    """The current values. InvalidArgument for an invalid one."""
     take()
     values: dict[str, Any] = {}
     for name, text in _taken.items():
@@ -126,8 +126,8 @@ def current() -> ClusterFlags:
 
 
 def picture(module: Module, constants: int) -> None:
-    """Writes a cluster's module, which was compiled for `constants` known values, as a graph of Graphviz, and
-    says where: where --xla_generate_hlo_graph matches its name.
+    """Writes the module of a cluster, compiled with `constants` known values, as a Graphviz graph and prints
+    its path, if --xla_generate_hlo_graph matches its name.
     """
     wanted = current().generate_hlo_graph
     if not wanted or re.search(wanted, module.name) is None:
@@ -139,7 +139,9 @@ def picture(module: Module, constants: int) -> None:
 
 
 def dump(stage: str, text: Callable[[], str]) -> None:
-    """Writes a graph to the folder TF_DUMP_GRAPH_PREFIX (`-`: the console), if --tf_xla_clustering_debug."""
+    """Writes a graph to the folder TF_DUMP_GRAPH_PREFIX (`-`: the console), if --tf_xla_clustering_debug is
+    set.
+    """
     folder = os.environ.get("TF_DUMP_GRAPH_PREFIX", "")
     if not folder or not current().clustering_debug:
         return

@@ -1,8 +1,8 @@
-"""Which nodes become one cluster: neighbours that may be together, as XLA's mark-for-compilation joins them.
+"""Which nodes form a cluster: neighbours that may be together, joined as by XLA's mark-for-compilation.
 
-Nodes are visited from the last to the first. A node joins all groups right ahead of it that it may share a
-cluster with and that no other path leads to from it, since such a path would become a cycle. Groups ahead are
-as large as they can be by then, so nothing has to be tried again.
+Nodes are visited from last to first. A node joins every group directly after it with which it may share a
+cluster, unless another path leads from the node to that group, which would become a cycle. By then these
+groups are complete, so nothing has to be tried again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LARGE = ("While", "StatelessWhile", "If", "StatelessIf")
 
 @dataclass(frozen=True, slots=True)
 class Formed:
-    """A cluster. `inputs` are outputs of nodes outside that nodes inside use, `outputs` those of nodes inside
-    that others, or results of the graph, use.
+    """A cluster. `inputs`: outputs of nodes outside that nodes inside use; `outputs`: outputs of nodes inside
+    that other nodes, or results of the graph, use.
 
-    A constant that waits for nothing is in every cluster that uses it, and stays in the graph for others: its
+    A constant without control inputs is part of every cluster that uses it, and also stays in the graph: its
     value is never an output.
     """
 
@@ -37,8 +37,8 @@ class Formed:
 
 
 def formed(graph: Graph, marks: Mapping[str, Mark], minimum: int) -> list[Formed]:
-    """The clusters of a graph; `graph.results` are what is fetched. One with fewer nodes than `minimum`,
-    constants and identities not counted, is left out unless somebody asked for it.
+    """The clusters of a graph; `graph.results` are the fetched outputs. A cluster with fewer nodes than
+    `minimum`, not counting constants and identities, is left out unless the user asked for it.
     """
     constants = [node.name for node in graph.nodes.values() if node.op == "Const" and not node.controls]
     free = {name for name in constants if not marks[name].reason}  # any cluster can have them
@@ -71,7 +71,7 @@ def _where(mark: Mark) -> tuple[str, str]:
 
 
 def _is_worth(group: Collection[str], graph: Graph, marks: Mapping[str, Mark], minimum: int) -> bool:
-    """Whether a group becomes a cluster."""
+    """Whether a group is large enough for a cluster."""
     nodes = [graph.nodes[name] for name in group]
     computes = any(node.types and node.op != "Const" for node in nodes)
     enough = sum(node.op not in _TRIVIAL for node in nodes) >= minimum
@@ -80,7 +80,7 @@ def _is_worth(group: Collection[str], graph: Graph, marks: Mapping[str, Mark], m
 
 
 def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> Iterable[list[str]]:
-    """The groups of nodes that can run together, without constants that are free."""
+    """Groups of nodes that can run together, without free constants."""
     keys = {name: (*_where(mark), mark.group) for name, mark in marks.items() if not mark.reason}
     before = _before(graph, marks, free)
     try:
@@ -108,9 +108,8 @@ def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> I
 
 
 def _before(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> dict[str, list[str]]:
-    """The nodes that each node waits for. A loop as TensorFlow 1 has it is one more node
-    outside of it, named for its frame: what enters the loop leads there, and what leaves it
-    comes from there. Inside, no way leads back.
+    """The nodes that each node waits for. A TensorFlow 1 loop counts as one more node, named like its frame:
+    edges into the loop end there, edges out of it start there. Back edges inside the loop are left out.
     """
     before: dict[str, list[str]] = {name: [] for name in graph.nodes if name not in free}
     for name, node in graph.nodes.items():
@@ -130,8 +129,8 @@ def _frame(mark: Mark) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Groups:
-    """Groups of nodes, by one of them, and the edges between those that were visited, which have no cycle: an
-    edge goes to a smaller height.
+    """Groups of nodes, each represented by one of them, and the edges between visited groups. The edges have
+    no cycle: each leads to a smaller height.
     """
 
     members: dict[str, list[str]] = field(default_factory=dict)
@@ -142,7 +141,9 @@ class _Groups:
     heights: dict[str, int] = field(default_factory=dict)
 
     def visit(self, members: list[str], users: Iterable[str], key: object) -> None:
-        """Takes in a node, with those that go with it, behind its users. It joins groups of its key."""
+        """Adds a node, with the nodes that belong to it, after its users; it joins groups with the same
+        key.
+        """
         name = members[0]
         ahead = {self.owner(user) for user in users if user in self.owners}
         self.owners[name], self.ahead[name], self.behind[name] = name, ahead, set()
@@ -155,13 +156,13 @@ class _Groups:
             self.join(name, self.nearest(name, near) if near else [])
 
     def owner(self, name: str) -> str:
-        """The group that a node is in."""
+        """The representative of a node's group."""
         while self.owners[name] != name:
             self.owners[name] = name = self.owners[self.owners[name]]
         return name
 
     def nearest(self, name: str, groups: Collection[str]) -> list[str]:
-        """The groups right before a node that no other path leads to."""
+        """The groups directly after a node to which no other path leads."""
         ahead = self.ahead[name]
         low = min(self.heights[group] for group in groups)
         high = max(self.heights[group] for group in ahead)
@@ -186,7 +187,9 @@ class _Groups:
     def _steps(
         self, edges: Mapping[str, set[str]], begin: Iterable[str], low: int, high: int, seen: set[str]
     ) -> Iterator[str]:
-        """Follows edges through groups of some heights; each step gives the group that an edge leads to."""
+        """Follows edges through groups with heights between `low` and `high`; yields the group at the end of
+        each edge.
+        """
         left = list(begin)
         while left:
             for group in edges[left.pop()]:
@@ -196,7 +199,7 @@ class _Groups:
                 yield group
 
     def join(self, name: str, groups: Collection[str]) -> None:
-        """Makes one group of a node and of groups right ahead of it."""
+        """Merges a node with groups directly after it."""
         rest = self.ahead[name].difference(groups)
         heights = [self.heights[group] for group in groups] + [self.heights[group] + 1 for group in rest]
         height = max(heights, default=0)
@@ -207,7 +210,7 @@ class _Groups:
         self.heights[name] = height
 
     def _raise(self, group: str, height: int) -> None:
-        """Makes a height as large as another one, and all behind larger."""
+        """Raises a group to a height, and all groups before it above that."""
         left = [(group, height)]
         while left:
             group, height = left.pop()
@@ -216,7 +219,7 @@ class _Groups:
                 left += [(before, height + 1) for before in self.behind[group]]
 
     def _merged(self, first: str, second: str) -> str:
-        """The name of two groups that are one from now on: that of the one with more edges."""
+        """The representative of two merged groups: that of the one with more edges."""
         size = {name: len(self.ahead[name]) + len(self.behind[name]) for name in (first, second)}
         large, small = (first, second) if size[first] >= size[second] else (second, first)
         for edges, reverse in ((self.ahead, self.behind), (self.behind, self.ahead)):

@@ -1,4 +1,4 @@
-"""TensorFlow as it is used here: the package, and parts of it that it does not document."""
+"""The parts of TensorFlow that are used here: the package, and some undocumented modules."""
 
 from importlib import import_module
 from typing import Any

@@ -1,4 +1,4 @@
-"""`axla.tensorflow.jit`: functions of TensorFlow, each of which is one program of axla."""
+"""`axla.tensorflow.jit`: functions of TensorFlow, each compiled to one axla program."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def jit(
 
 
 class Jitted:
-    """A function that runs as one cluster, whether it is called eagerly or while a graph is made."""
+    """A function that runs as one cluster, both eagerly and while a graph is being built."""
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -80,7 +80,7 @@ class Jitted:
         return list(self._traced.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the function as one cluster, or adds the cluster to the graph that is being made."""
+        """Runs the function as one cluster, or adds the cluster to the graph being built."""
         if is_whole():
             return self._inside(*args, **kwargs)
         try:
@@ -127,8 +127,8 @@ class Jitted:
         return results
 
     def _by_tensorflow(self, args: Any, kwargs: Any) -> Any:
-        """Has TensorFlow find the trace. UnsupportedError for a variable that is an argument and that the
-        function uses otherwise too: in the cluster these would be two.
+        """Lets TensorFlow find the trace. UnsupportedError for a variable that is both an argument and
+        captured by the function: the cluster would treat it as two variables.
         """
         if self._traced and any(isinstance(one, tf.Variable) for one in tf.nest.flatten([args, kwargs])):
             traced, tensors = self._bound(args, kwargs)
@@ -138,13 +138,13 @@ class Jitted:
         return self._around(*args, **kwargs)
 
     def _launched(self, args: Any, kwargs: Any) -> Any:
-        """Launches a cluster; TensorFlow traces it."""
+        """Launches a cluster; called while TensorFlow traces."""
         traced, tensors = self._bound(args, kwargs)
         results = traced.run([*tensors, *traced.function.captured_inputs])
         return traced.function.function_type.pack_output(results)
 
     def _bound(self, args: Any, kwargs: Any) -> tuple[Traced, list[Any]]:
-        """The trace for arguments, and the tensors that these are."""
+        """The trace for these arguments, and the arguments as tensors."""
         with whole():
             function = self._inside.get_concrete_function(*args, **kwargs)
         with self._lock:
@@ -158,7 +158,9 @@ class Jitted:
         return self._traced[function], function.function_type.unpack_inputs(bound)
 
     def _remember(self, key: Any, args: Any, kwargs: Any, tensors: Sequence[Any]) -> None:
-        """Has calls with arguments of the same kinds skip what TensorFlow does for them, where it can be."""
+        """Makes later calls with arguments of the same kinds skip TensorFlow's argument processing, where
+        that is possible.
+        """
         traced, found = self._bound(args, kwargs)
         same = len(found) == len(tensors) and all(map(operator.is_, found, tensors))
         if same and len(self._ready) < _MOST_KEYS:
@@ -166,8 +168,8 @@ class Jitted:
 
 
 class _Ready:
-    """Calls a function with the tensors that arguments are: the cluster itself, where there are no variables
-    and no tape, else the ConcreteFunction `around` it.
+    """Calls a function with its arguments as tensors: the cluster directly, if there are no variables and no
+    gradient tape, else the ConcreteFunction `around` it.
     """
 
     def __init__(self, traced: Traced, around: Any) -> None:
@@ -194,8 +196,8 @@ class _Ready:
 
 
 def _kind(value: Any, tensors: list[Any]) -> Any:
-    """A key of an argument; arguments of different keys need traces of their own; its tensors are added to
-    `tensors`. TypeError for what only TensorFlow can tell apart.
+    """A key that distinguishes arguments with different traces; appends their tensors to `tensors`. TypeError
+    for arguments that only TensorFlow can distinguish.
     """
     kind = type(value)
     if kind is ops.EagerTensor:
@@ -214,7 +216,7 @@ def _kind(value: Any, tensors: list[Any]) -> Any:
 
 
 def _layer(layer: Any) -> Any:
-    """Has a layer of Keras call through axla, and a model run its steps so; gives it."""
+    """Makes a Keras layer call through axla, and a model run its training steps so; returns it."""
     in_stateless_scope = sys.modules["keras.src.backend.common.stateless_scope"].in_stateless_scope
     call = layer.call
     layer.jitted_call = jitted = Jitted(call, autograph=False)  # for reports
@@ -234,8 +236,8 @@ def _layer(layer: Any) -> Any:
 
 
 def _steps(model: Any, kind: str) -> None:
-    """Has the steps of `fit`, `evaluate` or `predict` be clusters: a new one when Keras makes its function,
-    so that it knows the optimizer and the loss of the last `compile`.
+    """Makes the steps of `fit`, `evaluate` or `predict` clusters: a new one whenever Keras creates its step
+    function, so that it uses the optimizer and loss of the last `compile`.
     """
     step, make = getattr(model, f"{kind}_step"), getattr(model, f"make_{kind}_function")
 

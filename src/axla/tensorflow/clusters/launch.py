@@ -30,7 +30,9 @@ _lock = locks.new_lock()
 
 @tf.autograph.experimental.do_not_convert
 def launch(cluster: Cluster, tensors: Sequence[Any]) -> list[Any]:
-    """The results of a cluster for these tensors: computed, or as an operation in the graph being built."""
+    """The results of a cluster for these tensors: computed eagerly, or an operation in the graph being
+    built.
+    """
     way = register(cluster)
     kinds = [type_number(name) for name in cluster.input_types]
     made = [type_number(name) for name in cluster.result_types]
@@ -49,7 +51,7 @@ def launch(cluster: Cluster, tensors: Sequence[Any]) -> list[Any]:
 
 
 def register(cluster: Cluster) -> ClusterCall:
-    """Makes the operation that runs a cluster known to TensorFlow: PyFunc where its C API is missing."""
+    """Registers the operation that runs a cluster with TensorFlow: PyFunc where the C API is missing."""
     with _lock:
         if capi.missing():
             if not cluster.token:
@@ -61,7 +63,7 @@ def register(cluster: Cluster) -> ClusterCall:
 
 
 def _computed(cluster: Cluster, *arrays: np.ndarray) -> list[np.ndarray]:
-    """The results of a cluster; TensorFlow computes them where no program can be made."""
+    """The results of a cluster; computed by TensorFlow where axla cannot compile it."""
     try:
         return [np.asarray(result) for result in cluster.execute(arrays)]
     except UnsupportedError:
@@ -95,7 +97,7 @@ def _registered() -> None:
 
 
 def _created(construction: int) -> int | None:
-    """A new kernel: the CLUSTER that it runs."""
+    """Creates a kernel; returns the CLUSTER that it runs."""
     call, status, number = api().tf, api().tf["TF_NewStatus"](), c.c_int64(-1)
     at = c.addressof(number)
     call["TF_OpKernelConstruction_GetAttrInt64"](construction, b"program", at, status)
@@ -110,7 +112,7 @@ def _created(construction: int) -> int | None:
 
 
 def _compiled(cluster: int, place: int, tensors: int) -> int | None:
-    """An EXECUTABLE for inputs that there was none for; it is held. None where the outputs are made."""
+    """An EXECUTABLE for new inputs, with a reference held. None where the outputs were computed here."""
     try:
         found = _owner(cluster)
         arrays = _arrays(tensors, found.input_types)
@@ -138,7 +140,7 @@ def _put(place: int, number: int, type_: int, array: np.ndarray) -> None:
 
 
 def _executed(cluster: int, place: int, executable: int, tensors: int) -> None:
-    """A run on another device, or while a profile is taken."""
+    """Runs on another device, or while a profile is recorded."""
     try:
         found = _owner(cluster)
         arrays = _arrays(tensors, [*found.input_types, *found.result_types])
@@ -155,7 +157,7 @@ def _arrays(tensors: int, types: Sequence[str]) -> list[np.ndarray]:
 
 
 def _array(tensor: int, type_: str) -> np.ndarray:
-    """A tensor as an array over its memory."""
+    """A tensor as an array that shares its memory."""
     call = api().tf
     dims = [call["TF_Dim"](tensor, d) for d in range(call["TF_NumDims"](tensor))]
     size = call["TF_TensorByteSize"](tensor)
@@ -164,7 +166,7 @@ def _array(tensor: int, type_: str) -> np.ndarray:
 
 
 def _failed(cluster: int, place: int, executable: int | None, frame: int | None, code: int) -> None:
-    """Tells TensorFlow of a run that has failed; without an executable there was no memory for its lists."""
+    """Reports a failed run to TensorFlow; without an executable there was no memory for its lists."""
     found = _owner(cluster)
     try:
         if not executable or not frame:
@@ -177,7 +179,7 @@ def _failed(cluster: int, place: int, executable: int | None, frame: int | None,
 
 
 def _fail(function: str, place: int, error: Any) -> None:
-    """Tells TensorFlow that a kernel, or its making, has failed."""
+    """Reports to TensorFlow that a kernel, or its creation, has failed."""
     code, text = status_of(error), repr(error)
     if isinstance(error, AxlaError):
         text = str(error)

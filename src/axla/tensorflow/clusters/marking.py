@@ -1,7 +1,7 @@
-"""Which nodes may run in a cluster, and why others may not, as XLA's mark-for-compilation decides it.
+"""Which nodes may run in a cluster, and why others may not, decided as by XLA's mark-for-compilation.
 
-A node is marked with what keeps it apart from others too: its scope, its device, and its group, which is the
-loop (frame) that it is in and what must hold for it to run at all (its predicate).
+A node is also marked with properties that all nodes of a cluster must share: its scope, its device, and its
+group, which consists of its loop (frame) and the condition under which it runs (its predicate).
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ Predicate = frozenset[object]
 
 
 class ConditionSide(NamedTuple):
-    """A condition, and what it must be."""
+    """A condition, and the value it must have."""
 
     condition: Output
     value: bool
 
 
 class FrameGroup(NamedTuple):
-    """The frames around a node, and what must hold where it runs: conditions, and names of what is not known
-    better (of a Merge, of a frame).
+    """The frames around a node, and the conditions under which it runs. An unknown condition is represented
+    by a name (of a Merge, or a frame).
     """
 
     frame: Frame
@@ -72,9 +72,9 @@ class FrameGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The facts that decide in which cluster a node can be: in none where `reason` is not empty. Nodes with
-    different scope, device or group are never in one cluster. One that `must` be in a cluster and cannot is
-    an error. `asked`: somebody wants it compiled, in however small a cluster.
+    """Determines the clusters that a node may belong to: none if `reason` is not empty. Nodes with different
+    scope, device or group are never in one cluster. It is an error if a node with `must` cannot be in a
+    cluster. `asked`: the user wants it compiled, however small the cluster.
     """
 
     reason: str
@@ -86,7 +86,9 @@ class Mark:
 
 
 def marked(graph: Graph, mode: Literal["auto", "scope"]) -> dict[str, Mark]:
-    """The mark of each node. "auto" takes all nodes that can be compiled, "scope" those with _XlaCompile."""
+    """The mark of each node. "auto" selects all nodes that can be compiled, "scope" those with
+    _XlaCompile.
+    """
     compiler = Compilable(graph)
     nodes = graph.needed([], list(graph.nodes))
     groups, known = _groups(graph, nodes), set[str]()
@@ -118,8 +120,8 @@ def marked(graph: Graph, mode: Literal["auto", "scope"]) -> dict[str, Mark]:
 
 
 def _is_in_turn(node: Node, graph: Graph) -> bool:
-    """Whether a node passes on a value of a loop to one more turn. (A cluster with it would have what a turn
-    computes wait for what says whether there is another.)
+    """Whether a node passes a loop value on to the next iteration. (In a cluster with it, the values of an
+    iteration would wait for the decision whether there is a next one.)
     """
     source = graph.nodes[node.inputs[0].node] if node.op == "Identity" and node.inputs else node
     conditions = [graph.nodes[each.node].op for each in source.inputs[1:]]
@@ -127,7 +129,9 @@ def _is_in_turn(node: Node, graph: Graph) -> bool:
 
 
 def _device(node: Node) -> tuple[str, str, bool]:
-    """The device of a node, why nothing is compiled for it, and whether all of it is compiled."""
+    """The device of a node, the reason why nothing is compiled for it, and whether everything on it is
+    compiled.
+    """
     match = _DEVICE.match(node.device)
     if match is None:
         return node.device, f"it is placed on {node.device}", False
@@ -138,7 +142,7 @@ def _device(node: Node) -> tuple[str, str, bool]:
 
 
 class Compilable:
-    """The nodes of a graph, and of the functions that it calls, that can be compiled."""
+    """Decides which nodes of a graph, and of the functions that it calls, can be compiled."""
 
     def __init__(self, graph: Graph) -> None:
         self.library = graph.library
@@ -157,7 +161,9 @@ class Compilable:
         return next((each[name]["b"] for each in given if "b" in each.get(name, ())), None)
 
     def why_not(self, node: Node, graph: Graph, must: bool, depth: int = 0) -> str:
-        """Why no program is made of a node; empty where one can be made. `depth`: of the calls around it."""
+        """The reason why a node cannot be compiled; empty where it can. `depth`: the number of calls around
+        it.
+        """
         calls = self.calls(node)
         if node.fault:
             return node.fault.removeprefix(f"{node}: ")
@@ -177,7 +183,7 @@ class Compilable:
         return _why_no_arrays(node, graph) if depth and not must else ""
 
     def why_not_called(self, called: Called, must: bool, depth: int) -> str:
-        """Why no program is made of a function: the first of its nodes for which that is so."""
+        """The reason why a function cannot be compiled, that of its first such node; empty where it can."""
         if depth > _CALLS_NESTED:
             return f"its calls are nested more than {_CALLS_NESTED} deep"
         try:
@@ -194,7 +200,7 @@ class Compilable:
 
 
 def _why_no_arrays(node: Node, graph: Graph) -> str:
-    """Why inputs or outputs of a node are nothing that a program takes or gives."""
+    """The reason why inputs or outputs of a node cannot be those of a program; empty where they can."""
     types = list(node.types or ())
     if node.record is not None:
         values = types_of((*node.record.operands, *node.record.results), node.attributes, str(node))
@@ -213,7 +219,9 @@ def _why_no_arrays(node: Node, graph: Graph) -> str:
 
 
 def _groups(graph: Graph, nodes: Sequence[Node]) -> dict[str, FrameGroup]:
-    """The group of each node. The values of a loop are taken to live equally long where that proves true."""
+    """The group of each node. The values of a loop are assumed to exist under the same condition, where that
+    proves consistent.
+    """
     lives = _Lives(graph, nodes, set())
     while more := lives.unequal():
         lives = _Lives(graph, nodes, lives.apart | more)
@@ -221,8 +229,9 @@ def _groups(graph: Graph, nodes: Sequence[Node]) -> dict[str, FrameGroup]:
 
 
 class _Lives:
-    """The groups of nodes that are in order, where values of a loop live equally long but for frames `apart`.
-    What is not known is named for the frame then, otherwise for the Merge.
+    """The groups of nodes in topological order, assuming that the values of a loop exist under the same
+    condition, except for the frames in `apart`. An unknown condition is then named for the frame, otherwise
+    for the Merge.
     """
 
     def __init__(self, graph: Graph, nodes: Sequence[Node], apart: set[Frame]) -> None:
@@ -255,19 +264,19 @@ class _Lives:
         self.groups[node.name] = FrameGroup(frame, predicate)
 
     def behind(self, name: str) -> Frame:
-        """The frames around what uses a node."""
+        """The frames around the users of a node."""
         frame = self.groups[name].frame
         return frame[:-1] if self.graph.nodes[name].kind == "Exit" else frame
 
     def predicate(self, output: Output) -> Predicate:
-        """The conditions that must hold where an output has a value."""
+        """The condition under which an output has a value."""
         node, predicate = self.graph.nodes[output.node], self.groups[output.node].predicate
         if node.kind == "Switch" and len(node.inputs) == 2:
             return predicate | {ConditionSide(plain(node.inputs[1], self.graph.nodes), output.index == 1)}
         return predicate
 
     def left(self, frame: Frame, predicate: Predicate) -> Predicate:
-        """The conditions that must hold where a loop is left: those of its entry, since it ends once."""
+        """The condition after a loop: the same as before it, since every loop ends once."""
         entered = next(iter(self.entered.get(frame, ())), frozenset())
         rest = predicate - entered - {frame}
         known = frame in predicate and len(rest) == len(self.entered[frame]) == 1
@@ -279,7 +288,7 @@ class _Lives:
         return entered if known and ends == ["LoopCond"] else predicate
 
     def unequal(self) -> set[Frame]:
-        """The frames of which values are entered, or go on to the next turn, under different predicates."""
+        """The frames whose values enter, or go on to the next iteration, under different conditions."""
         steps: dict[Frame, set[Predicate]] = {}
         for frame, name in self.backs:
             steps.setdefault(frame, set()).add(self.groups[name].predicate)
@@ -291,9 +300,7 @@ class _Lives:
 
 
 def _either(predicates: Sequence[Predicate], name: str) -> Predicate:
-    """The conditions under which one of several values exists: one of the two sides of a
-    predicate always does.
-    """
+    """The condition under which one of several values exists; two sides of one predicate cancel."""
     if len(set(predicates)) == 1:
         return predicates[0]
     if len(predicates) == 2:

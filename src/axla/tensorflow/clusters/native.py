@@ -1,7 +1,7 @@
-"""The kernel of AxlaLaunch, emitted: what runs in each step, without the interpreter lock.
+"""The kernel of AxlaLaunch, emitted: runs in each step, without the interpreter lock.
 
-TensorFlow calls `create` once for a node, `compute` in each step, also in several threads at a time, and
-`delete`. Inputs are read where TensorFlow has them, results are written to memory that it allocates.
+TensorFlow calls `create` once for a node, `compute` in each step, possibly in several threads at once, and
+`delete`. Inputs are read in place; results are written to memory that TensorFlow allocates.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _unlock(f: GlueFunction, cluster: Ssa) -> None:
 
 @_FUNCTIONS("tf_fits", "i1", "executable:ptr, count:i64, tensors:ptr")
 def _fits(f: GlueFunction, executable: Ssa, count: Ssa, tensors: Ssa) -> None:
-    """Whether inputs are what an executable is for."""
+    """Whether an executable was compiled for inputs like these."""
     no = f.const("i1", 0)
     with f.loop(0, count) as loop:
         wanted = executable.get(EXECUTABLE, "inputs").item(loop.index, INPUT.size)
@@ -72,7 +72,7 @@ def _fits(f: GlueFunction, executable: Ssa, count: Ssa, tensors: Ssa) -> None:
 
 @_FUNCTIONS("tf_find", "ptr", "cluster:ptr, tensors:ptr", exported=True)
 def _find(f: GlueFunction, cluster: Ssa, tensors: Ssa) -> None:
-    """The executable for inputs, which is held; null where there is none."""
+    """The executable for these inputs, with a reference held; null where there is none."""
     found = f.slot(f.null())
     count = cluster.get(CLUSTER, "inputs")
     f.call("void", "tf_lock", cluster)
@@ -94,7 +94,7 @@ def _find(f: GlueFunction, cluster: Ssa, tensors: Ssa) -> None:
 
 @_FUNCTIONS("tf_compute", "void", "cluster:ptr, context:ptr", exported=True)
 def _compute(f: GlueFunction, cluster: Ssa, context: Ssa) -> None:
-    """The kernel in a step."""
+    """The kernel's function for a step."""
     inputs, outputs = cluster.get(CLUSTER, "inputs"), cluster.get(CLUSTER, "outputs")
     # Tensors and addresses of both, and copies of inputs: a program has no more parameters.
     size = (inputs * 3 + outputs * 2 + 1) << 3
@@ -144,7 +144,7 @@ def _step(f: GlueFunction, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
 
 @_FUNCTIONS("tf_outputs", "void", "count:i64, executable:ptr, context:ptr, made:ptr, status:ptr")
 def _outputs(f: GlueFunction, count: Ssa, executable: Ssa, context: Ssa, made: Ssa, status: Ssa) -> None:
-    """Has TensorFlow allocate outputs, until it cannot."""
+    """Makes TensorFlow allocate the outputs, until that fails."""
     with f.loop(0, count) as loop:
         output = executable.get(EXECUTABLE, "outputs").item(loop.index, OUTPUT.size)
         kind, rank = output.get(OUTPUT, "type"), output.get(OUTPUT, "rank")
@@ -157,7 +157,9 @@ def _outputs(f: GlueFunction, count: Ssa, executable: Ssa, context: Ssa, made: S
 
 @_FUNCTIONS("tf_run", "void", "cluster:ptr, executable:ptr, context:ptr, tensors:ptr, lists:ptr")
 def _run(f: GlueFunction, cluster: Ssa, executable: Ssa, context: Ssa, tensors: Ssa, lists: Ssa) -> None:
-    """Runs the program; `lists` has room for addresses of parameters, of copies of them, and of results."""
+    """Runs the program; `lists` has space for the addresses of parameters, of their copies, and of
+    results.
+    """
     program, inputs = executable.get(EXECUTABLE, "program"), cluster.get(CLUSTER, "inputs")
     count = program.get(PROGRAM, "parameter_count")
     addresses, copies = lists, lists.item(count)

@@ -20,7 +20,7 @@ from axla.tensorflow.clusters.traced import places
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`print` it; `clusters` has the programs, `decisions` what became of each operation."""
+    """Can be printed; `clusters` has the programs, `decisions` what was decided for each operation."""
 
     clusters: Sequence[Cluster]
     decisions: Sequence[ClusterDecision]
@@ -42,7 +42,7 @@ class Report:
         return "\n".join(lines)
 
     def write_pictures(self, folder: str | Path) -> list[Path]:
-        """Writes the HLO of each cluster, for each choice of shapes, as a graph for Graphviz."""
+        """Writes the HLO of each cluster, for each combination of shapes, as a Graphviz graph."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         found = []
         for cluster in self.clusters:
@@ -64,8 +64,8 @@ def _line(decision: ClusterDecision) -> str:
 
 
 def explain(target: Any) -> Report:
-    """Reports the clusters of a session, or of a function, a layer or a model that `jit` returned, for what
-    it has run so far. InvalidArgument for anything else.
+    """A report on the clusters of a session, or of a function, layer or model returned by `jit`, that have
+    run so far. InvalidArgument for anything else.
     """
     if isinstance(target, Session):
         clusters = [cluster for part in target.parts for cluster in part.clusters]

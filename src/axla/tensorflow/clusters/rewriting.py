@@ -1,9 +1,9 @@
-"""GraphDefs in which an AxlaLaunch node stands for each cluster, also in the bodies of functions.
+"""GraphDefs in which an AxlaLaunch node replaces each cluster, also in the bodies of functions.
 
-A graph of a session grows, and each choice of feeds, fetches and targets needs other nodes, so that clusters
-differ; but what was given to TensorFlow once cannot be changed, and nodes may hold state (variables by
-reference, random numbers, queues) under their names. So `Rewriter.part` gives what is new only. A node is
-given again, under another name, where its inputs are not those that it had before: behind another cluster.
+The graph of a session grows, and each combination of feeds, fetches and targets needs other nodes, so
+clusters differ from run to run. But nodes once added to TensorFlow's graph cannot be changed, and may hold
+state under their names (reference variables, random numbers, queues). So `Rewriter.part` returns new nodes
+only. A node is added again, under another name, where its inputs changed: behind another cluster.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _XLA_DEVICE = re.compile(r"/?(?:device:)?XLA_(CPU|GPU)(?::(?:\d+|\*))?", re.IGNO
 
 
 class ClusterCall(NamedTuple):
-    """How TensorFlow runs a cluster: an operation, its attributes, its output. `value` of a cluster is the
-    attribute `key`.
+    """How TensorFlow runs a cluster: an operation, its attributes, its output. The attribute `key` identifies
+    the cluster, by the cluster's field `value`.
     """
 
     op: str
@@ -67,7 +67,9 @@ PY_FUNC = ClusterCall("PyFunc", "Tin", "Tout", "token", "token", "output")
 
 @dataclass(frozen=True, slots=True)
 class ClusterDecision:
-    """The decision for a node of the graph, or a function: the name of its cluster, or why it has none."""
+    """What was decided for a node of the graph, or for a function: the name of its cluster, or why it has
+    none.
+    """
 
     node: Node
     function: str
@@ -77,8 +79,8 @@ class ClusterDecision:
 
 @dataclass(slots=True, eq=False)
 class RunPart:
-    """The graph that runs for some feeds, fetches and targets: their names (empty for a feed that nothing
-    needs), `graph` with the nodes and functions that were not given before, and what was decided.
+    """The graph for some feeds, fetches and targets, and their names in it (empty for a feed that is not
+    needed). `graph` has the nodes and functions not added before, `decisions` what was decided.
     """
 
     graph: Proto
@@ -91,7 +93,7 @@ class RunPart:
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """A node that may be written: one of the graph, or that of a cluster."""
+    """A node that may be written: of the graph, or for a cluster."""
 
     proto: Proto
     inputs: Sequence[Output]
@@ -102,8 +104,8 @@ class _Unit:
 
 @dataclass(slots=True, eq=False)
 class _Formed:
-    """The clusters of a graph with their programs; `homes` of the nodes that are only there, and `outputs`,
-    by the names of clusters.
+    """The clusters of a graph with their programs. `homes`: the cluster of each node that is only there;
+    `outputs`: the outputs of nodes by those of clusters.
     """
 
     programs: list[tuple[Formed, Any]] = field(default_factory=list)
@@ -111,18 +113,18 @@ class _Formed:
     outputs: dict[Output, Output] = field(default_factory=dict)
 
     def unit(self, name: str) -> str:
-        """The name of what is written for a node."""
+        """The name of the node written for a node."""
         return self.homes.get(name, name)
 
     def output(self, output: Output) -> Output:
-        """The output of what is written that is one of a node."""
+        """The output of a written node for an output of a node."""
         return self.outputs.get(output, output)
 
 
 @dataclass(slots=True, eq=False)
 class Rewriter:
-    """Rewrites a graph, which may grow. `cluster(name, graph, inputs, outputs, backend)` makes the programs;
-    `definition` gives the OpDef of an operation.
+    """Rewrites a graph, which may grow. `cluster(name, graph, inputs, outputs, backend)` creates programs;
+    `definition` returns the OpDef of an operation.
     """
 
     cluster: Callable[[str, Graph, Sequence[Output], Sequence[Output], str], Any]
@@ -145,7 +147,7 @@ class Rewriter:
     parts: int = 0
 
     def read(self, data: bytes) -> None:
-        """Takes a GraphDef, the whole graph as it is now."""
+        """Reads a GraphDef: the whole current graph."""
         self.message = decode(data, "GraphDef")
         functions = self.message.get("library", {}).get("function", ())
         nodes = [*self.message.get("node", ()), *(n for each in functions for n in each.get("node_def", ()))]
@@ -157,7 +159,7 @@ class Rewriter:
 
     def part(self, feeds: Sequence[str], fetches: Sequence[str], targets: Sequence[str]) -> RunPart:
         """The part of the graph that fetches and targets (nodes) need. UnsupportedError for a node that must
-        be compiled and cannot be.
+        be compiled but cannot be.
         """
         fed = [plain_output(text, self.graph.nodes, f"the feed '{text}'") for text in feeds]
         graph, protos = self._with_feeds(fed)
@@ -184,8 +186,8 @@ class Rewriter:
         return part
 
     def _with_feeds(self, fed: Sequence[Output]) -> tuple[Graph, dict[str, Proto]]:
-        """The graph, and the messages of its nodes, with a placeholder for each output that is fed, which is
-        called as the output is.
+        """The graph, and the messages of its nodes, with a placeholder for each fed output, under the
+        output's name.
         """
         nodes = dict(self.graph.nodes)
         protos = {proto["name"]: proto for proto in self.message.get("node", ())}
@@ -238,7 +240,7 @@ class Rewriter:
         return marks
 
     def _program(self, each: Formed, graph: Graph, function: str) -> Any:
-        """The program of a cluster, which holds only the nodes that it needs."""
+        """The program of a cluster, with only the nodes that it needs."""
         nodes = {source.node: graph.nodes[source.node] for source in each.inputs}
         members = frozenset(each.nodes)
         for name in each.nodes:
@@ -257,9 +259,7 @@ class Rewriter:
     def _units(
         self, graph: Graph, protos: Mapping[str, Proto], found: _Formed, part: RunPart
     ) -> dict[str, _Unit]:
-        """The nodes that may be written, by their names here: those outside clusters, and one
-        for each cluster.
-        """
+        """The nodes that may be written: those in no cluster, and one for each cluster."""
         units = {}
         for name, node in graph.nodes.items():
             if name in protos and name not in found.homes:
@@ -276,7 +276,7 @@ class Rewriter:
         return units
 
     def _named(self, units: dict[str, _Unit], graph: Graph, found: _Formed) -> list[_Unit]:
-        """Names the units that are needed, and drops the others. Those that were not given before are new."""
+        """Names the nodes that are needed, and drops the others. Nodes not added before are new."""
         before: dict[str, list[str]] = {}
         left = [found.unit(name) for name in (*(output.node for output in graph.results), *graph.controls)]
         while left:
@@ -304,7 +304,7 @@ class Rewriter:
         return new
 
     def free(self, name: str) -> str:
-        """A name that no node has that was given."""
+        """A name that no added node has."""
         found, number = name, 1
         while found in self.taken:
             found, number = f"{name}__{number}", number + 1
@@ -314,13 +314,13 @@ class Rewriter:
     # Functions.
 
     def _calling(self, node: Node, proto: Proto, part: RunPart) -> tuple[Proto, list[str]]:
-        """A node that calls rewritten functions in the place of its own, and their names."""
+        """A node that calls rewritten functions instead of its own, and their names."""
         called = called_by(node.attributes) if node.op in _CALLS else []
         names = {each.name: self._other(each, part) for each in called}
         return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]
 
     def _other(self, called: Called, part: RunPart) -> str:
-        """The name of the function that replaces a function in calls."""
+        """The function to call instead of `called`."""
         if called.attributes or called.name in self.calling or called.name not in self.graph.library.messages:
             return called.name
         if called.name not in self.bodies:
@@ -368,7 +368,7 @@ class Rewriter:
         }
 
     def _add_functions(self, part: RunPart) -> None:
-        """Adds the functions that were not given before."""
+        """Adds the functions that were not added before."""
         library = self.message.get("library", {})
         functions = [*library.get("function", ()), *(body for body, _ in self.bodies.values() if body)]
         fresh = {each["signature"]["name"]: each for each in functions}
@@ -379,7 +379,7 @@ class Rewriter:
 
 
 def _at_fault(program: Any) -> set[str]:
-    """The node for which no program could be made: all, where it is not known."""
+    """The node that could not be compiled; all nodes, where it is not known."""
     needed = program.graph.needed(program.outputs, cut=program.inputs)
     nodes = {node.name for node in needed if not _is_shared(node)}
     named = re.match(r"node '([^']+)'", program.refused)
@@ -387,7 +387,7 @@ def _at_fault(program: Any) -> set[str]:
 
 
 def _check(node: Node, mark: Mark, reason: str) -> None:
-    """UnsupportedError for a node that must be compiled and cannot be."""
+    """Raises UnsupportedError for a node that must be compiled but cannot be."""
     if _is_on_gpu(node):
         try:
             get(GPU).client.device_put(0)
@@ -410,17 +410,17 @@ def _apart(name: str, graph: Graph) -> str:
 
 
 def _place(output: Output, graph: Graph) -> Output:
-    """Where the value of an output is: that of one that is fed, at a placeholder."""
+    """The output that provides a value; for a fed one, its placeholder."""
     return Output(str(output), 0) if str(output) in graph.nodes else output
 
 
 def _is_shared(node: Node) -> bool:
-    """Whether a node is in each cluster that uses it, and in the graph too."""
+    """Whether a node is copied into each cluster that uses it, and also stays in the graph."""
     return node.op == "Const" and not node.controls
 
 
 def _goes_back(source: str, name: str, graph: Graph) -> bool:
-    """Whether an edge leads to the next turn of a loop."""
+    """Whether an edge leads to the next iteration of a loop."""
     kinds = [graph.nodes[each].kind if each in graph.nodes else "" for each in (source, name)]
     return kinds == ["NextIteration", "Merge"]
 
@@ -428,7 +428,7 @@ def _goes_back(source: str, name: str, graph: Graph) -> bool:
 def _written(
     units: Iterable[_Unit], kept: Mapping[str, _Unit], found: _Formed, text: Callable[[Output], str]
 ) -> list[Proto]:
-    """The messages of units; they wait for nodes that are `kept`, and wish to be where these are."""
+    """The messages of nodes; control inputs and colocation refer to `kept` nodes only."""
     names = {name: unit.name for name, unit in kept.items()}
     written = []
     for unit in units:
@@ -440,7 +440,7 @@ def _written(
 
 
 def _colocated(entry: Proto, names: Mapping[str, str]) -> Proto:
-    """An attribute, without wishes to be where nodes are that are not there any more."""
+    """An attribute without requests for colocation with nodes that no longer exist."""
     if entry["key"] != "_class":
         return entry
     places = [text.decode().removeprefix("loc:@") for text in entry["value"].get("list", {}).get("s", ())]
@@ -449,23 +449,23 @@ def _colocated(entry: Proto, names: Mapping[str, str]) -> Proto:
 
 
 def placeholder(name: str, type_: str) -> Proto:
-    """A node for a value of any shape."""
+    """A placeholder node for a value of any shape."""
     attributes = {"dtype": {"type": type_}, "shape": {"shape": {"unknown_rank": True}}}
     return {"name": name, "op": "Placeholder", "attr": listed(attributes)}
 
 
 def listed(attributes: Mapping[str, Proto]) -> list[Proto]:
-    """Attributes as a message has them."""
+    """Attributes in the form of a message."""
     return [{"key": key, "value": value} for key, value in attributes.items()]
 
 
 def _off_xla(proto: Proto) -> Proto:
-    """A node on the CPU in the place of XLA's device, which TensorFlow does not have."""
+    """The node on the CPU instead of XLA's device, which TensorFlow does not have."""
     return {**proto, "device": _XLA_DEVICE.sub("/device:CPU:0", proto.get("device", ""))}
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Attributes with other names of functions."""
+    """Attributes with functions renamed."""
     if isinstance(value, list):
         return [_renamed(each, names) for each in value]
     if not isinstance(value, dict) or not names:

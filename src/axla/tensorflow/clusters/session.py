@@ -1,7 +1,7 @@
 """Sessions of TensorFlow 1 that run clusters.
 
-A session has a graph of its own, to which it adds what runs for each choice of feeds, fetches and targets
-when it first runs (`rewriting.py`), and lets TensorFlow run that. So variables, queues, tables are
+A session has a graph of its own. At the first run of each combination of feeds, fetches and targets it adds
+the rewritten nodes (`rewriting.py`), and lets TensorFlow run them. So variables, queues and tables are
 TensorFlow's, and keep their values when the user's graph grows.
 """
 
@@ -34,8 +34,8 @@ jit_scope = tf.xla.experimental.jit_scope
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """The tensors and targets of a run: feeds (a tensor of the session's graph, None where it is not
-    needed), fetches and targets; and `owners`, the user's tensors and operations.
+    """The names that run for some feeds (tensors of the session's graph, None where not needed), fetches and
+    targets; and `owners`, the user's tensors and operations.
     """
 
     feeds: list[Any]
@@ -79,7 +79,7 @@ class Session(tf.compat.v1.Session):
 
     @property
     def parts(self) -> list[RunPart]:
-        """The rewritten graphs: for each choice of feeds, fetches and targets the last one."""
+        """The rewritten graphs: for each combination of feeds, fetches and targets the last one."""
         return list(self._parts.values())
 
     def make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
@@ -94,7 +94,7 @@ class Session(tf.compat.v1.Session):
         raise UnsupportedError("a callable from CallableOptions: use make_callable")
 
     def _extend_graph(self) -> None:
-        """Nothing: `_step` has done it."""
+        """Does nothing: `_step` has extended the graph."""
 
     def _do_run(
         self, handle: Any, target_list: Any, fetch_list: Any, feed_dict: Any, options: Any, run_metadata: Any
@@ -112,7 +112,7 @@ class Session(tf.compat.v1.Session):
         return found
 
     def _placed(self, error: Any) -> Any:
-        """An error of a cluster with the operation of the user's graph, and the line that made it."""
+        """An error of a cluster, with the operation of the user's graph and the line that created it."""
         name = "".join(_NODE.findall(error.message)[:1])
         try:
             operation = self._graph.get_operation_by_name(name.split("'")[1])
@@ -132,7 +132,7 @@ class Session(tf.compat.v1.Session):
         return step
 
     def _made(self, feeds: Any, fetches: Any, targets: Any, owners: Sequence[Any]) -> _Step:
-        """Rewrites the graph for these and adds it to the session's graph."""
+        """The step for these feeds, fetches and targets, whose nodes are added to the session's graph."""
         if self._read != self._graph.version:
             flags.dump("before_mark_for_compilation", lambda: str(self._graph.as_graph_def()))
             self._read = self._graph.version
@@ -168,7 +168,9 @@ class Session(tf.compat.v1.Session):
             client.ExtendSession(self._session)
 
     def _known(self, text: str) -> Any:
-        """A tensor for an input that a new node has of an older one; for `^node`, any that waits for it."""
+        """A tensor for the input that a new node takes from an older one; for `^node`, any tensor that waits
+        for it.
+        """
         if not text.startswith("^"):
             return self._inner.get_tensor_by_name(text)
         node = self._inner.get_operation_by_name(text[1:])
@@ -197,6 +199,6 @@ def _cluster(*parts: Any) -> Cluster:
 
 
 def _definition(op: str) -> Proto | None:
-    """The OpDef of an operation that TensorFlow has."""
+    """The OpDef of an operation of TensorFlow."""
     found = op_def_registry.get(op)
     return None if found is None else decode(found.SerializeToString(), "OpDef")

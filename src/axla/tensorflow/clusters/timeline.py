@@ -15,9 +15,9 @@ from axla.tensorflow.clusters.rewriting import KERNEL
 def timeline(run_metadata: Any, profile: Profile | None = None) -> str:
     """The timeline, as JSON, of a step that a session ran with `RunOptions(trace_level=FULL_TRACE)`.
 
-    `run_metadata` is TensorFlow's RunMetadata of the step; `profile` what `axla.profile()` measured around
-    it, once its block has ended: the calls of clusters within the step, in the threads that made them, and of
-    each program a track with its steps. Times are microseconds since the first operation.
+    `run_metadata` is TensorFlow's RunMetadata of the step. `profile` is what `axla.profile()` measured around
+    it, once its block has ended: calls of clusters in their threads, and for each program a track with its
+    steps. Times are microseconds since the first operation.
     """
     found = json.loads(step_timeline.Timeline(run_metadata.step_stats).generate_chrome_trace_format())
     timed = [event for event in found["traceEvents"] if "ts" in event]
@@ -33,9 +33,9 @@ def timeline(run_metadata: Any, profile: Profile | None = None) -> str:
 
 
 def _during(profile: Profile, begin: int, length: int) -> list[dict[str, Any]]:
-    """The events of a profile within `length` microseconds from `begin`, by the clock of TensorFlow. The
-    steps of a program, which are means of all its calls, are put at its first call there. Times are of whole
-    nanoseconds: otherwise Perfetto drops spans that overlap when it has rounded them.
+    """The part of a profile in the `length` microseconds from `begin`, by TensorFlow's clock. The steps of a
+    program, averages over all calls, are placed at its first call. Times are whole nanoseconds: Perfetto
+    drops spans that overlap after rounding.
     """
     offset = (max(time.time_ns() - time.perf_counter_ns() for _ in range(9)) - 1000 * begin) / 1e3
     spans = [{**event, "ts": round(event["ts"] + offset, 3)} for event in profile.events]

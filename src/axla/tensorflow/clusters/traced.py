@@ -1,8 +1,8 @@
-"""A function that TensorFlow has traced, as one cluster.
+"""A function traced by TensorFlow, as one cluster.
 
-Variables stay with TensorFlow: their values are inputs of the cluster, the new ones are results. In its graph
-the placeholder of a variable becomes a variable of the graph, which is given the value first. The gradient of
-the cluster is another one: it computes the function again, from the values that variables had.
+Variables stay with TensorFlow: their values are inputs of the cluster, their new values are results. In the
+cluster's graph, the placeholder of a variable becomes a variable to which the value is assigned first. The
+gradient is another cluster: it computes the function again, from the values that the variables had.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _traced: WeakValueDictionary[int, Traced] = WeakValueDictionary()
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """While what is traced becomes one cluster: jitted functions that it calls are parts of it."""
+    """Within this context, jitted functions that are called become parts of the cluster being traced."""
     before, _thread.whole = is_whole(), True
     try:
         yield
@@ -62,14 +62,16 @@ def is_whole() -> bool:
 
 
 class Traced:
-    """`tensors` of its methods are those of the function's graph: arguments, then what it captures. It lives
-    as long as the graphs that launch it; with it go the executables of its cluster. (The
-    cluster may live longer, for a kernel, and has nothing of TensorFlow: that would be freed when TensorFlow
-    frees the kernel, and wait for itself.)
+    """A traced function and its cluster. `tensors` in its methods are those of the function's graph:
+    arguments, then captures.
+
+    It lives as long as the graphs that launch it, and the executables of its cluster are freed with it. (The
+    cluster may live longer, for a kernel. It must not refer to objects of TensorFlow: those would be freed
+    when TensorFlow frees the kernel, which would deadlock.)
     """
 
     def __init__(self, function: Any, writes: bool = True) -> None:
-        """The cluster of a ConcreteFunction; without `writes`, variables stay as they are. UnsupportedError
+        """The cluster of a ConcreteFunction; without `writes`, variables are not changed. UnsupportedError
         for what cannot be compiled, with the node.
         """
         self.function, graph, inputs = function, function.graph, list(function.inputs)
@@ -105,7 +107,7 @@ class Traced:
         finalize(self, cluster.free).atexit = False
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
-        """The results, with the variables read and written."""
+        """The results; variables are read and written."""
         for variable in self.function.graph.variables:
             resource_variable_ops.variable_accessed(variable)
         results = self.launched([_read(self.tensors[n], tensors[n]) for n in self.fed])
@@ -115,7 +117,7 @@ class Traced:
         return results[:count]
 
     def launched(self, values: Sequence[Any]) -> list[Any]:
-        """The results, then what is written, of the values of inputs."""
+        """The results, then the written values, for these values of inputs."""
         if not self.cluster.outputs:
             return []
         results = self._with_gradient(values) if capi.missing() else launch(self.cluster, values)
@@ -128,7 +130,7 @@ class Traced:
         return results
 
     def _with_gradient(self, values: Sequence[Any]) -> list[Any]:
-        """The results where PyFunc runs the cluster, which has no gradient."""
+        """The results where PyFunc runs the cluster, which needs an explicit gradient."""
 
         @tf.custom_gradient
         def called(*given: Any) -> Any:
@@ -137,7 +139,7 @@ class Traced:
         return tf.nest.flatten(called(*values))
 
     def gradient(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        """The gradients of inputs, None where there is none, for those of the results."""
+        """The gradients of inputs, None where there is none, for cotangents of the results."""
         if self.is_random:
             why = "its random numbers would be others in the gradient, which must be taken inside of it"
             raise UnsupportedError(f"function '{self.cluster.name}': {why}")
@@ -151,7 +153,7 @@ class Traced:
 
     @property
     def _trainable(self) -> list[int]:
-        """The results that have a gradient."""
+        """The numbers of the results that have a gradient."""
         return [number for number, one in enumerate(self.results) if backprop_util.IsTrainable(one)]
 
     @cached_property
@@ -186,7 +188,7 @@ def _gradient(operation: Any, *cotangents: Any) -> list[Any]:
 
 
 def _variable(tensor: Any) -> Any:
-    """The type and shape of the variable that a tensor is the handle of; None for others."""
+    """Type and shape of the variable whose handle a tensor is; None for other tensors."""
     data = handle_data_util.get_resource_handle_data(tensor) if tensor.dtype == tf.resource else None
     return data.shape_and_type[0] if data and data.is_set and len(data.shape_and_type) == 1 else None
 
@@ -200,7 +202,7 @@ def _read(placeholder: Any, tensor: Any) -> Any:
 
 
 def _parsed(function: Any, variables: Mapping[str, Any], controls: Sequence[str], name: str) -> Graph:
-    """The graph of a function, where the placeholders of variables are variables that are given values."""
+    """The graph of a function; placeholders of variables become variables with assigned values."""
     message = function.graph.as_graph_def()
     for node in list(message.node):
         data = variables.get(node.name)
@@ -229,7 +231,7 @@ def _parsed(function: Any, variables: Mapping[str, Any], controls: Sequence[str]
 
 
 def places(graph: Any) -> dict[str, str]:
-    """Where the user's program made the operations of a graph of TensorFlow, and of its functions, by
+    """Where the user's program created the operations of a TensorFlow graph and its functions, by
     `operation@function`.
     """
     functions = {name: getattr(one, "graph", None) for name, one in graph._functions.items()}
@@ -239,7 +241,7 @@ def places(graph: Any) -> dict[str, str]:
 
 
 def place_of(operation: Any) -> str:
-    """The line of the user's program that made an operation, as messages name it."""
+    """The line of the user's program that created an operation, in the form used by messages."""
     trace = operation.traceback
     for frame in reversed(trace.get_user_frames() if trace else ()):
         if not frame.filename.startswith(_LIBRARIES):
@@ -251,8 +253,8 @@ def _effects(
     compiler: Compilable, graph: Graph, nodes: Iterable[Node], held: dict[Output, frozenset[str]],
     called: dict[Any, tuple[set[str], dict[int, frozenset[str]]]],
 ) -> set[str]:  # fmt: skip
-    """The variables that nodes may change, and `_RANDOM` where they draw random numbers. `held` are those
-    that outputs stand for, and is filled; `called` has what was found for functions.
+    """The variables that nodes may change, and `_RANDOM` if they draw random numbers. `held`: the variables
+    that outputs refer to, filled here; `called`: results for functions.
     """
     found: set[str] = set()
     for node in nodes:

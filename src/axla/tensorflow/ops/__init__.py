@@ -1,3 +1,3 @@
-"""TensorFlow's operations: a module for each family, with a table of records and the functions that make HLO
-of those that are not one function of `axla.ops`.
+"""TensorFlow's operations: a module for each family, with a table of records, and lowering functions for
+those that are not a single function of `axla.ops`.
 """

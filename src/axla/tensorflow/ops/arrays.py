@@ -1,4 +1,4 @@
-"""Shapes, and what arranges the elements of arrays in other ones."""
+"""Operations on shapes, and those that rearrange the elements of arrays."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ DeviceIndex: device_names=list(string) -> index:i32
 
 
 def sizes(value: XlaOp) -> list[int | XlaOp]:
-    """The sizes of an array: numbers, scalars of the program where they are dynamic."""
+    """The sizes of an array: numbers, or scalars of the program for dynamic sizes."""
     return [
         ops.GetDimensionSize(value, d) if dynamic else size
         for d, (size, dynamic) in enumerate(zip(value.dims, value.shape.dynamic, strict=True))
@@ -136,7 +136,9 @@ def _reshape(call: Call, value: XlaOp, shape: XlaOp) -> XlaOp:
 
 
 def reshaped(value: XlaOp, dims: Sequence[int], free: int) -> XlaOp:
-    """The elements in other sizes; where some of an array are dynamic, the dimension `free` becomes so."""
+    """The elements with other sizes; where sizes of the array are dynamic, the dimension `free` is
+    dynamic.
+    """
     if not any(value.shape.dynamic) or value.dims == tuple(dims):
         return ops.Reshape(value, dims)
     count = prod(sizes(value)) / prod([*dims[:free], *dims[free + 1 :]])
@@ -160,7 +162,7 @@ def _expand_dims(call: Call, value: XlaOp, dim: XlaOp) -> XlaOp:
 
 
 def expanded(value: XlaOp, axis: int) -> XlaOp:
-    """The array with a dimension of size 1 more."""
+    """The array with an additional dimension of size 1."""
     return ops.Reshape(value, [*value.dims[:axis], 1, *value.dims[axis:]])
 
 
@@ -190,7 +192,7 @@ def _concat_v2(call: Call, values: list[XlaOp], axis: XlaOp) -> XlaOp:
 
 @lowering("ConcatOffset")
 def _concat_offset(call: Call, axis: XlaOp, shapes: list[XlaOp]) -> list[np.ndarray]:
-    """Where each of several arrays begins in their concatenation."""
+    """The start of each of several arrays in their concatenation."""
     found = np.array([shape_operand(call, shape) for shape in shapes])
     place = call.axis(call.integer(axis, "concat_dim"), found.shape[1], "concat_dim")
     others = np.delete(found, place, 1)
@@ -224,7 +226,7 @@ def _split_v(call: Call, value: XlaOp, size_splits: XlaOp, axis: XlaOp) -> list[
 
 
 def cut(value: XlaOp, parts: Sequence[int], axis: int) -> list[XlaOp]:
-    """Parts of an array, of these sizes, one behind the other."""
+    """Splits an array into consecutive parts of these sizes."""
     ends = np.cumsum(parts, dtype=int).tolist()
     return [ops.SliceInDim(value, end - size, end, 1, axis) for size, end in zip(parts, ends, strict=True)]
 
@@ -312,7 +314,7 @@ def _broadcast_to(call: Call, value: XlaOp, shape: XlaOp) -> XlaOp:
 
 
 def broadcast_to(call: Call, value: XlaOp, dims: Sequence[int]) -> XlaOp:
-    """The array in a shape that it can be broadcast to; VerifyError where it cannot."""
+    """The array broadcast to a shape; VerifyError where that is not possible."""
     pairs = zip(reversed(value.dims), reversed(dims), strict=False)
     if len(value.dims) > len(dims) or any(size not in (1, wanted) for size, wanted in pairs):
         call.fail(f"an array of {list(value.dims)} cannot be broadcast to {list(dims)}")
@@ -325,7 +327,7 @@ def _broadcast_args(call: Call, left: XlaOp, right: XlaOp) -> np.ndarray:
 
 
 def _broadcast(call: Call, left: XlaOp, right: XlaOp) -> list[tuple[int, ...]]:
-    """Two shapes, of equal length, and what they are broadcast to."""
+    """Two shapes of equal rank, and the shape both are broadcast to."""
     shapes = [shape_operand(call, left, "s0"), shape_operand(call, right, "s1")]
     whole = common_dims(*shapes)
     return [*((1,) * (len(whole) - len(shape)) + shape for shape in shapes), whole]
@@ -333,7 +335,7 @@ def _broadcast(call: Call, left: XlaOp, right: XlaOp) -> list[tuple[int, ...]]:
 
 @lowering("BroadcastGradientArgs")
 def _broadcast_gradient_args(call: Call, left: XlaOp, right: XlaOp) -> list[np.ndarray]:
-    """The dimensions along which the gradients of two operands are sums."""
+    """The dimensions over which the gradients of two operands are summed."""
     *shapes, whole = _broadcast(call, left, right)
     same = shape_operand(call, left) == shape_operand(call, right)
     found = [[d for d in range(len(whole)) if shape[d] == 1 and not same] for shape in shapes]
@@ -342,7 +344,7 @@ def _broadcast_gradient_args(call: Call, left: XlaOp, right: XlaOp) -> list[np.n
 
 @lowering("XlaBroadcastHelper")
 def _broadcast_helper(call: Call, left: XlaOp, right: XlaOp, dims: XlaOp) -> list[XlaOp]:
-    """Gives the array of fewer dimensions as many as the other one has: its own are `broadcast_dims`."""
+    """Gives the array of lower rank the rank of the other one; its own dimensions become `broadcast_dims`."""
     places = call.integers(dims, "broadcast_dims")
     small, large = (left, right) if len(left.dims) < len(right.dims) else (right, left)
     if not places:
@@ -364,7 +366,7 @@ def _fill(call: Call, dims: XlaOp, value: XlaOp) -> XlaOp:
 
 
 def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> XlaOp:
-    """An array of one number."""
+    """An array filled with one number."""
     return call.scope.constant(np.broadcast_to(np.array(number).astype(dtype.numpy), tuple(dims)))
 
 
@@ -431,6 +433,6 @@ def _one_hot(call: Call, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) ->
 
 @lowering("DeviceIndex")
 def _device_index(call: Call) -> np.ndarray:
-    """The place of the processor among names of devices, the number of names where it is not there."""
+    """The index of the device among names of devices; the number of names where it is not found."""
     names = call["device_names"]
     return np.array(names.index("CPU") if "CPU" in names else len(names), np.int32)

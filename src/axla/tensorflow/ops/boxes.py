@@ -1,4 +1,4 @@
-"""Boxes in images: those that stay when others that overlap them are dropped."""
+"""Boxes in images: non-maximum suppression, which drops boxes that overlap better ones."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NonMaxSuppressionV4: boxes:T scores:T max_output_size:i32 iou_threshold:T_thresh
 
 @lowering("NonMaxSuppressionV3", "NonMaxSuppressionV4")
 def _non_max_suppression(call: Call, boxes: XlaOp, scores: XlaOp, size: XlaOp, *limits: XlaOp) -> list[XlaOp]:
-    """The numbers of boxes [y, x, y, x], by descending scores. A box is dropped when it overlaps a chosen one
-    by more than the first limit, or when its score is not above the second. There are as many as are chosen,
-    or as many as are wanted, with zeros behind the chosen ones.
+    """The indices of boxes [y, x, y, x], by descending scores. A box is dropped when its overlap with a
+    selected one is above the first limit, or its score is not above the second. The result has as many
+    indices as are selected, or as many as requested, padded with zeros.
     """
     of_rank(call, scores, 1, "scores")
     of_dims(call, boxes, (*scores.dims, 4), "boxes")
@@ -53,7 +53,7 @@ def _non_max_suppression(call: Call, boxes: XlaOp, scores: XlaOp, size: XlaOp, *
 
 
 def _corners(boxes: XlaOp) -> list[XlaOp]:
-    """The least and the largest coordinates of each box: y, y, x, x."""
+    """The smallest and largest coordinates of each box: y, y, x, x."""
     y, x, other_y, other_x = (boxes[:, k] for k in range(4))
     return [ops.Min(y, other_y), ops.Max(y, other_y), ops.Min(x, other_x), ops.Max(x, other_x)]
 
@@ -67,7 +67,7 @@ def _best(scores: XlaOp) -> XlaOp:
 
 
 def _chosen(step: XlaOp, scores: XlaOp, chosen: XlaOp, overlap: XlaOp, *corners: XlaOp) -> list[XlaOp]:
-    """The state after the box with the best score is chosen: the scores of dropped boxes are -infinity."""
+    """The state after the box with the best score is selected: the scores of dropped boxes are -infinity."""
     count = scores.dims[0]
     places = ops.Iota(step.builder, S32, count)
     place = reduced(ops.Select(ops.Eq(scores, _best(scores)), places, count), [0], "Min")
@@ -79,7 +79,7 @@ def _chosen(step: XlaOp, scores: XlaOp, chosen: XlaOp, overlap: XlaOp, *corners:
 
 
 def _overlaps(corners: Sequence[XlaOp], others: Sequence[XlaOp]) -> XlaOp:
-    """The intersection of boxes divided by their union; 0 where one has no area."""
+    """The intersection of boxes divided by their union; 0 where a box has no area."""
     areas = [(box[1] - box[0]) * (box[3] - box[2]) for box in (corners, others)]
     sides = [
         ops.Max(ops.Min(corners[k + 1], others[k + 1]) - ops.Max(corners[k], others[k]), 0) for k in (0, 2)

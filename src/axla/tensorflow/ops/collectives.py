@@ -1,4 +1,4 @@
-"""Collectives of several devices, and operations that describe how arrays lie on them."""
+"""Collectives between several devices, and operations that describe the sharding of arrays."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _assign_group(call: Call, assignment: XlaOp, device: XlaOp, base: XlaOp) -> 
 def _collective_reduce(
     call: Call, value: XlaOp, size: XlaOp, key: XlaOp, instance: XlaOp, tokens: list[Resource]
 ) -> XlaOp:
-    """Combines the arrays of all replicas, which have to be one group."""
+    """Combines the arrays of all replicas, which must form a single group."""
     found = ops.AllReduce(value, combiner(call["merge_op"], value.dtype))
     if call["final_op"] == "Id":
         return found
@@ -109,7 +109,7 @@ def _channel(call: Call) -> records.ChannelHandle:
 
 
 class Channel(Resource):
-    """A channel that transfers share."""
+    """A channel shared by transfers."""
 
 
 # Shardings: a program is for one device, so every array lies there as a whole.

@@ -19,7 +19,7 @@ from axla.tensorflow.scope import Call
 
 
 def widened(value: XlaOp) -> XlaOp:
-    """Numbers in the type that sums of them are taken in: of 32 bits at least."""
+    """Numbers converted to the type in which they are summed: at least 32 bits."""
     if value.dtype in (F16, BF16):
         return ops.ConvertElementType(value, F32)
     if value.dtype.is_integer and value.dtype.bits < 32:
@@ -28,15 +28,15 @@ def widened(value: XlaOp) -> XlaOp:
 
 
 def reduced(x: XlaOp, dims: Sequence[int], opcode: str) -> XlaOp:
-    """The elements along dimensions, combined by Add, Mul, Max, Min, And or Or; of none, what changes
-    nothing.
+    """Combines the elements along dimensions by Add, Mul, Max, Min, And or Or; without elements, the neutral
+    element.
     """
     start = x.builder.constant(neutral(opcode, x.dtype))
     return ops.Reduce(x, start, combiner(opcode, x.dtype), list(dims))
 
 
 def neutral(opcode: str, dtype: DType) -> np.ndarray:
-    """The neutral element of a reduction: its result where there are no elements."""
+    """The neutral element of an operation."""
     if opcode in ("Add", "Or"):
         return np.zeros((), dtype.numpy)
     if opcode in ("Mul", "And"):
@@ -56,7 +56,7 @@ def summed(value: XlaOp, dims: Sequence[int]) -> XlaOp:
 
 
 def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
-    """The parts of an array at places along a dimension that are known now: `numpy.take`."""
+    """The parts of an array at known positions along a dimension, like `numpy.take`."""
     places = np.ascontiguousarray(places, np.int32)
     if len(places) == value.dims[dim] and np.array_equal(places, np.arange(len(places))):
         return value
@@ -67,7 +67,9 @@ def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
 
 
 def require(call: Call, truth: XlaOp, message: str) -> None:
-    """Refuses the node where a truth is false now; the program fails where it is false when it runs."""
+    """Refuses the node if a condition is known to be false; otherwise the program fails at run time where it
+    is false.
+    """
     known = call.scope.known(truth)
     if known is not None:
         return None if known else call.fail(message)

@@ -71,13 +71,13 @@ def _const(call: Call) -> np.ndarray:
     "CheckNumericsV2", "XlaSharding", "_ListToArray", "_ArrayToList",
 )  # fmt: skip
 def _identity(call: Call, value: GraphValue) -> GraphValue:
-    """The value as it is. Numbers are not checked, as XLA does it; an array lies on one device as a whole."""
+    """Returns the value unchanged. As in XLA, numbers are not checked; an array is whole on one device."""
     return value
 
 
 @lowering("FakeParam")
 def _fake(call: Call) -> np.ndarray:
-    """Zeros of the node's shape, for a value that nobody uses."""
+    """A placeholder for a value that nothing uses."""
     dims = call["shape"]
     if dims is None or -1 in dims:
         call.fail("the shape is not known")
@@ -88,7 +88,7 @@ def _fake(call: Call) -> np.ndarray:
     "NoOp", "ControlTrigger", "_Retval", "Assert", "DestroyResourceOp", "TensorArrayCloseV3", "StackCloseV2"
 )
 def _nothing(call: Call, *operands: GraphValue) -> None:
-    """Nothing. What is asserted is not checked, as XLA does it; resources end with the program."""
+    """Does nothing. As in XLA, assertions are not checked; resources end with the program."""
 
 
 @lowering("PartitionedCall", "StatefulPartitionedCall")
@@ -98,7 +98,7 @@ def _partitioned_call(call: Call, values: list[GraphValue]) -> list[GraphValue]:
 
 @lowering("ToBool")
 def _truth(call: Call, value: XlaOp) -> XlaOp:
-    """The truth of a value: a scalar that is not zero, an array that has elements."""
+    """The truth of a value: whether a scalar is not zero, or an array has elements."""
     if value.dims:
         return call.scope.constant(np.asarray(value.shape.size > 0))
     return value if value.dtype.is_pred else ops.Ne(value, 0)

@@ -45,7 +45,7 @@ _FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*f32 TArgs=type
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution with a filter of `filter_dims`, in `groups`; `output` are the sizes of the result."""
+    """A convolution with a filter of `filter_dims`, in `groups`; `output`: the sizes of the result."""
 
     form: windows.ImageFormat
     filter_dims: tuple[int, ...]
@@ -55,7 +55,7 @@ class Convolution:
 
 
 def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) -> Convolution:
-    """The convolution that the attributes describe; a depthwise filter as a filter in groups."""
+    """The convolution that the attributes describe; a depthwise filter is converted to a grouped one."""
     rank = len(filter_dims)
     if len(dims) != rank or rank < 3 or min(*dims, *filter_dims) < 0:
         call.fail(f"an input of shape {list(dims)} and a filter of shape {list(filter_dims)}")
@@ -87,7 +87,9 @@ def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) ->
 
 
 def _numbers(form: windows.ImageFormat, swapped: bool = False) -> ConvolutionDimensionNumbers:
-    """The dimensions of input, filter and output; `swapped` when those of the filter's features are."""
+    """The dimension numbers of input, filter and output; `swapped`: with the feature dimensions of the filter
+    exchanged.
+    """
     count, spatial = len(form.spatial), list(form.spatial)
     inward, outward = (count + 1, count) if swapped else (count, count + 1)
     return ConvolutionDimensionNumbers(
@@ -192,7 +194,7 @@ _FILTERS = {"HWIO": (0, 1, 2, 3), "OIHW": (2, 3, 1, 0)}
 
 
 def _filter(call: Call, kernel: XlaOp) -> XlaOp:
-    """A filter in the order that convolutions have."""
+    """A filter converted to the dimension order of convolutions."""
     name = call["filter_format"]
     if name in _FILTERS:
         of_rank(call, kernel, 4, "filter")
@@ -204,7 +206,7 @@ def _filter(call: Call, kernel: XlaOp) -> XlaOp:
 
 @lowering("_FusedConv2D")
 def _fused(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
-    """activation(scale * convolution + bias + side * scale of side), rounded to integers of 8 bits."""
+    """activation(scale * convolution + bias + side_scale * side), rounded to 8-bit integers."""
     names = call["fused_ops"]
     if x.dtype is not S8:
         raise UnsupportedError(f"a fused convolution of {x.dtype.name}, wanted s8")

@@ -31,8 +31,8 @@ MatrixSetDiagV3: input:T diagonal:T k:i32 align=sides?RIGHT_LEFT -> output:T
 @dataclass(frozen=True, slots=True)
 class Band:
     """The diagonals `low` to `high` of a matrix, 0 the main one, positive ones above. As an array they are
-    rows, the highest diagonal first, all as long as the longest one; `align` says at which end of its row a
-    shorter diagonal above the main one, and one below it, stands.
+    rows, the highest diagonal first, padded to the length of the longest; `align` says at which end of its
+    row a shorter diagonal is, above and below the main one.
     """
 
     low: int
@@ -57,14 +57,14 @@ class Band:
         return (self.longest,) if self.count == 1 else (self.count, self.longest)
 
     def offset(self, diagonal: XlaOp) -> XlaOp:
-        """Where diagonals begin in their rows."""
+        """The position in its row at which each diagonal begins."""
         length = ops.Min(ops.Min(diagonal, 0) + self.rows, self.columns - ops.Max(diagonal, 0))
         room = self.longest - length
         above, below = (room if side == "RIGHT" else room * 0 for side in self.align.split("_"))
         return ops.Select(diagonal >= 0, above, below)
 
     def of_matrix(self, call: Call) -> tuple[XlaOp, XlaOp]:
-        """For each element of a matrix its place in the array of diagonals, and whether it has one."""
+        """For each element of a matrix its position in the array of diagonals, and whether it has one."""
         shape = Shape(S32, (self.rows, self.columns))
         row, column = (ops.Iota(call.builder, shape, d) for d in range(2))
         diagonal = column - row
@@ -72,7 +72,7 @@ class Band:
         return place, (diagonal >= self.low) & (diagonal <= self.high)
 
     def of_diagonals(self, call: Call) -> tuple[XlaOp, XlaOp]:
-        """For each element of the array of diagonals its place in the matrix, and whether it has one."""
+        """For each element of the array of diagonals its position in the matrix, and whether it has one."""
         shape = Shape(S32, (self.count, self.longest))
         number, place = (ops.Iota(call.builder, shape, d) for d in range(2))
         diagonal = self.high - number
@@ -101,7 +101,7 @@ def _matrix_dims(call: Call, value: XlaOp) -> tuple[int, int]:
 
 
 def _picked(value: XlaOp, rank: int, place: XlaOp, there: XlaOp, other: XlaOp) -> XlaOp:
-    """The elements of the last `rank` dimensions at places, and another array where they are not there."""
+    """The elements of the last `rank` dimensions at these places; elements of `other` where there is none."""
     outer = value.dims[: len(value.dims) - rank]
     flat = ops.Reshape(value, [*outer, prod(value.dims[len(outer) :])])
     found = take(flat, place, len(outer))
@@ -121,7 +121,7 @@ def _part(call: Call, value: XlaOp, k: XlaOp | None = None, padding: XlaOp | Non
 
 @lowering("DiagPart")
 def _tensor_part(call: Call, value: XlaOp) -> XlaOp:
-    """The elements of an array whose first half of indices is the second half."""
+    """The elements of an array whose first half of indices equals the second half."""
     half = len(value.dims) // 2
     if not half or value.dims[:half] != value.dims[half:]:
         call.fail(f"it has shape {list(value.dims)}, wanted one with equal halves")
@@ -141,7 +141,7 @@ def _matrix(call: Call, value: XlaOp) -> XlaOp:
 
 
 def _of_band(call: Call, value: XlaOp, band: Band, other: XlaOp) -> XlaOp:
-    """Matrices of diagonals; the other elements are those of other matrices, or a number."""
+    """Matrices with these diagonals; the other elements come from `other`, matrices or a number."""
     outer = other.dims[:-2] if other.dims else value.dims[: len(value.dims) - len(band.dims)]
     of_dims(call, value, [*outer, *band.dims], "diagonal")
     return _picked(value, len(band.dims), *band.of_matrix(call), other)
@@ -176,7 +176,7 @@ def _set(call: Call, value: XlaOp, diagonal: XlaOp, k: XlaOp | None = None) -> X
 
 @lowering("MatrixBandPart", "BatchMatrixBandPart")
 def _band_part(call: Call, value: XlaOp, lower: XlaOp, upper: XlaOp) -> XlaOp:
-    """Zeros outside of the band; a negative number of diagonals are all."""
+    """Sets elements outside of the band to zero; a negative number of diagonals means all."""
     shape = Shape(lower.dtype, _matrix_dims(call, value))
     of_rank(call, lower, 0, "num_lower")
     of_rank(call, upper, 0, "num_upper")

@@ -46,7 +46,7 @@ def _einsum(call: Call, *given: Any) -> XlaOp:
 
 
 def _texts(call: Call, count: int) -> list[str]:
-    """The texts of the operands, then that of the result."""
+    """The subscripts of the operands, then those of the result."""
     equation = call["equation"]
     left, arrow, result = equation.partition("->")
     inputs = left.split(",")
@@ -62,13 +62,13 @@ def _texts(call: Call, count: int) -> list[str]:
 
 
 def _labels(text: str, count: int) -> Labels:
-    """The labels of a text whose "..." stands for so many dimensions."""
+    """The labels of subscripts whose "..." stands for `count` dimensions."""
     before, dots, after = text.partition(_DOTS)
     return [*before, *(f"{_DOTS}{n}" for n in reversed(range(count if dots else 0))), *after]
 
 
 def _unrepeated(call: Call, value: XlaOp, labels: Labels) -> Operand:
-    """An operand with each label once: of dimensions with the same label, the diagonal."""
+    """An operand with each label once: of repeated labels, the diagonal is taken."""
     for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
         places = [d for d, found in enumerate(labels) if found == label]
         rest = [d for d, found in enumerate(labels) if found != label]
@@ -83,7 +83,7 @@ def _unrepeated(call: Call, value: XlaOp, labels: Labels) -> Operand:
 
 
 def _step(size: int, count: int) -> int:
-    """How far elements of the diagonal are from each other, in an array of so many dimensions of a size."""
+    """The distance between elements of the diagonal, in an array with `count` dimensions of a size."""
     return sum(size**n for n in range(count))
 
 
@@ -100,7 +100,7 @@ def _check(call: Call, operands: Sequence[Operand], result: Labels) -> None:
 
 
 def _summed(value: XlaOp, labels: Labels, kept: Collection[str]) -> Operand:
-    """An operand without the labels that are not kept: it is summed over them."""
+    """An operand summed over the labels that are not kept."""
     places = [d for d, label in enumerate(labels) if label not in kept]
     return summed(value, places) if places else value, [label for label in labels if label in kept]
 
@@ -119,14 +119,14 @@ def _product(left: Operand, right: Operand, result: Sequence[str]) -> Operand:
 
 
 def _squeezed(value: XlaOp, labels: Labels, other: Operand) -> Operand:
-    """An operand without the dimensions of size 1 that are broadcast to those of the other one."""
+    """An operand without dimensions of size 1 that broadcast against those of the other operand."""
     sizes = dict(zip(other[1], other[0].dims, strict=True))
     kept = [d for d, label in enumerate(labels) if value.dims[d] != 1 or sizes.get(label, 1) == 1]
     return ops.Reshape(value, [value.dims[d] for d in kept]), [labels[d] for d in kept]
 
 
 def _repeated(value: XlaOp, unique: Sequence[str], labels: Labels) -> XlaOp:
-    """The result for labels that may stand several times: zero where their indices differ."""
+    """The result for repeated labels: zero where their indices differ."""
     gaps = [_step(size, labels.count(x)) - 1 for x, size in zip(unique, value.dims, strict=True)]
     found = ops.Pad(value, 0, [(0, 0, gap) for gap in gaps])
     places = [label for label in unique for _ in range(labels.count(label))]

@@ -1,5 +1,5 @@
-"""Random floats whose seeds are constants. TensorFlow computes these before XLA sees them, by its kernels for
-the CPU, which make other numbers of the same bits.
+"""Random floats with constant seeds. TensorFlow computes these before XLA sees them, with its CPU kernels,
+which derive other numbers from the same bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SKIPPED, _USED = 64, 8
 
 
 def numbers(name: str, dtype: DType, dims: Sequence[int], key: np.ndarray, counter: np.ndarray) -> np.ndarray:
-    """The numbers of a distribution, for a key of one word of 64 bits and a counter of two."""
+    """The numbers of a distribution, for a key of one 64-bit word and a counter of two."""
     width = 2 if dtype is F64 else 1
     size = _PER_COUNTER // width
     groups = np.arange(-(-prod(dims) // size), dtype=np.uint64)
@@ -39,7 +39,7 @@ def numbers(name: str, dtype: DType, dims: Sequence[int], key: np.ndarray, count
 
 
 def _words(key: np.ndarray, counter: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """The random words that counters give which are so much greater."""
+    """The random words for counters that are `by` larger."""
     low = counter[0] + by
     high = counter[1] + (low < counter[0]).astype(np.uint64)
     parts = [part.view(np.uint32).reshape(-1, 2).T for part in (low, high, key)]
@@ -48,7 +48,7 @@ def _words(key: np.ndarray, counter: np.ndarray, by: np.ndarray) -> np.ndarray:
 
 
 def _units(words: np.ndarray, dtype: DType) -> np.ndarray:
-    """Numbers from 0 up to, without, 1: of each word, or pair of words, the last bits are the mantissa."""
+    """Numbers in [0, 1): the low bits of each word, or pair of words, are the mantissa."""
     if dtype is F64:
         high = (words[0::2] & 0xFFFFF).astype(np.float64)
         return (high * 2.0**32 + words[1::2]) * 2.0**-52
@@ -57,7 +57,7 @@ def _units(words: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _normal(words: np.ndarray, dtype: DType) -> np.ndarray:
-    """Pairs of normal numbers, of pairs of uniform ones, by Box and Muller."""
+    """Normally distributed numbers from pairs of uniform ones (Box and Muller)."""
     units = _units(words, F64 if dtype is F64 else F32)
     kind = units.dtype.type
     radius = np.sqrt(kind(-2) * np.log(np.maximum(units[0::2], kind(1e-7))))

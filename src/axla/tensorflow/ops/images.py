@@ -1,4 +1,4 @@
-"""Images of other sizes, their patches, and their colours."""
+"""Image operations: resizing, patches, colours."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ RGBToHSV HSVToRGB: images:T T=type?DT_FLOAT -> output:T
 
 
 class ResizePositions(NamedTuple):
-    """Where the elements of a dimension of a new size come from: `low` and `high` are places in the old
-    one, `weight` is what that of `high` counts (nothing where only `low` counts).
+    """The sources of the elements of a resized dimension: `low` and `high` are old positions, `weight` is the
+    weight of the element at `high` (zero where only `low` counts).
     """
 
     low: np.ndarray
@@ -44,7 +44,7 @@ class ResizePositions(NamedTuple):
 
 
 def _scaled(call: Call, old: int, new: int) -> np.ndarray:
-    """The places of the new elements among the old ones, as TensorFlow rounds them."""
+    """The positions of new elements on the old scale, with TensorFlow's rounding."""
     f = np.float32
     if call["align_corners"] and new > 1:
         return np.arange(new, dtype=f) * (f(old - 1) / f(new - 1))
@@ -71,7 +71,7 @@ _LARGEST = 1 << 18
 
 
 def _places(call: Call, old: Sequence[int], new: Sequence[int]) -> list[ResizePositions]:
-    """Where rows and columns come from, for sizes [height, width]."""
+    """The sources of rows and columns, for sizes [height, width]."""
     if call["align_corners"] and call["half_pixel_centers"]:
         call.fail("align_corners and half_pixel_centers exclude each other")
     if len(old) != 2 or len(new) != 2 or min(*old, *new) < 1:
@@ -101,7 +101,7 @@ def _resized(call: Call, images: XlaOp, size: XlaOp) -> XlaOp:
 
 @lowering("ResizeBilinearGrad", "ResizeNearestNeighborGrad")
 def _resized_grad(call: Call, gradient: XlaOp, images: XlaOp) -> XlaOp:
-    """The gradient of each new element goes to those it comes from; `images` has the old size, or is it."""
+    """Distributes the gradient of each new element to its sources; `images` gives the old size, or is it."""
     of_rank(call, gradient, 4, "grads")
     is_nearest = "Nearest" in call.node.op
     old = call.integers(images, "size") if is_nearest else images.dims[1:3]
@@ -118,7 +118,7 @@ def _resized_grad(call: Call, gradient: XlaOp, images: XlaOp) -> XlaOp:
 
 
 def _put_back(value: XlaOp, dim: int, size: int, at: ResizePositions) -> XlaOp:
-    """The sums, at each place along a dimension, of the elements that come from it, by their weights."""
+    """For each position along a dimension, the weighted sum of the elements that come from it."""
     indices, updates = at.low, value
     if np.any(at.weight):
         weight = ops.ConvertElementType(value.builder.constant(at.weight), value.dtype)
@@ -137,7 +137,7 @@ def _put_back(value: XlaOp, dim: int, size: int, at: ResizePositions) -> XlaOp:
 
 @lowering("ExtractImagePatches")
 def _patches(call: Call, images: XlaOp) -> XlaOp:
-    """The elements of the window at each place, as features."""
+    """The elements of the window at each position, as features."""
     of_rank(call, images, 4, "images")
     form = format_of("NHWC", 4)
     given = [numbers_of(call, call[name], 4, name) for name in ("ksizes", "strides", "rates")]
@@ -203,7 +203,7 @@ def _check_images(call: Call, images: XlaOp, factor: XlaOp) -> None:
 
 @lowering("AdjustHue", "AdjustSaturation")
 def _adjusted(call: Call, images: XlaOp, factor: XlaOp) -> XlaOp:
-    """The hue turned by a part of the circle, or the saturation scaled."""
+    """The hue rotated by a fraction of the circle, or the saturation scaled."""
     _check_images(call, images, factor)
     hue, saturation, value = _hsv(*_channels(call, widened(images)))
     if call.node.op == "AdjustHue":

@@ -1,4 +1,4 @@
-"""Reads and writes of elements at computed indices: gathers, scatters, the best of rows."""
+"""Reads and writes of elements at computed indices: gathers, scatters, top-k."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ DataFormatDimMap DataFormatVecPermute: x:T T=type?DT_INT32 src_format=string?NHW
 
 
 def places_of(indices: XlaOp) -> XlaOp:
-    """Indices of at least 32 bits: those of fewer bits cannot say how large an array is."""
+    """Indices of at least 32 bits: narrower types cannot hold the size of an array."""
     return ops.ConvertElementType(indices, np.int32) if indices.dtype.bits < 32 else indices
 
 
 def take(value: XlaOp, indices: XlaOp, axis: int, batch: int = 0) -> XlaOp:
-    """The parts of an array at places along an axis, which the dimensions of the indices stand for; the first
-    `batch` dimensions of both are the same.
+    """The parts of an array at positions along an axis; the dimensions of the indices replace the axis. The
+    first `batch` dimensions of both correspond.
     """
     rank, extra = len(value.dims), len(indices.dims) - batch
     kept = [d for d in range(rank) if d != axis and d >= batch]
@@ -105,7 +105,7 @@ def _resource_gather_nd(call: Call, variable: Variable, indices: XlaOp) -> XlaOp
 
 
 def _depth(call: Call, value: XlaOp, indices: XlaOp) -> int:
-    """How many dimensions of an array the rows of `indices` name."""
+    """The number of dimensions of an array that the rows of `indices` address."""
     if not indices.dims or indices.dims[-1] > len(value.dims):
         call.fail(f"indices has shape {list(indices.dims)} for an array of {len(value.dims)} dimensions")
     return indices.dims[-1]
@@ -113,7 +113,7 @@ def _depth(call: Call, value: XlaOp, indices: XlaOp) -> int:
 
 @lowering("ReverseSequence")
 def _reverse_sequence(call: Call, value: XlaOp, lengths: XlaOp) -> XlaOp:
-    """Turns around the beginning of each sequence, of its length."""
+    """Reverses the first part of each sequence, of the given length."""
     rank = len(value.dims)
     batch, axis = call.axis(call["batch_dim"], rank), call.axis(call["seq_dim"], rank)
     if batch == axis or lengths.dims != (value.dims[batch],):
@@ -130,7 +130,7 @@ def _reverse_sequence(call: Call, value: XlaOp, lengths: XlaOp) -> XlaOp:
 
 
 def combined(dtype: DType, kind: str) -> object:
-    """The computation that puts an update to an element, of a kind: Add, Max ... or Update."""
+    """The computation that combines an element with an update: Add, Max ... or Update."""
     if kind == "Update":
         builder = XlaBuilder("update")
         _, new = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))
@@ -140,7 +140,7 @@ def combined(dtype: DType, kind: str) -> object:
 
 
 def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp:
-    """An array with updates put where the rows of `indices` say."""
+    """An array with updates applied at the positions in the rows of `indices`."""
     if 0 in target.dims or 0 in updates.dims:
         return target
     depth, outer = indices.dims[-1], len(indices.dims) - 1
@@ -151,7 +151,7 @@ def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp
 
 @lowering(*(f"TensorScatter{kind}" for kind in ("Add", "Sub", "Max", "Min", "Update")))
 def _scatter(call: Call, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str = "") -> XlaOp:
-    """An array with updates put in, checked; of which kind is the end of the operation's name."""
+    """An array with updates applied, after checks; the end of the operation's name gives the kind."""
     depth = _depth(call, target, indices)
     wanted = (*indices.dims[:-1], *target.dims[depth:])
     if not updates.dims:
@@ -233,7 +233,7 @@ def _places(call: Call, source: str, target: str) -> list[int]:
 
 @lowering("DataFormatDimMap")
 def _dim_map(call: Call, value: XlaOp) -> XlaOp:
-    """The dimensions of another format that numbers of dimensions are there."""
+    """Numbers of dimensions converted to another data format."""
     found = _places(call, call["dst_format"], call["src_format"])
     table = call.scope.constant(np.array(found, value.dtype.numpy))
     return take(table, (value + len(found)) % len(found), 0)
@@ -241,7 +241,7 @@ def _dim_map(call: Call, value: XlaOp) -> XlaOp:
 
 @lowering("DataFormatVecPermute")
 def _vec_permute(call: Call, value: XlaOp) -> XlaOp:
-    """Permutes numbers of dimensions, all or the spatial ones, into the order of another format."""
+    """A vector with an entry per dimension (or spatial dimension only) permuted to another data format."""
     source, target = call["src_format"], call["dst_format"]
     if value.dims[:1] == (len(source) - 2,):
         source, target = (f.translate(str.maketrans("", "", "NC")) for f in (source, target))

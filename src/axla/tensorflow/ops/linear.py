@@ -1,4 +1,4 @@
-"""Matrices (the last two dimensions, for all indices of those before them) and Fourier transforms."""
+"""Matrices (the last two dimensions; leading ones are batch dimensions) and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _adjoint(value: XlaOp) -> XlaOp:
 
 
 def _index(value: XlaOp, dimension: int) -> XlaOp:
-    """The index along a dimension at each element."""
+    """The index along a dimension for each element."""
     return ops.Iota(value.builder, Shape(S32, value.dims), dimension)
 
 
@@ -84,7 +84,7 @@ def _svd(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
 
 @lowering("SelfAdjointEigV2", "XlaSelfAdjointEig")
 def _self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp]:
-    """The eigenvalues, and the eigenvectors whether the node wants them or not."""
+    """The eigenvalues, and the eigenvectors whether or not the node uses them."""
     _check_matrices(call, value, square=True)
     v, w = ops.Eigh(value, call.attributes.get("lower", True))
     return ops.ConvertElementType(w, value.dtype), v
@@ -94,7 +94,7 @@ def _self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp]:
 
 
 def _solved(matrix: XlaOp, right: XlaOp, lower: bool, adjoint: bool = False) -> XlaOp:
-    """x of matrix x = right, for triangular matrices."""
+    """The solution x of matrix x = right, for triangular matrices."""
     options = ops.TriangularSolveOptions_Transpose
     transpose = options.ADJOINT if adjoint else options.NO_TRANSPOSE
     return ops.TriangularSolve(matrix, right, True, lower, False, transpose)
@@ -107,7 +107,7 @@ def _check_sides(call: Call, matrix: XlaOp, right: XlaOp) -> None:
 
 @lowering("MatrixInverse", "MatrixSolve")
 def _solve(call: Call, matrix: XlaOp, *right: XlaOp) -> XlaOp:
-    """The solutions for right sides, or for the unit matrix, by QR."""
+    """The solutions for right-hand sides, or the inverse, by QR."""
     _check_matrices(call, matrix, square=True)
     for side in right:
         _check_sides(call, matrix, side)
@@ -134,9 +134,9 @@ def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
 
 @lowering("MatrixDeterminant", "LogMatrixDeterminant")
 def _determinant(call: Call, value: XlaOp) -> Sequence[XlaOp]:
-    """The determinant, or its sign (of a complex number, it divided by its absolute value) and the log of its
-    absolute value. It is the product of the diagonal of U, where a permutation of the rows is L U; negative
-    if the permutation is odd.
+    """The determinant; or its sign (for complex numbers, the determinant divided by its absolute value) and
+    the log of its absolute value. Computed as the product of the diagonal of U in P A = L U, negated if the
+    permutation P is odd.
     """
     _check_matrices(call, value, square=True)
     lu, pivots, _ = ops.LU(value)
@@ -153,7 +153,7 @@ def _determinant(call: Call, value: XlaOp) -> Sequence[XlaOp]:
 
 
 def _combined(opcode: str, value: XlaOp) -> XlaOp:
-    """The elements along the last dimension, combined by a function."""
+    """The elements along the last dimension, combined by an operation."""
     return reduced(value, [len(value.dims) - 1], opcode)
 
 
@@ -162,7 +162,7 @@ def _combined(opcode: str, value: XlaOp) -> XlaOp:
 
 @lowering("TridiagonalMatMul")
 def _tridiagonal_product(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> XlaOp:
-    """The product of matrices with rows of three elements, each diagonal given as a row of `n` numbers."""
+    """The product of tridiagonal matrices, each diagonal given as a row of `n` numbers, with others."""
     dims = right.dims
     _check_matrices(call, right)
     for diagonal in (upper, main, lower):
@@ -174,7 +174,7 @@ def _tridiagonal_product(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, ri
 
 
 def _adjacent(diagonal: XlaOp, dims: Sequence[int]) -> XlaOp:
-    """A diagonal repeated for all columns of a right side."""
+    """A diagonal repeated for all columns of a right-hand side."""
     return spread(ops.Reshape(diagonal, (*dims[:-1], 1)), dims)
 
 
@@ -197,8 +197,8 @@ def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
 
 
 def _eliminated_rows(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> list[XlaOp]:
-    """The rows of U (the diagonal, the two above it) and the right sides, by Gauss. With pivoting, that of
-    two rows goes first whose first element is greater.
+    """The rows of U (the diagonal and the two above it) and the right-hand sides, by Gaussian elimination.
+    With pivoting, the row with the larger first element comes first.
     """
     pivoting = call["partial_pivoting"]
 
@@ -223,7 +223,7 @@ def _eliminated_rows(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right:
 
 
 def _substituted(eliminated: Sequence[XlaOp]) -> XlaOp:
-    """The solution for rows of U and right sides, from the last one up."""
+    """The solution for rows of U and right-hand sides, by back substitution."""
     right = eliminated[-1]
     size = right.dims[0]
 
@@ -251,7 +251,9 @@ def _with_row(value: XlaOp, number: XlaOp, row: XlaOp) -> XlaOp:
 
 @lowering(*(f"{kind}FFT{size}" for kind in ("", "I", "R", "IR") for size in ("", "2D", "3D")))
 def _fft(call: Call, value: XlaOp, *lengths: XlaOp) -> XlaOp:
-    """Elements that lengths leave out are cut off; there must be as many as they ask for."""
+    """Elements beyond the given lengths are cut off; there must be at least as many as the lengths ask
+    for.
+    """
     name, _, size = call.node.op.removesuffix("D").partition("FFT")
     kind, rank = ops.FftType[f"{name}FFT"], int(size or 1)
     first = len(value.dims) - rank

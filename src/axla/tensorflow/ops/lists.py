@@ -58,13 +58,13 @@ TensorListElementShape: input_handle:variant shape_type=i32_i64 -> element_shape
 
 
 def element_of(call: Call, attribute: str, dims: Sequence[int] | None) -> Shape | None:
-    """The shape of elements, of their type and sizes; None where a size is not known, or for lists."""
+    """The shape of elements with their type and sizes; None where a size is unknown, or for lists."""
     dtype = DTYPES.get(call[attribute])
     return None if dtype is None or dims is None or -1 in dims else Shape(dtype, dims)
 
 
 def _element(call: Call, dims: XlaOp | None) -> Shape | None:
-    """The shape of elements that an operand says, -1 where nothing is known; None where it is not known."""
+    """The shape of elements that an operand gives, with -1 for unknown sizes; None where it is unknown."""
     found = None if dims is None else call.scope.known(dims)
     if found is None or (not found.ndim and found < 0):
         return None
@@ -85,7 +85,7 @@ def _reserve(call: Call, shape: XlaOp, count: XlaOp) -> TensorList:
 
 
 def reserved(call: Call, count: int, element: Shape | None) -> TensorList:
-    """A list of so many zeros."""
+    """A list of `count` zeros."""
     if count < 0:
         call.fail(f"a list of {count} elements")
     return empty(call.builder, ListType(count, element, count, False))
@@ -102,7 +102,7 @@ def list_of(call: Call, tensor: XlaOp, shape: XlaOp | None = None) -> TensorList
 
 @lowering("TensorListSplit")
 def split(call: Call, tensor: XlaOp, shape: XlaOp | None, lengths: XlaOp) -> TensorList:
-    """Pieces of an array of equal lengths, one behind the other."""
+    """Consecutive pieces of an array, all of the same length."""
     sizes = call.integers(lengths, "the lengths")
     if not tensor.dims or sum(sizes) != tensor.dims[0] or any(size < 0 for size in sizes):
         call.fail(f"lengths {list(sizes)} of an array with shape {list(tensor.dims)}")
@@ -131,7 +131,7 @@ def _scatter_into(call: Call, value: TensorList, tensor: XlaOp, indices: XlaOp) 
 
 
 def grown(call: Call, value: TensorList, indices: XlaOp) -> TensorList:
-    """A list that has elements at all indices, where these are known."""
+    """A list enlarged to include all indices, where these are known."""
     known, length = call.scope.known(indices), value.type.length
     if known is None or not known.size or length is None:
         return value
@@ -141,7 +141,7 @@ def grown(call: Call, value: TensorList, indices: XlaOp) -> TensorList:
 def scattered(
     call: Call, value: TensorList, indices: XlaOp, tensor: XlaOp, *, adds: bool = False
 ) -> TensorList:
-    """A list with the parts of an array at indices: instead of what is there, or added to it."""
+    """A list with the parts of an array stored at indices, or added to the elements there."""
     if len(indices.dims) != 1 or tensor.dims[:1] != indices.dims:
         call.fail(f"indices of shape {list(indices.dims)} for an array of shape {list(tensor.dims)}")
     value = _with_element(call, value, Shape(tensor.dtype, tensor.dims[1:]))
@@ -152,7 +152,7 @@ def scattered(
 
 
 def _with_element(call: Call, value: TensorList, element: Shape) -> TensorList:
-    """A list whose elements have a shape, which is checked."""
+    """A list with the shape of its elements set; refused where it had another one."""
     found = value.type.element
     if found is not None and found != element:
         call.fail(f"the elements of the list are {shown(found)}, found {shown(element)}")
@@ -212,7 +212,7 @@ def popped(call: Call, value: TensorList, shape: XlaOp | None = None) -> list[ob
 
 
 def _filled(call: Call, value: TensorList, element: Shape | None) -> TensorList:
-    """A list whose elements are read: zeros where nothing was written."""
+    """A list that can be read: elements never written are zeros."""
     if value.type.element is not None:
         return value
     if element is None:
@@ -230,7 +230,7 @@ def _set_item(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorL
 
 
 def written(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
-    """A list with another element at an index."""
+    """A list with the element at an index replaced."""
     place = _place(call, value, index)
     if not value.type.room:
         return _never_written(call, value, item)
@@ -238,13 +238,13 @@ def written(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorLis
 
 
 def _never_written(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
-    """A list without room, whose elements have the shape of an item then."""
+    """A list without room; its elements get the shape of an item."""
     found = value.with_room(call.builder, 1).with_at(call.builder, 0, _checked(call, value, item))
     return found.fitted(call.builder, replace(found.type, room=0))
 
 
 def _check_runs(call: Call, message: str) -> None:
-    """Refuses what cannot be done, except in loops and branches: they may be there and never run."""
+    """Refuses a node that would fail, except in loops and branches, which may never run it."""
     if call.scope.outer is None:
         call.fail(message)
 
@@ -281,7 +281,7 @@ def _resize(call: Call, value: TensorList, size: XlaOp) -> TensorList:
 
 
 def with_length(call: Call, value: TensorList, count: int) -> TensorList:
-    """A list with a number of elements that is known: zeros behind those that it has."""
+    """A list with a known number of elements, padded with zeros."""
     length = value.type.length
     if count < 0:
         call.fail(f"a list of {count} elements")
@@ -309,8 +309,8 @@ def _concat_lists(call: Call, one: TensorList, other: TensorList) -> TensorList:
 
 
 def stacked(call: Call, value: TensorList, element: Shape | None) -> XlaOp:
-    """The elements as one array: those that there are, or all that there is room for where their number is
-    not known and the program gave the room.
+    """The elements as one array. Where their number is unknown and the program gave the room, all elements
+    that there is room for.
     """
     value = _filled(call, value, element)
     if not isinstance(value.type.element, Shape):
@@ -353,7 +353,7 @@ def _concat(call: Call, value: TensorList) -> list[object]:
 
 
 def concatenated(call: Call, value: XlaOp) -> list[object]:
-    """Elements one behind the other, and their lengths."""
+    """The elements concatenated, and their lengths."""
     if len(value.dims) < 2:
         call.fail("the elements are scalars, wanted arrays")
     count, size, *rest = value.dims

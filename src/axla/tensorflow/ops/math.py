@@ -1,4 +1,4 @@
-"""Element by element: arithmetic, comparisons, bits, choices, conversions of types."""
+"""Elementwise operations: arithmetic, comparisons, bits, selection, conversions of types."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def _angle(x: XlaOp) -> XlaOp:
 
 
 def _floor_div(x: XlaOp, y: XlaOp) -> XlaOp:
-    """The quotient, rounded down unless complex; -1 for a positive integer by 0, -2 for a negative one."""
+    """The quotient, rounded down unless complex; dividing an integer by 0 gives -1, or -2 if it is
+    negative.
+    """
     if x.dtype.is_float:
         return ops.Floor(x / y)
     if x.dtype.is_complex or not x.dtype.is_signed:
@@ -108,7 +110,7 @@ def _floor_div(x: XlaOp, y: XlaOp) -> XlaOp:
 
 
 def _floor_mod(x: XlaOp, y: XlaOp) -> XlaOp:
-    """The rest of `FloorDiv`, which has the sign of the divisor."""
+    """The remainder for `FloorDiv`, with the sign of the divisor."""
     rest = ops.Rem(x, y)
     if x.dtype.is_integer and not x.dtype.is_signed:
         return rest
@@ -188,7 +190,7 @@ def _function(call: Call, *operands: XlaOp) -> XlaOp:
 
 @lowering("_UnaryOpsComposition")
 def _composition(call: Call, x: XlaOp) -> XlaOp:
-    """The functions of a list, one after another."""
+    """The functions of a list, applied one after another."""
     for name in call["op_names"]:
         node = replace(call.node, op=name, record=records().get(name))
         (x,) = call.scope.add(node, [x], call.graph)
@@ -197,7 +199,7 @@ def _composition(call: Call, x: XlaOp) -> XlaOp:
 
 @lowering("Equal", "NotEqual")
 def _equal(call: Call, x: XlaOp, y: XlaOp) -> XlaOp | np.ndarray:
-    """Without `incompatible_shape_error`, arrays whose shapes do not go together are not equal: a scalar."""
+    """Without `incompatible_shape_error`, arrays with incompatible shapes compare as not equal: a scalar."""
     is_equal = call.node.op == "Equal"
     try:
         x, y = matched(x, y)
@@ -227,7 +229,7 @@ def _add_n(call: Call, values: list[GraphValue]) -> GraphValue:
 
 @lowering("Cross")
 def _cross(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
-    """The cross product of vectors of three numbers, those of the last dimension."""
+    """The cross product of vectors in the last dimension, of size 3."""
     check_same_dims(call, a, b)
     if a.dims[-1:] != (3,):
         call.fail(f"vectors of three numbers are wanted, found shape {list(a.dims)}")
@@ -236,7 +238,7 @@ def _cross(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
 
 
 def _turned(value: XlaOp, places: int) -> XlaOp:
-    """An array whose last dimension is turned around: it begins at another place."""
+    """An array with its last dimension rotated: it begins at another position."""
     pieces = [value[..., places:], value[..., :places]]
     return ops.ConcatInDim(value.builder, pieces, len(value.dims) - 1)
 
@@ -274,7 +276,7 @@ def _bitcast(call: Call, value: XlaOp) -> XlaOp:
 
 @lowering("Select")
 def _select(call: Call, condition: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
-    """A scalar chooses one array, a vector rows, an array elements."""
+    """A scalar condition selects one array, a vector rows, an array elements."""
     check_same_dims(call, x, y)
     if condition.dims and condition.dims == x.dims[:1]:
         condition = ops.BroadcastInDim(condition, x.dims, [0])

@@ -1,4 +1,4 @@
-"""Products of matrices, biases, and the functions that neurons apply, with their gradients."""
+"""Matrix products, biases, and activation functions, with their gradients."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.7580993408473769
 
 
 def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = None) -> XlaOp:
-    """The products of matrices, the last two dimensions; `flipped` are those to be transposed first. The
-    dimensions before are broadcast to each other.
+    """Products of matrices in the last two dimensions; `flipped`: those to be transposed first. The leading
+    dimensions are broadcast.
     """
     if len(x.dims) < 2 or len(y.dims) < 2:
         raise VerifyError(f"shapes {list(x.dims)} and {list(y.dims)}, wanted matrices")
@@ -91,7 +91,7 @@ def _batch_matmul(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
 
 
 def _features(call: Call, value: XlaOp) -> int:
-    """The dimension that a bias goes along."""
+    """The feature dimension, along which a bias is added."""
     rank, is_first = len(value.dims), call["data_format"].startswith("NC")
     if rank < 2 + is_first:
         call.fail(f"shape {list(value.dims)}, wanted at least {2 + is_first} dimensions")
@@ -136,7 +136,7 @@ def _leaky_relu(call: Call, x: XlaOp) -> XlaOp:
 
 
 def _softplus(_: Call, x: XlaOp) -> XlaOp:
-    """log(1 + exp(x)), which is x for large numbers and exp(x) for small ones."""
+    """log(1 + exp(x)), computed as x for large numbers and exp(x) for small ones."""
     edge = -log(float(ml_dtypes.finfo(x.dtype.numpy).eps)) - 2
     power = ops.Exp(x)
     return ops.Select(x > edge, x, ops.Select(x < -edge, power, ops.Log1p(power)))

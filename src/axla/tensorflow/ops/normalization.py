@@ -55,7 +55,7 @@ SparseSoftmaxCrossEntropyWithLogits: features:T labels:Tlabels Tlabels=type?DT_I
 
 
 def _features(call: Call, x: XlaOp, *vectors: XlaOp) -> int:
-    """The dimension of the features of images, of which each vector has one number for each."""
+    """The feature dimension of images, for which each vector has one number per feature."""
     of_rank(call, x, len(call["data_format"]), "x")
     dim = format_of(call["data_format"], len(x.dims)).features
     for vector in vectors:
@@ -68,9 +68,9 @@ def _batch_norm(
     call: Call, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp,
     side: Sequence[XlaOp] = (),
 ) -> list[XlaOp | np.ndarray]:  # fmt: skip
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset. While training, mean and variance are those
-    of `x`, and those that are given are averages of the past, which the results 1 and 2 continue. Otherwise
-    what all elements of a feature share is computed once.
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset. In training, mean and variance are those of
+    `x`, and the given ones are running averages, which results 1 and 2 continue. Otherwise the factors that
+    all elements of a feature share are computed once.
     """
     dim, dtype, image_dtype = _features(call, x, scale, offset), scale.dtype, x.dtype
     scale, offset, mean, variance = (widened(value) for value in (scale, offset, mean, variance))
@@ -90,7 +90,7 @@ def _batch_norm(
 def _trained(
     call: Call, dim: int, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp
 ) -> list[XlaOp]:
-    """The result, the averages of mean and variance, and mean and variance of this batch."""
+    """The result, the running averages of mean and variance, and mean and variance of this batch."""
     y, now, spread = ops.BatchNormTraining(x, scale, offset, call["epsilon"], dim)
     count = prod(x.dims) // max(x.dims[dim], 1)
     unbiased = spread * (count / max(count - 1, 1))
@@ -102,7 +102,7 @@ def _trained(
 
 
 def _activated(call: Call, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
-    """Adds what follows a fused normalization: a sum with another array, and Relu."""
+    """The operations after a fused normalization: the addition of another array, and Relu."""
     mode = call.attributes.get("activation_mode", "Identity")
     if len(side) > 1 or mode not in ("Identity", "Relu"):
         raise UnsupportedError(f"activation_mode is {mode} with {len(side)} side inputs")
@@ -115,7 +115,7 @@ def _activated(call: Call, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
 def _batch_norm_grad(
     call: Call, gradient: XlaOp, x: XlaOp, scale: XlaOp, mean: XlaOp, variance: XlaOp, *_: XlaOp
 ) -> list[XlaOp | np.ndarray]:
-    """The gradients for x, scale and offset; while training, mean and variance depend on x."""
+    """The gradients of x, scale and offset; in training, mean and variance depend on x."""
     dim, dtype = _features(call, x, scale, mean, variance), mean.dtype
     of_dims(call, gradient, x.dims, "y_backprop")
     wide, scale, mean, variance = (widened(value) for value in (x, scale, mean, variance))
@@ -138,7 +138,7 @@ def _batch_norm_grad(
 
 
 def _neighbours(call: Call, x: XlaOp) -> XlaOp:
-    """The sums over the neighbours of each feature."""
+    """The sums over neighbouring features, for each feature."""
     radius = call["depth_radius"]
     if radius < 0:
         call.fail(f"depth_radius is {radius}, wanted a number from 0 on")
@@ -151,7 +151,7 @@ def _neighbours(call: Call, x: XlaOp) -> XlaOp:
 
 @lowering("LRN")
 def _lrn(call: Call, x: XlaOp) -> XlaOp:
-    """x / (bias + alpha * the sum of the squares of the neighbours) ** beta."""
+    """x / (bias + alpha * (sum of the squares of neighbours)) ** beta."""
     of_rank(call, x, 4, "input")
     wide = widened(x)
     norm = _neighbours(call, wide * wide) * call["alpha"] + call["bias"]
@@ -174,7 +174,7 @@ def _lrn_grad(call: Call, gradient: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
 
 
 def _exponentials(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Rows of which their largest element is subtracted, the exponentials of that, and their sums."""
+    """For each row: the row minus its largest element, the exponentials of that, and their sum."""
     last = len(x.dims) - 1
     largest = ops.Reduce(x, lowest(x), combiner("Max", x.dtype), [last])
     shifted = ops.Sub(x, largest, list(range(last)))
@@ -194,7 +194,7 @@ def _softmax(call: Call, x: XlaOp) -> XlaOp:
 
 
 def _cross_entropy(x: XlaOp, labels: XlaOp) -> list[XlaOp]:
-    """The sums of -label * log(softmax), and their gradient for the logits."""
+    """The sums of -label * log(softmax), and their gradient with respect to the logits."""
     shifted, powers, sums = _exponentials(widened(x))
     labels = widened(labels)
     lost = labels * -ops.Sub(shifted, ops.Log(sums), [0])
@@ -212,7 +212,7 @@ def _softmax_cross_entropy(call: Call, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
 
 @lowering("SparseSoftmaxCrossEntropyWithLogits")
 def _sparse_cross_entropy(call: Call, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
-    """Labels that are no number of a class make rows of NaN."""
+    """Labels outside of the classes give rows of NaN."""
     of_rank(call, x, 2, "the logits")
     if labels.dims != x.dims[:1] or not x.dims[1]:
         call.fail(f"labels of shape {list(labels.dims)} for logits of shape {list(x.dims)}")

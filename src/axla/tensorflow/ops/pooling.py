@@ -1,4 +1,4 @@
-"""The largest number, or the average, of each window; and the gradients of that."""
+"""Maximum and average pooling over windows, and the gradients."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ AvgPool3DGrad: orig_input_shape:i32 grad:T ksize=ints strides=ints padding=edges
 
 
 def _windows(call: Call, dims: Sequence[int], sizes: Sequence[XlaOp] = ()) -> list[windows.WindowSteps]:
-    """How the windows go over each dimension; `sizes` are the operands ksize and strides, or nothing where
-    they are attributes.
+    """The window of each dimension; `sizes` are the operands ksize and strides, or None where they are
+    attributes.
     """
     rank = 5 if "3D" in call.node.op else 4
     if len(dims) != rank:
@@ -78,7 +78,7 @@ def _max_pool(call: Call, x: XlaOp, *sizes: XlaOp) -> XlaOp:
     "MaxPoolGradGrad", "MaxPoolGradGradV2", "MaxPool3DGradGrad",
 )  # fmt: skip
 def _max_pool_grad(call: Call, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaOp) -> XlaOp:
-    """The gradient of each window goes to its first largest number, or comes from there (GradGrad)."""
+    """The gradient of each window goes to its first largest element, or (GradGrad) is taken from there."""
     steps, is_second = _windows(call, x.dims, sizes), "GradGrad" in call.node.op
     of_dims(call, y, [s.count for s in steps], "orig_output")
     of_dims(call, gradient, x.dims if is_second else y.dims, "grad")
@@ -92,7 +92,7 @@ def _max_pool_grad(call: Call, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaO
 
 
 def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.WindowSteps]) -> XlaOp:
-    """The element of `other` at the first largest number of each window."""
+    """The value of `other` at the first largest element of each window."""
     inner, shape = x.builder.sub_builder("first_largest"), Shape(x.dtype)
     a, p, y, q = (inner.parameter(number, shape, "apyq"[number]) for number in range(4))
     chosen = inner.build(ops.Tuple(inner, [ops.Max(a, y), ops.Select(ops.Ge(a, y), p, q)]))
@@ -103,7 +103,7 @@ def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.WindowSteps]) -> 
 
 
 def _mean(call: Call, value: XlaOp, dims: Sequence[int], steps: list[windows.WindowSteps]) -> XlaOp:
-    """Sums divided by how many elements each window has within images of shape `dims`."""
+    """Sums divided by the number of elements that each window has within images of shape `dims`."""
     counts = np.ones((), np.int64)
     for size, s in zip(dims, steps, strict=True):
         begin = call.numbers(s.count) * s.stride - s.low
@@ -126,8 +126,8 @@ def _avg_pool(call: Call, x: XlaOp) -> XlaOp:
 
 @lowering("AvgPoolGrad", "AvgPool3DGrad")
 def _avg_pool_grad(call: Call, shape: XlaOp, gradient: XlaOp) -> XlaOp:
-    """The gradient of each window goes to its elements in equal parts: sums over windows of the gradient,
-    spread to the places that windows begin at.
+    """The gradient of each window is divided equally among its elements: window sums of the gradient, dilated
+    to the positions at which windows begin.
     """
     dims = call.integers(shape, "orig_input_shape")
     steps = _windows(call, dims)

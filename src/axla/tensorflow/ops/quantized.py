@@ -1,4 +1,4 @@
-"""Quantized numbers: numbers rounded to steps of a scale, in floats or as integers."""
+"""Quantized numbers: rounded to steps of a scale, stored as floats or as integers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ UniformQuantizedConvolution: lhs:Tin rhs:Tin {_SCALES} Tin=type Tout=type window
 
 
 def _steps(call: Call, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """The first and the last step of a range, moved so that one is zero, and the distance of two."""
+    """The first and last step of a range, shifted so that one step is zero, and the step size."""
     if not 2 <= call["num_bits"] <= 16:
         call.fail(f"attribute 'num_bits' is {call['num_bits']}, wanted 2 to 16")
     first, last = float(call["narrow_range"]), float((1 << call["num_bits"]) - 1)
@@ -73,7 +73,7 @@ def _steps(call: Call, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _limits(call: Call, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
-    """The limits of a range: attributes, scalars, or one for each channel, which are the last dimension."""
+    """The limits of a range: attributes, scalars, or one for each channel in the last dimension."""
     if not given:
         if not call["min"] < call["max"]:
             call.fail(f"attribute 'min' is {call['min']}, 'max' {call['max']}: wanted a smaller number first")
@@ -100,8 +100,8 @@ def _fake(call: Call, x: XlaOp, *given: XlaOp) -> XlaOp:
     "FakeQuantWithMinMaxVarsPerChannelGradient",
 )  # fmt: skip
 def _fake_grad(call: Call, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequence[XlaOp]:
-    """The gradient where numbers were in the range; for limits that are operands, the sums of it where
-    numbers were below and above. All numbers are in an empty range, at zero.
+    """The gradient where numbers were in the range; for limits that are operands, its sums where numbers were
+    below and above. An empty range at zero contains all numbers.
     """
     check_same_dims(call, gradient, x)
     low, high = _limits(call, x, given)
@@ -119,7 +119,7 @@ def _fake_grad(call: Call, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequence
 
 
 def _axis(call: Call, dims: Sequence[int], name: str = "axis") -> int:
-    """The dimension that has a scale each, -1 where one is for all."""
+    """The dimension that has a scale for each index, -1 for a single scale."""
     axis = call[name]
     if not -1 <= axis < len(dims):
         call.fail(f"attribute {name!r} is {axis}, wanted -1 to {len(dims) - 1}")
@@ -127,7 +127,7 @@ def _axis(call: Call, dims: Sequence[int], name: str = "axis") -> int:
 
 
 def _along(call: Call, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
-    """A number for all elements, or one for each place along the axis, in the shape `dims`."""
+    """A number for all elements, or one for each index along the axis, broadcast to the shape `dims`."""
     if axis < 0 and value.shape.size == 1:
         return spread(ops.Reshape(value, []), dims)
     if axis < 0 or value.dims != (dims[axis],):
@@ -138,8 +138,8 @@ def _along(call: Call, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
 
 @lowering("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
 def _there_and_back(call: Call, x: XlaOp, low: XlaOp, high: XlaOp, *given: XlaOp) -> XlaOp:
-    """Numbers rounded to steps of which as many are in a range, or that of the numbers themselves, as
-    integers have; the side that is longer by them counts.
+    """Numbers rounded to steps, as many as the integer type has, in a given range or that of the numbers
+    themselves; the side with the larger step counts.
     """
     bits = call.integer(given[0], "the number of bits") if given else call["num_bits"]
     axis, is_signed = _axis(call, x.dims), call["signed_input"]
@@ -164,7 +164,7 @@ def _there_and_back(call: Call, x: XlaOp, low: XlaOp, high: XlaOp, *given: XlaOp
 
 
 def _whole(value: XlaOp, is_up: bool) -> XlaOp:
-    """The next integers; between two the even or the upper one."""
+    """The nearest integers; halves are rounded up, or to even."""
     return ops.Floor(value + 0.5) if is_up else ops.RoundNearestEven(value)
 
 
@@ -178,7 +178,7 @@ def _there_and_back_grad(call: Call, gradient: XlaOp, x: XlaOp, low: XlaOp, high
 
 @lowering("Dequantize")
 def _dequantize(call: Call, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
-    """The numbers of a range that integers stand for."""
+    """The numbers that integers represent, in a range."""
     axis, limits = _axis(call, x.dims), ml_dtypes.iinfo(x.dtype.numpy)
     low, high = (_along(call, limit, x.dims, axis) for limit in (low, high))
     value = ops.ConvertElementType(x, F32)
@@ -200,14 +200,14 @@ def _dequantize(call: Call, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
 
 
 def _code(call: Call, dims: Sequence[int], code: Sequence[XlaOp], side: str = "") -> tuple[XlaOp, XlaOp]:
-    """The scale and the zero point of integers of a shape, in f32; an attribute of the side has the axis."""
+    """The scale and zero point of quantized integers, in f32; an attribute of the side gives the axis."""
     scale, zero = code
     axis = _axis(call, dims, f"{side}quantization_axis")
     return _along(call, scale, dims, axis), _along(call, ops.ConvertElementType(zero, F32), dims, axis)
 
 
 def _integers(call: Call, places: XlaOp, dtype: DType, side: str = "output_", is_up: bool = False) -> XlaOp:
-    """The integers next to numbers on the scale of integers, between the limits of a side."""
+    """Numbers rounded to integers, within the limits of a side."""
     least, most = (float(call[f"{side}quantization_{name}_val"]) for name in ("min", "max"))
     return ops.ConvertElementType(ops.Clamp(least, _whole(places, is_up), most), dtype)
 
@@ -215,7 +215,7 @@ def _integers(call: Call, places: XlaOp, dtype: DType, side: str = "output_", is
 def _recoded(
     call: Call, value: XlaOp, source: tuple[XlaOp, XlaOp], target: tuple[XlaOp, XlaOp], dtype: DType
 ) -> XlaOp:  # fmt: skip
-    """Integers of a code in that of the result."""
+    """Quantized integers converted to the scale and zero point of the result."""
     factor = source[0] / target[0]
     places = ops.ConvertElementType(value, F32) * factor + (target[1] - source[1] * factor)
     return _integers(call, places, dtype)
@@ -241,7 +241,7 @@ def _uniform_requantize(call: Call, x: XlaOp, *codes: XlaOp) -> XlaOp:
 
 @lowering("UniformQuantizedAdd")
 def _uniform_add(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
-    """The sum of integers that were brought into the code of the result."""
+    """The sum of quantized integers, converted to the scale of the result first."""
     x, y = matched(x, y)
     left, right = _code(call, x.dims, codes[:2], "lhs_"), _code(call, y.dims, codes[2:4], "rhs_")
     target = _code(call, x.dims, codes[4:], "output_")
@@ -254,13 +254,15 @@ def _uniform_add(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
 
 @lowering("UniformQuantizedClipByValue")
 def _uniform_clip(call: Call, x: XlaOp, low: XlaOp, high: XlaOp, *code: XlaOp) -> XlaOp:
-    """Integers between others of the same code."""
+    """Quantized integers clamped to others of the same scale."""
     axis = _axis(call, x.dims, "quantization_axis")
     return ops.Clamp(_along(call, low, x.dims, axis), x, _along(call, high, x.dims, axis))
 
 
 def _centred(call: Call, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: int) -> list[XlaOp]:
-    """Integers of both sides less their zero points: one for a side, or for each feature of the right one."""
+    """The integers of both sides minus their zero points: one for each side, or one for each feature of the
+    right side.
+    """
     axis = call["rhs_quantization_axis"]
     if axis not in (-1, feature) or call["lhs_quantization_axis"] != -1:
         call.fail(f"scales are for the whole left side, and for the right one or its dimension {feature}")
@@ -269,8 +271,8 @@ def _centred(call: Call, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: in
 
 
 def _requantized(call: Call, total: XlaOp, codes: Sequence[XlaOp], feature: int) -> XlaOp:
-    """Sums of products of integers in the code of the result. The scales of the right side may be one for
-    each feature of the result.
+    """Sums of products of quantized integers, converted to the scale of the result. The right side may have a
+    scale for each feature of the result.
     """
     right = _along(call, codes[2], total.dims, feature if call["rhs_quantization_axis"] >= 0 else -1)
     scale, zero = _code(call, total.dims, codes[4:], "output_")
@@ -289,7 +291,7 @@ def _uniform_dot(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
 
 
 def _convolution_numbers(call: Call, rank: int) -> ConvolutionDimensionNumbers:
-    """Which dimensions are which: a message in an attribute, batch and features first where it is empty."""
+    """The dimension numbers: from a message in an attribute; batch and features first where it is empty."""
     text = call["dimension_numbers"].encode("utf-8", "surrogateescape")
     if not text:
         spatial = list(range(2, rank))

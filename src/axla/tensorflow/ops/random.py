@@ -1,6 +1,6 @@
-"""Random numbers that follow from a key and a counter: the generators and distributions of TensorFlow's XLA.
+"""Random numbers from a key and a counter: the generators and distributions of TensorFlow's XLA kernels.
 
-`Stateless...` operations are given a seed or a key and a counter, `Stateful...` and `Rng...` have them in a
+`Stateless...` operations take a seed, or a key and a counter; `Stateful...` and `Rng...` keep them in a
 variable of s64: the counter, then the key.
 """
 
@@ -59,8 +59,8 @@ _PER_SKIP = 256
 
 
 class RandomSource:
-    """A generator of random bits. `key` is u64[1], `counter` u64[2] for Philox, u64[1] for ThreeFry, and
-    grows with what is taken.
+    """A generator of random bits. `key` is u64[1]; `counter`, u64[2] for Philox, u64[1] for ThreeFry,
+    advances with the bits taken.
     """
 
     def __init__(self, algorithm: ops.RandomAlgorithm, key: XlaOp, counter: XlaOp) -> None:
@@ -76,8 +76,8 @@ class RandomSource:
 
 
 def seeded(call: Call, seed: XlaOp, signed: bool = False) -> RandomSource:
-    """A generator whose key and counter are mixed from two numbers. Those of 32 bits become greater ones
-    without their sign, which the kernels for the CPU, of `folded`, keep.
+    """A generator with key and counter mixed from two numbers. 32-bit seeds are zero-extended, or
+    sign-extended if `signed`, as by the CPU kernels that `folded` follows.
     """
     of_dims(call, seed, (2,), "the seed")
     signed = signed or seed.dtype.bits == 64
@@ -98,7 +98,7 @@ def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> RandomSou
 
 
 def algorithm_of(call: Call, algorithm: XlaOp) -> ops.RandomAlgorithm:
-    """The generator that an operand names; 3 leaves the choice."""
+    """The generator that an operand selects; 3 leaves the choice to the compiler."""
     found = call.integer(algorithm, "the algorithm")
     if found not in (1, 2, 3):
         call.fail(f"the algorithm is {found}, wanted 1 (Philox), 2 (ThreeFry) or 3 (either)")
@@ -113,7 +113,7 @@ def _counter_size(algorithm: ops.RandomAlgorithm) -> int:
 
 
 def _unit(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    """Numbers from 0 up to, without, 1, in f16, f32 or f64: random bits are the mantissa."""
+    """Numbers in [0, 1), in f16, f32 or f64: random bits are the mantissa."""
     mantissa = {16: 10, 32: 23, 64: 52}[dtype.bits]
     if dtype is F16:
         bits = ops.And(source.bits(U16, dims), np.uint16((1 << mantissa) - 1))
@@ -124,14 +124,14 @@ def _unit(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
 
 
 def above_zero(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    """Numbers between 0 and 1; f16 has 0 among them."""
+    """Numbers in (0, 1); for f16 [0, 1)."""
     least = float(dtype.finfo.smallest_normal) if dtype is not F16 else 0.0
     return _unit(source, dtype, dims) * (1 - least) + least
 
 
 def _box_muller(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    """Normal numbers by pairs of uniform ones, which lie beside each other in the first even dimension, else
-    in the longest one.
+    """Normally distributed numbers from pairs of uniform ones, which are adjacent in the first even
+    dimension, else in the longest one.
     """
     sizes = list(dims) or [1]
     even = [d for d, size in enumerate(sizes) if size % 2 == 0]
@@ -151,8 +151,8 @@ def _truncated_numbers(source: RandomSource, dtype: DType, dims: Sequence[int]) 
 
 
 def truncated(units: XlaOp, *given: XlaOp) -> XlaOp:
-    """Numbers of a normal distribution between limits, by the inverse of its distribution function. The mean,
-    the deviation and the limits are 0, 1, -2 and 2 where they are not given.
+    """Numbers of a truncated normal distribution, by the inverse of its distribution function. Mean,
+    deviation and limits default to 0, 1, -2 and 2.
     """
     usual = (units.builder.constant(units.dtype.numpy.type(number)) for number in (0, 1, -2, 2))
     mean, deviation, low, high = given or usual
@@ -164,7 +164,7 @@ def truncated(units: XlaOp, *given: XlaOp) -> XlaOp:
 
 
 def _integers(call: Call, source: RandomSource, dims: Sequence[int], *limits: XlaOp) -> XlaOp:
-    """All bits of integers, or integers from a limit up to, without, another: the bits modulo the rest."""
+    """Integers with random bits, or in a half-open range: random bits modulo its size."""
     dtype = call.dtype("dtype")
     if not dtype.is_integer or dtype.bits < 32:
         call.fail(f"there are no random integers of {dtype.name}")
@@ -196,12 +196,14 @@ _STATEFUL = ("Uniform", "StandardNormalV2", "TruncatedNormal", "UniformInt", "Un
 
 
 def _name(call: Call) -> str:
-    """The name of the distribution that an operation is named after."""
+    """The distribution, from the name of the operation."""
     return call.node.op.removeprefix("Stateless").removeprefix("Stateful").removesuffix("V2")
 
 
 def _draw(call: Call, source: RandomSource, dims: Sequence[int], limits: Sequence[XlaOp]) -> XlaOp:
-    """Random numbers; those of bf16 are f32 without the last bits, so that they stay below the limit."""
+    """Random numbers; bf16 ones are f32 numbers with the low bits cut off, so that they stay below the
+    limit.
+    """
     draw, dtype = _FLOATS.get(_name(call)), call.dtype("dtype")
     if draw is None:
         return _integers(call, source, dims, *limits)
@@ -213,7 +215,7 @@ def _draw(call: Call, source: RandomSource, dims: Sequence[int], limits: Sequenc
 
 
 def _is_folded(call: Call, value: XlaOp) -> bool:
-    """Whether TensorFlow knows a seed or key before XLA does: it is a constant, but no random number."""
+    """Whether TensorFlow folds a seed or key before XLA sees it: it is constant, and not itself random."""
     if call.scope.known(value) is None:
         return False
     stack, seen = [value.instruction], set()
@@ -228,8 +230,8 @@ def _is_folded(call: Call, value: XlaOp) -> bool:
 
 @lowering(*(f"Stateless{name}{version}" for name in _STATELESS for version in ("", "V2")))
 def _stateless(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp | np.ndarray:
-    """The numbers that follow from a seed, or a key, counter and algorithm; folded, where TensorFlow does so.
-    Limits stand behind these.
+    """The numbers for a seed, or for a key, counter and algorithm; computed by `folded` where TensorFlow
+    folds them. Limits are the last operands.
     """
     dims, dtype = shape_operand(call, shape), call.dtype("dtype")
     count = 3 if call.node.op.endswith("V2") else 1
@@ -268,7 +270,9 @@ def _stateless_truncated(call: Call, shape: XlaOp, seed: XlaOp, *given: XlaOp) -
 
 @lowering("StochasticCastToInt")
 def _stochastic_cast(call: Call, value: XlaOp, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> XlaOp:
-    """Rounds up or down, up as likely as the fraction is near 1; limits of the type hold what is beyond."""
+    """Rounds up with a probability equal to the fraction, else down; values beyond the limits of the type are
+    clamped.
+    """
     dtype = call.dtype("Tout")
     wide = ops.ConvertElementType(value, F32) if value.dtype.bits == 16 else value
     units = _unit(keyed(call, key, counter, algorithm), wide.dtype, wide.dims)
@@ -283,7 +287,7 @@ def _stochastic_cast(call: Call, value: XlaOp, key: XlaOp, counter: XlaOp, algor
 
 
 def _stored(call: Call, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, RandomSource]:
-    """The contents of a variable, and the generator that they are."""
+    """The contents of a variable, and the generator with that state."""
     chosen = algorithm_of(call, algorithm)
     value = call.scope.read(variable)
     size = _counter_size(chosen)
@@ -309,7 +313,7 @@ def _stateful(call: Call, variable: Variable, algorithm: XlaOp, shape: XlaOp, *l
 
 @lowering("RngSkip", "RngReadAndSkip")
 def _skip(call: Call, variable: Variable, algorithm: XlaOp, delta: XlaOp) -> XlaOp | None:
-    """Makes the counter greater; gives what the variable was, with three elements."""
+    """Advances the counter; returns the old contents of the variable, as three elements."""
     before, source = _stored(call, variable, algorithm)
     of_rank(call, delta, 0, "delta")
     step = ops.Reshape(ops.BitcastConvertType(delta, U64) * np.uint64(_PER_SKIP), [1])

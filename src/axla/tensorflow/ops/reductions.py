@@ -49,7 +49,7 @@ _OPCODES = {
 
 @lowering(*_OPCODES)
 def _reduce(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
-    """The result has sizes 1 for the dimensions that were reduced where the node says so."""
+    """A reduction; reduced dimensions are kept with size 1 where the node says so."""
     op, opcode, rank = call.node.op, _OPCODES[call.node.op], len(x.dims)
     dims = [call.axis(n, rank) for n in call.integers(indices, "the dimensions of the reduction")]
     if len(set(dims)) < len(dims):
@@ -76,7 +76,7 @@ def _l2_loss(call: Call, x: XlaOp) -> XlaOp:
 
 @lowering("ArgMax", "ArgMin")
 def _arg_extreme(call: Call, x: XlaOp, dimension: XlaOp) -> XlaOp:
-    """The first place of the largest or smallest number; a NaN is none."""
+    """The first position of the largest or smallest number; NaN never counts."""
     at = call.axis(call.integer(dimension, "the dimension"), len(x.dims), "the dimension")
     if not x.dims[at]:
         call.fail(f"there is nothing along dimension {at} of shape {list(x.dims)}")
@@ -96,8 +96,8 @@ def _arg_extreme(call: Call, x: XlaOp, dimension: XlaOp) -> XlaOp:
 
 @lowering("Cumsum", "Cumprod", "CumulativeLogsumexp")
 def _cumulative(call: Call, x: XlaOp, axis: XlaOp) -> XlaOp:
-    """Combines each element along a dimension with those before it; without themselves where
-    the node is exclusive.
+    """Combines elements along a dimension with all before them; without the element itself where the node is
+    exclusive.
     """
     at = call.axis(call.integer(axis, "the axis"), len(x.dims))
     combine, start = _CUMULATIVE[call.node.op]
@@ -116,7 +116,7 @@ def _cumulative(call: Call, x: XlaOp, axis: XlaOp) -> XlaOp:
 
 
 def _log_sum_exp(x: XlaOp, y: XlaOp) -> XlaOp:
-    """log(exp(x) + exp(y)) without large numbers between."""
+    """log(exp(x) + exp(y)) without overflow."""
     high, low = ops.Max(x, y), ops.Min(x, y)
     return ops.Select(high == low, high + math.log(2), high + ops.Log1p(ops.Exp(low - high)))
 
@@ -132,8 +132,8 @@ _CUMULATIVE: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], float]] = {
 
 @lowering("Bincount", "DenseBincount")
 def _bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
-    """How often each number below `size` is among the values, or the sum of its weights; of each row of a
-    matrix, if it is dense. With `binary_output`, whether a number is there.
+    """How often each number below `size` occurs among the values, or the sum of its weights; for each row of
+    a matrix, if dense. With `binary_output`, whether it occurs.
     """
     is_dense, is_binary = call.node.op == "DenseBincount", call.attributes.get("binary_output", False)
     if is_dense and len(values.dims) not in (1, 2):
@@ -159,7 +159,9 @@ def _bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
 
 @lowering("HistogramFixedWidth")
 def _histogram(call: Call, values: XlaOp, limits: XlaOp, size: XlaOp) -> XlaOp:
-    """How many values are in each of `size` parts of a range; those beyond count in the first and last."""
+    """How many values fall in each of `size` parts of a range; values outside count in the first or last
+    part.
+    """
     count = call.integer(size, "the number of bins")
     of_dims(call, limits, (2,), "value_range")
     if count < 1:
@@ -173,13 +175,13 @@ def _histogram(call: Call, values: XlaOp, limits: XlaOp, size: XlaOp) -> XlaOp:
 
 
 def _count(flags: XlaOp, dims: Sequence[int], dtype: object) -> XlaOp:
-    """How many flags hold along dimensions."""
+    """The number of true flags along dimensions."""
     return reduced(ops.ConvertElementType(flags, dtype), dims, "Add")
 
 
 @lowering("Bucketize")
 def _bucketize(call: Call, x: XlaOp) -> XlaOp:
-    """How many of the boundaries a number is not below."""
+    """For each number, how many boundaries are not above it."""
     limits = np.asarray(call["boundaries"], np.float32)
     if (limits[1:] < limits[:-1]).any():
         call.fail(f"the boundaries {limits.tolist()} are not sorted")
@@ -191,7 +193,7 @@ def _bucketize(call: Call, x: XlaOp) -> XlaOp:
 
 @lowering("LowerBound", "UpperBound")
 def _bound(call: Call, rows: XlaOp, values: XlaOp) -> XlaOp:
-    """How many numbers of a sorted row each value of the same row is above (or not below)."""
+    """For each value, how many numbers of the sorted row are below it (or not above it)."""
     if len(rows.dims) != 2 or len(values.dims) != 2 or rows.dims[0] != values.dims[0]:
         found = f"{list(rows.dims)} and {list(values.dims)}"
         call.fail(f"two matrices of as many rows are wanted, found shapes {found}")
@@ -203,8 +205,8 @@ def _bound(call: Call, rows: XlaOp, values: XlaOp) -> XlaOp:
 
 @lowering("InTopK", "InTopKV2")
 def _in_top_k(call: Call, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
-    """Of each row, whether fewer than k elements are larger than the one at the place `targets`; never where
-    an element is not finite.
+    """For each row, whether fewer than k elements are larger than the target element; false where an element
+    is not finite.
     """
     if len(rows.dims) != 2 or targets.dims != rows.dims[:1]:
         call.fail(f"predictions of shape {list(rows.dims)} for targets of shape {list(targets.dims)}")
@@ -219,7 +221,7 @@ def _in_top_k(call: Call, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
 
 @lowering("NthElement")
 def _nth_element(call: Call, x: XlaOp, n: XlaOp) -> XlaOp:
-    """The element of each row that stands at place n when the row is sorted."""
+    """The element at position n of each sorted row."""
     place = call.integer(n, "n")
     if not x.dims or not 0 <= place < x.dims[-1]:
         call.fail(f"n is {place} for rows of shape {list(x.dims)}")
@@ -254,7 +256,7 @@ def _range(call: Call, *limits: XlaOp) -> XlaOp | np.ndarray:
 
 @lowering("LinSpace")
 def _lin_space(call: Call, start: XlaOp, stop: XlaOp, num: XlaOp) -> XlaOp:
-    """Numbers at equal distances from the first to the last."""
+    """Numbers with equal distances from the first to the last."""
     count = call.integer(num, "the number of values")
     if count < 1 or start.dims or stop.dims:
         call.fail(

@@ -1,4 +1,4 @@
-"""Tensors of checkpoints: their values are constants."""
+"""Restores tensors from checkpoints, as constants."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _restore(call: Call, prefix: GraphValue, names: np.ndarray, parts: np.ndarra
 
 @lowering("Restore", "RestoreSlice")
 def _restore_one(call: Call, pattern: GraphValue, *texts: np.ndarray) -> np.ndarray:
-    """The tensor of a name, or a part of it."""
+    """The tensor of this name, or a slice of it."""
     name, part = [text.reshape(-1)[0] for text in (*texts, np.array(b"", object))][:2]
     return _tensor(call, name, part, call["dt"])
 
 
 def _tensor(call: Call, raw: bytes, part: bytes, type_: str) -> np.ndarray:
-    """The tensor of a name, or a part of it, which must be of a type."""
+    """The tensor of this name, or a slice of it, which must have this type."""
     name, checkpoint = raw.decode("utf-8", "surrogateescape"), call.scope.importer.checkpoint
     if name not in checkpoint:
         call.fail(f"the checkpoint has no tensor '{name}'{did_you_mean(name, checkpoint)}")
@@ -49,8 +49,8 @@ def _tensor(call: Call, raw: bytes, part: bytes, type_: str) -> np.ndarray:
 
 
 def _slices(call: Call, words: Sequence[str], dims: tuple[int, ...]) -> tuple[slice, ...]:
-    """The part that a text says: the sizes of the whole tensor, then `begin,length` of each dimension with
-    colons between them, or `-` for all.
+    """The slice that a text describes: the sizes of the whole tensor, then `begin,length` for each dimension,
+    separated by colons, or `-` for all.
     """
     if tuple(words[:-1]) != tuple(map(str, dims)):
         call.fail(f"it restores a part of a tensor of shape {words[:-1]}, the checkpoint has {list(dims)}")

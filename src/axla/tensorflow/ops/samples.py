@@ -1,6 +1,4 @@
-"""Random numbers that differ from run to run, whatever the seeds in attributes say, as XLA has them; and
-choices.
-"""
+"""Random numbers that differ from run to run, regardless of seeds in attributes, as in XLA; and sampling."""
 
 from __future__ import annotations
 
@@ -29,21 +27,23 @@ StatelessMultinomial: logits:T num_samples:i32 seed:Tseed Tseed=type?DT_INT64 ou
 
 @lowering("RandomUniform", "RandomStandardNormal")
 def _usual(call: Call, shape: XlaOp) -> XlaOp:
-    """Numbers from 0 up to, without, 1, or those of the normal distribution."""
+    """Numbers in [0, 1), or normally distributed ones."""
     dtype, draw = call.dtype("dtype"), ops.RngUniform if call.node.op == "RandomUniform" else ops.RngNormal
     zero, one = ops.Zero(call.builder, dtype), ops.One(call.builder, dtype)
     return draw(zero, one, Shape(dtype, shape_operand(call, shape)))
 
 
 def _unit(call: Call, dtype: DType, dims: tuple[int, ...], least: float = 0) -> XlaOp:
-    """Numbers below 1, from `least` up."""
+    """Numbers below 1, from `least` on."""
     low = call.builder.constant(dtype.numpy.type(least))
     return ops.RngUniform(low, ops.One(call.builder, dtype), Shape(dtype, dims))
 
 
 @lowering("TruncatedNormal", "ParameterizedTruncatedNormal")
 def _truncated(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp:
-    """Parameters are scalars, or vectors with a number for each index of the first dimension."""
+    """Truncated normal numbers. Parameters are scalars, or vectors with a number for each index of the first
+    dimension.
+    """
     dims, dtype = shape_operand(call, shape), call.dtype("dtype")
     wide = dtype if dtype is F64 else F32
     parameters = []
@@ -65,7 +65,7 @@ def _integers(call: Call, shape: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
 
 @lowering("RandomShuffle")
 def _shuffle(call: Call, value: XlaOp) -> XlaOp:
-    """The parts along the first dimension in the order of random numbers."""
+    """The parts along the first dimension in random order."""
     if not value.dims or value.dims[0] < 2:
         return value
     size, builder = value.dims[0], call.builder
@@ -77,8 +77,8 @@ def _shuffle(call: Call, value: XlaOp) -> XlaOp:
 
 @lowering("Multinomial", "StatelessMultinomial")
 def _multinomial(call: Call, logits: XlaOp, count: XlaOp, *seed: XlaOp) -> XlaOp:
-    """Classes as likely as the logits say: the greatest sums with numbers of Gumbel's distribution, one for
-    each row of the logits, each sample and each class.
+    """Classes with the probabilities of the logits: the largest sum of a logit and a Gumbel number, for each
+    row, sample and class.
     """
     number = call.integer(count, "num_samples")
     if len(logits.dims) != 2 or number < 0:

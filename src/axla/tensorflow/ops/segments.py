@@ -1,4 +1,4 @@
-"""Rows that are combined by numbers of segments, or put where numbers say."""
+"""Rows combined by segment numbers, or scattered to given positions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _start(dtype: DType, kind: str) -> float:
 
 
 def _combined(call: Call, data: XlaOp, ids: XlaOp, count: int, kind: str) -> XlaOp:
-    """The rows of each segment, combined; rows of other segments than there are do not count."""
+    """The rows of each segment, combined; rows with segment numbers out of range are ignored."""
     rank = len(ids.dims)
     if data.dims[:rank] != ids.dims:
         call.fail(f"segment_ids has shape {list(ids.dims)}, data {list(data.dims)}")
@@ -59,9 +59,9 @@ def _segments(call: Call, data: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
 
 @lowering("SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean")
 def _sorted_segments(call: Call, data: XlaOp, ids: XlaOp) -> XlaOp:
-    """As many segments as the last number says, combined; also means, and sums divided by the root of the
-    number of rows (SqrtN). A segment without rows is 0, as a product 1. Numbers that are not constant have
-    room for as many segments as there are numbers.
+    """Segments, as many as the last number says, combined; also means, and sums divided by the square root of
+    the number of rows (SqrtN). A segment without rows is 0, or 1 for products. If the numbers are not
+    constant, the result has room for as many segments as there are numbers.
     """
     if len(ids.dims) != 1:
         call.fail(f"segment_ids has shape {list(ids.dims)}, wanted a vector")
@@ -104,7 +104,9 @@ def _sparse_segments(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp) -> Xla
 
 @lowering("DynamicStitch", "ParallelDynamicStitch")
 def _stitch(call: Call, indices: list[XlaOp], data: list[XlaOp]) -> XlaOp:
-    """The rows of several arrays at the places that indices say; the last one, where there are several."""
+    """The rows of several arrays at the positions given by indices; where several rows have the same
+    position, the last one.
+    """
     rest = data[0].dims[len(indices[0].dims) :]
     for number, (index, value) in enumerate(zip(indices, data, strict=True)):
         if value.dims != (*index.dims, *rest):

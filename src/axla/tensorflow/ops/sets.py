@@ -1,5 +1,5 @@
-"""Elements that are chosen by their values: how many there are is known when the program runs, as the dynamic
-size of a dimension; where the values are constants, now.
+"""Elements selected by their values. Their number is known at run time only, and is the dynamic size of a
+dimension; for constant values it is known at compile time.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ DynamicPartition: data:T partitions:i32 num_partitions=int>=1 -> outputs:num_par
 
 
 def chosen(mask: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """The places of the elements of a vector that are true, in order, behind them its size; and how many
-    there are.
+    """The positions of the true elements of a vector, in order, padded with the vector's size; and their
+    number.
     """
     size = mask.dims[0]
     places = ops.Iota(mask.builder, np.int32, size)
@@ -43,7 +43,7 @@ def chosen(mask: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def shortened(call: Call, rows: XlaOp, count: XlaOp) -> XlaOp:
-    """The first rows of an array, as many as a number says."""
+    """The first `count` rows of an array."""
     known = call.scope.known(count)
     if known is not None:
         return rows[: int(known)]
@@ -66,7 +66,7 @@ def _where(call: Call, value: XlaOp) -> XlaOp:
 
 @lowering("ListDiff")
 def _list_diff(call: Call, value: XlaOp, others: XlaOp) -> list[XlaOp]:
-    """The elements of a vector that another one does not have, and their places."""
+    """The elements of a vector that do not occur in another one, and their positions."""
     of_rank(call, value, 1, "x")
     of_rank(call, others, 1, "y")
     if not value.dims[0]:
@@ -80,7 +80,7 @@ def _list_diff(call: Call, value: XlaOp, others: XlaOp) -> list[XlaOp]:
 
 @lowering("DynamicPartition")
 def _partition(call: Call, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
-    """The rows of each partition, by their numbers."""
+    """The rows of each partition, by partition number."""
     rank = len(partitions.dims)
     if data.dims[:rank] != partitions.dims:
         call.fail(f"partitions has shape {list(partitions.dims)}, data {list(data.dims)}")
@@ -100,8 +100,8 @@ def _partition(call: Call, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
 
 @lowering("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2")
 def _unique(call: Call, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
-    """The elements, or parts along an axis, that differ, in the order in which they come first; for each
-    element the place of its like there; how often each is there.
+    """The distinct elements, or parts along an axis, in order of first occurrence; for each element the
+    number of its distinct value; and how often each occurs.
     """
     places = call.integers(axis, "axis") if axis is not None else ()
     if len(places) > 1 or not places and len(value.dims) != 1:
@@ -136,7 +136,7 @@ def _column(indices: XlaOp) -> XlaOp:
 
 
 def _keys(rows: XlaOp) -> list[XlaOp]:
-    """Vectors of numbers in which rows differ where they differ; 0 and -0 are one."""
+    """Vectors of numbers that are equal exactly where rows are equal; 0 and -0 are the same."""
     size, width = rows.dims[0], prod(rows.dims[1:])
     flat = ops.Reshape(rows, [size, width])
     if flat.dtype.is_pred:
@@ -147,7 +147,7 @@ def _keys(rows: XlaOp) -> list[XlaOp]:
 
 
 def _groups(call: Call, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
-    """The places of elements, ordered by keys, and for each the number of the group of equal ones."""
+    """The positions of elements, ordered by keys, and for each the number of its group of equal elements."""
     if not keys:
         call.fail("parts along the axis have no elements")
     size = keys[0].dims[0]
@@ -164,7 +164,7 @@ def _groups(call: Call, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
 
 
 def _before(call: Call, values: Sequence[XlaOp]) -> object:
-    """Whether elements come before others: by the first key in which they differ."""
+    """A comparator that orders by the first key that differs."""
     sub = call.builder.sub_builder("comparator")
     shapes = [Shape(value.dtype) for value in values for _ in range(2)]
     given = [sub.parameter(number, shape, f"p{number}") for number, shape in enumerate(shapes)]

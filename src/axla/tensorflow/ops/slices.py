@@ -1,4 +1,4 @@
-"""Slices with strides, what their gradients are, and arrays that are changed in a slice."""
+"""Slices with strides, their gradients, and assignments to slices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Number = Any
 
 @dataclass(slots=True)
 class DimensionSlice:
-    """Elements along a dimension: `count` of them from `start` on, at most `bound`."""
+    """Elements along a dimension: `count` of them from `start` on; `bound` is an upper limit of the count."""
 
     start: Number
     count: Number
@@ -43,7 +43,7 @@ class DimensionSlice:
 
 
 def numbers(call: Call, value: XlaOp, what: str) -> list[Number]:
-    """The elements of a vector, each a number where it is known."""
+    """The elements of a vector, as Python numbers where they are known."""
     of_rank(call, value, 1, what)
     known = call.scope.known(value)
     if known is not None:
@@ -56,19 +56,19 @@ def numbers(call: Call, value: XlaOp, what: str) -> list[Number]:
 
 
 def wide_sizes(value: XlaOp) -> list[Number]:
-    """The sizes of an array; those that are dynamic are of type s64."""
+    """The sizes of an array; dynamic ones as s64."""
     return [n if isinstance(n, int) else ops.ConvertElementType(n, np.int64) for n in sizes(value)]
 
 
 def _clamped(number: Number, low: Number, high: Number) -> Number:
-    """The number; the nearest of two where it is not between them."""
+    """The number clamped to a range."""
     if all(isinstance(each, int) for each in (number, low, high)):
         return max(min(number, high), low)
     return ops.Max(ops.Min(number, high), low)
 
 
 def _from_end(number: Number, size: Number) -> Number:
-    """An index, which counts from the end where it is negative."""
+    """An index; a negative one counts from the end."""
     if isinstance(number, int):
         return number + size if number < 0 else number
     return ops.Select(number < 0, number + size, number)
@@ -82,8 +82,8 @@ def _mask(call: Call, name: str, at: int) -> bool:
 
 
 def _entries(call: Call, count: int, rank: int) -> list[tuple[int | None, bool]]:
-    """The entries of a slice, one for each dimension and each new one: the number of its begin, end and
-    stride (None where an ellipsis covers it), and whether the dimension is new.
+    """For each dimension, and each new one: the number of its begin, end and stride operand (None where an
+    ellipsis covers it), and whether the dimension is new.
     """
     marks = [at for at in range(count) if _mask(call, "ellipsis_mask", at)]
     if len(marks) > 1:
@@ -101,8 +101,8 @@ def _entries(call: Call, count: int, rank: int) -> list[tuple[int | None, bool]]
 def parts(
     call: Call, dims: Sequence[Number], bounds: Sequence[int], begin: XlaOp, end: XlaOp, strides: XlaOp
 ) -> tuple[list[DimensionSlice], list[int | None]]:
-    """The elements along each dimension, and the dimensions of the result: those of the array that do not
-    shrink, None for a new one.
+    """The elements along each dimension, and the dimensions of the result: those of the array that are kept,
+    None for a new one.
     """
     steps = call.integers(strides, "strides")
     if not begin.dims == end.dims == strides.dims:
@@ -156,7 +156,7 @@ def _range(call: Call, at: int, given: tuple[Number, Number, int], whole: Dimens
 
 
 def sliced(call: Call, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp:
-    """The elements that the parts name."""
+    """The elements in these slices."""
     low, high, steps, turned = [], [], [], []
     for d, part in enumerate(found):
         if not (isinstance(part.start, int) and isinstance(part.count, int)):
@@ -177,7 +177,7 @@ def sliced(call: Call, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp:
 
 
 def _dynamic(call: Call, value: XlaOp, d: int, part: DimensionSlice) -> XlaOp:
-    """A slice along a dimension whose beginning or size the program computes."""
+    """A slice along a dimension with a start or size computed at run time."""
     if isinstance(part.start, int) and part.start == 0 and part.bound == value.dims[d] and part.stride == 1:
         if value.shape.dynamic[d]:
             return value
@@ -207,7 +207,7 @@ def _slice(call: Call, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
 
 
 def _from(call: Call, start: Number, count: Number, size: Number, bound: int) -> DimensionSlice:
-    """`count` elements from `start` on; -1 are all."""
+    """`count` elements from `start` on; -1 means all remaining ones."""
     rest = size - start
     if isinstance(count, int):
         number = rest if count == -1 else count
@@ -225,7 +225,7 @@ def _from(call: Call, start: Number, count: Number, size: Number, bound: int) ->
 
 
 def _placed(call: Call, dims: Sequence[int], found: Sequence[DimensionSlice], value: XlaOp) -> XlaOp:
-    """Zeros with an array where the parts are."""
+    """Zeros, with an array placed in these slices."""
     value = ops.Rev(value, [d for d, part in enumerate(found) if part.stride < 0])
     edges = []
     for part, size in zip(found, dims, strict=True):
@@ -242,7 +242,7 @@ def _placed(call: Call, dims: Sequence[int], found: Sequence[DimensionSlice], va
 
 
 def _low(part: DimensionSlice) -> Number:
-    """The lowest of the elements that a part names."""
+    """The lowest index of a dimension's slice."""
     if not isinstance(part.count, int):
         raise UnsupportedError("the size of the slice depends on arguments of the program")
     if part.stride > 0 or not part.count:
@@ -251,7 +251,7 @@ def _low(part: DimensionSlice) -> Number:
 
 
 def _starts(call: Call, found: Sequence[DimensionSlice], is_placed: bool = False) -> list[XlaOp]:
-    """Where the parts begin; 0 for a dimension that `is_placed` already."""
+    """The start of each slice; 0 for a dimension that is already placed."""
     lows = [_low(part) for part in found]
     lows = [0 if is_placed and isinstance(low, int) else low for low in lows]
     return [call.scope.constant(np.array(low)) if isinstance(low, int) else low for low in lows]

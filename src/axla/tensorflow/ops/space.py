@@ -1,4 +1,4 @@
-"""Edges around arrays, and blocks of space that become batches or channels."""
+"""Padding, and operations that move blocks of space to the batch or to channels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SpaceToDepth DepthToSpace: input:T block_size=int>=2 data_format=vectors?NHWC ->
 
 
 def edges(call: Call, value: XlaOp, count: int, what: str = "paddings") -> list[tuple[int, int]]:
-    """The pairs of numbers, low and high, that a constant has for each of `count` dimensions."""
+    """The pairs of padding, low and high, that a constant gives for each of `count` dimensions."""
     found = call.constant(value, what)
     if found.shape != (count, 2) or (found < 0).any():
         call.fail(f"{what} is {found.tolist()}, wanted two numbers from 0 on for each of {count} dimensions")
@@ -37,7 +37,7 @@ def edges(call: Call, value: XlaOp, count: int, what: str = "paddings") -> list[
 
 
 def padded(value: XlaOp, pads: Sequence[tuple[int, int]], number: XlaOp | None = None) -> XlaOp:
-    """The array with a number, or zeros, around."""
+    """The array padded with a number, or with zeros."""
     number = ops.Zero(value.builder, value.dtype) if number is None else number
     return ops.Pad(value, number, [(low, high, 0) for low, high in pads])
 
@@ -69,7 +69,7 @@ def _check_mirror(call: Call, low: int, high: int, most: int) -> None:
 
 @lowering("MirrorPadGrad")
 def _mirror_pad_grad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
-    """Adds the mirrored elements of MirrorPad to those that they are images of."""
+    """Adds the gradients of elements that MirrorPad copied to those of their sources."""
     skip = int(call["mode"] == "REFLECT")
     for d, (low, high) in enumerate(edges(call, paddings, len(value.dims))):
         size = value.dims[d] - low - high
@@ -89,7 +89,7 @@ def _mirror_pad_grad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
 
 
 def _block_of(call: Call, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[int]:
-    """The sizes of a block along the dimensions behind the batch: an operand, or an attribute for two."""
+    """The block sizes of the dimensions after the batch: an operand, or an attribute for two dimensions."""
     block = call.integers(shape[0], "block_shape") if shape else [call["block_size"]] * 2
     if len(value.dims) <= len(block) or min([*block, 1]) < 1:
         call.fail(f"block_shape is {list(block)} for an array of shape {list(value.dims)}")
@@ -98,7 +98,7 @@ def _block_of(call: Call, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[int]
 
 @lowering("SpaceToBatch", "SpaceToBatchND")
 def _to_batch(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
-    """The elements at each place of blocks, as arrays of the batch."""
+    """Moves the elements at each position of blocks to the batch."""
     *shape, paddings = operands
     block = _block_of(call, value, shape)
     count = len(block)
@@ -117,7 +117,7 @@ def _to_batch(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
 
 @lowering("BatchToSpace", "BatchToSpaceND")
 def _to_space(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
-    """Arrays of the batch become elements of blocks, whose edges are cropped."""
+    """Moves batch elements to the positions of blocks, and crops the result."""
     *shape, crops = operands
     block = _block_of(call, value, shape)
     count = len(block)
@@ -137,8 +137,8 @@ def _to_space(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
 
 @lowering("SpaceToDepth", "DepthToSpace")
 def _depth(call: Call, value: XlaOp) -> XlaOp:
-    """The elements of a block become channels, or channels the elements of a block. NCHW_VECT_C has the
-    channels 4 at a time, in the last dimension.
+    """Moves the elements of a block to channels, or channels to the elements of a block. NCHW_VECT_C has
+    vectors of 4 channels in the last dimension.
     """
     name = call["data_format"]
     if len(value.dims) != len(name.split("_")[0]) + (name == "NCHW_VECT_C"):

@@ -26,7 +26,7 @@ Betainc: a:T b:T x:T -> z:T ; hlo RegularizedIncompleteBeta
 
 @lowering("Ndtri")
 def _ndtri(call: Call, x: XlaOp) -> XlaOp:
-    """The inverse of the distribution function of the normal distribution."""
+    """The quantile function of the normal distribution."""
     return ops.ErfInv(2 * x - 1) * math.sqrt(2)
 
 
@@ -39,8 +39,8 @@ def _bessel(call: Call, x: XlaOp) -> XlaOp:
 
 @lowering("Igamma", "Igammac")
 def _igamma(call: Call, a: XlaOp, x: XlaOp) -> XlaOp:
-    """The parts of the gamma function below and above x. Where `a` is not positive, the first is NaN and the
-    second 1, as it is where x is not positive.
+    """The regularized incomplete gamma functions (lower and upper). Where `a` is not positive, the lower one
+    is NaN and the upper one 1; the upper one is also 1 where x is not positive.
     """
     a, x = matched(a, x)
     if call.node.op == "Igamma":

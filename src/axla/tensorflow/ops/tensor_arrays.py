@@ -1,4 +1,4 @@
-"""Arrays of tensors and stacks as TensorFlow 1 has them: resources that hold a list."""
+"""Tensor arrays and stacks of TensorFlow 1: resources whose contents are a list."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ _FLOW = np.float32(0)
 
 @dataclass(slots=True, eq=False)
 class Held(Resource):
-    """A stack or an array of tensors: `dtype` is the name of the type of its elements."""
+    """A stack or tensor array: `dtype` is the name of the type of its elements."""
 
     dtype: str = ""
     grows: bool = False
 
 
 def _contents(call: Call, handle: Resource, attribute: str, indices: XlaOp | None = None) -> TensorList:
-    """The list of a handle, with elements of the type that an attribute says; at all indices, if it grows."""
+    """The list of a handle, with elements of the attribute's type; enlarged to contain all indices, if it
+    grows.
+    """
     if not isinstance(handle, Held):
         call.fail(f"'{handle.name}' is no stack and no array of tensors")
     if handle.dtype != call[attribute]:

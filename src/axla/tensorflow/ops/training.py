@@ -1,4 +1,4 @@
-"""Steps of optimizers on variables. The attribute `use_locking` says nothing to a program, and is not in the
+"""Optimizer steps on variables. The attribute `use_locking` has no meaning for a program, and is not in the
 records.
 """
 
@@ -49,7 +49,7 @@ _STEPS: dict[str, OptimizerStep] = {}
 
 
 def _step(*names: str) -> Callable[[OptimizerStep], OptimizerStep]:
-    """Registers the step of `ResourceApply` + name, for each name."""
+    """Registers a function as the step of `ResourceApply` + name, for each name."""
 
     def register(function: OptimizerStep) -> OptimizerStep:
         for name in names:
@@ -91,12 +91,12 @@ def _proximal_adagrad(call: Call, o: Any) -> Sequence[XlaOp]:
 
 
 def _proximal(o: Any, rate: XlaOp, gradient: XlaOp) -> XlaOp:
-    """A step of descent, then made smaller by `rate * l1`, and by a factor."""
+    """A descent step, then the shrinkage of L1 and L2 regularization."""
     return _shrunk(o.var - gradient * rate, o.l1 * rate) / (1 + o.l2 * rate)
 
 
 def _shrunk(value: XlaOp, by: XlaOp) -> XlaOp:
-    """Numbers nearer to zero by as much, zero for those that are smaller."""
+    """Numbers moved towards zero by `by`; smaller ones become zero."""
     return ops.Sign(value) * ops.Max(ops.Abs(value) - by, 0)
 
 
@@ -181,7 +181,7 @@ def _centered_rms_prop(call: Call, o: Any) -> Sequence[XlaOp]:
 
 @_step("Ftrl", "FtrlV2")
 def _ftrl(call: Call, o: Any) -> Sequence[XlaOp]:
-    """A step of "follow the regularized leader"."""
+    """A step of the "follow the regularized leader" optimizer."""
     is_first = call.node.op == "ResourceApplyFtrl"
     gradient = o.grad if is_first else o.grad + 2 * o.l2_shrinkage * o.var
     accum = o.accum + o.grad * o.grad

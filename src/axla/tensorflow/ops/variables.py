@@ -1,4 +1,4 @@
-"""Variables, by handles and, as TensorFlow 1 has them, by references."""
+"""Variables, through handles or, as in TensorFlow 1, references."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _variable(call: Call) -> Variable | None:
 
 @lowering("ReadVariableOp")
 def read(call: Call, variable: Variable) -> XlaOp:
-    """The value of a variable, which must be of the type that the node says."""
+    """The value of a variable, which must have the type given by the node."""
     value, attribute = call.scope.read(variable), "T" if "T" in call.attributes else "dtype"
     if value.dtype is not call.dtype(attribute):
         call.fail(f"'{variable.name}' is of type {value.dtype.name}, it reads {call[attribute]}")
@@ -45,7 +45,7 @@ def read(call: Call, variable: Variable) -> XlaOp:
 
 @lowering("AssignVariableOp")
 def assign(call: Call, variable: Variable, value: XlaOp) -> None:
-    """Makes a value that of a variable; VerifyError where its type or shape is another."""
+    """Assigns a value to a variable; VerifyError where its type or shape differs."""
     if dtype_of(variable.dtype, f"'{variable.name}'") is not value.dtype:
         call.fail(f"'{variable.name}' is {variable.dtype}, it is given {value.dtype.name}")
     if not fits(variable.shape, value.dims):
@@ -64,7 +64,7 @@ def _assign_reference(call: Call, variable: Reference, value: XlaOp) -> Referenc
 
 @lowering("AssignAdd", "AssignSub", "AssignAddVariableOp", "AssignSubVariableOp")
 def _assign_changed(call: Call, variable: Variable, value: XlaOp) -> Sequence[Variable]:
-    """Adds to a variable, or takes away from it; gives its reference, where it is named by one."""
+    """Adds to a variable, or subtracts from it; returns its reference, where a reference was given."""
     before = read(call, variable)
     of_dims(call, value, before.dims, f"the change of '{variable.name}'")
     assign(call, variable, before + value if call.node.op.startswith("AssignAdd") else before - value)

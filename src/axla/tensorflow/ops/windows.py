@@ -1,4 +1,4 @@
-"""How windows go over images: which dimensions are which, and where padding lies."""
+"""Sliding windows over images: dimension formats and padding."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ImageFormat:
 
 @dataclass(frozen=True, slots=True)
 class WindowSteps:
-    """How a window goes over one dimension: `size` elements of it, each `dilation` from the last, begin at
-    every `stride`-th place; `count` are the places, `low` and `high` the padding.
+    """How a window slides along one dimension: it has `size` elements at distance `dilation`, and starts at
+    every `stride`-th position; `count` is the number of positions, `low` and `high` the padding.
     """
 
     size: int
@@ -40,7 +40,7 @@ class WindowSteps:
 
 
 def format_of(name: str, rank: int) -> ImageFormat:
-    """The dimensions of images in a format; NCHW_VECT_C stands for NCHW."""
+    """The dimension numbers of images in a format; NCHW_VECT_C is treated as NCHW."""
     if name in _FEATURES_LAST:
         return ImageFormat(rank - 1, tuple(range(1, rank - 1)))
     return ImageFormat(1, tuple(range(2, rank)))
@@ -54,7 +54,7 @@ def numbers_of(call: Call, numbers: Sequence[int], rank: int, what: str) -> tupl
 
 
 def only_spatial(numbers: Sequence[int], form: ImageFormat, what: str) -> None:
-    """Refuses other numbers than 1 for dimensions that are not spatial."""
+    """Refuses numbers other than 1 for dimensions that are not spatial."""
     if any(number != 1 for d, number in enumerate(numbers) if d not in form.spatial):
         raise UnsupportedError(f"{what} are {list(numbers)}, wanted 1 for images and features")
 
@@ -62,8 +62,8 @@ def only_spatial(numbers: Sequence[int], form: ImageFormat, what: str) -> None:
 def steps_of(
     call: Call, dims: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[WindowSteps]:
-    """How windows go over dimensions: each argument has a number for each of them. The padding is that of
-    the attributes `padding` and `explicit_paddings`, which has pairs for the dimensions.
+    """The windows of all dimensions: each argument has a number for each dimension. Padding comes from the
+    attributes `padding` and `explicit_paddings`, which has pairs for the dimensions.
     """
     explicit = _explicit(call, len(dims))
     found = []
@@ -82,7 +82,7 @@ def steps_of(
 
 
 def _explicit(call: Call, rank: int) -> list[tuple[int, int]]:
-    """Pairs for each dimension: zeros where padding is not explicit."""
+    """The pair of explicit padding for each dimension; zeros where padding is not explicit."""
     given: Any = call.attributes.get("explicit_paddings", ())
     if call["padding"] != "EXPLICIT":
         if given:
@@ -94,13 +94,13 @@ def _explicit(call: Call, rank: int) -> list[tuple[int, int]]:
 
 
 def joined_vectors(call: Call, value: XlaOp) -> XlaOp:
-    """Images in the format NCHW of such in NCHW_VECT_C."""
+    """Converts images from NCHW_VECT_C to NCHW."""
     of_rank(call, value, 5, "images in vectors")
     n, c, h, w, size = value.dims
     return ops.Reshape(ops.Transpose(value, [0, 1, 4, 2, 3]), (n, c * size, h, w))
 
 
 def split_vectors(value: XlaOp, size: int) -> XlaOp:
-    """Images in the format NCHW_VECT_C of such in NCHW."""
+    """Converts images from NCHW to NCHW_VECT_C."""
     n, c, h, w = value.dims
     return ops.Transpose(ops.Reshape(value, (n, c // size, size, h, w)), [0, 1, 3, 4, 2])

@@ -1,4 +1,4 @@
-"""Operations of HLO in graphs. What describes dimensions is a serialized message of XLA."""
+"""HLO operations in graphs (Xla...). Dimension numbers are serialized XLA messages in attributes."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ XlaCustomCallV2: operands:operand_dtypes call_target_name=string backend_config=
 
 
 def message(call: Call, attribute: str, name: str) -> dict[str, Any]:
-    """The message of a type that an attribute of bytes is."""
+    """The message in an attribute of bytes."""
     return decode(call[attribute].encode("utf-8", "surrogateescape"), name)
 
 
 def dimension_numbers(call: Call, kind: type[Any]) -> Any:
-    """The record that the attribute `dimension_numbers` is a message of."""
+    """The record for the message in the attribute `dimension_numbers`."""
     return kind(**message(call, "dimension_numbers", kind.__name__))
 
 
@@ -94,7 +94,7 @@ def _conv(
 
 
 def pairs(call: Call, padding: XlaOp) -> list[tuple[int, int]]:
-    """The padding before and behind, for each dimension."""
+    """The padding before and after each dimension."""
     found = call.constant(padding, "padding")
     if found.ndim != 2 or found.shape[1] != 2:
         call.fail(f"padding has shape {list(found.shape)}, wanted pairs of numbers")
@@ -155,7 +155,7 @@ def _barrier(call: Call, values: list[XlaOp]) -> XlaOp:
 
 @lowering("XlaSetBound")
 def _set_bound(call: Call, value: XlaOp, bound: XlaOp) -> XlaOp:
-    """The value; that the compiler may rely on the bound changes no result."""
+    """Returns the value: a bound is a hint for the compiler, and changes no result."""
     call.integer(bound, "the bound")
     return value
 
@@ -173,7 +173,7 @@ def _set_size(call: Call, value: XlaOp, dimension: XlaOp, *size: XlaOp) -> XlaOp
 
 @lowering("XlaDequantize")
 def _dequantize(call: Call, value: XlaOp) -> XlaOp:
-    """Numbers of a range, of which four bytes of each element are the steps, the highest byte first."""
+    """Numbers in a range, given as quantization steps: four bytes in each element, the highest byte first."""
     if call["mode"] != "MIN_COMBINED":
         raise UnsupportedError(f"mode {call['mode']}")
     if not value.dims:
@@ -211,7 +211,7 @@ def _custom_call_v2(call: Call, values: list[XlaOp]) -> XlaOp:
 
 
 def shape_of(call: Call, type_: str, dims: Sequence[int] | None) -> Shape:
-    """The shape of a result, which has to be known."""
+    """The shape of a result, which must be known."""
     if dims is None or -1 in dims:
         call.fail(f"the shape of a result is not known: {dims}")
     return Shape(dtype_of(type_, "a result"), tuple(dims))

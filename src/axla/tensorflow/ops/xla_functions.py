@@ -1,4 +1,4 @@
-"""Operations of HLO that call functions of the graph, or whole programs."""
+"""HLO operations that call functions of the graph, or whole programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SymbolicGradient: input:Tin Tin=types>=1 Tout=types>=1 f=func -> output:Tout
 
 
 def computation(call: Call, attribute: str, types: Sequence[DType]) -> XlaComputation:
-    """The function that an attribute names, of scalars of these types."""
+    """The function named by an attribute, as a computation on scalars of these types."""
     graph = call.function(attribute)
     region = call.scope.inner(graph.name)
     parameters = [
@@ -57,7 +57,7 @@ def _reduce(call: Call, value: XlaOp, initial: XlaOp) -> XlaOp | Sequence[XlaOp]
 
 @lowering("XlaVariadicReduce", "XlaVariadicReduceV2")
 def _variadic_reduce(call: Call, values: list[XlaOp], initial: list[XlaOp]) -> XlaOp | Sequence[XlaOp]:
-    """Without dimensions to reduce, the arrays as they are."""
+    """Reduces dimensions; without dimensions to reduce, returns the arrays."""
     if not call["dimensions_to_reduce"]:
         return values
     reducer = computation(call, "reducer", [value.dtype for value in (*values, *values)])
@@ -115,8 +115,8 @@ def _gradient(call: Call, values: list[GraphValue]) -> list[GraphValue]:
 
 @lowering("XlaCallModule")
 def _call_module(call: Call, values: list[XlaOp]) -> XlaOp:
-    """Calls a program of StableHLO, made for the shapes of its arguments. One for several platforms is told
-    first which one of them it is on.
+    """Calls a StableHLO program, specialized to the shapes of its arguments. A program for several platforms
+    takes the number of its platform as first argument.
     """
     if call["function_list"] or call["has_token_input_output"]:
         raise UnsupportedError("a program of StableHLO that calls functions of the graph, or takes tokens")

@@ -1,6 +1,6 @@
-"""The page: data and templates in one file of HTML, which needs nothing else.
+"""Writes the page: data and templates in a single HTML file.
 
-Data is JSON, deflated, in base64: no text of a module can end an element or start a script.
+Data is JSON, deflated, in base64, so no text of a module can end an HTML element or start a script.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from axla.core.templates import fill
 
 
 def packed(data: Any) -> str:
-    """Data as the page unpacks it."""
+    """Data in the form that the page unpacks."""
     text = json.dumps(data, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
 def page(data: dict[str, Any]) -> str:
-    """The page that shows data as `stages` and `runs` give it."""
+    """The page for data from `stages` and `runs`."""
     data = dict(data)
     code = data.pop("code", {})
     library = files("axla").joinpath("tools", "page", "dagre")
@@ -46,7 +46,7 @@ def _element(name: str, content: str) -> str:
 
 
 def frame(data: dict[str, Any], height: int = 640) -> str:
-    """The page as an element of a notebook: a frame of its own, without the rights of the notebook."""
+    """The page as an element of a notebook: a frame, isolated from the notebook."""
     return (
         f'<iframe sandbox="allow-scripts" style="width: 100%; height: {height}px; border: 1px solid #ccc" '
         f'srcdoc="{escape(page(data))}"></iframe>'

@@ -1,8 +1,8 @@
-"""Memory over time: which bytes of a program are in use from which step to which.
+"""Memory over time: the steps during which each byte of a program is in use.
 
-Time is the number of the step, those inside of loops and branches counted in their place, once. A value is
-alive from the step that makes it to the last one that reads it; what a loop reads from outside, and what it
-carries, as long as the loop.
+Time is the number of a step; steps inside loops and branches are counted once, in their place. A value is
+live from the step that computes it to its last use; values that a loop reads from outside, or carries, are
+live for the whole loop.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from axla.program.steps import (
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A step; `first` is its number and `last` that of the last step inside of it, `depth` the loops and
-    branches around it.
+    """A step; `first` is its number, `last` that of the last step inside it, `depth` the number of enclosing
+    loops and branches.
     """
 
     step: Step
@@ -72,10 +72,9 @@ def timed_steps(program: Program) -> list[Timed]:
 
 
 def blocks(program: Program, steps: list[Timed] | None = None) -> list[LiveBlock]:
-    """The blocks in the memory of a program, but for arguments and constants, in the order of their
-    beginning.
+    """The blocks in the memory of a program, without arguments and constants, ordered by their first step.
 
-    Results are there to the end of the run.
+    Results are live to the end of the run.
     """
     steps = timed_steps(program) if steps is None else steps
     end = max(len(steps) - 1, 0)
@@ -140,9 +139,7 @@ def _uses(timed: Timed) -> Iterator[tuple[Value, int, int]]:
 
 
 def live_bytes(found: list[LiveBlock], ticks: int) -> list[int]:
-    """The bytes in use at each of so many steps. What several values have, one after the other or in place,
-    counts once.
-    """
+    """The bytes in use at each step. Memory shared by several values, reused or in place, counts once."""
     changes = [0] * (ticks + 1)
     ends: dict[str, int] = {}  # of the last value at a place
     for block in found:

@@ -16,7 +16,7 @@ MOST = 20_000
 
 
 def html(thing: Module | Executable | Profile) -> str | None:
-    """The element; None where there is nothing to show, so that the notebook prints the text."""
+    """The element; None where there is nothing to show, so that the notebook prints text."""
     try:
         data = _data(thing)
     except AxlaError:  # a module without sizes, an executable without a module

@@ -1,7 +1,7 @@
-"""Modules as data of a page: a table of records, and states that are lists of them.
+"""Modules as data for a page: a table of records, and states, which are lists of records.
 
-A record is what an instruction is at some time. Its id stays while passes work: what is in a state and not
-in the one before was added, and one with another record was changed.
+A record describes an instruction at some time. Its id is kept while passes work: an id in a state but not in
+the previous one was added, an id with another record was changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST = 4000
 
 
 class States:
-    """The states of a module, one after the other."""
+    """The successive states of a module."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -32,7 +32,7 @@ class States:
         self._print = instruction_printer(print_metadata=False)
 
     def add(self, name: str, nanoseconds: int = 0, fired: Iterable[tuple[str, int]] = ()) -> None:
-        """Notes the module as it is now, after the pass `name`, where rules fired at instructions."""
+        """Records the current module, after the pass `name`, in which rules fired at instructions."""
         module, changed = self.module, {}
         costs = instruction_costs(module)
         order = computations_callees_first(module)
@@ -57,7 +57,7 @@ class States:
         return {"records": self.records, "stages": self.stages, "equations": equations}
 
     def _record(self, inst: Instruction, cost: Cost) -> int:
-        """The number of the record of an instruction as it is now."""
+        """The number of the record for an instruction as it is now."""
         operations = cost.operations + cost.transcendentals
         state = (inst.op, inst.operands, inst.shape, inst.extra, inst.name, operations, cost.bytes)
         known = self._known.get(inst)

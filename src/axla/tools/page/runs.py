@@ -1,4 +1,4 @@
-"""Profiles as data of a page."""
+"""Profiles as data for a page."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MOST_SPANS = 5000
 
 
 def of_profile(profile: Profile) -> dict[str, Any]:
-    """The data of the page about runs: for each program its rows in the order of the program, and of each
-    device their times; what calls took besides is a row, too.
+    """For each program its rows in program order, with their times on each device; time that calls spent
+    outside of steps is a row too.
     """
     runs = []
     for run in profile.runs:
@@ -36,7 +36,7 @@ def _facts(row: Row) -> list[Any]:
 
 
 def _spans(events: list[dict[str, Any]]) -> list[list[Any]]:
-    """Name, category, thread, start and length in microseconds; the first begins at 0."""
+    """Name, category, thread, start and length of events in microseconds; the first one starts at 0."""
     longest = sorted(events, key=lambda event: -event["dur"])[:MOST_SPANS]
     start = min((event["ts"] for event in longest), default=0)
     return sorted(

@@ -1,4 +1,4 @@
-"""The stages of a compilation as data of a page: passes, program, memory, kernels and their code."""
+"""The stages of a compilation as data for a page: passes, program, memory, kernels and their code."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ENTRY = "entry"
 
 
 def of_module(module: Module) -> dict[str, Any]:
-    """The data of a module as it is."""
+    """The data for a module without compilation."""
     states = States(module)
     states.add("")
     return {"title": module.name, "axla": axla.__version__, "notes": [], **states.to_data()}
 
 
 class _Watch(driver.Observer):
-    """Notes the states between passes."""
+    """Records the states between passes."""
 
     def __init__(self, states: States) -> None:
         self.states = states
@@ -54,8 +54,8 @@ class _Watch(driver.Observer):
 
 
 def of_passes(module: Module, steps: Sequence[Step] | None, target: Target) -> dict[str, Any]:
-    """The data of a module, which is changed on the way, before and after each pass; by default those of the
-    CPU pipeline.
+    """The data for a module before and after each pass, which changes the module; by default the passes of
+    the CPU pipeline.
     """
     watch = _Watch(States(module))
     watch.states.add("")
@@ -71,7 +71,7 @@ def of_passes(module: Module, steps: Sequence[Step] | None, target: Target) -> d
 
 
 def of_program(module: Module, target: CpuTarget, *, code: bool = True) -> dict[str, Any]:
-    """The data of the program of a module that all passes were run on; with `code`, LLVM and assembly."""
+    """The data for the program of an optimized module; with `code`, LLVM and assembly."""
     constants: dict[Literal, int] = {}
     program = program_of(module, target, constants)
     kernels = {kernel.name: kernel for kernel in program.kernels}

@@ -1,8 +1,8 @@
-"""A module as a picture, drawn without a browser: one computation below the other, data flows downwards.
+"""Draws a module without a browser: computations one below the other, with data flowing downwards.
 
-Layers by the longest way to what nobody uses; within a layer, the order that crosses little is found by
-moving each box to the middle of its neighbours, above and below in turn (Sugiyama's method). Long edges have
-a point in each layer that they cross.
+Instructions are put in layers by their longest path to the end; within a layer they are ordered to reduce
+crossings, by moving each box to the average position of its neighbours above and below in turn (Sugiyama's
+method). Long edges have a point in each layer that they cross.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST_EDGE = 12
 
 @dataclass(slots=True, eq=False)
 class _Box:
-    """An instruction, or where an edge crosses a layer (no lines of text)."""
+    """An instruction, or a point where an edge crosses a layer (no lines of text)."""
 
     lines: tuple[str, ...] = ()
     inst: Instruction | None = None
@@ -52,7 +52,7 @@ def drawing(module: Module) -> str:
 
 
 def _computation(computation: Computation, top: float) -> tuple[list[str], float, float]:
-    """Elements from a height on, and how far they reach to the right and down."""
+    """The SVG elements of a computation that begins at a height, and their right and lower limits."""
     boxes = _boxes(computation)
     layers = _layers(boxes)
     for sweep in range(SWEEPS):
@@ -128,7 +128,7 @@ def _layers(boxes: dict[Instruction, _Box]) -> list[list[_Box]]:
 
 
 def _arrange(layer: list[_Box], side: str) -> None:
-    """Orders a layer by the middle of the neighbours of its boxes on one side."""
+    """Orders a layer by the average position of each box's neighbours on one side."""
     wanted = {}
     for box in layer:
         near: list[_Box] = getattr(box, side)
@@ -138,7 +138,7 @@ def _arrange(layer: list[_Box], side: str) -> None:
 
 
 def _spread(layer: Sequence[_Box], wanted: Sequence[float]) -> None:
-    """Puts boxes as near as possible to where they want to be, in their order, without overlaps."""
+    """Places boxes as near as possible to the wanted positions, in order, without overlaps."""
     right = float("-inf")
     for box, x in zip(layer, wanted, strict=True):
         box.x = max(x, right + box.width / 2)

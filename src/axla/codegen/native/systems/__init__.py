@@ -57,7 +57,7 @@ def triple() -> str:
 
 
 def runs(other: str) -> bool:
-    """Whether objects of a triple run here."""
+    """Whether objects for a triple run here."""
     found, here = other.split("-"), triple().split("-")
     apart = "apple" in found + here and found[1:2] != here[1:2]
     return found[0] == here[0] and here[2] in found and not apart

@@ -1,7 +1,7 @@
-"""macOS on ARM64 and x86-64. Written after the system's headers; it could not be run where it was made.
+"""macOS on ARM64 and x86-64. Written from the system's headers; it has not been run on macOS.
 
-Objects are those of Linux, whose calling conventions are macOS's for what crosses them: pointers and integers
-of 32 and 64 bits. Register x18 is the system's.
+Objects are those of Linux: for 32- and 64-bit pointers and integers, its calling conventions are also those
+of macOS. Register x18 is reserved for the system.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def emit(m: GlueModule) -> None:
 
 
 def _wait(f: GlueFunction, place: Ssa, value: Ssa, microseconds: int) -> None:
-    """0: without end."""
+    """Emits a wait on an address; 0 microseconds: without limit."""
     how = f.i32(_COMPARE_AND_WAIT | _QUIET)
     f.call("i32", "__ulock_wait", how, place, value.cast("i64"), f.i32(microseconds))
 
@@ -55,7 +55,7 @@ def _futex_wait_briefly(f: GlueFunction, place: Ssa, value: Ssa) -> None:
 
 @_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64", exported=True)
 def _futex_wake(f: GlueFunction, place: Ssa, count: Ssa) -> None:
-    """One, or all: those in between look again and sleep on."""
+    """Wakes one waiting thread or all; those woken needlessly check again and sleep on."""
     one = f.i32(_COMPARE_AND_WAIT | _QUIET)
     how = f.select(count.eq(1), one, one | _WAKE_ALL)
     f.call("i32", "__ulock_wake", how, place, f.i64(0))

@@ -1,4 +1,4 @@
-"""Functions that Linux and macOS share; each calls them with its constants."""
+"""Functions that Linux and macOS share; each system calls them with its constants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def address(name: str) -> int:
 
 
 class Pages:
-    """Memory that code can be put in; it goes with this object."""
+    """Memory for code; it is unmapped with this object."""
 
     def __init__(self, size: int) -> None:
         try:
@@ -37,7 +37,7 @@ class Pages:
         self.address, self.view = c.addressof(self._anchor), memoryview(self._memory)
 
     def protect(self, start: int, end: int, code: bool) -> None:
-        """Makes pages read-only, and code where they are to be."""
+        """Makes pages read-only, and executable where they hold code."""
         protect = library().mprotect
         protect.argtypes = [c.c_void_p, c.c_size_t, c.c_int]
         if end > start and protect(self.address + start, end - start, _READ | _EXECUTE * code):
@@ -45,14 +45,14 @@ class Pages:
 
 
 def at_fork(addresses: Sequence[int]) -> None:
-    """Registers handlers: before a fork, behind it in the parent, and in the child."""
+    """Registers handlers: before a fork, after it in the parent, and in the child."""
     # glibc has the former in its static part only.
     register = getattr(library(), "pthread_atfork", None) or library()["__register_atfork"]
     register(*map(c.c_void_p, addresses), None)
 
 
 def map_pages(m: GlueModule, name: str, anonymous: int) -> None:
-    """Adds a function that asks for pages."""
+    """Adds a function that maps pages."""
     f = m.function(name, "ptr", "size:i64")
     rights, kind = f.i32(_READ | _WRITE), f.i32(_PRIVATE | anonymous)
     base = f.call("ptr", "mmap", f.null(), f.params["size"], rights, kind, f.i32(-1), f.i64(0))
@@ -60,7 +60,7 @@ def map_pages(m: GlueModule, name: str, anonymous: int) -> None:
 
 
 def emit(m: GlueModule, *, clock: int, set_mask: int) -> None:
-    """Adds all but `pages_new` and what waits."""
+    """Adds all functions except `pages_new` and those that wait."""
     f = m.function("pages_free", "void", "block:ptr, size:i64")
     f.call("i32", "munmap", *f.params.values())
     f.ret()

@@ -46,7 +46,7 @@ def _call(name: str, result: Any, *arguments: Any) -> Any:
 
 
 class Pages:
-    """Memory that code can be put in; it goes with this object."""
+    """Memory for code; it is unmapped with this object."""
 
     def __init__(self, size: int) -> None:
         asked = c.c_void_p(), c.c_size_t(max(size, 1)), c.c_uint32(_TAKE), c.c_uint32(_READ_WRITE)
@@ -58,7 +58,7 @@ class Pages:
         self.view = memoryview(memory).cast("B")
 
     def protect(self, start: int, end: int, code: bool) -> None:
-        """Makes pages read-only, and code where they are to be."""
+        """Makes pages read-only, and executable where they hold code."""
         if end > start:
             rights, old = c.c_uint32(_EXECUTE if code else _READ), c.c_uint32()
             place = c.c_void_p(self.address + start), c.c_size_t(end - start)
@@ -77,7 +77,7 @@ def flush(start: int, size: int) -> None:
 
 
 def at_fork(addresses: Sequence[int]) -> None:
-    """Nothing forks."""
+    """Does nothing: Windows has no fork."""
 
 
 def emit(m: GlueModule) -> None:
@@ -102,7 +102,7 @@ def _futex_wait_briefly(f: GlueFunction, place: Ssa, value: Ssa) -> None:
 
 @_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64", exported=True)
 def _futex_wake(f: GlueFunction, place: Ssa, count: Ssa) -> None:
-    """One, or all: those in between look again and sleep on."""
+    """Wakes one waiting thread or all; those woken needlessly check again and sleep on."""
     with f.if_(count.eq(1)):
         f.call("void", "WakeByAddressSingle", place)
     with f.if_(count.ne(1)):
