@@ -100,6 +100,7 @@ X = Shape(F32, (2, 3))
         (hlo.Broadcast(Shape(S32, (2, 3)), (0, 1)), (X,), "broadcast_c1"),
         (hlo.Reshape(Shape(F32, (7,))), (X,), "reshape_c2"),
         (hlo.Reshape(Shape(S32, (6,))), (X,), "reshape_c1"),
+        (hlo.DynamicReshape(Shape(F32, (7,))), (X, Shape(S32)), "dynamic_reshape_c3"),
         (hlo.Transpose((0, 0)), (X,), "transpose_c1"),
         (hlo.Reverse((2,)), (X,), "reverse_c1"),
         (hlo.Slice(SliceDims((0,), (1,))), (X,), "slice_c1"),

@@ -90,6 +90,8 @@ class Contraction(Op):
     def contract(self, lhs: np.ndarray, rhs: np.ndarray, dtype: DType) -> np.ndarray:
         """The dot of two arrays."""
         wide = accumulator(dtype)
+        if dtype.is_pred:
+            lhs, rhs = lhs != 0, rhs != 0
         if dtype.is_integer:  # floats are converted to it, not their bits
             lhs, rhs = (saturate(x, dtype) if from_numpy(x.dtype).is_float else x for x in (lhs, rhs))
         if dtype.is_pred:  # so are numbers: all but 0 are true
