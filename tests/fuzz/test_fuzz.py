@@ -20,6 +20,7 @@ from verify_lib import mutate  # noqa: E402
 import axla  # noqa: E402
 from axla.core.dtypes import F32  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
+from axla.ir.attributes import Direction  # noqa: E402
 from axla.tools.apart import Apart  # noqa: E402
 from axla.tools.bisect import bisect  # noqa: E402
 from axla.tools.trial import Question, Trials  # noqa: E402
@@ -77,6 +78,24 @@ ENTRY e { x = f32[3,4] parameter(0)
         except mutate.Unfit:
             continue
         assert [i.op.dimensions for i in module.entry.instructions if i.opcode == "map"] == [(0, 1)]
+
+
+def test_mutants_of_a_sort_have_its_order():
+    text = """
+less { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT l = pred[] compare(a, b), direction=LT }
+ENTRY e { x = s32[9] parameter(0)
+  ROOT s = s32[9] sort(x), dimensions={0}, to_apply=less }"""
+    found = set()
+    for seed in range(80):
+        try:
+            module = mutate.mutant(axla.parse(text), random.Random(seed), F32)
+        except mutate.Unfit:
+            continue
+        tests = [i for c in module.computations for i in c.instructions if i.opcode == "compare"]
+        found |= {(repr(i), i.op.direction) for i in tests}
+    assert found == {("%l = pred[] compare(%a, %b)", Direction.LT)}
 
 
 def case_from(text: str, *inputs: np.ndarray) -> cases.Case:

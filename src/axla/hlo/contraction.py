@@ -90,8 +90,12 @@ class Contraction(Op):
     def contract(self, lhs: np.ndarray, rhs: np.ndarray, dtype: DType) -> np.ndarray:
         """The dot of two arrays."""
         wide = accumulator(dtype)
+        if dtype.is_pred:
+            lhs, rhs = lhs != 0, rhs != 0
         if dtype.is_integer:  # floats are converted to it, not their bits
             lhs, rhs = (saturate(x, dtype) if from_numpy(x.dtype).is_float else x for x in (lhs, rhs))
+        if dtype.is_pred:  # so are numbers: all but 0 are true
+            lhs, rhs = lhs != 0, rhs != 0
         left_batch, left_sum = self.lhs_batch_dims, self.lhs_contracting_dims
         right_batch, right_sum = self.rhs_batch_dims, self.rhs_contracting_dims
         left_free, right_free = self.lhs_free(lhs.ndim), self.rhs_free(rhs.ndim)
