@@ -393,7 +393,7 @@ def agreement(
 
 def unstable(
     module: Module, wanted: Sequence[np.ndarray], run: Callable[[Module], Sequence[np.ndarray]],
-    tolerance: Tolerance = DEFAULT_TOLERANCE,
+    tolerance: Tolerance = DEFAULT_TOLERANCE, shakes: int = SHAKES,
 ) -> list[np.ndarray]:  # fmt: skip
     """Which elements of each output say nothing: they move by an eighth of the tolerance, or more, when sums,
     products and functions are off by some units in the last place, and sums in another order. `run` gives the
@@ -403,7 +403,7 @@ def unstable(
 
     shapes = array_leaves(module.entry.root.shape)
     masks = [np.zeros(array.shape, bool) for array in wanted]
-    for seed in range(SHAKES):
+    for seed in range(shakes):
         for mask, shape, other, right in zip(masks, shapes, run(shaken(module, seed)), wanted, strict=True):
             if other.shape != right.shape:
                 mask[...] = True
