@@ -90,12 +90,37 @@ def identity(s: Scope) -> None:
         (0.0, -0.0, 1, 2, 0.5, 4, -1) if dtype.is_inexact else (0, 1, 2, 4, 8, *((-1,) if signed else ()))
     )
     cls = draw.choice((hlo.Add, hlo.Subtract, hlo.Multiply, hlo.Divide, hlo.Maximum, hlo.Minimum, hlo.Power))
-    y = draw.choice((all_of(draw.choice(values)), x, all_of(draw.choice(values))))
+    if cls in NEUTRAL and draw.random() < 0.6:
+        y = all_of(draw.choice([v for v in NEUTRAL[cls] if v in values]))
+    else:
+        y = draw.choice((all_of(draw.choice(values)), x))
     z = s.add(cls(), *((x, y) if draw.random() < 0.6 else (y, x)))
     if draw.random() < 0.5:
         s.add(draw.choice((hlo.Add, hlo.Subtract, hlo.Multiply, hlo.Maximum))(), z, draw.choice((x, y, z)))
     if draw.random() < 0.3 and dtype.is_float and dtype.bits in (8, 16, 32, 64):
         s.add(hlo.BitcastConvert(Shape({8: U8, 32: U32, 64: U64}.get(dtype.bits, dtype), x.shape.dims)), z)
+
+
+NEUTRAL: dict[type[hlo.Op], tuple[float, ...]] = {
+    hlo.Add: (0.0, -0.0), hlo.Subtract: (0.0, -0.0), hlo.Multiply: (1, -1, 0.0), hlo.Divide: (1, -1, 2),
+    hlo.Power: (1, 2, 0.5),
+}  # fmt: skip
+"""What an op does little with, on one side at least."""
+
+
+def undone(s: Scope) -> None:
+    """An op, and its inverse after it."""
+    x = s.pick(lambda h: not h.dtype.is_pred)
+    y = s.like(x.shape)
+    pairs = (
+        (hlo.Add, hlo.Subtract),
+        (hlo.Subtract, hlo.Add),
+        (hlo.Multiply, hlo.Divide),
+        (hlo.Divide, hlo.Multiply),
+    )
+    one, other = s.draw.choice(pairs)
+    z = s.add(one(), x, y)
+    s.add(other(), *s.draw.choice(((z, x), (z, y), (x, z), (y, z))))
 
 
 # Other places
@@ -865,7 +890,8 @@ def attempt(s: Scope, motif: Motif) -> bool:
 
 
 MOTIFS: dict[Motif, float] = {
-    pointwise: 5, compared: 2, converted: 2.5, identity: 2.5, broadcast: 1.5, reshaped: 1, transposed: 1.5,
+    pointwise: 5, compared: 2, converted: 2.5, identity: 3, undone: 1, broadcast: 1.5, reshaped: 1,
+    transposed: 1.5,
     sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1.5, part: 1, updated: 1.5, gathered: 0.8,
     scattered: 1,
     reduced: 2.5, deep: 1.5, largest: 0.6,
