@@ -61,7 +61,7 @@ class Case:
 
     @cached_property
     def wanted(self) -> Found:
-        """What the interpreter gives; Skip where it gives nothing."""
+        """The results of the interpreter; Skip where it gives none."""
         try:
             return self.run(axla.compile(self.module, backend="interpreter"), self.inputs)
         except (AxlaError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""What random modules are put together from: each function adds a few instructions to a scope.
+"""The motifs of random modules: each function adds a few instructions to a scope.
 
 A motif may raise what ops say to attributes and operands that are not for them: then nothing is added, and
 another one is tried. `MOTIFS` has them with their weights.
@@ -77,7 +77,9 @@ def converted(s: Scope) -> None:
 
 
 def identity(s: Scope) -> None:
-    """What algebra simplifies, and must not where zeros have signs and numbers may be none."""
+    """Adds operations that algebra simplifies, and must not simplify where zeros have signs and
+    numbers may be none.
+    """
     x = s.pick(lambda h: not h.dtype.is_pred and h.dtype.bits >= 8)
     dtype, draw = x.shape.dtype, s.draw
 
@@ -282,7 +284,7 @@ def _combining(dtype: DType) -> tuple[str, ...]:
 
 
 def _start(s: Scope, name: str, dtype: DType) -> Instruction:
-    """What a reduction begins with: often what changes nothing."""
+    """The initial value of a reduction, often the neutral element."""
     if s.draw.random() < 0.3:
         return s.like(Shape(dtype))
     if name in ("maximum", "minimum") and dtype.is_float:
@@ -628,7 +630,7 @@ def _ended(s: Scope, shapes: list[Shape], counter: tuple[int, int, int]) -> tupl
 
 
 def _carried_on(body: Scope, value: Instruction) -> Instruction:
-    """What a body makes of a value that it carries."""
+    """The next value of one that a body carries."""
     draw, before = body.draw, len(body.values)
     kind = draw.choice(("same", "update", "update", "scatter", "moved", "any", "any", "other", "copy"))
     shape = value.shape
@@ -746,7 +748,7 @@ def token(s: Scope) -> Instruction:
 
 
 def effect(s: Scope) -> None:
-    """What the host sees: order matters. Only of the entry and of what always runs there."""
+    """Adds an effect that the host sees: order matters. Only of the entry and of what always runs there."""
     if not s.is_entry:
         return
     s.draft.effects = True
