@@ -16,7 +16,7 @@ from axla.codegen.emit.microkernel import Factor, emit_microkernel
 from axla.codegen.emit.narrow import Folded, Narrow
 from axla.codegen.emit.pack import pack_columns, pack_last, pack_rows, pack_steps, pack_transposed, pieces
 from axla.codegen.emit.product import Matrix, Product
-from axla.codegen.emit.tiles import Threads, Warps
+from axla.codegen.emit.thread_blocks import Threads, Warps
 from axla.codegen.function import LlvmFunction, Ssa
 from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import merged

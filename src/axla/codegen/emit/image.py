@@ -13,7 +13,7 @@ from math import prod
 
 from axla.codegen.array import element_address
 from axla.codegen.emit.product import Matrix
-from axla.codegen.emit.tiles import Blocks, Dense, MatrixOffsets, Threads, Warps
+from axla.codegen.emit.thread_blocks import Blocks, Dense, MatrixOffsets, Threads, Warps
 from axla.codegen.function import LlvmFunction, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.kernel import KernelWriter
