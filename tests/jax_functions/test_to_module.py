@@ -170,7 +170,7 @@ def test_constants_of_the_function_are_in_the_module():
 
 
 def test_constants_are_what_they_were_when_the_function_was_read():
-    """Large ones are taken where they are: a view that is read only is no promise about its memory."""
+    """Large ones are taken where they are: a view that is read only is not a promise about its memory."""
     weights = np.arange(1 << 18, dtype=np.float32)
     view = weights[:].view()
     view.flags.writeable = False

@@ -445,7 +445,7 @@ def _of_package(inst: Instruction, function: Callable[..., HostValue], *operands
     scalars = np.broadcast_shapes(*(x.shape for x in operands)) if inst.op.elementwise else ()
     if [x.shape for x in arrays] != [s.dims or scalars for s in shapes]:
         given = ", ".join(f"{x.dtype}{list(x.shape)}" for x in arrays)
-        raise UnsupportedError(f"{inst!r}: evaluate gives {given}")
+        raise UnsupportedError(f"{inst!r}: evaluate returned {given}")
     arrays = [convert(x, s.dtype) for x, s in zip(arrays, shapes, strict=True)]
     return tuple(arrays) if isinstance(found, tuple) else arrays[0]
 

@@ -129,7 +129,7 @@ class _Reader:
         assert table is not None
         if not field.repeated and field.name in outer:
             # Allowed, and the two would have to be merged. Nobody writes it.
-            raise Malformed("it stands there twice", pos)
+            raise Malformed("it is given twice", pos)
         if table.name not in SHARED:
             return self.message(pos, end, table, depth + 1)
         key = (table.name, self.data[pos:end])

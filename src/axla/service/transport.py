@@ -97,7 +97,7 @@ class Transport:
         others. With `into` None it is dropped. Malformed for one that does not fit.
         """
         if len(body) < _PIECE.size:
-            raise Malformed(f"service: a piece of {len(body)} bytes has no head")
+            raise Malformed(f"service: a piece of {len(body)} bytes is too short for its header")
         slot, size = _PIECE.unpack_from(body)
         part = self._found(slot, size, body)
         if slot >= PIECES or part.size != size or (into is not None and size > into.size - at):

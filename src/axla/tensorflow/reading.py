@@ -120,7 +120,9 @@ def _saved_model(folder: Path, tags: Sequence[str] | None) -> Saved:
     else:
         names = sorted(each.name for each in folder.iterdir())[:8]
         hint = f"; {_EXPORT}" if {"metadata.json", "config.json"} & {*names} else ""
-        raise InvalidArgument(f"{folder} is no SavedModel, it has no saved_model.pb{hint}; {choices(names)}")
+        raise InvalidArgument(
+            f"{folder} is not a SavedModel, it has no saved_model.pb{hint}; {choices(names)}"
+        )
     found = _graph(bytes(mapped(path)), path.name, tags)
     found.name = _identifier(folder.resolve().name)
     debug = inside(folder, "debug/saved_model_debug_info.pb")
@@ -164,7 +166,7 @@ def _message(content: bytes | str, name: str) -> tuple[str, Proto]:
         return kind, from_text(_text(content), kind)
     if isinstance(content, str) or is_text:
         kinds = ", ".join(dict.fromkeys(_FIELDS.values()))
-        raise ParseError(f"{name or 'source'}: the text is no {kinds}")
+        raise ParseError(f"{name or 'source'}: the text is not one of {kinds}")
     if name == "saved_model.pb" or content[:1] == b"\x08":
         return "SavedModel", decode(content, "SavedModel")
     if name.endswith(".meta"):

@@ -50,7 +50,7 @@ def without_ref(name: str | int) -> str:
         return name.removesuffix("_REF")
     found = NAMES.get(name - 100)
     if found is None:
-        raise ParseError(f"{name} is no number of a type")
+        raise ParseError(f"{name} is not a number of a type")
     return found
 
 

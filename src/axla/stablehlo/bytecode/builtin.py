@@ -47,7 +47,7 @@ def _part(value: Any) -> mlir.Location:
 
 def _symbol(root: Any, nested: tuple[Any, ...] = ()) -> mlir.SymbolRef:
     if not all(isinstance(n, mlir.SymbolRef) for n in nested):
-        raise Malformed("a nested symbol that is no symbol")
+        raise Malformed("a nested symbol that is not a symbol")
     return mlir.SymbolRef(text(root), tuple(n.root for n in nested))
 
 

@@ -135,7 +135,9 @@ class Entries(Bytes):
     def _reference(self, index: int, is_type: bool = False) -> int:
         """The number of an attribute or type in the common numbering."""
         if index >= (self.types if is_type else self.attributes):
-            raise Malformed(f"reference to {'type' if is_type else 'attribute'} {index}, which is not there")
+            raise Malformed(
+                f"reference to {'type' if is_type else 'attribute'} {index}, which does not exist"
+            )
         index += self.attributes * is_type
         self.needs.append(index)
         return index

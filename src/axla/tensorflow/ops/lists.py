@@ -69,7 +69,7 @@ def _element(call: Call, dims: XlaOp | None) -> Shape | None:
     if found is None or (not found.ndim and found < 0):
         return None
     if not found.ndim:
-        call.fail("the shape of elements is no vector")
+        call.fail("the shape of elements is not a vector")
     return element_of(call, "element_dtype", [int(size) for size in found])
 
 
