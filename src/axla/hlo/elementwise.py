@@ -107,7 +107,7 @@ Divide = binary(
     "divide",
     numeric.divide,
     ARITHMETIC,
-    "x / y. Integers round towards zero; by zero the result is all one bits, and the smallest by -1 is itself.",
+    "x / y. Integers round towards zero; by zero all bits are one, and the smallest by -1 is itself.",
     expensive=True,
 )
 Remainder = binary(

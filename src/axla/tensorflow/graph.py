@@ -405,9 +405,7 @@ def ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> lis
                 heapq.heappush(ready, place[user])
     if len(found) < len(before):
         held = [name for name in before if left[name]]
-        raise VerifyError(
-            f"{what}: {len(held)} nodes are in a cycle or depend on one, '{held[0]}' for instance"
-        )
+        raise VerifyError(f"{what}: {len(held)} nodes are in cycles or depend on them, '{held[0]}' is one")
     return found
 
 

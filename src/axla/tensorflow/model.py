@@ -245,9 +245,7 @@ def _known_shape(value: Any, what: str) -> Shape:
     try:
         return _shape(value)
     except (AxlaError, KeyError, TypeError, ValueError):
-        raise InvalidArgument(
-            f"{what}: found an array of {value.dtype}, which no TensorFlow type stands for"
-        ) from None
+        raise InvalidArgument(f"{what}: TensorFlow has no type for arrays of {value.dtype}") from None
 
 
 def _check(argument: Argument, shape: Shape, what: str) -> None:

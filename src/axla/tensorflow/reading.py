@@ -120,9 +120,7 @@ def _saved_model(folder: Path, tags: Sequence[str] | None) -> Saved:
     else:
         names = sorted(each.name for each in folder.iterdir())[:8]
         hint = f"; {_EXPORT}" if {"metadata.json", "config.json"} & {*names} else ""
-        raise InvalidArgument(
-            f"{folder} is not a SavedModel, it has no saved_model.pb{hint}; {choices(names)}"
-        )
+        raise InvalidArgument(f"{folder} is no SavedModel, it has no saved_model.pb{hint}; {choices(names)}")
     found = _graph(bytes(mapped(path)), path.name, tags)
     found.name = _identifier(folder.resolve().name)
     debug = inside(folder, "debug/saved_model_debug_info.pb")

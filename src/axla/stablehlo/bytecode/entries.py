@@ -135,9 +135,7 @@ class Entries(Bytes):
     def _reference(self, index: int, is_type: bool = False) -> int:
         """The number of an attribute or type in the common numbering."""
         if index >= (self.types if is_type else self.attributes):
-            raise Malformed(
-                f"reference to {'type' if is_type else 'attribute'} {index}, which does not exist"
-            )
+            raise Malformed(f"reference to {'type' if is_type else 'attribute'} {index}, which is missing")
         index += self.attributes * is_type
         self.needs.append(index)
         return index

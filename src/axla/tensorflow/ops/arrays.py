@@ -373,9 +373,7 @@ def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> Xl
 @lowering("ZerosLike", "OnesLike")
 def _filled_like(call: Call, value: GraphValue) -> GraphValue:
     if isinstance(value, TensorList):
-        return (
-            value.zeros() if call.node.op == "ZerosLike" else call.fail("a list of tensors has no OnesLike")
-        )
+        return value.zeros() if call.node.op == "ZerosLike" else call.fail("a list has no OnesLike")
     found = full(call, value.dims, value.dtype, int(call.node.op == "OnesLike"))
     for d, size in enumerate(sizes(value)):
         found = found if isinstance(size, int) else ops.SetDimensionSize(found, size, d)

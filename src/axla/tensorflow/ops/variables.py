@@ -49,9 +49,7 @@ def assign(call: Call, variable: Variable, value: XlaOp) -> None:
     if dtype_of(variable.dtype, f"'{variable.name}'") is not value.dtype:
         call.fail(f"'{variable.name}' is {variable.dtype}, its new value is {value.dtype.name}")
     if not fits(variable.shape, value.dims):
-        call.fail(
-            f"'{variable.name}' has shape {list(variable.shape or ())}, its new value has {list(value.dims)}"
-        )
+        call.fail(f"'{variable.name}' has shape {list(variable.shape or ())}, its value {list(value.dims)}")
     call.scope.state[variable] = value
 
 
