@@ -314,6 +314,8 @@ def largest(s: Scope) -> None:
     first = hlo.Compare(s.draw.choice((Direction.GE, Direction.GT, Direction.LE, Direction.LT)))(a, b)
     if s.draw.random() < 0.6:  # as JAX writes it
         first = hlo.Or()(first, hlo.Compare(Direction.NE)(a, a))
+    elif dtype.is_float:
+        x = _without_nan(s, x)
     if s.draw.random() < 0.6:
         same = hlo.And()(hlo.Compare(Direction.EQ)(a, b), hlo.Compare(Direction.LT)(i, j))
         place = hlo.Select()(hlo.Or()(first, same), i, j)
@@ -347,6 +349,12 @@ def window(s: Scope) -> None:
     s.add(hlo.ReduceWindow(given, s.draft.combiner(name, x.shape.dtype)), x, _start(s, name, x.shape.dtype))
 
 
+def _without_nan(s: Scope, x: Instruction) -> Instruction:
+    """An array of floats with zeros in the place of NaN."""
+    zero = s.computation.add(hlo.Broadcast(x.shape, ()), [s.scalar(0, x.shape.dtype)])
+    return s.add(hlo.Select(), hlo.Compare(Direction.EQ)(x, x), x, zero)
+
+
 def sorted_(s: Scope) -> None:
     """A sort by one of several arrays; of floats in the total order, or without NaN."""
     x = s.pick(lambda h: h.rank > 0 and not h.dtype.is_complex)
@@ -356,8 +364,7 @@ def sorted_(s: Scope) -> None:
     by = s.draw.choice([n for n, a in enumerate(arrays) if not a.shape.dtype.is_complex])
     key, total = arrays[by], s.draw.random() < 0.7
     if key.shape.dtype.is_float and not total:
-        zero = s.computation.add(hlo.Broadcast(key.shape, ()), [s.scalar(0, key.shape.dtype)])
-        arrays[by] = s.add(hlo.Select(), hlo.Compare(Direction.EQ)(key, key), key, zero)
+        arrays[by] = _without_nan(s, key)
     order = s.draft.order([a.shape.dtype for a in arrays], by, s.draw.choice(("LT", "GT")), total)
     s.parts(s.add(hlo.Sort((s.draw.randrange(x.shape.rank),), True, order), *arrays, keep=False))
 

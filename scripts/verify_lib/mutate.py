@@ -116,6 +116,9 @@ class _Change:
             c for s in source.computations for i in s.instructions if i.opcode in COMBINING
             for c in i.op.computations()
         }  # fmt: skip
+        # What sorts compare by stays an order.
+        sorting = (i for s in source.computations for i in s.instructions if i.opcode in ("sort", "topk"))
+        self.orders = {c for inst in sorting for c in inst.op.computations()}
         self.rate = draw.choice((0.0, RATE, RATE, 3 * RATE))
 
     def typed(self, counts: Counter[DType], dtype: DType) -> dict[DType, DType]:
@@ -186,7 +189,7 @@ class _Change:
         called: dict[Computation, Computation], keep: bool,
     ) -> Instruction:  # fmt: skip
         given = [values[o] for o in inst.operands]
-        if inst.computation not in self.combiners:
+        if inst.computation not in self.combiners | self.orders:
             self.replaced(given, values)
         plain = inst.op.with_computations(called.__getitem__) if inst.op.computation_fields else inst.op
         shapes = [o.shape for o in given]
@@ -253,6 +256,8 @@ class _Change:
     def variants(self, op: Op, inst: Instruction, shapes: Sequence[AnyShape]) -> list[Op]:
         """What to try for an op: other attributes or another op of its kind, then itself."""
         found = [op]
+        if inst.computation in self.orders:
+            return found
         often = 4 if inst.computation in self.combiners else 1
         if self.now(often) and op.elementwise and not op.attributes and not op.holds_shape:
             same = [

@@ -17,7 +17,7 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, ShapeError
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.collectives import CollectiveKind
-from axla.ir.names import Names
+from axla.ir.names import NameTable
 from axla.ir.sharding import Sharding
 
 
@@ -453,8 +453,8 @@ class Module:
         self.file = ""
         self.lines = {}
         self._ids = 0
-        self._instruction_names = Names()
-        self._computation_names = Names()
+        self._instruction_names = NameTable()
+        self._computation_names = NameTable()
 
     @property
     def entry(self) -> Computation:

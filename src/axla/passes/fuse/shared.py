@@ -49,6 +49,8 @@ def _alike(module: Module) -> Iterator[Sequence[_Kernel]]:
         for inst in computation.instructions:
             if type(inst.op) is Fusion and inst not in bound:
                 body = inst.op.calls
+                if not any(type(i.op) is Constant and _may_move(i) for i in body.instructions):
+                    continue
                 looks[len(body.instructions), len(body.parameters), body.root.shape].append(inst)
     for fusions in looks.values():
         if len(fusions) > 1:  # most are alone, and need no fingerprint
