@@ -146,7 +146,7 @@ class Interpreter:
         self._scalar_plans: dict[Computation, EvaluationPlan | None] = {}
 
     def beside(self, process: Process | None = None) -> Interpreter:
-        """Another one, for a process or within this one, with the same limits."""
+        """A second interpreter with the same limits, for another process or for nested evaluation."""
         made = Interpreter(memory_limit=self.memory_limit, seed=self.seed, process=process)
         made.step_limit, made.steps = self.step_limit, self.steps
         made.stop_at, made.deadline, made.cancelled = self.stop_at, self.deadline, self.cancelled

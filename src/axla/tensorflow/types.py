@@ -97,7 +97,7 @@ def tensor_of(tensor: Proto, what: str) -> np.ndarray:
     dims = known_dims(tensor.get("tensor_shape", {}), what)
     count = prod(dims)
     if count > _MOST_ELEMENTS:
-        raise ParseError(f"{what}: a tensor of {count} elements")
+        raise ParseError(f"{what}: a tensor of {count} elements is too large")
     if name == "DT_STRING":
         return _spread(np.array([*tensor.get("string_val", ()), None], object)[:-1], dims, count, b"", what)
     dtype = dtype_of(name, what)

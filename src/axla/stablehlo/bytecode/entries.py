@@ -200,7 +200,7 @@ class Entries(Bytes):
         """Counts characters against the limit for all texts: one long text can be referred to many times."""
         self.room -= characters
         if self.room < 0:
-            raise BadBytes("texts that are much longer than the file")
+            raise BadBytes("its texts are much longer than the file")
 
 
 _READ: dict[str, Callable[[Entries], Any]] = {

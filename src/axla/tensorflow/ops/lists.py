@@ -238,7 +238,7 @@ def written(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorLis
 
 
 def _never_written(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
-    """A list without room; its elements get the shape of an item."""
+    """Gives a list of capacity 0 the element shape of `item`; a run never writes to it."""
     found = value.with_room(call.builder, 1).with_at(call.builder, 0, _checked(call, value, item))
     return found.fitted(call.builder, replace(found.type, room=0))
 
