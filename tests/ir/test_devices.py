@@ -78,7 +78,7 @@ def test_more_devices_than_are_listed_are_kept_but_not_written_out():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Iota((2, 2), (0, 0)), "no order of the 2 dimensions"),
+        (lambda: Iota((2, 2), (0, 0)), "not an order of the 2 dimensions"),
         (lambda: Iota((2, 0), (0, 1)), "a size of 0"),
         (lambda: Mesh((("a", 2), ("a", 2))), "axes of different names"),
         (lambda: Mesh((("a", 2),), (0, 0)), "each once"),

@@ -283,9 +283,9 @@ def test_what_the_format_cannot_say_is_refused():
 
 def test_other_bytes_are_refused():
     for data in (b"", b"\xff\xfe", b"ML\xefR", b"\x0a\x03abc"):
-        with pytest.raises(ParseError, match="no HloModuleProto"):
+        with pytest.raises(ParseError, match="not an HloModuleProto"):
             proto.read(data)
-    with pytest.raises(ParseError, match="no HloModuleProto"):
+    with pytest.raises(ParseError, match="not an HloModuleProto"):
         proto.read("HloModule m")
 
 

@@ -59,12 +59,12 @@ def entry(dtype="F32", shape=(1,), offsets=(0, 4), **more):
 
 
 WRONG = {
-    "no JSON": (b"{]", "no JSON object"),
+    "no JSON": (b"{]", "not a JSON object"),
     "a list": (b"[1]", "does not begin with"),
-    "deep": (b'{"a":' + b"[" * 100_000, "no JSON object"),
-    "bad UTF-8": (b'{"\xff":1}', "no JSON object"),
+    "deep": (b'{"a":' + b"[" * 100_000, "not a JSON object"),
+    "bad UTF-8": (b'{"\xff":1}', "not a JSON object"),
     "a name twice": (b'{"a":1,"a":2}', "is used twice"),
-    "NaN": (b'{"a":NaN}', "no number of JSON"),
+    "NaN": (b'{"a":NaN}', "not a number of JSON"),
     "more fields": (entry(more=1), "wanted dtype, shape and data_offsets"),
     "unknown type": (entry("F31"), "dtype 'F31' is unknown"),
     "type no text": (entry(["F32"]), "is unknown"),

@@ -79,7 +79,7 @@ def test_formats_by_name():
     [
         ("b.o", [], "does not say which format to write"),
         ("b.mlirbc", [], "written as text"),
-        ("b.pb", ["--from", "snapshot"], "no HloModuleProto"),
+        ("b.pb", ["--from", "snapshot"], "not an HloModuleProto"),
         ("no/such/folder/b.pb", [], "No such file"),
     ],
 )
