@@ -1,4 +1,4 @@
-"""What makes two results the same: the tolerances of the conformance code, bits where nothing is rounded.
+"""The comparison of two results: the tolerances of the conformance code, bits where nothing is rounded.
 
 A difference counts only where the program is stable: the interpreter runs it again with the approximations in
 it shaken by some units in the last place, and elements that this changes by an eighth of the tolerance say

@@ -1,5 +1,5 @@
-"""What hangs on rounding: instructions whose bits another order or formula may change, and the same program
-with such values off by some units in the last place.
+"""Effects of rounding: instructions whose bits another order or formula may change, and the same program with
+such values off by some units in the last place.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ NO_EXTRA = Extra()
 
 
 def kernel_extra(inst: Instruction) -> Extra:
-    """What of an instruction's facts its copy in a kernel keeps: its place, and what the back end reads."""
+    """The facts that the copy of an instruction in a kernel keeps: location and backend config."""
     location, config = inst.extra.location, inst.extra.backend_config
     return Extra(location=location, backend_config=config) if location or config else NO_EXTRA
 

@@ -79,12 +79,12 @@ def _may_move(constant: Instruction) -> bool:
 
 def _is_plain(number: Instruction, user: Instruction) -> bool:
     """Whether `user` is a product of floats or a sum of arrays, and no step of a polynomial."""
-    dtype = shape_of(user).dtype
-    if user.shape.size <= 1 or not (dtype.is_float or dtype.is_integer):
+    if type(user.op) not in (Add, Multiply, Subtract) or user.shape.size <= 1:
         return False
+    dtype = shape_of(user).dtype
     if type(user.op) is Multiply:  # of integers, LLVM makes shifts of some numbers
         return dtype.is_float
-    if type(user.op) not in (Add, Subtract):
+    if not (dtype.is_float or dtype.is_integer):
         return False
     # Steps of polynomials, (... * x + number) * x + number, are rounded once where their numbers are known.
     products = [o for o in user.operands if o is not number and type(o.op) is Multiply]

@@ -67,8 +67,8 @@ PY_FUNC = ClusterCall("PyFunc", "Tin", "Tout", "token", "token", "output")
 
 @dataclass(frozen=True, slots=True)
 class ClusterDecision:
-    """What was decided for a node of the graph, or for a function: the name of its cluster, or why it has
-    none.
+    """The decision for a node of the graph, or for a function: the name of its cluster, or why
+    it has none.
     """
 
     node: Node
