@@ -299,7 +299,7 @@ class Hostile:
             self.lost(link)
 
     def malformed(self) -> None:
-        """Bodies that are no protocol buffers, or ask for what is not there."""
+        """Bodies that are not protocol buffers, or ask for what is not there."""
         with self.session() as link:
             for kind in ("Compile", "Execute", "Parallel", "Put", "Get", "Text", "Cancel", "Profile"):
                 body = self.random.randbytes(self.random.randrange(1, 300)) + b"\xff"

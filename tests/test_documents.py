@@ -50,7 +50,7 @@ def test_the_readme_runs(tmp_path):
         pytest.skip("needs a C compiler")
     pytest.importorskip("jax", reason="JAX is not installed")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "AXLA_CACHE_DIR": ""}
-    command = [sys.executable, str(ROOT / "scripts" / "run_page.py"), str(ROOT / "README.md")]
+    command = [sys.executable, str(ROOT / "scripts" / "run_page.py"), "--here", str(ROOT / "README.md")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "axpy: cpu agrees with interpreter" in done.stdout and "predict: result0 f32[2,3]" in done.stdout

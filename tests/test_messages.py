@@ -87,7 +87,7 @@ NODE = field(1, field(1, b"x") + field(2, b"Placeholder"))
 @pytest.mark.parametrize(
     "content",
     ['node {\n  name: "x"\n  op: "Placeholder"\n}\n', NODE + field(4, b"\x08\x01"), NODE + b"\xff\xff"],
-    ids=["text", "wire", "wire that is no UTF-8"],
+    ids=["text", "wire", "wire that is not UTF-8"],
 )
 def test_a_graph_of_tensorflow_is_recognised(content):
     with pytest.raises(ParseError, match=r"TensorFlow GraphDef, .*axla.tensorflow.load"):

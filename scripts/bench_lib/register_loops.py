@@ -302,7 +302,7 @@ def register_loops(effort: Effort) -> Iterator[Row]:
         times = compare(calls, effort.rounds, effort.seconds)
         has_floats = "float" in loop.parameters or "double" in loop.parameters
         for peer in ("C", "C, fma") if has_floats else ("C",):
-            goal = GOAL if peer == "C" else None  # what is rounded once, or twice, is no choice of ours
+            goal = GOAL if peer == "C" else None  # what is rounded once, or twice, is not a choice of ours
             yield timed(effort, "loops", f"{loop.name}, {loop.trips} trips", times, peer, goal=goal)
 
 

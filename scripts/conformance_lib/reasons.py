@@ -34,7 +34,7 @@ KNOWN = [
     ),
     (
         "exec", "^elemental_hlo_to_mlir_test_184_", "differs",
-        "an initial value that is no identity: XLA adds it several times, the documents leave that open",
+        "an initial value that is not an identity: XLA adds it several times, the documents leave that open",
     ),
     (
         "exec", "^hlo_parser_test_693_", "differs",

@@ -167,6 +167,6 @@ def bar(done: int, all_of_them: int, seconds: float, last: Outcome) -> str:
 
 
 def on_terminal(text: str) -> None:
-    """A line that the next one takes the place of; nothing where standard error is no terminal."""
+    """A line that the next one takes the place of; nothing where standard error is not a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -2,7 +2,7 @@
 
 A case is an op and an element type, `add f32`. The samples of the declaration are carried over to the type
 and run by a backend and by the interpreter on the same inputs. It says what is supported at all, and with
-which words the rest is refused; it is no proof against XLA.
+which words the rest is refused; it is not a proof against XLA.
 """
 
 from __future__ import annotations

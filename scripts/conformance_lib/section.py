@@ -19,7 +19,7 @@ UNSUPPORTED = "unsupported"
 REFUSED = "refused"  # an error of the text, where there should be none
 DIFFERS = "differs"
 FAILED = "failed"  # another error of ours
-BROKEN = "broken"  # an exception that is no AxlaError
+BROKEN = "broken"  # an exception that is not an AxlaError
 CRASHED = "crashed"
 LATE = "too late"
 

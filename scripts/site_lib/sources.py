@@ -63,7 +63,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def target_of(app: Sphinx, page: str, node: nodes.Element) -> tuple[Path, str] | None:
-    """The file or folder that a link names and that is no page, with the name after `#`."""
+    """The file or folder that a link names and that is not a page, with the name after `#`."""
     if isinstance(node, addnodes.pending_xref) and node.get("reftype") not in ("myst", "doc", None):
         return None
     written = node.get("reftarget", "")
@@ -80,7 +80,7 @@ def target_of(app: Sphinx, page: str, node: nodes.Element) -> tuple[Path, str] |
 
 
 def link(app: Sphinx, doctree: nodes.document) -> None:
-    """Turns links to files that are no pages into links to the pages of those files."""
+    """Turns links to files that are not pages into links to the pages of those files."""
     page = app.env.docname
     links = [*doctree.findall(addnodes.download_reference), *doctree.findall(addnodes.pending_xref)]
     for node in links:

@@ -231,7 +231,7 @@ def _compare(before: Module, after: Module, draw: random.Random, allows: str, ph
 
 
 def _arguments(module: Module, draw: random.Random, allows: str) -> list[Literal]:
-    """Random arguments; sizes of groups are no negative numbers."""
+    """Random arguments; sizes of groups are not negative numbers."""
     sizes = {i.operands[2] for i in module.entry.instructions if isinstance(i.op, RaggedDot)}
     if any(not isinstance(n.op, Parameter) for n in sizes):
         raise Skip("sizes of groups may be negative")

@@ -2,7 +2,7 @@
 
 A mutant is made instruction by instruction, operands first. Shapes that an op holds and positions in arrays
 follow the operands, as far as that can be told; a change that an op does not accept is left out. What cannot
-be made so is no module, and another one is tried.
+be made so is not a module, and another one is tried.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
             return DynamicModule(program, entry_of(program))
         return import_source(program, arg_types=arg_types, dim_args=dim_args)
     if arg_types is not None or dim_args is not None:
-        raise InvalidArgument("parse: arg_types and dim_args belong to StableHLO, this is none")
+        raise InvalidArgument("parse: arg_types and dim_args are for StableHLO only, which this is not")
     if is_proto:
         return proto.read(content)
     _refuse_path(content)
@@ -81,7 +81,7 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
         try:
             return proto.read(content)
         except ParseError as error:
-            message = f"parse: the content is no UTF-8 text, no StableHLO bytecode, and {error.message}"
+            message = f"parse: the content is not UTF-8 text, not StableHLO bytecode, and {error.message}"
         raise ParseError(message)
     return parse_hlo(content, elided=elided, file=file)
 
@@ -198,7 +198,7 @@ def device_put(array: Any, device: Any = None) -> Any:
     """A copy of a NumPy array (or anything NumPy takes, or an `axla.Array` of another device) as an
     `axla.Array` on a device: one of a client, or the number of one of `cpu`; the first by default.
 
-    InvalidArgument for what is no array, and a device that is not there or in another process.
+    InvalidArgument for what is not an array, and a device that is not there or in another process.
     """
     from axla.core.profile import transfer
     from axla.runtime.array import device_put as put

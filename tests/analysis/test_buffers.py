@@ -53,7 +53,7 @@ ENTRY e { x = f32[] parameter(0) y = f32[64] parameter(1) a = f32[] tanh(x) b = 
   w = f32[64] broadcast(b), dimensions={} ROOT r = f32[64] add(y, w) }""")
     assert buffers.slices(by_name["a"]) == (None,)
     assert buffers.slice(by_name["b"]).allocation.kind is AllocationKind.WORKSPACE
-    with pytest.raises(InternalError, match="no place in memory"):
+    with pytest.raises(InternalError, match="no address in memory"):
         buffers.slice(by_name["a"])
 
 

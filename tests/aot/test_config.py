@@ -160,7 +160,7 @@ BAD = [
     ('fetch { id { node_name: "other" } }\nconversion_options { }', axla.ParseError,
      "no field 'conversion_options' at line 2"),
     ('fetch { id { node_name: "other" } shape { unknown_rank: true } }', axla.ParseError, "unknown_rank"),
-    ('fetch { id { node_name: "other" } type: DT_STRING }', axla.ParseError, "'DT_STRING' is no value"),
+    ('fetch { id { node_name: "other" } type: DT_STRING }', axla.ParseError, "'DT_STRING' is not a value"),
     ('fetch { id { node_name: "other" } type: 99 }', axla.InvalidArgument, "type 99 is unknown"),
     ('fetch { id { node_name: "other" ', axla.ParseError, "line 1"),
     ('feed { id { node_name: "unused" } shape { dim { size: 7 } } } fetch { id { node_name: "other" } }',
@@ -168,12 +168,12 @@ BAD = [
     ('feed { id { node_name: "unused" } type: DT_INT32 } fetch { id { node_name: "other" } }',
      axla.InvalidArgument, "says type s32, the program has f32"),
     ('feed { id { node_name: "unused" } } feed { id { node_name: "unused" } } '
-     'fetch { id { node_name: "other" } }', axla.InvalidArgument, "feed: the name 'unused:0' stands twice"),
+     'fetch { id { node_name: "other" } }', axla.InvalidArgument, "feed: the name 'unused:0' is used twice"),
     ('variable { name: "x" } fetch { id { node_name: "other" } }', axla.InvalidArgument, "has no node_name"),
     ('feed { id { node_name: "unused" } name: "while" } fetch { id { node_name: "other" } }',
      axla.InvalidArgument, "'while' is a word of C"),
     ('feed { id { node_name: "x_hold" } name: "a" } feed { id { node_name: "y_hold" } name: "a" } '
-     'fetch { id { node_name: "twice" } }', axla.InvalidArgument, "the name 'a' stands twice"),
+     'fetch { id { node_name: "twice" } }', axla.InvalidArgument, "the name 'a' is used twice"),
 ]  # fmt: skip
 
 

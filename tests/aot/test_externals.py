@@ -134,7 +134,7 @@ def test_in_the_shell(tmp_path, capsys):
     ("externals", "message"),
     [
         ([3], "found 3, wanted a string"),
-        (["my-func"], "'my-func' is no identifier"),
+        (["my-func"], "'my-func' is not an identifier"),
         ("myfunc", "wanted a sequence"),
     ],
 )

@@ -124,7 +124,7 @@ def test_a_program_keeps_its_constants_in_bytes():
     [
         ([(3, 0)], "constant has parameter 3; there are 3"),
         ([(-1, 0)], "constant has parameter -1; there are 3"),
-        ([("v", 0)], "constant has 'v', which is no number or name of a parameter"),
+        ([("v", 0)], "constant has 'v', which is not a number or name of a parameter"),
         ([("b", np.zeros(192, "f")), (2, np.zeros(192, "f"))], "constant has parameter 2, b, twice"),
         ({"b": np.zeros(192)}, r"constant 'b': wanted f32\[192\], found float64\[192\]"),
         ({"b": np.zeros(3, "f")}, r"constant 'b': wanted f32\[192\], found float32\[3\]"),
@@ -143,7 +143,7 @@ def test_memory_of_a_result_is_no_constant():
         "HloModule a, input_output_alias={ {}: (0, {}, may-alias) }\n"
         "ENTRY e {\n  x = f32[4] parameter(0)\n  ROOT n = f32[4] negate(x)\n}"
     )
-    with pytest.raises(InvalidArgument, match="parameter 0, x: its memory is a result's"):
+    with pytest.raises(InvalidArgument, match="parameter 0, x: a result lies in its memory"):
         axla.compile(module, constant={0: np.zeros(4, "f")})
 
 

@@ -146,7 +146,7 @@ def test_programs_give_what_cpu_gives(name):
 
 
 def mutations(payload: bytes) -> dict[bytes, str]:
-    """Bytes that are no payload of c-source, with what the error says."""
+    """Bytes that are not a payload of c-source, with what the error says."""
     packed = decode(payload)
 
     def of_images(*images: bytes) -> bytes:

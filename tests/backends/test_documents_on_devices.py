@@ -235,7 +235,7 @@ def test_all_to_all_twice_gives_what_was_given(backend):
 
 
 def test_collective_permute(backend):
-    """Who is no target gets zeros."""
+    """Who is not a target gets zeros."""
     found = run(lambda b, x: ops.CollectivePermute(x, [(0, 1), (1, 2), (3, 3)]), one_each(FOUR), backend)
     assert found == [[[0.0, 0.0]], [FOUR[0]], [FOUR[1]], [FOUR[3]]]
 

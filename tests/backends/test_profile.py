@@ -183,7 +183,9 @@ def test_readings_of_the_clock_are_told_apart():
         for _ in range(3):
             program(np.zeros(64, np.float32))
     calls = {step.row.step: step.calls for step in p.steps}
-    assert calls.pop("profile") == 3 * len(calls)  # at the beginning and after each step; `call` is no step
+    assert calls.pop("profile") == 3 * len(
+        calls
+    )  # at the beginning and after each step; `call` is not a step
 
 
 def test_a_reading_that_was_interrupted_leaves_the_sum():

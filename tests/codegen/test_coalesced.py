@@ -127,7 +127,7 @@ ENTRY e {{ p = {kind}[{dims}] parameter(0)
 
 
 def sliced(columns: int) -> str:
-    """Rows that are no whole number of vectors, of longer ones."""
+    """Rows that are not a whole number of vectors, of longer ones."""
     return f"""HloModule m
 ENTRY e {{ p = f32[4,{columns + 17}] parameter(0)
   s = f32[4,{columns}] slice(p), slice={{[0:4], [7:{columns + 7}]}}

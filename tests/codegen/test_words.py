@@ -28,7 +28,7 @@ has = {
 }
 
 # Batch, m, n, k, which operands are transposed: tiles and their edges, several blocks of k, few columns, few
-# rows, vectors both ways, sums of k that are no whole words.
+# rows, vectors both ways, sums of k that are not whole words.
 SIZES = [
     (1, 20, 20, 16, False, False), (2, 9, 33, 64, True, False), (1, 64, 17, 2400, False, True),
     (1, 5, 5, 4, True, True), (1, 1, 40, 64, False, False), (1, 1, 40, 64, False, True),

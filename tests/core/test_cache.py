@@ -63,7 +63,7 @@ def test_kinds_are_apart(folder):
 
 
 def test_an_entry_under_another_key_is_dropped(folder):
-    """The digest holds the key, too: a file that was moved is no entry."""
+    """The digest holds the key, too: a file that was moved is not an entry."""
     cache.put("kernel", "aa", b"kernel")
     (folder / "kernels" / "aa" / "aa").rename(folder / "kernels" / "aa" / "aab")
     cache.clear()

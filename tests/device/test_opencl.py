@@ -134,7 +134,7 @@ def test_a_device_without_memory(client, double, driver, monkeypatch):
     driver.pool.empty()
     with monkeypatch.context() as patch:
         patch.setattr(driver.lib, "clSVMAlloc", lambda *arguments: None)
-        with pytest.raises(axla.OutOfMemory, match="bytes are not there"):
+        with pytest.raises(axla.OutOfMemory, match="bytes are not available"):
             client.device_put(X)
     assert double(X).tolist() == TWO_X
 
@@ -444,7 +444,7 @@ ENTRY e {
 @pytest.mark.parametrize("size", [1000, 44, 24])
 @pytest.mark.parametrize("threads", [0, 1, 8, 64])
 def test_work_groups_of_several_items(client, driver, monkeypatch, threads, size):
-    """As on devices that are no CPUs: barriers and local memory. 0: as on a CPU, with vectors."""
+    """As on devices that are not CPUs: barriers and local memory. 0: as on a CPU, with vectors."""
     if threads:
         monkeypatch.setattr(driver, "target", spirv_target(threads))
     x = np.random.default_rng(0).normal(size=(16, size)).astype(np.float32)

@@ -133,7 +133,7 @@ def test_how_lines_are_cut():
 
 @pytest.mark.parametrize(("dims", "at", "reverse"), [((40000,), 0, True), ((300, 5), 0, False)])
 def test_scans_that_the_host_runs(dims, at, reverse):
-    """A device without doubles leaves them to the host, where they are no loops over windows."""
+    """A device without doubles leaves them to the host, where they are not loops over windows."""
     target = replace(spirv_target(), has_double=False)
     text = scan_text("f64", dims, at, "add", "3", reverse, before="negate(p)", behind="multiply(s, p)")
     module = axla.parse(text)

@@ -7,12 +7,17 @@ import os
 import re
 import shutil
 import socket
+import sys
 from pathlib import Path
 
 import pytest
-import run_page
 
-START = Path(__file__).parents[2] / "docs" / "start"
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import run_page  # noqa: E402
+
+START = ROOT / "docs" / "start"
 PAGES = sorted(path for path in START.glob("*.md") if path.stem not in ("index", "tensorflow"))
 TOOLS = {"jax": ["cc"], "c": ["cc", "c++", "cmake"], "service": ["openssl"]}
 MODULES = {"jax": ["jax"], "hardware": ["pytest"], "service": ["grpc"]}

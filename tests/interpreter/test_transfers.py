@@ -319,7 +319,7 @@ ENTRY e {
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_slice_is_moved_in_place(backend):
-    """Offsets are clamped, as those of slices are; who is no target keeps its output."""
+    """Offsets are clamped, as those of slices are; who is not a target keeps its output."""
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
     found = axla.compile(axla.parse(IN_PLACE), backend=backend)(x, -x, np.int32(9))
     wanted = -x

@@ -78,13 +78,13 @@ def test_more_devices_than_are_listed_are_kept_but_not_written_out():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Iota((2, 2), (0, 0)), "no order of the 2 dimensions"),
+        (lambda: Iota((2, 2), (0, 0)), "not an order of the 2 dimensions"),
         (lambda: Iota((2, 0), (0, 1)), "a size of 0"),
         (lambda: Mesh((("a", 2), ("a", 2))), "axes of different names"),
         (lambda: Mesh((("a", 2),), (0, 0)), "each once"),
         (lambda: Mesh((("a", 2),), Iota.of((3,))), "each once"),
         (lambda: IotaGroups(2, 3, Iota.of((8,))), "8 devices do not spread"),
-        (lambda: MeshAxes(Mesh((("a", 4),)), (Axis("b"),)), "'b' is none of the axes a"),
+        (lambda: MeshAxes(Mesh((("a", 4),)), (Axis("b"),)), "'b' is not one of the axes a"),
         (lambda: MeshAxes(Mesh((("a", 4),)), (Axis("a", 3, 2),)), "divide the axis a of 4"),
         (lambda: MeshAxes(Mesh((("a", 4),)), (Axis("a"), Axis("a", 2, 2))), "that are different"),
     ],

@@ -51,10 +51,10 @@ def test_errors_that_show_two_instructions_have_both_lines():
         (
             "a.hlo",
             "ENTRY e {\n  ROOT a = f32[] parametr(0)\n}",
-            "'parametr' is no opcode; did you mean parameter? (",
+            "'parametr' is not an opcode; did you mean parameter? (",
         ),
         ("a.mlir", "func.func @main( {", "at line 1, column"),
-        ("a.pb", b"\xff\xff\xff", "the content is no UTF-8 text"),
+        ("a.pb", b"\xff\xff\xff", "the content is not UTF-8 text"),
     ],
 )
 def test_errors_of_all_readers_name_the_file(tmp_path, name, content, message):
@@ -73,7 +73,7 @@ def test_commands_name_the_file(tmp_path, capsys, verb):
     file = tmp_path / "wrong.hlo"
     file.write_text("ENTRY e {\n  ROOT a = f32[] parametr(0)\n}")
     assert main([verb, str(file), *(["--to=hlo", "-"] if verb == "convert" else [])]) == 1
-    assert capsys.readouterr().err.startswith(f"axla: error: {file}: 'parametr' is no opcode; did")
+    assert capsys.readouterr().err.startswith(f"axla: error: {file}: 'parametr' is not an opcode; did")
 
 
 def test_what_the_backend_does_not_do_has_its_line(tmp_path):

@@ -170,7 +170,7 @@ def test_constants_of_the_function_are_in_the_module():
 
 
 def test_constants_are_what_they_were_when_the_function_was_read():
-    """Large ones are taken where they are: a view that is read only is no promise about its memory."""
+    """Large ones are taken where they are: a view that is read only is not a promise about its memory."""
     weights = np.arange(1 << 18, dtype=np.float32)
     view = weights[:].view()
     view.flags.writeable = False
@@ -302,12 +302,12 @@ def test_bytes_that_are_no_export():
             damaged[source.randrange(len(damaged))] = source.randrange(256)
         with contextlib.suppress(AxlaError):
             axla.jax.to_module(bytes(damaged))
-    with pytest.raises(ParseError, match="no export that this JAX reads"):
+    with pytest.raises(ParseError, match="not an export that this JAX reads"):
         axla.jax.to_module(b"123")
     exported = jax.export.export(jax.jit(jnp.sin), platforms=("cpu",))(values(3))
     with pytest.raises(ParseError, match=r"keeps arguments \(7,\) of 1"):
         axla.jax.to_module(dataclasses.replace(exported, module_kept_var_idx=(7,)))
-    with pytest.raises(ParseError, match="no StableHLO bytecode"):
+    with pytest.raises(ParseError, match="not StableHLO bytecode"):
         axla.jax.to_module(dataclasses.replace(exported, mlir_module_serialized=b"something"))
 
 

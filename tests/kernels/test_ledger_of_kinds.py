@@ -206,7 +206,7 @@ def kind_with(**said):
     ("kind", "message"),
     [
         (3, "wanted a class of Kind, found 3"),
-        (kind_with(name="loop"), "Other: there is a kind named 'loop' already"),
+        (kind_with(name="loop"), "Other: a kind named 'loop' exists already"),
         (kind_with(name=""), "Other: wanted a kind with a name and with ops as heroes"),
         (
             kind_with(heroes=("sort",)),

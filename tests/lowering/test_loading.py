@@ -242,12 +242,12 @@ def test_custom_calls_are_served_by_whom_the_text_says():
     assert bits(loaded(text, segment), [x]) == bits(axla.compile(module), [x])
     table = next(line for line in text.splitlines() if line.lstrip().startswith("table-function name"))
     for old, new, message in (
-        ("api=python", "api=axla", "function 0 is no python"),
-        ("function=0", "function=1", "function 1 is no python"),
+        ("api=python", "api=axla", "function 0 is not of kind python"),
+        ("function=0", "function=1", "function 1 is not of kind python"),
         ("function=0", "function=-1", "is not called so"),
         ("function name=loading_test_doubled api", "function name=another api", "is not called so"),
         (table, f"{table}\n{table}", "that no step calls"),
-        ("        %x f32[64] in", "        %x s32[64] in", "is no f32"),
+        ("        %x f32[64] in", "        %x s32[64] in", "is not f32"),
     ):
         assert old in text, (old, text)
         with pytest.raises(VerifyError, match=message):

@@ -217,7 +217,7 @@ def test_they_are_listed_with_their_package(capsys):
     found = {name: (package, about) for name, package, *about in filter(None, lines)}
     assert found["cut"][0] == found["bare"][0] == "ops_of_a_test" and found["add"][0] == "axla"
     assert found["half"][0] == "-" and "OSError" in found["half"][1][0]
-    with pytest.raises(axla.ParseError, match="'bar' is no opcode; did you mean bare?"):
+    with pytest.raises(axla.ParseError, match="'bar' is not an opcode; did you mean bare?"):
         axla.parse(of_one("bar(x)"))
 
 
@@ -402,7 +402,7 @@ def test_expansions_may_need_expansions():
             "bare",
             r"bare\(%x\): the cpu backend does not compile bare: the op has none of the methods element",
         ),
-        ("circle", "circle: expand gives the op again, 8 times and more"),
+        ("circle", "circle: expand returned an op of the same kind more than 8 times"),
         ("liar", r"liar\(%x\): expand gives f32\[4\], f32\[4\]\n"),
     ],
 )
@@ -471,7 +471,7 @@ def annotated(**types):
         (annotated(v=dict), "new-op", "x", "no text form for attributes of type <class 'dict'>"),
         (annotated(opcode=int), "new-op", "x", "op new-op: opcode is not free as the name of an attribute"),
         (type("Other", (Op,), {}), "new-op", "x", "op new-op: its class has no method infer"),
-        (dict, "new-op", "x", "op new-op: <class 'dict'> is no subclass of axla.ir.op.Op"),
+        (dict, "new-op", "x", "op new-op: <class 'dict'> is not a subclass of axla.ir.op.Op"),
     ],
 )
 def test_declarations_that_would_not_work(cls, opcode, operands, message):

@@ -86,7 +86,7 @@ def test_places_that_are_not_there(arguments, message):
 def test_what_was_not_added_is_not_removed():
     with pytest.raises(axla.InvalidArgument, match="was not added"):
         added.remove_pass("cse")
-    with pytest.raises(axla.InvalidArgument, match="no rules are of the group"):
+    with pytest.raises(axla.InvalidArgument, match="no rules are in the group"):
         added.add_rules("nothing", before="cse")
 
 

@@ -1,4 +1,4 @@
-"""Computations that are no straight-line code inside map, reduce, reduce-window, scatter, sort and the like:
+"""Computations that are not straight-line code inside map, reduce, reduce-window, scatter, sort and the like:
 compiled code gives what the interpreter gives.
 """
 

@@ -149,7 +149,7 @@ def test_every_shortened_text_is_refused_or_another_value():
         ("name=inner ", "", 4, 5, "loop has no 'name'"),
         ("point=point(x=3)", "point=point(x=300)", 3, 0, "point: x is 300"),
         ("point=point(x=3)", "point=point(x=3", 3, 0, "expected ')' or ',', found 'points'"),
-        ("colour=dark-red", "colour=green", 3, 0, "'green' is no colour"),
+        ("colour=dark-red", "colour=green", 3, 0, "'green' is not a colour"),
         ("shape=f32[2,3]{1,0}", "shape=(f32[2])", 3, 0, "expected the shape of an array, found (f32[2]{0})"),
         ("sizes=(1, -2)", f"sizes=({2**70})", 3, 0, "does not fit in 64 bits"),
         ('raw="00ff"', 'raw="00f"', 3, 0, "expected bytes in hexadecimal"),

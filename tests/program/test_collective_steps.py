@@ -99,9 +99,9 @@ def test_halves_are_of_one_collective_and_in_one_place(text):
     both = done.partition(" begun=")[0].replace(mine, other)  # in place of the second half
     with pytest.raises(VerifyError, match="not done here"):
         parse_program(text.replace(done, both))
-    with pytest.raises(VerifyError, match="is there already|has its rendezvous"):
+    with pytest.raises(VerifyError, match="is written twice|has its rendezvous"):
         parse_program(text.replace(start, f"{start}\n{start}"))
-    with pytest.raises(VerifyError, match="is read and is not there"):
+    with pytest.raises(VerifyError, match="is read before it is written"):
         parse_program(text.replace(start + "\n", ""))
     gather = line(text, "kind=all-gather")
     among = gather.replace(other, mine)

@@ -231,10 +231,10 @@ def test_what_axla_does_not_know_is_written_back():
     [
         ({"operand_ids": [77]}, r"computations\[0\].instructions\[1\] \(r\): there is no instruction 77"),
         ({"operand_ids": []}, "negate takes another number of operands than 0"),
-        ({"opcode": "nope"}, "'nope' is no opcode"),
+        ({"opcode": "nope"}, "'nope' is not an opcode"),
         ({"id": 0}, r"instructions\[1\]: there are two instructions with the id 0"),
         ({"shape": {"element_type": "F32", "dimensions": [-1]}}, "sizes are at least 0"),
-        ({"shape": {"element_type": 99}}, "99 is no element type"),
+        ({"shape": {"element_type": 99}}, "99 is not an element type"),
         ({"opcode": "transpose", "dimensions": [0]}, "^$"),
         ({"opcode": "call"}, "call calls 1 computations, found 0"),
         ({"opcode": "call", "called_computation_ids": [0]}, "there is no computation 0 before"),
@@ -245,7 +245,7 @@ def test_what_axla_does_not_know_is_written_back():
         ({"module": {"schedule": {"sequences": [{"value": {}}]}}}, "does not list its instructions"),
         (
             {"module": {"schedule": {"sequences": [{"value": {"instruction_ids": [1, 0]}}]}}},
-            "stands before an operand",
+            "comes before one of its operands",
         ),
     ],
 )  # fmt: skip
@@ -283,9 +283,9 @@ def test_what_the_format_cannot_say_is_refused():
 
 def test_other_bytes_are_refused():
     for data in (b"", b"\xff\xfe", b"ML\xefR", b"\x0a\x03abc"):
-        with pytest.raises(ParseError, match="no HloModuleProto"):
+        with pytest.raises(ParseError, match="not an HloModuleProto"):
             proto.read(data)
-    with pytest.raises(ParseError, match="no HloModuleProto"):
+    with pytest.raises(ParseError, match="not an HloModuleProto"):
         proto.read("HloModule m")
 
 

@@ -73,9 +73,9 @@ def test_fields_that_nobody_knows_stand_under_their_numbers():
         ('name: "f"\nnome: "g"', "HloModuleProto has no field 'nome'", 2, 1),
         ('name: "f"\nname: "g"', "there are two fields name", 2, 1),
         ("computations {\n  id: 1", "expected a field of HloComputationProto or '}'", 2, 8),
-        ("id: 99999999999999999999", "is no value of id", 1, 5),
-        ("id: x", "'x' is no value of id", 1, 5),
-        ("id 3", "expected ':' behind id", 1, 4),
+        ("id: 99999999999999999999", "is not a value of id", 1, 5),
+        ("id: x", "'x' is not a value of id", 1, 5),
+        ("id 3", "expected ':' after id", 1, 4),
         ("computations: 3", "expected '{' to begin computations", 1, 15),
     ],
 )

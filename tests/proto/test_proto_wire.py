@@ -92,7 +92,7 @@ INSTRUCTION = field(2, b"\x0a\x01x" + field(3, b"\x12\x7f"))
         (b"\x28" + b"\xff" * 11, "HloModuleProto.id: a number has more than ten bytes"),
         (b"\x03", "there is no field number 0"),
         (b"\x0b", "wire type 3, which protobuf does not define"),
-        (field(8, b"") * 2, "HloModuleProto.input_output_alias: it stands there twice"),
+        (field(8, b"") * 2, "HloModuleProto.input_output_alias: it is given twice"),
     ],
 )
 def test_errors_name_the_field_and_the_byte(data, where):

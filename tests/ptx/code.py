@@ -63,7 +63,7 @@ class Code:
         starts = {0, *function.labels.values()}
         for number, one in enumerate(function.code):
             if one.guard and one.opcode.split(".")[0] not in ("bra", "ret", "exit"):
-                raise PtxError(f"a guard on what is no branch: {one}")
+                raise PtxError(f"a guard on what is not a branch: {one}")
             if one.opcode.split(".")[0] in ("bra", "ret", "exit", "call", "trap"):
                 starts.add(number + 1)
             elif BARRIER.fullmatch(one.opcode) or TOGETHER.fullmatch(one.opcode):

@@ -66,7 +66,7 @@ class Function:
         """Bits of a register."""
         found = re.match(r"%[a-zA-Z_]+", name)
         if found is None or found[0] not in self.widths:
-            raise PtxError(f"{self.name}: {name} is no register")
+            raise PtxError(f"{self.name}: {name} is not a register")
         return self.widths[found[0]]
 
 

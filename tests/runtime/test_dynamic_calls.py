@@ -76,7 +76,7 @@ def test_the_other_arguments_are_checked_as_ever():
     with pytest.raises(InvalidArgument, match="1 arguments, wanted 2 .*parameter s is missing"):
         call(rows)
     with pytest.raises(InvalidArgument, match="3 arguments, wanted 2"):
-        call(rows, np.float32(1), np.int32(2))  # the size is no argument of the caller's
+        call(rows, np.float32(1), np.int32(2))  # the size is not an argument of the caller's
     assert call(rows, 2.0).tolist() == [[2.0] * 6] * 2
 
 

@@ -59,18 +59,18 @@ def entry(dtype="F32", shape=(1,), offsets=(0, 4), **more):
 
 
 WRONG = {
-    "no JSON": (b"{]", "no JSON object"),
+    "no JSON": (b"{]", "not a JSON object"),
     "a list": (b"[1]", "does not begin with"),
-    "deep": (b'{"a":' + b"[" * 100_000, "no JSON object"),
-    "bad UTF-8": (b'{"\xff":1}', "no JSON object"),
-    "a name twice": (b'{"a":1,"a":2}', "stands twice"),
-    "NaN": (b'{"a":NaN}', "no number of JSON"),
+    "deep": (b'{"a":' + b"[" * 100_000, "not a JSON object"),
+    "bad UTF-8": (b'{"\xff":1}', "not a JSON object"),
+    "a name twice": (b'{"a":1,"a":2}', "is used twice"),
+    "NaN": (b'{"a":NaN}', "not a number of JSON"),
     "more fields": (entry(more=1), "wanted dtype, shape and data_offsets"),
     "unknown type": (entry("F31"), "dtype 'F31' is unknown"),
     "type no text": (entry(["F32"]), "is unknown"),
-    "negative size": (entry(shape=(-1,)), "is no list of sizes"),
-    "fractional size": (entry(shape=(1.0,)), "is no list of sizes"),
-    "true as a size": (entry(shape=(True,)), "is no list of sizes"),
+    "negative size": (entry(shape=(-1,)), "is not a list of sizes"),
+    "fractional size": (entry(shape=(1.0,)), "is not a list of sizes"),
+    "true as a size": (entry(shape=(True,)), "is not a list of sizes"),
     "huge product": (entry(shape=(2**40, 2**40)), "are not those of"),
     "wrong length": (entry(offsets=(0, 8)), "are not those of"),
     "backwards": (entry(offsets=(4, 0)), "are not those of"),
@@ -79,7 +79,7 @@ WRONG = {
     "past the end": (entry(shape=(2,), offsets=(0, 8)), "the arrays have 8 bytes, the file 4"),
     "overlap": ({**entry(), "b": entry()["a"]}, "begins at 0, wanted 4"),
     "metadata": ({"__metadata__": {"x": 1}, **entry()}, "not a table of texts"),
-    "kind": ({"__metadata__": {"axla.dtype.a": "c128"}, **entry("U8", (4,))}, "is no array"),
+    "kind": ({"__metadata__": {"axla.dtype.a": "c128"}, **entry("U8", (4,))}, "is not an array"),
 }
 
 

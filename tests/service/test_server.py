@@ -229,7 +229,7 @@ def test_a_worker_that_takes_too_much_memory(tmp_path):
     module = axla.parse(LARGE.replace("SIZE", "8"))
     with started(tmp_path, "--memory", "2M", "--log", "json") as process:
         client = axla.connect(process.address)
-        with pytest.raises(axla.OutOfMemory, match="bytes were taken, this server gives 2097152"):
+        with pytest.raises(axla.OutOfMemory, match="bytes are in use; the limit of this server is 2097152"):
             while True:
                 axla.compile(module, backend=client)
         until(lambda: lines(process, event="ends", status="RESOURCE_EXHAUSTED"))

@@ -390,7 +390,7 @@ def test_slots_refuse_what_is_there():
     slots = Slots("array", 3)
     slots[2] = 1
     for numbers in (range(2, 3), range(1, 3), range(1)):
-        with pytest.raises(axla.InvalidArgument, match="is there already, or not above 0"):
+        with pytest.raises(axla.InvalidArgument, match="exists already, or is not above 0"):
             slots.check(numbers)
     with pytest.raises(axla.OutOfMemory, match="more than 3 arrays"):
         slots.check(range(5, 8))

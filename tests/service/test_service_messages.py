@@ -104,7 +104,7 @@ def test_nested_values(value):
     ("dtype", "dims", "said"),
     [
         ("f33", [1], "no element type 'f33'"),
-        ("f32", [2], "3 bytes are no f32"),
+        ("f32", [2], "3 bytes are not f32"),
         ("f32", [-1], "numbers of at least 0"),
         ("f32", [1 << 60], "numbers of at least 0"),
         ("u8", [1] * 65, "at most 64"),

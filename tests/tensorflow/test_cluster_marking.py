@@ -24,11 +24,11 @@ def reasons(text: str, *functions: dict, mode: str = "auto", **more) -> dict[str
         ("n = Const", ""),
         ("n = Other x", "axla has no such operation"),
         ("n = Spence x", "there is no such function in XLA"),
-        ("n = Const dtype=DT_STRING", "it takes or gives strings"),
-        ("n = Identity s T=DT_STRING", "it takes or gives strings"),
-        ("n = VarHandleOp shape=", "it takes or gives resources"),
-        ("n = ReadVariableOp h", "it takes or gives resources"),
-        ("n = TensorListStack l i element_dtype=DT_FLOAT", "it takes or gives variants"),
+        ("n = Const dtype=DT_STRING", "it takes or returns strings"),
+        ("n = Identity s T=DT_STRING", "it takes or returns strings"),
+        ("n = VarHandleOp shape=", "it takes or returns resources"),
+        ("n = ReadVariableOp h", "it takes or returns resources"),
+        ("n = TensorListStack l i element_dtype=DT_FLOAT", "it takes or returns variants"),
         ("n = PlaceholderWithDefault x", "it is an argument or a result"),
         ("n = _Retval x index=0", "it is an argument or a result"),
         ("n = Switch x b", "it is control flow of TensorFlow 1"),
@@ -36,9 +36,9 @@ def reasons(text: str, *functions: dict, mode: str = "auto", **more) -> dict[str
         ("n = Enter x frame_name=f", "it is control flow of TensorFlow 1"),
         ("n = LoopCond b", "it is control flow of TensorFlow 1"),
         ("n = ControlTrigger ^x", "it is control flow of TensorFlow 1"),
-        ("n = Variable shape=", "it takes or gives a reference to a variable"),
-        ("n = Assign v x", "it takes or gives a reference to a variable"),
-        ("n = Identity v", "it takes or gives a reference to a variable"),
+        ("n = Variable shape=", "it takes or returns a reference to a variable"),
+        ("n = Assign v x", "it takes or returns a reference to a variable"),
+        ("n = Identity v", "it takes or returns a reference to a variable"),
         ("n = Abs v", ""),
         ("n = RandomUniform i T=DT_INT32", "its results differ from run to run"),
         ("n = StatelessRandomUniform i k T=DT_INT32 Tseed=DT_INT64", ""),
@@ -112,7 +112,7 @@ def test_faults_are_reasons():
     found = reasons(text)
     assert found["a"] == "input 1 (y) is DT_INT32, wanted DT_FLOAT"
     assert found["b"] == "input 1 (dimension) is DT_FLOAT, wanted DT_STRING"
-    assert found["c"] == "it takes or gives strings"
+    assert found["c"] == "it takes or returns strings"
     assert found["e"] == "attribute 'transpose_a' is of kind bool, found type"
     assert found["f"] == ""  # what comes out of a fault is known by TensorFlow
     with pytest.raises(VerifyError, match="wanted DT_FLOAT"):
@@ -161,7 +161,7 @@ def test_branches_and_loops_are_as_their_bodies():
     loop = "n = While h T=[DT_RESOURCE] cond=yes() body=yes()"
     text = "h = Placeholder dtype=DT_RESOURCE\n"
     assert reasons(text + loop, function("yes", "y = Const", "x:DT_RESOURCE", "y:output:0"))["n"] == (
-        "it takes or gives resources"
+        "it takes or returns resources"
     )
 
 

@@ -161,5 +161,5 @@ def test_attributes_of_functions_without_keys():
 
 
 def test_outputs_with_long_numbers():
-    with pytest.raises(AxlaError, match="no name of an output"):
+    with pytest.raises(AxlaError, match="not a name of an output"):
         load(encode({"node": [CONST]}, "GraphDef"), fetches=["c:" + "9" * 5000])

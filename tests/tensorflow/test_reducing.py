@@ -88,9 +88,9 @@ def test_long_ranges_are_made_by_the_program():
 
 
 @pytest.mark.parametrize("op, operands, message", [
-    ("Sum", [np.ones((2, 2), f32), Known(s32([1, -1]))], "stands twice"),
+    ("Sum", [np.ones((2, 2), f32), Known(s32([1, -1]))], "a dimension occurs twice"),
     ("Sum", [np.ones((2, 2), f32), Known(s32([2]))], "wanted a number from -2 to 1"),
-    ("ArgMax", [np.ones((2, 0), f32), Known(s32(1))], "there is nothing along dimension 1"),
+    ("ArgMax", [np.ones((2, 0), f32), Known(s32(1))], "there are no elements along dimension 1"),
     ("Range", [Known(s32(0)), Known(s32(5)), Known(s32(-1))], "there is no range from 0 to 5 in steps of -1"),
     ("Range", [Known(s32(0)), Known(s32(5)), Known(s32(0))], "in steps of 0"),
     ("LowerBound", [np.ones((2, 2), f32), np.ones((3, 2), f32)], "as many rows"),

@@ -278,7 +278,7 @@ BAD = [
     (f"{X.replace('_hold', '_held')} {FETCH}", "no node 'x_held'; did you mean x_hold"),
     (X.replace('" }', '" output_index: 1 }', 1) + FETCH, "has 1 outputs, 'x_hold:1' is not one of them"),
     (X[:-1] + f"type: DT_INT32 }} {FETCH}", "feed 'x_hold:0' is f32, found s32"),
-    (f'{X} {FETCH} variable {{ node_name: "y_hold" }}', "'y_hold' .* is no variable"),
+    (f'{X} {FETCH} variable {{ node_name: "y_hold" }}', "'y_hold' .* is not a variable"),
 ]  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def test_programs_of_stablehlo_are_called_for_the_shapes_of_their_arguments():
     ):
         with pytest.raises(UnsupportedError, match=reason):
             import_graph(graph_of(call_of(**more)), feeds, fetches)
-    with pytest.raises(VerifyError, match="is no program of StableHLO"):
+    with pytest.raises(VerifyError, match="is not a program of StableHLO"):
         import_graph(graph_of(call_of(module={"s": b"HloModule m"})), feeds, fetches)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "docs"))
+sys.path.insert(0, str(ROOT / "scripts"))
 
 import run_page  # noqa: E402
 

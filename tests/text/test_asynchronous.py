@@ -108,7 +108,7 @@ def test_values(name, backend):
         ("add-done(u)", "async-done(x)", "must be an asynchronous call, found parameter"),
         ("add-done(u)", 'add-done(u), async_execution_thread="t"', "its start is of thread main"),
         ("add-done(u)", "add-done(u, u)", "takes 1 operand"),
-        ("add-start(x, y)", "copy-update(x)", "is no opcode"),
+        ("add-start(x, y)", "copy-update(x)", "is not an opcode"),
         ("add-start(x, y)", "add-start(x, y), nonsense={0}", "has no attribute"),
     ],
 )

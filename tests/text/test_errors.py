@@ -13,7 +13,7 @@ from axla.core.errors import AxlaError, InternalError, ParseError
 from axla.text import parse_hlo
 
 WRONG = [
-    ("HloModule m\nENTRY e { a = f32[] foo() }", 2, 21, "'foo' is no opcode"),
+    ("HloModule m\nENTRY e { a = f32[] foo() }", 2, 21, "'foo' is not an opcode"),
     ("ENTRY e { a = f32[] paramter(0) }", 1, 21, "did you mean parameter? (`axla ops` lists axla's, and those that"),
     ("HloModule m\nENTRY e { a = f32[] add(b) }", 2, 25, "no instruction 'b'"),
     ("ENTRY e { a = f32[] parameter(0)\n b = f32[] add(a) }", 2, 12, "add takes 2 operands, found 1"),

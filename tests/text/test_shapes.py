@@ -50,7 +50,7 @@ def test_equal_texts_are_one_shape():
         ("f32[2,]", 7, "expected the size"),
         ("f32[9223372036854775808]", 5, "64 bits"),
         (f"f32[{'9' * 100_000}]", 5, "64 bits"),
-        ("f32[2]{0:S(1)T(8)}", 14, "behind its place"),
+        ("f32[2]{0:S(1)T(8)}", 14, "comes too late"),
         ("f32[2,3]{1,1}", 1, "not a permutation"),
         ("f32[2]{0:P(f32[2])}", 11, "sparse"),
         ("f32[]{}", 6, "end of the shape"),

@@ -461,7 +461,7 @@ def test_ops_shows_one(capsys):
     assert shown.startswith("scatter: The operands, with windows combined")
     assert "package     axla\n" in shown and "facts       expensive, updates\n" in shown
     assert command.main(["ops", "scater"]) == 1
-    assert "'scater' is no opcode; did you mean scatter?" in capsys.readouterr().err
+    assert "'scater' is not an opcode; did you mean scatter?" in capsys.readouterr().err
 
 
 BOUND = """HloModule bound
@@ -515,7 +515,7 @@ def test_compile_makes_constants_of_parameters(bound, tmp_path, capsys):
 
 @pytest.mark.parametrize(("text", "message"), [
     ("missing.npz", "No such file"), ("w={x}", r"constant 'w': wanted f32\[3,4\], found float32\[2, 3\]"),
-    ("v={w}", "'v', which is no number or name of a parameter"), ("7={w}", "parameter 7; there are 3"),
+    ("v={w}", "'v', which is not a number or name of a parameter"), ("7={w}", "parameter 7; there are 3"),
     ("{w}", "wanted FILE.npz"), ("{text}", "wanted FILE.npz"), ("w={a}", "found an archive"),
 ])  # fmt: skip
 def test_constants_that_do_not_fit_are_errors(bound, tmp_path, capsys, text, message):

@@ -79,7 +79,7 @@ def test_formats_by_name():
     [
         ("b.o", [], "does not say which format to write"),
         ("b.mlirbc", [], "written as text"),
-        ("b.pb", ["--from", "snapshot"], "no HloModuleProto"),
+        ("b.pb", ["--from", "snapshot"], "not an HloModuleProto"),
         ("no/such/folder/b.pb", [], "No such file"),
     ],
 )
@@ -94,7 +94,7 @@ def test_what_fails_leaves_the_old_file(tmp_path, capsys):
     (tmp_path / "bad.hlo").write_text("HloModule m\n\nENTRY e { ROOT r = f32[] nope() }")
     (tmp_path / "b.pb").write_bytes(b"old")
     assert convert(tmp_path / "bad.hlo", tmp_path / "b.pb") == 1
-    assert "no opcode" in capsys.readouterr().err
+    assert "not an opcode" in capsys.readouterr().err
     assert (tmp_path / "b.pb").read_bytes() == b"old"
 
 

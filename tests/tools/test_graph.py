@@ -299,7 +299,7 @@ def test_a_page_takes_the_inputs_of_run(file, tmp_path, capsys):
     assert [run["calls"] for run in profile["runs"]] == [6]
     np.savez(tmp_path / "x.npz", nothing=np.zeros(1))
     assert command.main([*given, "--inputs", str(tmp_path / "x.npz")]) == 1
-    assert "'nothing' is no parameter" in capsys.readouterr().err
+    assert "'nothing' is not a parameter" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_run_takes_and_writes_archives(file, tmp_path, capsys):
         np.testing.assert_allclose(np.load(out)["0"], np.sin(2 * x), rtol=1e-5)
     np.savez(tmp_path / "in.npz", y=x)
     assert command.main(["run", file, "--inputs", str(tmp_path / "in.npz")]) == 1
-    assert "'y' is no parameter; there are x" in capsys.readouterr().err
+    assert "'y' is not a parameter; there are x" in capsys.readouterr().err
 
 
 def test_run_repeats_and_tries_kinds(file, capsys):

@@ -60,7 +60,7 @@ class Buffers:
         value = self.flow.leaves[inst][leaf]
         found = None if value is None else self._slices.get(self._places.place(value))
         if found is None:
-            raise InternalError(f"{inst!r}, leaf {leaf}, has no place in memory")
+            raise InternalError(f"{inst!r}, leaf {leaf}, has no address in memory")
         return found
 
     def workspace_slices(self) -> Iterator[tuple[int, int, BufferSlice]]:
@@ -101,7 +101,7 @@ def assign_buffers(module: Module, limits: Limits, pool: dict[Literal, int] | No
     if places.failed:
         edge = places.failed[0]
         where = f"{edge.at!r}, leaf {edge.leaf} ({edge.place.name})"
-        raise InternalError(f"buffers: a copy is missing at {where}; copy-insertion first")
+        raise InternalError(f"buffers: a copy is missing at {where}; run copy-insertion first")
     slices: dict[PlaceOf, BufferSlice] = {}
     parameters = tuple(None if v is None else _parameter(n, v, places) for n, v in enumerate(flow.parameters))
     results = tuple(None if v is None else _result(n, v, places) for n, v in enumerate(flow.slots))

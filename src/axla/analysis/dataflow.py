@@ -169,7 +169,7 @@ class _Walk:
     def enter(self, computation: Computation, caller: Instruction | None) -> None:
         if computation in self.seen:
             raise InternalError(
-                f"buffers: computation {computation.name} has more than one caller; flatten-call-graph first"
+                f"buffers: computation {computation.name} has several callers; run flatten-call-graph first"
             )
         self.seen[computation] = caller
 

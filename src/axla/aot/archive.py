@@ -49,7 +49,7 @@ def archive(members: Sequence[Member], form: str) -> bytes:
 def _header(name: str, size: int) -> bytes:
     line = f"{name:<16}{0:<12}{0:<6}{0:<6}{644:<8}{size:<10}"
     if len(line) != 58:
-        raise UnsupportedError(f"archive: member {name} of {size} bytes is larger than the format can say")
+        raise UnsupportedError(f"archive: member {name} of {size} bytes is larger than the format allows")
     return line.encode() + b"`\n"
 
 
@@ -62,7 +62,7 @@ def _offsets(members: Sequence[Member], start: int, sizes: Sequence[int]) -> lis
     found = []
     for member, size in zip(members, sizes, strict=True):
         if start >= _MOST:
-            raise UnsupportedError(f"archive: {member.name} begins behind 4 GiB, where no symbol is found")
+            raise UnsupportedError(f"archive: {member.name} begins after 4 GiB, where no symbol is found")
         found.append(start)
         start += size
     return found

@@ -75,7 +75,7 @@ def result_indices(module: Module) -> list[Index]:
 def array_shape(value: Instruction, what: str) -> Shape:
     """The shape of a value, which must be an array."""
     if not isinstance(value.shape, Shape):
-        raise InvalidArgument(f"{what}: {value!r} is no array; say which part by its output_index")
+        raise InvalidArgument(f"{what}: {value!r} is not an array; say which part by its output_index")
     return value.shape
 
 

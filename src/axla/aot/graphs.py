@@ -45,7 +45,9 @@ def opened_graph(program: Any) -> Saved | None:
     if isinstance(program, Saved):
         return program
     if isinstance(program, model.Function):
-        raise InvalidArgument("a function that was loaded: give the file or folder that it was loaded from")
+        raise InvalidArgument(
+            "a loaded function cannot be compiled: give the file or folder that it was loaded from"
+        )
     content = program = opened(program)
     if isinstance(program, os.PathLike):
         path = Path(program)
@@ -100,7 +102,7 @@ def _of_config(graph: Graph, config: Config, values: NamedArrays, options: Optio
     for entry in config.variables:
         node = graph.nodes[output_named(entry.node, graph).node]
         if node.op not in _VARIABLES:
-            raise InvalidArgument(f"{entry}: {node} is no variable")
+            raise InvalidArgument(f"{entry}: {node} is not a variable")
         shape = _shape(entry, node.attributes["dtype"], node.attributes["shape"])
         variables[variable_name(node)] = replace(entry, dims=shape.dims, dtype=shape.dtype)
     imported = _imported(graph, feeds, config.fetches, variables, values, options)

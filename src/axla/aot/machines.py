@@ -41,7 +41,7 @@ def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> 
     if name == NATIVE:
         found = with_features(host_target(), features)
         if cpu is not None:
-            raise InvalidArgument(f"target_cpu={cpu!r}: target native has this machine's CPU")
+            raise InvalidArgument(f"target_cpu={cpu!r}: target 'native' always means this machine's CPU")
         return found
     alias = name if name in TARGETS else alias_of(name)
     if alias is None:

@@ -77,12 +77,14 @@ def _is_taken(name: str) -> bool:
 def check_identifier(text: str, what: str) -> str:
     """`text`, if it is an identifier in C, C++ and Rust; else InvalidArgument that begins with `what`."""
     if _IDENTIFIER.fullmatch(text) is None:
-        message = f"{what}: {text!r} is no identifier; wanted a letter, then letters, digits and underscores"
+        message = (
+            f"{what}: {text!r} is not an identifier; wanted a letter, then letters, digits and underscores"
+        )
         raise InvalidArgument(message)
     if text in KEYWORDS:
         raise InvalidArgument(f"{what}: {text!r} is a word of C, C++ or Rust; give it another name")
     if "__" in text:
-        raise InvalidArgument(f"{what}: {text!r} has two underscores in a row, which C++ keeps for itself")
+        raise InvalidArgument(f"{what}: {text!r} has two underscores in a row, which C++ reserves")
     return text
 
 
@@ -91,7 +93,7 @@ def check_unique(names: Iterable[str], what: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise InvalidArgument(f"{what}: the name {name!r} stands twice")
+            raise InvalidArgument(f"{what}: the name {name!r} is used twice")
         seen.add(name)
 
 

@@ -67,7 +67,9 @@ def bind(module: Module, values: Mapping[int, Literal]) -> None:
     tied = {alias.parameter for alias in config.aliases} | {number for number, _ in config.buffer_donors}
     for number in sorted(values.keys() & tied):
         name = entry.parameters[number].name
-        raise InvalidArgument(f"compile: constant has parameter {number}, {name}: its memory is a result's")
+        raise InvalidArgument(
+            f"compile: constant has parameter {number}, {name}: a result lies in its memory"
+        )
     kept = [n for n in range(len(entry.parameters)) if n not in values]
     place = {n: k for k, n in enumerate(kept)}
     for number, parameter in enumerate(list(entry.parameters)):
@@ -108,7 +110,7 @@ def _parameter(module: Module, key: Any) -> Instruction:
     if not isinstance(key, str) or key not in known:
         near = did_you_mean(key, list(known)) if isinstance(key, str) else ""
         raise InvalidArgument(
-            f"compile: constant has {key!r}, which is no number or name of a parameter{near}"
+            f"compile: constant has {key!r}, which is not a number or name of a parameter{near}"
         )
     return known[key]
 

@@ -260,7 +260,7 @@ class Executable:
     def _source(self) -> Module:
         """The module from which it was compiled."""
         if self._module is None:
-            raise UnsupportedError(f"{self!r} was loaded: there is no module")
+            raise UnsupportedError(f"{self!r} was loaded from bytes, which hold no module")
         if self._module.version != self._version:
             raise InvalidArgument(f"{self!r}: its module was changed after it was compiled")
         return self._module

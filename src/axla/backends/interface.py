@@ -156,7 +156,7 @@ class Backend:
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """An executable from the result of its `_payload`."""
-        raise UnsupportedError(f"{self.name}: executables cannot be loaded")
+        raise UnsupportedError(f"{self.name}: this backend cannot load executables")
 
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None

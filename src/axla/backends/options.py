@@ -82,7 +82,7 @@ class CompileOptions:
         """
         if self.target_cpu is not None or self.target_features is not None:
             raise InvalidArgument(
-                f"compile: the backend {backend} takes no target_cpu and no target_features"
+                f"compile: the backend {backend} takes neither target_cpu nor target_features"
             )
 
     # XLA's flags.
@@ -112,10 +112,12 @@ class CompileOptions:
         for message in (whole, build):
             for name in _REFUSED & message.keys():
                 if message[name]:
-                    raise UnsupportedError(f"compile options: {name} is set, which axla does not do")
+                    raise UnsupportedError(f"compile options: {name} is set, which axla does not support")
         partitions = build.get("num_partitions") or None
         if build.get("process_count", 1) > 1:
-            raise UnsupportedError("compile options: process_count: `axla.distributed.initialize` says it")
+            raise UnsupportedError(
+                "compile options: process_count is set by `axla.distributed.initialize`, not here"
+            )
         debug = build.get("debug_options", {})
         given = {name: debug[name] for name in debug if name in flag_table.SPELLINGS}
         for entry in whole.get("env_option_overrides", ()):
@@ -204,10 +206,10 @@ def _sequence(name: str, values: Any, items: str = "texts", kind: Any = object) 
     if values is None:
         return None
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidArgument(f"compile: {name}: a sequence of {items} is wanted, found {values!r}")
+        raise InvalidArgument(f"compile: {name}: wanted a sequence of {items}, found {values!r}")
     found = tuple(values)
     if not all(isinstance(v, kind) for v in found):
-        raise InvalidArgument(f"compile: {name}: a sequence of {items} is wanted, found {found!r}")
+        raise InvalidArgument(f"compile: {name}: wanted a sequence of {items}, found {found!r}")
     return found or None
 
 
@@ -241,7 +243,7 @@ def _type(given: Any) -> Any:
 def _type_text(given: Any) -> str:
     if isinstance(given, Shape):
         return given.to_string(layout=False)
-    raise UnsupportedError(f"compile options: arg_types has {given!r:.100}, which has no text")
+    raise UnsupportedError(f"compile options: arg_types has {given!r:.100}, which cannot be written as text")
 
 
 def _from_json(name: str, text: Any) -> Any:

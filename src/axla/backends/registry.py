@@ -54,7 +54,7 @@ class Registry(Generic[T]):
             raise InvalidArgument(f"register: wanted a name and a function, found {name!r}, {factory!r}")
         with self._lock:
             if name in self._own or name in self._registered:
-                raise InvalidArgument(f"register: there is a {self.kind} {name!r} already")
+                raise InvalidArgument(f"register: a {self.kind} {name!r} exists already")
             self._registered[name] = factory
 
     def unregister(self, name: str) -> None:

@@ -69,12 +69,12 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
     if low.rank == high.rank:
         if found and found != tuple(range(low.rank)):
             own = list(range(low.rank))
-            message = f"{said}: operands of the same rank {low.rank} take none (or {own})"
+            message = f"{said}: wanted none for operands of the same rank {low.rank} (or {own})"
             reject("broadcast_same_rank", message)
         return tuple(range(low.rank))
     if low.rank == 0:
         if found:
-            reject("broadcast_scalar", f"{said}: a scalar has no dimensions, it takes none")
+            reject("broadcast_scalar", f"{said}: wanted none for a scalar")
         return ()
     if not found:
         which = f"which dimensions of {show(high)} those of {show(low)} are"
@@ -117,7 +117,7 @@ def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> DynamicSizes:
             sizes[dim] = (size, dynamic)
         elif size != 1 or dynamic:
             why = f"dimension {dim} has sizes {size} and {other}; they must be equal, or one of them 1"
-            reject("broadcast_compatible", f"{show(a)} and {show(b)} do not go together: {why}")
+            reject("broadcast_compatible", f"{show(a)} and {show(b)} cannot be combined: {why}")
     return tuple(sizes)
 
 

@@ -114,7 +114,7 @@ def Map(
     values, statics = several("Map", builder, operands), several("Map", builder, static_operands)
     places = integers(dimensions, "Map: dimensions")
     if statics and not values:
-        raise InvalidArgument("Map: static operands go with at least one operand")
+        raise InvalidArgument("Map: static operands need at least one operand")
     if any(not isinstance(s.shape, Shape) or s.shape.rank for s in statics):
         return _map_with_arrays(builder, values, computation, statics)
     values += [scalars_to(values[0], s) for s in statics]

@@ -43,7 +43,7 @@ def _common(
     what: str, groups: Sequence[Any] | None, channel_id: Any, layout: object, globally: bool | None = None
 ) -> dict[str, Any]:
     if layout is not None:
-        raise UnsupportedError(f"{what}: a layout for the exchange is not supported; give none")
+        raise UnsupportedError(f"{what}: a layout for the exchange is not supported; leave it out")
     attributes: dict[str, Any] = {"replica_groups": _groups(groups), "channel_id": channel(channel_id)}
     globally = globally is not None and boolean(globally, f"{what}: use_global_device_ids")
     return attributes | ({"use_global_device_ids": True} if globally else {})

@@ -26,7 +26,7 @@ class XlaComputation:
     def module(self) -> Module:
         """The module; InvalidArgument when building it failed."""
         if self._module is None:
-            message = "computation: this one is empty: building it failed, see the builder's first error"
+            message = "computation: it is empty, since building it failed; see the builder's first error"
             raise InvalidArgument(message)
         return self._module
 

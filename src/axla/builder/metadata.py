@@ -51,7 +51,7 @@ def _user_frame() -> FrameType | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        # Between a `with builder.checking(...)` and its error is contextlib, which is no user either.
+        # Between a `with builder.checking(...)` and its error is contextlib, which is not a user either.
         if not code.co_filename.startswith((_PACKAGE, contextlib.__file__)):
             return frame
         frame = frame.f_back

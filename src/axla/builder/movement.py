@@ -95,7 +95,7 @@ def _kept_dynamic(shape: Shape, dims: tuple[int, ...]) -> tuple[bool, ...]:
         before = prod(shape.dims[:d])
         found = [e for e in range(len(dims)) if dims[e] == shape.dims[d] and prod(dims[:e]) == before]
         if dynamic and not found:
-            message = f"reshape: dynamic dimension {d} of {shape} must stay whole in {list(dims)}"
+            message = f"reshape: dynamic dimension {d} of {shape} may not be split or merged in {list(dims)}"
             reject("reshape_dynamic", message)
         if dynamic:
             marks[found[-1]] = True
@@ -314,7 +314,9 @@ def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
 
 
 def _place(entry: Any, size: int, dim: int, shape: Shape) -> int:
-    place = integer(entry, "an index that is no slice, None, ... or scalar of the program (arrays: Gather)")
+    place = integer(
+        entry, "an index that is not a slice, None, ... or scalar of the program (arrays: Gather)"
+    )
     if not -size <= place < size:
         raise InvalidArgument(f"index {place} is outside dimension {dim} of {show(shape)}")
     return place + size if place < 0 else place

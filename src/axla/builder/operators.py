@@ -87,7 +87,7 @@ class Operators:
         return FUNCTIONS["Ne"](self, other)
 
     def __array__(self, *arguments: object, **named: object) -> NoReturn:
-        raise InvalidArgument(f"{self!r} has no value while the program is built, NumPy cannot take it")
+        raise InvalidArgument(f"{self!r} has no value while the program is built, so NumPy cannot read it")
 
     def __bool__(self) -> NoReturn:
         message = f"{self!r} has no truth value while the program is built; use Select or Conditional"

@@ -30,7 +30,7 @@ def window_padding_type_to_pad_values(
     strides = integers(window_strides, "window_strides") or (1,) * len(rhs_dims)
     if not len(lhs_dims) == len(rhs_dims) == len(strides) or any(n < 1 for n in strides):
         found = f"window {list(rhs_dims)}, strides {list(strides)} for {list(lhs_dims)}"
-        message = f"SAME padding wants a size and a stride from 1 on per dimension, found {found}"
+        message = f"SAME padding needs a size and a stride of at least 1 per dimension, found {found}"
         reject("same_padding", message)
     pads = []
     for size, window, stride in zip(lhs_dims, rhs_dims, strides, strict=True):

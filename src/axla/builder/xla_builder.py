@@ -179,7 +179,7 @@ class XlaBuilder:
         number = integer(number, "parameter: number")
         name = text(name, f"parameter {number}: name")
         if number < 0:
-            raise InvalidArgument(f"parameter: found the number {number}, wanted one from 0 on")
+            raise InvalidArgument(f"parameter: found the number {number}, wanted at least 0")
         if number in self._parameters:
             raise InvalidArgument(
                 f"parameter: number {number} of builder '{self.name}' is already {self._parameters[number]!r}"

@@ -78,7 +78,7 @@ class Child:
                 answer = _exactly(process.stdout, size)
             except (EOFError, BrokenPipeError):
                 self._complain(target)
-                raise CompileError(f"target {target.name}: LLVM gave up: {self._last_words()}") from None
+                raise CompileError(f"target {target.name}: LLVM failed: {self._last_words()}") from None
             except BaseException:  # an answer that nobody read must not be taken for the next one
                 self._stop()
                 raise

@@ -65,12 +65,12 @@ class Elf:
         (table,) = struct.unpack_from(self.order + word, data, at)
         size, count = struct.unpack_from(f"{self.order}HH", data, 58 if self.wide else 46)
         if size != struct.calcsize(row) or table + size * count > len(data):
-            self.refuse("the table of sections is not in the file")
+            self.refuse("the section table lies outside the file")
         self.sections: list[Section] = []
         for at in range(table, table + size * count, size):
             _, kind, flags, _, offset, length, link, info, align, step = struct.unpack_from(row, data, at)
             if kind != NOBITS and kind != 0 and offset + length > len(data):
-                self.refuse("a section is not in the file")
+                self.refuse("a section lies outside the file")
             if align & (align - 1):
                 self.refuse(f"a section is aligned to {align}")
             found = Section(at, kind, flags, offset, length, link, info, max(align, 1), step)
@@ -87,7 +87,7 @@ class Elf:
     def _read_symbols(self, table: Section) -> None:
         step = 24 if self.wide else 16
         if self.symbols or table.link >= len(self.sections) or table.size % step:
-            self.refuse("the symbols are not as ELF has them")
+            self.refuse("the symbol table is not valid ELF")
         strings = self.sections[table.link]
         names = bytes(self.data[strings.offset : strings.offset + strings.size])
         for at in range(table.offset, table.offset + table.size, step):
@@ -99,7 +99,7 @@ class Elf:
             if end < 0:
                 self.refuse("a symbol has no name")
             if home != ABSOLUTE and home >= len(self.sections):
-                self.refuse(f"a symbol is in section {home}, which is not there")
+                self.refuse(f"a symbol is in section {home}, which does not exist")
             if 0 < home < len(self.sections) and value > self.sections[home].size:
                 self.refuse("a symbol lies outside of its section")
             text = names[name:end].decode("utf-8", "replace")

@@ -23,7 +23,7 @@ from axla.target.machine import Caches, CpuTarget, ObjectForm
 
 _FORMATS = {"ELF": "elf", "COFF": "coff", "MachO": "macho", "Wasm": "wasm"}
 _OTHERS = {
-    "amdgcn|r600|nvptx.*|spirv.*": "is a GPU: programs here are for CPUs",
+    "amdgcn|r600|nvptx.*|spirv.*": "is a GPU; only CPUs are supported here",
     "bpf.*": "runs inside a kernel, without floats",
 }  # fmt: skip
 # What systems take for granted and LLVM does not, by architecture and environment: CPU, features, ABI.

@@ -127,7 +127,7 @@ def dtype(name: str) -> DType:
 def from_numpy(numpy_type: Any) -> DType:
     """The element type of a NumPy or ml_dtypes type; TypeError when HLO has none."""
     if numpy_type is None:  # NumPy's default, which nobody asked for
-        raise TypeError("None is no element type")
+        raise TypeError("None is not an element type")
     found = np.dtype(numpy_type)
     if found not in _BY_NUMPY:
         raise TypeError(f"NumPy dtype {found} has no HLO element type")

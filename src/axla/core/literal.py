@@ -85,7 +85,7 @@ class Literal:
         return self.array
 
     def leaves(self) -> Iterator[Literal]:
-        """The literals inside that are no tuples, depth first."""
+        """The literals inside that are not tuples, depth first."""
         if not self.shape.is_tuple:
             yield self
             return

@@ -111,7 +111,7 @@ class AnyShape:
     is_token = False
     is_opaque = False
     is_unbounded = False  # whether a size is not known, and has no bound
-    leaf_count = 1  # how many shapes are inside that are no tuples
+    leaf_count = 1  # how many shapes are inside that are not tuples
 
     # Arrays have these, and tuples `elements`; asking another kind of shape is an AttributeError. They are
     # named here because most code is about arrays: operands are checked when an instruction is made.
@@ -177,7 +177,7 @@ class Shape(AnyShape):
         layout: Layout | None = None,
     ) -> Shape:
         """Returns the one object of this shape; equal shapes are identical. ShapeError for sizes
-        that are no integers of at least 0, or a layout that does not fit the rank.
+        that are not integers of at least 0, or a layout that does not fit the rank.
         """
         try:
             dims = tuple(dims)
@@ -341,7 +341,7 @@ class TupleShape(AnyShape):
         return self._logical or self
 
     def leaves(self) -> Iterator[AnyShape]:
-        """The shapes inside that are no tuples, depth first."""
+        """The shapes inside that are not tuples, depth first."""
         stack = list(reversed(self.elements))
         while stack:
             shape = stack.pop()

@@ -153,7 +153,7 @@ def code_of(
     levels = [kernels if parts == 1 else min(entry_level(program), most), *[kernels] * (len(texts) - 1)]
     if dumped is not None:
         dump_code(dumped, program, texts, target, levels)
-    if kernels < KERNEL_LEVEL:  # the cache tells objects by their text
+    if kernels < KERNEL_LEVEL:  # objects are cached under their text, so the level is in it
         texts = [f"; level {kernels}\n{text}" for text in texts]
     with trace.span("llvm"):
         emitters = [partial(_emit_object, level=level) for level in levels]

@@ -178,7 +178,7 @@ class _Builder:
 
     def int(self, value: int) -> LeafAddress:
         if not -_LARGEST <= value <= _LARGEST:
-            self.fail(f"{value} is more than LAPACK counts to")
+            self.fail(f"{value} does not fit the 32-bit integers of LAPACK")
         return self.stored(struct.pack("<i", value))
 
     def leading(self, rows: int) -> LeafAddress:

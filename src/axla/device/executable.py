@@ -346,7 +346,7 @@ class DeviceBackend(Backend):
         return driver, turns_of(driver)
 
     def device_put(self, array: Any, device: Device) -> Array:
-        """Copies an array-like to a device; InvalidArgument for what is no array."""
+        """Copies an array-like to a device; InvalidArgument for what is not an array."""
         try:
             return put(self.driver(device.local_id), array, device.local_id)
         except (TypeError, ValueError) as error:

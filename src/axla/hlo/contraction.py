@@ -127,7 +127,7 @@ class Dot(Contraction):
         """
         left, right, *_ = arrays(self, lhs, rhs, *metadata)
         if len(metadata) != len(self.sparsity):
-            wanted = f"an operand behind lhs and rhs for each of {len(self.sparsity)} entries of sparsity"
+            wanted = f"an operand after lhs and rhs for each of {len(self.sparsity)} entries of sparsity"
             self.reject("c10", f"{wanted} is wanted, found {len(metadata)}")
         self.check(left, right, self.sparsity)
         self.check_not_mixed(left, right, self.shape)

@@ -39,8 +39,8 @@ class GetDimensionSize(Op):
 class SetDimensionSize(Op):
     """The operand with a dimension's size set: dynamic, up to its bound, or static at its bound.
 
-    What lies behind the size is no part of the value: later ops do not see it. Sizes beyond the bound are the
-    bound, negative ones 0; a dimension made longer again has undefined elements there.
+    Elements beyond the size are not part of the value: later ops do not see them. A size greater than the
+    bound is the bound, a negative one is 0; a dimension made longer again has undefined elements there.
     """
 
     shape: Shape

@@ -47,47 +47,50 @@ Abs = unary(
     "abs",
     numeric.absolute,
     SIGNED,
-    "The magnitude |x|, without the sign of zeros; the smallest integer stays. Of a complex number its real "
+    "The magnitude |x|, of zeros too; the smallest integer is unchanged. Of a complex number its real "
     "modulus.",
     result=_real_of,
 )
 Negate = unary(
-    "negate", numeric.negate, ARITHMETIC, "-x: turns the sign, of zeros and NaN too; integers wrap."
+    "negate", numeric.negate, ARITHMETIC, "-x: inverts the sign, of zeros and NaN too; integers wrap."
 )
 Sign = unary(
-    "sign", numeric.sign, SIGNED, "-1, 0 or 1; zeros of both signs and NaN stay. Of a complex number x / |x|."
+    "sign",
+    numeric.sign,
+    SIGNED,
+    "-1, 0 or 1; zeros of both signs and NaN are unchanged. Of a complex number x / |x|.",
 )
 Ceil = unary(
     "ceil",
     rounded(np.ceil),
     FLOAT,
-    "The smallest whole number >= x; between -1 and 0 it is -0. Infinities and NaN stay.",
+    "The smallest whole number >= x; between -1 and 0 it is -0. Infinities and NaN are unchanged.",
 )
 Floor = unary(
-    "floor", rounded(np.floor), FLOAT, "The largest whole number <= x. -0, infinities and NaN stay."
+    "floor", rounded(np.floor), FLOAT, "The largest whole number <= x. -0, infinities and NaN are unchanged."
 )
 RoundNearestAfz = unary(
     "round-nearest-afz",
     numeric.round_away,
     FLOAT,
-    "The nearest whole number, halves away from zero; the sign stays.",
+    "The nearest whole number, halves away from zero; the sign is kept.",
 )
 RoundNearestEven = unary(
     "round-nearest-even",
     rounded(np.rint),
     FLOAT,
-    "The nearest whole number, halves to the even one; the sign stays.",
+    "The nearest whole number, halves to the even one; the sign is kept.",
 )
 IsFinite = unary(
     "is-finite", numeric.is_finite, FLOAT, "Whether x is neither infinite nor NaN.", result=_pred_of
 )
-Not = unary("not", rounded(np.invert), LOGICAL, "Every bit turned; of pred the logical not.")
+Not = unary("not", rounded(np.invert), LOGICAL, "Inverts every bit; of pred the logical not.")
 Popcnt = unary("popcnt", bits.population_count, INTEGER, "The number of bits that are one.")
 CountLeadingZeros = unary(
     "count-leading-zeros",
     bits.count_leading_zeros,
     INTEGER,
-    "Zero bits above the highest one; of 0 the width.",
+    "The number of zero bits above the highest one bit; of 0 the width.",
 )
 Real = unary("real", numeric.real, INEXACT, "The real part; a real number itself.", result=_real_of)
 Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real number.", result=_real_of)
@@ -104,14 +107,14 @@ Divide = binary(
     "divide",
     numeric.divide,
     ARITHMETIC,
-    "x / y. Integers are cut towards zero; by zero all bits are one, and the smallest by -1 is itself.",
+    "x / y. Integers round towards zero; by zero all bits are one, and the smallest by -1 is itself.",
     expensive=True,
 )
 Remainder = binary(
     "remainder",
     numeric.remainder,
     REAL_ARITHMETIC,
-    "x - y * trunc(x / y), with the sign of x; NaN by zero and of infinities, of an integer by zero x.",
+    "x - y * trunc(x / y), with the sign of x; NaN for y = 0 and infinite x; for integers and y = 0 it is x.",
     expensive=True,
 )
 Maximum = symmetric("maximum", numeric.maximum, REAL, "The larger one; NaN if either is NaN.")
@@ -119,18 +122,20 @@ Minimum = symmetric("minimum", numeric.minimum, REAL, "The smaller one; NaN if e
 And = symmetric("and", rounded(np.bitwise_and), LOGICAL, "x and y, bit by bit.", identity=-1)
 Or = symmetric("or", rounded(np.bitwise_or), LOGICAL, "x or y, bit by bit.", identity=0)
 Xor = symmetric("xor", rounded(np.bitwise_xor), LOGICAL, "x exclusive or y, bit by bit.", identity=0)
-ShiftLeft = binary("shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 for y not below the width.")
+ShiftLeft = binary(
+    "shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 if y is not less than the width."
+)
 ShiftRightLogical = binary(
     "shift-right-logical",
     bits.shift_right_logical,
     INTEGER,
-    "x moved right by y bits, zeros coming in; 0 for y not below the width.",
+    "x shifted right by y bits; zeros come in; 0 if y is not less than the width.",
 )
 ShiftRightArithmetic = binary(
     "shift-right-arithmetic",
     bits.shift_right_arithmetic,
     INTEGER,
-    "x moved right by y bits, the top bit coming in.",
+    "x shifted right by y bits; copies of the top bit come in.",
 )
 Mulhi = binary(
     "mulhi",
@@ -162,7 +167,7 @@ class Compare(Elementwise):
         shapes = arrays(self, lhs, rhs)
         dtype = same_dtype(self, shapes)
         if dtype.is_complex and self.direction not in (Direction.EQ, Direction.NE):
-            message = f"complex numbers have no order, found direction={self.direction} of {show(shapes)}"
+            message = f"complex numbers cannot be ordered, found direction={self.direction} of {show(shapes)}"
             self.reject("c1", message)
         if self.type is not None and not _accepts_type(self.type, dtype):
             self.reject("c2", f"type={self.type} does not fit operands {show(shapes)}")

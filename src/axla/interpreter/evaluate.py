@@ -146,7 +146,7 @@ class Interpreter:
         self._scalar_plans: dict[Computation, EvaluationPlan | None] = {}
 
     def beside(self, process: Process | None = None) -> Interpreter:
-        """Another one, for a process or within this one, with the same limits."""
+        """A second interpreter with the same limits, for another process or for nested evaluation."""
         made = Interpreter(memory_limit=self.memory_limit, seed=self.seed, process=process)
         made.step_limit, made.steps = self.step_limit, self.steps
         made.stop_at, made.deadline, made.cancelled = self.stop_at, self.deadline, self.cancelled
@@ -445,7 +445,7 @@ def _of_package(inst: Instruction, function: Callable[..., HostValue], *operands
     scalars = np.broadcast_shapes(*(x.shape for x in operands)) if inst.op.elementwise else ()
     if [x.shape for x in arrays] != [s.dims or scalars for s in shapes]:
         given = ", ".join(f"{x.dtype}{list(x.shape)}" for x in arrays)
-        raise UnsupportedError(f"{inst!r}: evaluate gives {given}")
+        raise UnsupportedError(f"{inst!r}: evaluate returned {given}")
     arrays = [convert(x, s.dtype) for x, s in zip(arrays, shapes, strict=True)]
     return tuple(arrays) if isinstance(found, tuple) else arrays[0]
 

@@ -72,7 +72,7 @@ def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: HostValue) -
         pairs, channel = _pairs(inst, process), inst.op.channel_id
         if pairs is None or any(target == process.number for _, target in pairs):
             address = (channel, None if pairs is None else process.number)
-    # Where the data will be there is its address; () for who is no target.
+    # Where the data will be there is its address; () for who is not a target.
     return address, np.zeros((), np.uint32), None
 
 

@@ -30,7 +30,7 @@ class CollectiveKind(enum.Enum):
     SCALED = "one of which a dimension grows or shrinks by the number of members; all are in groups"
     EXCHANGED = "a part of each, along a dimension or by operands; all are in groups"
     ROOTED = "what the root has or gets; who is in no group takes part all the same, and gets zeros"
-    PAIRED = "what their source has: groups are pairs; who is no target gets zeros"
+    PAIRED = "what their source has: groups are pairs; who is not a target gets zeros"
 
 
 def is_asynchronous(inst: Any) -> bool:

@@ -37,7 +37,7 @@ class Iota:
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(len(self.reshape))):
             shown, rank = ",".join(map(str, self.order)), len(self.reshape)
-            raise InvalidArgument(f"T({shown}) is no order of the {rank} dimensions of devices")
+            raise InvalidArgument(f"T({shown}) is not an order of the {rank} dimensions of devices")
         if min(self.reshape, default=1) < 1:
             message = f"{brackets(self.reshape)}: a size of 0; there is a tile in every dimension"
             raise InvalidArgument(message)
@@ -176,7 +176,7 @@ class MeshAxes:
         cuts = {name: {1, size} for name, size in self.mesh.axes}
         for axis in self.axes:
             if axis.name not in names:
-                raise InvalidArgument(f"'{axis.name}' is none of the axes {', '.join(names)}")
+                raise InvalidArgument(f"'{axis.name}' is not one of the axes {', '.join(names)}")
             end = axis.before * (axis.size or names[axis.name])
             if end < 1 or names[axis.name] % end or axis.before < 1:
                 raise InvalidArgument(f"{self}: parts must divide the axis {axis.name} of {names[axis.name]}")

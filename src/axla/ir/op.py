@@ -110,7 +110,7 @@ def known() -> list[str]:
 def unknown(opcode: str) -> str:
     """The error message for an unknown opcode."""
     hint = "`axla ops` lists axla's, and those that installed packages add by entry points axla.ops"
-    return f"{opcode[:60]!r} is no opcode{did_you_mean(opcode, known())} ({hint})"
+    return f"{opcode[:60]!r} is not an opcode{did_you_mean(opcode, known())} ({hint})"
 
 
 def is_own(op: type[Op]) -> bool:
@@ -226,7 +226,7 @@ def _check(cls: type, opcode: str, operands: str, facts: dict[str, Any]) -> None
         raise InvalidArgument(f"op {opcode}: {why}")
 
     if not (isinstance(cls, type) and issubclass(cls, Op)):
-        refuse(f"{cls!r} is no subclass of axla.ir.op.Op")
+        refuse(f"{cls!r} is not a subclass of axla.ir.op.Op")
     if not _OPCODE.fullmatch(opcode):
         refuse("an opcode is small letters and digits, with single hyphens between them")
     if opcode in OPS:

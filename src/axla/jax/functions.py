@@ -107,7 +107,7 @@ def module_of(program: LoweredFunction) -> Module:
     """The module of bytecode, with the names."""
     source = api.stablehlo(program.artifact)
     if source is None:
-        raise ParseError("to_module: the program of the export is no StableHLO bytecode")
+        raise ParseError("to_module: the program of the export is not StableHLO bytecode")
     entry = entry_of(source)
     program = replace(program, names=_said(source, entry, program))
     if is_symbolic(source, entry):
@@ -156,7 +156,7 @@ def _named(module: Module, program: LoweredFunction) -> Module:
 
 
 def arrays_of(module: Module) -> list[Instruction]:
-    """The parameters without tokens, which stand for ordered effects and are no arguments of the function."""
+    """The parameters except tokens, which stand for ordered effects and are not arguments."""
     return [p for p in module.entry.parameters if p.shape is not TOKEN]
 
 
@@ -207,7 +207,7 @@ def _deserialized(data: bytes) -> Any:
             "exported.mlir_module_serialized is bytecode, which axla.parse takes without it"
         ) from error
     except Exception as error:  # of whatever kind: flatbuffers reads anything for offsets
-        raise ParseError(f"to_module: the bytes are no export that this JAX reads, {error}") from None
+        raise ParseError(f"to_module: the bytes are not an export that this JAX reads, {error}") from None
 
 
 def _exported(exported: Any) -> LoweredFunction:

@@ -61,7 +61,7 @@ def checked(kind: Any, others: Iterable[type[Kind]]) -> type[Kind]:
             f"{what}: wanted a kind with a name and with ops as heroes, found {kind.heroes}"
         )
     if any(kind.name == other.name for other in others):
-        raise InvalidArgument(f"{what}: there is a kind named '{kind.name}' already")
+        raise InvalidArgument(f"{what}: a kind named '{kind.name}' exists already")
     if kind.planned is None:
         needs = ("match", "served")
     else:

@@ -385,7 +385,7 @@ class _Lowering:
             if not shape.is_array:
                 raise UnsupportedError(
                     f"{inst!r}: the cpu backend does not compile {inst.opcode} here: "
-                    f"{shape.to_string(layout=False)} is no array"
+                    f"{shape.to_string(layout=False)} is not an array"
                 )
         operands = tuple(self.values.in_memory(o, 0, steps) for o in inst.operands)
         results = tuple(value for value in self.values.define_leaves(inst) if value is not None)

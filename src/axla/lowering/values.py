@@ -103,7 +103,7 @@ class DefinedValues:
         value = self.flow.leaves[inst][leaf]
         found = None if value is None else find(value)
         if found is None or not isinstance(found.inst.op, ConstantOp):
-            raise InternalError(f"{inst!r}, leaf {leaf}, is used before it is there")
+            raise InternalError(f"{inst!r}, leaf {leaf}, is used before it is computed")
         place = self.buffers.slice(inst, leaf)
         literal = list(found.inst.op.literal.leaves())[found.leaf]
         self.constants[place.offset] = Constant(place.offset, found.shape.logical, Digest(literal))

@@ -51,7 +51,7 @@ def add_pass(
     """
     step = Pass(name or function.__name__.replace("_", "-"), function, required)
     if step.name in PASSES:
-        raise InvalidArgument(f"add_pass: there is a pass {step.name!r} already")
+        raise InvalidArgument(f"add_pass: a pass {step.name!r} exists already")
     if bool(before) == bool(after):
         raise InvalidArgument(f"add_pass: {step.name}: wanted before= or after=")
     known = [p.name for _, p in flat(pipeline(load=False))]
@@ -71,7 +71,7 @@ def add_rules(group: str, *, before: str = "", after: str = "") -> Pass:
     """
     if group not in rewrite.RULES:
         raise InvalidArgument(
-            f"add_rules: no rules are of the group {group!r}; {choices(rewrite.RULES, group)}"
+            f"add_rules: no rules are in the group {group!r}; {choices(rewrite.RULES, group)}"
         )
 
     def apply(module: Module) -> None:

@@ -56,7 +56,7 @@ def new_array(shape: Shape) -> Array:
     info = shape_info(shape)
     record = native().record_new(info.bytes)
     if not record:
-        raise OutOfMemory(f"{info.bytes} bytes are not there")
+        raise OutOfMemory(f"{info.bytes} bytes are not available")
     return native().array_new(info.address, info, record)
 
 
@@ -93,7 +93,7 @@ def _from_host(args: Any) -> None:
     try:
         array = _copied(shape, args.data or 0, steps)
     except MemoryError:
-        raise OutOfMemory(f"{shape.byte_size} bytes are not there") from None
+        raise OutOfMemory(f"{shape.byte_size} bytes are not available") from None
     placed(array, devices().place(args.memory, args.device))
     devices().know(array._info)
     args.buffer, args.done_with_host_buffer = handed_out(array), ready_event()

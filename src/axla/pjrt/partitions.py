@@ -58,7 +58,7 @@ def _tell(inst: Instruction, sharding: Sharding) -> None:
     data = inst.extra.backend_config.encode("utf-8", "surrogateescape")
     call, function = (int.from_bytes(data[n : n + 8], "little") for n in (0, 8))
     if len(data) != 16 or call not in inspectors:
-        raise UnsupportedError(f"{inst!r}: its configuration is no function of this process's jaxlib")
+        raise UnsupportedError(f"{inst!r}: its configuration is not a function of this process's jaxlib")
     text = encode(sharding_message(sharding), "OpSharding")
     kept = c.create_string_buffer(text, max(len(text), 1))
     told = _Told(text=c.addressof(kept), size=len(text))

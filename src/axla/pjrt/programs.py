@@ -64,7 +64,7 @@ class PjrtExecutable:
         self.code, self.options_text = code, options
         source = api.stablehlo(code)
         if source is None:
-            raise ParseError("compile: the program is no StableHLO bytecode")
+            raise ParseError("compile: the program is not StableHLO bytecode")
         self.module = import_source(source)
         self.callbacks = attach(self.module)
         told = CompileOptions.from_proto(_known(options))
@@ -257,7 +257,7 @@ def loaded(data: bytes) -> PjrtExecutable:
         code, options, fingerprint = head.split()
         at, end = int(code), int(code) + int(options)
     except ValueError:
-        raise InvalidArgument("these bytes are no program that axla serialised") from None
+        raise InvalidArgument("these bytes are not a program that axla serialised") from None
     if fingerprint != _fingerprint(rest[:end]):
         raise InvalidArgument("a program that axla serialised: it is damaged or not complete")
     return PjrtExecutable(rest[:at], rest[at:end], rest[end:])

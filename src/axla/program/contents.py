@@ -142,7 +142,7 @@ class Contents:
     def define(self, value: Value, *, keep: bool = False) -> None:
         """A step produces a value; `keep` as for `hold`."""
         if value.name in self.names or value.shape.is_dynamic:
-            self.fail(f"{value.name} is there already, or of dynamic size: {value.shape}")
+            self.fail(f"{value.name} is written twice, or has a dynamic size: {value.shape}")
         self.names.add(value.name)
         if value.place is None:
             self.small(value)
@@ -173,14 +173,14 @@ class Contents:
                 self.define(Value(value.name, constant, place), keep=True)
                 known = self.values[value.name]
             if known is None:
-                self.fail(f"{value.name} is read and is not there")
+                self.fail(f"{value.name} is read before it is written")
             if known.shape is not value.shape and not _same_elements(known.shape, value.shape):
                 self.fail(f"{value.name} is {known.shape}, and read as {value.shape}")
             if place is None or memory is None:
                 self.require(known.register, f"{value.name} is read in registers, and is in memory")
             elif place.size and known not in (memory.at(place.offset, place.offset + place.size) or ()):
                 both = constant is not None and known.register  # as lowering has small constants
-                self.require(both, f"{value.name} is read in {place}, which does not hold it")
+                self.require(both, f"{value.name} is read in {place}, which holds another value")
 
     def typed(self, value: Value, shape: AnyShape) -> None:
         """Requires that a value has a shape, layouts aside."""

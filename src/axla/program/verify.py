@@ -113,7 +113,7 @@ class _Verifier(Contents):
         computation = step.computation
         given = computation.root.operands
         values = computation.root.opcode == "tuple" and len(set(given)) == len(given)
-        self.require(values, "the root is no tuple of values")
+        self.require(values, "the root is not a tuple of values")
         self.read(step.operands, [p.shape for p in computation.parameters], memory=False)
         order = {inst: n for n, inst in enumerate(schedule_of(computation))}
         shared = _shared(step.results, step.operands)
@@ -170,7 +170,7 @@ class _Verifier(Contents):
                 self.where = f"step {step.name}"
                 self.use(step.test)
                 scalar = step.test.shape.is_scalar and step.test.shape.dtype.is_pred
-                self.require(scalar, "the test is no pred[]")
+                self.require(scalar, "the test is not a pred[]")
                 self.use(*(c.parameter for c in step.carried))
             self.steps(step.body)
             self.where = f"step {step.name}"
@@ -189,7 +189,9 @@ class _Verifier(Contents):
         counts = count == 2 if shape.dtype.is_pred else count > 0 and shape.dtype is S32
         self.require(shape.is_scalar and counts, f"{shape} selects of {count} branches")
         for branch in step.branches:
-            self.require(len(branch.values) == len(step.results), "a branch gives too few or too many values")
+            self.require(
+                len(branch.values) == len(step.results), "a branch returns too few or too many values"
+            )
             with self.scope():
                 self.steps(branch.steps)
                 self.where = f"step {step.name}"
@@ -207,13 +209,13 @@ class _Verifier(Contents):
             self.require(len(values) == len(leaves), f"{len(values)} leaves, the call has {len(leaves)}")
             for value, leaf in zip(values, leaves, strict=True):
                 fits = not isinstance(leaf, Shape) if value is None else _is(value, leaf)
-                self.require(fits, f"{value} is no {leaf} in memory")
+                self.require(fits, f"{value} is not {leaf} in memory")
         said = step.api != CHECK or site.config in self.program.interface.messages
-        self.require(said, "its message is none of the interface's")
+        self.require(said, "its message is not one of the interface's")
         for number, api in ((step.function, step.api), (step.report, REPORT)):
             found = functions[number] if 0 <= number < len(functions) else None
             right = number == -1 or found is not None and found.api == api
-            self.require(right, f"function {number} is no {api}")
+            self.require(right, f"function {number} is not of kind {api}")
         operands, results = ([v for v in values if v is not None] for values in (step.operands, step.results))
         self.use(*operands)
         leaves = dict(enumerate(step.results)), dict(enumerate(step.operands))
@@ -230,7 +232,7 @@ class _Verifier(Contents):
         functions, shapes = self.program.interface.functions, [v.shape for v in step.results]
         apis = [function.api for function in functions[max(step.function, 0) :][:1]]
         right = step.function == -1 or step.function >= 0 and apis == [COLLECTIVE]
-        self.require(right, f"function {step.function} is no engine of collectives")
+        self.require(right, f"function {step.function} is not an engine of collectives")
         self.require(not _shared(step.results, step.operands), "results share memory with operands")
         self.use(*step.operands, *step.begun)
         if step.begun:  # the second half: of what, and where, the first one said

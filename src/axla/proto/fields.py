@@ -170,7 +170,7 @@ def _read_place(place: FieldAccess, message: Proto, around: Around) -> Any:
             if place.absent is not MISSING:
                 return place.absent
             if place.zero is None:
-                raise ParseError(f"{place.path[-1]} is not there")
+                raise ParseError(f"{place.path[-1]} is missing")
             value = place.zero
             break
     if place.one:

@@ -162,11 +162,11 @@ def _message(data: bytes | str) -> tuple[Proto, str]:
         try:
             data = data.decode()
         except UnicodeDecodeError:
-            message = f"the bytes are no HloModuleProto, HloProto or HloSnapshot{_broken(data)}"
+            message = f"the bytes are not an HloModuleProto, HloProto or HloSnapshot{_broken(data)}"
             raise ParseError(message) from None
     found = _TEXT.match(data)
     if found is None:
-        raise ParseError("the text is no HloModuleProto, HloProto or HloSnapshot")
+        raise ParseError("the text is not an HloModuleProto, HloProto or HloSnapshot")
     name = found.lastgroup or ""
     if name == "outer":
         config = re.search(r"^config\s*+:?\s*+[{<]", data, re.M)

@@ -137,7 +137,7 @@ class _Reader:
             seen: set[Instruction] = set()
             for inst in order:
                 if not seen.issuperset(inst.operands):
-                    raise ParseError(f"{inst.name} of {computation.name} stands before an operand")
+                    raise ParseError(f"{inst.name} of {computation.name} comes before one of its operands")
                 seen.add(inst)
             found[computation] = order
         self.module_.set_schedule(found)

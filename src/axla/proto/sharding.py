@@ -119,9 +119,9 @@ def _sharding(message: Proto) -> Sharding:
     elif kind == "OTHER":
         what = _tiles(message)
     elif what not in WORDS:
-        raise ParseError(f"sharding: {kind} is no type of one")
+        raise ParseError(f"sharding: {kind} is not a type of one")
     if group is not None and group[0] not in ("as", "like"):
-        raise ParseError(f"sharding: {group[0]} is no type of a group")
+        raise ParseError(f"sharding: {group[0]} is not a type of a group")
     return Sharding(what, (), group, _metadata_text(message))
 
 

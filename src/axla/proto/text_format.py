@@ -126,7 +126,7 @@ class _Reader(Cursor):
 
     def field(self, message: dict[str, Any], field: Field, at: int) -> None:
         if not self.mark(":") and field.message is None:
-            self.fail(f"expected ':' behind {field.name}")
+            self.fail(f"expected ':' after {field.name}")
         if field.repeated:
             values = message.setdefault(field.name, [])
             if not self.mark("["):
@@ -159,7 +159,7 @@ class _Reader(Cursor):
         try:
             return _scalar(found[1], field)
         except (ValueError, KeyError, OverflowError):
-            self.fail(f"{found[1][:40]!r} is no value of {field.name}", found.start(1))
+            self.fail(f"{found[1][:40]!r} is not a value of {field.name}", found.start(1))
 
     def leave_out(self) -> None:
         """Leaves out what stands behind the name of a field: a value, a message, or several in brackets."""
@@ -189,11 +189,11 @@ class _Reader(Cursor):
     def unknown(self, message: dict[str, Any], number: int, at: int) -> None:
         """A field under its number: bytes, a number, or four or eight bytes in hexadecimal."""
         if not self.mark(":") or not 0 < number < 1 << 29:
-            self.fail("expected the number of a field, with ':' behind it", at)
+            self.fail("expected the number of a field, with ':' after it", at)
         if (found := self.match(_VALUE)) is not None:
             text = found[1]
             if not re.fullmatch(r"-?\d{1,20}|0x(?:[0-9a-f]{8}){1,2}", text):
-                self.fail(f"{text[:40]!r} is no value of a field under its number", found.start(1))
+                self.fail(f"{text[:40]!r} is not a value of a field under its number", found.start(1))
             fixed = bytes.fromhex(text[2:])[::-1] if text.startswith("0x") else b""
             wire = {0: 0, 4: 5, 8: 1}[len(fixed)]
             behind = fixed or number_bytes(int(text))

@@ -108,7 +108,7 @@ def dtype_of(kind: str | int) -> DType:
     """The element type of an array, from the name of the enumeration's value."""
     found = BY_NAME.get(str(kind).lower())
     if found is None:
-        raise ParseError(f"{kind} is no element type of an array")
+        raise ParseError(f"{kind} is not an element type of an array")
     return found
 
 
@@ -212,7 +212,7 @@ def _elements(found: Any, dtype: DType) -> np.ndarray:
         return np.frombuffer(found, dtype.numpy.newbyteorder("<") if dtype.numpy.isbuiltin else dtype.numpy)
     if dtype.is_complex:
         if found.size % 2:
-            raise ParseError(f"{found.size} numbers are no complex ones")
+            raise ParseError(f"{found.size} numbers are not complex ones")
         return found.view(dtype.numpy)
     return found.astype(dtype.numpy, copy=False)
 

@@ -129,7 +129,7 @@ class _Reader:
         assert table is not None
         if not field.repeated and field.name in outer:
             # Allowed, and the two would have to be merged. Nobody writes it.
-            raise BadProto("it stands there twice", pos)
+            raise BadProto("it is given twice", pos)
         if table.name not in SHARED:
             return self.message(pos, end, table, depth + 1)
         key = (table.name, self.data[pos:end])
@@ -155,7 +155,7 @@ def _fill(table: Message) -> dict[int, tuple[Field, int]]:
 
 
 def varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """A number in groups of seven bits, and the offset behind it; Malformed."""
+    """A number in groups of seven bits, and the offset behind it; BadProto."""
     value = shift = 0
     while pos < end:
         byte = data[pos]

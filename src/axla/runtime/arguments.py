@@ -194,6 +194,6 @@ def failed_call(
         _raise_custom_call(loaded, code, step, detail, frame)
     text = status.frame_message(code, interface.messages) or f"error code {code}"
     if code == abi.OUT_OF_MEMORY and detail:
-        text = f"out of memory: {detail} bytes are not there"
+        text = f"out of memory: {detail} bytes are not available"
     message = f"{interface.name}: {text}".replace("{detail}", str(detail))
     raise status.class_of_frame(code)(message, code, step, detail)

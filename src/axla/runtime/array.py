@@ -132,7 +132,7 @@ class Array:
         try:
             if native().record_wait(record, until) > 0:
                 run = maker_of[0](record)
-                raise DeadlineExceeded(f"{self._text()} is not there after {timeout} s: {run} has not ended")
+                raise DeadlineExceeded(f"{self._text()} is not ready after {timeout} s: {run} has not ended")
         finally:
             native().record_release(record)
         return self
@@ -380,7 +380,7 @@ class DistantArray(Array):
         self._head("block_until_ready")
         run = self._run
         if run is not None and not run.wait(timeout):
-            raise DeadlineExceeded(f"{self._text()} is not there after {timeout} s: {run.name} has not ended")
+            raise DeadlineExceeded(f"{self._text()} is not ready after {timeout} s: {run.name} has not ended")
         return self
 
     def delete(self) -> None:
@@ -416,7 +416,7 @@ def new_array(shape: Shape, device: int = 0) -> tuple[Array, np.ndarray]:
     info, n = shape_info(shape), native()
     record = n.record_new(info.bytes)
     if not record:
-        raise OutOfMemory(f"{show(shape)} needs {info.bytes} bytes, which are not there")
+        raise OutOfMemory(f"{show(shape)} needs {info.bytes} bytes, which are not available")
     head = _Record.from_address(record)
     head.device = device
     memory: Any = (c.c_char * info.bytes).from_address(head.address)
@@ -439,7 +439,7 @@ def device_put(array: Any, device: int = 0) -> Array:
         made = native().array_copy(info.address, info, flat.__array_interface__["data"][0])
     except MemoryError:
         text = show(info.shape)
-        raise OutOfMemory(f"device_put: {text} needs {info.bytes} bytes, which are not there") from None
+        raise OutOfMemory(f"device_put: {text} needs {info.bytes} bytes, which are not available") from None
     if device:
         _Record.from_address(made._record).device = device
     return made

@@ -96,7 +96,7 @@ class HandlerCall:
             known = {number: deleter for number, deleter in _types.values()}
             if first.state_type not in known:
                 raise UnsupportedError(
-                    f"{self.site}: its state is of the type {first.state_type}, which nobody registered: "
+                    f"{self.site}: its state is of the type {first.state_type}, which was not registered: "
                     "axla.register_ffi_type makes types known"
                 )
             deleter = known[first.state_type]

@@ -217,7 +217,7 @@ def read_manifest(path: Path) -> Manifest:
     functions, constants = manifest.functions, manifest.constants.bytes
     check(constants % 64 == 0, f"constants of {constants} bytes, wanted a multiple of 64")
     check(manifest.objects and functions, "a library has at least one object and one function")
-    check(len({f.symbol for f in functions}) == len(functions), "a function's symbol stands twice")
+    check(len({f.symbol for f in functions}) == len(functions), "two functions have one symbol")
     known = all(rows and number < len(functions) for rows, number in manifest.batches)
     check(known, f"batches is {_short(manifest.batches)}, wanted [rows, number of a function]")
     in_file = manifest.weights is Weights.FILE
@@ -225,7 +225,7 @@ def read_manifest(path: Path) -> Manifest:
     for k, function in enumerate(functions):
         for what, values in (("arguments", function.arguments), ("results", function.results)):
             at = f"functions[{k}]: {what}"
-            check(len({value.name for value in values}) == len(values), f"{at}: a name stands twice")
+            check(len({value.name for value in values}) == len(values), f"{at}: a name is used twice")
             given = {value.role is not Role.RESULT for value in values}
             check(given <= {what == "arguments"}, f"{at}: a role that they cannot have")
             for n, v in enumerate(values):

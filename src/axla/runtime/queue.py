@@ -183,7 +183,7 @@ class Task:
             source = given if not record else None
             self.records.append(record := record or runtime.record_new(spec.bytes))
             if not record:
-                message = f"{interface.name}: out of memory: {spec.bytes} bytes are not there"
+                message = f"{interface.name}: out of memory: {spec.bytes} bytes are not available"
                 raise OutOfMemory(message, abi.OUT_OF_MEMORY)
             if source is not None:
                 with contextlib.suppress(Exception):  # of the run that makes it: this one fails likewise

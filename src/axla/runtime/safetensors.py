@@ -148,18 +148,18 @@ def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, Tensor
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a name stands twice")
+            raise ValueError("a name is used twice")
         return found
 
     def constant(name: str) -> NoReturn:
-        raise ValueError(f"{name} is no number of JSON")
+        raise ValueError(f"{name} is not a number of JSON")
 
     try:
         if text[:1] != b"{":
             raise ValueError("it does not begin with {")
         whole = json.loads(text.decode(), object_pairs_hook=unique, parse_constant=constant)
     except (ValueError, RecursionError) as error:
-        _refuse(path, f"the header is no JSON object: {error}")
+        _refuse(path, f"the header is not a JSON object: {error}")
     metadata = whole.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         _refuse(path, "__metadata__ is not a table of texts")
@@ -182,13 +182,13 @@ def _entry(path: object, name: str, row: object, metadata: Mapping[str, str]) ->
     if dtype is None:
         _refuse(path, f"{name!r}: dtype {text!r} is unknown; there are {', '.join(_DTYPES)}")
     if not _numbers(dims) or len(dims) > MOST_RANK:
-        _refuse(path, f"{name!r}: shape {dims!r} is no list of sizes")
+        _refuse(path, f"{name!r}: shape {dims!r} is not a list of sizes")
     if not _numbers(offsets) or len(offsets) != 2:
         _refuse(path, f"{name!r}: data_offsets {offsets!r} are not two offsets")
     if metadata.get(KIND + name) is not None and text == "U8":
         dtype = BY_NAME.get(metadata[KIND + name])
         if dtype is None or (dtype.itemsize > 1 and dims[-1:] != [dtype.itemsize]):
-            _refuse(path, f"{name!r}: {metadata[KIND + name]!r} of shape {dims} is no array")
+            _refuse(path, f"{name!r}: {metadata[KIND + name]!r} of shape {dims} is not an array")
         dims = dims[:-1] if dtype.itemsize > 1 else dims
     count = prod(dims)
     if count > _MOST_ELEMENTS or offsets[1] - offsets[0] != count * dtype.itemsize:

@@ -307,7 +307,7 @@ def opened(
             if kind == "unix":
                 if root_certificate:
                     raise InvalidArgument(
-                        "connect: root_certificate is of TLS, which unix sockets do not have"
+                        "connect: root_certificate is for TLS, which unix sockets do not use"
                     )
                 found.append(transport := SocketTransport(socket.socket(socket.AF_UNIX)))
                 transport.socket.settimeout(timeout)
@@ -334,7 +334,7 @@ def opened(
             raise messages.error_of(welcome)
         if answer != NUMBERS["Welcome"] or welcome.get("version") != messages.VERSION:
             raise InvalidArgument(
-                f"connect: what answers at {address} is no server of version {messages.VERSION}"
+                f"connect: what answers at {address} is not a server of version {messages.VERSION}"
             )
         ends.pop_all()
         return Link(found[0], welcome, *found[1:])

@@ -26,7 +26,7 @@ KINDS = (
     "Hello", "Welcome", "Done", "Failed", "Compiled", "Executed", "Rows", "Compile", "Execute", "Parallel",
     "Put", "Get", "Text", "Cancel", "Profile", "Steps", "Take", "Give", "Value", "Stop", "Piece", "Credit",
 )  # fmt: skip
-"""By number, as in the header of a message. Pieces of arrays and credits for them are no protocol buffers."""
+"""By number, as in a message's header. Pieces of arrays and credits for them are not protocol buffers."""
 NUMBERS = {name: number for number, name in enumerate(KINDS)}
 PIECE, CREDIT = NUMBERS["Piece"], NUMBERS["Credit"]
 Message = dict[str, Any]
@@ -127,7 +127,7 @@ def array_of(data: Any, dtype: str, dims: Any) -> np.ndarray:
     kind, dims = dtype_named(dtype), checked_dims(dims)
     with contextlib.suppress(ValueError):
         return np.frombuffer(data, kind).reshape(dims)
-    raise InvalidArgument(f"service: {len(data)} bytes are no {dtype}{list(dims)}")
+    raise InvalidArgument(f"service: {len(data)} bytes are not {dtype}{list(dims)}")
 
 
 def dtype_named(name: str) -> np.dtype:

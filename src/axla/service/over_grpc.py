@@ -84,7 +84,7 @@ class GrpcTransport(Transport):
             own = said["message"].startswith("service: ")
             raise Closed(said["message"], messages.error_of(said) if own else None) from None
         if len(data) < HEADER.size:
-            raise BadMessage(f"service: a message of {len(data)} bytes has no head")
+            raise BadMessage(f"service: a message of {len(data)} bytes is too short for its header")
         size, number, kind = HEADER.unpack_from(data)
         body: Any = memoryview(data)[HEADER.size :]
         if size != len(body):

@@ -330,7 +330,7 @@ class RemoteExecutable(Executable):
 
     def _payload(self) -> bytes:
         raise UnsupportedError(
-            f"{self.name}: a server gives no machine code, so its programs cannot be serialized"
+            f"{self.name}: a server does not hand out machine code, so its programs cannot be serialized"
         )
 
     def profiling(self, profile: Profile | None) -> None:

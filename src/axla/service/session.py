@@ -77,10 +77,10 @@ class Slots(dict[int, Any]):
         if len(self) + len(numbers) > self.most:
             raise OutOfMemory(f"service: more than {self.most} {self.what}s; release some")
         if numbers and (numbers[0] < 1 or any(number in self for number in numbers)):
-            raise InvalidArgument(f"service: {self.what} {numbers[0]} is there already, or not above 0")
+            raise InvalidArgument(f"service: {self.what} {numbers[0]} exists already, or is not above 0")
 
     def __missing__(self, number: int) -> Any:
-        raise InvalidArgument(f"service: {self.what} {number} was never there, or is released")
+        raise InvalidArgument(f"service: {self.what} {number} does not exist, or was released")
 
 
 class ServedProgram:

@@ -280,7 +280,7 @@ class Supervisor:
                 late = f"service: a request took longer than the {limits.seconds:g} s of this server"
                 worker.kill(DeadlineExceeded(late))
             elif used > limits.memory:
-                much = f"service: {used} bytes were taken, this server gives {limits.memory}"
+                much = f"service: {used} bytes are in use; the limit of this server is {limits.memory}"
                 worker.kill(OutOfMemory(much))
         if self._stop_at and now > self._stop_at:
             for worker in self._workers.values():
@@ -331,7 +331,7 @@ class Supervisor:
             if message is None:
                 return
             if message[1] != NUMBERS["Hello"]:
-                raise InvalidArgument("service: the first message is none of axla's")
+                raise InvalidArgument("service: the first message is not one of axla's")
             backend = self._checked(messages.decode(*message[1:]))
         except Exception as error:
             self._refuse(self._leave(connection), error)
@@ -361,7 +361,7 @@ class Supervisor:
         if self._stop_at:
             self._refuse(connection, messages.unavailable("service: the server shuts down"))
         elif there >= self.settings.limits.clients:
-            self._refuse(connection, OutOfMemory(f"service: there are {there} clients, and no more may come"))
+            self._refuse(connection, OutOfMemory(f"service: there are {there} clients, which is the limit"))
         else:
             self._waiting.append((connection, backend))
             self._hand_out()
@@ -480,7 +480,7 @@ def _clear(path: str) -> None:
     """Removes a socket that an earlier server has left; InvalidArgument for one in use, or another file."""
     with contextlib.suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
-            raise InvalidArgument(f"axla serve: {path!r} is there, and no socket")
+            raise InvalidArgument(f"axla serve: {path!r} exists and is not a socket")
         try:
             probe.connect(path)
         except OSError:

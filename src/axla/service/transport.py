@@ -37,7 +37,7 @@ _CHUNK = 1 << 16
 
 
 class BadMessage(InvalidArgument):
-    """Malformed data: the start of the next message is unknown."""
+    """BadMessage data: the start of the next message is unknown."""
 
 
 class Closed(Exception):
@@ -67,7 +67,7 @@ class Transport:
 
     def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
         """The next message: call, kind, body; None if none arrives within `timeout` seconds. Closed at the
-        end, Malformed for a message that is too long.
+        end, BadMessage for a message that is too long.
         """
         raise NotImplementedError
 
@@ -94,10 +94,10 @@ class Transport:
 
     def take(self, body: Any, into: np.ndarray | None, at: int = 0) -> int:
         """Copies a piece to its place; returns its number of bytes. Its slot is credited back together with
-        others. With `into` None it is dropped. Malformed for one that does not fit.
+        others. With `into` None it is dropped. BadMessage for one that does not fit.
         """
         if len(body) < _PIECE.size:
-            raise BadMessage(f"service: a piece of {len(body)} bytes has no head")
+            raise BadMessage(f"service: a piece of {len(body)} bytes is too short for its header")
         slot, size = _PIECE.unpack_from(body)
         part = self._found(slot, size, body)
         if slot >= PIECES or part.size != size or (into is not None and size > into.size - at):

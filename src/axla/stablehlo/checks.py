@@ -196,7 +196,7 @@ class _Splitter:
     def _number(self, value: mlir.Value) -> int:
         """The number of a value among the results of the new function."""
         if value in self.given:
-            raise UnsupportedError(f"function @{self.case_.body} checks what it expects")
+            raise UnsupportedError(f"function @{self.case_.body} checks an expected value")
         return self.results.setdefault(value, len(self.results))
 
 
@@ -253,7 +253,7 @@ def ulps(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
     if actual.dtype.kind == "c":
         return np.maximum(*[ulps(part(actual), part(expected)) for part in (np.real, np.imag)])
     if actual.dtype.kind in "iub":
-        raise UnsupportedError(f"a distance in ULP is of floating-point values, found {actual.dtype}")
+        raise UnsupportedError(f"a distance in ULP needs floating-point values, found {actual.dtype}")
     bits = actual.dtype.itemsize * 8
     raw = [np.ascontiguousarray(x).view(f"u{bits // 8}").astype(np.uint64) for x in (actual, expected)]
     raw = [r.reshape(actual.shape) for r in raw]

@@ -103,8 +103,8 @@ def refined_type(written: mlir.Type, given: mlir.Type) -> mlir.Type:
     """The given type, which must be the written one with known sizes."""
     if isinstance(written, mlir.TensorType) and isinstance(given, mlir.TensorType):
         if written.element != given.element:
-            raise VerifyError(f"{type_text(given)} is given where {type_text(written)} is written")
+            raise VerifyError(f"the type is {type_text(given)}, but {type_text(written)} is written")
         return refined(written, sizes_of(given)) if given.shape is not None else written
     if type(written) is not type(given) or (written != given and not is_open(written)):
-        raise VerifyError(f"{type_text(given)} is given where {type_text(written)} is written")
+        raise VerifyError(f"the type is {type_text(given)}, but {type_text(written)} is written")
     return given

@@ -135,7 +135,7 @@ class Bundle(Mapping[str, np.ndarray]):
             box = _box(extents, dims, what)
             part = _slice_key(key, extents)
             if part not in self._entries or "slices" in decode(self._entries[part], "BundleEntryProto"):
-                raise ParseError(f"{what}: its part {_shown(box)} is not there")
+                raise ParseError(f"{what}: its part {_shown(box)} is missing")
             values = self._tensor(part, what)
             if values.shape != tuple(along.stop - along.start for along in box):
                 raise ParseError(f"{what}: its part {_shown(box)} has shape {list(values.shape)}")

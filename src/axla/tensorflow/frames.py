@@ -130,7 +130,7 @@ def _take_out(frame: _Frame, library: FunctionLibrary) -> None:
     for node in frame.exits:
         number = places.get(_left_behind(node, frame, switches))
         if number is None:
-            raise UnsupportedError(f"{node}: what it gives is no value of the loop behind a Switch")
+            raise UnsupportedError(f"{node}: its result is not a loop value that went through a Switch")
         parent.nodes[node.name] = identity(node, Output(test.name, number))
         parent.nodes[node.name].controls = []
 

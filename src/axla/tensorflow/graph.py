@@ -305,7 +305,7 @@ def _inputs(node: Node, nodes: Mapping[str, Node], output_of: Any) -> tuple[list
             controls.append(text[1:])
             continue
         if controls:
-            raise VerifyError(f"{node}: the input '{text[:80]}' stands behind control inputs")
+            raise VerifyError(f"{node}: the input '{text[:80]}' comes after control inputs")
         inputs.append(output_of(text, nodes, str(node)))
     return inputs, controls
 
@@ -316,7 +316,7 @@ def plain_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
     if name not in nodes:
         raise VerifyError(f"{what}: the graph has no node '{name[:80]}'{did_you_mean(name, nodes)}")
     if number and (not number.isdecimal() or len(number) > 6):
-        raise VerifyError(f"{what}: '{text[:80]}' is no name of an output, wanted 'node:0'")
+        raise VerifyError(f"{what}: '{text[:80]}' is not a name of an output, wanted 'node:0'")
     return checked(Output(name, int(number or 0)), nodes, what)
 
 
@@ -405,7 +405,7 @@ def ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> lis
                 heapq.heappush(ready, place[user])
     if len(found) < len(before):
         held = [name for name in before if left[name]]
-        raise VerifyError(f"{what}: {len(held)} nodes are in a cycle or behind one, '{held[0]}' for instance")
+        raise VerifyError(f"{what}: {len(held)} nodes are in cycles or depend on them, '{held[0]}' is one")
     return found
 
 

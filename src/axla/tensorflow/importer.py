@@ -65,7 +65,7 @@ def import_graph(
     results = [scope.read(value) if isinstance(value, Reference) else value for value in results]
     for output, value in zip(fetches, results, strict=True):
         if not isinstance(value, XlaOp):
-            raise VerifyError(f"the fetch '{output}' is no array")
+            raise VerifyError(f"the fetch '{output}' is not an array")
     held = [r for r in scope.state if isinstance(r, Variable)] if with_state else []
     written = [r for r in held if scope.begun.get(r) is not scope.state[r]]
     outputs = [*results, *(scope.state[variable] for variable in written)]

@@ -218,7 +218,7 @@ class Variables(MutableMapping[str, np.ndarray]):
         if name not in self._declared:
             raise InvalidArgument(f"there is no variable {name!r}; {choices(self._declared, name)}")
         if with_value and name not in self.held:
-            hint = f"f.variables['{name}'] = value gives it one"
+            hint = f"f.variables['{name}'] = value sets one"
             raise InvalidArgument(f"variable '{name}' has no value: {hint}")
         return name
 
@@ -245,7 +245,7 @@ def _known_shape(value: Any, what: str) -> Shape:
     try:
         return _shape(value)
     except (AxlaError, KeyError, TypeError, ValueError):
-        raise InvalidArgument(f"{what}: found an array of {value.dtype}, of which there is no type") from None
+        raise InvalidArgument(f"{what}: TensorFlow has no type for arrays of {value.dtype}") from None
 
 
 def _check(argument: Argument, shape: Shape, what: str) -> None:

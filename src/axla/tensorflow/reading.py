@@ -164,7 +164,7 @@ def _message(content: bytes | str, name: str) -> tuple[str, Proto]:
         return kind, from_text(_text(content), kind)
     if isinstance(content, str) or is_text:
         kinds = ", ".join(dict.fromkeys(_FIELDS.values()))
-        raise ParseError(f"{name or 'source'}: the text is no {kinds}")
+        raise ParseError(f"{name or 'source'}: the text is not one of {kinds}")
     if name == "saved_model.pb" or content[:1] == b"\x08":
         return "SavedModel", decode(content, "SavedModel")
     if name.endswith(".meta"):

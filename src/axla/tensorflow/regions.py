@@ -236,7 +236,7 @@ def _test(scope: Scope, condition: Graph, inputs: Carried, kept: Sequence[bool])
     tester = scope.inner(condition.name)
     results = tester.call(condition, inputs.entered(scope, tester, _flags(inputs, kept)))
     if len(results) != 1 or not isinstance(results[0], XlaOp):
-        raise VerifyError(f"the condition '{condition.name}' gives no single array")
+        raise VerifyError(f"the condition '{condition.name}' does not return a single array")
     (test,) = results
     if test.dtype.name != "pred" or test.dims:
         found = shown(structure(test))
@@ -305,7 +305,7 @@ def _check_loop(body: Graph, inputs: Carried, outputs: Sequence[GraphValue]) -> 
         if structure(value) != structure(result):
             raise UnsupportedError(
                 f"value {number} of the loop '{body.name}' is {shown(structure(value))} before and "
-                f"{shown(structure(result))} behind a turn: a loop keeps its shapes"
+                f"{shown(structure(result))} after an iteration: a loop keeps its shapes"
             )
 
 

@@ -23,7 +23,7 @@ _SPREAD = 24
 def entries(data: memoryview, what: str) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a table; ParseError where it is damaged."""
     if len(data) < _FOOTER or bytes(data[-8:]) != MAGIC:
-        raise ParseError(f"{what}: this is no table of strings: its last bytes are others")
+        raise ParseError(f"{what}: this is not a table of strings: its last bytes are wrong")
     footer = bytes(data[-_FOOTER:])
     at = number(footer, number(footer, 0, what)[1], what)[1]  # behind the handle of the meta block
     left = _SPREAD * len(data) + (1 << 20)

@@ -50,7 +50,7 @@ def without_ref(name: str | int) -> str:
         return name.removesuffix("_REF")
     found = NAMES.get(name - 100)
     if found is None:
-        raise ParseError(f"{name} is no number of a type")
+        raise ParseError(f"{name} is not a number of a type")
     return found
 
 
@@ -97,7 +97,7 @@ def tensor_of(tensor: Proto, what: str) -> np.ndarray:
     dims = known_dims(tensor.get("tensor_shape", {}), what)
     count = prod(dims)
     if count > _MOST_ELEMENTS:
-        raise ParseError(f"{what}: a tensor of {count} elements")
+        raise ParseError(f"{what}: a tensor of {count} elements is too large")
     if name == "DT_STRING":
         return _spread(np.array([*tensor.get("string_val", ()), None], object)[:-1], dims, count, b"", what)
     dtype = dtype_of(name, what)

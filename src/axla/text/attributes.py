@@ -215,7 +215,7 @@ def _read_window(reader: Reader) -> attributes.Window:
         elif key in _WINDOW_FIELDS:
             fields[_WINDOW_FIELDS[key]] = _read_sizes(reader)
         else:
-            reader.fail(f"'{key}' is no field of a window", at)
+            reader.fail(f"'{key}' is not a field of a window", at)
     if "reversal" in fields:
         missing = len(fields.get("size", ())) - len(fields["reversal"])  # XLA lets the last ones be left out
         fields["reversal"] = tuple(map(bool, fields["reversal"])) + (False,) * missing

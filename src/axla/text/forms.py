@@ -61,7 +61,7 @@ def _plain_conditional(
 
 def _plain_custom_call(cursor: Refusal, op: hlo.CustomCall, operands: tuple[Instruction, ...], at: int) -> Op:
     if op.api_version is ApiVersion.UNSPECIFIED:
-        cursor.fail(f"custom-call: {op.api_version} is no calling convention", at)
+        cursor.fail(f"custom-call: {op.api_version} is not a calling convention", at)
     return op
 
 

@@ -125,7 +125,7 @@ class InstructionCursor(ShapeCursor):
     def _fail_at_start(self):
         if self.match(ascii_regex(BLANK + r"(?:ROOT\b)?" + BLANK + f"%?{NAME}")) is None:
             self.fail(f"expected the name of an instruction, found {self.saw()}")
-        self.fail(f"expected '=' behind the name of an instruction, found {self.saw()}")
+        self.fail(f"expected '=' after the name of an instruction, found {self.saw()}")
 
     def _opcode(self) -> tuple[str, int]:
         at = self.skip()
@@ -309,7 +309,7 @@ class InstructionCursor(ShapeCursor):
     def _element(self, inst: Instruction, index: int, at: int) -> Instruction:
         """%name#2: the element of a tuple."""
         if not isinstance(inst.shape, TupleShape):
-            self.fail(f"{inst.name}#{index}: {inst.name} is no tuple", at)
+            self.fail(f"{inst.name}#{index}: {inst.name} is not a tuple", at)
         if index >= len(inst.shape.elements):
             self.fail(f"{inst.name}#{index}: the tuple has {len(inst.shape.elements)} elements", at)
         return self.target.add(GetTupleElement(index), (inst,))

@@ -183,7 +183,7 @@ def _truth(text: str) -> bool:
     if text in ("true", "false"):
         return text == "true"
     if not _INT.fullmatch(text):
-        raise _BadElement(text, "is no value of pred: true or false is expected")
+        raise _BadElement(text, "is not a value of pred: true or false is expected")
     return text.strip("-0") != ""
 
 
@@ -197,7 +197,7 @@ def integer_limits(dtype: DType) -> tuple[int, int]:
 def _integers(dtype: DType, texts: Sequence[str]) -> np.ndarray:
     for t in texts:
         if not _INT.fullmatch(t) or len(t) > 40:
-            raise _BadElement(t, f"is no integer, but the literal is of {dtype}")
+            raise _BadElement(t, f"is not an integer, but the literal is of {dtype}")
     values = list(map(int, texts))
     low, high = integer_limits(dtype)
     if values and not (low <= min(values) and max(values) <= high):
@@ -223,7 +223,7 @@ def _floats(dtype: DType, texts: Sequence[str]) -> np.ndarray:
             values[n] = float("nan")
             nans.append((n, found))
         else:
-            raise _BadElement(t, f"is no number, but the literal is of {dtype}")
+            raise _BadElement(t, f"is not a number, but the literal is of {dtype}")
     with np.errstate(all="ignore"):
         array = values.astype(dtype.numpy)
         if dtype is F8E8M0FNU:  # ml_dtypes rounds what is just above the least value away from it
@@ -269,7 +269,7 @@ def _complexes(dtype: DType, texts: Sequence[str], exact: bool) -> np.ndarray:
     for t in texts:
         found = _PAIR.fullmatch(t)
         if found is None:
-            raise _BadElement(t, f"is no complex number (real, imaginary), but the literal is of {dtype}")
+            raise _BadElement(t, f"is not a complex number (real, imaginary), but the literal is of {dtype}")
         parts += (found[1], found[2])
     try:
         flat = _floats(dtype.real, parts)

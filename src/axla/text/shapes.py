@@ -118,7 +118,7 @@ class ShapeCursor(HloCursor):
             return TOKEN if kind == "token" else OPAQUE
         dtype = BY_NAME.get(kind)
         if dtype is None:
-            self.fail(f"'{kind}' is no element type", found.start(1))
+            self.fail(f"'{kind}' is not an element type", found.start(1))
         dims, dynamic = self._dimensions()
         layout = self.layout(len(dims)) if _LAYOUT_START.match(self.text, self.pos) else None
         return Shape(dtype, dims, dynamic, layout)
@@ -173,7 +173,7 @@ class ShapeCursor(HloCursor):
         while (found := self.match(_LAYOUT_KEY)) is not None:
             key = found[1]
             if _KEY_ORDER.index(key) <= order:
-                self.fail(f"{key}(...) stands behind its place in the layout", found.start(1))
+                self.fail(f"{key}(...) comes too late in the layout", found.start(1))
             order = _KEY_ORDER.index(key)
             if key == "P" and not fields.get("dim_types"):
                 self.fail("a physical shape belongs to the layout of a sparse array only")
@@ -216,7 +216,7 @@ class ShapeCursor(HloCursor):
         if key in ("#", "*"):
             found = self.word("an element type")
             if found not in BY_NAME or not BY_NAME[found].is_unsigned:
-                self.fail(f"'{found}' is no unsigned integer type", at)
+                self.fail(f"'{found}' is not an unsigned integer type", at)
         elif key == "P":
             with self.inside("physical shapes"):
                 found = self.shape().to_string()

@@ -38,7 +38,7 @@ def read_sharding(text: str) -> Sharding | None:
                 break
         result = Sharding(parts=tuple(parts))
     if not cursor.at_end():
-        cursor.fail(f"found {cursor.saw()} behind the sharding")
+        cursor.fail(f"found {cursor.saw()} after the sharding")
     return None if result == Sharding() else result
 
 
@@ -97,7 +97,7 @@ class _ShardingCursor(HloCursor):
         kinds = self.listed("{", self.word, "}")
         for kind in kinds:
             if kind not in SUBGROUPS:
-                self.fail(f"'{kind}' is no kind of tile dimension")
+                self.fail(f"'{kind}' is not a kind of tile dimension")
         return kinds
 
     def _mesh(self) -> MeshTiles:

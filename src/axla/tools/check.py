@@ -6,7 +6,7 @@ programs inside are counted, and failures listed by reason. Exit code 1: somethi
 
 axla check --backend NAME --all     every op at every element type, compared with the interpreter: a table by
 level (elementwise, movement, reduction, contraction, control flow, effects, everything), and what is refused
-and why. Exit code 1: something failed; what a backend refuses is no failure.
+and why. Exit code 1: something failed; what a backend refuses is not a failure.
 """
 
 from __future__ import annotations

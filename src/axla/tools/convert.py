@@ -120,7 +120,7 @@ def read_content(content: bytes, name: str | None, sizes: dict[str, Any]) -> Sna
         if looks_like_proto(text):
             return read_snapshot(content.decode())
     if name == "stablehlo" and stablehlo(contents(content)) is None:
-        raise InvalidArgument("--from=stablehlo: the content is no StableHLO")
+        raise InvalidArgument("--from=stablehlo: the content is not StableHLO")
     return Snapshot(parse(content))
 
 

@@ -66,7 +66,7 @@ def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(text.split(","))
     for kind in kinds:
         if kind not in KINDS:
-            raise argparse.ArgumentTypeError(f"{kind!r} is no kind of inputs; {choices(KINDS, kind)}")
+            raise argparse.ArgumentTypeError(f"{kind!r} is not a kind of inputs; {choices(KINDS, kind)}")
     return kinds
 
 
@@ -121,7 +121,7 @@ def archive_of(path: str, module: Module) -> dict[str, np.ndarray]:
     for key, array in arrays.items():
         name = key if key in names else numbers.get(key, "")
         if not name:
-            raise InvalidArgument(f"--inputs {path}: {key!r} is no parameter; {choices(names, key)}")
+            raise InvalidArgument(f"--inputs {path}: {key!r} is not a parameter; {choices(names, key)}")
         found[name] = as_parameter(array, dict(leaves)[name], f"--inputs {path}: {key}", name)
     missing = [name for name in names if name not in found]
     if missing:

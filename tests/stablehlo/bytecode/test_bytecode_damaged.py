@@ -1,4 +1,4 @@
-"""Bytes that are no program: refused as ParseError with the place, in little time and memory."""
+"""Bytes that are not a program: refused as ParseError with the place, in little time and memory."""
 
 from __future__ import annotations
 

@@ -144,10 +144,10 @@ def test_parse_tells_formats_apart(tmp_path):
     file.write_text(text)
     assert axla.parse(file).has_entry
     with pytest.raises(
-        ParseError, match="no UTF-8 text, no StableHLO bytecode, and the bytes are no HloModule"
+        ParseError, match="not UTF-8 text, not StableHLO bytecode, and the bytes are not an HloModule"
     ):
         axla.parse(b"\xff\xfe")
-    with pytest.raises(ParseError, match=r"no HloModuleProto.*: field 4 takes \d+ bytes, \d+ are left"):
+    with pytest.raises(ParseError, match=r"not an HloModuleProto.*: field 4 takes \d+ bytes, \d+ are left"):
         axla.parse(axla.proto.to_proto(axla.parse(text))[:120])
 
 

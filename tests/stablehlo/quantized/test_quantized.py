@@ -132,7 +132,7 @@ def binary(name: str, left: str, right: str, result: str, *, shape="256x", **opt
 def test_arithmetic_of_different_scales(name, function, backend):
     x, y = real(integers(256), 0.5, -20), real(integers(256, seed=1), 0.25, 7)
     found = binary(name, A, B, C, backend=backend)
-    # 3.0 is no power of two: a value just between two integers may go either way in f32.
+    # 3.0 is not a power of two: a value just between two integers may go either way in f32.
     wanted = function(x, y) / 3 + 2
     exact = stored(function(x, y), 3, 2)
     tie = np.abs(wanted - np.floor(wanted) - 0.5) < 1e-5

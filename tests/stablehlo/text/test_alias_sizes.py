@@ -33,7 +33,7 @@ def locations(count, form="loc(fused[A, A])"):
 @pytest.mark.parametrize("text", [types, attributes, locations])
 def test_aliases_that_double(text):
     parse(text(12))
-    with pytest.raises(ParseError, match="aliases stand for far more than the text has, at [!#]"):
+    with pytest.raises(ParseError, match="aliases expand to far more than the text, at [!#]"):
         parse(text(59))
 
 

@@ -19,7 +19,7 @@ from axla.builder.xla_builder import XlaOp
 class _Limits(NamedTuple):
     """The limits of the real type of a complex type's parts."""
 
-    small: float  # the square of less is no normal number
+    small: float  # the square of less is not a normal number
     large: float  # the square of more overflows
     inverse: float  # of a unit in the last place below 1, the next number up
 

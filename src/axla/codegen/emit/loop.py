@@ -2,7 +2,7 @@
 concatenation gets its own loop, over the elements that it contributes.
 
 The index space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest
-contiguous stretch. If its size is no multiple of the lane count, the last vector overlaps the one before it;
+contiguous stretch. If its size is not a multiple of the lane count, the last vector overlaps the one before;
 if an output shares memory with an input, the rest gets one-lane code instead, since elements must not be
 computed twice.
 """

@@ -62,7 +62,7 @@ class _Object(Elf):
             if section.kind != RELA:
                 continue
             if section.info >= len(self.sections) or section.size % 24:
-                self.refuse("relocations are not as ELF has them")
+                self.refuse("the relocations are not valid ELF")
             place = self.sections[section.info]
             if place.at < 0:
                 continue
@@ -70,7 +70,7 @@ class _Object(Elf):
                 offset, info, addend = struct.unpack_from("<QQq", self.data, at)
                 number = info >> 32
                 if number >= len(self.symbols):
-                    self.refuse(f"a relocation needs symbol {number}, which is not there")
+                    self.refuse(f"a relocation needs symbol {number}, which does not exist")
                 yield place, offset, info & 0xFFFFFFFF, self.symbols[number], number, addend
 
 

@@ -43,7 +43,7 @@ def why_not() -> str | None:
         found = f"{machine()}, {8 * c.sizeof(c.c_void_p)} bits"
         known = ", ".join(SYSTEMS[sys.platform])
         return f"the cpu backend runs on {known} (this is {found}): use backend='interpreter'"
-    return None if object.__basicsize__ == 16 else "this CPython build has another object head"
+    return None if object.__basicsize__ == 16 else "this CPython build has an unknown object layout"
 
 
 def numpy_matches() -> bool:

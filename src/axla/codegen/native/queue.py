@@ -117,7 +117,7 @@ def _run_task(f: GlueFunction, queue: Ssa, task: Ssa) -> None:
         with f.if_(found.ne(0), likely=False):
             code.store(found)
     with f.if_(f.call("i32", "task_claim", task).ne(0), likely=False):
-        code.store(flags.load("i32", "monotonic"))  # of who stopped it
+        code.store(flags.load("i32", "monotonic"))  # the code from the caller that stopped it
     forks, begin = f.glob("forks").load("i32"), f.call("i64", "now")
     f.glob("pool_runs").atomic("add", f.i64(1))
     with f.if_(code.load("i32").eq(0), likely=True):

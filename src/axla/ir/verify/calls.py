@@ -125,10 +125,10 @@ _MARKS = {"annotate_device_placement", "MoveToDevice", "MoveToHost", "Sharding"}
 def _verify_custom_call(call: Instruction[External]) -> None:
     target = call.op.custom_call_target
     if target == "GetRngSeed" and (call.operands or call.shape.logical is not Shape(U64)):
-        fail("custom_call_seed", f"{call!r}: GetRngSeed takes no operands and gives u64[]")
+        fail("custom_call_seed", f"{call!r}: GetRngSeed takes no operands and returns u64[]")
     marked = [o.shape.logical for o in call.operands[:1]]
     if target in _MARKS and marked != [call.shape.logical]:
-        fail("custom_call_mark", f"{call!r}: {target} gives its operand, in the same shape")
+        fail("custom_call_mark", f"{call!r}: {target} returns its operand, with the same shape")
 
 
 def _verify_reduction(inst: Instruction[Applying]) -> None:

@@ -130,7 +130,7 @@ def verify_shape(inst: Instruction) -> None:
     if inst.op.opcode == "async-done":
         return  # a start may say part of the result: `pairs` looks at what is called
     if not isinstance(inferred, AnyShape):
-        fail("instruction_shape", f"{inst!r}: infer of {inst.op.opcode} gives {inferred!r}, no shape")
+        fail("instruction_shape", f"{inst!r}: infer of {inst.op.opcode} returned {inferred!r}, not a shape")
     if inferred.logical is not inst.shape.logical:
         found, wanted = inst.shape.to_string(layout=False), inferred.to_string(layout=False)
         fail("instruction_shape", f"{inst!r}: the shape is {found}, {inst.op.opcode} gives {wanted}")

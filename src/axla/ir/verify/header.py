@@ -101,5 +101,5 @@ def verify_schedule(module: Module) -> None:
             for before in predecessors(inst):
                 if before not in seen:
                     where = f"the schedule of {computation.name}"
-                    fail("module_schedule", f"{where} has {inst!r} before {before!r}")
+                    fail("module_schedule", f"{where} has {inst!r} before {before!r}, which it needs")
             seen.add(inst)

@@ -29,7 +29,9 @@ def op_expander(module: Module) -> None:
             return
         if times == DEEPEST:
             names = ", ".join(sorted(kind.opcode for kind in kinds))
-            raise UnsupportedError(f"{names}: expand gives the op again, {DEEPEST} times and more")
+            raise UnsupportedError(
+                f"{names}: expand returned an op of the same kind more than {DEEPEST} times"
+            )
         expand(module, "op-expander", dict.fromkeys(kinds, partial(written, write=_results)))
 
 
@@ -41,5 +43,5 @@ def _results(inst: Instruction, *operands: XlaOp) -> Sequence[XlaOp]:
         results = (found,) if isinstance(found, XlaOp) else tuple(found)
     if [result.shape.logical for result in results] != [leaf.logical for leaf in inst.shape.leaves()]:
         shapes = ", ".join(result.shape.to_string(layout=False) for result in results)
-        raise UnsupportedError(f"{inst!r}: expand gives {shapes}")
+        raise UnsupportedError(f"{inst!r}: expand returned {shapes}")
     return results

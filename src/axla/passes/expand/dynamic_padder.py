@@ -26,7 +26,7 @@ from axla.passes.expand.dynamic_values import Sized, bounds, static
 from axla.passes.rewrite import current_session
 
 PaddedValue = Sized | list["PaddedValue"] | Instruction
-"""An array, a tuple, or what has no dynamic size anywhere and is no array."""
+"""An array, a tuple, or what has no dynamic size anywhere and is not an array."""
 
 
 def dynamic_padder(module: Module) -> None:

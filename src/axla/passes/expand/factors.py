@@ -35,7 +35,7 @@ class FactorKind(Enum):
 @dataclass(frozen=True, slots=True)
 class Factors:
     """The factors of an instruction. `arrays`: for each operand, then each array of the result, the factor
-    numbers of each dimension; () for what is no array.
+    numbers of each dimension; () for what is not an array.
     """
 
     sizes: tuple[int, ...]

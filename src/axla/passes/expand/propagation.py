@@ -26,7 +26,7 @@ class Propagation:
     """The shardings of the values of a program.
 
     `module` is a flat copy of it; `values` has an entry for each leaf of an instruction. `arguments` and
-    `results` are the shardings of the entry's, None for what is no array or unknown. `running`: the
+    `results` are the shardings of the entry's, None for what is not an array or unknown. `running`: the
     computations that run as they are, callers first; `receivers`: the values that take the results of these.
     """
 

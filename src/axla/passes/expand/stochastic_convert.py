@@ -26,7 +26,7 @@ def _expanded(inst: Instruction) -> Instruction | None:
 def _rounded(_: Instruction, x: XlaOp, random: XlaOp) -> Sequence[XlaOp]:
     size, bits = ops.Abs(x), x.dtype.bits
     whole = ops.Floor(size)
-    # Exact: only the exponent changes. Infinities have the fraction NaN, hence 0. (2**16 is no f16.)
+    # Exact: only the exponent changes. Infinities have the fraction NaN, hence 0. (2**16 is not an f16.)
     half = 2.0 ** (bits // 2)
     threshold = typed((size - whole) * half * half, BY_NAME[f"u{bits}"])
     rounded = ops.Select(random < threshold, whole + 1, size)

@@ -65,7 +65,7 @@ def _custom_call(inst: Instruction) -> Instruction | None:
             k = values.dims[-1]
             return TopK(k)(inst.operands[0]) if _has_emitter(inst.operands[0], k) else _sorted(inst, k, True)
     raise UnsupportedError(
-        f"{inst}: TopK of x[..., n] gives (x[..., k], s32[..., k]), k at most n, of numbers in order"
+        f"{inst}: TopK of x[..., n] returns (x[..., k], s32[..., k]), k at most n, of numbers in order"
     )
 
 

@@ -151,7 +151,7 @@ def why_not_select(inst: Instruction) -> str | None:
     if len(branches) > MOST_BRANCHES or sum(len(b.instructions) for b in branches) > LONGEST:
         return "there are many branches, or they are long"
     if not all(isinstance(part, Shape) for part in inst.shape.parts):
-        return "it gives what is no array"
+        return "it gives what is not an array"
     work = sum(part.size for part in inst.shape.parts)
     for branch in branches:
         for one in branch.instructions:

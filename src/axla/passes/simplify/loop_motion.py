@@ -78,7 +78,7 @@ class Invariants:
         """The reason not to carry an invariant value; None if carrying it pays."""
         shape = inst.shape
         if not isinstance(shape, Shape):
-            return "it is no array"
+            return "it is not an array"
         work, size = self.work[inst], shape.array_bytes
         if not work:
             return "nothing is computed"

@@ -47,7 +47,7 @@ def why_carry(loop: Loop, number: int) -> str | None:
     """
     value = loop.init[number]
     if type(value.op) is Constant:
-        return None if value.shape.is_array else "it is no array"
+        return None if value.shape.is_array else "it is not an array"
     read = [u for n, e in elements_of(loop.body.parameters[0]) if n == number for u in e.users]
     if not all(u.op.elementwise or type(u.op) is Reduce or u is loop.body.root for u in read):
         return "what reads it needs it in memory"

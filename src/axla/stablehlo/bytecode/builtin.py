@@ -23,7 +23,7 @@ def wrong(attribute: Any, wanted: str) -> BadBytes:
 
 
 def text(value: Any, what: str = "a string") -> str:
-    """The attribute as a string; Malformed for any other kind."""
+    """The attribute as a string; BadBytes for any other kind."""
     if not isinstance(value, str):
         raise wrong(value, what)
     return value
@@ -35,7 +35,7 @@ def dictionary(pairs: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def location(value: Any) -> Any:
-    """The attribute as a location; Malformed for any other kind."""
+    """The attribute as a location; BadBytes for any other kind."""
     if not isinstance(value, LOCATIONS):
         raise wrong(value, "a location")
     return value
@@ -47,7 +47,7 @@ def _part(value: Any) -> mlir.Location:
 
 def _symbol(root: Any, nested: tuple[Any, ...] = ()) -> mlir.SymbolRef:
     if not all(isinstance(n, mlir.SymbolRef) for n in nested):
-        raise BadBytes("a nested symbol that is no symbol")
+        raise BadBytes("a nested symbol that is not a symbol")
     return mlir.SymbolRef(text(root), tuple(n.root for n in nested))
 
 

@@ -61,14 +61,14 @@ class Entries(Bytes):
         self.weights = [1] * len(spans)
 
     def attribute(self, index: int) -> Any:
-        """The attribute of a number, read at the first use; Malformed for a number that is too large."""
+        """The attribute of a number, read at the first use; BadBytes for a number that is too large."""
         if index >= self.attributes:
             raise BadBytes(f"attribute {index} of {self.attributes}")
         value = self.values[index]
         return self._resolve(index) if value is PENDING else value
 
     def type(self, index: int) -> Any:
-        """The type of a number, read at the first use; Malformed for a number that is too large."""
+        """The type of a number, read at the first use; BadBytes for a number that is too large."""
         if index >= self.types:
             raise BadBytes(f"type {index} of {self.types}")
         index += self.attributes
@@ -76,7 +76,7 @@ class Entries(Bytes):
         return self._resolve(index) if value is PENDING else value
 
     def string(self, index: int) -> str:
-        """The string of a number; Malformed for a number that is too large."""
+        """The string of a number; BadBytes for a number that is too large."""
         if index >= len(self.strings):
             raise BadBytes(f"string {index} of {len(self.strings)}")
         return self.strings[index]
@@ -135,7 +135,7 @@ class Entries(Bytes):
     def _reference(self, index: int, is_type: bool = False) -> int:
         """The number of an attribute or type in the common numbering."""
         if index >= (self.types if is_type else self.attributes):
-            raise BadBytes(f"reference to {'type' if is_type else 'attribute'} {index}, which is not there")
+            raise BadBytes(f"reference to {'type' if is_type else 'attribute'} {index}, which is missing")
         index += self.attributes * is_type
         self.needs.append(index)
         return index
@@ -200,7 +200,7 @@ class Entries(Bytes):
         """Counts characters against the limit for all texts: one long text can be referred to many times."""
         self.room -= characters
         if self.room < 0:
-            raise BadBytes("texts that are much longer than the file")
+            raise BadBytes("its texts are much longer than the file")
 
 
 _READ: dict[str, Callable[[Entries], Any]] = {

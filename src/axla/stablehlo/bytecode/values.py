@@ -47,7 +47,7 @@ def _enumeration(mnemonic: str, dialect: str) -> Encoding:
 
     def build(number: int) -> mlir.EnumAttr:
         if number not in values:
-            raise BadBytes(f"{mnemonic} {number}, which is none of its values")
+            raise BadBytes(f"{mnemonic} {number}, which is not one of its values")
         return values[number]
 
     return "v", build

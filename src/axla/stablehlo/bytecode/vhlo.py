@@ -98,7 +98,7 @@ _STRUCTURED = {
     name: {a.name: a.kind[1:] for a in record.attributes if a.kind[0] == "#" and a.kind != "#channel_handle"}
     for name, record in _STABLEHLO.items()
 }
-_ONLY_FIRST = {"dynamic_conv": ["padding"]}  # what is no attribute any more
+_ONLY_FIRST = {"dynamic_conv": ["padding"]}  # what is not an attribute any more
 
 
 def _of_version(record: Record, version: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ RESOURCES, RESOURCE_SIZES, VERSIONS, PROPERTIES = range(5, 9)
 
 
 class BadBytes(Exception):
-    """Malformed bytes; `read` adds the position and turns it into a ParseError."""
+    """BadBytes bytes; `read` adds the position and turns it into a ParseError."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -39,7 +39,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def bounded(count: int, room: int, what: str) -> int:
-    """`count`, if that many things fit in `room` bytes; else Malformed."""
+    """`count`, if that many things fit in `room` bytes; else BadBytes."""
     if count > room:
         raise BadBytes(f"{count} {what} in {room} bytes")
     return count

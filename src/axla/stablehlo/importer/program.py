@@ -236,5 +236,5 @@ def _laid_out(shape: AnyShape, mode: Any) -> AnyShape:
         return shape
     order = tuple(int(d) for d in given[1].split(",") if d.strip())
     if sorted(order) != list(range(shape.rank)):
-        raise VerifyError(f"mhlo.layout_mode {mode} is no layout of {shape.to_string(layout=False)}")
+        raise VerifyError(f"mhlo.layout_mode {mode} is not a layout of {shape.to_string(layout=False)}")
     return shape.with_layout(Layout(order))

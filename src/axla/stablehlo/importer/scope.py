@@ -91,7 +91,7 @@ class ImportScope:
             return
         found = outcome or ()
         if len(found) != len(results):
-            raise VerifyError(f"it gives {len(found)} values, {len(results)} are written")
+            raise VerifyError(f"it returns {len(found)} values, but its type says {len(results)}")
         for value, inst in zip(results, found, strict=True):
             self._define(value, inst)
 

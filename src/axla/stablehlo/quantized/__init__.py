@@ -86,7 +86,7 @@ def _operation(
     try:
         operands = [values[v] for v in operation.operands]
     except KeyError:
-        raise VerifyError("an operand is used before it is there") from None
+        raise VerifyError("an operand is used before it is computed") from None
     regions = [_region(r, values, writer.known, depth + 1) for r in operation.regions]
     kinds = [v.type for v in (*operation.operands, *operation.results)]
     writer.stand_for(operation)

@@ -107,7 +107,7 @@ class Writer(Builder):
         """The new value for an old one, or its known value; VerifyError where it is not defined yet."""
         found = self.values.get(value)
         if found is None:
-            raise VerifyError("an operand is used before it is there")
+            raise VerifyError("an operand is used before it is computed")
         return found
 
     def written(self, held: Held) -> mlir.Value:

@@ -130,7 +130,7 @@ def _direction(parser: Operations) -> mlir.IntegerAttr:
     at, word = parser.start, parser.word("a direction")
     directions = ("NONE", "FORWARD", "BACKWARD", "BOTH")
     if word not in directions:
-        parser.fail(f"{word!r} is no direction: expected one of {' '.join(directions)}", at)
+        parser.fail(f"{word!r} is not a direction: expected one of {' '.join(directions)}", at)
     return number(directions.index(word), I32)
 
 

@@ -63,7 +63,7 @@ class Attributes(TypeReader):
         def entry() -> None:
             at, name = self.start, self.key()
             if name in found:
-                self.fail(f"attribute {name!r} stands twice in a dictionary", at)
+                self.fail(f"attribute {name!r} occurs twice in a dictionary", at)
             found[name] = self.attribute() if self.accept("=") else mlir.UNIT
 
         self.listed("{}", entry)
@@ -224,7 +224,7 @@ class Attributes(TypeReader):
         """The value of an enumeration, by its name alone."""
         at, value = self.start, self.word(f"a {mnemonic}")
         if value not in _VALUES[mnemonic]:
-            self.fail(f"{value!r} is no {mnemonic}: expected one of {ENUMERATIONS[mnemonic]}", at)
+            self.fail(f"{value!r} is not a value of {mnemonic}: expected one of {ENUMERATIONS[mnemonic]}", at)
         return mlir.EnumAttr(mnemonic, value, dialect)
 
     def structure(self, mnemonic: str, dialect: str = "stablehlo") -> Any:
@@ -259,7 +259,7 @@ class Attributes(TypeReader):
             if name not in kinds:
                 self.fail(f"expected one of: {', '.join(kinds)}; found {name!r}", at)
             if name in found:
-                self.fail(f"field {name} stands twice", at)
+                self.fail(f"field {name} is given twice", at)
             self.expect("=")
             found[name] = _FIELDS[kinds[name][0]](self)
 

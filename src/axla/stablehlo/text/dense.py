@@ -109,7 +109,7 @@ def integers(flat: str, bits: int, sign: str) -> np.ndarray:
         kind = {"u": "an unsigned integer", "s": "a signed integer"}.get(sign, "an integer")
         raise BadElements(f"{least if least < low else most} is not {kind} of {bits} bits")
     if _NEGATIVE_ZERO.search(flat):
-        raise BadElements("-0 is no integer")
+        raise BadElements("-0 is not an integer")
     if not sign and most >> bits - 1 > 0:
         values = [v - (1 << bits) if v >> bits - 1 > 0 else v for v in values]
     return np.array(values, f"{'u' if sign == 'u' else 'i'}{bits // 8 or 1}")

@@ -60,7 +60,7 @@ def _operands_and_commas(parser: Operations, draft: Draft) -> None:
 def _dictionary(parser: Operations, draft: Draft) -> None:
     at, more = parser.start, parser.dictionary()
     if not draft.attributes.keys().isdisjoint(more):
-        parser.fail("an attribute stands twice", at)
+        parser.fail("an attribute is given twice", at)
     draft.attributes.update(more)
 
 

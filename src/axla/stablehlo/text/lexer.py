@@ -137,7 +137,7 @@ class MlirCursor(TokenCursor):
         self.room -= weight
         self.deepest = max(self.deepest, self.depth + depth - 1)  # the name is a level already
         if self.room < 0:
-            self.fail(f"aliases stand for far more than the text has, at {name}", at)
+            self.fail(f"aliases expand to far more than the text, at {name}", at)
         if self.deepest > deepest:
             self.fail(f"aliases nested more than {deepest} deep, at {name}", at)
 

@@ -53,7 +53,7 @@ def type_text(kind: mlir.Type) -> str:
     """A type as MLIR writes it."""
     write = _TYPES.get(type(kind))
     if write is None:
-        raise InvalidArgument(f"{kind!r} is no type of MLIR")
+        raise InvalidArgument(f"{kind!r} is not a type of MLIR")
     return write(kind)
 
 
@@ -218,7 +218,7 @@ def _fields(value: mlir.StructAttr) -> str:
         return f"({fields['pre_size']}){fields['size']}"
     kinds = STRUCTURES.get(value.mnemonic)
     if kinds is None:
-        raise InvalidArgument(f"{value.mnemonic} is no attribute of {value.dialect}")
+        raise InvalidArgument(f"{value.mnemonic} is not an attribute of {value.dialect}")
     return ", ".join([
         f"{name} = {_field(kind, fields[name])}"
         for name, kind in kinds.items()

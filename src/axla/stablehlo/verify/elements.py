@@ -20,7 +20,7 @@ def add(s: Subject) -> None:
         one = elements[0] == elements[1] == elements[2]
         s.need(one, "c1", "all have the same element type, found {}, {} and {}", *facts)
         return
-    s.need(len(quantized) == 3, "c2", "all are quantized or none, found {}, {} and {}", *elements)
+    s.need(len(quantized) == 3, "c2", "wanted all quantized or none, found {}, {} and {}", *elements)
     for label, part in (("c3", "storage"), ("c4", "expressed")):
         one = len({getattr(element, part) for element in quantized}) == 1
         s.need(one, label, "one {} type, found {}, {} and {}", part, *elements)
@@ -53,7 +53,7 @@ def bitcast_convert(s: Subject) -> None:
     """
     operand, result = s.operand, s.result
     kinds = [isinstance(facts.element, mlir.ComplexType) for facts in (operand, result)]
-    s.need(kinds[0] == kinds[1], "c2", "both are complex or none, found {} and {}", operand, result)
+    s.need(kinds[0] == kinds[1], "c2", "wanted both complex or neither, found {} and {}", operand, result)
     bits, to_bits = width(operand.element), width(result.element)
     small, large = sorted((bits, to_bits))
     message = "an element is whole parts of the other one, found {} and {}"

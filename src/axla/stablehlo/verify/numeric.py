@@ -50,7 +50,7 @@ def _quantized_product(s: Subject, labels: str) -> None:
     lhs, rhs, result = s.operands[0].element, s.operands[1].element, s.result.element
     quantized = [isinstance(element, mlir.QuantizedType) for element in (lhs, rhs, result)]
     fit = quantized[1] and quantized[0] == quantized[2]
-    s.need(fit, sides, "the right side is quantized, left side and result both or none")
+    s.need(fit, sides, "the right side must be quantized, and the left side and the result both or neither")
     if not quantized[0]:
         fit = lhs == rhs.expressed == result
         s.need(fit, hybrid, "the expressed type of the right side, found {} and {}", lhs, result)

@@ -110,7 +110,7 @@ class ProgramVerifier:
             _FUNCTIONS[operation.name](subject)
         else:
             known = operation.name.startswith(_DIALECTS)
-            require(not known, "unknown_operation", "there is none of this name")
+            require(not known, "unknown_operation", "nothing has this name")
         if operation.name in _ISOLATED:
             _check_isolated(operation)
 

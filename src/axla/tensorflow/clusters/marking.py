@@ -208,11 +208,11 @@ def _why_no_arrays(node: Node, graph: Graph) -> str:
         if node.op == "Identity":
             refs += [gives_ref(graph.nodes[source.node], source.index) for source in node.inputs]
         if any(refs):
-            return "it takes or gives a reference to a variable"
+            return "it takes or returns a reference to a variable"
     for source in node.inputs:
         types += (graph.nodes[source.node].types or [])[source.index : source.index + 1]
     others = [_NOT_ARRAYS.get(type_, type_) for type_ in types if type_ not in DTYPES]
-    return f"it takes or gives {others[0]}" if others else ""
+    return f"it takes or returns {others[0]}" if others else ""
 
 
 # Loops and branches of TensorFlow 1.

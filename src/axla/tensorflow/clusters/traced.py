@@ -141,7 +141,7 @@ class Traced:
     def gradient(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         """The gradients of inputs, None where there is none, for cotangents of the results."""
         if self.is_random:
-            why = "its random numbers would be others in the gradient, which must be taken inside of it"
+            why = "its gradient would draw other random numbers; take the gradient inside of it"
             raise UnsupportedError(f"function '{self.cluster.name}': {why}")
         given = dict(zip(self.fed, values, strict=True))
         tensors = [given.get(number) for number in range(len(self.tensors))]

@@ -373,7 +373,7 @@ def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> Xl
 @lowering("ZerosLike", "OnesLike")
 def _filled_like(call: Call, value: GraphValue) -> GraphValue:
     if isinstance(value, TensorList):
-        return value.zeros() if call.node.op == "ZerosLike" else call.fail("there are no ones of a list")
+        return value.zeros() if call.node.op == "ZerosLike" else call.fail("a list has no OnesLike")
     found = full(call, value.dims, value.dtype, int(call.node.op == "OnesLike"))
     for d, size in enumerate(sizes(value)):
         found = found if isinstance(size, int) else ops.SetDimensionSize(found, size, d)
@@ -398,7 +398,7 @@ def _reverse(call: Call, value: XlaOp, dims: XlaOp) -> XlaOp:
 def _reverse_v2(call: Call, value: XlaOp, axis: XlaOp) -> XlaOp:
     places = [call.axis(d, len(value.dims)) for d in call.integers(axis, "axis")]
     if len(set(places)) != len(places):
-        call.fail(f"axis names a dimension twice: {places}")
+        call.fail(f"axis has a dimension twice: {places}")
     return ops.Rev(value, places)
 
 

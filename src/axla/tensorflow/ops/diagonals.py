@@ -135,7 +135,7 @@ def _tensor_part(call: Call, value: XlaOp) -> XlaOp:
 @lowering("MatrixDiag", "BatchMatrixDiag")
 def _matrix(call: Call, value: XlaOp) -> XlaOp:
     if not value.dims:
-        call.fail("it is of a scalar, wanted diagonals")
+        call.fail("it is a scalar, wanted diagonals")
     band = _band(call, None, value.dims[-1], value.dims[-1])
     return _of_band(call, value, band, ops.Zero(call.builder, value.dtype))
 

@@ -57,7 +57,7 @@ def _texts(call: Call, count: int) -> list[str]:
     for text in (*inputs, result):
         letters = text.replace(_DOTS, "", 1)
         if letters and not (letters.isalpha() and letters.isascii()):
-            call.fail(f"the equation '{equation}' has labels that are no letters: '{text}'")
+            call.fail(f"the equation '{equation}' has labels that are not letters: '{text}'")
     return [*inputs, result]
 
 

@@ -69,7 +69,7 @@ def _element(call: Call, dims: XlaOp | None) -> Shape | None:
     if found is None or (not found.ndim and found < 0):
         return None
     if not found.ndim:
-        call.fail("the shape of elements is no vector")
+        call.fail("the shape of elements is not a vector")
     return element_of(call, "element_dtype", [int(size) for size in found])
 
 
@@ -238,7 +238,7 @@ def written(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorLis
 
 
 def _never_written(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
-    """A list without room; its elements get the shape of an item."""
+    """Gives a list of capacity 0 the element shape of `item`; a run never writes to it."""
     found = value.with_room(call.builder, 1).with_at(call.builder, 0, _checked(call, value, item))
     return found.fitted(call.builder, replace(found.type, room=0))
 

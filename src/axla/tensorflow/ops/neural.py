@@ -68,7 +68,7 @@ def _matmul(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
 @lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_matmul(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
     if call.node.op == "BatchMatMul" and x.dims[:-2] != y.dims[:-2]:
-        call.fail(f"shapes {list(x.dims)} and {list(y.dims)}, wanted as many matrices of both")
+        call.fail(f"shapes {list(x.dims)} and {list(y.dims)}, wanted as many matrices in both")
     flipped = (call["adj_x"], call["adj_y"])
     wanted = call.dtype("Tout") if call.node.op == "BatchMatMulV3" else x.dtype
     types = {value.dtype for value in (x, y)}

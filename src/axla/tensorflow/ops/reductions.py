@@ -53,7 +53,7 @@ def _reduce(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
     op, opcode, rank = call.node.op, _OPCODES[call.node.op], len(x.dims)
     dims = [call.axis(n, rank) for n in call.integers(indices, "the dimensions of the reduction")]
     if len(set(dims)) < len(dims):
-        call.fail(f"a dimension stands twice in {dims}")
+        call.fail(f"a dimension occurs twice in {dims}")
     is_norm = op == "EuclideanNorm"
     is_sum = opcode in ("Add", "Mul") and not (is_norm and x.dtype.is_integer)
     values = widened(x) if is_sum else x
@@ -79,7 +79,7 @@ def _arg_extreme(call: Call, x: XlaOp, dimension: XlaOp) -> XlaOp:
     """The first position of the largest or smallest number; NaN never counts."""
     at = call.axis(call.integer(dimension, "the dimension"), len(x.dims), "the dimension")
     if not x.dims[at]:
-        call.fail(f"there is nothing along dimension {at} of shape {list(x.dims)}")
+        call.fail(f"there are no elements along dimension {at} of shape {list(x.dims)}")
     opcode = "Max" if call.node.op == "ArgMax" else "Min"
     if x.dtype.is_pred:
         x = ops.ConvertElementType(x, "u8")

@@ -54,7 +54,7 @@ def shortened(call: Call, rows: XlaOp, count: XlaOp) -> XlaOp:
 def _where(call: Call, value: XlaOp) -> XlaOp:
     dims = value.dims
     if not dims:
-        call.fail("it is of a scalar, wanted an array")
+        call.fail("it is a scalar, wanted an array")
     if 0 in dims:
         return full(call, (0, len(dims)), S64)
     mask = value if value.dtype.is_pred else ops.Ne(value, ops.ZerosLike(value))

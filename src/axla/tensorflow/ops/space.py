@@ -106,7 +106,7 @@ def _to_batch(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
     value = padded(value, [(0, 0), *edges(call, paddings, count), *rest])
     batch, space, others = value.dims[0], value.dims[1 : count + 1], value.dims[count + 1 :]
     if any(size % n for size, n in zip(space, block, strict=True)):
-        call.fail(f"sizes {list(space)} with paddings are no multiples of {list(block)}")
+        call.fail(f"sizes {list(space)} with paddings are not multiples of {list(block)}")
     cells = [size // n for size, n in zip(space, block, strict=True)]
     split = [size for pair in zip(cells, block, strict=True) for size in pair]
     found = ops.Reshape(value, [batch, *split, *others])
@@ -123,7 +123,7 @@ def _to_space(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
     count = len(block)
     batch, cells, others = value.dims[0], value.dims[1 : count + 1], value.dims[count + 1 :]
     if batch % prod(block):
-        call.fail(f"a batch of {batch} is no multiple of the size of a block {list(block)}")
+        call.fail(f"a batch of {batch} is not a multiple of the size of a block {list(block)}")
     found = ops.Reshape(value, [*block, batch // prod(block), *cells, *others])
     pairs = [d for n in range(count) for d in (count + 1 + n, n)]
     found = ops.Transpose(found, [count, *pairs, *range(2 * count + 1, len(found.dims))])
@@ -155,7 +155,7 @@ def _depth(call: Call, value: XlaOp) -> XlaOp:
 def _blocks_to_depth(call: Call, value: XlaOp) -> XlaOp:
     (batch, height, width, depth), n = value.dims, call["block_size"]
     if height % n or width % n:
-        call.fail(f"height {height} or width {width} is no multiple of block_size {n}")
+        call.fail(f"height {height} or width {width} is not a multiple of block_size {n}")
     found = ops.Reshape(value, [batch, height // n, n, width // n, n, depth])
     found = ops.Transpose(found, [0, 1, 3, 2, 4, 5])
     return ops.Reshape(found, [batch, height // n, width // n, n * n * depth])
@@ -164,7 +164,7 @@ def _blocks_to_depth(call: Call, value: XlaOp) -> XlaOp:
 def _depth_to_blocks(call: Call, value: XlaOp) -> XlaOp:
     (batch, height, width, depth), n = value.dims, call["block_size"]
     if depth % (n * n):
-        call.fail(f"{depth} channels are no multiple of the square of block_size {n}")
+        call.fail(f"{depth} channels are not a multiple of the square of block_size {n}")
     found = ops.Reshape(value, [batch, height, width, n, n, depth // (n * n)])
     found = ops.Transpose(found, [0, 1, 3, 2, 4, 5])
     return ops.Reshape(found, [batch, height * n, width * n, depth // (n * n)])

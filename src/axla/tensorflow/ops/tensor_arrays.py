@@ -48,7 +48,7 @@ def _contents(call: Call, handle: Resource, attribute: str, indices: XlaOp | Non
     grows.
     """
     if not isinstance(handle, Held):
-        call.fail(f"'{handle.name}' is no stack and no array of tensors")
+        call.fail(f"'{handle.name}' is not a stack and no array of tensors")
     if handle.dtype != call[attribute]:
         call.fail(f"'{handle.name}' has elements of {handle.dtype}, found {call[attribute]}")
     found = call.scope.read(handle)

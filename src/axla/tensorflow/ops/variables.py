@@ -47,9 +47,9 @@ def read(call: Call, variable: Variable) -> XlaOp:
 def assign(call: Call, variable: Variable, value: XlaOp) -> None:
     """Assigns a value to a variable; VerifyError where its type or shape differs."""
     if dtype_of(variable.dtype, f"'{variable.name}'") is not value.dtype:
-        call.fail(f"'{variable.name}' is {variable.dtype}, it is given {value.dtype.name}")
+        call.fail(f"'{variable.name}' is {variable.dtype}, its new value is {value.dtype.name}")
     if not fits(variable.shape, value.dims):
-        call.fail(f"'{variable.name}' has shape {list(variable.shape or ())}, it is given {list(value.dims)}")
+        call.fail(f"'{variable.name}' has shape {list(variable.shape or ())}, its value {list(value.dims)}")
     call.scope.state[variable] = value
 
 

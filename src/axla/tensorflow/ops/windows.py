@@ -89,7 +89,7 @@ def _explicit(call: Call, rank: int) -> list[tuple[int, int]]:
             call.fail(f"explicit_paddings are {list(given)}, and padding is {call['padding']}")
         return [(0, 0)] * rank
     if len(given) != 2 * rank or any(number < 0 for number in given):
-        call.fail(f"explicit_paddings are {list(given)}, wanted {2 * rank} numbers from 0 on")
+        call.fail(f"explicit_paddings are {list(given)}, wanted {2 * rank} numbers of at least 0")
     return list(zip(given[::2], given[1::2], strict=True))
 
 

@@ -122,7 +122,7 @@ def _call_module(call: Call, values: list[XlaOp]) -> XlaOp:
         raise UnsupportedError("a program of StableHLO that calls functions of the graph, or takes tokens")
     source = stablehlo(contents(call["module"].encode("utf-8", "surrogateescape")))
     if source is None:
-        call.fail("attribute 'module' is no program of StableHLO")
+        call.fail("attribute 'module' is not a program of StableHLO")
     platforms = [name.upper() for name in call["platforms"]]
     if platforms and "CPU" not in platforms:
         raise UnsupportedError(f"a program of StableHLO for {', '.join(platforms)}, wanted CPU")
