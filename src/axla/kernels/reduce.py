@@ -70,8 +70,12 @@ def searched(lowest: Instruction) -> Instruction | None:
         return None
     hit, places, none = chosen.operands
     long = [d for d in reduced if shape_of(chosen).dims[d] > 1]
-    if not isinstance(places.op, Iota) or [places.op.iota_dimension] != long:
-        return None
+    if (
+        not isinstance(places.op, Iota)
+        or [places.op.iota_dimension] != long
+        or shape_of(places).dtype.bits < 32
+    ):
+        return None  # places of few bits may start again
     if not isinstance(none.op, Broadcast) or none.operands != reducing.inits:
         return None
     parts = hit.operands if isinstance(hit.op, Or) else (hit,)
