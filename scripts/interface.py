@@ -66,7 +66,7 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def targets(statement: ast.AST) -> list[ast.expr]:
-    """What an assignment assigns to."""
+    """The targets of an assignment."""
     found = statement.targets if isinstance(statement, ast.Assign) else []
     found = [statement.target] if isinstance(statement, ast.AnnAssign) else found
     return [part for target in found for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
@@ -243,7 +243,7 @@ def text() -> str:
 
 
 def key(entry: str) -> str:
-    """What an entry is about."""
+    """The name that an entry is about."""
     if entry.startswith(("$ ", "flag ", "entry points ")):
         return entry
     return re.split(r"[(:]| = | is ", entry.removeprefix("class "), maxsplit=1)[0]

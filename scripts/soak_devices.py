@@ -1,4 +1,4 @@
-"""What `scripts/soak devices` does: programs of several participants, again and again and at once. Each
+"""The work of `scripts/soak devices`: programs of several participants, again and again and at once. Each
 function gives a line about what it measured, or raises Failed.
 """
 

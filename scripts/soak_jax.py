@@ -34,7 +34,7 @@ def resident() -> int:
 
 
 class Work:
-    """What one thread does, by chance."""
+    """The random work of one thread."""
 
     def __init__(self, seed: int) -> None:
         import jax
@@ -146,7 +146,7 @@ def native_stacks(process: subprocess.Popen) -> str:
 
 
 def output(process: subprocess.Popen, name: str, seconds: float) -> str:
-    """What a process printed, when it has ended with status 0 after at most so many seconds."""
+    """The output of a process, which must end with status 0 within so many seconds."""
     try:
         out, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,6 @@
-"""What scripts/soak does: see there. Each function gives a line about what it measured, or raises Failed."""
+"""The work of scripts/soak: see there. Each function gives a line about what it measured, or
+raises Failed.
+"""
 
 from __future__ import annotations
 

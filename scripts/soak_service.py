@@ -574,7 +574,7 @@ def soak(seconds: float = 60.0) -> str:
 
 
 def checked(server: Server, hostile: list[Any], before: Any, samples: list[Any]) -> str:
-    """What hostile clients did, against the log, the counters and the state of the server."""
+    """Checks what hostile clients did against the log, the counters and the state of the server."""
     end = time.monotonic() + 60
     while server.counters()["clients"] or len(children(server.pid)) != 1:
         if time.monotonic() > end:

@@ -1,1 +1,1 @@
-"""What `scripts/bench` is made of."""
+"""The parts of `scripts/bench`."""

@@ -168,7 +168,7 @@ def _buffers(sizes: Sequence[int]) -> list[np.ndarray]:
 
 
 class _Memory:
-    """What a side's runs read and write, and where C finds it."""
+    """The memory that runs of a side read and write, with the addresses for C."""
 
     def __init__(self, function: Any, inputs: Sequence[np.ndarray], workspace_bytes: int) -> None:
         self.arguments = _buffers([value.bytes for value in function.arguments])

@@ -1,4 +1,4 @@
-"""What the machine can do at most, measured: bytes copied and multiply-adds in registers, per second."""
+"""The measured limits of the machine: bytes copied and multiply-adds in registers, per second."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from bench_lib.timing import compare
 GOAL = 2.0
 """Times XLA's time above which an op is on the list of docs/benchmarks.md."""
 WORST = 4.0
-"""What no op may take."""
+"""The ratio to XLA's time that no op may reach."""
 
 
 def every_op(effort: Effort) -> Iterator[Row]:

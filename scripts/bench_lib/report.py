@@ -1,4 +1,4 @@
-"""What was found, as a table and as a picture."""
+"""The results, as a table and as a picture."""
 
 from __future__ import annotations
 

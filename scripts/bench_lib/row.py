@@ -1,4 +1,4 @@
-"""What a benchmark finds, and how much effort it makes."""
+"""The results of a benchmark, and its effort."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from bench_lib.timing import Times
 
 @dataclass(frozen=True)
 class Row:
-    """What was found for a program: seconds (or bytes) of axla and of a peer, the ratio and the ratio to
-    reach. `more` is what only one section tells.
+    """The result for a program: seconds (or bytes) of axla and of a peer, the ratio and the ratio to reach.
+    `more` is what only one section tells.
     """
 
     section: str

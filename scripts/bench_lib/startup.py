@@ -44,7 +44,7 @@ TIMES = 5
 
 
 def startup(effort: Effort) -> Iterator[Row]:
-    """What a process needs before a small program has run once, after `import numpy`."""
+    """The time and memory that a process needs before a small program has run once, after `import numpy`."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"AXLA_CACHE_DIR": "", "JAX_PLATFORMS": "cpu"}
     bodies = {"axla": _AXLA, "JAX": _JAX, "LLVM": _LLVM}

@@ -1,4 +1,6 @@
-"""What else makes a small program of a SavedModel: TensorFlow Lite, and `saved_model_cli aot_compile_cpu`."""
+"""The other tools that make a small program of a SavedModel: TensorFlow Lite, and `saved_model_cli
+aot_compile_cpu`.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ class NotMade(Exception):
 
 
 def lite(place: Path, arguments: dict[str, np.ndarray]) -> tuple[Callable[[], object], int]:
-    """What calls the model in TensorFlow Lite, with as many threads as the process may use, and the bytes of
-    its file.
+    """Returns a function that calls the model in TensorFlow Lite, with as many threads as the process may
+    use, and the bytes of its file.
     """
     import tensorflow as tf
 
@@ -82,8 +84,8 @@ def runtime(folder: Path) -> Path:
 def ahead_of_time(
     place: Path, arguments: dict[str, np.ndarray], library: Path
 ) -> tuple[Callable[[int], float], int]:
-    """What gives the seconds per call of so many calls of the program of aot_compile_cpu, on one thread, and
-    the bytes of its machine code.
+    """Returns a function that gives the seconds per call of the program of aot_compile_cpu, for a number of
+    calls, on one thread, and the bytes of its machine code.
     """
     import tensorflow as tf
 

@@ -179,7 +179,7 @@ def per_device(found: dict[str, np.ndarray], types: Sequence[str], count: int) -
 
 
 def cut(given: Sequence[np.ndarray], slices: Any, count: int) -> Rows:
-    """What each partition has of whole arrays."""
+    """The parts of whole arrays that each partition has."""
     return [
         [a[tuple(slice(b, e) for b, e in slices[k][d])] for k, a in enumerate(given)] for d in range(count)
     ]

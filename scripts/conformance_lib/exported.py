@@ -31,7 +31,7 @@ NOT_BY_MLIR = "not taken by MLIR"
 
 
 class NotTaken(Exception):
-    """What MLIR's parser, its verifier or XLA's compiler says of a text."""
+    """The message by which MLIR's parser, its verifier or XLA's compiler refuses a text."""
 
 
 class Mlir:

@@ -175,7 +175,7 @@ def _short(detail: str) -> str:
 
 
 def _refused(outcomes: Sequence[Outcome]) -> str:
-    """What samples are refused with, as it is said, names of shapes and types left out."""
+    """The messages that refuse samples, without the names of shapes and types."""
     said: dict[str, set[str]] = defaultdict(set)
     where: dict[str, Counter[str]] = defaultdict(Counter)
     for o in outcomes:

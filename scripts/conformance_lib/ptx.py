@@ -36,7 +36,9 @@ _USED = re.compile(
 
 @dataclass(frozen=True)
 class Used:
-    """What ptxas says a kernel needs: registers of a thread, shared memory of a block, bytes it spills."""
+    """The resources of a kernel as ptxas reports them: registers of a thread, shared memory of
+    a block, bytes it spills.
+    """
 
     registers: int
     shared: int
@@ -107,7 +109,7 @@ def text_of(kernels: Sequence[Kernel], cpu: str) -> str:
 
 
 def assemble(text: str, cpu: str, level: int = 3) -> tuple[dict[str, Used], str]:
-    """What ptxas says of every kernel, and its complaint where it refuses the text."""
+    """The resources of every kernel, and the message of ptxas where it refuses the text."""
     command = ptxas()
     assert command is not None, "no ptxas (package nvidia-cuda-nvcc)"
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +128,9 @@ def assemble(text: str, cpu: str, level: int = 3) -> tuple[dict[str, Used], str]
 def assembled(
     kernels: Mapping[str, Kernel], cpu: str, level: int = 3, batch: int = 40
 ) -> tuple[dict[str, Used], dict[str, str]]:
-    """What kernels use, and why those that are refused are; a batch that is refused is tried one by one."""
+    """The resources of kernels, and the reasons for those that are refused; a batch that is
+    refused is tried one by one.
+    """
     used: dict[str, Used] = {}
     refused: dict[str, str] = {}
     names = list(kernels)

@@ -1,5 +1,5 @@
-"""What scripts/conformance prints: a line per section and backend, and every case that is not as it should
-be.
+"""The output of scripts/conformance: a line per section and backend, and every case that is not
+as it should be.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _SPAWN = multiprocessing.get_context("spawn")  # never fork: LLVM's state is not
 
 
 def serve(pipe: Connection) -> None:
-    """What a worker does: it says that it is there, takes tasks and gives outcomes until the pipe closes."""
+    """Runs a worker: it says that it is there, takes tasks and gives outcomes until the pipe closes."""
     from conformance_lib.sections import section
 
     pipe.send(None)

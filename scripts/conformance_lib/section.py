@@ -1,4 +1,4 @@
-"""What the sections of scripts/conformance have in common: cases by name, run on backends, with outcomes."""
+"""The common parts of the sections of scripts/conformance: cases by name, run on backends, with outcomes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATE = "too late"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a case on a backend ("" where a section has none). `good` kinds are what is wanted.
+    """The outcome of a case on a backend ("" where a section has none). `good` kinds are what is wanted.
 
     `pairs` are the (op, element type) that the case runs, written `add f32`.
     """
@@ -62,7 +62,9 @@ class Running:
         raise NotImplementedError
 
     def ready(self, case: str, backend: str) -> tuple[Callable[[Module], Any], Callable[[Module, Any], str]]:
-        """What runs the module of a case, and what says how the results differ; "" where they do not."""
+        """Returns a function that runs the module of a case, and one that says how the results differ; ""
+        where they do not.
+        """
         raise NotImplementedError
 
     def different(self, case: str) -> str:

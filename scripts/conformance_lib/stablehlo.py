@@ -74,7 +74,7 @@ class StableHLO:
         return outcome(SENSITIVE if moves else DIFFERS, problems[0])
 
     def problems(self, source: Source, backend: str) -> list[str]:
-        """What does not hold; a program without checks has to run."""
+        """The checks that fail; a program without checks has to run."""
         if has_checks(source):
             return [str(output) for output in check_itself(source, backend).outputs if output.problem]
         module = import_source(source)
@@ -88,7 +88,7 @@ class StableHLO:
 
 
 class Interpret(StableHLO):
-    """What StableHLO's own interpreter is tested with. Where XLA differs, the file is right."""
+    """The tests of StableHLO's own interpreter. Where XLA differs, the file is right."""
 
     name = "interpret"
     kinds = ("interpret-static", "interpret-parallel", "interpret-quantized", "interpret-instrumentation")

@@ -54,7 +54,7 @@ def interpreter(opcode: str) -> str:
 
 
 def cpu(opcode: str) -> str:
-    """What `cpu` and `one-lane` do with the op; they are one compiler."""
+    """The lowering of the op by `cpu` and `one-lane`; they are one compiler."""
     passes = ", ".join(f"`{name}`" for name in expanded_by(opcode))
     program, _ = lifted(Example.of(opcode).module)
     try:

@@ -1,4 +1,4 @@
-"""What the declaration of an op says: its form, attributes, element types, rules, builder functions."""
+"""The parts of an op's declaration: its form, attributes, element types, rules, builder functions."""
 
 from __future__ import annotations
 

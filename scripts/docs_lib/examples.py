@@ -53,7 +53,7 @@ class Example:
         return axla.parse(self.text)
 
     def result(self) -> str:
-        """What the interpreter gives, one line per array; why it does not, where it does not."""
+        """The results of the interpreter, one line per array, or the reason why there are none."""
         try:
             arrays = run_fed(self.module, [], "interpreter")
         except UnsupportedError as error:

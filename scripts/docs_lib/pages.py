@@ -1,5 +1,5 @@
 """docs/ops.md, the pages docs/ops/<op>.md, docs/stablehlo-operations.md, docs/tensorflow-ops.md,
-docs/kernel-kinds.md and docs/passes.md.
+docs/kernel-kinds.md, docs/flags.md and docs/passes.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import axla.hlo  # noqa: F401  (declares the ops)
 from axla.ir.op import OPS, Op
-from docs_lib import backends, coverage, declarations, kernel_kinds, passes, tensorflow
+from docs_lib import backends, coverage, declarations, flags, kernel_kinds, passes, tensorflow
 from docs_lib.examples import Example
 from docs_lib.rules import rules as refusals
 from docs_lib.sections import source
@@ -38,6 +38,7 @@ def pages(folder: Path = DOCS, opcodes: Iterable[str] | None = None) -> dict[Pat
         folder / "stablehlo-operations.md": coverage.page(table),
         folder / "tensorflow-ops.md": tensorflow.page(table),
         folder / "kernel-kinds.md": kernel_kinds.page(table),
+        folder / "flags.md": flags.page(table),
         folder / "passes.md": passes.page(table),
         **{folder / "ops" / f"{op}.md": page(OPS[op]) for op in (OPS if opcodes is None else opcodes)},
     }

@@ -57,7 +57,7 @@ def known() -> list[Known]:
 
 
 def name_of(name: str) -> str:
-    """What a pass of ours would be called."""
+    """The name that a pass of axla would have."""
     return name.replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""What declarations refuse: the calls of `reject` that an op's methods reach."""
+"""The rules of declarations: the calls of `reject` that an op's methods reach."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def pieces(node: ast.expr, cls: type[Op], texts: dict[str, ast.expr]) -> Iterato
 
 
 def known(expression: str, cls: type[Op]) -> str:
-    """What an expression stands for, where that follows from the op."""
+    """The value of an expression, where it follows from the op."""
     if expression == "accepts.wanted" and issubclass(cls, Elementwise):
         return cls.accepts.wanted
     if expression == "self.opcode":

@@ -67,7 +67,7 @@ def row(triple: str) -> str:
 
 
 def lacking(target: CpuTarget) -> list[str]:
-    """What generated code does in the place of instructions."""
+    """The replacements for instructions that a target lacks."""
     facts = {
         "vectors": target.max_lanes > 1, "f64": target.has_double, "fused multiply-add": target.has_fma,
         "division": target.has_division, "square roots": target.has_square_root,

@@ -1,1 +1,1 @@
-"""What `scripts/fuzz` is made of: random modules, oracles, processes that apply them, and a summary."""
+"""The parts of `scripts/fuzz`: random modules, oracles, processes that apply them, and a summary."""

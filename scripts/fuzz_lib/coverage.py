@@ -1,4 +1,4 @@
-"""What cases reach: passes that changed something, rules that fired, kernels by plan, ops."""
+"""The coverage of cases: passes that changed something, rules that fired, kernels by plan, ops."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def watch() -> None:
 
 
 def taken() -> dict[str, Counter[str]]:
-    """What was counted since the last call."""
+    """The counts since the last call."""
     found = {kind: Counter(c) for kind, c in counts.items()}
     for counter in counts.values():
         counter.clear()

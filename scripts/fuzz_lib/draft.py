@@ -24,10 +24,10 @@ COMMON = tuple(
 )
 SIZES = (0, 1, 1, 2, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 100)
 REFUSALS = (AxlaError, ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, KeyError)
-"""What an op may say to attributes and operands that are not for it."""
+"""The errors of ops that get attributes and operands which do not fit."""
 
 INDEX, ANY, COUNTER, SIZES_OF_GROUPS = "index", "any", "counter", "sizes of groups"
-"""What a parameter is filled with: places in and around an array, anything, where a loop begins..."""
+"""The contents of parameters: places in and around an array, anything, where a loop begins..."""
 
 
 class Draft:

@@ -1,4 +1,4 @@
-"""What random modules are put together from: each function adds a few instructions to a scope.
+"""The motifs of random modules: each function adds a few instructions to a scope.
 
 A motif may raise what ops say to attributes and operands that are not for them: then nothing is added, and
 another one is tried. `MOTIFS` has them with their weights.
@@ -77,7 +77,9 @@ def converted(s: Scope) -> None:
 
 
 def identity(s: Scope) -> None:
-    """What algebra simplifies, and must not where zeros have signs and numbers may be none."""
+    """Adds operations that algebra simplifies, and must not simplify where zeros have signs and
+    numbers may be none.
+    """
     x = s.pick(lambda h: not h.dtype.is_pred and h.dtype.bits >= 8)
     dtype, draw = x.shape.dtype, s.draw
 
@@ -90,12 +92,37 @@ def identity(s: Scope) -> None:
         (0.0, -0.0, 1, 2, 0.5, 4, -1) if dtype.is_inexact else (0, 1, 2, 4, 8, *((-1,) if signed else ()))
     )
     cls = draw.choice((hlo.Add, hlo.Subtract, hlo.Multiply, hlo.Divide, hlo.Maximum, hlo.Minimum, hlo.Power))
-    y = draw.choice((all_of(draw.choice(values)), x, all_of(draw.choice(values))))
+    if cls in NEUTRAL and draw.random() < 0.6:
+        y = all_of(draw.choice([v for v in NEUTRAL[cls] if v in values]))
+    else:
+        y = draw.choice((all_of(draw.choice(values)), x))
     z = s.add(cls(), *((x, y) if draw.random() < 0.6 else (y, x)))
     if draw.random() < 0.5:
         s.add(draw.choice((hlo.Add, hlo.Subtract, hlo.Multiply, hlo.Maximum))(), z, draw.choice((x, y, z)))
     if draw.random() < 0.3 and dtype.is_float and dtype.bits in (8, 16, 32, 64):
         s.add(hlo.BitcastConvert(Shape({8: U8, 32: U32, 64: U64}.get(dtype.bits, dtype), x.shape.dims)), z)
+
+
+NEUTRAL: dict[type[hlo.Op], tuple[float, ...]] = {
+    hlo.Add: (0.0, -0.0), hlo.Subtract: (0.0, -0.0), hlo.Multiply: (1, -1, 0.0), hlo.Divide: (1, -1, 2),
+    hlo.Power: (1, 2, 0.5),
+}  # fmt: skip
+"""What an op does little with, on one side at least."""
+
+
+def undone(s: Scope) -> None:
+    """An op, and its inverse after it."""
+    x = s.pick(lambda h: not h.dtype.is_pred)
+    y = s.like(x.shape)
+    pairs = (
+        (hlo.Add, hlo.Subtract),
+        (hlo.Subtract, hlo.Add),
+        (hlo.Multiply, hlo.Divide),
+        (hlo.Divide, hlo.Multiply),
+    )
+    one, other = s.draw.choice(pairs)
+    z = s.add(one(), x, y)
+    s.add(other(), *s.draw.choice(((z, x), (z, y), (x, z), (y, z))))
 
 
 # Other places
@@ -257,7 +284,7 @@ def _combining(dtype: DType) -> tuple[str, ...]:
 
 
 def _start(s: Scope, name: str, dtype: DType) -> Instruction:
-    """What a reduction begins with: often what changes nothing."""
+    """The initial value of a reduction, often the neutral element."""
     if s.draw.random() < 0.3:
         return s.like(Shape(dtype))
     if name in ("maximum", "minimum") and dtype.is_float:
@@ -314,6 +341,8 @@ def largest(s: Scope) -> None:
     first = hlo.Compare(s.draw.choice((Direction.GE, Direction.GT, Direction.LE, Direction.LT)))(a, b)
     if s.draw.random() < 0.6:  # as JAX writes it
         first = hlo.Or()(first, hlo.Compare(Direction.NE)(a, a))
+    elif dtype.is_float:
+        x = _without_nan(s, x)
     if s.draw.random() < 0.6:
         same = hlo.And()(hlo.Compare(Direction.EQ)(a, b), hlo.Compare(Direction.LT)(i, j))
         place = hlo.Select()(hlo.Or()(first, same), i, j)
@@ -347,6 +376,12 @@ def window(s: Scope) -> None:
     s.add(hlo.ReduceWindow(given, s.draft.combiner(name, x.shape.dtype)), x, _start(s, name, x.shape.dtype))
 
 
+def _without_nan(s: Scope, x: Instruction) -> Instruction:
+    """An array of floats with zeros in the place of NaN."""
+    zero = s.computation.add(hlo.Broadcast(x.shape, ()), [s.scalar(0, x.shape.dtype)])
+    return s.add(hlo.Select(), hlo.Compare(Direction.EQ)(x, x), x, zero)
+
+
 def sorted_(s: Scope) -> None:
     """A sort by one of several arrays; of floats in the total order, or without NaN."""
     x = s.pick(lambda h: h.rank > 0 and not h.dtype.is_complex)
@@ -356,8 +391,7 @@ def sorted_(s: Scope) -> None:
     by = s.draw.choice([n for n, a in enumerate(arrays) if not a.shape.dtype.is_complex])
     key, total = arrays[by], s.draw.random() < 0.7
     if key.shape.dtype.is_float and not total:
-        zero = s.computation.add(hlo.Broadcast(key.shape, ()), [s.scalar(0, key.shape.dtype)])
-        arrays[by] = s.add(hlo.Select(), hlo.Compare(Direction.EQ)(key, key), key, zero)
+        arrays[by] = _without_nan(s, key)
     order = s.draft.order([a.shape.dtype for a in arrays], by, s.draw.choice(("LT", "GT")), total)
     s.parts(s.add(hlo.Sort((s.draw.randrange(x.shape.rank),), True, order), *arrays, keep=False))
 
@@ -596,7 +630,7 @@ def _ended(s: Scope, shapes: list[Shape], counter: tuple[int, int, int]) -> tupl
 
 
 def _carried_on(body: Scope, value: Instruction) -> Instruction:
-    """What a body makes of a value that it carries."""
+    """The next value of one that a body carries."""
     draw, before = body.draw, len(body.values)
     kind = draw.choice(("same", "update", "update", "scatter", "moved", "any", "any", "other", "copy"))
     shape = value.shape
@@ -714,7 +748,7 @@ def token(s: Scope) -> Instruction:
 
 
 def effect(s: Scope) -> None:
-    """What the host sees: order matters. Only of the entry and of what always runs there."""
+    """Adds an effect that the host sees: order matters. Only of the entry and of what always runs there."""
     if not s.is_entry:
         return
     s.draft.effects = True
@@ -858,7 +892,8 @@ def attempt(s: Scope, motif: Motif) -> bool:
 
 
 MOTIFS: dict[Motif, float] = {
-    pointwise: 5, compared: 2, converted: 2.5, identity: 2.5, broadcast: 1.5, reshaped: 1, transposed: 1.5,
+    pointwise: 5, compared: 2, converted: 2.5, identity: 3, undone: 1, broadcast: 1.5, reshaped: 1,
+    transposed: 1.5,
     sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1.5, part: 1, updated: 1.5, gathered: 0.8,
     scattered: 1,
     reduced: 2.5, deep: 1.5, largest: 0.6,

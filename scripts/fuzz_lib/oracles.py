@@ -286,7 +286,7 @@ class EachPass(Oracle):
 
 
 class Texts(Oracle):
-    """What is printed, and what is written as a proto, is read as the same module."""
+    """Checks that the text and the proto of a module are read as the same module."""
 
     name, share = "text", 0.3
 
@@ -787,7 +787,7 @@ PECULIAR = frozenset({
     "ragged-dot", "map", "domain", "reduce-precision", "async-start", "bitcast", "copy-start",
     "set-dimension-size", "dynamic-reshape", "stochastic-convert",
 })  # fmt: skip
-"""What XLA:CPU leaves open, or has not."""
+"""Ops that XLA:CPU does not have, or leaves undefined."""
 
 
 class Participants(Oracle):

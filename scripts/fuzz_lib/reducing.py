@@ -103,7 +103,9 @@ def twins(module: Module) -> tuple[str, ...]:
 
 
 def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str, load: Sequence[str] = ()) -> str:
-    """What `axla bisect` says of a module: the pass, kernel... that makes it differ from the interpreter."""
+    """The verdict of `axla bisect` on a module: the pass, kernel... that makes it differ from the
+    interpreter.
+    """
     from axla.comparison import BITS, DEFAULT_TOLERANCE
     from axla.tools.bisect import bisect
     from axla.tools.trial import Question, Trials
@@ -122,9 +124,7 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str, load: Se
 
 
 def kind_of(why: str) -> str:
-    """What failures of one program have in common: nothing, an error's class, that results differ, or that
-    the process ended.
-    """
+    """The kind of a failure: nothing, an error's class, that results differ, or that the process ended."""
     if why.startswith(ENDED):
         return ENDED
     if not why.startswith("Traceback"):
@@ -133,7 +133,7 @@ def kind_of(why: str) -> str:
 
 
 def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why: str) -> str:
-    """What an oracle says of a module, in this process; nothing where it cannot be asked."""
+    """The message of an oracle about a module, in this process; nothing where it cannot be asked."""
     from . import cases
     from .cases import Case, Skip
     from .oracles import ORACLES

@@ -72,7 +72,7 @@ def headline(why: str) -> str:
 
 @dataclass
 class Report:
-    """What came of a batch. `asked`, `skipped`, `seconds`: by oracle."""
+    """The outcome of a batch. `asked`, `skipped`, `seconds`: by oracle."""
 
     cases: int = 0
     made: Counter[str] = field(default_factory=Counter)
@@ -96,7 +96,7 @@ class Report:
 
 
 def serve(pipe: Connection) -> None:
-    """What a process does: it says where it is, and gives reports, until the pipe closes."""
+    """Runs a process: it says where it is, and gives reports, until the pipe closes."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.environ["AXLA_CACHE_DIR"] = ""
     import axla  # noqa: F401

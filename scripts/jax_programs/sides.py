@@ -33,7 +33,7 @@ COMPILE = "backend_s"  # seconds in the compiler behind JAX, as JAX reports them
 
 @dataclass
 class Case:
-    """What one program, or one case of it, printed in the runs of one side."""
+    """The output of one program, or of one case of it, in the runs of one side."""
 
     runs: list[dict[str, Any]] = field(default_factory=list)
 

@@ -1,1 +1,1 @@
-"""What scripts/jax-tests is made of."""
+"""The parts of scripts/jax-tests."""

@@ -116,7 +116,7 @@ def _aim(line: Line, some: Sequence[Comparison]) -> str:
 
 
 def _failures(some: Sequence[Comparison]) -> Iterable[str]:
-    """What does not pass, by reason."""
+    """The cases that do not pass, by reason."""
     groups: dict[str, dict[tuple[str, str], dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for c in some:
         for case, outcome in c.wrong().items():

@@ -1,4 +1,4 @@
-"""What came out, case by case: a file of JSON lines for each file of tests, setting and platform."""
+"""The outcomes, case by case: a file of JSON lines for each file of tests, setting and platform."""
 
 from __future__ import annotations
 

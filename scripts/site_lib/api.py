@@ -132,7 +132,9 @@ def link(path: Path, name: str) -> str:
 
 
 def members(node: ast.ClassDef) -> Iterator[str]:
-    """What a class has: fields, properties and methods that are public and say what they are."""
+    """The documentation of the members of a class: fields, properties and methods that are public and say
+    what they are.
+    """
     for inner, behind in statements(node.body):
         names = [name for name in names_of(inner) if not name.startswith("_")]
         if not names or is_overload(inner):

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Page(HTMLParser):
-    """What a page refers to, and the places in it."""
+    """The links of a page, and the anchors in it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

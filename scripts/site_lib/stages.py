@@ -50,7 +50,7 @@ class _Watch(driver.Observer):
 
 
 def changes() -> str:
-    """What each pass changes, of those that change something."""
+    """The changes of each pass that changes something."""
     module = parse(FILE)
     watch = _Watch(module.to_string())
     with driver.observed(watch):

@@ -60,7 +60,7 @@ def pool(c: Draw) -> None:
 def _maxima(
     values: np.ndarray, sizes: list, strides: list, padding: str, small: list, first: bool
 ) -> np.ndarray:
-    """What MaxPool makes of values."""
+    """The result of MaxPool."""
     data = np.moveaxis(values, 1, -1) if first else values
     found = np.empty((data.shape[0], *small, data.shape[-1]), data.dtype)
     for place in np.ndindex(*small):

@@ -1,1 +1,1 @@
-"""What `scripts/verify-passes` is made of: seeds, mutants of them, operands, and the comparison."""
+"""The parts of `scripts/verify-passes`: seeds, mutants of them, operands, and the comparison."""

@@ -39,7 +39,7 @@ TRIES = 12
 
 
 ERRORS = (AxlaError, ArithmeticError, LookupError, ValueError, TypeError, AssertionError, AttributeError)
-"""What breaks of a wrong module."""
+"""The errors that wrong modules raise."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Failure:
 
 @dataclass
 class Verdict:
-    """What was found of a rule or a pass."""
+    """The verdict on a rule or a pass."""
 
     name: str
     kind: str
@@ -73,7 +73,7 @@ class Verdict:
 
 
 class Wrong(Exception):
-    """What is wrong with a rewritten module."""
+    """The fault of a rewritten module."""
 
 
 class Skip(Exception):
@@ -260,7 +260,7 @@ def _sizes(module: Module) -> list[Literal]:
 
 
 def _counted(found: Literal, wanted: Literal, before: Module) -> Literal:
-    """What counts of results that are as large as they can be, and have their sizes behind them."""
+    """Cuts results of dynamic sizes to the elements that count."""
     shapes, leaves, values = (
         list(before.entry.root.shape.leaves()),
         list(found.leaves()),
@@ -301,7 +301,7 @@ def _shown(literal: Literal) -> str:
 
 
 def prefix(step: Pass) -> tuple[Pass, ...]:
-    """What the CPU pipeline runs before a pass: of a pass outside of it, nothing."""
+    """The passes that the CPU pipeline runs before a pass; none for a pass outside of it."""
     found: list[Pass] = []
     for _, other in flat(CPU):
         if other.name == step.name:

@@ -78,7 +78,9 @@ def write() -> None:
 
 
 def why_stale() -> str:
-    """What is wrong with the file of examples; nothing if it is as `write` would make it."""
+    """The difference of the file of examples from what is expected; nothing if it is as `write`
+    would make it.
+    """
     have = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
     wanted = text().splitlines()
     if have == wanted:

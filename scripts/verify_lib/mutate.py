@@ -47,15 +47,15 @@ LARGEST = 4096
 """Elements of an array of a mutant."""
 
 REFUSALS = (AxlaError, ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, KeyError)
-"""What an op may say to attributes and operands that are not for it."""
+"""The errors of ops that get attributes and operands which do not fit."""
 
 
 KEPT = (Constant, Parameter, hlo.Map, hlo.SetDimensionSize)
-"""What a shape says together with an attribute is not changed in one of them."""
+"""Ops whose shape belongs to an attribute: neither is changed alone."""
 
 
 class Unfit(Exception):
-    """What was changed gives no module."""
+    """The changes give no valid module."""
 
 
 def mutant(source: Module, draw: random.Random, dtype: DType, layouts: bool = False) -> Module:
@@ -98,7 +98,7 @@ def bind(module: Module, draw: random.Random) -> list[tuple[str, str]]:
 
 
 class _Change:
-    """What is decided for all of a module: which types and sizes become which."""
+    """The decisions for all of a module: which types and sizes become which."""
 
     def __init__(self, source: Module, draw: random.Random, dtype: DType):
         self.draw = draw
@@ -116,6 +116,9 @@ class _Change:
             c for s in source.computations for i in s.instructions if i.opcode in COMBINING
             for c in i.op.computations()
         }  # fmt: skip
+        # What sorts compare by stays an order.
+        sorting = (i for s in source.computations for i in s.instructions if i.opcode in ("sort", "topk"))
+        self.orders = {c for inst in sorting for c in inst.op.computations()}
         self.rate = draw.choice((0.0, RATE, RATE, 3 * RATE))
 
     def typed(self, counts: Counter[DType], dtype: DType) -> dict[DType, DType]:
@@ -148,7 +151,7 @@ class _Change:
         return self.sizes.get(n, n) if n >= 0 else n
 
     def shape(self, shape: AnyShape, keep: bool = False) -> AnyShape:
-        """What a shape becomes; with `keep`, its element type stays."""
+        """The changed shape; with `keep`, its element type stays."""
         if isinstance(shape, TupleShape):
             return TupleShape([self.shape(e) for e in shape.elements])
         if not isinstance(shape, Shape):
@@ -186,7 +189,7 @@ class _Change:
         called: dict[Computation, Computation], keep: bool,
     ) -> Instruction:  # fmt: skip
         given = [values[o] for o in inst.operands]
-        if inst.computation not in self.combiners:
+        if inst.computation not in self.combiners | self.orders:
             self.replaced(given, values)
         plain = inst.op.with_computations(called.__getitem__) if inst.op.computation_fields else inst.op
         shapes = [o.shape for o in given]
@@ -251,8 +254,10 @@ class _Change:
     # Attributes
 
     def variants(self, op: Op, inst: Instruction, shapes: Sequence[AnyShape]) -> list[Op]:
-        """What to try for an op: other attributes or another op of its kind, then itself."""
+        """The ops to try in the place of an op: other attributes or another op of its kind, then itself."""
         found = [op]
+        if inst.computation in self.orders:
+            return found
         often = 4 if inst.computation in self.combiners else 1
         if self.now(often) and op.elementwise and not op.attributes and not op.holds_shape:
             same = [

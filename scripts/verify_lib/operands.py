@@ -112,8 +112,8 @@ def _parts(dtype: DType, count: int, draw: random.Random, allows: str) -> np.nda
 
 
 def difference(wanted: Literal, found: Literal, allows: str = "", eps: float = 0.0) -> str:
-    """What two results differ in; nothing where they are the same, or as near as is allowed: `eps` is that of
-    the narrowest element type.
+    """The difference of two results; nothing where they are the same, or as near as is allowed: `eps` is that
+    of the narrowest element type.
     """
     pairs = list(wanted.leaves()), list(found.leaves())
     if len(pairs[0]) != len(pairs[1]):
@@ -159,4 +159,4 @@ TOLERANCE = 64
 """Units in the last place of the largest element, where rounding may differ."""
 
 LOOSE = ("rounding", "reals", "zero", "order", "finite")
-"""What allows another sign of a zero: that of a sum depends on its order, too."""
+"""The allowances that permit another sign of a zero: that of a sum depends on its order, too."""

@@ -1,4 +1,4 @@
-"""What a run prints, and the table that it writes."""
+"""The output of a run, and the table that it writes."""
 
 from __future__ import annotations
 

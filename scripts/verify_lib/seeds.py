@@ -1,4 +1,4 @@
-"""What mutants are made of: the tests of the passes, samples of every op, and random programs."""
+"""The sources of mutants: the tests of the passes, samples of every op, and random programs."""
 
 from __future__ import annotations
 

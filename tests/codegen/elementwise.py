@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axla.codegen import llvm
-from axla.codegen.function import Function, LlvmModule
+from axla.codegen.function import LlvmFunction, LlvmModule
 from axla.codegen.native.image import Image
 from axla.codegen.value import Value, Values, forbidden_intrinsics
 from axla.core.dtypes import DType
@@ -37,7 +37,7 @@ def module_of(cases: Sequence[Case], target: Target) -> LlvmModule:
     module = LlvmModule(target.index_type)
     for case in cases:
         params = [("ptr", f"in{k}") for k in range(len(case.operands))]
-        f = Function(module, case.name, "void", [*params, ("ptr", "out"), (target.index_type, "count")])
+        f = LlvmFunction(module, case.name, "void", [*params, ("ptr", "out"), (target.index_type, "count")])
         values = Values(f, target)
         with f.loop(0, f.params["count"], case.lanes) as loop:
             loaded = [
@@ -53,7 +53,7 @@ def module_of(cases: Sequence[Case], target: Target) -> LlvmModule:
     return module
 
 
-def _at(f: Function, dtype: DType, pointer, index):
+def _at(f: LlvmFunction, dtype: DType, pointer, index):
     return f.gep(f"[{dtype.itemsize} x i8]", pointer, index)
 
 

@@ -13,7 +13,7 @@ from products import Compiled, Product, check, module_of
 
 from axla.codegen import llvm
 from axla.codegen.emit.transpose_registers import transpose_block
-from axla.codegen.function import Function, LlvmModule
+from axla.codegen.function import LlvmFunction, LlvmModule
 from axla.codegen.host import host_target, one_lane_target
 from axla.codegen.native.image import Image
 from axla.codegen.object_files import symbols
@@ -272,7 +272,7 @@ def test_equal_specs_make_equal_code():
 ])  # fmt: skip
 def test_transpose_block(element, lanes):
     module = LlvmModule()
-    f = Function(module, "turn", "void", [("ptr", "source"), ("ptr", "target")])
+    f = LlvmFunction(module, "turn", "void", [("ptr", "source"), ("ptr", "target")])
     kind = vector(element, lanes)
     rows = [f.load(kind, f.gep(element, f.params["source"], f.index(r * lanes)), 1) for r in range(lanes)]
     for r, row in enumerate(transpose_block(f, rows)):

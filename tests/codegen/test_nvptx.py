@@ -19,7 +19,7 @@ import axla
 from axla.codegen import llvm
 from axla.codegen.function import LlvmModule
 from axla.codegen.kernel import emit_kernel
-from axla.codegen.nvptx import Block
+from axla.codegen.nvptx import ThreadBlock
 from axla.codegen.value import Values, forbidden_intrinsics
 from axla.core import dtypes as D
 from axla.core.errors import UnsupportedError
@@ -276,7 +276,7 @@ def test_every_operation_assembles(tmp_path):
     """Every operation and conversion, on every type: no calls of libraries, and PTX that ptxas takes."""
     module = LlvmModule(SM90.index_type)
     for kind in (D.F32, D.F64, D.F16, D.BF16, D.F8E5M2, D.C64, D.PRED, D.S4, D.S8, D.U16, D.S32, D.U64):
-        share = Block(module, f"all_{kind}", [True, True, False], 1)
+        share = ThreadBlock(module, f"all_{kind}", [True, True, False], 1)
         values, f = Values(share.f, SM90), share.f
         x, y = (values.load(kind, share.argument(slot), 1) for slot in (0, 1))
         results = [values.convert(x, other) for other in D.ALL]

@@ -15,7 +15,7 @@ import pytest
 
 import axla.hlo  # noqa: F401  (declares the ops)
 from axla.codegen import integer, llvm
-from axla.codegen.function import Function, LlvmModule
+from axla.codegen.function import LlvmFunction, LlvmModule
 from axla.codegen.host import host_target, one_lane_target
 from axla.codegen.math import tables
 from axla.codegen.object_files import symbols
@@ -105,7 +105,7 @@ def test_no_library_calls(target):
     module = LlvmModule(target.index_type)
     written = 0
     for kind in D.ALL:
-        f = Function(module, f"all_{kind}", "void", [("ptr", "a"), ("ptr", "b"), ("ptr", "out")])
+        f = LlvmFunction(module, f"all_{kind}", "void", [("ptr", "a"), ("ptr", "b"), ("ptr", "out")])
         values = Values(f, target)
         lanes = target.lanes(kind)
         x, y = (values.load(kind, f.params[name], lanes) for name in "ab")
@@ -273,7 +273,7 @@ def test_a_uniform_operand_meets_a_vector():
 
 def test_an_operation_on_the_wrong_type_is_refused_by_name():
     target = host_target()
-    f = Function(LlvmModule(), "f", "void", [("ptr", "a")])
+    f = LlvmFunction(LlvmModule(), "f", "void", [("ptr", "a")])
     values = Values(f, target)
     x, z = values.load(D.F32, f.params["a"], 4), values.load(D.C64, f.params["a"], 4)
     with pytest.raises(UnsupportedError, match="popcnt.*f32"):

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from axla.codegen import elf, host, llvm
-from axla.codegen.function import Function, LlvmModule
+from axla.codegen.function import LlvmFunction, LlvmModule
 from axla.codegen.host import _x86_level, host_target, one_lane_target
 from axla.codegen.object_files import symbols
 from axla.codegen.value import allowed_intrinsics, forbidden_intrinsics
@@ -113,7 +113,7 @@ def test_an_outlined_function_is_written_once():
 
     module = LlvmModule()
     for name in ("f", "g"):
-        f = Function(module, name, "void", [("ptr", "p")])
+        f = LlvmFunction(module, name, "void", [("ptr", "p")])
         values = Values(f, cpu_target("x86-64-v3"))
         x = values.load(D.F32, f.params["p"], 8)
         values.store(values.binary("power", x, x), f.params["p"])

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from axla.service.limits import Limits
+from axla.service.limits import ClientLimits
 from axla.service.metrics import text_of
 from axla.service.supervisor import Settings, Supervisor
 from axla.tools import main as command
@@ -79,10 +79,10 @@ def rows() -> dict[str, list[str]]:
     return {name: rest.split(" | ") for name, rest in found}
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Limits)])
+@pytest.mark.parametrize("field", [field.name for field in fields(ClientLimits)])
 def test_every_limit_is_in_the_table(field):
     default = rows()[f"--{field.replace('_', '-')}"][0]
-    assert serve.number(default) == getattr(Limits, field)
+    assert serve.number(default) == getattr(ClientLimits, field)
 
 
 def test_every_counter_is_in_the_table():

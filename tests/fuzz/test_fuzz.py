@@ -18,8 +18,9 @@ from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
 from verify_lib import mutate  # noqa: E402
 
 import axla  # noqa: E402
-from axla.core.dtypes import F32  # noqa: E402
+from axla.core.dtypes import F8E5M2, F32  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
+from axla.ir.attributes import Direction  # noqa: E402
 from axla.tools.apart import Apart  # noqa: E402
 from axla.tools.bisect import bisect  # noqa: E402
 from axla.tools.trial import Question, Trials  # noqa: E402
@@ -79,6 +80,24 @@ ENTRY e { x = f32[3,4] parameter(0)
         assert [i.op.dimensions for i in module.entry.instructions if i.opcode == "map"] == [(0, 1)]
 
 
+def test_mutants_of_a_sort_have_its_order():
+    text = """
+less { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT l = pred[] compare(a, b), direction=LT }
+ENTRY e { x = s32[9] parameter(0)
+  ROOT s = s32[9] sort(x), dimensions={0}, to_apply=less }"""
+    found = set()
+    for seed in range(80):
+        try:
+            module = mutate.mutant(axla.parse(text), random.Random(seed), F32)
+        except mutate.Unfit:
+            continue
+        tests = [i for c in module.computations for i in c.instructions if i.opcode == "compare"]
+        found |= {(repr(i), i.op.direction) for i in tests}
+    assert found == {("%l = pred[] compare(%a, %b)", Direction.LT)}
+
+
 def case_from(text: str, *inputs: np.ndarray) -> cases.Case:
     return cases.Case("test", axla.parse(text), list(inputs), text=text)
 
@@ -128,6 +147,20 @@ ENTRY e { x = f32[4] parameter(0)
     assert not judge.differs(case, ([np.array(1, np.float32)], heard))
     plain = case_from(text, np.array([4, 4, 0.25, 0.25], np.float32))
     assert judge.differs(plain, ([np.array(2, np.float32)], heard))
+
+
+def test_sums_of_short_floats_say_little():
+    text = """
+add { a = f8e5m2[] parameter(0)
+  b = f8e5m2[] parameter(1)
+  ROOT c = f8e5m2[] add(a, b) }
+ENTRY e { x = f8e5m2[40,5] parameter(0)
+  zero = f8e5m2[] constant(0)
+  ROOT s = f8e5m2[5] reduce(x, zero), dimensions={0}, to_apply=add }"""
+    executable = axla.compile(axla.parse(text))
+    values = np.random.default_rng(16).uniform(-2, 2, (40, 5)).astype(F8E5M2.numpy)
+    case = case_from(text, values)
+    assert not judge.differs(case, case.run(executable, [values]))
 
 
 def test_the_sign_of_a_nan_says_nothing():

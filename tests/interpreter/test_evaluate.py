@@ -265,3 +265,14 @@ def test_a_product_of_floats_that_gives_integers():
     for backend in ("interpreter", "cpu", "one-lane"):
         [found] = axla.compile(axla.parse(text), backend=backend).execute([x, y])
         assert np.asarray(found).tolist() == [[10]], backend
+
+
+def test_a_product_that_gives_pred():
+    """An or of ands, whatever is multiplied: what is not zero is true, and nothing cancels."""
+    text = """ENTRY e { x = pred[1,2] parameter(0)
+  y = f32[2,3] parameter(1)
+  ROOT z = pred[1,3] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+    x, y = np.array([[True, True]]), np.array([[-1, 0.5, 0], [1, 0, 0]], np.float32)
+    for backend in ("interpreter", "cpu", "one-lane"):
+        [found] = axla.compile(axla.parse(text), backend=backend).execute([x, y])
+        assert np.asarray(found).tolist() == [[True, True, False]], backend

@@ -100,6 +100,7 @@ X = Shape(F32, (2, 3))
         (hlo.Broadcast(Shape(S32, (2, 3)), (0, 1)), (X,), "broadcast_c1"),
         (hlo.Reshape(Shape(F32, (7,))), (X,), "reshape_c2"),
         (hlo.Reshape(Shape(S32, (6,))), (X,), "reshape_c1"),
+        (hlo.DynamicReshape(Shape(F32, (7,))), (X, Shape(S32)), "dynamic_reshape_c3"),
         (hlo.Transpose((0, 0)), (X,), "transpose_c1"),
         (hlo.Reverse((2,)), (X,), "reverse_c1"),
         (hlo.Slice(SliceDims((0,), (1,))), (X,), "slice_c1"),
@@ -184,6 +185,11 @@ def test_dot_of_pred_and_small_integers():
     assert hlo.Dot(Shape(S32), **plain).evaluate(x, x) == 3_000_000
     flags = np.array([True, False])
     assert hlo.Dot(Shape(PRED), **plain).evaluate(flags, flags) == np.True_
+    for numbers in ([0.25, 0.0], [2.0, -2.0], [float("nan"), 0.0]):  # all but 0 are true
+        x = np.array(numbers, np.float32)
+        assert hlo.Dot(Shape(PRED), **plain).evaluate(x, np.ones(2, np.float32)) == np.True_
+    zeros = np.array([0.0, -0.0], np.float32)
+    assert hlo.Dot(Shape(PRED), **plain).evaluate(zeros, np.ones(2, np.float32)) == np.False_
 
 
 def test_arrays_without_elements_keep_the_other_sizes():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from axla.pjrt.errors import Refusal
+from axla.pjrt.errors import StatusError
 from axla.pjrt.options import check_option
 
 
@@ -33,5 +33,5 @@ def test_values_that_fit(name, value):
     ],
 )
 def test_values_that_do_not_fit(name, value, said):
-    with pytest.raises(Refusal, match=f"While setting option {name}, {said}"):
+    with pytest.raises(StatusError, match=f"While setting option {name}, {said}"):
         check_option(name, value)

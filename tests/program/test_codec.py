@@ -10,7 +10,7 @@ import pytest
 from axla.core.dtypes import BF16, F32, DType
 from axla.core.errors import InvalidArgument, ParseError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
-from axla.program.codec import Codec, Form
+from axla.program.codec import Format, TextCodec
 
 Tree = int | tuple["Tree", ...]
 
@@ -79,10 +79,10 @@ def _read_text(text):
     return Text(text)
 
 
-CODEC = Codec(
+CODEC = TextCodec(
     {
-        "Tree": Form(lambda t: str(t).replace(",)", ")"), _read_tree),
-        Text: Form(lambda t: t.body, _read_text, block=True),
+        "Tree": Format(lambda t: str(t).replace(",)", ")"), _read_tree),
+        Text: Format(lambda t: t.body, _read_text, block=True),
     },
     (WorkStep, LoopStep),
 )

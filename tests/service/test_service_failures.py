@@ -21,7 +21,7 @@ import axla
 from axla.core import flags
 from axla.core.status import Status, status_of
 from axla.service import messages
-from axla.service.limits import Limits, Page
+from axla.service.limits import ClientLimits, Page
 from axla.service.messages import NUMBERS, VERSION
 from axla.service.session import ClientSession, Slots
 from axla.service.transport import HEADER, SocketTransport
@@ -366,7 +366,7 @@ def test_runs_at_once_take_no_more_than_there_is(client):
 def session():
     ends = socket.socketpair()
     backend = axla.backends.get("interpreter")
-    made = ClientSession(SocketTransport(ends[0]), backend, Limits(), Page(), lambda *facts: None)
+    made = ClientSession(SocketTransport(ends[0]), backend, ClientLimits(), Page(), lambda *facts: None)
     yield made
     for end in ends:
         end.close()

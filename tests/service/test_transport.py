@@ -14,8 +14,8 @@ from axla.service.transport import (
     HEADER,
     PIECE_BYTES,
     PIECES,
+    BadMessage,
     Closed,
-    Malformed,
     SocketTransport,
     is_window,
     new_window,
@@ -60,7 +60,7 @@ def test_half_a_message_is_kept_until_the_rest_comes(pair):
 def test_a_message_that_is_too_long_is_refused_before_it_is_read(pair):
     client, server = pair
     client.socket.send(HEADER.pack((8 << 20) + 1, 1, 2))
-    with pytest.raises(Malformed, match="8388609 bytes; at most 8388608"):
+    with pytest.raises(BadMessage, match="8388609 bytes; at most 8388608"):
         server.receive(1)
 
 
@@ -108,14 +108,14 @@ def test_arrays_go_in_pieces(pair, size):
 )
 def test_pieces_that_do_not_fit(pair, body, said):
     _, server = pair
-    with pytest.raises(Malformed, match=said):
+    with pytest.raises(BadMessage, match=said):
         server.take(body, np.zeros(8, np.uint8), 0)
 
 
 def test_credits_that_nobody_owes(pair):
     client, _ = pair
     for body in (b"\0", bytes([PIECES]), b"\0\0"):
-        with pytest.raises(Malformed, match="was not sent"):
+        with pytest.raises(BadMessage, match="was not sent"):
             client.credit(body)
 
 

@@ -17,7 +17,7 @@ from axla.custom.registry import registered
 from axla.ir.op import OPS
 from axla.tools import check, conformance
 from axla.tools import main as command
-from axla.tools.conformance import BY_HOST, FAILED, LEVELS, PASSED, REFUSED, Case, Report
+from axla.tools.conformance import BY_HOST, FAILED, LEVELS, PASSED, REFUSED, Case, ConformanceReport
 from axla.tools.samples import sample_target
 
 
@@ -93,14 +93,14 @@ def test_every_op_has_a_level_and_a_case():
 def test_the_level_reached():
     first, second, third = list(LEVELS)[:3]
     cases = [Case(first, "add", "f32", PASSED), Case(second, "slice", "f32", BY_HOST)]
-    assert Report("b", []).reached == "none"
-    assert Report("b", cases).reached == second
-    assert Report("b", [*cases, Case(third, "sort", "f32", REFUSED, "why")]).reached == second
-    assert Report("b", [*cases, Case(second, "pad", "f32", FAILED, "why")]).reached == first
-    assert Report("b", cases[1:]).reached == "none"
+    assert ConformanceReport("b", []).reached == "none"
+    assert ConformanceReport("b", cases).reached == second
+    assert ConformanceReport("b", [*cases, Case(third, "sort", "f32", REFUSED, "why")]).reached == second
+    assert ConformanceReport("b", [*cases, Case(second, "pad", "f32", FAILED, "why")]).reached == first
+    assert ConformanceReport("b", cases[1:]).reached == "none"
     half = [*cases, Case(second, "pad", "f32", REFUSED, "why"), Case(second, "slice", "s4", REFUSED, "why")]
-    assert Report("b", half).reached == second
-    assert Report("b", [*half, Case(second, "reverse", "f32", REFUSED, "why")]).reached == first
+    assert ConformanceReport("b", half).reached == second
+    assert ConformanceReport("b", [*half, Case(second, "reverse", "f32", REFUSED, "why")]).reached == first
 
 
 def test_the_interpreter_passes(capsys):

@@ -71,7 +71,7 @@ def _of(program: Program, table: dict[tuple[int, str], Row], threads: Sequence[i
 
 
 def _worst(program: Program, table: dict[tuple[int, str], Row], threads: Sequence[int]) -> float:
-    """What a program is sorted by: its largest ratio; one that failed comes first."""
+    """The number that a program is sorted by: its largest ratio; one that failed comes first."""
     found = [row for row in _of(program, table, threads) if row is not None]
     if any(row.ratio is None for row in found):
         return float("inf")

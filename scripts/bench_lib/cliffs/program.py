@@ -1,4 +1,4 @@
-"""What a program of the survey is. Rows of the survey are never removed: a program stays once it is here."""
+"""A program of the survey. Rows of the survey are never removed: a program stays once it is here."""
 
 from __future__ import annotations
 

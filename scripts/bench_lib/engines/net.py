@@ -1,5 +1,5 @@
-"""What models are written in: layers that exist twice, in JAX and (see `torch_net`) in torch, over the same
-random weights.
+"""The layers that models are written in: layers that exist twice, in JAX and (see `torch_net`) in torch, over
+the same random weights.
 
 Short layers compute with numbers of 8 bits: kernels have a scale per feature, what flows between layers one
 of its own, and biases are integers in units of both.

@@ -1,4 +1,4 @@
-"""What a job of the section `peers` is. Jobs are never removed: one stays once it is here."""
+"""A job of the section `peers`. Jobs are never removed: one stays once it is here."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def page(rows: Sequence[Row], old: Path, flags: str = "") -> str:
 
 
 def _reasons(section: str) -> dict[str, str]:
-    """What stands in the last column, by job."""
+    """The texts of the last column, by job."""
     lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")]
     return {cells[0].strip(): cells[-1].strip() for cells in lines}
 

@@ -18,7 +18,7 @@ from axla.aot.frontend import examples
 from axla.aot.library import CompiledLibrary, Weights
 from axla.aot.machines import machine
 from axla.aot.names import check_identifier, parse_name
-from axla.aot.options import DEFAULT, Names, Options, options_of, takes_options
+from axla.aot.options import DEFAULT, NameLists, Options, options_of, takes_options
 from axla.aot.package import Package, check_folder, merged, neighbours, objects, stale, write_files
 from axla.aot.packed import packed
 from axla.aot.recordings import Recording, record
@@ -89,7 +89,7 @@ def library_of(
     return library, found
 
 
-def _with_options(example: Example, names: Names, variables: Sequence[str]) -> Example:
+def _with_options(example: Example, names: NameLists, variables: Sequence[str]) -> Example:
     source = example.source
     if names is not None:
         if isinstance(names, str | Mapping) or len(names) != 2:

@@ -12,7 +12,7 @@ import itertools
 from hashlib import blake2b
 
 from axla.aot.library import Weights
-from axla.codegen.function import Function, LlvmModule, Ssa
+from axla.codegen.function import LlvmFunction, LlvmModule, Ssa
 from axla.program import abi
 from axla.program.interface import Interface
 from axla.target.machine import ALIGNMENT, ObjectForm
@@ -29,7 +29,7 @@ def add_frame(module: LlvmModule) -> None:
     module.globals[_NEVER] = f"@{_NEVER} = internal constant i32 0"
     numbers = [("i64", "count"), ("i64", "grain")]
     params = [("ptr", "frame"), ("ptr", "kernel"), ("ptr", "args"), *numbers]
-    f = Function(module, _SERIAL, "i32", params, linkage="internal", attributes=_ATTRIBUTES)
+    f = LlvmFunction(module, _SERIAL, "i32", params, linkage="internal", attributes=_ATTRIBUTES)
     frame, kernel, args, count, grain = f.params.values()
     flag = frame.get(abi.FRAME, "cancel")
     with f.while_loop([f.const("i64", 0)]) as loop:
@@ -58,7 +58,7 @@ def add_exported_functions(
 def _run(module: LlvmModule, symbol: str, takes_weights: bool) -> None:
     names = ["args", "results", "workspace", "weights"][: 4 if takes_weights else 3]
     params = [("ptr", name) for name in names]
-    f = Function(module, f"{symbol}_run", "i32", params, attributes=_ATTRIBUTES)
+    f = LlvmFunction(module, f"{symbol}_run", "i32", params, attributes=_ATTRIBUTES)
     frame = f.space(f"[{abi.FRAME.size_on(module.pointer_bytes)} x i8]")
     fields = ("arguments", "results", "workspace", "constants")
     given = dict(zip(fields, f.params.values(), strict=False)) | {"version": abi.FRAME_VERSION}
@@ -73,7 +73,7 @@ def _run(module: LlvmModule, symbol: str, takes_weights: bool) -> None:
 def _run_frame(
     module: LlvmModule, symbol: str, entry: str, interface: Interface, constants: str | None
 ) -> None:
-    f = Function(module, f"{symbol}_run_frame", "i32", [("ptr", "frame")], attributes=_ATTRIBUTES)
+    f = LlvmFunction(module, f"{symbol}_run_frame", "i32", [("ptr", "frame")], attributes=_ATTRIBUTES)
     frame = f.params["frame"]
     version = frame.get(abi.FRAME, "version")
     f.guard(version.ne(abi.FRAME_VERSION), f.const("i32", abi.WRONG_FRAME))
@@ -94,7 +94,7 @@ def _run_frame(
     f.ret(code)
 
 
-def _result_table(f: Function, arguments: Ssa, public: Ssa, interface: Interface) -> Ssa:
+def _result_table(f: LlvmFunction, arguments: Ssa, public: Ssa, interface: Interface) -> Ssa:
     """A table of all results: the caller's, and between them parameters that are written in place."""
     width = f.module.pointer_bytes
     parameter = {alias.result: alias.parameter for alias in interface.aliases}

@@ -16,7 +16,7 @@ from typing import Any
 from axla.aot.library import Weights
 from axla.core.errors import InvalidArgument, choices
 
-Names = tuple[Sequence[str] | None, Sequence[str] | None] | None
+NameLists = tuple[Sequence[str] | None, Sequence[str] | None] | None
 _FILE = "FILE"  # a flag with a path
 
 
@@ -45,7 +45,7 @@ class Options:
     freeze_saver: str | os.PathLike[str] | None = _is(
         None, "a SaverDef, which says how variables are restored from the checkpoint", _FILE
     )
-    names: Names = _is(None, "(names of arguments, names of results), where there is no config")
+    names: NameLists = _is(None, "(names of arguments, names of results), where there is no config")
     variables: Sequence[str] = _is((), "arguments that are kept between calls", "A,B")
     weights: str = _is(
         "object", "where large constants are: object, separate (one of their own), file", "PLACE"

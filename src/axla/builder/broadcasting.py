@@ -19,7 +19,7 @@ from axla.hlo import Broadcast, Reshape
 from axla.hlo.family import are_increasing, show
 from axla.ir.op import reject
 
-Sizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it is dynamic
+DynamicSizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it is dynamic
 
 
 def common_dims(lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int] | None = None) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ def check_places(label: str, places: Sequence[int], source: Shape, target: str, 
         reject(f"{label}_order", f"{what} must be strictly increasing")
 
 
-def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> Sizes:
+def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> DynamicSizes:
     """The sizes of the result: for each dimension, the size that is not 1."""
     low, high = (a, b) if a.rank <= b.rank else (b, a)
     sizes = list(zip(high.dims, high.dynamic, strict=True))
@@ -121,7 +121,7 @@ def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> Sizes:
     return tuple(sizes)
 
 
-def stretch(operand: XlaOp, sizes: Sizes, dimensions: Sequence[int]) -> XlaOp:
+def stretch(operand: XlaOp, sizes: DynamicSizes, dimensions: Sequence[int]) -> XlaOp:
     """The operand broadcast to the given sizes: its dimension k is dimension `dimensions[k]` of the result;
     sizes 1 are repeated.
     """

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from axla.codegen.function import Function, Ssa
+from axla.codegen.function import LlvmFunction, Ssa
 from axla.codegen.types import element_type, lane_count, mangle, vector
 from axla.target.machine import Target
 
@@ -155,7 +155,7 @@ class Arithmetic:
     operations that the target lacks (`soft.Lowering`), None where it lacks none.
     """
 
-    def __init__(self, f: Function, target: Target, lower: Callable[[Arithmetic], Any]):
+    def __init__(self, f: LlvmFunction, target: Target, lower: Callable[[Arithmetic], Any]):
         self.f = f
         self.target = target
         self.lower = lower
@@ -393,7 +393,9 @@ class Arithmetic:
     def _outline(self, name: str, body: Callable[..., tuple[Reg, ...]], args: Sequence[Reg]) -> str:
         """Writes the internal function `name`; returns its result type."""
         params = [(arg.type, f"p{k}") for k, arg in enumerate(args)]
-        inner = Function(self.f.module, name, "", params, linkage="internal", attributes="nounwind noinline")
+        inner = LlvmFunction(
+            self.f.module, name, "", params, linkage="internal", attributes="nounwind noinline"
+        )
         arithmetic = Arithmetic(inner, self.target, self.lower)
         parts = body(*map(arithmetic.reg, inner.params.values()))
         whole = parts[0].ssa

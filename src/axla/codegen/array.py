@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd, prod
 
-from axla.codegen.function import Function, Ssa
+from axla.codegen.function import LlvmFunction, Ssa
 from axla.codegen.index import AnyIndex, Index, linear
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import BF16, DType
@@ -157,7 +157,7 @@ class Array:
 
 
 def element_address(
-    f: Function, pointer: Ssa, dtype: DType, offset: Ssa | int, *, inbounds: bool = True
+    f: LlvmFunction, pointer: Ssa, dtype: DType, offset: Ssa | int, *, inbounds: bool = True
 ) -> Ssa:  # fmt: skip
     """The address of element `offset` of an array of `dtype`."""
     element = f"[{dtype.itemsize} x i8]" if dtype.itemsize > 1 else "i8"

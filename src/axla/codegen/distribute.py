@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from axla.codegen.function import Function, LlvmModule, Ssa
+from axla.codegen.function import LlvmFunction, LlvmModule, Ssa
 from axla.codegen.value import Join, ValueGroup
 from axla.target.machine import Target
 
@@ -23,11 +23,11 @@ class Distribution:
     alone; 0 means success. `args` points to the addresses of the buffers.
     """
 
-    f: Function
+    f: LlvmFunction
     threads = 1
     """Threads that run a step together: a power of two."""
 
-    def __init__(self, f: Function, one_step: bool = False):
+    def __init__(self, f: LlvmFunction, one_step: bool = False):
         """`one_step`: the kernel has only step 0."""
         self.f, self.one_step = f, one_step
 
@@ -62,7 +62,7 @@ class Distribution:
         """The parameters, by name, through which functions that the kernel calls receive its buffers."""
         return {name: self.f.params[name] for name in ("frame", "args")}
 
-    def inside(self, f: Function) -> Distribution:
+    def inside(self, f: LlvmFunction) -> Distribution:
         """The same for a function that receives these parameters."""
         return Distribution(f, self.one_step)
 
@@ -102,10 +102,10 @@ class Distribution:
         self.f.ret(self.f.const("i32", 0))
 
 
-def kernel_function(module: LlvmModule, name: str, target: Target) -> Function:
+def kernel_function(module: LlvmModule, name: str, target: Target) -> LlvmFunction:
     """A new function that a CPU thread calls with a range of steps."""
     attributes = 'nounwind noinline "no-builtins"'
     if target.vector_bytes == 64:
         attributes += ' "prefer-vector-width"="512"'
     params = [("ptr noalias", "frame"), ("ptr noalias", "args"), ("i64", "begin"), ("i64", "end")]
-    return Function(module, name, "i32", params, linkage="internal", attributes=attributes)
+    return LlvmFunction(module, name, "i32", params, linkage="internal", attributes=attributes)

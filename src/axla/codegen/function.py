@@ -22,7 +22,7 @@ from axla.codegen.module import LlvmModule
 from axla.codegen.straight import Code, CodeRegion, Ssa
 from axla.program import abi
 
-__all__ = ["Branch", "Function", "GuardedLoop", "Loop", "LlvmModule", "Ssa", "WhileLoop"]
+__all__ = ["ForLoop", "GuardedLoop", "IfElse", "LlvmFunction", "LlvmModule", "Ssa", "WhileLoop"]
 
 UNPOLLED_WORK = 1 << 22
 """Lines of a loop that may run, some milliseconds, until it looks whether the run is cancelled."""
@@ -47,7 +47,7 @@ class Carrying:
         self.next = list(values)
 
 
-class Loop(Carrying):
+class ForLoop(Carrying):
     """An open counted loop, with its `index`."""
 
     __slots__ = ("index", "step")
@@ -63,7 +63,7 @@ class Loop(Carrying):
         self.index.code.line(f"br label %{self.step}")
 
 
-class Function(Code):
+class LlvmFunction(Code):
     """One function being written: straight-line code, loops and branches."""
 
     def _push(self, label: str, *, branch: bool = False, may_not_run: bool = False) -> CodeRegion:
@@ -94,8 +94,8 @@ class Function(Code):
         carry: Sequence[Ssa] = (),
         *,
         nonempty: bool = False,
-    ) -> Iterator[Loop]:
-        """`for index in range(start, stop, step)` with carried values. Yields a `Loop`; call
+    ) -> Iterator[ForLoop]:
+        """`for index in range(start, stop, step)` with carried values. Yields a `ForLoop`; call
         `loop.yield_(next)` inside.
 
         `nonempty` promises at least one iteration: no guard, and loads may be hoisted out.
@@ -110,7 +110,7 @@ class Function(Code):
         body = self._push(labels[0], may_not_run=not nonempty)
         index = Ssa(self.fresh(), begin.type, body)
         carried = [Ssa(self.fresh(), value.type, body) for value in carry]
-        loop = Loop(index, carried)
+        loop = ForLoop(index, carried)
         yield loop
         if loop.step:
             body.jump(loop.step)
@@ -132,7 +132,7 @@ class Function(Code):
             rounds.yield_(loop.results)
         loop.results = rounds.results
 
-    def _close(self, loop: Loop, body: CodeRegion, following: Ssa, labels, span, nonempty: bool) -> None:
+    def _close(self, loop: ForLoop, body: CodeRegion, following: Ssa, labels, span, nonempty: bool) -> None:
         """Writes the code of a closed loop."""
         (begin, end, carry), (head, done) = span, labels
         parent, index, latch = self.region, loop.index, body.label
@@ -221,9 +221,9 @@ class Function(Code):
         parent.begin(done)
         self._results(loop, carry, entry, latch)
 
-    def branch(self, condition: Ssa, likely: bool | None = None) -> Branch:
+    def branch(self, condition: Ssa, likely: bool | None = None) -> IfElse:
         """`if condition`: use `with b.then(): ...` and `with b.otherwise(): ...`, then `b.merge(pairs)`."""
-        return Branch(self, condition, likely)
+        return IfElse(self, condition, likely)
 
     @contextlib.contextmanager
     def if_(self, condition: Ssa, likely: bool | None = None) -> Iterator[None]:
@@ -301,7 +301,7 @@ class WhileLoop(Carrying):
 
     __slots__ = ("_function", "_head", "_body", "_done", "_tested")
 
-    def __init__(self, function: Function, carried: list[Ssa], head: str, body: str, done: str):
+    def __init__(self, function: LlvmFunction, carried: list[Ssa], head: str, body: str, done: str):
         super().__init__(carried)
         self._function, self._tested = function, False
         self._head, self._body, self._done = head, body, done
@@ -332,10 +332,10 @@ _WEIGHTS = {None: "", True: ", !prof !{!\"branch_weights\", i32 1000, i32 1}",
             False: ", !prof !{!\"branch_weights\", i32 1, i32 1000}"}  # fmt: skip
 
 
-class Branch:
+class IfElse:
     """The two sides of a condition, and whether it is likely to hold. A side that is not written is empty."""
 
-    def __init__(self, function: Function, condition: Ssa, likely: bool | None = None):
+    def __init__(self, function: LlvmFunction, condition: Ssa, likely: bool | None = None):
         self._function = function
         self._condition = condition
         self._weights = _WEIGHTS[likely]

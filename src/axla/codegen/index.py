@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from axla.codegen.function import Function, Ssa
+from axla.codegen.function import LlvmFunction, Ssa
 from axla.codegen.types import vector
 
 
@@ -29,7 +29,7 @@ class Index:
     __slots__ = ("f", "origin", "offset", "stride", "lanes", "vec", "multiple", "limit", "view")
 
     def __init__(
-        self, f: Function, base: Ssa, stride: int = 0, lanes: int = 1, *,
+        self, f: LlvmFunction, base: Ssa, stride: int = 0, lanes: int = 1, *,
         vec: Ssa | None = None, multiple: int = 1, limit: int = 1 << 62, offset: int = 0,
     ):  # fmt: skip
         self.f = f
@@ -194,7 +194,7 @@ class Index:
 AnyIndex = Index | int
 
 
-def _magic(f: Function, opcode: str, a: Ssa, divisor: int) -> Ssa:
+def _magic(f: LlvmFunction, opcode: str, a: Ssa, divisor: int) -> Ssa:
     """a // divisor or a % divisor by multiplication, for vectors below 2**31: CPUs have no vector
     division.
     """
@@ -265,7 +265,7 @@ def placed(rank: int, *groups: tuple[Sequence[int], Sequence[AnyIndex]]) -> tupl
     return tuple(found)
 
 
-def base_of(f: Function, index: AnyIndex) -> Ssa:
+def base_of(f: LlvmFunction, index: AnyIndex) -> Ssa:
     """An index that is the same in all lanes, as a scalar register."""
     return f.index(index) if isinstance(index, int) else index.base
 

@@ -14,9 +14,9 @@ from math import prod
 from axla.codegen.array import Array
 from axla.codegen.distribute import Distribution, kernel_function
 from axla.codegen.element import Elements, reshape_index
-from axla.codegen.function import Function, LlvmModule, Loop, Ssa
+from axla.codegen.function import ForLoop, LlvmFunction, LlvmModule, Ssa
 from axla.codegen.index import AnyIndex, Index, base_of, delinearize
-from axla.codegen.nvptx import Block
+from axla.codegen.nvptx import ThreadBlock
 from axla.codegen.spirv import SpirvModule, WorkGroup
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
@@ -52,7 +52,7 @@ class KernelWriter:
         self.outputs = [self._array(first + k, s, False) for k, s in enumerate(shapes)]
         self._scratch_slot = first + len(self.outputs)
 
-    def inside(self, f: Function) -> KernelWriter:
+    def inside(self, f: LlvmFunction) -> KernelWriter:
         """A writer for another function, which receives the kernel's buffers."""
         return KernelWriter(self.share.inside(f), self.kernel, self.target, self.phase)
 
@@ -86,7 +86,7 @@ class KernelWriter:
         with self.share.steps() as step:
             yield delinearize(Index(self.f, step, limit=prod(sizes)), sizes)
 
-    def lines(self, per_piece: int, count: int) -> AbstractContextManager[Loop]:
+    def lines(self, per_piece: int, count: int) -> AbstractContextManager[ForLoop]:
         """A loop over the lines of this call, out of `count`; a step is `per_piece` lines."""
         f, share = self.f, self.share
         last = f.smin(f.mul(share.end, per_piece), count)
@@ -95,7 +95,7 @@ class KernelWriter:
     def walk(
         self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False,
         turns: int = 1,
-    ) -> AbstractContextManager[Loop]:  # fmt: skip
+    ) -> AbstractContextManager[ForLoop]:  # fmt: skip
         """A loop over [low, high) that the threads of a step share, in stretches of `step` indices. An
         iteration has `turns` stretches: all threads do their first one, then their second one...
 
@@ -173,7 +173,7 @@ def emit_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
         if isinstance(module, SpirvModule):
             share = WorkGroup(module, phase.symbol, [*_read_only(kernel), *written], phase.threads)
         elif target.launched:
-            share = Block(module, phase.symbol, [*_read_only(kernel), *written], phase.threads)
+            share = ThreadBlock(module, phase.symbol, [*_read_only(kernel), *written], phase.threads)
         else:
             share = Distribution(kernel_function(module, phase.symbol, target), phase.count == 1)
             share.f.polls = kernel.polls
@@ -181,12 +181,12 @@ def emit_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
         share.finish()
 
 
-def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
+def least(f: LlvmFunction, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
     """`index`, limited so that the last piece of a row overlaps the one before it, where `needed`."""
     return f.smin(index, limit) if needed else index
 
 
-def span_of(f: Function, space: Space, block: AnyIndex) -> tuple[Ssa, Ssa]:
+def span_of(f: LlvmFunction, space: Space, block: AnyIndex) -> tuple[Ssa, Ssa]:
     """The range of inner indices of a block of a space."""
     low = f.mul(base_of(f, block), space.block)
     return low, f.smin(f.add(low, space.block), space.inner)

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from axla.codegen.distribute import Distribution
-from axla.codegen.function import Function, LlvmModule, Ssa
+from axla.codegen.function import LlvmFunction, LlvmModule, Ssa
 from axla.codegen.value import Join, Value, ValueGroup
 from axla.core.dtypes import F16, DType
 
@@ -21,7 +21,7 @@ _INTEGER_OF = {"float": "i32", "double": "i64"}
 class Handed(Distribution):
     """A function that receives the buffers of a kernel as parameters."""
 
-    def __init__(self, f: Function, slots: Sequence[str]):
+    def __init__(self, f: LlvmFunction, slots: Sequence[str]):
         super().__init__(f)
         self._slots = slots
 
@@ -30,7 +30,7 @@ class Handed(Distribution):
         return self.f.params[self._slots[slot]]
 
 
-class Block(Distribution):
+class ThreadBlock(Distribution):
     """`void name(ptr buffers..., ptr scratch)`: block b runs step b."""
 
     def __init__(self, module: LlvmModule, name: str, read_only: Sequence[bool], threads: int):
@@ -39,7 +39,7 @@ class Block(Distribution):
         kinds = ["ptr noalias readonly" if only else "ptr" for only in read_only]
         buffers = [(kind, f"buffer{slot}") for slot, kind in enumerate(kinds)]
         self._slots = [name for _, name in buffers] + ["scratch"]
-        self.f = Function(
+        self.f = LlvmFunction(
             module, name, "void", [*buffers, ("ptr", "scratch")], linkage="ptx_kernel",
             attributes=f'nounwind "no-builtins" "nvvm.reqntid"="{threads}"',
         )  # fmt: skip
@@ -74,7 +74,7 @@ class Block(Distribution):
         """The pointers to all buffers, by the names that they have in called functions."""
         return {name: self.argument(slot) for slot, name in enumerate(self._slots)}
 
-    def inside(self, f: Function) -> Distribution:
+    def inside(self, f: LlvmFunction) -> Distribution:
         """The distribution of a function that is called with all buffers."""
         return Handed(f, self._slots)
 

@@ -14,7 +14,7 @@ from math import prod
 
 from axla.codegen.array import Array
 from axla.codegen.element import Elements
-from axla.codegen.function import Loop, Ssa
+from axla.codegen.function import ForLoop, Ssa
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value, ValueGroup, Values, parts_of, rebuilt
 from axla.ir.graph import Instruction
@@ -83,7 +83,7 @@ def combined(
 
 
 def folded(
-    e: Elements, reductions: Sequence[Reduction], opened: AbstractContextManager[Loop],
+    e: Elements, reductions: Sequence[Reduction], opened: AbstractContextManager[ForLoop],
     current: list[ValueGroup], new: Callable[[Ssa], list[ValueGroup]],
 ) -> list[ValueGroup]:  # fmt: skip
     """Combines `new(index)` of every iteration with `current`, which the loop opened by `opened` carries."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from axla.codegen.function import Function, LlvmModule, Ssa
-from axla.codegen.nvptx import Block, _bytes, _memory
+from axla.codegen.function import LlvmFunction, LlvmModule, Ssa
+from axla.codegen.nvptx import ThreadBlock, _bytes, _memory
 from axla.codegen.types import float_text
 from axla.codegen.value import Join, Value, ValueGroup
 from axla.core.regex import regex
@@ -63,13 +63,13 @@ def _with_constants(body: str, constants: Sequence[str]) -> str:
     return body.replace("entry:", "\n".join(casts), 1)
 
 
-class WorkGroup(Block):
+class WorkGroup(ThreadBlock):
     """`void name(global ptr buffers..., global ptr scratch)`: work-group b runs step b."""
 
     def __init__(self, module: LlvmModule, name: str, read_only: Sequence[bool], threads: int):
         self.threads = threads
         self._slots = names = [f"buffer{slot}" for slot in range(len(read_only))] + ["scratch"]
-        self.f = Function(
+        self.f = LlvmFunction(
             module, name, "void", [(f"ptr addrspace({_GLOBAL})", name) for name in names],
             linkage="spir_kernel", attributes='nounwind "no-builtins"',
         )  # fmt: skip

@@ -23,7 +23,7 @@ import numpy as np
 from axla.codegen import avx512, integer, small_float, soft
 from axla.codegen.arithmetic import Arithmetic, Reg
 from axla.codegen.convert import convert, memory_element, register_element, resize, wrap
-from axla.codegen.function import Branch, Function, Ssa
+from axla.codegen.function import IfElse, LlvmFunction, Ssa
 from axla.codegen.math import complex as complex_math
 from axla.codegen.math import tables
 from axla.codegen.types import lane_count, mangle, vector
@@ -97,7 +97,7 @@ def rebuilt(like: Iterable[Value], parts: Iterable[Ssa]) -> tuple[Value, ...]:
     return tuple(Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in like)
 
 
-def merged(branch: Branch, a: Sequence[Value], b: Sequence[Value]) -> tuple[Value, ...]:
+def merged(branch: IfElse, a: Sequence[Value], b: Sequence[Value]) -> tuple[Value, ...]:
     """The values after a branch: `a` from its first side, `b` from its second."""
     return rebuilt(a, branch.merge(list(zip(parts_of(a), parts_of(b), strict=True))))
 
@@ -125,7 +125,7 @@ class Values:
     times, and may be long.
     """
 
-    def __init__(self, f: Function, target: Target, *, straight: bool = False):
+    def __init__(self, f: LlvmFunction, target: Target, *, straight: bool = False):
         self.f = f
         self.straight = straight
         self._written: dict[tuple[str, str], int] = {}  # function and type -> its instructions so far

@@ -19,7 +19,7 @@ from math import prod
 from typing import Any
 
 from axla.codegen.array import Array
-from axla.codegen.function import Function
+from axla.codegen.function import LlvmFunction
 from axla.codegen.index import AnyIndex, Index, index_key, linear
 from axla.codegen.value import Value, ValueGroup, Values, merged, parts_of, rebuilt
 from axla.core import plugins
@@ -33,7 +33,7 @@ from axla.ir.traverse import post_order
 from axla.ir.typed import shape_of
 
 Indices = tuple[AnyIndex, ...]
-Leaf = Callable[[Indices], Value | tuple[Value, ...]]
+ElementSource = Callable[[Indices], Value | tuple[Value, ...]]
 
 ELEMENT: dict[type[Op], Callable[[Elements, Instruction[Any], Indices], Value | tuple[Value, ...]]] = {}
 """How each op that is neither elementwise nor pure movement makes an element; `element.py` fills it."""
@@ -54,14 +54,14 @@ class Elements:
         # order.
         self.scalar = scalar
         self.branched = False  # within one of the sides of `where_inside`
-        self.leaves: dict[Instruction, Leaf] = {}
+        self.leaves: dict[Instruction, ElementSource] = {}
         self._memo: dict[tuple, tuple[Value, ...]] = {}
 
     def lanes_at(self, index: Indices) -> int:
         """The lane count of an element at `index`."""
         return max(self.least, widest(index))
 
-    def bind(self, inst: Instruction, leaf: Leaf | Array | Value | ValueGroup) -> None:
+    def bind(self, inst: Instruction, leaf: ElementSource | Array | Value | ValueGroup) -> None:
         """Sets the source of an instruction's value (usually a parameter)."""
         if isinstance(leaf, Array):
             self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
@@ -398,7 +398,7 @@ def _steps(inst: Instruction) -> int:
 
 
 def fold(
-    f: Function, sizes: Sequence[int], cut: int, first: ValueGroup,
+    f: LlvmFunction, sizes: Sequence[int], cut: int, first: ValueGroup,
     step: Callable[[ValueGroup, Indices], ValueGroup], unroll: int = 1,
 ) -> ValueGroup:  # fmt: skip
     """Combines `step` over an index space by loops. Dimensions from `cut` on are unrolled; the loop over the

@@ -1,1 +1,1 @@
-"""What is independent of the graph: element types, shapes, literals, errors, flags, caches."""
+"""The parts that are independent of the graph: element types, shapes, literals, errors, flags, caches."""

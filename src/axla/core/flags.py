@@ -322,22 +322,3 @@ def _report(message: str) -> None:
     if message not in _reported:
         _reported.add(message)
         warnings.warn(message, stacklevel=4)
-
-
-def markdown() -> str:
-    """docs/flags.md."""
-    lines = [
-        "# Flags", "",
-        "Made by `scripts/flags` from `axla/core/flags.py`; do not edit.", "",
-        "Set them in `XLA_FLAGS` or `AXLA_FLAGS` (`--name=value`, separated by spaces), or by the last "
-        "column's variable.",
-        "", "| flag | default | what it does | variable |", "| --- | --- | --- | --- |",
-    ]  # fmt: skip
-    for field in FIELDS.values():
-        names = spellings_of(field.name)
-        default = field.default
-        shown = {False: "false", True: "true", None: "", (): ""}.get(default, default) if default != 1 else 1
-        spelled = "<br>".join(f"`--{name}`" for name in names)
-        variable = next(name for name in names if name.startswith("axla_")).upper()
-        lines.append(f"| {spelled} | {shown} | {field.metadata['doc']} | `{variable}` |")
-    return "\n".join(lines) + "\n"

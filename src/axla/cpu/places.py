@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, Indices
-from axla.codegen.function import Function, LlvmModule, Ssa
+from axla.codegen.function import LlvmFunction, LlvmModule, Ssa
 from axla.codegen.index import Index, index_key
 from axla.codegen.value import Value as Element
 from axla.codegen.value import Values, register_types
@@ -25,7 +25,7 @@ FEW = 4
 Read = Callable[[Indices], Element]
 
 
-class Leaf:
+class ElementReader:
     """An array with a known shape that is read element by element. `whole`: all elements in one vector, or
     one register for every element, if known.
     """
@@ -49,13 +49,13 @@ class ValuePlaces:
         self.program = program
         self.target = target
         self.pointer_bytes = target.form.pointer_bytes
-        self.f = Function(module, name, "i32", [("ptr", "frame")], attributes='nounwind "no-builtins"')
+        self.f = LlvmFunction(module, name, "i32", [("ptr", "frame")], attributes='nounwind "no-builtins"')
         self.f.polls = True
         self.values = Values(self.f, target, straight=True)
         self.e = Elements(self.values, 1, scalar=True)
         self.polled = 0  # of the function's code, what is written up to the last poll
         self._registers: dict[str, list[Element]] = {}  # of values that are in registers, in row-major order
-        self._leaves: dict[Value, Leaf] = {}  # of values that are in memory
+        self._leaves: dict[Value, ElementReader] = {}  # of values that are in memory
         self._numbers = {
             AllocationKind.PARAMETER: array_numbers(program.parameters),
             AllocationKind.RESULT: array_numbers(program.results),
@@ -105,7 +105,7 @@ class ValuePlaces:
 
     # -- values ------------------------------------------------------------------------------------------
 
-    def leaf(self, value: Value) -> Leaf:
+    def leaf(self, value: Value) -> ElementReader:
         """How a value is read: from registers, if it is there, else from its slice."""
         held = self._registers.get(value.name)
         if held is not None and (value.place is None or all(map(_is_open, held))):
@@ -127,7 +127,7 @@ class ValuePlaces:
         """Records that the value is in registers."""
         self._registers[value.name] = elements
 
-    def memory(self, value: Value) -> Leaf:
+    def memory(self, value: Value) -> ElementReader:
         """Returns a reader of a value in memory that loads each element at its first read."""
         # Its address is computed where it is read: a program may have many parameters that it hardly uses.
         known: dict[tuple, Element] = {}
@@ -139,9 +139,9 @@ class ValuePlaces:
                 found = known[key] = self.array(value.memory, value.shape).load(index, 1)
             return found
 
-        return Leaf(value.shape, read)
+        return ElementReader(value.shape, read)
 
-    def held(self, shape: Shape, elements: Sequence[Element]) -> Leaf:
+    def held(self, shape: Shape, elements: Sequence[Element]) -> ElementReader:
         """A leaf with known registers, in row-major order."""
         table: dict[Indices, Element] = dict(zip(indices(shape), elements, strict=True))
 
@@ -150,12 +150,12 @@ class ValuePlaces:
                 return table[index]
             return self.e.pick(shape.dims, lambda at: (table[at],), index)[0]
 
-        return Leaf(shape, read)
+        return ElementReader(shape, read)
 
-    def packed(self, shape: Shape, whole: Element) -> Leaf:
+    def packed(self, shape: Shape, whole: Element) -> ElementReader:
         """A leaf of one vector, in row-major order, or of one register that is every element."""
         if whole.lanes == 1:
-            return Leaf(shape, self.held(shape, [whole] * shape.size).read, whole)
+            return ElementReader(shape, self.held(shape, [whole] * shape.size).read, whole)
 
         def element(at: Indices) -> Element:
             lane = sum(
@@ -168,9 +168,9 @@ class ValuePlaces:
                 return element(index)
             return self.e.pick(shape.dims, lambda at: (element(at),), index)[0]
 
-        return Leaf(shape, read, whole)
+        return ElementReader(shape, read, whole)
 
-    def vector(self, leaf: Leaf) -> Element:
+    def vector(self, leaf: ElementReader) -> Element:
         """The elements of a leaf in one vector."""
         f, lanes = self.f, leaf.shape.size
         if leaf.whole is not None:

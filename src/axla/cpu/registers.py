@@ -13,7 +13,7 @@ from axla.codegen.scatter import scatter_elements
 from axla.codegen.value import Value as Element
 from axla.codegen.value import register_types
 from axla.core.shape import Shape, TupleShape
-from axla.cpu.places import Leaf, ValuePlaces, from_registers, indices, registers_of
+from axla.cpu.places import ElementReader, ValuePlaces, from_registers, indices, registers_of
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import schedule_of
 from axla.ir.typed import tuple_of
@@ -50,9 +50,9 @@ class _Registers:
         self.entry = entry
         self.f = entry.f
         self.e = entry.e
-        self.where: dict[Instruction, list[Leaf | None]] = {}  # leaves in order; None: a token
+        self.where: dict[Instruction, list[ElementReader | None]] = {}  # leaves in order; None: a token
 
-    def bind(self, inst: Instruction, leaves: Sequence[Leaf | None]) -> None:
+    def bind(self, inst: Instruction, leaves: Sequence[ElementReader | None]) -> None:
         """Says where the leaves of a value are."""
         self.where[inst] = list(leaves)
         if isinstance(inst.shape, Shape):
@@ -66,7 +66,7 @@ class _Registers:
         shapes = inst.shape.leaves()
         self.bind(inst, [self.entry.held(s, next(rest)) if isinstance(s, Shape) else None for s in shapes])
 
-    def region(self, computation: Computation) -> list[Leaf | None]:
+    def region(self, computation: Computation) -> list[ElementReader | None]:
         """The root's leaves of a computation whose parameters are bound."""
         for inst in schedule_of(computation):
             self.instruction(inst)
@@ -183,14 +183,14 @@ class _Registers:
             leaf and self._kept(leaf, w) for leaf, w in zip(self.where[inst.operands[0]], wide, strict=True)
         ]
 
-        def parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
+        def parts(leaves: Sequence[ElementReader | None]) -> list[Ssa]:
             found: list[Ssa] = []
             for leaf, w, same in zip(leaves, wide, passed, strict=True):
                 if leaf is not None and not same:
                     found += entry.vector(leaf).parts if w else registers_of(leaf.elements())
             return found
 
-        def carried(parts: Sequence[Ssa]) -> list[Leaf | None]:
+        def carried(parts: Sequence[Ssa]) -> list[ElementReader | None]:
             rest, leaves = iter(parts), []
             for leaf, w, same in zip(first, wide, passed, strict=True):
                 if leaf is None or same:
@@ -220,7 +220,7 @@ class _Registers:
         found = entry.loop(parts(first), enter, condition, body, _is_short(op.condition))
         self.bind(inst, carried(found))
 
-    def _kept(self, leaf: Leaf, is_wide: bool) -> Leaf:
+    def _kept(self, leaf: ElementReader, is_wide: bool) -> ElementReader:
         """A leaf in registers, which are read now."""
         if is_wide:
             return self.entry.packed(leaf.shape, self.entry.vector(leaf))
@@ -296,7 +296,7 @@ def _is_short(condition: Computation) -> bool:
     )
 
 
-def _parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
+def _parts(leaves: Sequence[ElementReader | None]) -> list[Ssa]:
     return [part for leaf in leaves if leaf is not None for part in registers_of(leaf.elements())]
 
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from axla.analysis.cost import cost
-from axla.codegen.function import Function as LlvmFunction
-from axla.codegen.function import LlvmModule
+from axla.codegen.function import LlvmFunction, LlvmModule
 from axla.core.literal import Literal
 from axla.core.profile import Row
 from axla.cpu.compiler import code_of

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from axla.core.dataclass import dataclass
-from axla.core.dtypes import BF16, F16, F32, S8, S32, DType, from_numpy
+from axla.core.dtypes import BF16, F16, F32, S8, S32, DType
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape
-from axla.hlo.casting import saturate
+from axla.hlo.casting import convert
 from axla.hlo.family import are_different, arrays, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import Precision, Sparsity, Word
@@ -90,8 +90,8 @@ class Contraction(Op):
     def contract(self, lhs: np.ndarray, rhs: np.ndarray, dtype: DType) -> np.ndarray:
         """The dot of two arrays."""
         wide = accumulator(dtype)
-        if dtype.is_integer:  # floats are converted to it, not their bits
-            lhs, rhs = (saturate(x, dtype) if from_numpy(x.dtype).is_float else x for x in (lhs, rhs))
+        if not dtype.is_inexact:
+            lhs, rhs = convert(lhs, dtype), convert(rhs, dtype)
         left_batch, left_sum = self.lhs_batch_dims, self.lhs_contracting_dims
         right_batch, right_sum = self.rhs_batch_dims, self.rhs_contracting_dims
         left_free, right_free = self.lhs_free(lhs.ndim), self.rhs_free(rhs.ndim)

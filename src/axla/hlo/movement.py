@@ -207,12 +207,17 @@ class DynamicReshape(Op):
     shape: Shape
 
     def infer(self, operand: AnyShape, *sizes: AnyShape) -> Shape:
-        """Returns the declared shape; there must be a size s32[] for each of its dimensions."""
+        """Returns the declared shape; there must be a size s32[] for each of its dimensions, and as many
+        elements where none of them is dynamic.
+        """
         (source,) = arrays(self, operand)
         if source.dtype is not self.shape.dtype:
             self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: element types differ")
         if len(sizes) != self.shape.rank or any(s.logical is not Shape(S32) for s in sizes):
             self.reject("c2", f"{self.shape.rank} sizes s32[] are wanted, found {show(sizes)}")
+        if source.size != self.shape.size and not source.is_dynamic and not self.shape.is_dynamic:
+            message = f"{show(source)} has {source.size} elements, {show(self.shape)} has {self.shape.size}"
+            self.reject("c3", message)
         return self.shape
 
     def evaluate(self, operand: np.ndarray, *sizes: np.ndarray) -> np.ndarray:

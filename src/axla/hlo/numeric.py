@@ -39,7 +39,7 @@ def _find_wide(dtype: DType) -> np.dtype | None:
 _WIDE: dict[np.dtype, np.dtype | None] = {}
 
 
-class Kernel:
+class ArrayFunction:
     """A function of arrays, with a version for each kind of element type; narrow operands are computed in a
     wider type, and the result rounded.
     """
@@ -66,14 +66,14 @@ class Kernel:
         return np.asarray(function(*[o.astype(wide) for o in operands])).astype(dtype)
 
 
-def rounded(function: Callable[..., Array]) -> Kernel:
+def rounded(function: Callable[..., Array]) -> ArrayFunction:
     """A function that is the same for all kinds."""
-    return Kernel({"other": function})
+    return ArrayFunction({"other": function})
 
 
-def by_kind(**functions: Callable[..., Array]) -> Kernel:
+def by_kind(**functions: Callable[..., Array]) -> ArrayFunction:
     """A function per kind; `other` where none is given."""
-    return Kernel(functions)
+    return ArrayFunction(functions)
 
 
 # Sign and magnitude

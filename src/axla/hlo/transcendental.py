@@ -12,7 +12,7 @@ import numpy as np
 
 from axla.hlo.complex import divide, joined
 from axla.hlo.family import ARITHMETIC, FLOAT, INEXACT, binary, transcendental
-from axla.hlo.numeric import Array, Kernel, by_kind, rounded
+from axla.hlo.numeric import Array, ArrayFunction, by_kind, rounded
 
 
 def _poisoned(x: Array, result: Array) -> Array:
@@ -119,7 +119,7 @@ Logistic = transcendental(
 # Trigonometry
 
 
-def _beside_cut(function: Callable[[Array], Array], part: str) -> Kernel:
+def _beside_cut(function: Callable[[Array], Array], part: str) -> ArrayFunction:
     """On its branch cut, where a part is 0, the function has the value above or right of the cut, whatever
     the sign of the zero.
     """

@@ -30,7 +30,7 @@ from axla.core.errors import (
 from axla.core.literal import Literal, why_no_array
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.casting import convert
-from axla.hlo.numeric import Kernel
+from axla.hlo.numeric import ArrayFunction
 from axla.hlo.transfer import receives_last
 from axla.interpreter.bounds import by_bounds
 from axla.interpreter.processes import Process
@@ -414,7 +414,7 @@ def _native_function(inst: Instruction) -> Callable[..., HostValue] | None:
     """The bare NumPy function of an elementwise op, where all operands have one type that it computes in."""
     kernel = getattr(type(inst.op), "function", None)
     types = {o.shape.dtype.numpy for o in inst.operands if isinstance(o.shape, Shape)}
-    if not isinstance(kernel, Kernel) or len(types) != 1 or not inst.op.elementwise:
+    if not isinstance(kernel, ArrayFunction) or len(types) != 1 or not inst.op.elementwise:
         return None
     if any(isinstance(o.shape, Shape) and o.shape.is_dynamic for o in inst.operands):
         return None

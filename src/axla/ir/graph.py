@@ -17,7 +17,7 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, ShapeError
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.collectives import CollectiveKind
-from axla.ir.names import Names
+from axla.ir.names import NameTable
 from axla.ir.sharding import Sharding
 
 
@@ -163,7 +163,7 @@ NO_EXTRA = Extra()
 
 
 def kernel_extra(inst: Instruction) -> Extra:
-    """What of an instruction's facts its copy in a kernel keeps: its place, and what the back end reads."""
+    """The facts that the copy of an instruction in a kernel keeps: location and backend config."""
     location, config = inst.extra.location, inst.extra.backend_config
     return Extra(location=location, backend_config=config) if location or config else NO_EXTRA
 
@@ -453,8 +453,8 @@ class Module:
         self.file = ""
         self.lines = {}
         self._ids = 0
-        self._instruction_names = Names()
-        self._computation_names = Names()
+        self._instruction_names = NameTable()
+        self._computation_names = NameTable()
 
     @property
     def entry(self) -> Computation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Names:
+class NameTable:
     """The names in use. A name is a root and a number, `add.3` or `add` (number 0); each pair is used once.
 
     Numbers are chosen as in XLA: the second of two equal names gets the lowest free number.

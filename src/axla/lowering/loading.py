@@ -11,7 +11,7 @@ from axla.core.errors import VerifyError
 from axla.hlo import Parameter
 from axla.ir.graph import Computation
 from axla.kernels.access import accesses, kernel_body
-from axla.lowering.lower import Called, called, is_long_running, kernel_name
+from axla.lowering.lower import CustomCallee, called, is_long_running, kernel_name
 from axla.program.kernels import Kernel, plan_kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.program.program import Program, all_steps
@@ -94,7 +94,7 @@ def _check(program: Program, step: Step, target: Target) -> None:
                 raise VerifyError(f"step {step.name}: {inst!r} is not computed in registers")
     elif isinstance(step, CustomCallStep):
         table = dict(enumerate(program.interface.functions))
-        said = Called(step.api, table.get(step.function), step.plan, table.get(step.report))
+        said = CustomCallee(step.api, table.get(step.function), step.plan, table.get(step.report))
         if said != called(step.site, target):
             raise VerifyError(f"step {step.name}: {step.site} is not called so")
 

@@ -88,7 +88,7 @@ def kernel_name(computation: Computation, in_place: tuple[tuple[int, int], ...])
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CustomCallee:
     """The implementation of a custom call: a function of the table, with the plan of a library's routine;
     `report` takes note of a failed status.
     """
@@ -99,20 +99,20 @@ class Called:
     report: TableFunction | None = None
 
 
-def called(site: CallSite, target: Target) -> Called:
+def called(site: CallSite, target: Target) -> CustomCallee:
     """The implementation of a custom call on a target; UnsupportedError where there is none."""
     if site.target in target.form.externals:
-        return Called(EXTERNAL, None)
+        return CustomCallee(EXTERNAL, None)
     if site.target == CHECK:
         if site.operand_leaves != (Shape(PRED),) or site.result_leaves != (TOKEN,):
             raise UnsupportedError(f"{site}: it takes a pred[] and gives a token")
-        return Called(CHECK, None)
+        return CustomCallee(CHECK, None)
     found = find_target(site)
     if found.api == LIBRARY:
         plan = plan_of(site)
-        return Called(LIBRARY, TableFunction(plan.symbol, LIBRARY), plan)
+        return CustomCallee(LIBRARY, TableFunction(plan.symbol, LIBRARY), plan)
     report = TableFunction(found.name, REPORT, site) if found.api in (STATUS, UNIFIED) else None
-    return Called(found.api, TableFunction(found.name, found.api, site), None, report)
+    return CustomCallee(found.api, TableFunction(found.name, found.api, site), None, report)
 
 
 def is_long_running(program: Program, kernels: Sequence[Kernel]) -> bool:

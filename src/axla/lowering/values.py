@@ -12,7 +12,7 @@ from axla.core.errors import InternalError
 from axla.core.literal import Digest
 from axla.core.shape import AnyShape, Shape, array
 from axla.hlo import Constant as ConstantOp
-from axla.ir.graph import Instruction, Names
+from axla.ir.graph import Instruction, NameTable
 from axla.program.memory import AllocationKind, BufferSlice
 from axla.program.program import Constant
 from axla.program.steps import CopyStep, Step, Value
@@ -26,7 +26,7 @@ class DefinedValues:
         self.flow = buffers.flow
         self.constants: dict[int, Constant] = {}  # by offset
         self._known: dict[FlowValue, Value] = {}
-        self._names = Names()
+        self._names = NameTable()
         self._copied: list[set[str]] = [set()]  # what registers hold and memory too, in each open scope
 
     def enter(self) -> None:

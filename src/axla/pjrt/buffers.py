@@ -17,7 +17,7 @@ from axla.core.python_api import incref
 from axla.core.shape import Shape
 from axla.core.status import CLASSES, Status
 from axla.pjrt.client import devices, placed
-from axla.pjrt.errors import Refusal
+from axla.pjrt.errors import StatusError
 from axla.pjrt.functions import implements
 from axla.pjrt.table import STRUCTS, integers, text_at, view
 from axla.runtime.array import Array, device_put
@@ -215,7 +215,7 @@ def alive(handle: int) -> Array:
     """The array of a buffer; refuses a deleted one."""
     array = array_at(handle)
     if array.is_deleted:
-        raise Refusal(Status.INVALID_ARGUMENT, DELETED)
+        raise StatusError(Status.INVALID_ARGUMENT, DELETED)
     return array
 
 

@@ -10,7 +10,7 @@ from axla.core.parsing import undisturbed
 from axla.core.status import Status
 
 
-class Refusal(Exception):
+class StatusError(Exception):
     """An error whose code and text are already known."""
 
     def __init__(self, code: Status, text: str) -> None:
@@ -20,10 +20,10 @@ class Refusal(Exception):
 
 def status_of(error: BaseException) -> tuple[int, str]:
     """The code and the text of an error. For an exception in a callback, the text includes the traceback."""
-    if isinstance(error, Refusal):
+    if isinstance(error, StatusError):
         return error.code, error.text
     if isinstance(error, CustomCallFailure) and error.__cause__ is not None:
-        if isinstance(error.__cause__, Refusal):
+        if isinstance(error.__cause__, StatusError):
             return status_of(error.__cause__)
         lines = "".join(undisturbed(traceback.format_exception, error.__cause__))
         return Status.INTERNAL, f"CpuCallback error calling callback: {lines}"

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from axla.core.status import Status
-from axla.pjrt.errors import Refusal
+from axla.pjrt.errors import StatusError
 
 
 @cache
@@ -36,7 +36,7 @@ def check_option(name: str, value: dict[str, Any]) -> None:
     if not right:
         shown = given if isinstance(given, str) else f"{given:g}" if isinstance(given, float) else int(given)
         text = f"While setting option {name}, '{shown}' is not a valid {kind} value."
-        raise Refusal(Status.INVALID_ARGUMENT, text)
+        raise StatusError(Status.INVALID_ARGUMENT, text)
 
 
 def _fits(given: str | int, bits: int) -> bool:

@@ -34,7 +34,7 @@ from axla.pjrt.buffers import (
 from axla.pjrt.callbacks import attach
 from axla.pjrt.client import NOTHING, devices, placed
 from axla.pjrt.contexts import functions_of
-from axla.pjrt.errors import Refusal
+from axla.pjrt.errors import StatusError
 from axla.pjrt.functions import implements
 from axla.pjrt.options import check_option
 from axla.pjrt.partitions import split_callbacks, tell_shardings
@@ -190,7 +190,7 @@ class PjrtExecutable:
         for row in given:
             for number, array in enumerate(row):
                 if array.is_deleted:
-                    raise Refusal(Status.INVALID_ARGUMENT, DELETED)
+                    raise StatusError(Status.INVALID_ARGUMENT, DELETED)
                 if number in kept and number in self.donated:
                     row[number] = copy_of(array)
         found = (self._run_whole if self.is_whole else self._run)(
@@ -274,7 +274,7 @@ def _known(options: bytes) -> bytes:
     for entry in overrides:
         name = entry.get("key", "")
         if name not in flags.SPELLINGS and not name.startswith(("xla_", "axla_")):
-            raise Refusal(Status.INVALID_ARGUMENT, f"No such compile option: {name!r}")
+            raise StatusError(Status.INVALID_ARGUMENT, f"No such compile option: {name!r}")
         check_option(name, entry.get("value", {}))
     kept = [entry for entry in overrides if entry.get("key", "") in flags.SPELLINGS or entry["key"][0] == "a"]
     return encode({**message, "env_option_overrides": kept}, "CompileOptionsProto")
@@ -396,7 +396,7 @@ def _memory_stats(args: Any) -> None:
 def _execute(args: Any) -> None:
     program = program_at(args.executable)
     if program.struct.is_deleted:
-        raise Refusal(Status.INVALID_ARGUMENT, f"{program.module.name}: the executable was deleted")
+        raise StatusError(Status.INVALID_ARGUMENT, f"{program.module.name}: the executable was deleted")
     lists = integers(args.argument_lists, args.num_devices, c.c_void_p)
     rows = [[array_at(handle) for handle in integers(one, args.num_args, c.c_void_p)] for one in lists]
     if args.num_devices != len(program.device_ids) or args.num_args != len(program.tokens_in):

@@ -11,7 +11,7 @@ it takes a line of its own, fields with many lines follow below, indented by two
         kernel name=fusion kernel=k0 operands=(workspace[0:64]) results=(result0[0:64])
 
 Fields may be numbers, text, enums, element types, shapes, tuples, `none` and dataclasses in unions
-(identified by their word). A `Form` is the notation of a type. Equal values have equal texts. Reading takes
+(identified by their word). A `Format` is the notation of a type. Equal values have equal texts. Reading takes
 linear time, and creates only these types.
 """
 
@@ -44,7 +44,7 @@ _LINE = regex(r"( *)([^\n]*)\n?")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Format:
     """A type's notation: how it is written and read. A block has lines of its own, and is read from their
     text; for others, `read` receives the Reader.
     """
@@ -54,7 +54,7 @@ class Form:
     block: bool = False
 
 
-class Reader(ShapeCursor):
+class TextReader(ShapeCursor):
     """A cursor over a text and its lines."""
 
     most_levels = 150  # of dataclasses and tuples in each other: reading recurses
@@ -101,7 +101,7 @@ class Reader(ShapeCursor):
             self.fail(error.message, at[1] - at[0] + indent + max(error.column, 1) - 1)
 
 
-Made = Callable[[Reader, Any], None]
+Made = Callable[[TextReader, Any], None]
 
 
 # -- what stands in a line -----------------------------------------------------------------------------------
@@ -112,15 +112,15 @@ def write_text(value: str) -> str:
     return value if _BARE.match(value) else quote(value)
 
 
-def read_text(reader: Reader) -> str:
+def read_text(reader: TextReader) -> str:
     """A string in quotes, or a plain word."""
     return reader.quoted() if reader.peek('"') else reader.word("a name or a string")
 
 
-def _choice(names: Mapping[str, Any], what: str) -> Form:
+def _choice(names: Mapping[str, Any], what: str) -> Format:
     """A form that accepts only these words."""
 
-    def read(reader: Reader) -> Any:
+    def read(reader: TextReader) -> Any:
         at = reader.skip()
         word = reader.word(what)
         if word not in names:
@@ -128,10 +128,10 @@ def _choice(names: Mapping[str, Any], what: str) -> Form:
         return names[word]
 
     words = {value: word for word, value in names.items()}
-    return Form(words.__getitem__, read)
+    return Format(words.__getitem__, read)
 
 
-def read_array(reader: Reader) -> Shape:
+def read_array(reader: TextReader) -> Shape:
     """The shape of an array; ParseError for a tuple."""
     at = reader.skip()
     shape = reader.shape()
@@ -140,7 +140,7 @@ def read_array(reader: Reader) -> Shape:
     return shape
 
 
-def _read_bytes(reader: Reader) -> bytes:
+def _read_bytes(reader: TextReader) -> bytes:
     at = reader.skip()
     try:
         return bytes.fromhex(reader.quoted())
@@ -148,22 +148,22 @@ def _read_bytes(reader: Reader) -> bytes:
         reader.fail("expected bytes in hexadecimal", at)
 
 
-FORMS: dict[Any, Form] = {
+FORMS: dict[Any, Format] = {
     bool: _choice({"true": True, "false": False}, "boolean"),
-    int: Form(str, lambda reader: reader.integer()),
-    float: Form(repr, lambda reader: reader.real()),
-    str: Form(write_text, read_text),
-    bytes: Form(lambda value: f'"{value.hex()}"', _read_bytes),
+    int: Format(str, lambda reader: reader.integer()),
+    float: Format(repr, lambda reader: reader.real()),
+    str: Format(write_text, read_text),
+    bytes: Format(lambda value: f'"{value.hex()}"', _read_bytes),
     DType: _choice(BY_NAME, "element type"),
-    Shape: Form(str, read_array),
-    AnyShape: Form(str, lambda reader: reader.shape()),
+    Shape: Format(str, read_array),
+    AnyShape: Format(str, lambda reader: reader.shape()),
 }
 
 
 # -- types ---------------------------------------------------------------------------------------------------
 
 
-class Node:
+class FormatNode:
     """How a type is written and read: in a line, or as a block that starts on the current line. `indent` is
     that of the line.
     """
@@ -174,30 +174,30 @@ class Node:
         """Returns the text of a value. Further lines of a block are indented deeper than `indent`."""
         raise NotImplementedError
 
-    def read(self, reader: Reader, indent: int) -> Any:
+    def read(self, reader: TextReader, indent: int) -> Any:
         """Reads a value at the cursor; blocks are expected at the indentation of `indent` and deeper."""
         raise NotImplementedError
 
 
-class _Leaf(Node):
-    def __init__(self, form: Form) -> None:
+class _Leaf(FormatNode):
+    def __init__(self, form: Format) -> None:
         self.form, self.block = form, form.block
 
     def write(self, value: Any, indent: str) -> str:
         text = self.form.write(value)
         return "".join(f"\n{indent}  {line}" for line in text.splitlines() if line) if self.block else text
 
-    def read(self, reader: Reader, indent: int) -> Any:
+    def read(self, reader: TextReader, indent: int) -> Any:
         if not self.block:
             return self.form.read(reader)
         reader.end_line()
         return reader.block(indent + 2, self.form.read)
 
 
-class _Tuple(Node):
+class _Tuple(FormatNode):
     """tuple[X, ...]: in a line, or with an element per line."""
 
-    def __init__(self, item: Node, block: bool) -> None:
+    def __init__(self, item: FormatNode, block: bool) -> None:
         self.item, self.block = item, block
 
     def write(self, value: Any, indent: str) -> str:
@@ -206,7 +206,7 @@ class _Tuple(Node):
             return f"({', '.join(items)})"
         return "".join([f"\n{indent}  {i if i[:1].strip() else '-' + i}" for i in items])
 
-    def read(self, reader: Reader, indent: int) -> Any:
+    def read(self, reader: TextReader, indent: int) -> Any:
         if not self.block:
             with reader.inside("tuples"):
                 return tuple(reader.listed("(", lambda: self.item.read(reader, indent), ")"))
@@ -220,16 +220,16 @@ class _Tuple(Node):
         return tuple(found)
 
 
-class _Row(Node):
+class _Row(FormatNode):
     """tuple[X, Y]"""
 
-    def __init__(self, items: list[Node]) -> None:
+    def __init__(self, items: list[FormatNode]) -> None:
         self.items = items
 
     def write(self, value: Any, indent: str) -> str:
         return f"({', '.join(n.write(v, indent) for n, v in zip(self.items, value, strict=True))})"
 
-    def read(self, reader: Reader, indent: int) -> Any:
+    def read(self, reader: TextReader, indent: int) -> Any:
         found = []
         for n, item in enumerate(self.items):
             reader.expect("," if n else "(")
@@ -238,14 +238,14 @@ class _Row(Node):
         return tuple(found)
 
 
-class _Record(Node):
+class _Record(FormatNode):
     """A dataclass."""
 
     def __init__(self, kind: type, block: bool, made: Made | None) -> None:
         self.kind, self.block, self.made = kind, block, made
         # `LoopStep` is `loop`: what all of a union have in common tells nothing.
         self.word = re.sub(r"(?<=.)-(step|plan|spec|kind)$", "", _kebab(kind.__name__))
-        self.fields: dict[str, Node] = {}
+        self.fields: dict[str, FormatNode] = {}
         self.defaults: dict[str, Any] = {}
         for f in fields(kind):
             if f.default_factory is not MISSING:
@@ -268,7 +268,7 @@ class _Record(Node):
             return f"{self.word}({', '.join(inside)})"
         return " ".join([self.word, *inside]) + "".join(below)
 
-    def read(self, reader: Reader, indent: int) -> Any:
+    def read(self, reader: TextReader, indent: int) -> Any:
         at = reader.skip()
         if reader.word(f"'{self.word}'") != self.word:
             reader.fail(f"expected '{self.word}'", at)
@@ -289,14 +289,14 @@ class _Record(Node):
             self.made(reader, made)
         return made
 
-    def _read_block(self, reader: Reader, values: dict[str, Any], indent: int) -> None:
+    def _read_block(self, reader: TextReader, values: dict[str, Any], indent: int) -> None:
         while not reader.line_ends():
             self._field(reader, values, _FIELD, indent)
         reader.end_line()
         while reader.next_line(indent + 2):
             self._field(reader, values, _BELOW, indent + 2)
 
-    def _field(self, reader: Reader, values: dict[str, Any], form: re.Pattern[str], indent: int) -> None:
+    def _field(self, reader: TextReader, values: dict[str, Any], form: re.Pattern[str], indent: int) -> None:
         found = reader.take(form, f"a field of {self.word}")
         name = found[1]
         node = self.fields.get(name)
@@ -307,12 +307,12 @@ class _Record(Node):
         values[name] = node.read(reader, indent)
 
 
-class _Union(Node):
+class _Union(FormatNode):
     """Dataclasses identified by their words, tuples by their bracket, None by its word, and one more type."""
 
-    def __init__(self, members: list[Node], none: bool) -> None:
+    def __init__(self, members: list[FormatNode], none: bool) -> None:
         self.records = {m.word: m for m in members if isinstance(m, _Record)}
-        self.of: dict[type, Node] = {m.kind: m for m in self.records.values()}
+        self.of: dict[type, FormatNode] = {m.kind: m for m in self.records.values()}
         others = [m for m in members if not isinstance(m, _Record)]
         self.tuples = next((m for m in others if isinstance(m, _Tuple | _Row)), None)
         self.plain = next((m for m in others if m is not self.tuples), None)
@@ -328,7 +328,7 @@ class _Union(Node):
         assert node is not None, value
         return node.write(value, indent)
 
-    def read(self, reader: Reader, indent: int) -> Any:
+    def read(self, reader: TextReader, indent: int) -> Any:
         if self.block and reader.line_ends():
             found, node = None, self.plain or self.tuples
         else:
@@ -346,7 +346,7 @@ class _Union(Node):
         return value
 
 
-class Codec:
+class TextCodec:
     """Reads and writes one type with everything inside it.
 
     `forms` extends or overrides FORMS: by type, or by the name of an alias in type hints. `lines`: the
@@ -356,14 +356,14 @@ class Codec:
     """
 
     def __init__(
-        self, forms: Mapping[Any, Form] = FORMS, lines: Collection[Any] = (),
+        self, forms: Mapping[Any, Format] = FORMS, lines: Collection[Any] = (),
         made: Mapping[type, Made] | None = None, skip: Collection[tuple[type, str]] = (),
         known: Mapping[Any, Any] | None = None,
     ) -> None:  # fmt: skip
         self.aliases = {name: type(name, (), {}) for name in forms if isinstance(name, str)}
         self.forms = {**FORMS, **forms, **{alias: forms[name] for name, alias in self.aliases.items()}}
         self.lines, self.made, self.skip, self.known = lines, made or {}, skip, known or {}
-        self.nodes: dict[Any, Node] = {}
+        self.nodes: dict[Any, FormatNode] = {}
 
     def print(self, value: Any) -> str:
         """The text of a dataclass, which ends with a line end."""
@@ -371,7 +371,7 @@ class Codec:
 
     def parse(self, kind: type[T], text: str, line: int = 0) -> T:
         """The value in a text, from line number `line` on; ParseError says where it is wrong."""
-        reader = Reader(text)
+        reader = TextReader(text)
         reader.line = line
         try:
             if not reader.next_line(0):
@@ -383,7 +383,7 @@ class Codec:
             reader.fail("expected the end of the text", reader.lines[reader.line][1])
         return value
 
-    def node(self, hint: Any) -> Node:
+    def node(self, hint: Any) -> FormatNode:
         """How a type hint is written and read."""
         hint = self.known.get(hint, hint)
         found = self.nodes.get(hint)
@@ -391,7 +391,7 @@ class Codec:
             found = self.nodes[hint] = self._node(hint)
         return found
 
-    def _node(self, hint: Any) -> Node:
+    def _node(self, hint: Any) -> FormatNode:
         form = self.forms.get(hint)
         if form is not None:
             return _Leaf(form)

@@ -24,7 +24,7 @@ WORKSPACE = AllocationKind.WORKSPACE, 0
 
 
 @dataclass(slots=True, eq=False)
-class Known:
+class LiveValue:
     """A value that exists: in registers, or in memory."""
 
     shape: Shape
@@ -39,14 +39,14 @@ class AllocationContents:
     alignment: int
     writable: bool
     starts: list[int] = field(default_factory=list)
-    held: dict[int, tuple[int, set[Known]]] = field(default_factory=dict)  # start: end, values
+    held: dict[int, tuple[int, set[LiveValue]]] = field(default_factory=dict)  # start: end, values
 
-    def at(self, start: int, end: int) -> set[Known] | None:
+    def at(self, start: int, end: int) -> set[LiveValue] | None:
         """The values in exactly this range; a new one may be added."""
         found = self.held.get(start)
         return found[1] if found is not None and found[0] == end else None
 
-    def kill(self, start: int, end: int) -> list[tuple[int, tuple[int, set[Known]]]]:
+    def kill(self, start: int, end: int) -> list[tuple[int, tuple[int, set[LiveValue]]]]:
         """Removes values that overlap the range; returns them."""
         first = bisect_right(self.starts, start)
         if first and self.held[self.starts[first - 1]][0] > start:
@@ -56,7 +56,7 @@ class AllocationContents:
         del self.starts[first:last]
         return gone
 
-    def put(self, start: int, what: tuple[int, set[Known]]) -> None:
+    def put(self, start: int, what: tuple[int, set[LiveValue]]) -> None:
         """Records that the range from `start` holds `what`: its end and its values. It must be free."""
         insort(self.starts, start)
         self.held[start] = what
@@ -67,7 +67,7 @@ class Contents:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.values: dict[str, Known] = {}
+        self.values: dict[str, LiveValue] = {}
         self.names: set[str] = set()  # of values, those too that are gone
         self.undo: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []  # what ends with the scope
         self.where = "the interface"
@@ -104,7 +104,7 @@ class Contents:
             for gone in memory.kill(place.offset, place.offset + place.size):
                 self.undo.append((memory.put, gone))
 
-    def hold(self, place: BufferSlice, known: Known, *, keep: bool = False) -> None:
+    def hold(self, place: BufferSlice, known: LiveValue, *, keep: bool = False) -> None:
         """Records that a value is in a place from now on; `keep`: in addition to the value in exactly that
         place.
         """
@@ -146,7 +146,7 @@ class Contents:
         self.names.add(value.name)
         if value.place is None:
             self.small(value)
-        known = self.values[value.name] = Known(value.shape, value.place is None)
+        known = self.values[value.name] = LiveValue(value.shape, value.place is None)
         self.undo.append((self.values.pop, (value.name,)))
         if value.place is not None:
             self.put(value, known, keep=keep)
@@ -155,7 +155,7 @@ class Contents:
         """Requires that an array has few enough elements for registers."""
         self.require(value.shape.size <= MOST_REGISTERS, f"{value.name} is too large for registers")
 
-    def put(self, value: Value, known: Known, *, keep: bool = False) -> None:
+    def put(self, value: Value, known: LiveValue, *, keep: bool = False) -> None:
         """Records that a value lies in its memory, which must be writable unless `keep`."""
         if not (self.placed(value).writable or keep):
             self.fail(f"{value.place} is read only")

@@ -33,7 +33,7 @@ from axla.ir.verify import verify
 from axla.kernels.kind import Kind
 from axla.kernels.kinds import kinds
 from axla.kernels.plan import Phase, Plan
-from axla.program.codec import Codec, Form, Reader, read_array, read_text, write_text
+from axla.program.codec import Format, TextCodec, TextReader, read_array, read_text, write_text
 from axla.program.interface import Alias, Interface, RendezvousKey, Tree, ValueSpec, tree_text
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
@@ -122,7 +122,7 @@ def _read_computation(text: str) -> Computation:
     return module.entry
 
 
-def _read_slice(reader: Reader) -> BufferSlice:
+def _read_slice(reader: TextReader) -> BufferSlice:
     found = reader.take(_RANGE, "a slice of memory")
     allocation = reader.known.get(found[1]) or _SEGMENTS.get(found[1])
     if allocation is None:
@@ -144,21 +144,21 @@ def _shape(shape: Shape) -> str:
     return shape.to_string(layout=shape.logical is not shape)
 
 
-def _read_value(reader: Reader) -> Value:
+def _read_value(reader: TextReader) -> Value:
     reader.expect("%")
     name, shape = read_text(reader), read_array(reader)
     place = _read_slice(reader) if reader.match(_PLACED) is not None else None
     return Value(name, shape, place)
 
 
-def _read_tree(reader: Reader) -> Tree:
+def _read_tree(reader: TextReader) -> Tree:
     if not reader.peek("("):
         return reader.integer()
     with reader.inside("tuples"):
         return tuple(reader.listed("(", lambda: _read_tree(reader), ")"))
 
 
-def _remember(reader: Reader, allocation: Allocation) -> None:
+def _remember(reader: TextReader, allocation: Allocation) -> None:
     if reader.known.setdefault(allocation.name, allocation) is not allocation:
         reader.fail(f"there are two allocations {allocation.name}")
 
@@ -174,14 +174,14 @@ _LINES = (
     Carried, Branch,
     *Step.__args__, Plan, tuple[Value | None, ...],
 )  # fmt: skip
-_FORMS: dict[Any, Form] = {
-    Computation: Form(_write_computation, _read_computation, block=True),
-    BufferSlice: Form(str, _read_slice),
-    Value: Form(_write_value, _read_value),
-    "Tree": Form(tree_text, _read_tree),
-    "Sum": Form(lambda digest: write_text(str(digest)), read_text),
+_FORMS: dict[Any, Format] = {
+    Computation: Format(_write_computation, _read_computation, block=True),
+    BufferSlice: Format(str, _read_slice),
+    Value: Format(_write_value, _read_value),
+    "Tree": Format(tree_text, _read_tree),
+    "Sum": Format(lambda digest: write_text(str(digest)), read_text),
 }
-_NAMELESS = {Value: Form(_write_nameless, _read_value), Computation: Form(fingerprint, _read_computation)}
+_NAMELESS = {Value: Format(_write_nameless, _read_value), Computation: Format(fingerprint, _read_computation)}
 _SKIPPED = (
     {(kind, name) for kind in _LINES for name in ("name", "location")}
     - {(Kernel, "name"), (TableFunction, "name")}
@@ -191,9 +191,9 @@ _SKIPPED = (
 
 
 @cache
-def _codec(known: tuple[type[Kind], ...], bare: bool = False) -> Codec:
+def _codec(known: tuple[type[Kind], ...], bare: bool = False) -> TextCodec:
     """The codec for programs, or for the text of their digest; `known`: the existing kernel kinds."""
     plans = {Plan: Union[tuple(kind.planned for kind in known if kind.planned is not None)]}  # noqa: UP007
     if bare:
-        return Codec(_FORMS | _NAMELESS, _LINES, skip=_SKIPPED, known=plans)
-    return Codec(_FORMS, _LINES, {Allocation: _remember}, known=plans)
+        return TextCodec(_FORMS | _NAMELESS, _LINES, skip=_SKIPPED, known=plans)
+    return TextCodec(_FORMS, _LINES, {Allocation: _remember}, known=plans)

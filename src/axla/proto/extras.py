@@ -12,7 +12,7 @@ from axla.core.shape import AnyShape, TupleShape
 from axla.ir.graph import SourceLocation
 from axla.text.header import booleans
 from axla.text.instructions import METADATA_KEYS, PRINTED_ATTRIBUTES, TEXT_ATTRIBUTES
-from axla.text.lexer import BLANK, STRING, Cursor, unescape
+from axla.text.lexer import BLANK, STRING, HloCursor, unescape
 from axla.text.strings import quote
 
 Proto = dict[str, Any]
@@ -89,7 +89,7 @@ def origin_message(text: str) -> Proto:
     """The text of an original value as the message OriginalValueProto."""
     if "synthetic_call" in text:
         return {"is_synthetic_call": True}
-    cursor, elements, index = Cursor(text[1:-1]), [], []
+    cursor, elements, index = HloCursor(text[1:-1]), [], []
     while not cursor.at_end():
         if cursor.accept("("):
             index.append(0)

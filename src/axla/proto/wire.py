@@ -42,7 +42,7 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _WIRE = {"f32": _FIXED32, "f64": _FIXED64, "str": _LENGTH, "bytes": _LENGTH, "message": _LENGTH}
 
 
-class Malformed(Exception):
+class BadProto(Exception):
     """An error in the bytes of a message, with the offset of the byte."""
 
     def __init__(self, message: str, at: int) -> None:
@@ -55,7 +55,7 @@ def decode(data: bytes, name: str | Message) -> dict[str, Any]:
     table = TABLES[name] if isinstance(name, str) else name
     try:
         return _Reader(data).message(0, len(data), table, 0)
-    except Malformed as error:
+    except BadProto as error:
         path = ".".join([table.name, *reversed(error.path)])
         raise ParseError(f"{path}: {error.message}, at byte {error.at}") from None
 
@@ -68,7 +68,7 @@ class _Reader:
     def message(self, pos: int, end: int, table: Message, depth: int) -> dict[str, Any]:
         """The message between two offsets."""
         if depth > MAX_DEPTH:
-            raise Malformed(f"messages are nested more than {MAX_DEPTH} levels deep", pos)
+            raise BadProto(f"messages are nested more than {MAX_DEPTH} levels deep", pos)
         message: dict[str, Any] = {}
         data, by_tag = self.data, table.by_tag or _fill(table)
         field: Field | None = None
@@ -88,7 +88,7 @@ class _Reader:
                 if wire == _LENGTH:
                     length, pos = varint(data, pos, end)
                     if length > end - pos:
-                        raise Malformed(f"{length} bytes are announced, {end - pos} are left", begin)
+                        raise BadProto(f"{length} bytes are announced, {end - pos} are left", begin)
                     value = self.delimited(pos, pos + length, field, how, depth, message)
                     pos += length
                 elif wire == _VARINT:
@@ -101,7 +101,7 @@ class _Reader:
                     message[field.name] = value
                 elif value is not None:
                     message.setdefault(field.name, []).append(value)
-        except Malformed as error:
+        except BadProto as error:
             if field is not None:
                 number = f"[{len(message.get(field.name, ()))}]" if field.repeated else ""
                 error.path.append(field.name + number)
@@ -129,7 +129,7 @@ class _Reader:
         assert table is not None
         if not field.repeated and field.name in outer:
             # Allowed, and the two would have to be merged. Nobody writes it.
-            raise Malformed("it stands there twice", pos)
+            raise BadProto("it stands there twice", pos)
         if table.name not in SHARED:
             return self.message(pos, end, table, depth + 1)
         key = (table.name, self.data[pos:end])
@@ -165,15 +165,15 @@ def varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
             return value & 0xFFFF_FFFF_FFFF_FFFF, pos
         shift += 7
         if shift > 63:
-            raise Malformed("a number has more than ten bytes", pos - 10)
-    raise Malformed("a number does not end", pos)
+            raise BadProto("a number has more than ten bytes", pos - 10)
+    raise BadProto("a number does not end", pos)
 
 
 def _skipped(data: bytes, tag: int, pos: int, end: int) -> int:
     """The offset behind a field that the table does not have."""
     number, wire = tag >> 3, tag & 7
     if number == 0 or number >> 29:
-        raise Malformed(f"there is no field number {number}", pos - 1)
+        raise BadProto(f"there is no field number {number}", pos - 1)
     if wire == _VARINT:
         return varint(data, pos, end)[1]
     if wire == _LENGTH:
@@ -181,9 +181,9 @@ def _skipped(data: bytes, tag: int, pos: int, end: int) -> int:
     elif wire in (_FIXED32, _FIXED64):
         length = 4 if wire == _FIXED32 else 8
     else:
-        raise Malformed(f"field {number} is of wire type {wire}, which protobuf does not define", pos)
+        raise BadProto(f"field {number} is of wire type {wire}, which protobuf does not define", pos)
     if length > end - pos:
-        raise Malformed(f"field {number} takes {length} bytes, {end - pos} are left", pos)
+        raise BadProto(f"field {number} takes {length} bytes, {end - pos} are left", pos)
     return pos + length
 
 
@@ -191,7 +191,7 @@ def _fixed(data: bytes, pos: int, end: int, field: Field) -> tuple[Any, int]:
     """A float of four or eight bytes, and the offset behind it."""
     size = 4 if field.scalar == "f32" else 8
     if size > end - pos:
-        raise Malformed(f"{size} bytes are wanted, {end - pos} are left", pos)
+        raise BadProto(f"{size} bytes are wanted, {end - pos} are left", pos)
     if field.array:
         return np.frombuffer(data, ARRAY_TYPES[field.scalar], 1, pos), pos + size
     return struct.unpack_from("<f" if size == 4 else "<d", data, pos)[0], pos + size
@@ -233,7 +233,7 @@ def _array(data: bytes, pos: int, end: int, field: Field) -> np.ndarray:
     if kind.kind != "f":
         return _varints(data, pos, end).astype(kind)
     if (end - pos) % kind.itemsize:
-        raise Malformed(f"{end - pos} bytes do not divide into numbers of {kind.itemsize}", pos)
+        raise BadProto(f"{end - pos} bytes do not divide into numbers of {kind.itemsize}", pos)
     return np.frombuffer(data, kind, (end - pos) // kind.itemsize, pos)
 
 
@@ -244,11 +244,11 @@ def _varints(data: bytes, pos: int, end: int) -> np.ndarray:
         return raw.astype(np.uint64)
     ends = np.flatnonzero(raw < 128)
     if not ends.size or ends[-1] != raw.size - 1:
-        raise Malformed("a number does not end", end)
+        raise BadProto("a number does not end", end)
     starts = np.concatenate([[0], ends[:-1] + 1])
     longest = int((ends - starts).max()) + 1
     if longest > 10:
-        raise Malformed("a number has more than ten bytes", pos)
+        raise BadProto("a number has more than ten bytes", pos)
     values = np.zeros(ends.size, np.uint64)
     for n in range(longest):
         there = starts + n <= ends
@@ -274,7 +274,7 @@ def unknown_fields(data: bytes) -> list[tuple[int, int, Any]]:
             else:
                 value = data[varint(data, begin, end)[1] if tag & 7 == _LENGTH else begin : pos]
             found.append((tag >> 3, tag & 7, value))
-    except Malformed as error:
+    except BadProto as error:
         raise ParseError(f"{error.message}, at byte {error.at}") from None
     return found
 

@@ -191,10 +191,10 @@ def _own_config(module: Module) -> Proto:
 def recovery_message(text: str) -> Proto:
     """The recovery table of a header, whose modules are texts in it, as a message."""
     from axla.proto.extras import ENTRY, array_message
-    from axla.text.lexer import Cursor
+    from axla.text.lexer import HloCursor
     from axla.text.parser import parse_hlo
 
-    cursor, entries = Cursor(text), []
+    cursor, entries = HloCursor(text), []
     cursor.expect("{")
     while not cursor.accept("}"):
         entry: Proto = {}

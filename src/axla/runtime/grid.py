@@ -148,7 +148,7 @@ class Grid:
         self.failed(DeadlineExceeded(f"{name}: the deadline passed before its end: {doing}", abi.DEADLINE))
 
     def _doing(self, participant: int, state: int) -> tuple[str, bool]:
-        """What a participant is doing, and whether it waits for something that is missing."""
+        """Describes a participant's activity, and whether it waits for something that is missing."""
         name = self.name(participant)
         if state in _PLAIN:
             return f"{name} {_PLAIN[state]}", False

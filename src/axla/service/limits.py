@@ -19,7 +19,7 @@ NOW = ("arrays", "array_bytes", "programs")
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClientLimits:
     """The limits of one client, and `clients`, the limit of their number."""
 
     clients: int = 16

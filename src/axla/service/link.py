@@ -26,7 +26,7 @@ from axla.program.abi import CANCELLED
 from axla.runtime.serialized import versions
 from axla.service import messages
 from axla.service.messages import NUMBERS, Message
-from axla.service.transport import Closed, Malformed, SocketTransport, Transport
+from axla.service.transport import BadMessage, Closed, SocketTransport, Transport
 
 _POLL = 0.02
 _REASON_SECONDS = 2.0
@@ -207,7 +207,7 @@ class Link:
             if message is None:
                 return False
             self._hand_out(*message)
-        except (Closed, Malformed) as error:
+        except (Closed, BadMessage) as error:
             self._lose(error)
             return False
         return True

@@ -21,9 +21,9 @@ from typing import Any
 
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, missing
 from axla.service import messages
-from axla.service.limits import Limits
+from axla.service.limits import ClientLimits
 from axla.service.messages import NUMBERS, PIECE
-from axla.service.transport import HEADER, PIECE_BYTES, Closed, Malformed, SocketTransport, Transport, whole
+from axla.service.transport import HEADER, PIECE_BYTES, BadMessage, Closed, SocketTransport, Transport, whole
 
 try:
     import grpc
@@ -84,11 +84,11 @@ class GrpcTransport(Transport):
             own = said["message"].startswith("service: ")
             raise Closed(said["message"], messages.error_of(said) if own else None) from None
         if len(data) < HEADER.size:
-            raise Malformed(f"service: a message of {len(data)} bytes has no head")
+            raise BadMessage(f"service: a message of {len(data)} bytes has no head")
         size, number, kind = HEADER.unpack_from(data)
         body: Any = memoryview(data)[HEADER.size :]
         if size != len(body):
-            raise Malformed(f"service: a message says {size} bytes, and has {len(body)}")
+            raise BadMessage(f"service: a message says {size} bytes, and has {len(body)}")
         return number, kind, body if kind == PIECE else bytes(body)
 
     def close(self) -> None:
@@ -101,8 +101,8 @@ class Listener:
     """The server's end: clients are handled like those that connect by a socket."""
 
     def __init__(
-        self, address: str, greet: Callable[[socket.socket], None], limits: Limits, certificate: str = "",
-        key: str = "", guarded: bool = False, note: Callable[..., None] = print,
+        self, address: str, greet: Callable[[socket.socket], None], limits: ClientLimits,
+        certificate: str = "", key: str = "", guarded: bool = False, note: Callable[..., None] = print,
     ) -> None:  # fmt: skip
         """`guarded`: clients must present a token. `note(event, **facts)` writes to the log."""
         host, _, port = address.rpartition(":")
@@ -145,7 +145,7 @@ class Listener:
             said = ""  # the worker has gone, which its supervisor logs
         except grpc.RpcError:
             pass
-        except (Malformed, struct.error, ValueError) as error:
+        except (BadMessage, struct.error, ValueError) as error:
             said = str(error)[:300]
         if said:
             self._note("stream", client=context.peer(), message=said)

@@ -39,9 +39,9 @@ from axla.program import packed
 from axla.program.abi import CANCELLED
 from axla.runtime.array import Array, new_array
 from axla.service import messages
-from axla.service.limits import Limits, Page, temporary_name
+from axla.service.limits import ClientLimits, Page, temporary_name
 from axla.service.messages import NUMBERS, Message
-from axla.service.transport import Closed, Malformed, Transport
+from axla.service.transport import BadMessage, Closed, Transport
 
 INLINE_BYTES = 1 << 16
 """Of results, or arguments, together: they stand in the message of the run."""
@@ -123,7 +123,9 @@ RequestStep = Callable[[], Any]
 class ClientSession:
     """The session of one client, with its arrays and programs."""
 
-    def __init__(self, transport: Transport, backend: Backend, limits: Limits, page: Page, log: _Log) -> None:
+    def __init__(
+        self, transport: Transport, backend: Backend, limits: ClientLimits, page: Page, log: _Log
+    ) -> None:
         self.transport, self.backend, self.limits, self.page, self.log = transport, backend, limits, page, log
         self.arrays, self.programs = Slots("array", limits.arrays), Slots("program", limits.programs)
         self.draining = False
@@ -154,7 +156,7 @@ class ClientSession:
                 self._handle(*message)
         except Closed:
             pass
-        except Malformed as error:
+        except BadMessage as error:
             self.page.add("failures")
             self.log("message", "", 0.0, error)
             self._answer(0, "Failed", messages.failed(error))

@@ -32,7 +32,7 @@ from typing import Any
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.service import messages
-from axla.service.limits import COUNTERS, NOW, Limits, Page, temporary_name
+from axla.service.limits import COUNTERS, NOW, ClientLimits, Page, temporary_name
 from axla.service.log import write_line
 from axla.service.messages import NUMBERS
 from axla.service.transport import HEADER, SocketTransport, new_window
@@ -59,7 +59,7 @@ class Settings:
     """
 
     backends: tuple[str, ...] = ("cpu",)
-    limits: Limits = field(default_factory=Limits)
+    limits: ClientLimits = field(default_factory=ClientLimits)
     tokens: tuple[str, ...] = ()
     log: str = "text"
     drain_seconds: float = 30.0

@@ -36,7 +36,7 @@ _PIECE = struct.Struct("<BI")
 _CHUNK = 1 << 16
 
 
-class Malformed(InvalidArgument):
+class BadMessage(InvalidArgument):
     """Malformed data: the start of the next message is unknown."""
 
 
@@ -97,11 +97,11 @@ class Transport:
         others. With `into` None it is dropped. Malformed for one that does not fit.
         """
         if len(body) < _PIECE.size:
-            raise Malformed(f"service: a piece of {len(body)} bytes has no head")
+            raise BadMessage(f"service: a piece of {len(body)} bytes has no head")
         slot, size = _PIECE.unpack_from(body)
         part = self._found(slot, size, body)
         if slot >= PIECES or part.size != size or (into is not None and size > into.size - at):
-            raise Malformed(f"service: a piece of {size} bytes in place {slot} is more than was announced")
+            raise BadMessage(f"service: a piece of {size} bytes in place {slot} is more than was announced")
         if into is not None:
             np.copyto(into[at : at + size], part)
         self._taken.append(slot)
@@ -114,7 +114,7 @@ class Transport:
         """The other side has processed pieces: their slots are free."""
         for slot in body:
             if slot >= PIECES or slot in self._free:
-                raise Malformed("service: a credit for a piece that was not sent")
+                raise BadMessage("service: a credit for a piece that was not sent")
             self._free.append(slot)
 
     def _place(self, slot: int, part: np.ndarray) -> Any:
@@ -187,7 +187,7 @@ class SocketTransport(Transport):
             if len(buffer) >= HEADER.size:
                 size, call, kind = HEADER.unpack_from(buffer)
                 if size > self.most:
-                    raise Malformed(f"service: a message of {size} bytes; at most {self.most} are taken")
+                    raise BadMessage(f"service: a message of {size} bytes; at most {self.most} are taken")
                 end = HEADER.size + size
                 if len(buffer) >= end:
                     body = bytes(memoryview(buffer)[HEADER.size : end])
@@ -264,12 +264,12 @@ class SocketTransport(Transport):
         """Sends a complete message of another transport."""
         size, call, kind = HEADER.unpack_from(data)
         if size != len(data) - HEADER.size:
-            raise Malformed(f"service: a message says {size} bytes, and has {len(data) - HEADER.size}")
+            raise BadMessage(f"service: a message says {size} bytes, and has {len(data) - HEADER.size}")
         body = memoryview(data)[HEADER.size :]
         if kind == PIECE and size >= _PIECE.size and self._mine is not None:
             slot, part = body[0], super()._found(0, 0, body)
             if slot >= PIECES or part.size > PIECE_BYTES:
-                raise Malformed(f"service: a piece of {part.size} bytes in place {slot}")
+                raise BadMessage(f"service: a piece of {part.size} bytes in place {slot}")
             body = body[: _PIECE.size].tobytes() + self._place(slot, part)
         self.send(call, kind, body)
 

@@ -25,7 +25,7 @@ from axla.core.errors import AxlaError
 from axla.custom.feeds import Feeds
 from axla.runtime.serialized import versions
 from axla.service import log
-from axla.service.limits import Limits, Page
+from axla.service.limits import ClientLimits, Page
 from axla.service.messages import NUMBERS, VERSION, encode, entries
 from axla.service.session import ClientFeed, ClientSession
 from axla.service.transport import HEADER, SocketTransport
@@ -54,7 +54,7 @@ def main() -> None:
         os._exit(0)
     first = json.loads(data)
     connection, reasons, window = socket.socket(fileno=files[0]), *files[1:]
-    limits = Limits(**told["limits"])
+    limits = ClientLimits(**told["limits"])
     _restrain(limits)
     lines = log.Log(first["session"], told["log"])
     transport = SocketTransport(connection, window, first=False)
@@ -79,7 +79,7 @@ def _warm(backend: Backend) -> None:
         os._exit(3)
 
 
-def _restrain(limits: Limits) -> None:
+def _restrain(limits: ClientLimits) -> None:
     """Restricts this process, and all that it starts, from now on."""
     with open("/proc/self/statm") as statm:
         size = int(statm.read().split()[0]) * resource.getpagesize()
@@ -100,7 +100,7 @@ def _restrain(limits: Limits) -> None:
 
 
 def _welcome(
-    connection: socket.socket, files: list[int], session: str, backend: Backend, limits: Limits
+    connection: socket.socket, files: list[int], session: str, backend: Backend, limits: ClientLimits
 ) -> None:
     """The first answer, with the socket that says why the worker ended, and the window."""
     able = backend.capabilities

@@ -6,7 +6,7 @@
     string          str (surrogates for bytes that are not UTF-8)
     shape           a tuple of sizes, -1 where not known, or None for any rank
     tensor          a NumPy array, read-only
-    func            a `Called`: the name of a function, and attributes
+    func            a `Callee`: the name of a function, and attributes
     list(KIND)      a tuple
 
 Behind a kind, `>=2` is the least number (or length of a list), `{a,b}` are the values that are allowed.
@@ -32,19 +32,19 @@ _FIELDS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Called:
+class Callee:
     """A function that a node names, with values for attributes of its body."""
 
     name: str
     attributes: dict[str, Proto]
 
 
-def called_by(attributes: Mapping[str, Any]) -> list[Called]:
+def called_by(attributes: Mapping[str, Any]) -> list[Callee]:
     """The functions that attributes refer to."""
     found: list[Any] = []
     for value in attributes.values():
         found += value if isinstance(value, tuple) else (value,)
-    return [each for each in found if isinstance(each, Called) and each.name]
+    return [each for each in found if isinstance(each, Callee) and each.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _one(kind: str, value: Any, what: str) -> Any:
     if kind == "tensor":
         return tensor_of(value, what)
     if kind == "func":
-        return Called(value.get("name", ""), entries(value.get("attr", ())))
+        return Callee(value.get("name", ""), entries(value.get("attr", ())))
     return value
 
 
@@ -128,4 +128,4 @@ def _default(kind: str, text: str) -> Any:
         return text == "true"
     if kind == "shape":
         return None if text in ("", "?") else tuple(int(size) for size in text.strip("()").split("x") if size)
-    return Called(text, {}) if kind == "func" else text
+    return Callee(text, {}) if kind == "func" else text

@@ -19,7 +19,7 @@ import numpy as np
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, UnsupportedError, VerifyError, choices, did_you_mean
 from axla.importers.records import Record
-from axla.tensorflow.attributes import Called
+from axla.tensorflow.attributes import Callee
 from axla.tensorflow.records import attributes_of, records, types_of
 from axla.tensorflow.types import Proto, entries, without_ref
 
@@ -132,7 +132,7 @@ class FunctionLibrary:
     nodes: int = 0
     outputs: int = 0
 
-    def function(self, called: Called, what: str) -> Graph:
+    def function(self, called: Callee, what: str) -> Graph:
         """The body of a function; VerifyError where there is none of this name."""
         if called.name in self.graphs:
             return self.graphs[called.name]
@@ -149,11 +149,11 @@ class FunctionLibrary:
                 raise type(error)(f"function '{called.name}': {error.message}") from None
         return self.made[key]
 
-    def added(self, graph: Graph, name: str) -> Called:
+    def added(self, graph: Graph, name: str) -> Callee:
         """Adds a graph as a function, under an unused name."""
         graph.name = f"{name}_{len(self.graphs)}"
         self.graphs[graph.name] = graph
-        return Called(graph.name, {})
+        return Callee(graph.name, {})
 
 
 def _exact(value: Any) -> Any:

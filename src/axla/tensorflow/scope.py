@@ -20,7 +20,7 @@ from axla.interpreter import evaluate
 from axla.ir.graph import Instruction, Module
 from axla.ir.structure import Parameter
 from axla.ir.traverse import needed_first
-from axla.tensorflow.attributes import Called, called_by
+from axla.tensorflow.attributes import Callee, called_by
 from axla.tensorflow.branches import functional
 from axla.tensorflow.graph import Graph, Node, Output
 from axla.tensorflow.records import lowerings, types_of
@@ -177,7 +177,7 @@ class Scope:
     def _added(self, node: Node, operands: list[GraphValue], graph: Graph) -> list[GraphValue]:
         if node.record is None:
             if node.op in graph.library.messages:
-                return self.call(graph.library.function(Called(node.op, node.given), str(node)), operands)
+                return self.call(graph.library.function(Callee(node.op, node.given), str(node)), operands)
             raise UnsupportedError("neither TensorFlow's XLA nor axla has it")
         function = lowerings().get(node.op)
         if function is None and node.record.counterpart is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from axla.core.errors import ParseError
-from axla.proto.wire import Malformed, varint
+from axla.proto.wire import BadProto, varint
 from axla.tensorflow.checksums import masked_crc32c
 
 MAGIC = bytes.fromhex("57fb808b247547db")
@@ -39,7 +39,7 @@ def number(data: bytes, at: int, what: str) -> tuple[int, int]:
     """A variable-length number, and the offset after it."""
     try:
         return varint(data, at, len(data))
-    except Malformed:
+    except BadProto:
         raise ParseError(f"{what}: a number does not end") from None
 
 

@@ -1,4 +1,4 @@
-"""Reads HLO text: a compiled regex matches each token, a `Cursor` moves over them.
+"""Reads HLO text: a compiled regex matches each token, a `HloCursor` moves over them.
 
 Blanks and comments may stand between any two tokens. The regexes use possessive quantifiers, so every match
 takes time linear in what it consumes.
@@ -45,7 +45,7 @@ class Refusal:
         raise ParseError(message)
 
 
-class Cursor(cursor.Cursor, Refusal):
+class HloCursor(cursor.Cursor, Refusal):
     """A position in an HLO text: words, numbers, strings and other common elements."""
 
     blanks = cursor.always(ascii_regex(BLANK))

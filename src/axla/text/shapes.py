@@ -22,7 +22,7 @@ from axla.core.shape import (
     Shape,
     TupleShape,
 )  # fmt: skip
-from axla.text.lexer import BLANK, NAME, Cursor
+from axla.text.lexer import BLANK, NAME, HloCursor
 
 ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
 SIMPLE_ARRAY = ascii_regex(BLANK + f"({ARRAY})")
@@ -68,7 +68,7 @@ def parse_program_shape(text: str) -> ProgramShape:
     return shape
 
 
-class ShapeCursor(Cursor):
+class ShapeCursor(HloCursor):
     """A cursor that reads shapes. Equal texts are parsed once."""
 
     def __init__(self, text: str) -> None:

@@ -9,7 +9,7 @@ from axla.core.regex import ascii_regex
 from axla.ir.devices import DeviceOrder
 from axla.ir.sharding import SUBGROUPS, WORDS, DimAxes, MeshTiles, Sharding, Tiles, tiled
 from axla.text.attributes import read_axes, read_iota, read_mesh
-from axla.text.lexer import BLANK, Cursor
+from axla.text.lexer import BLANK, HloCursor
 
 _WORD = ascii_regex(BLANK + rf"({'|'.join(WORDS)}|maximal)\b")
 _GROUP = ascii_regex(BLANK + r"shard_(as|like)\b")
@@ -42,7 +42,7 @@ def read_sharding(text: str) -> Sharding | None:
     return None if result == Sharding() else result
 
 
-class _ShardingCursor(Cursor):
+class _ShardingCursor(HloCursor):
     def fail(self, message: str, at: int | None = None):
         raise InvalidArgument(f"sharding {{{self.text[:60]}}}: {message}")
 

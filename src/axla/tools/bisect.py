@@ -47,7 +47,7 @@ COLLECTIVES = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What makes a program fail.
+    """The cause of a program's failure.
 
     `culprit`: "pass", "kernel", "memory", "cache", "threads", "collective", "runtime", or "none" where it
     does not fail. `name`: the pass, the kernel, the kind of cache entry... For passes: `rule` with the number

@@ -23,7 +23,7 @@ from axla.api import parse
 from axla.comparison import check
 from axla.core.errors import AxlaError, InvalidArgument, Mismatch
 from axla.tools.archives import ARCHIVES, archived
-from axla.tools.conformance import FAILED, LEVELS, Case, Report, chosen, outcomes
+from axla.tools.conformance import FAILED, LEVELS, Case, ConformanceReport, chosen, outcomes
 from axla.tools.plugins import load_files
 from axla.tools.source import add_backend, add_replicas, add_sizes, feed, sizes_of
 from axla.tools.trial import reason_of
@@ -77,7 +77,7 @@ def execute(options: argparse.Namespace) -> int:
 def _conform(options: argparse.Namespace) -> int:
     """Runs the conformance kit. After Ctrl-C it shows the results so far, and writes nothing."""
     cases: list[Case] = []
-    report = Report(options.backend, cases)
+    report = ConformanceReport(options.backend, cases)
     failed, begin = 0, time.monotonic()
     try:
         for case in outcomes(options.backend, chosen(options.level or (), options.only)):

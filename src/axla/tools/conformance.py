@@ -110,7 +110,7 @@ def _said(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ConformanceReport:
     """The results of many cases on a backend."""
 
     backend: str

@@ -516,7 +516,7 @@ def copy_all(module: Module) -> None:
 
 
 def copied_outcome(text: str, question: Question) -> Outcome:
-    """What comes of a run in which every value is copied before it may be overwritten."""
+    """The outcome of a run in which every value is copied before it may be overwritten."""
     from axla.tools.trial import answer
 
     with driver.observed(_Copies()):

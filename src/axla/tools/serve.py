@@ -29,7 +29,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla serve`."""
-    from axla.service.limits import Limits
+    from axla.service.limits import ClientLimits
 
     add = parser.add_argument
     add("--socket", metavar="PATH", help="listen on a unix socket, which only its owner opens")
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--token-file", metavar="FILE", help="clients must know one of its lines")
     add("--backend", action="append", metavar="NAME", help="may stand again; the first is the default (cpu)")
     for name, about in _LIMITS.items():
-        default = getattr(Limits, name.replace("-", "_"))
+        default = getattr(ClientLimits, name.replace("-", "_"))
         about = f"limit: {about} (default: {text(default)})"
         add(f"--{name}", default=default, type=number, metavar="N", help=about)
     add("--drain", type=float, default=30.0, metavar="SECONDS", help="of requests at the end (default: 30)")
@@ -64,14 +64,14 @@ def text(value: float) -> str:
 
 def execute(options: argparse.Namespace) -> int:
     """Runs `axla serve`; returns its exit status."""
-    from axla.service.limits import Limits
+    from axla.service.limits import ClientLimits
     from axla.service.supervisor import Settings, Supervisor
 
     if not (options.socket or options.listen) or bool(options.certificate) != bool(options.key):
         what = "--socket PATH or --listen HOST:PORT says where; --certificate and --key go together"
         raise InvalidArgument(f"axla serve: {what}")
     names = [name.replace("-", "_") for name in _LIMITS]
-    limits = Limits(**{name: getattr(options, name) for name in names})
+    limits = ClientLimits(**{name: getattr(options, name) for name in names})
     tokens = Path(options.token_file).read_text("utf-8").split() if options.token_file else []
     if options.token_file and not tokens:
         raise InvalidArgument(f"axla serve: the file of tokens {options.token_file!r} is empty")

@@ -51,7 +51,7 @@ SHORTEST = 5.0  # seconds that a run may always take
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to run, and when it counts as wrong.
+    """A run, and when it counts as wrong.
 
     Inputs are random, of each of the `kinds`, unless `inputs` has arrays for parameters by name; arrays are
     cut where a parameter is smaller. `reference`: None to run without comparison. `before`: texts of programs

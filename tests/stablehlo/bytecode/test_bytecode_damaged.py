@@ -12,7 +12,7 @@ from axla.core.errors import AxlaError, ParseError
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import read
 from axla.stablehlo.bytecode.vhlo import INHERENT, today
-from axla.stablehlo.bytecode.wire import Malformed
+from axla.stablehlo.bytecode.wire import BadBytes
 
 # ---- A writer of small files
 
@@ -206,7 +206,7 @@ def test_kinds_that_do_not_fit():
 
 def test_fields_of_structures_are_of_their_kind():
     attributes = dict.fromkeys(INHERENT["vhlo.gather_v2"], mlir.FileLocation("a", 1, 2))
-    with pytest.raises(Malformed, match="kind FileLocation instead of a tensor"):
+    with pytest.raises(BadBytes, match="kind FileLocation instead of a tensor"):
         today("vhlo.gather_v2", attributes)
 
 

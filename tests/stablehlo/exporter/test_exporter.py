@@ -327,6 +327,9 @@ ENTRY e {
   ROOT y = f32[2] get-tuple-element(a), index=0
 }""",
     "smallest elements": "ENTRY e { x = f32[2,6] parameter(0)  ROOT t = topk(x), k=2, largest=false }",
+    "few of many smallest elements": (
+        "ENTRY e { x = f32[2,40] parameter(0)  ROOT t = topk(x), k=2, largest=false }"
+    ),
     "a vector of start indices": """
 ENTRY e {
   x = f32[4,5] parameter(0)

@@ -12,12 +12,12 @@ from math import prod
 
 from axla.codegen.array import element_address
 from axla.codegen.emit.gemv import Gemv
-from axla.codegen.emit.microkernel import Operand, emit_microkernel
+from axla.codegen.emit.microkernel import Factor, emit_microkernel
 from axla.codegen.emit.narrow import Folded, Narrow
 from axla.codegen.emit.pack import pack_columns, pack_last, pack_rows, pack_steps, pack_transposed, pieces
 from axla.codegen.emit.product import Matrix, Product
-from axla.codegen.emit.tiles import Threads, Warps
-from axla.codegen.function import Function, Ssa
+from axla.codegen.emit.thread_blocks import Threads, Warps
+from axla.codegen.function import LlvmFunction, Ssa
 from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import merged
 from axla.core.dataclass import dataclass
@@ -61,7 +61,7 @@ class _Place:
     col_start: Ssa
 
 
-class Tiles(Product):
+class TiledProduct(Product):
     """Writes the kernel of a plan with tiles.
 
         for unit:  for k block:  pack rhs;  for row tile:  pack lhs;  for column tile:  micro-kernel, finish
@@ -109,17 +109,17 @@ class Tiles(Product):
             col = f.mul(f.urem(rest, blocks), cut.unit_columns)
             self._emit_unit(f.udiv(rest, blocks), row, col)
 
-    def _lhs_operand(self) -> Operand:
+    def _lhs_operand(self) -> Factor:
         spec, rows = self.spec, self.tile.rows
         if self.cut.pack_lhs:
-            return Operand(rows, 1) if spec.lhs_transposed else Operand(1, self.cut.lhs_stride)
-        return Operand(spec.lhs_row, 1) if spec.lhs_transposed else Operand(1, spec.lhs_row)
+            return Factor(rows, 1) if spec.lhs_transposed else Factor(1, self.cut.lhs_stride)
+        return Factor(spec.lhs_row, 1) if spec.lhs_transposed else Factor(1, spec.lhs_row)
 
-    def _rhs_operand(self) -> Operand:
+    def _rhs_operand(self) -> Factor:
         width = self.tile.columns
         if self.cut.pack_rhs:
-            return Operand(width * self.parts, 1, width if self.parts == 2 else 0)
-        return Operand(self.spec.rhs_row, 1, past=rows_read_past(self.spec, self.tile))
+            return Factor(width * self.parts, 1, width if self.parts == 2 else 0)
+        return Factor(self.spec.rhs_row, 1, past=rows_read_past(self.spec, self.tile))
 
     # -- units and blocks ----------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class Tiles(Product):
         if self.split:
             params += [("ptr", "partial"), ("i1", "add"), ("i1", "done")]
         name = f"{self.f.name}.finish"
-        f = Function(module, name, "void", params, linkage="internal", attributes=ATTRIBUTES)
+        f = LlvmFunction(module, name, "void", params, linkage="internal", attributes=ATTRIBUTES)
         inner, cols = self.inside(f), f.params["cols"]
         with f.loop(0, f.params["rows"], 1, nonempty=True) as r:
             if self.spec.n >= tile.lanes:
@@ -355,7 +355,7 @@ class Tiles(Product):
         branch.merge([])
 
 
-_METHODS: dict[str, type[Tiles | Gemv | Narrow | Folded | Threads | Warps]] = {
-    "tile": Tiles, "rows": Gemv, "columns": Gemv, "narrow": Narrow, "fill": Narrow, "folded": Folded,
+_METHODS: dict[str, type[TiledProduct | Gemv | Narrow | Folded | Threads | Warps]] = {
+    "tile": TiledProduct, "rows": Gemv, "columns": Gemv, "narrow": Narrow, "fill": Narrow, "folded": Folded,
     "threads": Threads, "warps": Warps,
 }  # fmt: skip

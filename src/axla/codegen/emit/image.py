@@ -13,8 +13,8 @@ from math import prod
 
 from axla.codegen.array import element_address
 from axla.codegen.emit.product import Matrix
-from axla.codegen.emit.tiles import Blocks, Dense, Operand, Threads, Warps
-from axla.codegen.function import Function, Ssa
+from axla.codegen.emit.thread_blocks import Blocks, Dense, MatrixOffsets, Threads, Warps
+from axla.codegen.function import LlvmFunction, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value
@@ -27,10 +27,10 @@ def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
     (_ByThreads if plan.blocks.cut.method == "threads" else _ByWarps)(k, plan).emit()
 
 
-class _Image(Operand):
+class _Image(MatrixOffsets):
     """The image of a group, with these dimensions, as a matrix."""
 
-    def __init__(self, f: Function, form: ConvolutionPlan, start: Ssa, dims: Sequence[int], group: Index):
+    def __init__(self, f: LlvmFunction, form: ConvolutionPlan, start: Ssa, dims: Sequence[int], group: Index):
         self.f, self.form, self.start, self.dims = f, form, start, dims
         self.first = group * form.inputs
 
@@ -51,7 +51,7 @@ class _Image(Operand):
         return self.f.index(found) if isinstance(found, int) else found.base
 
 
-def _split(f: Function, at: Ssa, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
+def _split(f: LlvmFunction, at: Ssa, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
     return delinearize(Index(f, at, limit=prod(sizes)), sizes)
 
 
@@ -63,7 +63,7 @@ class _Convolution(Blocks):
         super().__init__(k, plan.blocks)
         self.form = plan
 
-    def operands(self, batch: Ssa) -> tuple[Operand, Operand]:
+    def operands(self, batch: Ssa) -> tuple[MatrixOffsets, MatrixOffsets]:
         form, f = self.form, self.f
         parameters = self.k.kernel.computation.parameters
         image, kernel = (self.k.inputs[parameters.index(o)] for o in self.hero.operands)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from axla.codegen.emit.product import SIGNS, Sums
-from axla.codegen.function import Function, LlvmModule, Ssa
+from axla.codegen.function import LlvmFunction, LlvmModule, Ssa
 from axla.codegen.value import Value, Values, merged, parts_of, rebuilt
 from axla.core.dataclass import dataclass
 from axla.kernels.dot import GemmSpec, Tile
@@ -20,7 +20,7 @@ from axla.target.machine import Target
 
 
 @dataclass(frozen=True)
-class Operand:
+class Factor:
     """A factor of the micro-kernel: element (i, k) of A or (k, j) of B, counted in elements.
 
     `step_k` and `step_other` are static strides; `planes` as in `Sums.load`, counted in parts. Where rows of
@@ -35,7 +35,7 @@ class Operand:
 
 
 def emit_microkernel(
-    module: LlvmModule, name: str, spec: GemmSpec, target: Target, tile: Tile, lhs: Operand, rhs: Operand,
+    module: LlvmModule, name: str, spec: GemmSpec, target: Target, tile: Tile, lhs: Factor, rhs: Factor,
     depths: Sequence[int], accumulates: bool,
 ) -> None:  # fmt: skip
     """Adds `void @name(ptr A, ptr B, ptr C, index k, index ldc [, i1 add])` to the module.
@@ -48,7 +48,7 @@ def emit_microkernel(
               ("ptr noalias nocapture", "c"), (kind, "k"), (kind, "ldc")]  # fmt: skip
     if accumulates:
         params.append(("i1", "add"))
-    f = Function(
+    f = LlvmFunction(
         module, name, "void", params, linkage="internal", attributes='nounwind noinline "no-builtins"'
     )
     sums = Sums(Values(f, target), spec)
@@ -80,13 +80,13 @@ def _places(sums: Sums, tile: Tile) -> Iterator[tuple[Ssa, int]]:
 
 
 def _multiply(
-    sums: Sums, tile: Tile, lhs: Operand, rhs: Operand, depths: Sequence[int], start: Sequence[Value]
+    sums: Sums, tile: Tile, lhs: Factor, rhs: Factor, depths: Sequence[int], start: Sequence[Value]
 ) -> Sequence[Value]:
     """The sums of the tile, rows outermost, after the loop over k. `start`: their initial values."""
     f, parts = sums.f, sums.parts
 
-    def sides(index: Ssa) -> tuple[tuple[Operand, Ssa], tuple[Operand, Ssa]]:
-        def at(name: str, side: Operand) -> tuple[Operand, Ssa]:
+    def sides(index: Ssa) -> tuple[tuple[Factor, Ssa], tuple[Factor, Ssa]]:
+        def at(name: str, side: Factor) -> tuple[Factor, Ssa]:
             step = side.step_k * (1 if side.planes else parts)
             return side, f.gep(sums.element, f.params[name], f.mul(index, step))
 
@@ -109,7 +109,7 @@ def _multiply(
 
 
 def _step(
-    sums: Sums, tile: Tile, lhs: tuple[Operand, Ssa], rhs: tuple[Operand, Ssa], step: int,
+    sums: Sums, tile: Tile, lhs: tuple[Factor, Ssa], rhs: tuple[Factor, Ssa], step: int,
     totals: Sequence[Value], left: int | None = None,
 ) -> list[Value]:  # fmt: skip
     """One step of k: adds all products of a column of A and a row of B to the sums. `left`: the number of

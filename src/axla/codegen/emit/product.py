@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from axla.codegen.array import element_address
 from axla.codegen.convert import memory_element
-from axla.codegen.function import Function, Loop, Ssa
+from axla.codegen.function import ForLoop, LlvmFunction, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.types import lane_count, vector
@@ -181,11 +181,11 @@ class Product(Sums):
         self.lhs, self.rhs = (k.inputs[parameters.index(o)].pointer for o in self.hero.operands)
         k.f.polls = False  # calls are short; in tiles, which may be long, the loops that matter poll
 
-    def inside(self, f: Function) -> Product:
+    def inside(self, f: LlvmFunction) -> Product:
         """The same in another function, which receives the kernel's buffers."""
         return Product(self.k.inside(f), self.plan)
 
-    def units(self) -> AbstractContextManager[Loop]:
+    def units(self) -> AbstractContextManager[ForLoop]:
         """The loop over the units of this call."""
         return self.k.lines(self.cut.group, self.cut.units)
 

@@ -432,7 +432,7 @@ _SIMPLE = (hlo.Parameter, hlo.Broadcast, hlo.Reshape, hlo.Bitcast, hlo.Constant,
 def _joined(
     e: Elements, reductions: Sequence[Reduction], values: Sequence[ValueGroup]
 ) -> Sequence[ValueGroup]:
-    """What was read of several columns, reductions in turn, combined for each reduction."""
+    """Combines values of several columns, which stand column by column, for each reduction."""
     count = len(reductions)
     copies = [values[n : n + count] for n in range(0, len(values), count)]
     while len(copies) > 1:

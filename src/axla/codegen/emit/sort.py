@@ -20,7 +20,7 @@ from axla.codegen.element import Elements
 from axla.codegen.emit.order import Order, key_bits
 from axla.codegen.emit.sort_lanes import NetworkSort
 from axla.codegen.emit.sort_tiles import TileSort
-from axla.codegen.function import UNPOLLED_INDICES, Function, Ssa
+from axla.codegen.function import UNPOLLED_INDICES, LlvmFunction, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value
@@ -63,7 +63,7 @@ class _Sort:
 
     def __init__(self, k: KernelWriter, plan: SortPlan):
         self.k = k
-        self.f: Function = k.f
+        self.f: LlvmFunction = k.f
         self.e: Elements = k.elements(1)
         self.layout = plan
         self.computation = op_of(k.named[plan.hero], Sort).to_apply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.codegen.function import Function, Ssa
+from axla.codegen.function import LlvmFunction, Ssa
 from axla.codegen.types import element_type, lane_count, mangle
 from axla.codegen.value import Value
 
@@ -15,7 +15,7 @@ _BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 _BLOCK = 16
 
 
-def transpose_block(f: Function, rows: Sequence[Ssa]) -> list[Ssa]:
+def transpose_block(f: LlvmFunction, rows: Sequence[Ssa]) -> list[Ssa]:
     """The transpose of n vectors of n lanes, n a power of two: lane r of result c is lane c of row r.
 
     It takes n * log2(n) shuffles, each a single instruction on SSE, AVX, AVX-512 and NEON.
@@ -42,13 +42,13 @@ def transpose_block(f: Function, rows: Sequence[Ssa]) -> list[Ssa]:
     return found
 
 
-def transposed(f: Function, rows: Sequence[Value]) -> list[Value]:
+def transposed(f: LlvmFunction, rows: Sequence[Value]) -> list[Value]:
     """The same for n `Value`s of n lanes."""
     parts = [transpose_block(f, [row.parts[n] for row in rows]) for n in range(len(rows[0].parts))]
     return [Value(rows[0].dtype, len(rows), column) for column in zip(*parts, strict=True)]
 
 
-def _stage(f: Function, rows: list[Ssa], bit: int, masks: tuple[list[int], list[int]]) -> list[Ssa]:
+def _stage(f: LlvmFunction, rows: list[Ssa], bit: int, masks: tuple[list[int], list[int]]) -> list[Ssa]:
     """Replaces each pair of rows that differ in `bit` by its two shuffles."""
     found = list(rows)
     for low in range(len(rows)):
@@ -59,7 +59,7 @@ def _stage(f: Function, rows: list[Ssa], bit: int, masks: tuple[list[int], list[
     return found
 
 
-def _fenced(f: Function, row: Ssa) -> Ssa:
+def _fenced(f: LlvmFunction, row: Ssa) -> Ssa:
     """The same value, hidden from LLVM, which would otherwise search it for shuffles to combine, finds none,
     and spends two thirds of the compile time of the kernel on it.
     """

@@ -9,7 +9,7 @@ import contextlib
 from axla.codegen.array import element_address
 from axla.codegen.element import Elements, Indices
 from axla.codegen.emit.loop import vectors, walk
-from axla.codegen.function import Function, Loop
+from axla.codegen.function import ForLoop, LlvmFunction
 from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.scatter import Scattering
@@ -53,7 +53,7 @@ class _Shared:
     def batch(self, number: AnyIndex) -> tuple[AnyIndex, ...]:
         return delinearize(number, self.g.batch_sizes)
 
-    def numbers(self, count: int) -> contextlib.AbstractContextManager[Loop]:
+    def numbers(self, count: int) -> contextlib.AbstractContextManager[ForLoop]:
         """A loop over `count` numbers in which this thread runs its own number once."""
         f, threads = self.f, self.k.share.threads
         low = f.mul(self.k.share.begin, threads)
@@ -172,7 +172,7 @@ def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
                     array.store(place, value)
 
 
-def _when(f: Function, condition: Value | bool) -> contextlib.AbstractContextManager[None]:
+def _when(f: LlvmFunction, condition: Value | bool) -> contextlib.AbstractContextManager[None]:
     """A region that runs when the condition holds."""
     if condition is True:
         return contextlib.nullcontext()

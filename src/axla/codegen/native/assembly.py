@@ -48,7 +48,7 @@ class GlueModule(module.LlvmModule):
         return [name for name in self.declared if name not in self.functions]
 
 
-class GlueFunction(function.Function):
+class GlueFunction(function.LlvmFunction):
     """A function being written; what it calls is declared on the way."""
 
     module: GlueModule

@@ -31,6 +31,16 @@ def topk_decomposer(module: Module) -> None:
     expand(module, "topk-decomposer", {TopK: _topk, CustomCall: _custom_call})
 
 
+def smallest_decomposer(module: Module) -> None:
+    """Writes every topk of the smallest elements as a stable sort and slices, however many there are."""
+    expand(module, "topk-decomposer", {TopK: _smallest})
+
+
+def _smallest(inst: Instruction) -> Instruction | None:
+    op = op_of(inst, TopK)
+    return None if op.largest else _sorted(inst, op.k, op.largest)
+
+
 def _topk(inst: Instruction) -> Instruction | None:
     op = op_of(inst, TopK)
     return None if _has_emitter(inst.operands[0], op.k) else _sorted(inst, op.k, op.largest)

@@ -49,6 +49,8 @@ def _alike(module: Module) -> Iterator[Sequence[_Kernel]]:
         for inst in computation.instructions:
             if type(inst.op) is Fusion and inst not in bound:
                 body = inst.op.calls
+                if not any(type(i.op) is Constant and _may_move(i) for i in body.instructions):
+                    continue
                 looks[len(body.instructions), len(body.parameters), body.root.shape].append(inst)
     for fusions in looks.values():
         if len(fusions) > 1:  # most are alone, and need no fingerprint
@@ -77,12 +79,12 @@ def _may_move(constant: Instruction) -> bool:
 
 def _is_plain(number: Instruction, user: Instruction) -> bool:
     """Whether `user` is a product of floats or a sum of arrays, and no step of a polynomial."""
-    dtype = shape_of(user).dtype
-    if user.shape.size <= 1 or not (dtype.is_float or dtype.is_integer):
+    if type(user.op) not in (Add, Multiply, Subtract) or user.shape.size <= 1:
         return False
+    dtype = shape_of(user).dtype
     if type(user.op) is Multiply:  # of integers, LLVM makes shifts of some numbers
         return dtype.is_float
-    if type(user.op) not in (Add, Subtract):
+    if not (dtype.is_float or dtype.is_integer):
         return False
     # Steps of polynomials, (... * x + number) * x + number, are rounded once where their numbers are known.
     products = [o for o in user.operands if o is not number and type(o.op) is Multiply]

@@ -1,5 +1,5 @@
-"""What is known about the elements of an array: integer bounds, differences between successive elements,
-floats that do not occur.
+"""Facts about the elements of an array: integer bounds, differences between successive elements, floats that
+do not occur.
 """
 
 from __future__ import annotations

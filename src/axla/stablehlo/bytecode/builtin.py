@@ -9,7 +9,7 @@ from axla.core.errors import ParseError
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import values
 from axla.stablehlo.bytecode.entries import Encoding
-from axla.stablehlo.bytecode.wire import Malformed
+from axla.stablehlo.bytecode.wire import BadBytes
 from axla.stablehlo.text import parse_attribute, parse_type
 
 UNKNOWN: Any = None  # the unknown location
@@ -17,9 +17,9 @@ LOCATIONS = (mlir.FileLocation, mlir.NameLocation, mlir.CallSiteLocation, mlir.F
 _NOWHERE = mlir.NameLocation("unknown")  # an unknown location as a part of another
 
 
-def wrong(attribute: Any, wanted: str) -> Malformed:
+def wrong(attribute: Any, wanted: str) -> BadBytes:
     """The error for an attribute of an unexpected kind."""
-    return Malformed(f"an attribute of the kind {type(attribute).__name__} instead of {wanted}")
+    return BadBytes(f"an attribute of the kind {type(attribute).__name__} instead of {wanted}")
 
 
 def text(value: Any, what: str = "a string") -> str:
@@ -47,16 +47,16 @@ def _part(value: Any) -> mlir.Location:
 
 def _symbol(root: Any, nested: tuple[Any, ...] = ()) -> mlir.SymbolRef:
     if not all(isinstance(n, mlir.SymbolRef) for n in nested):
-        raise Malformed("a nested symbol that is no symbol")
+        raise BadBytes("a nested symbol that is no symbol")
     return mlir.SymbolRef(text(root), tuple(n.root for n in nested))
 
 
 def _strings(kind: mlir.Type, splat: int, found: tuple[str, ...]) -> mlir.DenseStrings:
     if not isinstance(kind, mlir.TensorType) or kind.sizes is None:
-        raise Malformed(f"dense strings of the type {kind}")
+        raise BadBytes(f"dense strings of the type {kind}")
     count = math.prod(kind.sizes)
     if len(found) != (1 if splat else count):
-        raise Malformed(f"{len(found)} strings for {count} elements")
+        raise BadBytes(f"{len(found)} strings for {count} elements")
     return mlir.DenseStrings(kind, found)
 
 
@@ -95,7 +95,7 @@ _SIGNS = ("", "s", "u")
 def _integer(width_and_sign: int) -> mlir.IntegerType:
     width, sign = width_and_sign >> 2, width_and_sign & 3
     if sign == 3 or width >= 1 << 24:
-        raise Malformed(f"an integer type of width {width} and sign {sign}")
+        raise BadBytes(f"an integer type of width {width} and sign {sign}")
     return mlir.IntegerType(width, _SIGNS[sign])
 
 
@@ -138,4 +138,4 @@ def assembly(source: str, is_type: bool) -> Any:
     try:
         return parse_type(source) if is_type else parse_attribute(source)
     except ParseError as error:
-        raise Malformed(f"{source[:80]!r}: {error.message}") from None
+        raise BadBytes(f"{source[:80]!r}: {error.message}") from None

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.stablehlo import mlir
-from axla.stablehlo.bytecode.wire import Bytes, Malformed, varint
+from axla.stablehlo.bytecode.wire import BadBytes, Bytes, varint
 
 PENDING: Any = object()
 MAX_DEPTH = 100  # of attributes and types within another
@@ -63,14 +63,14 @@ class Entries(Bytes):
     def attribute(self, index: int) -> Any:
         """The attribute of a number, read at the first use; Malformed for a number that is too large."""
         if index >= self.attributes:
-            raise Malformed(f"attribute {index} of {self.attributes}")
+            raise BadBytes(f"attribute {index} of {self.attributes}")
         value = self.values[index]
         return self._resolve(index) if value is PENDING else value
 
     def type(self, index: int) -> Any:
         """The type of a number, read at the first use; Malformed for a number that is too large."""
         if index >= self.types:
-            raise Malformed(f"type {index} of {self.types}")
+            raise BadBytes(f"type {index} of {self.types}")
         index += self.attributes
         value = self.values[index]
         return self._resolve(index) if value is PENDING else value
@@ -78,7 +78,7 @@ class Entries(Bytes):
     def string(self, index: int) -> str:
         """The string of a number; Malformed for a number that is too large."""
         if index >= len(self.strings):
-            raise Malformed(f"string {index} of {len(self.strings)}")
+            raise BadBytes(f"string {index} of {len(self.strings)}")
         return self.strings[index]
 
     def _resolve(self, wanted: int) -> Any:
@@ -100,7 +100,7 @@ class Entries(Bytes):
                 if missing:
                     waiting[current] = parsed
                     if any(i in waiting for i in missing):
-                        raise Malformed("an attribute or type that contains itself")
+                        raise BadBytes("an attribute or type that contains itself")
                     stack.extend(missing)
                     continue
             self.at = self.spans[current][0]
@@ -115,19 +115,19 @@ class Entries(Bytes):
         if not encoded:
             text = self.data[self.at : self.end]
             if not text or text.find(0) != len(text) - 1:
-                raise Malformed("an attribute or type in text form that does not end with a zero byte")
+                raise BadBytes("an attribute or type in text form that does not end with a zero byte")
             value = self.assembly(text[:-1].decode("utf-8", "surrogateescape"), is_type)
             return "", lambda: value, [], []
         code = self.varint()
         encoding = self.dialects.get(dialect, ({}, {}))[is_type].get(code)
         if encoding is None:
             what = "type" if is_type else "attribute"
-            raise Malformed(f"{what} of dialect {dialect!r} with the code {code}, which is not known here")
+            raise BadBytes(f"{what} of dialect {dialect!r} with the code {code}, which is not known here")
         kinds, build = encoding
         needs = self.needs = []
         fields = [_READ[kind](self) for kind in kinds]
         if self.at != self.end:
-            raise Malformed(f"an entry that ends at byte {self.at} instead of byte {self.end}")
+            raise BadBytes(f"an entry that ends at byte {self.at} instead of byte {self.end}")
         return kinds, build, fields, needs
 
     # ---- Fields
@@ -135,7 +135,7 @@ class Entries(Bytes):
     def _reference(self, index: int, is_type: bool = False) -> int:
         """The number of an attribute or type in the common numbering."""
         if index >= (self.types if is_type else self.attributes):
-            raise Malformed(f"reference to {'type' if is_type else 'attribute'} {index}, which is not there")
+            raise BadBytes(f"reference to {'type' if is_type else 'attribute'} {index}, which is not there")
         index += self.attributes * is_type
         self.needs.append(index)
         return index
@@ -170,7 +170,7 @@ class Entries(Bytes):
     def _resource(self) -> str:
         index = self.varint()
         if index >= len(self.resources):
-            raise Malformed(f"resource {index} of {len(self.resources)}")
+            raise BadBytes(f"resource {index} of {len(self.resources)}")
         return self.resources[index]
 
     def _build(
@@ -181,7 +181,7 @@ class Entries(Bytes):
             depth = 1 + max([depths[i] for i in needs])
             weight = 1 + sum([weights[i] for i in needs])
             if depth > MAX_CALLS or weight > MAX_WEIGHT:
-                raise Malformed(f"attributes or types nested {depth} deep with {weight} of them in all")
+                raise BadBytes(f"attributes or types nested {depth} deep with {weight} of them in all")
             depths[entry] = depth
             weights[entry] = weight
             for i, kind in enumerate(kinds):
@@ -191,7 +191,7 @@ class Entries(Bytes):
                     fields[i] = tuple([values[j] for j in fields[i]])
         value = build(*fields)
         if needs and depths[entry] > MAX_DEPTH and not isinstance(value, mlir.Location):
-            raise Malformed(f"attributes or types nested {depths[entry]} deep")
+            raise BadBytes(f"attributes or types nested {depths[entry]} deep")
         if isinstance(value, mlir.OpaqueAttr):
             self.spend(len(value.text))
         return value
@@ -200,7 +200,7 @@ class Entries(Bytes):
         """Counts characters against the limit for all texts: one long text can be referred to many times."""
         self.room -= characters
         if self.room < 0:
-            raise Malformed("texts that are much longer than the file")
+            raise BadBytes("texts that are much longer than the file")
 
 
 _READ: dict[str, Callable[[Entries], Any]] = {

@@ -13,7 +13,7 @@ from axla.stablehlo.bytecode import vhlo
 from axla.stablehlo.bytecode.builtin import location, wrong
 from axla.stablehlo.bytecode.entries import Entries
 from axla.stablehlo.bytecode.native import FORMS
-from axla.stablehlo.bytecode.wire import IR_SECTION, Bytes, Malformed, bounded, varint
+from axla.stablehlo.bytecode.wire import IR_SECTION, BadBytes, Bytes, bounded, varint
 
 # Parts of an operation, by the bits of its mask.
 ATTRIBUTES, RESULTS, OPERANDS, SUCCESSORS, REGIONS, USES, PROPERTIES = (1 << i for i in range(7))
@@ -47,11 +47,11 @@ class _Frame:
         begin = self.next
         self.next = end = begin + len(values)
         if end > self.stop:
-            raise Malformed("a region with more values than it says")
+            raise BadBytes("a region with more values than it says")
         self.values[begin:end] = values
 
 
-class Operations(Bytes):
+class BytecodeOperations(Bytes):
     """Reads one IR section. The section's end is adjusted to that of the regions being read."""
 
     def __init__(
@@ -80,12 +80,12 @@ class Operations(Bytes):
             child = self._operations(frame)
             if child is not None:
                 if len(stack) >= MAX_NESTING:
-                    raise Malformed(f"regions nested more than {MAX_NESTING} deep")
+                    raise BadBytes(f"regions nested more than {MAX_NESTING} deep")
                 stack.append(child)
             elif not self._next_block(frame):
                 stack.pop()
                 if frame.sectioned and self.at != frame.end:
-                    raise Malformed(f"a section of operations that ends at byte {self.at}, not {frame.end}")
+                    raise BadBytes(f"a section of operations that ends at byte {self.at}, not {frame.end}")
         return top.regions[0].blocks[0].operations
 
     # ---- Regions and blocks
@@ -148,7 +148,7 @@ class Operations(Bytes):
             frame.remaining -= 1
             name, at = varint(data, self.at)
             if name >= len(targets):
-                raise Malformed(f"operation name {name} of {len(targets)}")
+                raise BadBytes(f"operation name {name} of {len(targets)}")
             mask = data[at]
             index, at = varint(data, at + 1)
             place = self._location(index)
@@ -161,7 +161,7 @@ class Operations(Bytes):
             kinds = self._types() if mask & RESULTS else []
             operands = self._operands(frame) if mask & OPERANDS else []
             if self.at > self.end:
-                raise Malformed("an operation that goes on after the end of its section")
+                raise BadBytes("an operation that goes on after the end of its section")
             attributes = self._attributes((name, dictionary, properties))
             target = targets[name]
             operation = mlir.Operation(target, operands, kinds, attributes, None, place)
@@ -195,7 +195,7 @@ class Operations(Bytes):
             index, at = varint(data, at)
             value = values[index] if index < len(values) else None
             if value is None:
-                raise Malformed(f"an operand, value {index}, that is not defined before its use")
+                raise BadBytes(f"an operand, value {index}, that is not defined before its use")
             operands.append(value)
         self.at = at
         return operands
@@ -203,7 +203,7 @@ class Operations(Bytes):
     def _rest(self, frame: _Frame, operation: mlir.Operation, mask: int) -> _Frame | None:
         """The parts that few operations have; returns the frame of its regions."""
         if mask & SUCCESSORS:
-            raise Malformed(f"{operation.name} with successor blocks")
+            raise BadBytes(f"{operation.name} with successor blocks")
         if mask & USES and self.version >= USE_LISTS:
             self._skip_uses(len(operation.results))
         if not mask & REGIONS:
@@ -214,7 +214,7 @@ class Operations(Bytes):
         if sectioned:
             kind, section = self.section()
             if kind != IR_SECTION:
-                raise Malformed(f"section {kind} instead of the regions of {operation.name}")
+                raise BadBytes(f"section {kind} instead of the regions of {operation.name}")
             self.at, self.end = section.at, section.end
         return _Frame(operation, regions, [] if isolated else frame.values, sectioned, self.end)
 
@@ -233,12 +233,12 @@ class Operations(Bytes):
     def _spend(self, attributes: int) -> None:
         self.attribute_room -= attributes
         if self.attribute_room < 0:
-            raise Malformed("operations with many more attributes than the file has bytes")
+            raise BadBytes("operations with many more attributes than the file has bytes")
 
     def _read_attributes(self, name: int, dictionary: int, properties: int) -> dict[str, Any]:
         operation, registered = self.names[name]
         if operation.startswith("vhlo.") and operation not in vhlo.TARGETS:
-            raise Malformed(f"the operation {operation}, which no version of VHLO up to 1.20 has")
+            raise BadBytes(f"the operation {operation}, which no version of VHLO up to 1.20 has")
         attributes = self._dictionary(dictionary) if dictionary >= 0 else {}
         if properties >= 0:
             found = self._properties(operation, properties) if registered else self._dictionary(properties)
@@ -254,13 +254,13 @@ class Operations(Bytes):
 
     def _properties(self, operation: str, index: int) -> dict[str, Any]:
         if index >= len(self.properties):
-            raise Malformed(f"properties {index} of {len(self.properties)}")
+            raise BadBytes(f"properties {index} of {len(self.properties)}")
         forms = vhlo.FORMS.get(operation) or FORMS.get(operation, [])
         for form in forms:
             found = self._form(form, copy(self.properties[index]))
             if found is not None:
                 return found
-        raise Malformed(f"properties of {operation} in a form that is not known")
+        raise BadBytes(f"properties of {operation} in a form that is not known")
 
     def _form(self, form: tuple[AttributeRecord, ...], place: Bytes) -> dict[str, Any] | None:
         """The attributes in this form; None when it does not consume all bytes."""
@@ -290,7 +290,7 @@ class Operations(Bytes):
         if header & 1 and count:
             bits = place.varint()
         if count > 2 or bits > 1 or place.at > place.end:
-            raise Malformed(f"{count} segments of operands or results instead of 2")
+            raise BadBytes(f"{count} segments of operands or results instead of 2")
         for i in range(count):
             size = place.varint()
             sizes[size & 1 if bits else 0 if header & 1 else i] = size >> bits

@@ -7,8 +7,8 @@ from axla.core.errors import ParseError
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import builtin, native, sharding, vhlo, wire
 from axla.stablehlo.bytecode.entries import Dialects, Entries
-from axla.stablehlo.bytecode.operations import Operations
-from axla.stablehlo.bytecode.wire import Bytes, Malformed, bounded
+from axla.stablehlo.bytecode.operations import BytecodeOperations
+from axla.stablehlo.bytecode.wire import BadBytes, Bytes, bounded
 
 MAGIC = b"ML\xefR"
 NEWEST = 6  # version of MLIR's bytecode
@@ -29,7 +29,7 @@ def read(data: bytes) -> mlir.Source:
     try:
         with collector_paused():
             return reader.read()
-    except Malformed as error:
+    except BadBytes as error:
         message = str(error)[:400]
     except IndexError:
         message = "it ends in the middle of something"
@@ -43,7 +43,7 @@ class _Reader:
         self.version = 0
         self.sections: dict[int, Bytes] = {}
         self.entries: Entries | None = None
-        self.operations: Operations | None = None
+        self.operations: BytecodeOperations | None = None
 
     def where(self) -> int:
         """The last position read, for messages: that of an entry decoded for an operation is later than the
@@ -56,10 +56,10 @@ class _Reader:
     def read(self) -> mlir.Source:
         data = self.data
         if data[:4] != MAGIC:
-            raise Malformed("no MLIR bytecode: the first bytes are not 'ML\\xefR'")
+            raise BadBytes("no MLIR bytecode: the first bytes are not 'ML\\xefR'")
         self.version = self.place.varint()
         if self.version > NEWEST:
-            raise Malformed(f"bytecode of version {self.version}; the newest that is read is {NEWEST}")
+            raise BadBytes(f"bytecode of version {self.version}; the newest that is read is {NEWEST}")
         end = data.find(0, self.place.at)
         if end < 0:
             raise IndexError
@@ -71,13 +71,15 @@ class _Reader:
         resources = self._resources(entries)
         self._entry_spans(entries, dialects)
         properties = self._properties()
-        self.operations = Operations(self._section(wire.IR_SECTION), self.version, entries, names, properties)
+        self.operations = BytecodeOperations(
+            self._section(wire.IR_SECTION), self.version, entries, names, properties
+        )
         operations = self.operations.read()
         if len(operations) != 1 or operations[0].name != "builtin.module":
-            raise Malformed("operations other than one module at the top")
+            raise BadBytes("operations other than one module at the top")
         module = operations[0]
         if len(module.regions) != 1 or len(module.regions[0].blocks) != 1:
-            raise Malformed("a module that is not one region of one block")
+            raise BadBytes("a module that is not one region of one block")
         return mlir.Source(module, resources, version=producer)
 
     def _sections(self) -> None:
@@ -85,11 +87,11 @@ class _Reader:
             kind, section = self.place.section()
             if kind in self.sections or kind > wire.PROPERTIES:
                 why = "not known" if kind > wire.PROPERTIES else "there twice"
-                raise Malformed(f"section {kind}, which is {why}")
+                raise BadBytes(f"section {kind}, which is {why}")
             self.sections[kind] = section
         for kind in (wire.STRINGS, wire.DIALECTS, wire.ENTRIES, wire.ENTRY_SIZES, wire.IR_SECTION):
             if kind not in self.sections:
-                raise Malformed(f"no section {kind}")
+                raise BadBytes(f"no section {kind}")
 
     def _section(self, kind: int) -> Bytes:
         """Starts reading a section."""
@@ -101,7 +103,7 @@ class _Reader:
         place = self._section(wire.STRINGS)
         sizes = place.several(place.varint, "strings")
         if place.at + sum(sizes) != place.end or 0 in sizes:
-            raise Malformed(f"strings of {sum(sizes)} bytes in {place.end - place.at}")
+            raise BadBytes(f"strings of {sum(sizes)} bytes in {place.end - place.at}")
         strings, at = [], place.at
         for size in reversed(sizes):
             strings.append(self.data[at : at + size - 1].decode("utf-8", "surrogateescape"))
@@ -132,7 +134,7 @@ class _Reader:
     def _dialect(self, dialects: list[str]) -> str:
         index = self.place.varint()
         if index >= len(dialects):
-            raise Malformed(f"dialect {index} of {len(dialects)}")
+            raise BadBytes(f"dialect {index} of {len(dialects)}")
         return dialects[index]
 
     def _entry_spans(self, entries: Entries, dialects: list[str]) -> None:
@@ -149,7 +151,7 @@ class _Reader:
                     spans.append((at, at + size, dialect, encoded))
                     at += size
         if at > contents.end or place.at != place.end:
-            raise Malformed(f"attributes and types of {at} bytes where there are {contents.end}")
+            raise BadBytes(f"attributes and types of {at} bytes where there are {contents.end}")
         entries.grow(spans, attributes)
 
     def _properties(self) -> list[Bytes]:

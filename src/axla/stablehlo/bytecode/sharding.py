@@ -8,7 +8,7 @@ from typing import Any
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode.builtin import text, wrong
 from axla.stablehlo.bytecode.entries import Encoding
-from axla.stablehlo.bytecode.wire import Malformed
+from axla.stablehlo.bytecode.wire import BadBytes
 
 Parts = tuple[Any, ...]  # attributes of sdy that stand within another
 LONGEST = 1 << 20
@@ -28,7 +28,7 @@ def _of(name: str, body: str) -> mlir.OpaqueAttr:
 
 def _bodies(attributes: Parts, more: tuple[str, ...] = ()) -> str:
     if sum([len(getattr(a, "text", "")) for a in attributes]) > LONGEST:
-        raise Malformed("a sharding of more than a million characters")
+        raise BadBytes("a sharding of more than a million characters")
     return ", ".join([*map(_body, attributes), *more])
 
 
@@ -54,7 +54,7 @@ def _sharding(
         parts.append(f"replicated={{{_bodies(replicated)}}}")
     if unreduced:
         if not 0 <= op < len(_REDUCTIONS):
-            raise Malformed(f"reduction {op} of a sharding")
+            raise BadBytes(f"reduction {op} of a sharding")
         parts.append(f"unreduced={_REDUCTIONS[op]}{{{_bodies(unreduced)}}}")
     return _of("sharding", f"<{', '.join(parts)}>")
 
@@ -69,7 +69,7 @@ def _factor(index: int) -> str:
 
 def _factors(indices: tuple[int, ...], between: str = ", ") -> str:
     if any(index < 0 for index in indices):
-        raise Malformed("a negative factor of a sharding rule")
+        raise BadBytes("a negative factor of a sharding rule")
     return between.join(map(_factor, indices))
 
 

@@ -12,7 +12,7 @@ from axla.core import dtypes
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.bytecode.entries import Encoding
-from axla.stablehlo.bytecode.wire import Bytes, Malformed
+from axla.stablehlo.bytecode.wire import BadBytes, Bytes
 from axla.stablehlo.text.dense import BadElements, from_bytes
 
 _FIRST = {"rng_distribution": 1}  # the number of the first value, where it is not 0
@@ -47,7 +47,7 @@ def _enumeration(mnemonic: str, dialect: str) -> Encoding:
 
     def build(number: int) -> mlir.EnumAttr:
         if number not in values:
-            raise Malformed(f"{mnemonic} {number}, which is none of its values")
+            raise BadBytes(f"{mnemonic} {number}, which is none of its values")
         return values[number]
 
     return "v", build
@@ -61,7 +61,7 @@ def bounds(sizes: tuple[int, ...]) -> mlir.StructAttr:
 def shape(sizes: tuple[int, ...]) -> tuple[int | None, ...]:
     """The sizes of a tensor type; the smallest 64-bit integer stands for `?`."""
     if any(-(1 << 63) < size < 0 for size in sizes):
-        raise Malformed(f"a shape with negative sizes: {sizes}")
+        raise BadBytes(f"a shape with negative sizes: {sizes}")
     return tuple([None if size < 0 else size for size in sizes])
 
 
@@ -73,7 +73,7 @@ _ELEMENTS = (
 def tensor(sizes: tuple[int, ...], element: mlir.Type, encoding: Any = None) -> mlir.TensorType:
     """A ranked tensor type."""
     if not isinstance(element, _ELEMENTS):
-        raise Malformed(f"a tensor of elements of the type {element}")
+        raise BadBytes(f"a tensor of elements of the type {element}")
     return mlir.TensorType(shape(sizes), element, encoding)
 
 
@@ -82,24 +82,24 @@ def storage(element: mlir.Type) -> dtypes.DType:
     try:
         return mlir.stored(element)
     except ValueError as error:
-        raise Malformed(str(error)) from None
+        raise BadBytes(str(error)) from None
 
 
 def dense(kind: mlir.Type, data: bytes) -> mlir.DenseElements:
     """A `dense<...>` attribute from the bytes of its elements, or of one element for all."""
     if not isinstance(kind, mlir.TensorType) or kind.sizes is None:
-        raise Malformed(f"dense elements of the type {kind}")
+        raise BadBytes(f"dense elements of the type {kind}")
     try:
         return mlir.DenseElements(kind, from_bytes(data, storage(kind.element), kind.sizes))
     except BadElements as error:
-        raise Malformed(str(error)) from None
+        raise BadBytes(str(error)) from None
 
 
 def dense_array(element: mlir.Type, count: int, data: bytes) -> mlir.DenseArray:
     """A dense array attribute from its bytes."""
     held = storage(element)
     if len(data) != count * held.itemsize:
-        raise Malformed(f"{len(data)} bytes for {count} elements of {element}")
+        raise BadBytes(f"{len(data)} bytes for {count} elements of {element}")
     return mlir.DenseArray(element, tuple(from_bytes(data, held, (count,)).reshape(count).tolist()))
 
 
@@ -114,7 +114,7 @@ def _bits(width: int, data: bytes) -> int:
         words = place.several(place.signed, "words")
         value = sum((word & (1 << 64) - 1) << 64 * i for i, word in enumerate(words))
     if place.at != len(data):
-        raise Malformed("a number that is longer than its type")
+        raise BadBytes("a number that is longer than its type")
     return value & (1 << width) - 1
 
 
@@ -124,13 +124,13 @@ def integer(kind: mlir.Type, data: bytes) -> Any:
         return mlir.integer_of(_bits(64, data), kind)
     if isinstance(kind, mlir.IntegerType) and 0 < kind.width <= 4096:
         return mlir.integer_of(_bits(kind.width, data), kind)
-    raise Malformed(f"an integer of the type {kind}")
+    raise BadBytes(f"an integer of the type {kind}")
 
 
 def floating(kind: mlir.Type, data: bytes) -> mlir.FloatAttr:
     """A float attribute from its bits."""
     if not isinstance(kind, mlir.FloatType):
-        raise Malformed(f"a float of the type {kind}")
+        raise BadBytes(f"a float of the type {kind}")
     if kind.name == "tf32":  # the upper bits of f32; NumPy has no such type
         bits = (_bits(19, data) << 13).to_bytes(4, "little")
         return mlir.FloatAttr(np.frombuffer(bits, np.float32)[0].astype(np.float64), kind)

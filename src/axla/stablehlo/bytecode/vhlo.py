@@ -18,7 +18,7 @@ from axla.stablehlo.attributes import LATER_FIELDS, LONGEST_LIST, STRUCTURES, is
 from axla.stablehlo.bytecode import builtin, values
 from axla.stablehlo.bytecode.builtin import constant, text, wrong
 from axla.stablehlo.bytecode.entries import Encoding
-from axla.stablehlo.bytecode.wire import Malformed
+from axla.stablehlo.bytecode.wire import BadBytes
 from axla.stablehlo.operations import OPERATIONS
 
 _I32, _I64, _BOOL = mlir.IntegerType(32), mlir.IntegerType(64), mlir.IntegerType(1)
@@ -26,13 +26,13 @@ _I32, _I64, _BOOL = mlir.IntegerType(32), mlir.IntegerType(64), mlir.IntegerType
 
 def _boolean(value: int) -> bool:
     if value > 1:
-        raise Malformed(f"a boolean of value {value}")
+        raise BadBytes(f"a boolean of value {value}")
     return value == 1
 
 
 def _api_version(value: int) -> mlir.IntegerAttr:
     if value > 4:
-        raise Malformed(f"API version {value} of a custom call")
+        raise BadBytes(f"API version {value} of a custom call")
     return mlir.IntegerAttr(value, _I32)
 
 
@@ -61,9 +61,9 @@ def _quantized(
     scales: tuple[float, ...], zero_points: tuple[int, ...],
 ) -> mlir.QuantizedType:  # fmt: skip
     if not isinstance(storage, mlir.IntegerType) or not isinstance(expressed, mlir.FloatType):
-        raise Malformed(f"a quantized type of {storage} and {expressed}")
+        raise BadBytes(f"a quantized type of {storage} and {expressed}")
     if len(scales) != len(zero_points):
-        raise Malformed(f"a quantized type of {len(scales)} scales and {len(zero_points)} zero points")
+        raise BadBytes(f"a quantized type of {len(scales)} scales and {len(zero_points)} zero points")
     storage = mlir.IntegerType(storage.width, "" if flags & 1 else "u")
     return mlir.QuantizedType(storage, expressed, scales, zero_points, axes, least, greatest)
 
@@ -147,7 +147,7 @@ def _numbers(attribute: Any) -> tuple[Any, ...]:
         raise wrong(attribute, "a tensor of integers")
     count = math.prod(attribute.type.sizes or ())
     if count > LONGEST_LIST:
-        raise Malformed(f"a list of {count} dimensions")
+        raise BadBytes(f"a list of {count} dimensions")
     elements = attribute.values
     return (elements.item(),) * count if elements.ndim == 0 else tuple(elements.reshape(-1).tolist())
 
@@ -207,7 +207,7 @@ def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
     inherent = INHERENT[operation]
     missing = [name for name in inherent if name not in attributes]
     if missing:
-        raise Malformed(f"{operation} without the attribute {missing[0]}")
+        raise BadBytes(f"{operation} without the attribute {missing[0]}")
     name, record = operation[5:-3], OPERATIONS[TARGETS[operation]]
     defaults = {a.name: a.default for a in record.attributes if a.default}
     gone = [n for n, default in defaults.items() if n in attributes and is_default(default, attributes[n])]

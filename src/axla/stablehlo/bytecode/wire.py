@@ -13,7 +13,7 @@ STRINGS, DIALECTS, ENTRIES, ENTRY_SIZES, IR_SECTION = range(5)
 RESOURCES, RESOURCE_SIZES, VERSIONS, PROPERTIES = range(5, 9)
 
 
-class Malformed(Exception):
+class BadBytes(Exception):
     """Malformed bytes; `read` adds the position and turns it into a ParseError."""
 
 
@@ -41,7 +41,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 def bounded(count: int, room: int, what: str) -> int:
     """`count`, if that many things fit in `room` bytes; else Malformed."""
     if count > room:
-        raise Malformed(f"{count} {what} in {room} bytes")
+        raise BadBytes(f"{count} {what} in {room} bytes")
     return count
 
 
@@ -101,9 +101,9 @@ class Bytes:
         if kind & 128:
             alignment = self.varint()
             if alignment.bit_count() != 1:
-                raise Malformed(f"a section aligned to {alignment} bytes")
+                raise BadBytes(f"a section aligned to {alignment} bytes")
             self.at += -self.at % alignment
         if self.at > self.end or size > self.end - self.at:
-            raise Malformed(f"a section of {size} bytes where {max(self.end - self.at, 0)} are left")
+            raise BadBytes(f"a section of {size} bytes where {max(self.end - self.at, 0)} are left")
         self.at += size
         return kind & 127, Bytes(self.data, self.at - size, self.at)

@@ -19,6 +19,7 @@ from axla.ir.op import is_own
 from axla.ir.verify import verify
 from axla.passes import driver
 from axla.passes.expand.expanders import EXPANDERS
+from axla.passes.steps import Pass
 from axla.stablehlo import mlir
 from axla.stablehlo.building import I32, number
 from axla.stablehlo.exporter import arrays, collectives, control, plain
@@ -29,8 +30,9 @@ RULES = {**plain.RULES, **arrays.RULES, **control.RULES, **collectives.RULES}
 _EXPANSIONS = {
     "scaled-dot": "scaled-dot-rewriter",
     "stochastic-convert": "stochastic-convert-decomposer",
-    "topk": "topk-decomposer",
+    "topk": "smallest-decomposer",
 }
+_PASSES = (*EXPANDERS, Pass("smallest-decomposer", "expand.topk:smallest_decomposer"))
 
 
 def _expansion(inst: Instruction) -> str | None:
@@ -51,7 +53,7 @@ def export_source(module: Module) -> mlir.Source:
     wanted = {_expansion(i) for c in module.computations for i in c.instructions} - {None}
     if wanted:
         module = clone_module(module)
-        driver.run(module, tuple(p for p in EXPANDERS if p.name in wanted), name="export")
+        driver.run(module, tuple(p for p in _PASSES if p.name in wanted), name="export")
     with collector_paused():
         return _export(module)
 

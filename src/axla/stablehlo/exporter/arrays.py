@@ -16,33 +16,33 @@ from axla.stablehlo import mlir
 from axla.stablehlo.building import number, numbers
 from axla.stablehlo.exporter.control import part
 from axla.stablehlo.exporter.plain import written
-from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree
+from axla.stablehlo.exporter.scope import ExportRule, ExportScope, Tree
 
 
-def _constant(scope: Scope, inst: Instruction, op: Constant) -> Tree:
+def _constant(scope: ExportScope, inst: Instruction, op: Constant) -> Tree:
     return _literal(scope, op.literal)
 
 
-def _literal(scope: Scope, literal: Literal) -> Tree:
+def _literal(scope: ExportScope, literal: Literal) -> Tree:
     if isinstance(literal.shape, TupleShape):
         return tuple([_literal(scope, part) for part in literal.elements])
     return scope.constant(literal) if isinstance(literal.shape, Shape) else scope.zero(literal.shape)
 
 
-def _element(scope: Scope, inst: Instruction, op: GetTupleElement) -> Tree:
+def _element(scope: ExportScope, inst: Instruction, op: GetTupleElement) -> Tree:
     return scope.values[inst.operands[0]][op.index]
 
 
-def _tuple(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _tuple(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     return tuple([scope.values[o] for o in inst.operands])
 
 
-def _bitcast_convert(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _bitcast_convert(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     source = inst.operands[0]
     return bits(scope, scope.one(source), array(source.shape), array(inst.shape))
 
 
-def bits(scope: Scope, value: mlir.Value, source: Shape, result: Shape) -> mlir.Value:
+def bits(scope: ExportScope, value: mlir.Value, source: Shape, result: Shape) -> mlir.Value:
     """The bits of a value as another element type. A pred is a byte in HLO, a bit in StableHLO."""
     of, to = source.dtype, result.dtype
     if of is to:
@@ -54,7 +54,7 @@ def bits(scope: Scope, value: mlir.Value, source: Shape, result: Shape) -> mlir.
     return scope.add("stablehlo.bitcast_convert", (value,), result)
 
 
-def _bitcast(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _bitcast(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     """The memory of the operand as another shape: transposed to memory order, reinterpreted, transposed to
     the new order.
     """
@@ -80,7 +80,7 @@ def _bitcast(scope: Scope, inst: Instruction, op: Op) -> Tree:
 
 
 def _transposed(
-    scope: Scope, value: mlir.Value, shape: Shape, order: tuple[int, ...]
+    scope: ExportScope, value: mlir.Value, shape: Shape, order: tuple[int, ...]
 ) -> tuple[mlir.Value, Shape]:
     if order == tuple(range(shape.rank)):
         return value, shape
@@ -88,11 +88,13 @@ def _transposed(
     return scope.add("stablehlo.transpose", (value,), shape, {"permutation": numbers(order)}), shape
 
 
-def _reshaped(scope: Scope, value: mlir.Value, shape: Shape, wanted: Shape) -> mlir.Value:
+def _reshaped(scope: ExportScope, value: mlir.Value, shape: Shape, wanted: Shape) -> mlir.Value:
     return value if shape.dims == wanted.dims else scope.add("stablehlo.reshape", (value,), wanted)
 
 
-def _dynamic_slice(scope: Scope, inst: Instruction, op: hlo.DynamicSlice | hlo.DynamicUpdateSlice) -> Tree:
+def _dynamic_slice(
+    scope: ExportScope, inst: Instruction, op: hlo.DynamicSlice | hlo.DynamicUpdateSlice
+) -> Tree:
     """Start indices are scalars here; an older form of HLO has them as one vector."""
     first = 1 if isinstance(op, hlo.DynamicSlice) else 2
     operands, indices = scope.ones(inst)[:first], scope.ones(inst)[first:]
@@ -101,7 +103,7 @@ def _dynamic_slice(scope: Scope, inst: Instruction, op: hlo.DynamicSlice | hlo.D
     return written(scope, inst, op, operands + indices)
 
 
-def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _dynamic_reshape(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     operand, *sizes = inst.operands
     dtype = array(sizes[0].shape).dtype
     parts = [scope.add("stablehlo.reshape", (scope.one(s),), Shape(dtype, (1,))) for s in sizes]
@@ -112,18 +114,18 @@ def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
 # Maps, products, random numbers
 
 
-def _map(scope: Scope, inst: Instruction, op: hlo.Map) -> Tree:
+def _map(scope: ExportScope, inst: Instruction, op: hlo.Map) -> Tree:
     """A map; HLO may omit the dimensions, which are all of them."""
     return written(scope, inst, op, dimensions=numbers(range(array(inst.shape).rank)))
 
 
-def _dot(scope: Scope, inst: Instruction, op: hlo.Dot) -> Tree:
+def _dot(scope: ExportScope, inst: Instruction, op: hlo.Dot) -> Tree:
     if op.sparsity:
         raise UnsupportedError("a dot of sparse operands")
     return written(scope, inst, op, _factors(scope, inst))
 
 
-def _factors(scope: Scope, inst: Instruction) -> list[mlir.Value]:
+def _factors(scope: ExportScope, inst: Instruction) -> list[mlir.Value]:
     """The operands of a product: integers multiplied with floats are converted, and operands of convolutions
     get one type.
     """
@@ -139,18 +141,18 @@ def _factors(scope: Scope, inst: Instruction) -> list[mlir.Value]:
     ]
 
 
-def _convolution(scope: Scope, inst: Instruction, op: hlo.Convolution) -> Tree:
+def _convolution(scope: ExportScope, inst: Instruction, op: hlo.Convolution) -> Tree:
     if op.convolution_kind is not None or op.sparsity_config is not None:
         raise UnsupportedError("a convolution of a kind, or with sparsity_config")
     return written(scope, inst, op, _factors(scope, inst))
 
 
-def _rng(scope: Scope, inst: Instruction, op: hlo.Rng) -> Tree:
+def _rng(scope: ExportScope, inst: Instruction, op: hlo.Rng) -> Tree:
     sizes = scope.constant(Literal.of(np.array(op.shape.dims, np.int64)))
     return written(scope, inst, op, [*scope.ones(inst), sizes])
 
 
-def _rng_bit_generator(scope: Scope, inst: Instruction, op: hlo.RngBitGenerator) -> Tree:
+def _rng_bit_generator(scope: ExportScope, inst: Instruction, op: hlo.RngBitGenerator) -> Tree:
     if not isinstance(inst.shape, TupleShape):
         raise UnsupportedError("rng-bit-generator: the bits alone, without the state")
     return written(scope, inst, op)

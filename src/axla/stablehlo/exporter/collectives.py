@@ -17,16 +17,16 @@ from axla.stablehlo.building import matrix, number, slice_of
 from axla.stablehlo.exporter.control import at_once, part
 from axla.stablehlo.exporter.declared import typed_call
 from axla.stablehlo.exporter.plain import each, said, written
-from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree
+from axla.stablehlo.exporter.scope import ExportRule, ExportScope, Tree
 
 
-def _all_reduce(scope: Scope, inst: Instruction, op: hlo.AllReduce | hlo.AllReduceStart) -> Tree:
+def _all_reduce(scope: ExportScope, inst: Instruction, op: hlo.AllReduce | hlo.AllReduceStart) -> Tree:
     if len(op.to_apply.parameters) != 2:
         raise UnsupportedError("a region of several element types")
     return written(scope, inst, op, opcode="all-reduce")
 
 
-def _all_to_all(scope: Scope, inst: Instruction, op: hlo.AllToAll) -> Tree:
+def _all_to_all(scope: ExportScope, inst: Instruction, op: hlo.AllToAll) -> Tree:
     groups, config = op.replica_groups, scope.exporter.module.config
     members = member_count(group_mode(op), config.replica_count, config.num_partitions)
     count = max(groups.sizes, default=members)
@@ -43,7 +43,7 @@ def _all_to_all(scope: Scope, inst: Instruction, op: hlo.AllToAll) -> Tree:
     return scope.add("stablehlo.all_to_all", scope.ones(inst), inst.shape, attributes)
 
 
-def _parts_to_all(scope: Scope, inst: Instruction, attributes: dict[str, Any]) -> Tree:
+def _parts_to_all(scope: ExportScope, inst: Instruction, attributes: dict[str, Any]) -> Tree:
     """An all-to-all with an operand for each member, as the rows of one array."""
     shape, count = array(inst.operands[0].shape), len(inst.operands)
     row, rows = shape.with_dims([1, *shape.dims]), shape.with_dims([count, *shape.dims])
@@ -58,7 +58,7 @@ def _parts_to_all(scope: Scope, inst: Instruction, attributes: dict[str, Any]) -
     return tuple(parts)
 
 
-def _to_root(scope: Scope, inst: Instruction, op: Any) -> Tree:
+def _to_root(scope: ExportScope, inst: Instruction, op: Any) -> Tree:
     """A broadcast from, or a reduction to, one member, which may be given by an operand."""
     rows = [[value] for value in scope.ones(inst)]
     if op.has_dynamic_root:
@@ -71,13 +71,13 @@ def _to_root(scope: Scope, inst: Instruction, op: Any) -> Tree:
     return scope.tree(inst.shape, iter(found))
 
 
-def _permute(scope: Scope, inst: Instruction, op: Paired, shape: AnyShape | None = None) -> Tree:
+def _permute(scope: ExportScope, inst: Instruction, op: Paired, shape: AnyShape | None = None) -> Tree:
     if op.slice_sizes:
         raise UnsupportedError("slices that are replaced in place")
     return written(scope, inst, op, opcode="collective-permute", shape=shape)
 
 
-def _ragged_all_to_all(scope: Scope, inst: Instruction, op: Any) -> Tree:
+def _ragged_all_to_all(scope: ExportScope, inst: Instruction, op: Any) -> Tree:
     """The custom call that XLA uses for this op."""
     config: dict[str, Any] = {"replica_groups": matrix(op.replica_groups.groups)}
     if op.channel_id:

@@ -19,15 +19,15 @@ from axla.stablehlo.building import I32, INDEX, number, vector
 from axla.stablehlo.conversions import channel_handle
 from axla.stablehlo.counterparts import CALL_FIELDS
 from axla.stablehlo.exporter.plain import attributes_of, written
-from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree, parsed
+from axla.stablehlo.exporter.scope import ExportRule, ExportScope, Tree, parsed
 from axla.stablehlo.mlir import CALL
 
 
-def _operand_leaves(scope: Scope, inst: Instruction) -> list[mlir.Value]:
+def _operand_leaves(scope: ExportScope, inst: Instruction) -> list[mlir.Value]:
     return [leaf for operand in inst.operands for leaf in scope.leaves(operand)]
 
 
-def _call(scope: Scope, inst: Instruction, op: hlo.Call) -> Tree:
+def _call(scope: ExportScope, inst: Instruction, op: hlo.Call) -> Tree:
     if not op.is_composite:
         return scope.call(op.to_apply, _operand_leaves(scope, inst))
     said = dict(inst.extra.frontend_attributes)
@@ -41,16 +41,16 @@ def _call(scope: Scope, inst: Instruction, op: hlo.Call) -> Tree:
     return scope.add("stablehlo.composite", _operand_leaves(scope, inst), inst.shape, attributes)
 
 
-def _fusion(scope: Scope, inst: Instruction, op: hlo.Fusion) -> Tree:
+def _fusion(scope: ExportScope, inst: Instruction, op: hlo.Fusion) -> Tree:
     return scope.call(op.calls, _operand_leaves(scope, inst))
 
 
-def _of_leaves(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _of_leaves(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     """The operation that the record gives, on the leaves of the operands."""
     return written(scope, inst, op, _operand_leaves(scope, inst))
 
 
-def _conditional(scope: Scope, inst: Instruction, op: hlo.Conditional) -> Tree:
+def _conditional(scope: ExportScope, inst: Instruction, op: hlo.Conditional) -> Tree:
     index, *operands = inst.operands
     for operand in operands:  # what nothing gave must stand before the regions that see it
         scope.values[operand] = scope.tree(operand.shape, iter(scope.leaves(operand)))
@@ -60,12 +60,12 @@ def _conditional(scope: Scope, inst: Instruction, op: hlo.Conditional) -> Tree:
     return scope.add(name, [scope.one(index)], inst.shape, None, regions)
 
 
-def _barrier(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _barrier(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     leaves = _operand_leaves(scope, inst)
     return scope.add("stablehlo.optimization_barrier", leaves, inst.shape) if leaves else ()
 
 
-def _add_dependency(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _add_dependency(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     """A barrier on the operand and the token."""
     types = [t for o in inst.operands for t in scope.exporter.leaf_types(o.shape)]
     found = scope.emit("stablehlo.optimization_barrier", _operand_leaves(scope, inst), types)
@@ -75,7 +75,7 @@ def _add_dependency(scope: Scope, inst: Instruction, op: Op) -> Tree:
 # Custom calls
 
 
-def _custom_call(scope: Scope, inst: Instruction, op: hlo.CustomCall) -> Tree:
+def _custom_call(scope: ExportScope, inst: Instruction, op: hlo.CustomCall) -> Tree:
     if op.result_layout_constraints:
         raise UnsupportedError("a call whose operands are normalized")
     if any(isinstance(leaf, BufferShape) for leaf in op.shape.leaves()) and op.output_to_operand_aliasing:
@@ -135,12 +135,12 @@ def _layouts(operands: Sequence[AnyShape], results: Sequence[AnyShape]) -> dict[
 # Asynchronous operations run where they begin.
 
 
-def _async_start(scope: Scope, inst: Instruction, op: hlo.AsyncStart) -> Tree:
+def _async_start(scope: ExportScope, inst: Instruction, op: hlo.AsyncStart) -> Tree:
     found = scope.call(op.calls, _operand_leaves(scope, inst))
     return (tuple(scope.values[o] for o in inst.operands), found, *_contexts(scope, inst))
 
 
-def _contexts(scope: Scope, inst: Instruction) -> list[Tree]:
+def _contexts(scope: ExportScope, inst: Instruction) -> list[Tree]:
     """Placeholders for the contexts after operands and results, which have no values."""
     return [scope.tree(shape, repeat(None)) for shape in tuple_of(inst).elements[2:]]
 
@@ -150,7 +150,7 @@ def at_once(whole: Callable[..., Tree]) -> ExportRule:
     contexts).
     """
 
-    def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
+    def rule(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
         values = [scope.values[o] for o in inst.operands]
         given = values[0] if len(values) == 1 else tuple(values)
         return (given, whole(scope, inst, op, shape=tuple_of(inst).elements[1]), *_contexts(scope, inst))
@@ -161,7 +161,7 @@ def at_once(whole: Callable[..., Tree]) -> ExportRule:
 def part(*path: int) -> ExportRule:
     """The rule for an element of the operand's tree."""
 
-    def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
+    def rule(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
         tree = scope.values[inst.operands[0]]
         for index in path:
             tree = tree[index]
@@ -170,7 +170,7 @@ def part(*path: int) -> ExportRule:
     return rule
 
 
-def _copy_start(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _copy_start(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     tree = scope.values[inst.operands[0]]
     return (tree, tree, *_contexts(scope, inst))
 
@@ -178,7 +178,7 @@ def _copy_start(scope: Scope, inst: Instruction, op: Op) -> Tree:
 # Transfers and tokens. StableHLO sends and receives in one step.
 
 
-def _after_all(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _after_all(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     name = "stablehlo.after_all" if inst.operands else "stablehlo.create_token"
     return scope.add(name, scope.ones(inst), inst.shape)
 
@@ -188,19 +188,19 @@ def _channel(op: Any, host: int) -> dict[str, Any]:
     return {"channel_handle": handle, "is_host_transfer": op.is_host_transfer}
 
 
-def _send(scope: Scope, inst: Instruction, op: Any) -> Tree:
+def _send(scope: ExportScope, inst: Instruction, op: Any) -> Tree:
     token = scope.exporter.type(inst.operands[1].shape)
     found = scope.emit("stablehlo.send", _operand_leaves(scope, inst), [token], _channel(op, 2))
     return (scope.values[inst.operands[0]], None, found[0])
 
 
-def _recv(scope: Scope, inst: Instruction, op: Any) -> Tree:
+def _recv(scope: ExportScope, inst: Instruction, op: Any) -> Tree:
     data, _, token = tuple_of(inst).elements
     found = scope.add("stablehlo.recv", scope.ones(inst), TupleShape((data, token)), _channel(op, 3))
     return (found[0], None, found[1])
 
 
-def _recv_done(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def _recv_done(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     data, _, token = scope.values[inst.operands[0]]
     return (data, token)
 

@@ -10,11 +10,11 @@ from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.building import I32, number
 from axla.stablehlo.conversions import BY_TYPE
-from axla.stablehlo.exporter.scope import Scope, Tree
+from axla.stablehlo.exporter.scope import ExportScope, Tree
 from axla.text.attributes import codec_of
 
 
-def declared_call(scope: Scope, inst: Instruction, op: Op) -> Tree:
+def declared_call(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     """A custom call with the typed FFI, of `axla.op.<opcode>`."""
     if op.computation_fields:
         raise UnsupportedError("a custom call cannot have the computations of an op of another package")
@@ -26,7 +26,7 @@ def declared_call(scope: Scope, inst: Instruction, op: Op) -> Tree:
     return typed_call(scope, inst, mlir.OP + op.opcode, config)
 
 
-def typed_call(scope: Scope, inst: Instruction, target: str, config: dict[str, Any]) -> Tree:
+def typed_call(scope: ExportScope, inst: Instruction, target: str, config: dict[str, Any]) -> Tree:
     """A custom call whose configuration is a dictionary."""
     said = {"call_target_name": target, "api_version": number(4, I32), "backend_config": config}
     return scope.add("stablehlo.custom_call", scope.ones(inst), inst.shape, said)

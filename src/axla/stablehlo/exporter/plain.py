@@ -17,7 +17,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.building import matrix
 from axla.stablehlo.conversions import combined, computed_types, conversion
 from axla.stablehlo.counterparts import COUNTERPARTS
-from axla.stablehlo.exporter.scope import ExportRule, Scope, Tree
+from axla.stablehlo.exporter.scope import ExportRule, ExportScope, Tree
 
 
 def attributes_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
@@ -77,7 +77,7 @@ def said(inst: Instruction, op: Op, opcode: str = "") -> dict[str, Any]:
 
 
 def written(
-    scope: Scope, inst: Instruction, op: Any, operands: Sequence[mlir.Value] | None = None, *,
+    scope: ExportScope, inst: Instruction, op: Any, operands: Sequence[mlir.Value] | None = None, *,
     opcode: str = "", shape: AnyShape | None = None, **more: Any,
 ) -> Tree:  # fmt: skip
     """The operation given by the record (or that of `opcode`), with other `operands` or `shape` if given;
@@ -109,7 +109,7 @@ def written(
 
 
 def each(
-    scope: Scope, name: str, rows: Sequence[Sequence[mlir.Value]], shapes: Sequence[AnyShape],
+    scope: ExportScope, name: str, rows: Sequence[Sequence[mlir.Value]], shapes: Sequence[AnyShape],
     attributes: dict[str, Any], called: Sequence[Computation] = (),
 ) -> list[mlir.Value]:  # fmt: skip
     """An operation for each row of operands, all with the same number of results; returns the results."""

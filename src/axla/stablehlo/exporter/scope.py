@@ -24,7 +24,7 @@ from axla.stablehlo.text.attributes import Attributes
 from axla.stablehlo.types import dense_of, type_of
 
 Tree = Any  # mlir.Value | tuple[Tree, ...] | None
-ExportRule = Callable[["Scope", Instruction, Any], Tree]
+ExportRule = Callable[["ExportScope", Instruction, Any], Tree]
 """Adds operations for an instruction, whose op it is given too; gives its value."""
 DEEPEST = 24
 """Regions in one another; what lies deeper is a function that is called."""
@@ -115,12 +115,12 @@ class Exporter:
 
     def opened(
         self, computation: Computation, places: list[mlir.Location] | None = None, depth: int = 0
-    ) -> tuple[Scope, list[Tree]]:
+    ) -> tuple[ExportScope, list[Tree]]:
         """The scope of a block with an argument for each leaf of the parameters, and the arguments as
         trees.
         """
         shapes = [p.shape for p in computation.parameters]
-        scope = Scope(self, mlir.Block([t for s in shapes for t in self.leaf_types(s)], places), depth)
+        scope = ExportScope(self, mlir.Block([t for s in shapes for t in self.leaf_types(s)], places), depth)
         leaves = iter(scope.block.arguments)
         return scope, [scope.tree(s, leaves) for s in shapes]
 
@@ -136,7 +136,7 @@ class Exporter:
         return mlir.Operation("func.func", [], (), said, [mlir.Region([scope.block])])
 
 
-class Scope(Builder):
+class ExportScope(Builder):
     """The values of one computation, in the block that it becomes."""
 
     def __init__(self, exporter: Exporter, block: mlir.Block, depth: int = 0) -> None:
@@ -262,7 +262,7 @@ class Scope(Builder):
 
     def branch(self, computation: Computation, argument: Tree) -> mlir.Region:
         """A region without arguments; the computation's parameter is an outer value."""
-        return Scope(self.exporter, mlir.Block(), self.depth + 1)._returning(computation, [argument])
+        return ExportScope(self.exporter, mlir.Block(), self.depth + 1)._returning(computation, [argument])
 
     def _returning(self, computation: Computation, arguments: Sequence[Tree]) -> mlir.Region:
         shared = self.exporter.callers[computation] > 1 and any(

@@ -19,7 +19,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.conversions import labels_of, precision
 from axla.stablehlo.importer.plain import op_of
-from axla.stablehlo.importer.scope import ImportRule, Scope
+from axla.stablehlo.importer.scope import ImportRule, ImportScope
 
 # Elementwise
 
@@ -33,7 +33,7 @@ def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> ImportRule:
         (a, b), (c, d) = ([part(value) for value in (x, y)] for part in (e.Real, e.Imag))
         return e.Select(exceeds(a, b) | (e.Eq(a, b) & exceeds(c, d)), x, y)
 
-    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
+    def rule(scope: ImportScope, operation: mlir.Operation) -> Instruction:
         operands = scope.operands(operation, 2)
         if array(operands[0].shape).dtype.is_complex:
             return scope.composed(ordered, operands)
@@ -42,19 +42,19 @@ def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> ImportRule:
     return rule
 
 
-def converted(scope: Scope, operand: Instruction, shape: Shape) -> Instruction:
+def converted(scope: ImportScope, operand: Instruction, shape: Shape) -> Instruction:
     """The operand converted to the element type of `shape`; of complex numbers, the real part is taken."""
     if array(operand.shape).dtype.is_complex and not shape.dtype.is_complex:
         operand = scope.add(hlo.Real(), (operand,))
     return scope.add(hlo.Convert(shape), (operand,))
 
 
-def _convert(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _convert(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     (operand,) = scope.operands(operation, 1)
     return converted(scope, operand, scope.shape(operation))
 
 
-def _bitcast_convert(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _bitcast_convert(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     (operand,) = scope.operands(operation, 1)
     source, result = array(operand.shape), scope.shape(operation)
     if source.dtype.is_pred is result.dtype.is_pred:
@@ -62,7 +62,7 @@ def _bitcast_convert(scope: Scope, operation: mlir.Operation) -> Instruction:
     return (_from_bits if source.dtype.is_pred else _to_bits)(scope, operand, source, result)
 
 
-def _words(scope: Scope, bits: Shape, width: int) -> tuple[Shape, Instruction]:
+def _words(scope: ImportScope, bits: Shape, width: int) -> tuple[Shape, Instruction]:
     """An integer type for an array of bits, and the position of each bit in its integer. A pred is one
     bit.
     """
@@ -73,7 +73,7 @@ def _words(scope: Scope, bits: Shape, width: int) -> tuple[Shape, Instruction]:
     return shape, scope.add(hlo.Iota(shape, shape.rank - 1))
 
 
-def _from_bits(scope: Scope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
+def _from_bits(scope: ImportScope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
     """Joins bits to integers, the lowest bit first."""
     shape, place = _words(scope, source, result.dtype.bits)
     shifted = scope.add(hlo.ShiftLeft(), (scope.add(hlo.Convert(shape), (operand,)), place))
@@ -85,7 +85,7 @@ def _from_bits(scope: Scope, operand: Instruction, source: Shape, result: Shape)
     return word if result.dtype is shape.dtype else scope.add(hlo.BitcastConvert(result), (word,))
 
 
-def _to_bits(scope: Scope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
+def _to_bits(scope: ImportScope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
     """Splits integers into bits, the lowest bit first."""
     shape, place = _words(scope, result, source.dtype.bits)
     if source.dtype is not shape.dtype:
@@ -95,7 +95,7 @@ def _to_bits(scope: Scope, operand: Instruction, source: Shape, result: Shape) -
     return scope.add(hlo.Convert(result), (scope.add(hlo.And(), (shifted, scope.scalar(1, shape))),))
 
 
-def _constant(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _constant(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     scope.operands(operation, 0)
     return scope.constant(operation.attributes.get("value"), operation.results[0].type)
 
@@ -103,7 +103,9 @@ def _constant(scope: Scope, operation: mlir.Operation) -> Instruction:
 # Moved
 
 
-def broadcast(scope: Scope, operand: Instruction, shape: Shape, dimensions: Sequence[int]) -> Instruction:
+def broadcast(
+    scope: ImportScope, operand: Instruction, shape: Shape, dimensions: Sequence[int]
+) -> Instruction:
     """The operand broadcast to a shape: its dimension k is dimension `dimensions[k]`; sizes 1 are
     repeated.
     """
@@ -122,7 +124,7 @@ def broadcast(scope: Scope, operand: Instruction, shape: Shape, dimensions: Sequ
     return scope.add(hlo.Broadcast(target, tuple(dimensions[k] for k in kept)), (operand,))
 
 
-def _broadcast_in_dim(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _broadcast_in_dim(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     """The sizes come from the result type, also for `dynamic_broadcast_in_dim`, which has them as an
     operand.
     """
@@ -130,13 +132,13 @@ def _broadcast_in_dim(scope: Scope, operation: mlir.Operation) -> Instruction:
     return broadcast(scope, scope.operands(operation)[0], scope.shape(operation), dimensions)
 
 
-def _broadcast(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _broadcast(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     (operand,) = scope.operands(operation, 1)
     first = len(attr.integers(operation, "broadcast_sizes"))
     return broadcast(scope, operand, scope.shape(operation), range(first, first + array(operand.shape).rank))
 
 
-def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _dynamic_reshape(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     """With bounded sizes the operand's sizes count; else those of the result type."""
     shape = scope.shape(operation)
     operand, sizes = scope.operands(operation, 2)
@@ -149,7 +151,7 @@ def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(hlo.DynamicReshape(shape), (operand, *scalars))
 
 
-def _set_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _set_dimension_size(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     operand, size = scope.operands(operation, 2)
     at = attr.integer(operation, "dimension")
     shape = array(operand.shape)
@@ -158,7 +160,7 @@ def _set_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(hlo.SetDimensionSize(Shape(shape.dtype, shape.dims, dynamic), (at,)), (operand, size))
 
 
-def _dynamic_iota(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _dynamic_iota(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     """The sizes come from the result type."""
     return scope.add(hlo.Iota(scope.shape(operation), attr.integer(operation, "iota_dimension")))
 
@@ -166,7 +168,7 @@ def _dynamic_iota(scope: Scope, operation: mlir.Operation) -> Instruction:
 # Products, transforms, sorting, random numbers
 
 
-def _dot(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _dot(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     """A product of vectors and matrices."""
     lhs, rhs = scope.operands(operation, 2)
     last, exactly = array(lhs.shape).rank - 1, precision(operation, "precision_config")
@@ -174,7 +176,7 @@ def _dot(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(op, (lhs, rhs))
 
 
-def _convolution(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _convolution(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     """A convolution; its window has the size of the kernel."""
     lhs, rhs = scope.operands(operation, 2)
     spatial = labels_of(operation, "dimension_numbers").kernel_spatial
@@ -182,18 +184,18 @@ def _convolution(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(op_of(scope, operation, window={"size": size}), (lhs, rhs))
 
 
-def _fft(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _fft(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     if not scope.shape(operation).size:  # HLO gives nothing another shape than StableHLO
         return scope.scalar(0, scope.shape(operation))
     return scope.add(op_of(scope, operation), scope.operands(operation, 1))
 
 
-def _rng(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _rng(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     """Drops the last operand, the sizes, which the result type has."""
     return scope.add(op_of(scope, operation), scope.operands(operation, 3)[:2])
 
 
-def _sort(scope: Scope, operation: mlir.Operation) -> Instruction:
+def _sort(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     """A sort; a negative dimension counts from the end, the default is -1."""
     operands = scope.operands(operation)
     at = attr.integer(operation, "dimension", -1)

@@ -18,7 +18,7 @@ from axla.stablehlo import reading as attr
 from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.importer.arrays import broadcast, converted
 from axla.stablehlo.importer.plain import op_of
-from axla.stablehlo.importer.scope import ImportRule, Outcome, Scope
+from axla.stablehlo.importer.scope import ImportRule, ImportScope, Outcome
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.types import literal_of
 
@@ -28,7 +28,7 @@ _Function = Callable[..., XlaOp]
 def _composed(function: _Function, count: int) -> ImportRule:
     """A function composed of builder operations."""
 
-    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
+    def rule(scope: ImportScope, operation: mlir.Operation) -> Instruction:
         return scope.composed(function, _spread(scope, operation, count))
 
     return rule
@@ -37,7 +37,7 @@ def _composed(function: _Function, count: int) -> ImportRule:
 # Implicit broadcasts
 
 
-def _spread(scope: Scope, operation: mlir.Operation, count: int) -> list[Instruction]:
+def _spread(scope: ImportScope, operation: mlir.Operation, count: int) -> list[Instruction]:
     """The operands broadcast to the sizes of the result."""
     result, operands = scope.shape(operation), scope.operands(operation, count)
     return [broadcast(scope, o, result, _expansion(operation, array(o.shape), result)) for o in operands]
@@ -59,7 +59,7 @@ def _broadcasting(name: str) -> ImportRule:
     """An operation, by its name, on operands of different sizes."""
     count = len(COUNTERPARTS[name].record.operands)
 
-    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
+    def rule(scope: ImportScope, operation: mlir.Operation) -> Instruction:
         operands = _spread(scope, operation, count)
         return scope.add(op_of(scope, operation, name), operands)
 
@@ -69,17 +69,17 @@ def _broadcasting(name: str) -> ImportRule:
 # Small ones
 
 
-def _constant(scope: Scope, operation: mlir.Operation) -> Outcome:
+def _constant(scope: ImportScope, operation: mlir.Operation) -> Outcome:
     scope.shape(operation)
     return scope.constant(operation.attributes.get("value"), operation.results[0].type)
 
 
-def _constant_like(scope: Scope, operation: mlir.Operation) -> Outcome:
+def _constant_like(scope: ImportScope, operation: mlir.Operation) -> Outcome:
     literal = literal_of(operation.attributes.get("value"), scope.importer.source.resources)
     return scope.scalar(literal.item(), scope.shape(operation))
 
 
-def _top_k(scope: Scope, operation: mlir.Operation) -> Outcome:
+def _top_k(scope: ImportScope, operation: mlir.Operation) -> Outcome:
     (operand,) = scope.operands(operation, 1)
     op = hlo.TopK(attr.integer(operation, "k"), attr.flag(operation, "largest", True))
     values, indices = scope.parts(scope.add(op, (operand,)), 2)

@@ -13,7 +13,7 @@ from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.conversions import combined, computed_types, conversion
 from axla.stablehlo.counterparts import COUNTERPARTS
-from axla.stablehlo.importer.scope import ImportRule, Scope
+from axla.stablehlo.importer.scope import ImportRule, ImportScope
 
 
 def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
@@ -26,7 +26,7 @@ def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
         if f.attribute is not None
     ]
 
-    def fields(scope: Scope, said: dict[str, Any], **parts: dict[str, Any]) -> dict[str, Any]:
+    def fields(scope: ImportScope, said: dict[str, Any], **parts: dict[str, Any]) -> dict[str, Any]:
         named: dict[str, Any] = {}
         for field, attribute, optional, read_one in read:
             if optional and attribute not in said:
@@ -52,7 +52,7 @@ _REGIONS = {
 }
 
 
-def op_of(scope: Scope, operation: mlir.Operation, name: str = "", **parts: dict[str, Any]) -> Op:
+def op_of(scope: ImportScope, operation: mlir.Operation, name: str = "", **parts: dict[str, Any]) -> Op:
     """The op given by the record of an operation, or by that of the operation `name`."""
     name = name or operation.name
     op, named = COUNTERPARTS[name].op, _FIELDS[name](scope, operation.attributes, **parts)
@@ -69,7 +69,7 @@ def _rule(name: str, counterpart: Counterpart) -> ImportRule:
     always = None if counterpart.fields or op.holds_shape else op()
     region = counterpart.fields[-1].name if counterpart.combines else ""
 
-    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
+    def rule(scope: ImportScope, operation: mlir.Operation) -> Instruction:
         made = op_of(scope, operation, name) if always is None else always
         given = scope.operands(operation, count)
         if region:  # it combines elements in the types that it computes with

@@ -18,7 +18,7 @@ from axla.ir.traverse import computations_callees_first, run_nested
 from axla.passes.expand.manual import WHOLE_ARRAYS
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.origin import frontend_attributes, sharding
-from axla.stablehlo.importer.scope import CONSTANT, Import, ImportRule, count, placed
+from axla.stablehlo.importer.scope import CONSTANT, ImportRule, ModuleImport, count, placed
 from axla.stablehlo.names import NAMES, Names, result_names
 from axla.stablehlo.text.printer import attribute_text
 
@@ -65,7 +65,7 @@ def functions_of(source: mlir.Source) -> dict[str, mlir.Operation]:
     return found
 
 
-class Importer(Import):
+class Importer(ModuleImport):
     """One import, function by function."""
 
     def __init__(self, source: mlir.Source, rules: Mapping[str, ImportRule]) -> None:

@@ -25,7 +25,7 @@ from axla.stablehlo.types import literal_of, shape_of
 
 Outcome = Instruction | Sequence[Instruction] | None
 """The result of importing an operation: its value; the tuple of its values; its values one by one."""
-ImportRule = Callable[["Scope", mlir.Operation], Outcome]
+ImportRule = Callable[["ImportScope", mlir.Operation], Outcome]
 """Adds instructions for an operation to a scope."""
 
 RETURNS = frozenset({"func.return", "stablehlo.return", "mhlo.return", "sdy.return"})
@@ -33,14 +33,14 @@ CONSTANT = "stablehlo.constant"
 DEEPEST = 100  # regions in one another
 
 
-class Scope:
+class ImportScope:
     """The values of one computation. Tuple elements are extracted on first use: `tuples` are tuple-shaped
     instructions whose elements are results of operations, or arguments of blocks.
     """
 
     __slots__ = ("importer", "computation", "values", "tuples", "extra", "_name")
 
-    def __init__(self, importer: Import, computation: Computation) -> None:
+    def __init__(self, importer: ModuleImport, computation: Computation) -> None:
         self.importer = importer
         self.computation = computation
         self.values: dict[mlir.Value, Instruction] = {}
@@ -235,7 +235,7 @@ class Scope:
         return copies[body.root]
 
 
-class Import:
+class ModuleImport:
     """One import: a source, the module made from it, and state shared by its computations."""
 
     def __init__(self, source: mlir.Source, rules: Mapping[str, ImportRule], name: str) -> None:
@@ -265,7 +265,7 @@ class Import:
     ) -> Computation:
         """A region, or a function, as a computation with a parameter for each argument."""
         computation = self._region() if computation is None else computation
-        scope, count = Scope(self, computation), len(block.arguments)
+        scope, count = ImportScope(self, computation), len(block.arguments)
         said = attributes if isinstance(attributes, tuple) and len(attributes) == count else ({},) * count
         places = block.locations or [None] * count
         for number, value in enumerate(block.arguments):
@@ -280,11 +280,11 @@ class Import:
         self._regions += 1
         return self.module.add_computation(f"region_{self._regions - 1}")
 
-    def carrying(self, block: mlir.Block, outer: Scope, state: Sequence[mlir.Value]) -> Scope:
+    def carrying(self, block: mlir.Block, outer: ImportScope, state: Sequence[mlir.Value]) -> ImportScope:
         """The scope of a region with one parameter: its arguments and the outer values in `state`."""
         computation = self._region()
         shapes = [self.shape(a.type) for a in block.arguments] + [outer.value(v).shape for v in state]
-        scope = Scope(self, computation)
+        scope = ImportScope(self, computation)
         stem = "arg_tuple" if len(shapes) > 1 else "Arg_" if shapes else "arg_empty_tuple"
         shape = whole(shapes)
         parameter = computation.add(Parameter(shape, 0), (), shape, stem=stem)

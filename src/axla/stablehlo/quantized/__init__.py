@@ -16,7 +16,7 @@ import numpy as np
 from axla.core.errors import AxlaError, UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.scope import DEEPEST, placed
-from axla.stablehlo.quantized.arithmetic import Writer, is_quantized, stored
+from axla.stablehlo.quantized.arithmetic import Quantizer, is_quantized, stored
 from axla.stablehlo.quantized.rules import rewrite
 
 __all__ = ["without_quantized"]
@@ -71,7 +71,7 @@ def _region(
         block = mlir.Block([stored(a.type) for a in old.arguments], old.locations)
         values.update(zip(old.arguments, block.arguments, strict=True))
         found.blocks.append(block)
-        writer = Writer(block, known)
+        writer = Quantizer(block, known)
         for operation in old.operations:
             try:
                 _operation(operation, writer, values, depth)
@@ -81,7 +81,7 @@ def _region(
 
 
 def _operation(
-    operation: mlir.Operation, writer: Writer, values: dict[mlir.Value, mlir.Value], depth: int
+    operation: mlir.Operation, writer: Quantizer, values: dict[mlir.Value, mlir.Value], depth: int
 ) -> None:
     try:
         operands = [values[v] for v in operation.operands]

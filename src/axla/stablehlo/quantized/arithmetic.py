@@ -54,7 +54,7 @@ def largest(type_: mlir.QuantizedType) -> int:
     return max(type_.storage_max - min(zeros), max(zeros) - type_.storage_min)
 
 
-class Writer(Builder):
+class Quantizer(Builder):
     """Writes operations on integers in place of those on real numbers.
 
     Each constant is written once. `known` has scales and zero points of types as arrays, shared by all

@@ -13,7 +13,7 @@ from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.building import I32, I64
-from axla.stablehlo.quantized.arithmetic import Writer, expressed, largest, quantized_type, stored
+from axla.stablehlo.quantized.arithmetic import Quantizer, expressed, largest, quantized_type, stored
 from axla.stablehlo.sizes import sizes_of
 from axla.stablehlo.text.printer import type_text
 
@@ -37,7 +37,7 @@ PASSING = {f"stablehlo.{name}" for name in _PASSING.split()} | {
 
 
 def rewrite(
-    writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], attributes: dict[str, Any],
+    writer: Quantizer, operation: mlir.Operation, operands: list[mlir.Value], attributes: dict[str, Any],
     regions: list[mlir.Region],
 ) -> list[mlir.Value]:  # fmt: skip
     """Rewrites an operation on quantized tensors, with operands in storage types; returns the results in
@@ -70,14 +70,14 @@ def rewrite(
 
 
 def _requantized(
-    writer: Writer, value: mlir.Value, of: mlir.QuantizedType | None, to: mlir.QuantizedType | None
+    writer: Quantizer, value: mlir.Value, of: mlir.QuantizedType | None, to: mlir.QuantizedType | None
 ) -> mlir.Value:
     if to is None:
         raise VerifyError("its result must be quantized")
     return value if of == to else writer.quantize(writer.dequantize(value, of), to)
 
 
-def _of_result(writer: Writer, operation: mlir.Operation, operands: list[mlir.Value]) -> list[mlir.Value]:
+def _of_result(writer: Quantizer, operation: mlir.Operation, operands: list[mlir.Value]) -> list[mlir.Value]:
     """Operands converted to the type of the result, where theirs is another one with a single scale."""
     result = operation.results[0].type
     to = quantized_type(result)
@@ -99,7 +99,7 @@ class _Exact:
     """An operation with one result, which is quantized like all operands."""
 
     def __init__(
-        self, writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], said: dict[str, Any]
+        self, writer: Quantizer, operation: mlir.Operation, operands: list[mlir.Value], said: dict[str, Any]
     ) -> None:
         self.writer, self.operation, self.operands, self.said = writer, operation, operands, said
         found = [quantized_type(v.type) for v in (*operation.operands, *operation.results)]

@@ -19,7 +19,7 @@ from axla.ir.structure import Constant
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.importer import RULES
-from axla.stablehlo.importer.scope import RETURNS, Import, Scope
+from axla.stablehlo.importer.scope import RETURNS, ImportScope, ModuleImport
 from axla.stablehlo.sizes import Bounded, is_open, sizes_of
 
 LARGEST = 64  # elements of a value that is followed
@@ -87,8 +87,8 @@ def is_foldable(operation: mlir.Operation) -> bool:
 
 def _interpreted(operation: mlir.Operation, values: Sequence[np.ndarray], type_: mlir.Type) -> np.ndarray:
     """The results of an operation, computed by the interpreter."""
-    importer = Import(mlir.Source(operation), RULES, "folded")
-    scope = Scope(importer, importer.module.add_computation("folded", entry=True))
+    importer = ModuleImport(mlir.Source(operation), RULES, "folded")
+    scope = ImportScope(importer, importer.module.add_computation("folded", entry=True))
     for value, array in zip(operation.operands, values, strict=True):
         literal = Literal.of(array)
         scope.values[value] = scope.add(Constant(literal.shape, literal))

@@ -18,7 +18,7 @@ from axla.stablehlo.sizes import UNKNOWN, Sizes, is_open, sizes_of
 
 
 @dataclass(slots=True)
-class Form:
+class StaticOperation:
     """The new form of an operation: its name, the remaining operands, its attributes and, if given in
     `sizes`, the sizes of its results; a region may come from a function.
     """
@@ -65,7 +65,7 @@ def _attribute(kind: str, values: Sequence[int]) -> mlir.Attribute:
     return numbers(values)
 
 
-def _static(record: Record) -> Callable[[Given], Form]:
+def _static(record: Record) -> Callable[[Given], StaticOperation]:
     """The operation that a record names, whose operands become attributes or the sizes of the result."""
     target, *words = record.static
     static = OPERATIONS[f"stablehlo.{target}"]
@@ -75,8 +75,8 @@ def _static(record: Record) -> Callable[[Given], Form]:
     kept = [number for name, number in numbers.items() if name not in gone]
     foreign = [attribute.name for attribute in record.attributes if attribute.name not in kinds]
 
-    def form(given: Given) -> Form:
-        found = Form(static.name, kept, given.attributes(*foreign))
+    def form(given: Given) -> StaticOperation:
+        found = StaticOperation(static.name, kept, given.attributes(*foreign))
         for word in words:
             if word[0] == "=":
                 found.sizes = given.result_sizes(numbers[word[1:]])
@@ -88,20 +88,20 @@ def _static(record: Record) -> Callable[[Given], Form]:
     return form
 
 
-def _set_dimension_size(given: Given) -> Form | None:
+def _set_dimension_size(given: Given) -> StaticOperation | None:
     """A known size makes it a slice; otherwise it stays, with a bounded size."""
     sizes, at = sizes_of(given.types[0]), attr.integer(given.operation, "dimension")
     size = given.values[1]
     if size is None or not is_open(given.operation.results[0].type) or not 0 <= at < len(sizes):
         return None
     limits = [int(size) if n == at else d for n, d in enumerate(sizes)]
-    return Form("stablehlo.slice", [0], slice_of([(0, limit) for limit in limits]))
+    return StaticOperation("stablehlo.slice", [0], slice_of([(0, limit) for limit in limits]))
 
 
 # Custom calls
 
 
-def _custom_call(given: Given) -> Form | None:
+def _custom_call(given: Given) -> StaticOperation | None:
     operation = given.operation
     target = operation.attributes.get("call_target_name")
     special = _TARGETS.get(target) if isinstance(target, str) else None
@@ -111,7 +111,7 @@ def _custom_call(given: Given) -> Form | None:
     kept = list(range(len(operation.operands)))
     if shapes is None or not any(is_open(r.type) for r in operation.results):
         if target in ("Sharding", "annotate_device_placement") and len(kept) == 1:
-            return Form(operation.name, kept, operation.attributes, sizes_of(given.types[0]))
+            return StaticOperation(operation.name, kept, operation.attributes, sizes_of(given.types[0]))
         return None
     found = [given.integers(n, "the sizes of a result") for n in attr.as_integers(shapes) or ()]
     if len(found) != len(operation.results):
@@ -121,10 +121,10 @@ def _custom_call(given: Given) -> Form | None:
     layouts = attributes.get("operand_layouts")
     if isinstance(layouts, tuple) and len(layouts) == len(operation.operands):
         attributes["operand_layouts"] = tuple(layouts[n] for n in kept)
-    return Form(operation.name, kept, attributes, list[Sizes](found))
+    return StaticOperation(operation.name, kept, attributes, list[Sizes](found))
 
 
-def reduce_window(given: Given) -> Form:
+def reduce_window(given: Given) -> StaticOperation:
     """`stablehlo.dynamic_reduce_window`: n inputs, n initial values, then the window's attributes as
     operands.
     """
@@ -134,31 +134,31 @@ def reduce_window(given: Given) -> Form:
     count = 2 * len(given.operation.results)
     wanted = enumerate(OPERATIONS["stablehlo.reduce_window"].attributes, count)
     more = {a.name: _attribute(a.kind, given.integers(number, a.name)) for number, a in wanted}
-    return Form("stablehlo.reduce_window", list(range(count)), more, reducer=reducer.root)
+    return StaticOperation("stablehlo.reduce_window", list(range(count)), more, reducer=reducer.root)
 
 
-def _top_k(given: Given) -> Form:
+def _top_k(given: Given) -> StaticOperation:
     (k,) = given.integers(1, "k")
-    return Form("chlo.top_k", [0], {"k": number(k)}, (*sizes_of(given.types[0])[:-1], k))
+    return StaticOperation("chlo.top_k", [0], {"k": number(k)}, (*sizes_of(given.types[0])[:-1], k))
 
 
-def _rng_bit_generator(given: Given) -> Form:
+def _rng_bit_generator(given: Given) -> StaticOperation:
     said = {"rng_algorithm": given.operation.attributes.get("rng_algorithm")}
     sizes: list[Sizes] = [sizes_of(given.types[0]), given.integers(1, "the sizes of the result")]
-    return Form("stablehlo.rng_bit_generator", [0], said, sizes)
+    return StaticOperation("stablehlo.rng_bit_generator", [0], said, sizes)
 
 
-_TARGETS: dict[str, Callable[[Given], Form]] = {
+_TARGETS: dict[str, Callable[[Given], StaticOperation]] = {
     "stablehlo.dynamic_reduce_window": reduce_window,
     "stablehlo.dynamic_rng_bit_generator": _rng_bit_generator,
     "stablehlo.dynamic_top_k": _top_k,
 }
 _STATIC = {name: _static(record) for name, record in OPERATIONS.items() if record.static}
-FORMS: dict[str, Callable[[Given], Form | None]] = {
+FORMS: dict[str, Callable[[Given], StaticOperation | None]] = {
     **_STATIC,
     "chlo.dynamic_reshape": _STATIC["stablehlo.dynamic_reshape"],
     "stablehlo.custom_call": _custom_call,
-    "stablehlo.rng": lambda given: Form(
+    "stablehlo.rng": lambda given: StaticOperation(
         "stablehlo.rng", [0, 1, 2], given.operation.attributes, given.result_sizes(2)
     ),
     "stablehlo.set_dimension_size": _set_dimension_size,

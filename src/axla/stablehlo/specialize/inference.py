@@ -12,7 +12,7 @@ from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.sizes import Sizes, refined, sizes_of
 from axla.stablehlo.verify.kinds import Broken
 from axla.stablehlo.verify.structure import check_operation
-from axla.stablehlo.verify.subject import Subject, Types
+from axla.stablehlo.verify.subject import Subject, TypeFacts
 
 
 class _Inferred(Subject):
@@ -21,7 +21,7 @@ class _Inferred(Subject):
     __slots__ = ("sizes",)
 
     def __init__(self, operation: mlir.Operation, operands: Sequence[mlir.Type]) -> None:
-        super().__init__(operation, Types(), {}, operands)
+        super().__init__(operation, TypeFacts(), {}, operands)
         self.sizes: dict[int, Sizes] = {}
 
     def follows(self, rules: str, extents: Sizes | None, element: Any = None, index: int = 0) -> None:

@@ -13,7 +13,7 @@ from axla.stablehlo.attributes import CONVOLUTION, ENUMERATIONS, STRUCTURES
 from axla.stablehlo.text import dense
 from axla.stablehlo.text.lexer import DEEPEST_LOCATION
 from axla.stablehlo.text.printer import type_text
-from axla.stablehlo.text.types import Types
+from axla.stablehlo.text.types import TypeReader
 
 _ABSENT: dict[str, Any] = {"i/": 0, "l/": (), "f/": 0.0, "a/": None, "x/": None}
 
@@ -23,7 +23,7 @@ _SIGNED = mlir.IntegerType(64, "s")
 _F64 = mlir.FloatType("f64")
 
 
-class Attributes(Types):
+class Attributes(TypeReader):
     """Reads attributes and locations. `location_places` has the positions of location aliases, which may be
     defined after their use.
     """

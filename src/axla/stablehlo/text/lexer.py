@@ -1,4 +1,4 @@
-"""Splits MLIR text into tokens: one compiled regex reads the token at a position, a `Cursor` holds it.
+"""Splits MLIR text into tokens: one compiled regex reads the token at a position, a `MlirCursor` holds it.
 
 Kinds of token, the most frequent first: mark, value (`%0#1`), type (a `tensor<...>` with at most one `<...>`
 inside), bare (a word), string, number (with its sign), symbol (`@main`), hash (`#name`), bang (`!name`),
@@ -75,7 +75,7 @@ def tidy(text: str) -> str:
     return _BLANKS.sub(plain, text)
 
 
-class Cursor(TokenCursor):
+class MlirCursor(TokenCursor):
     """The token at a position in MLIR text.
 
     `weight` counts the elements of lists read so far, those of aliases again for each use; `deepest` is the

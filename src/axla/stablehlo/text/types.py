@@ -8,7 +8,7 @@ from typing import Any
 from axla.core.cursor import always
 from axla.core.regex import ascii_regex
 from axla.stablehlo import mlir
-from axla.stablehlo.text.lexer import BLANK, Cursor
+from axla.stablehlo.text.lexer import BLANK, MlirCursor
 
 _DIMS = always(ascii_regex(BLANK + r"((?:(?:\d++|\?)\s*+x\s*+)*+)"))
 _UNRANKED = ascii_regex(BLANK + r"\*\s*+x\s*+")
@@ -25,7 +25,7 @@ MAX_INTEGER_WIDTH = (1 << 24) - 1
 MAX_DIMENSION = (1 << 63) - 1
 
 
-class Types(Cursor):
+class TypeReader(MlirCursor):
     """Reads types. `known` has every type by its text, so that equal types are usually one object."""
 
     __slots__ = ("known", "type_aliases")

@@ -1,4 +1,4 @@
-"""What the verifier knows about a type, and the sets of types that operations accept.
+"""The facts of the verifier about a type, and the sets of types that operations accept.
 
 A *kind* is written in letters: p booleans, s signed and u unsigned integers, i both, n i32, m ui32, f floats,
 d f32 and f64, c complex numbers, q quantized per tensor, a per axis, g by blocks, x index, T all of pifcq, A

@@ -17,7 +17,7 @@ from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.verify import collectives, control, elements, numeric, reducers
 from axla.stablehlo.verify.agreement import check_declared
 from axla.stablehlo.verify.kinds import Broken, require
-from axla.stablehlo.verify.subject import Subject, Symbols, Types
+from axla.stablehlo.verify.subject import Subject, Symbols, TypeFacts
 
 _DIALECTS = ("stablehlo.", "chlo.")
 NAMED = {
@@ -53,7 +53,7 @@ class ProgramVerifier:
 
     def __init__(self, source: mlir.Source):
         self.source = source
-        self.types = Types()
+        self.types = TypeFacts()
         self.checked: set[object] = set()
 
     def run(self) -> None:

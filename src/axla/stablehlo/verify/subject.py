@@ -16,7 +16,7 @@ Symbols = dict[str, mlir.Operation]
 I1 = mlir.IntegerType(1)
 
 
-class Types(dict[int, Facts]):
+class TypeFacts(dict[int, Facts]):
     """Facts about types, computed once for each type object of a program."""
 
     def of(self, kind: mlir.Type) -> Facts:
@@ -39,7 +39,7 @@ class Subject:
     __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared", "named", "reads")
 
     def __init__(
-        self, operation: mlir.Operation, types: Types, symbols: Symbols,
+        self, operation: mlir.Operation, types: TypeFacts, symbols: Symbols,
         operands: Sequence[mlir.Type] | None = None,
     ):  # fmt: skip
         self.operation = operation

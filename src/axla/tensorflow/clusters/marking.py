@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError
-from axla.tensorflow.attributes import Called, called_by
+from axla.tensorflow.attributes import Callee, called_by
 from axla.tensorflow.frames import plain
 from axla.tensorflow.graph import ARGUMENT, Graph, Node, Output, gives_ref
 from axla.tensorflow.records import types_of
@@ -148,10 +148,10 @@ class Compilable:
         self.library = graph.library
         self.bodies: dict[tuple[Graph, bool], str] = {}
 
-    def calls(self, node: Node) -> list[Called]:
+    def calls(self, node: Node) -> list[Callee]:
         """The functions that a node calls."""
         if node.op in self.library.messages:
-            return [Called(node.op, node.given)]
+            return [Callee(node.op, node.given)]
         return called_by(node.attributes) if node.record is not None else []
 
     def flag(self, node: Node, name: str) -> bool | None:
@@ -182,7 +182,7 @@ class Compilable:
                 return why
         return _why_no_arrays(node, graph) if depth and not must else ""
 
-    def why_not_called(self, called: Called, must: bool, depth: int) -> str:
+    def why_not_called(self, called: Callee, must: bool, depth: int) -> str:
         """The reason why a function cannot be compiled, that of its first such node; empty where it can."""
         if depth > _CALLS_NESTED:
             return f"its calls are nested more than {_CALLS_NESTED} deep"

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from axla.backends import get
 from axla.core.dataclass import dataclass
 from axla.core.errors import AxlaError, UnsupportedError
-from axla.tensorflow.attributes import Called, called_by
+from axla.tensorflow.attributes import Callee, called_by
 from axla.tensorflow.clusters.forming import Formed, formed
 from axla.tensorflow.clusters.marking import Mark, marked
 from axla.tensorflow.graph import Graph, Node, Output, graph_of, plain_output
@@ -67,8 +67,8 @@ PY_FUNC = ClusterCall("PyFunc", "Tin", "Tout", "token", "token", "output")
 
 @dataclass(frozen=True, slots=True)
 class ClusterDecision:
-    """What was decided for a node of the graph, or for a function: the name of its cluster, or why it has
-    none.
+    """The decision for a node of the graph, or for a function: the name of its cluster, or why
+    it has none.
     """
 
     node: Node
@@ -319,7 +319,7 @@ class Rewriter:
         names = {each.name: self._other(each, part) for each in called}
         return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]
 
-    def _other(self, called: Called, part: RunPart) -> str:
+    def _other(self, called: Callee, part: RunPart) -> str:
         """The function to call instead of `called`."""
         if called.attributes or called.name in self.calling or called.name not in self.graph.library.messages:
             return called.name
@@ -335,7 +335,7 @@ class Rewriter:
         part.decisions += inside.decisions
         return called.name if body is None else body["signature"]["name"]
 
-    def _body(self, called: Called, part: RunPart) -> Proto | None:
+    def _body(self, called: Callee, part: RunPart) -> Proto | None:
         """A function with clusters in its body; None where it has none."""
         message = self.graph.library.messages[called.name]
         try:

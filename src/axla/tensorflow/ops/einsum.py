@@ -18,7 +18,7 @@ XlaEinsum: a:T b:T equation=string -> product:T
 _DOTS = "..."
 Labels = list[str]
 """A label for each dimension: a letter, or "...0" for the last dimension that "..." stands for."""
-Operand = tuple[XlaOp, Labels]
+LabeledOperand = tuple[XlaOp, Labels]
 
 
 @lowering("Einsum", "XlaEinsum")
@@ -67,7 +67,7 @@ def _labels(text: str, count: int) -> Labels:
     return [*before, *(f"{_DOTS}{n}" for n in reversed(range(count if dots else 0))), *after]
 
 
-def _unrepeated(call: Call, value: XlaOp, labels: Labels) -> Operand:
+def _unrepeated(call: Call, value: XlaOp, labels: Labels) -> LabeledOperand:
     """An operand with each label once: of repeated labels, the diagonal is taken."""
     for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
         places = [d for d, found in enumerate(labels) if found == label]
@@ -87,7 +87,7 @@ def _step(size: int, count: int) -> int:
     return sum(size**n for n in range(count))
 
 
-def _check(call: Call, operands: Sequence[Operand], result: Labels) -> None:
+def _check(call: Call, operands: Sequence[LabeledOperand], result: Labels) -> None:
     sizes: dict[str, int] = {}
     for value, labels in operands:
         for label, size in zip(labels, value.dims, strict=True):
@@ -99,13 +99,13 @@ def _check(call: Call, operands: Sequence[Operand], result: Labels) -> None:
             call.fail(f"the result has the label '{label}', which no operand has")
 
 
-def _summed(value: XlaOp, labels: Labels, kept: Collection[str]) -> Operand:
+def _summed(value: XlaOp, labels: Labels, kept: Collection[str]) -> LabeledOperand:
     """An operand summed over the labels that are not kept."""
     places = [d for d, label in enumerate(labels) if label not in kept]
     return summed(value, places) if places else value, [label for label in labels if label in kept]
 
 
-def _product(left: Operand, right: Operand, result: Sequence[str]) -> Operand:
+def _product(left: LabeledOperand, right: LabeledOperand, result: Sequence[str]) -> LabeledOperand:
     """The product of two operands, summed over the labels that are not in the result."""
     left, right = _squeezed(*left, right), _squeezed(*right, left)
     a, first = _summed(*left, {*right[1], *result})
@@ -118,7 +118,7 @@ def _product(left: Operand, right: Operand, result: Sequence[str]) -> Operand:
     return value, [*batch, *(x for x in first if x not in common), *(x for x in second if x not in common)]
 
 
-def _squeezed(value: XlaOp, labels: Labels, other: Operand) -> Operand:
+def _squeezed(value: XlaOp, labels: Labels, other: LabeledOperand) -> LabeledOperand:
     """An operand without dimensions of size 1 that broadcast against those of the other operand."""
     sizes = dict(zip(other[1], other[0].dims, strict=True))
     kept = [d for d, label in enumerate(labels) if value.dims[d] != 1 or sizes.get(label, 1) == 1]

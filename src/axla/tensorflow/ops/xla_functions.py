@@ -13,7 +13,7 @@ from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.stablehlo.modules import entry_of, import_source
-from axla.tensorflow.attributes import Called
+from axla.tensorflow.attributes import Callee
 from axla.tensorflow.ops.xla import dimension_numbers, pairs
 from axla.tensorflow.records import lowering
 from axla.tensorflow.scope import Call
@@ -109,7 +109,7 @@ def _gradient(call: Call, values: list[GraphValue]) -> list[GraphValue]:
     name = call.graph.library.gradients.get(called.name)
     if name is None:
         raise UnsupportedError(f"the library has no gradient for the function '{called.name}'")
-    graph = call.graph.library.function(Called(name, called.attributes), "its gradient")
+    graph = call.graph.library.function(Callee(name, called.attributes), "its gradient")
     return call.scope.call(graph, values)
 
 

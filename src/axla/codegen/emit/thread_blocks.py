@@ -20,7 +20,7 @@ from axla.codegen.array import element_address
 from axla.codegen.emit.product import Matrix, Product
 from axla.codegen.function import Ssa
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.nvptx import WARP, Block
+from axla.codegen.nvptx import WARP, ThreadBlock
 from axla.codegen.value import Value, merged, parts_of, rebuilt
 from axla.core.dataclass import dataclass
 from axla.core.dtypes import PRED, U16, U32, DType
@@ -31,7 +31,7 @@ Sum = tuple[int, Ssa, Ssa, Value]
 """Finished sums of a thread: the part of the tile that they are in, row and first column there, lanes."""
 
 
-class Operand:
+class MatrixOffsets:
     """A matrix in memory. The offset of an element is the sum of an offset for its k and one for its row of
     lhs, or column of rhs.
     """
@@ -47,7 +47,7 @@ class Operand:
         raise NotImplementedError
 
 
-class Dense(Operand):
+class Dense(MatrixOffsets):
     """A matrix with constant strides; `along_k`: elements with neighbouring k are adjacent."""
 
     def __init__(self, matrix: Matrix, *, along_k: bool):
@@ -81,7 +81,7 @@ class Side:
     """
 
     def __init__(
-        self, product: Blocks, operand: Operand, staging: Staging, first: Ssa, total: int, base: int
+        self, product: Blocks, operand: MatrixOffsets, staging: Staging, first: Ssa, total: int, base: int
     ):
         self.product, self.f, self.values = product, product.f, product.values
         self.operand, self.staging, self.base = operand, staging, base
@@ -141,7 +141,7 @@ class Blocks(Product):
     def __init__(self, k: KernelWriter, plan: DotPlan):
         super().__init__(k, plan)
         f, cut = self.f, self.cut
-        assert isinstance(k.share, Block)
+        assert isinstance(k.share, ThreadBlock)
         self.share, self.thread = k.share, k.share.thread
         self.local = self.share.local(cut.local_bytes)
         f.attributes += ' "nvvm.minctasm"="2"'  # a GPU holds two blocks: one multiplies while one waits
@@ -196,7 +196,7 @@ class Blocks(Product):
             ]
             self._finish(self._accumulate(sides), batch, row, col)
 
-    def operands(self, batch: Ssa) -> tuple[Operand, Operand]:
+    def operands(self, batch: Ssa) -> tuple[MatrixOffsets, MatrixOffsets]:
         """The operands of one product of the batch."""
         lhs, rhs = self.matrices(batch)
         return Dense(lhs, along_k=self.cut.lhs.along_k), Dense(rhs, along_k=self.cut.rhs.along_k)
