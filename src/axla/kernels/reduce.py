@@ -66,16 +66,13 @@ def searched(lowest: Instruction) -> Instruction | None:
     the row, where an element equals it, or is NaN. Elsewhere what `lowest` reduces is its initial value.
     """
     chosen, reduced, reducing = lowest.operands[0], op_of(lowest, Reduce).dimensions, Reducing(lowest)
-    if reducing.plain != "minimum" or not isinstance(chosen.op, Select):
+    wraps = reducing.results[0].bits < 32  # places may start again
+    if wraps or reducing.plain != "minimum" or not isinstance(chosen.op, Select):
         return None
     hit, places, none = chosen.operands
     long = [d for d in reduced if shape_of(chosen).dims[d] > 1]
-    if (
-        not isinstance(places.op, Iota)
-        or [places.op.iota_dimension] != long
-        or shape_of(places).dtype.bits < 32
-    ):
-        return None  # places of few bits may start again
+    if not isinstance(places.op, Iota) or [places.op.iota_dimension] != long:
+        return None
     if not isinstance(none.op, Broadcast) or none.operands != reducing.inits:
         return None
     parts = hit.operands if isinstance(hit.op, Or) else (hit,)
