@@ -172,7 +172,7 @@ class _Groups:
         for group in groups:
             if not ahead.isdisjoint(self.behind[group]):
                 continue
-            # Searches from both ends by turns: one may have few neighbours. All groups share the forward search.
+            # Searches from both ends, as one may have few neighbours. All groups share the forward search.
             for before in self._steps(self.behind, [group], 0, high, {name}):
                 if before in ahead or before in reached:
                     break
