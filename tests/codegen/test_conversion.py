@@ -180,6 +180,18 @@ def test_float_to_the_nearest_integer(target, backend):
     assert np.asarray(axla.compile(axla.parse(text), backend=backend)(x)).tolist() == want
 
 
+@pytest.mark.parametrize("backend", ["cpu", "one-lane"])
+def test_bf16_rounded_to_the_nearest_integer_is_whole(backend):
+    """Also where only its maximum with another number is stored."""
+    x = np.arange(-8, 8, 0.125, np.float32).astype(ml_dtypes.bfloat16)
+    text = """ENTRY e { x = bf16[128] parameter(0)
+      y = bf16[128] parameter(1)
+      r = bf16[128] round-nearest-even(x)
+      ROOT m = bf16[128] maximum(r, y) }"""
+    got = np.asarray(axla.compile(axla.parse(text), backend=backend)(x, x[::-1] * 0))
+    np.testing.assert_array_equal(got.astype(np.float32), np.maximum(np.round(x.astype(np.float32)), 0))
+
+
 @pytest.mark.parametrize("source", [D.S4, D.U2, D.S8, D.U16, D.S32, D.U32, D.S64, D.U64], ids=str)
 def test_from_integers(compiled, source):
     rng = np.random.default_rng(3)

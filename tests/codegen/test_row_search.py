@@ -111,6 +111,18 @@ def test_initial_values_that_no_element_exceeds(start):
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("kind", ["s8", "u8"])
+def test_places_that_start_again(kind):
+    """Of all places that are equal to the maximum the lowest is found, also after an overflow."""
+    source = text("f32", "maximum", 1024).replace("s32", kind).replace("2147483647", "127")
+    arguments = rows(np.dtype("f4"), True, 1024), np.float32(-np.inf)
+    got, wanted = (
+        np.asarray(axla.compile(axla.parse(source), backend=name)(*arguments))
+        for name in ("cpu", "interpreter")
+    )
+    np.testing.assert_array_equal(got, wanted)
+
+
 def found(source: str):
     reduces = [inst for inst in axla.parse(source).entry.instructions if inst.opcode == "reduce"]
     return reduces[0], searched(reduces[1])

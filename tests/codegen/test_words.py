@@ -122,6 +122,18 @@ def test_bf16_rounded_by_an_instruction_has_the_same_bits():
         assert (same | gone).all(), (got[~(same | gone)][:5], want[~(same | gone)][:5])
 
 
+@has["halves"]
+@pytest.mark.parametrize("back", ["bf16", "f32"])
+def test_bf16_rounded_by_an_instruction_has_its_integer_part(back):
+    text = f"""ENTRY e {{ x = f32[512] parameter(0)
+      b = bf16[512] convert(x)
+      w = {back}[512] convert(b)
+      ROOT r = s8[512] convert(w) }}"""
+    x = np.arange(-64, 64, 0.25, np.float32)
+    found = axla.compile(axla.parse(text), flags={"xla_cpu_ftz": True, "xla_allow_excess_precision": False})
+    np.testing.assert_array_equal(np.asarray(found(x)), np.trunc(x).astype(np.int8))
+
+
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide"])
 def test_halves_are_computed_as_halves_where_the_machine_does_that(name):
     text = f"ENTRY e {{ a = f16[64] parameter(0) ROOT r = f16[64] {name}(a, a) }}"

@@ -133,8 +133,9 @@ class Values:
         self.m = Arithmetic(f, target, soft.lowering)
         # Register -> the bits it was decoded from, for stores that only move data.
         self._bits: dict[str, Reg] = {}
-        # Register -> the one that was rounded to it, to whole numbers or to bf16 by an instruction.
+        # Register -> the one that was rounded to it: by an instruction to bf16, and to whole numbers.
         self._unrounded: dict[str, Reg] = {}
+        self._fractions: dict[str, Reg] = {}
 
     # -- making values -----------------------------------------------------------------------------------
 
@@ -333,7 +334,7 @@ class Values:
         regs = self.regs(x)[:count]
         if source is F32 and part is BF16:
             return Value(dtype, x.lanes, (self._rounded(regs[0], part).ssa,))
-        parts = [convert(reg, source, part, self._unrounded.get(reg.ssa.text)).ssa for reg in regs]
+        parts = [convert(reg, source, part, self._fractions.get(reg.ssa.text)).ssa for reg in regs]
         if dtype.is_complex and count == 1:
             parts.append(self._number(part, 0, x.lanes))
         return Value(dtype, x.lanes, tuple(parts))
@@ -429,7 +430,7 @@ class Values:
                         return Value(dtype, lanes, (self._rounded(tables.FLOATS[opcode](*wide), dtype).ssa,))
                 result = self._function(opcode, tables.FLOATS[opcode], *regs)
                 if opcode == "round-nearest-even":
-                    self._unrounded[result.ssa.text] = regs[0]
+                    self._fractions[result.ssa.text] = regs[0]
                 return self._real(dtype, result, opcode in tables.EXACT, opcode in _PLAIN)
         elif dtype.is_pred:
             if opcode in integer.PRED:

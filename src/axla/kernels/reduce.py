@@ -66,7 +66,8 @@ def searched(lowest: Instruction) -> Instruction | None:
     the row, where an element equals it, or is NaN. Elsewhere what `lowest` reduces is its initial value.
     """
     chosen, reduced, reducing = lowest.operands[0], op_of(lowest, Reduce).dimensions, Reducing(lowest)
-    if reducing.plain != "minimum" or not isinstance(chosen.op, Select):
+    wraps = reducing.results[0].bits < 32  # places may start again
+    if wraps or reducing.plain != "minimum" or not isinstance(chosen.op, Select):
         return None
     hit, places, none = chosen.operands
     long = [d for d in reduced if shape_of(chosen).dims[d] > 1]
