@@ -402,7 +402,7 @@ def test_expansions_may_need_expansions():
             "bare",
             r"bare\(%x\): the cpu backend does not compile bare: the op has none of the methods element",
         ),
-        ("circle", "circle: expand returned an op of the same kind more than 8 times"),
+        ("circle", "circle: expand returned such an op more than 8 times"),
         ("liar", r"liar\(%x\): expand returned f32\[4\], f32\[4\]\n"),
     ],
 )
