@@ -124,7 +124,9 @@ def run_here(page: Path) -> int:
     text = page.read_text(encoding="utf-8")
     program = "\n".join(code for kind, name, code in BLOCK.findall(text) if kind == "python" and not name)
     tools = f'python() {{ "{sys.executable}" "$@"; }}\naxla() {{ "{sys.executable}" -m axla "$@"; }}\n'
-    steps = [("page.py", program), Step("python page.py\n", None), *steps_of(text, fresh=False)]
+    page_steps = list(steps_of(text, fresh=False))
+    files = [("page.py", program), *(step for step in page_steps if not isinstance(step, Step))]
+    steps = [*files, Step("python page.py\n", None), *(step for step in page_steps if isinstance(step, Step))]
     for step in steps:
         if not isinstance(step, Step):
             Path(step[0]).write_text(step[1], encoding="utf-8")

@@ -208,7 +208,7 @@ def test_what_llvm_dies_of_is_an_error_and_the_next_module_compiles():
     try:
         # LLVM has no way to select this, and ends its process.
         dying = "define bfloat @f(float %x) {\n  %y = fptrunc float %x to bfloat\n  ret bfloat %y\n}\n"
-        with pytest.raises(CompileError, match="target wasm32: LLVM gave up: .*"):
+        with pytest.raises(CompileError, match="target wasm32: LLVM failed: .*"):
             child.emit_object(dying, target("wasm32"))
         fine = "define float @f(float %x) {\n  ret float %x\n}\n"
         first = child.emit_object(fine, target("wasm32"))

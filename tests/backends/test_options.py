@@ -33,8 +33,8 @@ def test_equal_options_are_equal():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"donate": 3}, "donate: a sequence of integers is wanted, found 3"),
-        ({"donate": ["x"]}, "donate: a sequence of integers"),
+        ({"donate": 3}, "donate: wanted a sequence of integers, found 3"),
+        ({"donate": ["x"]}, "donate: wanted a sequence of integers"),
         ({"dim_args": 3}, "dim_args: .* found 3"),
         ({"arg_types": 3}, "arg_types: .* found 3"),
         ({"target_cpu": 3}, "target_cpu=3"),
@@ -45,8 +45,8 @@ def test_equal_options_are_equal():
         ({"device_assignment": [0]}, "wanted a device for each partition"),
         ({"device_assignment": [[0.5]]}, "wanted a device for each partition"),
         ({"device_assignment": [[1], [1]]}, "names a device twice"),
-        ({"target_features": "avx2"}, "target_features: a sequence of texts is wanted, found 'avx2'"),
-        ({"arg_types": "tensor<f32>"}, "a sequence of types is wanted"),
+        ({"target_features": "avx2"}, "target_features: wanted a sequence of texts, found 'avx2'"),
+        ({"arg_types": "tensor<f32>"}, "wanted a sequence of types"),
         ({"flags": {"xla_cpu_enable_fastmath": True}}, "no flag 'xla_cpu_enable_fastmath'"),
         ({"flags": {"xla_backend_optimization_level": 9}}, "wanted an integer from 0 to 3"),
         ({"flags": {"xla_cpu_enable_fast_math": 3}}, "wanted true or false"),

@@ -53,14 +53,14 @@ def test_a_backend_is_made_once_and_when_it_is_asked_for():
         assert "mine" in axla.backends.names() and not made
         assert axla.backends.get("mine") is axla.backends.get("mine") is made[0]
         assert axla.Client("mine").backend is axla.Client(made[0]).backend
-        with pytest.raises(axla.InvalidArgument, match="there is a backend 'mine' already"):
+        with pytest.raises(axla.InvalidArgument, match="a backend 'mine' exists already"):
             axla.backends.register("mine", make)
     finally:
         axla.backends.unregister("mine")
     assert "mine" not in axla.backends.names()
     with pytest.raises(axla.InvalidArgument, match="no backend was registered as 'mine'"):
         axla.backends.unregister("mine")
-    with pytest.raises(axla.InvalidArgument, match="there is a backend 'cpu' already"):
+    with pytest.raises(axla.InvalidArgument, match="a backend 'cpu' exists already"):
         axla.backends.register("cpu", make)
     for wrong in (("", make), (3, make), ("mine", None)):
         with pytest.raises(axla.InvalidArgument, match="wanted a name and a function"):

@@ -21,7 +21,7 @@ from docs_lib.rules import rules  # noqa: E402
 
 from axla.tools.samples import run_fed  # noqa: E402
 
-NAMES = ("ops", "stablehlo-operations", "tensorflow-ops", "kernel-kinds", "passes")
+NAMES = ("ops", "flags", "stablehlo-operations", "tensorflow-ops", "kernel-kinds", "passes")
 
 
 def test_every_op_has_an_example():

@@ -402,8 +402,8 @@ def test_expansions_may_need_expansions():
             "bare",
             r"bare\(%x\): the cpu backend does not compile bare: the op has none of the methods element",
         ),
-        ("circle", "circle: expand returned an op of the same kind more than 8 times"),
-        ("liar", r"liar\(%x\): expand gives f32\[4\], f32\[4\]\n"),
+        ("circle", "circle: expand returned such an op more than 8 times"),
+        ("liar", r"liar\(%x\): expand returned f32\[4\], f32\[4\]\n"),
     ],
 )
 def test_what_cannot_be_compiled_says_why(opcode, message):
@@ -425,10 +425,10 @@ class Wrong(Elementwise):
 
 
 WRONG = {
-    "shape": (dict(evaluate=lambda self, x: x[:1]), r"r = f32\[4\] .*: evaluate gives float32\[1\]"),
-    "two": (dict(evaluate=lambda self, x: (x, x)), r"evaluate gives float32\[4\], float32\[4\]"),
+    "shape": (dict(evaluate=lambda self, x: x[:1]), r"r = f32\[4\] .*: evaluate returned float32\[1\]"),
+    "two": (dict(evaluate=lambda self, x: (x, x)), r"evaluate returned float32\[4\], float32\[4\]"),
     "key": (dict(evaluate=lambda self, x: {}["a"]), r"wrong-key\(%x\) failed: KeyError: 'a'"),
-    "infer": (dict(infer=lambda self, x: None), r"infer of wrong-infer gives None, no shape"),
+    "infer": (dict(infer=lambda self, x: None), r"infer of wrong-infer returned None, not a shape"),
     "value": (dict(element=lambda self, e, inst, index: 1 / 0), r"its element: ZeroDivisionError"),
     "none": (dict(element=lambda self, e, inst, index: None), r"its element is None, wanted f32"),
     "type": (

@@ -100,7 +100,7 @@ def test_arrays_go_in_pieces(pair, size):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"\0", "has no head"),
+        (b"\0", "too short for its header"),
         (b"\0\x09\0\0\0" + b"x" * 9, "more than was announced"),
         (bytes([PIECES]) + b"\x04\0\0\0" + b"x" * 4, f"in place {PIECES}"),
         (b"\0\xff\xff\xff\xff", "more than was announced"),

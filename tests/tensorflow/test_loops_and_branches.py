@@ -162,7 +162,7 @@ n = Merge float c d
         (COUNT, "x2", "inside of a loop"),
         (BRANCH, "b", "only where p:0 is true"),
         (COUNT.replace("less = Less int i most", "less = Less int i three"), "end", "different frames"),
-        (COUNT.replace("i3 = NextIteration int i2", "i3 = Identity int i2"), "end", "a cycle"),
+        (COUNT.replace("i3 = NextIteration int i2", "i3 = Identity int i2"), "end", "in cycles"),
     ],
 )
 def test_what_is_no_loop_and_no_branch(text, fetch, message):

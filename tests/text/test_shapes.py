@@ -44,7 +44,7 @@ def test_equal_texts_are_one_shape():
     ("text", "column", "message"),
     [
         ("f32[2,3]{0}", 9, "1 dimensions, its shape 2"),
-        ("g32[]", 1, "no element type"),
+        ("g32[]", 1, "not an element type"),
         ("F32[]", 1, "expected a shape"),
         ("f32[-1]", 5, "expected the size"),
         ("f32[2,]", 7, "expected the size"),

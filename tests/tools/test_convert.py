@@ -120,7 +120,7 @@ def test_sizes_that_are_not_known_stay_stablehlo(tmp_path, capsys):
 
 def test_what_is_read_is_what_from_says(file, tmp_path, capsys):
     assert convert("--from=stablehlo", file, tmp_path / "b.hlo") == 1
-    assert "no StableHLO" in capsys.readouterr().err
+    assert "not StableHLO" in capsys.readouterr().err
 
 
 def test_a_missing_folder_is_named(file, tmp_path, capsys):

@@ -45,9 +45,7 @@ def opened_graph(program: Any) -> Saved | None:
     if isinstance(program, Saved):
         return program
     if isinstance(program, model.Function):
-        raise InvalidArgument(
-            "a loaded function cannot be compiled: give the file or folder that it was loaded from"
-        )
+        raise InvalidArgument("a loaded function: give the file or folder that it was loaded from")
     content = program = opened(program)
     if isinstance(program, os.PathLike):
         path = Path(program)

@@ -77,9 +77,7 @@ def _is_taken(name: str) -> bool:
 def check_identifier(text: str, what: str) -> str:
     """`text`, if it is an identifier in C, C++ and Rust; else InvalidArgument that begins with `what`."""
     if _IDENTIFIER.fullmatch(text) is None:
-        message = (
-            f"{what}: {text!r} is not an identifier; wanted a letter, then letters, digits and underscores"
-        )
+        message = f"{what}: {text!r} is not an identifier (a letter, then letters, digits, underscores)"
         raise InvalidArgument(message)
     if text in KEYWORDS:
         raise InvalidArgument(f"{what}: {text!r} is a word of C, C++ or Rust; give it another name")

@@ -115,9 +115,7 @@ class CompileOptions:
                     raise UnsupportedError(f"compile options: {name} is set, which axla does not support")
         partitions = build.get("num_partitions") or None
         if build.get("process_count", 1) > 1:
-            raise UnsupportedError(
-                "compile options: process_count is set by `axla.distributed.initialize`, not here"
-            )
+            raise UnsupportedError("compile options: process_count is for `axla.distributed.initialize`")
         debug = build.get("debug_options", {})
         given = {name: debug[name] for name in debug if name in flag_table.SPELLINGS}
         for entry in whole.get("env_option_overrides", ()):

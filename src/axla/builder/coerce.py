@@ -79,9 +79,7 @@ def as_op(what: str, builder: XlaBuilder, value: object) -> XlaOp:
 def number(what: str, builder: XlaBuilder, value: Any, like: DType | None) -> XlaOp:
     """A Python number as a scalar constant of type `like`, in which it must be representable."""
     if like is None:
-        raise InvalidArgument(
-            f"{what}: {value!r} needs another operand that is an array, for the element type"
-        )
+        raise InvalidArgument(f"{what}: {value!r} has no element type, nor has another operand")
     if not _holds(like, value):
         advice = "give a NumPy scalar or convert the array"
         raise InvalidArgument(f"{what}: the Python number {value!r} is not a value of {like}; {advice}")

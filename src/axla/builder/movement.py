@@ -314,9 +314,7 @@ def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
 
 
 def _place(entry: Any, size: int, dim: int, shape: Shape) -> int:
-    place = integer(
-        entry, "an index that is not a slice, None, ... or scalar of the program (arrays: Gather)"
-    )
+    place = integer(entry, "an index, if not a slice, None, ... or scalar of the program (arrays: Gather)")
     if not -size <= place < size:
         raise InvalidArgument(f"index {place} is outside dimension {dim} of {show(shape)}")
     return place + size if place < 0 else place

@@ -55,10 +55,7 @@ Negate = unary(
     "negate", numeric.negate, ARITHMETIC, "-x: inverts the sign, of zeros and NaN too; integers wrap."
 )
 Sign = unary(
-    "sign",
-    numeric.sign,
-    SIGNED,
-    "-1, 0 or 1; zeros of both signs and NaN are unchanged. Of a complex number x / |x|.",
+    "sign", numeric.sign, SIGNED, "-1, 0 or 1; zeros of both signs and NaN stay. Of a complex number x / |x|."
 )
 Ceil = unary(
     "ceil",
@@ -122,9 +119,7 @@ Minimum = symmetric("minimum", numeric.minimum, REAL, "The smaller one; NaN if e
 And = symmetric("and", rounded(np.bitwise_and), LOGICAL, "x and y, bit by bit.", identity=-1)
 Or = symmetric("or", rounded(np.bitwise_or), LOGICAL, "x or y, bit by bit.", identity=0)
 Xor = symmetric("xor", rounded(np.bitwise_xor), LOGICAL, "x exclusive or y, bit by bit.", identity=0)
-ShiftLeft = binary(
-    "shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 if y is not less than the width."
-)
+ShiftLeft = binary("shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 if y >= the width.")
 ShiftRightLogical = binary(
     "shift-right-logical",
     bits.shift_right_logical,

@@ -124,7 +124,7 @@ def _choice(names: Mapping[str, Any], what: str) -> Format:
         at = reader.skip()
         word = reader.word(what)
         if word not in names:
-            reader.fail(f"'{word}' is no {what}", at)
+            reader.fail(f"'{word}' is not a {what}", at)
         return names[word]
 
     words = {value: word for word, value in names.items()}

@@ -189,9 +189,7 @@ class _Verifier(Contents):
         counts = count == 2 if shape.dtype.is_pred else count > 0 and shape.dtype is S32
         self.require(shape.is_scalar and counts, f"{shape} selects of {count} branches")
         for branch in step.branches:
-            self.require(
-                len(branch.values) == len(step.results), "a branch returns too few or too many values"
-            )
+            self.require(len(branch.values) == len(step.results), "a branch returns a wrong number of values")
             with self.scope():
                 self.steps(branch.steps)
                 self.where = f"step {step.name}"

@@ -46,7 +46,6 @@ from axla.tools.apart import Apart, Ended, stage
 
 FAILURES = ("differs", "crash", "hang", "error", "slow")
 """Kinds of outcomes that are faults."""
-SHORTEST = 5.0  # seconds that a run may always take
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def test_a_module_with_open_sizes_waits_for_them():
     [
         (None, None, "argument 1 is tensor<\\?x4xf32>: arg_types must say its sizes"),
         (["tensor<3x4xf32>"], None, "arg_types has 1 types; @main takes 2 arguments"),
-        ("f32[3,4]", None, r"a sequence of types is wanted, found 'f32\[3,4\]'"),
+        ("f32[3,4]", None, r"wanted a sequence of types, found 'f32\[3,4\]'"),
         (["tensor<3x5xf32>"], [3], "argument 1 is tensor<\\?x4xf32>, found tensor<3x5xf32>"),
         (["tensor<3x4xf64>"], [3], "argument 1 is tensor<\\?x4xf32>, found tensor<3x4xf64>"),
         ([np.zeros((3, 4), np.int32)], [3], "argument 1 is tensor<\\?x4xf32>, found s32\\[3, 4\\]"),
@@ -388,5 +388,5 @@ def test_types_of_a_program_without_open_sizes_are_those_it_has():
 @pytest.mark.parametrize("options", [{"arg_types": []}, {"dim_args": [1]}])
 def test_hlo_protos_take_no_types(options):
     content = proto.to_proto(axla.parse("ENTRY e { ROOT p = f32[] parameter(0) }"))
-    with pytest.raises(InvalidArgument, match="belong to StableHLO"):
+    with pytest.raises(InvalidArgument, match="are for StableHLO only"):
         axla.parse(content, **options)

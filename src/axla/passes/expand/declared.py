@@ -29,9 +29,7 @@ def op_expander(module: Module) -> None:
             return
         if times == DEEPEST:
             names = ", ".join(sorted(kind.opcode for kind in kinds))
-            raise UnsupportedError(
-                f"{names}: expand returned an op of the same kind more than {DEEPEST} times"
-            )
+            raise UnsupportedError(f"{names}: expand returned such an op more than {DEEPEST} times")
         expand(module, "op-expander", dict.fromkeys(kinds, partial(written, write=_results)))
 
 
