@@ -22,7 +22,7 @@ from axla.ir.op import reject
 
 
 def _groups(groups: Sequence[Any] | None) -> ReplicaGroups:
-    """The op attribute for ReplicaGroups, or for sequences of ids."""
+    """The attribute `replica_groups` of an op. `groups` has ReplicaGroup objects, or sequences of ids."""
     what = "replica_groups"
     if isinstance(groups, ReplicaGroups):
         return groups

@@ -109,7 +109,7 @@ class _Found:
         match json.loads(data):
             case [str(plan), float(planned), float(seconds)]:
                 return _Found(plan, planned, seconds)
-        raise ValueError("not what tuning found")
+        raise ValueError("the entry of the cache is not a result of tuning")
 
 
 class Tuner:

@@ -69,7 +69,9 @@ def parallel_call(programs: Sequence[Sequence[int]], infeed: Sequence[int]) -> s
 
 
 def run_parallel(interpreter: Interpreter, inst: Instruction[CustomCall], *operands: HostValue) -> HostValue:
-    """The results of all programs, one behind the other; they take the operands in the same way."""
+    """Runs all programs at once. `operands` are those of the first program, then of the second, and so on; so
+    are the results.
+    """
     rows, fed = _parts(inst, inst.op.called_computations)
     programs = [program for row in rows for program in row]
     rest = iter(operands)

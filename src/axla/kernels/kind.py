@@ -61,7 +61,7 @@ class Kind:
     fusion: ClassVar[FusionKind] = FusionKind.LOOP
     """OUTPUT: what follows its hero is best computed where the hero's result is stored."""
 
-    # -- what fusion asks: of an instruction `inst` whose op is one of `heroes` --
+    # -- what fusion asks about an instruction whose op is one of `heroes` --
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:

@@ -154,7 +154,7 @@ class SortKind(HeroKind):
 
     @classmethod
     def overwritten(cls, hero: Instruction, limits: Limits) -> tuple[Instruction, ...]:
-        """Operands whose sort is done by single threads: an element is read before its place is written."""
+        """All operands, if single threads sort: they read an element before they write to its place."""
         return hero.operands if limits.sorts_in_place else ()
 
     def plan(self, task: KernelTask, target: Target) -> SortPlan:

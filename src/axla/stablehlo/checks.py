@@ -196,7 +196,7 @@ class _Splitter:
     def _number(self, value: mlir.Value) -> int:
         """The number of a value among the results of the new function."""
         if value in self.given:
-            raise UnsupportedError(f"function @{self.case_.body} checks an expected value")
+            raise UnsupportedError(f"function @{self.case_.body} checks a result of @{EXPECTED}, not its own")
         return self.results.setdefault(value, len(self.results))
 
 

@@ -259,7 +259,7 @@ _FAMILIES = {"x86_64": "x86", "i686": "x86", "arm": "arm", "thumb": "arm", "risc
 
 
 def _family(triple: str) -> str:
-    """The row of `_IMPLIED` for a triple."""
+    """The key in `_IMPLIED` of a triple's architecture; "" for one that has no features there."""
     arch = triple.split("-")[0]
     if arch.startswith(("aarch64", "arm64")):
         return "aarch64"

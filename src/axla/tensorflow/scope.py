@@ -191,7 +191,7 @@ class Scope:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if any(isinstance(value, np.ndarray) for value in operands):
                 raise UnsupportedError("it is not done for strings") from error
-            raise VerifyError(f"malformed: {error!r}") from error
+            raise VerifyError(f"malformed: its attributes or inputs do not fit it ({error!r})") from error
         return call.outputs(found)
 
     def _dereferenced(self, node: Node, operands: list[GraphValue]) -> list[GraphValue]:

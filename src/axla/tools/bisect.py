@@ -317,7 +317,7 @@ class _Search:
             return []
 
     def code(self) -> Verdict:
-        """The kernel with wrong code; otherwise what runs the kernels."""
+        """Blames the kernel that is wrong alone; if none is, the plan of memory, a pass, or the runtime."""
         for piece in self.pieces():
             try:
                 outcome, names = self.call(f"%{piece.name}", work.piece_outcome, piece, self.question)

@@ -2,8 +2,8 @@
 
 axla new-backend npu     the package axla-npu in the folder axla-npu: pip install -e axla-npu
 
-The backend runs every program at once: what its device has no function for runs on the host. Its README says
-where to go on, docs/new-backend.md tells more.
+The backend runs every program at once: what its device has no function for runs on the host. Its README names
+the next steps; docs/new-backend.md tells more.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class Blocks(Product):
     # -- the kernel ----------------------------------------------------------------------------------------
 
     def emit(self) -> None:
-        """Writes the loop over units: sums over all slices, then the tile of the result."""
+        """Writes the loop over tiles of the result: the sums over all slices of k, then the tile's store."""
         f, spec, cut = self.f, self.spec, self.cut
         with self.share.steps() as unit:
             stripes, panels = -(-spec.m // cut.rows), -(-spec.n // cut.columns)

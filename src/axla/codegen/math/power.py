@@ -12,7 +12,7 @@ from axla.codegen.math.logarithm import log
 from axla.codegen.math.tables import Pair, on_complex, on_floats
 from axla.codegen.math.trigonometry import sincos
 
-# log2((1 + s) / (1 - s)) / s of s**2, and 2**r for |r| <= 1/2: for results of f32
+# Polynomials for f32 results: log2((1 + s) / (1 - s)) / s, in s**2; and 2**r for |r| <= 1/2.
 _LOG2 = (
     0.2511496650024523, 0.2606557576171814, 0.32064469482659624, 0.41219793471708455, 0.5770780207171621,
     0.961796693914985, 2.885390081777931,
@@ -22,7 +22,7 @@ _EXP2 = (
     0.05550410977442752,
     0.24022651219832983, 0.693147180534621, 0.9999999999588977,
 )  # fmt: skip
-# (2 atanh(s) - 2 s - 2/3 s**3) / s**5 of s**2
+# (2 atanh(s) - 2 s - 2/3 s**3) / s**5, a polynomial in s**2
 _TAIL = (
     0.12576844793328387, 0.11591478863199166, 0.1334120313112233, 0.15384404584062264, 0.18181821567132483,
     0.22222222190791893, 0.28571428571579877, 0.3999999999999972,

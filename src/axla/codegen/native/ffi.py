@@ -113,8 +113,9 @@ def emit(m: GlueModule) -> None:
 
 
 def _api(name: str, text: str, result: str = "ptr"):
-    """Declares a function of the API, whose argument is a struct with these fields after the header. The body
-    receives the function, the address of the struct, and the struct type; it returns an error, or None.
+    """A decorator: the body it is applied to writes the code of `XLA_FFI_{name}`. `text` declares the fields
+    of the function's argument, a struct, without its header. The body receives the LLVM function, the address
+    of the struct, and the struct type; it returns an error, or None.
     """
     arguments = ARGUMENTS[name] = _struct(f"{name}_Args", text)
 

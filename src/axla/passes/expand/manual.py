@@ -201,7 +201,7 @@ def _check(inst: Instruction, cut: Cut | None) -> None:
     except UnsupportedError as error:
         raise UnsupportedError(f"{inst!r}: {error.message}") from None
     if wanted.logical is not part.shape.logical:
-        raise VerifyError(f"{inst!r}: parts of {whole.shape.logical} are {wanted.logical} here")
+        raise VerifyError(f"{inst!r}: parts of {whole.shape.logical} must be {wanted.logical} here")
 
 
 def _run_on_one(call: Instruction, device: int, partitions: int) -> None:

@@ -53,7 +53,7 @@ def as_dtype(bits: XlaOp, dtype: DType) -> XlaOp:
 
 
 def halves(x: XlaOp) -> Words:
-    """The low and the high words."""
+    """The low and the high 32 bits of each element."""
     return typed(x, U32), typed(ops.ShiftRightLogical(x, 32), U32)
 
 

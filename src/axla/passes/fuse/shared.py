@@ -64,7 +64,7 @@ def _alike(module: Module) -> Iterator[Sequence[_Kernel]]:
 
 
 def _may_move(constant: Instruction) -> bool:
-    """Whether code is as fast, and rounds alike, where the numbers come from memory."""
+    """Whether a kernel is as fast, and rounds alike, if it reads this constant from memory."""
     if constant is constant.computation.root or not constant.shape.is_array:
         return False
     pending = [(constant, user) for user in constant.users]

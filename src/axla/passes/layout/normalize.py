@@ -90,7 +90,7 @@ def to_physical(inst: Instruction, shape: Shape) -> Instruction:
 
 
 def to_logical(inst: Instruction, shape: Shape) -> Instruction:
-    """The inverse: the array of `shape.dims` whose bytes in that layout are those of `inst`."""
+    """The inverse of `to_physical`: the array of `shape` whose bytes `inst` has in the default layout."""
     order = major_to_minor(shape)
     if order == tuple(range(shape.rank)):
         return inst

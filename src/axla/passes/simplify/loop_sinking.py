@@ -85,8 +85,9 @@ class _Store:
 
 @dataclass(slots=True)
 class _Sinking:
-    """The products of one loop. `stored`: for values that the loop stores in each trip, where, and the
-    array.
+    """Finds the products of one loop that can be computed after it, and moves them there. `stored` has, for
+    each value that every trip stores in an array and the index that it stores it at, the place and the array
+    after that.
     """
 
     loop: Loop

@@ -19,9 +19,9 @@ from axla.stablehlo import mlir
 from axla.stablehlo.bytecode.wire import BadBytes, Bytes, varint
 
 PENDING: Any = object()
-MAX_DEPTH = 100  # of attributes and types within another
-MAX_CALLS = 1000  # of locations within another
-MAX_WEIGHT = 1 << 18  # entries within another, counted as often as they are referred to
+MAX_DEPTH = 100  # levels of nested attributes and types
+MAX_CALLS = 1000  # levels of nested locations
+MAX_WEIGHT = 1 << 18  # entries nested in one entry, counted as often as they are referred to
 
 Encoding = tuple[str, Callable[..., Any]]
 Dialects = dict[str, tuple[dict[int, Encoding], dict[int, Encoding]]]

@@ -50,7 +50,7 @@ class Writer(Builder):
         if old is None:
             raise VerifyError(f"function @{request.name} must have a body of one block")
         if len(old.arguments) != len(given):
-            raise VerifyError(f"it takes {len(old.arguments)} operands, found {len(given)}")
+            raise VerifyError(f"@{request.name} takes {len(old.arguments)} operands, found {len(given)}")
         remain = [n for n, a in enumerate(given) if request.all_parameters or not isinstance(a, Known)]
         types = [refined_type(old.arguments[n].type, given[n].type) for n in remain]
         block = mlir.Block(types, [old.locations[n] for n in remain] if old.locations else None)

@@ -224,7 +224,7 @@ def _slice(parser: Operations, draft: Draft) -> None:
 
 
 def _format(parser: Operations, draft: Draft) -> None:
-    """`e5m10`."""
+    """Reads the format of a reduce_precision, such as `e5m10`."""
     at, word = parser.start, parser.word("a format such as e5m10")
     found = re.fullmatch(r"e(\d+)m(\d+)", word)
     if not found:

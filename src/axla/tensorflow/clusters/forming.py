@@ -172,7 +172,7 @@ class _Groups:
         for group in groups:
             if not ahead.isdisjoint(self.behind[group]):
                 continue
-            # From both ends at once: one of them may have little around it. The way forth is common to all.
+            # Searches from both ends, as one may have few neighbours. All groups share the forward search.
             for before in self._steps(self.behind, [group], 0, high, {name}):
                 if before in ahead or before in reached:
                     break

@@ -94,9 +94,11 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        place = f"axla.tensorflow.jit {self.python_function.__qualname__}"  # of a class: others override it
+        # The name of the class is part of the key: a subclass may override the method and call the original.
+        place = f"axla.tensorflow.jit {self.python_function.__qualname__}"
         found = instance.__dict__.get(place)
-        if found is None or getattr(found.python_function, "__self__", instance) is not instance:  # of a copy
+        # If the function is bound to another object, `instance` is a copy of that object.
+        if found is None or getattr(found.python_function, "__self__", instance) is not instance:
             found = Jitted(self.python_function.__get__(instance, owner), **self._options)
             (type if isinstance(instance, type) else object).__setattr__(instance, place, found)
         return found

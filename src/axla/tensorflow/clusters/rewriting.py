@@ -294,7 +294,7 @@ class Rewriter:
             unit = units[name]
             sources = [found.output(source) for source in unit.inputs]
             sources += [Output(found.unit(control), -1) for control in unit.controls]
-            # A loop is written anew: what it waits for has no name yet.
+            # A Merge is not shared with other parts: the source of its back edge has no name yet.
             loop = self.parts if len(before[name]) < len(sources) else 0
             key = (*unit.key, loop, *((units[source.node].name, source.index) for source in sources))
             if key not in self.names:

@@ -202,7 +202,7 @@ def _invert(call: Call, value: XlaOp) -> XlaOp:
 def _top_k(call: Call, value: XlaOp, k: XlaOp | None = None) -> list[XlaOp]:
     count = call["k"] if k is None else call.integer(k, "k")
     if not value.dims or not 0 <= count <= value.dims[-1]:
-        call.fail(f"k is {count} for an array of shape {list(value.dims)}")
+        call.fail(f"k is {count}, not within the last dimension of shape {list(value.dims)}")
     found, places = ops.TopK(value, count)
     return [found, ops.ConvertElementType(places, S32 if k is None else call.dtype("index_type"))]
 

@@ -76,8 +76,8 @@ class RandomSource:
 
 
 def seeded(call: Call, seed: XlaOp, signed: bool = False) -> RandomSource:
-    """A generator with key and counter mixed from two numbers. 32-bit seeds are zero-extended, or
-    sign-extended if `signed`, as by the CPU kernels that `folded` follows.
+    """A generator whose key and counter are mixed from the two numbers of `seed`. 32-bit seeds are
+    zero-extended, or sign-extended if `signed`, as TensorFlow's CPU kernels do.
     """
     of_dims(call, seed, (2,), "the seed")
     signed = signed or seed.dtype.bits == 64

@@ -105,7 +105,7 @@ def _unique(call: Call, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
     """
     places = call.integers(axis, "axis") if axis is not None else ()
     if len(places) > 1 or not places and len(value.dims) != 1:
-        call.fail(f"axis is {list(places)} for an array of shape {list(value.dims)}")
+        call.fail(f"axis {list(places)} does not select one dimension of shape {list(value.dims)}")
     at = call.axis(places[0], len(value.dims)) if places else 0
     turn = [at, *(d for d in range(len(value.dims)) if d != at)]
     rows, dtype, size = ops.Transpose(value, turn), call.dtype("out_idx"), value.dims[at]

@@ -92,7 +92,7 @@ def _block_of(call: Call, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[int]
     """The block sizes of the dimensions after the batch: an operand, or an attribute for two dimensions."""
     block = call.integers(shape[0], "block_shape") if shape else [call["block_size"]] * 2
     if len(value.dims) <= len(block) or min([*block, 1]) < 1:
-        call.fail(f"block_shape is {list(block)} for an array of shape {list(value.dims)}")
+        call.fail(f"block_shape {list(block)} is not positive, or too long for shape {list(value.dims)}")
     return block
 
 
