@@ -113,7 +113,7 @@ class Browser:
             "sessionId"
         ]
         try:
-            while not self.run("document.documentElement.dataset.ready"):
+            while not self.run("document.documentElement?.dataset.ready"):
                 assert time.monotonic() < end, "the frame is not ready"
                 time.sleep(0.02)
             yield

@@ -346,7 +346,7 @@ REFUSED = {
     "others do not come to": "setp.eq.b32 %p1, %r1, 3; @%p1 bra $x; bar.sync 0; ret; "
     "$x: shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;",
     "came to a trap": "trap;",
-    "no register": "add.s32 %q1, %r1, 1;",
+    "is not a register": "add.s32 %q1, %r1, 1;",
     "a call of g": "call.uni g;",
 }  # fmt: skip
 

@@ -115,7 +115,7 @@ def test_sizes_belong_to_one_stablehlo_program(file, tmp_path, capsys):
     path = tmp_path / "x.hlo"
     path.write_text("ENTRY e { ROOT x = f32[3] parameter(0) }")
     assert command.main(["run", str(path), "--arg-types=f32[3]"]) == 1
-    assert "belong to StableHLO" in capsys.readouterr().err
+    assert "are for StableHLO only" in capsys.readouterr().err
 
 
 def test_python_checks_with_sizes_too():

@@ -297,7 +297,7 @@ class OpenCL(Driver):
         kind = c.c_uint64(_READ_WRITE | _FINE_MEMORY)
         found = self.lib.clSVMAlloc(self._context, kind, c.c_size_t(size), _ALIGN)
         if not found:
-            raise OutOfMemory(f"{self.name}: out of memory: {size} bytes are not there")
+            raise OutOfMemory(f"{self.name}: out of memory: {size} bytes are not available")
         return found
 
     def free(self, address: int) -> None:
