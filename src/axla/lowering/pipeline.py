@@ -72,12 +72,11 @@ def constants_memory(
 
 def settle(lent: Iterable[MovedLiteral], constants: Mapping[Literal, int], memory: memoryview) -> None:
     """Moves literals into the memory of a segment that has all their elements, in whatever order."""
-    places = {values.__array_interface__["data"][0]: (values, offset) for values, offset in (
-        (literal.values, offset) for literal, offset in constants.items()
-    )}  # fmt: skip
+    stored = [(literal.values, offset) for literal, offset in constants.items()]
+    places = {values.ctypes.data: (values, offset) for values, offset in stored}
     for literal in lent:
         mine = literal.values
-        values, offset = places.get(mine.__array_interface__["data"][0], (mine, -1))
+        values, offset = places.get(mine.ctypes.data, (mine, -1))
         order = sorted(range(values.ndim), key=lambda d: -values.strides[d])
         if offset >= 0 and values.size == mine.size and values.transpose(order).flags.c_contiguous:
             place = np.frombuffer(memory, mine.dtype, mine.size, offset)

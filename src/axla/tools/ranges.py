@@ -17,9 +17,11 @@ import numpy as np
 
 from axla.codegen.native.image import Image
 from axla.core.errors import DeadlineExceeded, RuntimeFailure, UnsupportedError
+from axla.core.literal import aligned_memory
 from axla.program import abi
 from axla.program.packed import Packed
 from axla.runtime.program import ENTRY
+from axla.target.machine import aligned
 
 LARGEST = 1 << 22
 """Bytes of results and workspace, which are copied for every range."""
@@ -74,17 +76,18 @@ def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) 
     sizes = [*(len(data) for data in inputs), *(spec.bytes for spec in face.results), face.workspace_bytes]
     if face.functions or program.interface.is_dynamic or sum(sizes) > LARGEST:
         raise UnsupportedError("ranges: functions, sizes that are not known, or too much memory")
-    places = np.cumsum([0, *(-(-size // 64) * 64 + 64 for size in sizes)])
-    memory = np.full(int(places[-1]) + 64, 0x7F, np.uint8)
-    memory = memory[-memory.ctypes.data % 64 :]
+    places = np.cumsum([0, *(aligned(size) + 64 for size in sizes)])
+    memory = np.frombuffer(aligned_memory(int(places[-1])), np.uint8)
+    memory[:] = 0x7F
     addresses = [memory.ctypes.data + int(place) for place in places]
     for place, data in zip(places, inputs, strict=False):
         memory[place : place + len(data)] = np.frombuffer(data, np.uint8)
     arguments, results = addresses[: len(inputs)], addresses[len(inputs) : -2]
     results = [arguments[becomes[n]] if n in becomes else address for n, address in enumerate(results)]
-    constants = np.zeros(len(program.constants or b"") + 64, np.uint8)
-    constants = constants[-constants.ctypes.data % 64 :]
-    constants[: len(program.constants or b"")] = np.frombuffer(program.constants or b"", np.uint8)
+    segment = program.constants or b""
+    constants = np.frombuffer(aligned_memory(len(segment) + 64), np.uint8)
+    constants[:] = 0
+    constants[: len(segment)] = np.frombuffer(segment, np.uint8)
     found: list[str] = []
 
     def ranges(run: Callable[[int, int], int], count: int, grain: int) -> int:

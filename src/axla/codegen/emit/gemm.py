@@ -21,6 +21,7 @@ from axla.codegen.function import LlvmFunction, Ssa
 from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import merged
 from axla.core.dataclass import dataclass
+from axla.core.dtypes import DType
 from axla.kernels.dot import DotPlan, GemmPlan, rows_read_past
 from axla.kernels.plan import fitting
 
@@ -210,12 +211,7 @@ class TiledProduct(Product):
         col = f.add(col, f.select(done, f.index(cut.unit_columns), f.index(0)))
         first = f.add(first, f.mul(f.udiv(row, tile.rows), share))
         with f.loop(0, share) as r:
-            at = block.rhs.at(f.add(first, r.index), col)
-            for offset in range(0, tile.columns * spec.dtype.itemsize, 64):
-                # Not a gep of the matrix: an address outside of it would be poison.
-                place = f.add(f.mul(at, spec.dtype.itemsize), offset)
-                address = f.gep("i8", block.rhs.start, place, inbounds=False)
-                f.call("void", "llvm.prefetch.p0", address, *(f.const("i32", n) for n in (0, 2, 1)))
+            self._prefetch(block.rhs.start, block.rhs.at(f.add(first, r.index), col), spec.dtype, level=2)
 
     def _prefetch_followers(self, block: _Block, row: Ssa, col: Ssa) -> None:
         """Brings a tile's part of large arrays of the result's size into L1 while its sums are computed."""
@@ -233,12 +229,15 @@ class TiledProduct(Product):
         with f.if_(f.const("i1", True) if self.direct else needed), f.loop(0, tile.rows) as r:
             first = f.add(f.mul(f.add(f.mul(block.batch, spec.m), f.add(row, r.index)), spec.n), col)
             for array, write in far:
-                size = array.dtype.itemsize
-                for offset in range(0, tile.columns * size, 64):
-                    place = f.add(f.mul(first, size), offset)
-                    address = f.gep("i8", array.pointer, place, inbounds=False)
-                    options = (f.const("i32", n) for n in (write, 3, 1))
-                    f.call("void", "llvm.prefetch.p0", address, *options)
+                self._prefetch(array.pointer, first, array.dtype, level=3, write=write)
+
+    def _prefetch(self, array: Ssa, first: Ssa, dtype: DType, *, level: int, write: int = 0) -> None:
+        """Prefetches columns of a tile, from the element `first` on. `level`: LLVM's locality."""
+        f, size = self.f, dtype.itemsize
+        for offset in range(0, self.tile.columns * size, 64):
+            # Not a gep of the array: an address outside of it would be poison.
+            address = f.gep("i8", array, f.add(f.mul(first, size), offset), inbounds=False)
+            f.call("void", "llvm.prefetch.p0", address, *(f.const("i32", n) for n in (write, level, 1)))
 
     def _lhs_tile(self, block: _Block, row: Ssa) -> Ssa:
         """The rows of lhs for the micro-kernel, packed first if the plan says so."""
