@@ -196,7 +196,9 @@ def test_what_is_not_known():
 def test_kinds_that_do_not_fit():
     refused(with_attribute((BUILTIN, varints(4, 0))), "instead of a string")
     refused(with_attribute((BUILTIN, varints(8, 0)), types=[F32]), "an integer attribute of the type")
-    refused(with_attribute((BUILTIN, varints(9, 0)), types=[(VHLO, varint(13))]), "a float attribute of the type")
+    refused(
+        with_attribute((BUILTIN, varints(9, 0)), types=[(VHLO, varint(13))]), "a float attribute of the type"
+    )
     refused(with_attribute((BUILTIN, varints(1, 1, 0, 0))), "instead of a key")
     refused(with_attribute((BUILTIN, varints(14, 1, 1))), "contains itself")
     string = (BUILTIN, varints(2, 4))

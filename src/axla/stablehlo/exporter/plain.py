@@ -98,9 +98,7 @@ def written(
         for number, dtype in zip(combined(op, len(values)), cycle(dtypes)):  # noqa: B905
             was = array(inst.operands[number].shape).dtype
             if op.opcode == "scatter" and dtype is not was and dtype.bits <= was.bits:
-                raise UnsupportedError(
-                    "a region that combines elements in a type that is not wider than theirs"
-                )
+                raise UnsupportedError("a region that combines elements in a type not wider than theirs")
             values[number] = scope.converted(values[number], inst.operands[number].shape, dtype)
         inner = [array(shape).with_dtype(dtype) for shape, dtype in zip(results, cycle(dtypes))]  # noqa: B905
     single = not any(value.variadic for value in record.operands) and len(values) != len(record.operands)

@@ -70,9 +70,7 @@ def _words(scope: ImportScope, bits: Shape, width: int) -> tuple[Shape, Instruct
     """
     words = dtypes.BY_NAME.get(f"u{width}")
     if words is None or not bits.dims or bits.dims[-1] != width:
-        raise VerifyError(
-            f"the last dimension of {bits.to_string(layout=False)} must have {width} elements, the bits"
-        )
+        raise VerifyError(f"the last dimension of {bits.to_string(layout=False)} must be {width} bits")
     shape = Shape(words, bits.dims)
     return shape, scope.add(hlo.Iota(shape, shape.rank - 1))
 
