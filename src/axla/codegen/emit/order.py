@@ -47,7 +47,7 @@ def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequen
 def ordered_bits(values: Values, value: Value, *, total_order: bool, descending: bool) -> Value:
     """Unsigned integers in the order of the values, or in descending order."""
     dtype = key_dtype(value.dtype)
-    value = values.convert(value, dtype)
+    value = values.convert(values.stored(value), dtype)
     if dtype.is_pred:
         bits = values.convert(value, BY_NAME["u8"])
     elif dtype.is_float:
