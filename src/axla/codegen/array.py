@@ -21,7 +21,7 @@ of the other columns share these vectors.
 """
 
 
-class Array:
+class DenseArray:
     """A dense row-major array at `pointer`. `readonly`: nothing writes to it while the function runs.
     `align`: a number of bytes that divides its address, if more is known than the alignment of an element.
     """
