@@ -41,7 +41,7 @@ class Symbol(NamedTuple):
     name: str
     info: int
     other: int
-    section: int  # 0: it is not in this object
+    section: int  # 0: the symbol is not in this object
     value: int
 
     @property

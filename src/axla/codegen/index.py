@@ -42,7 +42,7 @@ class Index:
         self.vec = vec
         self.multiple = multiple  # divides base
         self.limit = limit  # every lane is below it
-        self.view: tuple[Index, int, int] | None = None  # (x, divisor, modulus or 0)
+        self.view: tuple[Index, int, int] | None = None  # x, divisor, modulus (0: no modulus): see above
 
     @property
     def base(self) -> Ssa:

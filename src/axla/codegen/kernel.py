@@ -193,8 +193,8 @@ def emit_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
 
 
 def least(f: LlvmFunction, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
-    """min(index, limit), so that the last block of a row overlaps the block before it instead of passing the
-    end of the row; `index` itself unless this is `needed`.
+    """Returns min(index, limit) if that is `needed`, else `index`. The last block of a row then overlaps the
+    block before it instead of passing the end of the row.
     """
     return f.smin(index, limit) if needed else index
 

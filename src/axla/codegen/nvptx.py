@@ -31,7 +31,9 @@ class Handed(Distribution):
 
 
 class ThreadBlock(Distribution):
-    """`void name(ptr buffers..., ptr scratch)`: block b runs step b."""
+    """Writes a kernel function `void name(ptr buffers..., ptr scratch)` for NVIDIA GPUs: block b runs
+    step b.
+    """
 
     def __init__(self, module: LlvmModule, name: str, read_only: Sequence[bool], threads: int):
         self.threads = threads
@@ -146,8 +148,8 @@ class ThreadBlock(Distribution):
     # -- combining the values of threads -------------------------------------------------------------------
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """Combines the two halves of a warp repeatedly, by shuffles; then the results of the warps, through
-        shared memory.
+        """Combines the values of all threads: repeatedly the two halves of a warp, by shuffles; then the
+        results of the warps, through shared memory. Every thread gets the result.
         """
         distance = min(self.threads, WARP) // 2
         while distance:

@@ -23,7 +23,7 @@ from axla.target.machine import aligned
 
 
 class Reduction(Reducing):
-    """Code for one reduce instruction of a kernel.
+    """Writes the code for one reduce instruction of a kernel.
 
     `mirrored`: a maximum of floats is accumulated as the minimum of negated values, which takes fewer
     instructions where the machine's own minimum and maximum do not keep NaN.

@@ -24,7 +24,7 @@ from axla.target.machine import Caches, CpuTarget, ObjectForm
 _FORMATS = {"ELF": "elf", "COFF": "coff", "MachO": "macho", "Wasm": "wasm"}
 _OTHERS = {
     "amdgcn|r600|nvptx.*|spirv.*": "is a GPU; only CPUs are supported here",
-    "bpf.*": "runs inside a kernel, without floats",
+    "bpf.*": "runs inside a kernel of an operating system, without floats",
 }  # fmt: skip
 # CPU, features and ABI that systems of an architecture and environment assume, but LLVM does not.
 _ASSUMED = {

@@ -165,7 +165,7 @@ class Values:
         return self.f.const(kind, whole)
 
     def wrap(self, dtype: DType, parts: Sequence[Ssa]) -> Value:
-        """A value from registers that already have the form of its type."""
+        """Makes a value from registers that already have the form of its type."""
         return Value(dtype, lane_count(parts[0].type), tuple(parts))
 
     def splat(self, value: Value, lanes: int) -> Value:
@@ -328,7 +328,7 @@ class Values:
     # -- conversions -------------------------------------------------------------------------------------
 
     def convert(self, x: Value, dtype: DType) -> Value:
-        """HLO's convert.
+        """Converts a value as HLO's convert does.
 
         Conversions to integers saturate (NaN gives 0), those to pred test for != 0, those to smaller floats
         round to nearest even.
@@ -437,7 +437,7 @@ class Values:
                 halves = [reg.cast("fptrunc", "half") for reg in regs]
                 return self._real(dtype, tables.FLOATS[opcode](*halves).cast("fpext", "float"), exact=True)
             if opcode in tables.FLOATS:
-                if dtype is BF16 and opcode in _ORDERING:  # comparison before rounding
+                if dtype is BF16 and opcode in _ORDERING:  # compares unrounded values
                     wide = [self._unrounded.get(reg.ssa.text, reg) for reg in regs]
                     if wide != regs:
                         return Value(dtype, lanes, (self._rounded(tables.FLOATS[opcode](*wide), dtype).ssa,))
@@ -505,7 +505,7 @@ class Values:
         return bits ^ (bits >> (width - 1)).lshr(1)
 
     def select(self, pred: Value, a: Value, b: Value) -> Value:
-        """a where pred, else b. A pred of one lane selects whole values."""
+        """Selects `a` where `pred` holds, else `b`. A pred of one lane selects whole values."""
         a, b = self.together(a, b)
         if pred.lanes > a.lanes:
             a, b = self.splat(a, pred.lanes), self.splat(b, pred.lanes)

@@ -109,7 +109,7 @@ class Elements:
         return found
 
     def _elementwise_below(self, inst: Instruction, index: Indices) -> list[Instruction]:
-        """Elementwise instructions below `inst` that are needed at the same index, operands first.
+        """The elementwise instructions that are needed to compute `inst` at the same index, operands first.
 
         Long chains are emitted from this list, which keeps Python's stack shallow.
         """
@@ -187,7 +187,7 @@ class Elements:
     def pick(
         self, dims: Sequence[int], element: Callable[[Indices], tuple[Value, ...]], index: Indices
     ) -> tuple[Value, ...]:
-        """The element at an index known only at run time, selected among all (few) elements."""
+        """Selects the element at an index that is known only at run time, among all (few) elements."""
         offset = linear(index, dims)
         found: tuple[Value, ...] | None = None
         for number, at in enumerate(itertools.product(*map(range, dims))):
@@ -269,7 +269,7 @@ class Elements:
         inside: Value | bool = True
         if limit < 1 << (dtype.bits - (1 if dtype.is_signed else 0)):
             a, b = values.together(value, values.constant(dtype, limit))
-            inside = Value(PRED, a.lanes, (self.f.icmp("ule", a.ssa, b.ssa),))  # negative numbers are large
+            inside = Value(PRED, a.lanes, (self.f.icmp("ule", a.ssa, b.ssa),))  # ule: negatives are large
         elif dtype.is_signed:
             inside = values.compare("GE", value, values.constant(dtype, 0))
         if clamped or value.lanes > 1:
@@ -281,7 +281,7 @@ class Elements:
         known = index if isinstance(index, int) else index.constant
         if known is not None:
             return low <= known < high
-        if low >= high:  # nothing is inside, and nothing there can be read
+        if low >= high:  # the range is empty: there is nothing to read
             return False
         assert isinstance(index, Index)
         f, lanes = self.f, 1 if index.uniform else index.lanes

@@ -51,7 +51,7 @@ def emit(k: KernelWriter, plan: ColumnPlan) -> None:
                 def add(e: Elements, column: AnyIndex, row: Index = row, rows: int = rows) -> None:
                     _accumulate(plan, e, reductions, partial, (outer, row, column), rows)
 
-                # Several rows are work enough for an iteration.
+                # With several rows, an iteration has enough work without unrolling.
                 vectors(k, space, low, high, add, once=True, copies=1 if rows > 1 else 4)
         _write(k, plan, (low, high), reductions, partial, outer)
 

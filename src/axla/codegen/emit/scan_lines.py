@@ -39,8 +39,8 @@ def _as(like: Value, parts: Sequence[Ssa]) -> Value:
 
 
 class LineScan:
-    """Writes a phase. If lines are cut into pieces, the first phase stores the totals of the pieces, the
-    second scans these totals, and the third scans the pieces.
+    """Writes a phase of a scan by threads that do not cooperate. If lines are cut into pieces, the first
+    phase stores the totals of the pieces, the second scans these totals, and the third scans the pieces.
     """
 
     def __init__(self, k: KernelWriter, plan: ScanPlan):
@@ -125,7 +125,7 @@ class LineScan:
             low = f.mul(base_of(f, number), self.plan.piece)
             if self.totals is None:
                 self.scan(line, low, f.index(length), self.initial())
-            elif parts:  # of all but the last piece
+            elif parts:  # the totals of all but the last piece
                 self.totals.store((line, number), self.total(line, low))
             else:
                 high = f.smin(f.add(low, self.plan.piece), length)
@@ -242,7 +242,7 @@ class LineScan:
 
     def across(self) -> None:
         """Scans across lines, a line in each lane."""
-        f, g, k, group = self.f, self.g, self.k, self.plan.group + 1  # its first row, then a few at once
+        f, g, k, group = self.f, self.g, self.k, self.plan.group + 1  # the first row, then ROWS at a time
         (held,) = self.reduction.accumulators
         starts, totals = (k.local_array(held, (self.space.block,)) for _ in range(2))
         with k.steps(g.outer, self.space.blocks) as (outer, block):

@@ -235,8 +235,8 @@ def sort_network(k: KernelWriter, tile: int, row: int, exchange: Exchange) -> No
 
 
 def halves(k: KernelWriter, tile: int, distance: Ssa, mask: Ssa, exchange: Exchange) -> None:
-    """Orders pairs of positions: first those whose numbers differ in the bits of `mask`, `distance` or more
-    apart, then those at half the distance, and so on.
+    """Orders pairs of positions: first p and p ^ `mask`, where `distance` is the highest bit of `mask`, then
+    positions that are half of `distance` apart, and so on.
     """
     f = k.f
     with f.while_loop([distance, mask]) as steps:

@@ -41,7 +41,7 @@ class MatrixOffsets:
     start: Ssa
 
     def across(self, x: Ssa) -> Ssa:
-        """The offset of a row or column."""
+        """The offset of a row of lhs, or of a column of rhs."""
         raise NotImplementedError
 
     def along(self, k: Ssa) -> Ssa:
@@ -77,9 +77,10 @@ class _Slot:
 
 
 class TileSide:
-    """One operand of a block: how its part of a slice is loaded and stored.
+    """Loads and stores a block's part of the slices of one operand.
 
-    `first`: the row of lhs, or the column of rhs, at which the block begins, of `total`.
+    `first` is the row of lhs, or the column of rhs, at which the block begins; `total` is the number of all
+    rows or columns.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class Blocks(Product):
         self.group = f.udiv(team, cut.across * cut.down)
 
     def _team(self) -> Ssa:
-        """The number of the thread or warp that computes a register tile."""
+        """The number of this thread, or of its warp: of that which computes a register tile."""
         raise NotImplementedError
 
     def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:

@@ -38,7 +38,7 @@ class _Selection:
         self.elements = self.flat(whole, self.length)
 
     def flat(self, array: DenseArray, row: int) -> DenseArray:
-        """A view of an array with `row` elements per line as one dimension."""
+        """A one-dimensional view of an array that has `row` elements per line."""
         readonly = array.readonly
         return DenseArray(self.values, array.pointer, array.dtype, (self.lines * row,), readonly=readonly)
 

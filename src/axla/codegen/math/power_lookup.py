@@ -17,7 +17,7 @@ from axla.codegen.arithmetic import Reg
 
 _BITS = 7  # bits of a table index
 _SHIFT = 52 - _BITS  # position of the last bit of an index in a fraction
-_LEAST = 0x3FE6800000000000  # z is from 0.703125, so that c near 1 is 1, to twice that
+_LEAST = 0x3FE6800000000000  # 0.703125 <= z < 1.40625, so that c near 1 is exactly 1
 _LN2 = (0.6931471805601177, -1.7239444525614835e-13)  # a multiple of 2**-40, and the rest
 _STEP = (0.6931471805599453 / 128, 2.3190468138462996e-17 / 128)  # ln 2 / 128 in two parts
 _USUAL = 708.0  # |y log(x)| below which the result is a normal number

@@ -49,7 +49,7 @@ _FUNCTIONS = GlueFunctions()
 def emit(m: GlueModule) -> None:
     """Adds the pools to the module."""
     m.variable("pools", f"[{_POOLS * POOL.size} x i8]")
-    m.variable("pool_threads", "i64", "1")  # of all pools together, callers included
+    m.variable("pool_threads", "i64", "1")  # threads of all pools together, callers included
     m.variable("pool_runs", "i64")  # runs without the interpreter lock that are under way
     _FUNCTIONS.emit(m)
 
