@@ -100,7 +100,7 @@ def _contains(target: DType, source: DType) -> bool:
 
 
 def float_to_integer(x: Reg, target: DType, nearest: Reg | None = None) -> Reg:
-    """Converts to an integer: truncates and saturates; NaN gives 0. `nearest`: as for `convert`.
+    """Converts to an integer: truncates and saturates; NaN becomes 0. `nearest`: as for `convert`.
 
     In LLVM, fptosi and fptoui of values out of range are poison; a select that takes its other operand
     discards it.

@@ -6,7 +6,7 @@ index keep the affine form, by which contiguous loads are recognised. `Op.source
 does with Python ints and NumPy arrays.
 
 An index also remembers that it is `(x // divisor) % modulus` of another one: where `linear` combines all
-digits of a delinearized index again, it gives x, even if the shape changed in between.
+digits of a delinearized index again, the result is x, even if the shape changed in between.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Index:
 
     @property
     def divisor(self) -> int:
-        """A number that divides the base; for a constant, the constant itself (0: divisible by all)."""
+        """A number that divides the base. For a constant it is the constant itself; 0 is divisible by every
+        number.
+        """
         constant = self.origin.constant
         return self.multiple if constant is None else abs(constant)
 

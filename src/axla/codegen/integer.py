@@ -165,7 +165,7 @@ def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
 
 
 def power(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """a ** b by repeated squaring, wrapping around; a negative exponent gives 0, except for bases 1 and -1.
+    """a ** b by repeated squaring, wrapping around; for a negative exponent 0, except for bases 1 and -1.
 
     XLA uses only six bits of the exponent, and takes an unsigned one of a byte or more with its highest bit
     set as negative. Larger exponents overflow for every base but 0, 1 and -1, so programs cannot rely on the

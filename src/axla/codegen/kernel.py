@@ -76,7 +76,9 @@ class KernelWriter:
         return self.f.gep("i8", self.share.argument(self._scratch_slot), self.f.const("i64", offset))
 
     def scratch_of_call(self, size: int, offset: int = 0) -> Ssa:
-        """The address of this call's part of scratch memory: `size` bytes per step, from `offset` on."""
+        """The address of the scratch memory of this call's first step. Each step has `size` bytes; those of
+        step 0 are at byte `offset`.
+        """
         return self.f.gep("i8", self.scratch(offset), self.f.mul(self.share.begin, size))
 
     def local_array(self, dtype: DType, dims: Sequence[int]) -> DenseArray:

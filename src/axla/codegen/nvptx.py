@@ -26,7 +26,7 @@ class Handed(Distribution):
         self._slots = slots
 
     def argument(self, slot: int) -> Ssa:
-        """The pointer to the buffer of a slot: a parameter of this function."""
+        """The pointer to buffer number `slot`: a parameter of the called function."""
         return self.f.params[self._slots[slot]]
 
 
@@ -70,7 +70,7 @@ class ThreadBlock(Distribution):
         return contextlib.nullcontext(self.begin)
 
     def argument(self, slot: int) -> Ssa:
-        """The pointer to the buffer of a slot: a parameter of the kernel."""
+        """The pointer to buffer number `slot`: a parameter of the kernel."""
         return self.f.params[self._slots[slot]]
 
     def handed(self) -> dict[str, Ssa]:
@@ -203,7 +203,7 @@ class ThreadBlock(Distribution):
             for x, array in (pair for part in places for pair in part):
                 kind = _memory(x.type)
                 f.store(f.cast("zext", x, kind), f.gep(kind, array, f.udiv(self.thread, WARP)), _bytes(kind))
-        # Nobody writes this memory again, in this step or another: one barrier is enough.
+        # No thread writes this memory again, in this step or another: one barrier is enough.
         self.barrier()
         held = [
             tuple(

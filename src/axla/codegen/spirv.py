@@ -93,7 +93,7 @@ class WorkGroup(ThreadBlock):
         return self.f.cast("trunc", found, self.f.module.index_type)
 
     def argument(self, slot: int) -> Ssa:
-        """The pointer to the buffer of a slot."""
+        """The pointer to buffer number `slot`."""
         return self._buffers[slot]
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:

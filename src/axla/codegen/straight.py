@@ -442,19 +442,19 @@ class Code:
         return self.binary(opcode, a, b)
 
     def add(self, a: Ssa | int, b: Ssa | int) -> Ssa:
-        """The sum of integers that do not overflow."""
+        """The sum of two integers, which must not overflow."""
         a, b = self._both(a, b)
         if b.constant == 0:
             return a
         return b if a.constant == 0 else self._folded("add nsw", operator.add, a, b)
 
     def sub(self, a: Ssa | int, b: Ssa | int) -> Ssa:
-        """The difference of integers that do not overflow."""
+        """The difference of two integers, which must not overflow."""
         a, b = self._both(a, b)
         return a if b.constant == 0 else self._folded("sub nsw", operator.sub, a, b)
 
     def mul(self, a: Ssa | int, b: Ssa | int) -> Ssa:
-        """The product of integers that do not overflow."""
+        """The product of two integers, which must not overflow."""
         a, b = self._both(a, b)
         if 0 in (a.constant, b.constant):
             return self.const(a.type, 0)

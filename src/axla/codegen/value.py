@@ -330,7 +330,7 @@ class Values:
     def convert(self, x: Value, dtype: DType) -> Value:
         """Converts a value as HLO's convert does.
 
-        Conversions to integers saturate (NaN gives 0), those to pred test for != 0, those to smaller floats
+        Conversions to integers saturate (NaN becomes 0), those to pred test for != 0, those to smaller floats
         round to nearest even.
         """
         if x.dtype is dtype:

@@ -230,7 +230,7 @@ class Elements:
     # -- indices from values -----------------------------------------------------------------------------
 
     def start_index(self, value: Value, limit: int) -> AnyIndex:
-        """An integer value as an index clamped to [0, limit]."""
+        """Converts an integer value to an index, clamped to [0, limit]."""
         values = self.values
         if limit <= 0:
             return 0
@@ -363,7 +363,7 @@ def choose(values: Values, condition: Value | bool, a: Callable[[], Value], b: C
 
 
 def widest(index: Indices) -> int:
-    """The largest lane count among the indices of an element; 1 if all of them are uniform."""
+    """The largest lane count among the indices of an element; 1 if each index is the same in all lanes."""
     return max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
 
 
@@ -371,9 +371,9 @@ def accumulate(
     e: Elements, inst: Instruction, sizes: Sequence[int], first: tuple[Value, ...],
     step: Callable[[tuple[Value, ...], Sequence[AnyIndex]], tuple[Value, ...]], lanes: int,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Writes a reduction over an index space of `sizes`: `step` combines the accumulators, at first `first`,
-    with the element at an index. The code is unrolled if the space is small, counting all reductions nested
-    in a step; else it has loops. `lanes` is the lane count of the accumulators.
+    """Writes a reduction over an index space of `sizes`: `step` combines the accumulators, which start as
+    `first`, with the element at an index. The code is unrolled if the space is small, counting all reductions
+    nested in a step; else it has loops. `lanes` is the lane count of the accumulators.
     """
     if 0 in sizes:
         return first
@@ -413,9 +413,9 @@ def fold(
     f: LlvmFunction, sizes: Sequence[int], cut: int, first: ValueGroup,
     step: Callable[[ValueGroup, Indices], ValueGroup], unroll: int = 1,
 ) -> ValueGroup:  # fmt: skip
-    """Writes loops over an index space of `sizes` that apply `step` to the accumulators, at first `first`,
-    and each index. Returns the accumulators. Dimensions from `cut` on are unrolled; the loop over the last
-    dimension has `unroll` steps per iteration.
+    """Writes loops over an index space of `sizes` that apply `step` to the accumulators, which start as
+    `first`, and each index. Returns the accumulators. Dimensions from `cut` on are unrolled; the loop over
+    the last dimension has `unroll` steps per iteration.
     """
 
     def nest(depth: int, at: Indices, values: ValueGroup) -> ValueGroup:

@@ -36,7 +36,7 @@ class Sums:
         self.biased = False  # the bytes of the first factor have an offset of 128
 
     def zero(self, lanes: int) -> Value:
-        """The empty sum, in every lane."""
+        """The empty sum, 0, in every lane."""
         return self.values.constant(self.dtype, 0, lanes)
 
     def add(self, a: Value, b: Value) -> Value:

@@ -55,7 +55,7 @@ class LineScan:
             [[self.totals]] = scratch_arrays(k, [self.reduction], (self.g.outer, plan.pieces))
 
     def emit(self) -> None:
-        """Writes the phase: across lines, along them, or over the totals of pieces."""
+        """Writes the phase: a scan across lines, along lines, or of the totals of pieces."""
         if self.g.inner > 1:
             self.across()
         elif self.totals is not None and self.k.phase == 1:
@@ -113,7 +113,7 @@ class LineScan:
                 groups.yield_([*self.join(1, initial, total).parts, *total.parts])
 
     def behind(self, is_first: Ssa, before: Value, own: Value) -> Value:
-        """`before` combined with `own`, or `own` alone where `is_first`."""
+        """Combines `before` with `own`; returns `own` alone where `is_first`."""
         joined = self.join(own.lanes, before, own)
         return self.k.values.select(Value(PRED, 1, (is_first,)), own, joined)
 

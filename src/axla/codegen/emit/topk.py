@@ -54,7 +54,7 @@ class _Selection:
     # -- candidates --------------------------------------------------------------------------------------
 
     def key(self, position: Ssa, lanes: int) -> Value:
-        """The keys of elements from a position on; better elements have larger keys."""
+        """The keys of `lanes` elements from a position on; better elements have larger keys."""
         index = Index(self.f, self.f.add(self.base, position), 1, lanes)
         bits = ordered_bits(
             self.values, self.elements.load((index,), lanes), total_order=True, descending=not self.largest

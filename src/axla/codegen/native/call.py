@@ -60,7 +60,9 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("bind_array", "ptr", "argument:ptr, info:ptr")
 def _bind_array(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
-    """The record of an Array argument that fits its parameter, else null, perhaps with an exception set."""
+    """Returns the record of an Array argument, or null, perhaps with an exception set, if the argument does
+    not fit its parameter.
+    """
     f.guard(argument.get(ARRAY, "info").ne(info), f.null())
     record = argument.get(ARRAY, "record")
     with f.if_(record.ne(0), likely=True):

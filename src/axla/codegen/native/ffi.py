@@ -310,7 +310,7 @@ def _custom_options(f: GlueFunction, args: Ssa, struct: Struct) -> None:
 
 @_FUNCTIONS("ffi_unknown", "ptr", "args:ptr", exported=True)
 def _unknown(f: GlueFunction, args: Ssa) -> None:
-    """The function that a handler, compiled for a newer version, calls instead of a function that this
+    """The function of the FFI that a handler, compiled for a newer version, calls instead of one that this
     version lacks.
     """
     f.ret(_refused(f, Status.UNIMPLEMENTED, "the function is of a newer version of XLA's FFI"))
