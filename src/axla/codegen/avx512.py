@@ -92,7 +92,7 @@ def _call(operation: str, operands: list[Reg], immediate: int | None, masked: bo
 
 
 def _widened(x: Reg) -> Reg:
-    """x as the low lanes of 128 bits, where it has fewer."""
+    """Extends x to 128 bits, whose low lanes it becomes; returns x itself if it has no fewer bits."""
     f = x.m.f
     count = 128 // _WIDTH[x.element]
     if x.lanes >= count:

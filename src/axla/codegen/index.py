@@ -259,7 +259,7 @@ def delinearize(offset: AnyIndex, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
 
 
 def placed(rank: int, *groups: tuple[Sequence[int], Sequence[AnyIndex]]) -> tuple[AnyIndex, ...]:
-    """An index of `rank` dimensions. Each of `groups` has numbers of dimensions and their indices; all other
+    """An index of `rank` dimensions. Each of `groups` is (numbers of dimensions, their indices); all other
     dimensions have index 0.
     """
     found: list[AnyIndex] = [0] * rank

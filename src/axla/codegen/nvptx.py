@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: how a block of threads runs a step of a kernel.
+"""Runs a step of a kernel by a block of threads of an NVIDIA GPU.
 
 A thread has one lane. Block number b runs step b of the kernel's outer index space; the grid of a phase is
 `Phase.count` blocks of `Phase.threads`. PTX text comes from `llvm.emit_assembly`.

@@ -1,4 +1,4 @@
-"""OpenCL devices: runs a step of a kernel by a work-group, and writes its code for SPIR-V.
+"""Runs a step of a kernel by a work-group of an OpenCL device, and writes its code for SPIR-V.
 
 A work-item has one lane. Work-group number b runs step b of the kernel's outer index space.
 """

@@ -259,7 +259,7 @@ class Values:
         return self._from_memory(dtype, raw)
 
     def _from_memory(self, dtype: DType, raw: Ssa) -> Value:
-        """The value of a real type, from a register with its memory form."""
+        """Converts a loaded register to a value of a real type."""
         bits = self.m.reg(raw)
         if dtype.is_pred:
             bits = bits.ne(0)
@@ -272,7 +272,7 @@ class Values:
         return Value(dtype, bits.lanes, (bits.ssa,))
 
     def _to_memory(self, value: Value) -> Ssa:
-        """The memory form of a real value."""
+        """Converts a value of a real type to the register that is stored for it."""
         dtype, x = value.dtype, self.m.reg(value.ssa)
         if dtype.is_pred:
             return x.cast("zext", "i8").ssa

@@ -136,7 +136,7 @@ class _Shared:
             number = Index(f, k.share.start(f.index(0), 1), limit=t.threads)
             place = number // t.columns, number % t.columns
             wanted = base_of(f, place[1] + block * t.columns)
-            # Threads beyond the last column read that one, and write nothing.
+            # Threads beyond the last column read the last column, and write nothing.
             column = Index(f, least(f, wanted, plan.inner - 1), limit=plan.inner)
             groups = self.accumulated(outer, column, piece, base_of(f, place[0]))
             is_last = f.icmp("slt", wanted, plan.inner)

@@ -51,7 +51,7 @@ class _Object(Elf):
             self.refuse(f"{found}, wanted a relocatable object for machine {machine.number}")
         for section in self.sections:
             if section.flags & ALLOC and section.align > _PAGE:
-                self.refuse(f"a section is aligned to {section.align}, more than a page")
+                self.refuse(f"a section is aligned to {section.align} bytes, more than a page")
 
     def refuse(self, what: str) -> NoReturn:
         raise InvalidArgument(f"{self.name}: {what}")
