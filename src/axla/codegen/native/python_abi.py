@@ -35,9 +35,7 @@ def why_not() -> str | None:
     if sys.implementation.name != "cpython":
         return f"calls of compiled programs need CPython, but this is {sys.implementation.name}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return (
-            "calls of compiled programs need CPython with its interpreter lock; this is a free-threaded build"
-        )
+        return "calls of compiled programs need the interpreter lock; this CPython is free-threaded"
     if sys.platform not in SYSTEMS:
         known = ", ".join(SYSTEMS)
         return f"the cpu backend runs on {known} (this is {sys.platform}): use backend='interpreter'"
